@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * events.h: the only definition of every record and map value that crosses between kernel and user space.
+ * `make gen` turns the BTF of the compiled object into probe-image/latencyprobe_agent/kernel/records.py;
+ * nobody types an offset. Rules: fixed-width types, widest first, explicit _pad, size a multiple of 8.
+ */
+#ifndef LATENCYPROBE_EVENTS_H
+#define LATENCYPROBE_EVENTS_H
+
+enum lp_limits {
+	LP_THRESHOLDS = 8,	 /* distinct thresholds of a target, api.md section 1 */
+	LP_STAGES = 4,		 /* stages of one half, measurement.md section 4 */
+	LP_HISTOGRAM_SCALE = 5,	 /* 32 buckets per power of two: quantiles within 1.1 % */
+	LP_HISTOGRAM_MIN = -672, /* index of the first bucket: 2^(-672/32) s = 477 ns; shorter ones land in it */
+	LP_HISTOGRAM_BUCKETS = 992, /* 31 powers of two: up to 2^10 s = 17 min; longer ones land in the last */
+};
+
+/* Who initiated the connection. */
+enum role {
+	ROLE_UNKNOWN = 0,
+	ROLE_CLIENT = 1,
+	ROLE_SERVER = 2,
+};
+
+/* Class of the connection when the exchange ended, measurement.md section 5. */
+enum exchange_class {
+	CLASS_UNKNOWN = 0,
+	CLASS_PINGPONG = 1,
+	CLASS_STREAM = 2,
+	CLASS_PIPELINED = 3,
+	CLASS_MULTIPLEXED = 4,
+	CLASS_PUSH = 5,
+	CLASS_SETUP = 6,
+	CLASS_TEARDOWN = 7,
+	CLASS_UNSUPPORTED = 8,
+	CLASS_COUNT = 9,
+};
+
+/* How the exchange ended. */
+enum outcome {
+	OUTCOME_OK = 0,
+	OUTCOME_RESET = 1,	 /* RST inside the exchange */
+	OUTCOME_TIMED_OUT = 2,	 /* ETIMEDOUT inside the exchange */
+	OUTCOME_UNREACHABLE = 3, /* EHOSTUNREACH, ENETUNREACH inside the exchange */
+	OUTCOME_ABORTED = 4,	 /* server closed unanswered, or client gave up after >= 5 ms */
+	OUTCOME_OTHER = 5,	 /* another socket error */
+	OUTCOME_COUNT = 6,
+};
+
+/* Why an exchange is no SLI event. EXCLUDED_NONE: it is one. */
+enum excluded {
+	EXCLUDED_NONE = 0,
+	EXCLUDED_SETUP = 1,
+	EXCLUDED_TEARDOWN = 2,
+	EXCLUDED_PUSH = 3,
+	EXCLUDED_PARTIAL = 4,	   /* first exchange of an adopted connection */
+	EXCLUDED_OVERLAP = 5,	   /* one overlapped turn on a connection that otherwise takes turns */
+	EXCLUDED_PIPELINED = 6,
+	EXCLUDED_MULTIPLEXED = 7,
+	EXCLUDED_TFO = 8,	   /* data in the SYN: no stamp of its first byte */
+	EXCLUDED_UNSUPPORTED = 9,
+	EXCLUDED_UNANSWERED = 10,  /* ended without a response and without a reason to call it a failure */
+	EXCLUDED_PLAN = 11,	   /* the plan dropped the target while the exchange was open */
+	EXCLUDED_COUNT = 12,
+};
+
+/* Why a record or a count never arrived. One per-CPU counter each in the map `lost`. */
+enum lost {
+	LOST_RING_FULL = 0,	/* record refused by the ring; counts are intact */
+	LOST_COUNTS_FULL = 1,	/* no room for (target set, role, owner): counted under owner 0 instead */
+	LOST_COUNTS = 2,	/* not even owner 0: the exchange is in no count */
+	LOST_STORAGE = 3,	/* no socket storage: connection not measured */
+	LOST_RECURSION = 4,	/* filled in by user space from bpf_prog_info.recursion_misses */
+	LOST_COUNT = 5,
+};
+
+enum exchange_flags {
+	FLAG_PARTIAL = 1 << 0,		/* connection adopted in its middle */
+	FLAG_BACKLOG = 1 << 1,		/* a ready stamp was taken in release_sock */
+	FLAG_READ_APPROX = 1 << 2,	/* copied_seq moved without a receive call */
+	FLAG_LOWAT = 1 << 3,		/* SO_RCVLOWAT > 1: data-ready comes late */
+	FLAG_RECEIVER_LIMITED = 1 << 4, /* advertised window reached 0 */
+	FLAG_SEND_APPROX = 1 << 5,	/* send_end or send_start missing: taken from the nearest hook */
+	FLAG_OVERLAP = 1 << 6,		/* turns overlapped in this exchange */
+	FLAG_MAYBE_CUT = 1 << 7,	/* ended by the quiet flush, not by the next request or a close */
+	FLAG_FRESH = 1 << 8,		/* first exchange of a connection seen from its handshake */
+	FLAG_CLOSED = 1 << 9,		/* ended by the connection's close */
+	FLAG_STAGE_OVERLAP = 1 << 10,	/* a stamp lay before its predecessor */
+};
+
+/*
+ * One half of an exchange. Stamps: ns of CLOCK_BOOTTIME, 0 = not taken. Addresses: IPv6 or IPv4-mapped.
+ * Offsets: 64-bit position of the first byte in its direction's byte stream. Ring `exchanges`.
+ */
+struct exchange {
+	__u64 sock_cookie;
+	__u64 cgroup_id;
+	__u64 send_start_ns;  /* client: of the request; server: of the response */
+	__u64 send_end_ns;
+	__u64 ready_first_ns; /* client: of the response; server: of the request */
+	__u64 ready_last_ns;
+	__u64 read_first_ns;
+	__u64 read_last_ns;
+	__u64 request_offset;
+	__u64 response_offset;
+	__u64 request_bytes;
+	__u64 response_bytes;
+	__u8 local_addr[16];
+	__u8 peer_addr[16];
+	__u32 request_seq;
+	__u32 response_seq;
+	__u32 netns_ino;
+	__u32 target_set;
+	__u32 srtt_us;	   /* smoothed RTT at the end, 0 = no sample */
+	__u32 rtt_min_us;  /* 0xffffffff = no sample */
+	__u32 retransmits; /* segments this end sent again during the exchange */
+	__u32 reader_tgid; /* last reader, first writer */
+	__u32 reader_tid;
+	__u32 writer_tgid;
+	__u32 writer_tid;
+	__u32 flags;	   /* enum exchange_flags */
+	__u32 send_calls;
+	__u32 recv_calls;
+	__u16 local_port;
+	__u16 peer_port;
+	__u8 role;
+	__u8 conn_class;   /* enum exchange_class */
+	__u8 outcome;
+	__u8 excluded;
+};
+_Static_assert(sizeof(struct exchange) == 192, "struct exchange has no hidden padding");
+
+/* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
+struct counts_key {
+	__u64 owner;
+	__u32 target_set;
+	__u32 role;
+};
+_Static_assert(sizeof(struct counts_key) == 16, "struct counts_key has no hidden padding");
+
+/*
+ * Per CPU; user space adds the CPUs up. All counters only grow. `total` = exchanges that are SLI events.
+ * within[i]: duration <= thresholds_ns[i]; failed_within[i]: those of them whose outcome is not OK.
+ * over_*[i][stage]: of the events slower than thresholds_ns[i]: sum of each stage, and how often it was the largest.
+ */
+struct exchange_counts {
+	__u64 seen; /* ended exchanges, = total + sum(excluded) */
+	__u64 total;
+	__u64 duration_sum_ns;
+	__u64 within[LP_THRESHOLDS];
+	__u64 failed_within[LP_THRESHOLDS];
+	__u64 outcomes[OUTCOME_COUNT];
+	__u64 classes[CLASS_COUNT];
+	__u64 excluded[EXCLUDED_COUNT];
+	__u64 lost_records; /* of this key, ring full */
+	__u64 stage_sum_ns[LP_STAGES]; /* over all events */
+	__u64 over_stage_ns[LP_THRESHOLDS][LP_STAGES];
+	__u64 over_dominant[LP_THRESHOLDS][LP_STAGES];
+	__u32 histogram[LP_HISTOGRAM_BUCKETS]; /* durations of all events; wraps, read as differences */
+};
+
+/* Value of the array `target_sets`, index 1.. (0 = no target). Unused thresholds are 0. */
+struct target_set {
+	__u64 thresholds_ns[LP_THRESHOLDS];
+	__u32 setup_turns;
+	__u32 _pad;
+};
+
+/* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */
+struct scope {
+	__u32 server_group;
+	__u32 client_group;
+};
+
+enum rule_side {
+	SIDE_LOCAL = 0, /* local port: this end is the server */
+	SIDE_PEER = 1,	/* peer port: this end is the client */
+};
+
+/* Key of `rules`, value: __u32 index of a target set. addr all zero: any address. port 0: any port. */
+struct rule_key {
+	__u8 addr[16];
+	__u32 group;
+	__u16 port;
+	__u8 side;
+	__u8 _pad;
+};
+_Static_assert(sizeof(struct rule_key) == 24, "struct rule_key has no hidden padding");
+
+/* The one entry of the array `config`. */
+struct config {
+	__u64 generation;    /* of the plan; sockets decided under another one are decided again */
+	__u64 quiet_ns;	     /* quiet time after which the flush ends a complete exchange */
+	struct scope host;   /* rules for sockets of cgroups not in `scopes` (standalone); 0, 0 = none */
+	__u32 own_tgid;	     /* the agent's process (in the root PID namespace): its sockets are never measured */
+	__u32 owner_by_process; /* counts_key.owner is the tgid */
+	__u32 wakeup_bytes;  /* ring fill at which the reader is woken before its interval ends */
+	__u32 _pad;
+};
+
+#endif

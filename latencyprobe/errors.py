@@ -1,0 +1,56 @@
+"""The exception tree. The class tells the reaction; the message says what is wrong, where, and what to do.
+
+LatencyProbeError
+├── SpecError            the LatencyProbe is wrong: `path` names the field       (operator: PermanentError; CLI: exit 1)
+├── Unsupported          this kernel or these capabilities cannot measure        (agent stays up, tries again, says why)
+│   └── SignalUnavailable    one signal cannot; the others go on
+├── AbiMismatch          record layout differs from the BPF object               (agent stops)
+├── DirectoryError       the operator's directory is away or refuses             (agent keeps its last plan)
+├── StoreError           the SLI store is full, damaged or from a newer version
+└── ClusterError         the Kubernetes API is away or refuses                   (operator: TemporaryError)
+"""
+
+
+class LatencyProbeError(Exception):
+    """Base of all: callers at the entry layer print `latencyprobe: <message>`."""
+
+
+class SpecError(LatencyProbeError):
+    """A LatencyProbe is refused. `path` is the field's path as `kubectl` writes it (`spec.targets[0].ports[1]`)."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+        self.problem = problem
+
+
+class Unsupported(LatencyProbeError):
+    """Measuring is impossible here. `reason` is a stable CamelCase word such as KernelUnsupported."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class SignalUnavailable(Unsupported):
+    """One signal cannot be measured here."""
+
+
+class AbiMismatch(LatencyProbeError):
+    """`records.py` and the loaded object disagree: they were built from different versions of events.h."""
+
+
+class DirectoryError(LatencyProbeError):
+    """The directory is unreachable or refused. `retryable` is False for 400, 401 and 403."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class StoreError(LatencyProbeError):
+    """The SLI store cannot be read or written."""
+
+
+class ClusterError(LatencyProbeError):
+    """The Kubernetes API is away or refused."""

@@ -1,0 +1,186 @@
+"""The node plan: what one agent has to measure, as the operator's planner or the standalone local plan writes it.
+
+Frozen wire types: the directory streams them as JSON (`GET /v1/nodes/{node}/plan`), the agent keeps the last one on
+disk. The agent compiles a plan into kernel rules (`latencyprobe_agent.rules`); nothing here does I/O.
+Durations are integers in ns. An id of a target is `namespace/probe/target`, of an objective
+`namespace/probe/objective`.
+"""
+
+import enum
+
+import msgspec
+
+
+class Role(enum.StrEnum):
+    """Which end of the connection a target measures, or an objective judges."""
+
+    SERVER = "Server"
+    CLIENT = "Client"
+
+
+class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    pass
+
+
+class Container(_Wire):
+    """A running container. `id` is the 64 hex digits of the runtime, without its `containerd://` prefix."""
+
+    name: str
+    id: str
+
+
+class Pod(_Wire):
+    """A pod of this node that is a target or a caller. `resource` holds the OpenTelemetry resource attributes of the
+    pod (conventions.md 1.1) without the per-container ones (`k8s.container.name`, `container.id`,
+    `service.instance.id`), which the agent adds."""
+
+    uid: str
+    namespace: str
+    name: str
+    addresses: tuple[str, ...]
+    containers: tuple[Container, ...]
+    resource: dict[str, str]
+
+
+class TargetPod(_Wire):
+    """A selected pod with the target's ports resolved in it (names differ from pod to pod). Role Server: local ports,
+    `()` = every listening port. Role Client: the ports it dials."""
+
+    uid: str
+    ports: tuple[int, ...]
+
+
+class Endpoint(_Wire):
+    """An address that callers dial to reach a target: a pod's own, or a Service's whose EndpointSlice names that pod.
+    `port` 0: any port of that address (a pod of a target without ports)."""
+
+    address: str
+    port: int
+    service: str = ""  # name of the Service when it is one of its addresses
+
+
+class SpanPolicy(_Wire):
+    """Which exchanges become spans: slow, failed, and a consistent share. `max_per_second` is per node."""
+
+    slower_than_ns: int
+    ratio: float
+    max_per_second: int
+
+
+class Target(_Wire):
+    """One target of one LatencyProbe, as far as it concerns this node.
+
+    `pods`: selected pods on this node. `callers`: uids of pods on this node whose client halves are wanted;
+    `endpoints`: what they dial. With `NodePlan.host` both are empty: `ports` and `clients` say it all.
+    `thresholds_ns`: ascending, distinct, at most 8.
+    """
+
+    id: str
+    namespace: str
+    probe: str
+    probe_uid: str
+    name: str
+    role: Role
+    thresholds_ns: tuple[int, ...]
+    setup_turns: int
+    spans: SpanPolicy
+    pods: tuple[TargetPod, ...] = ()
+    callers: tuple[str, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    ports: tuple[int, ...] = ()
+    clients: bool = False
+
+
+class Objective(_Wire):
+    """One objective. `hash` identifies its definition (threshold, errors_count_as_bad, role): a new hash starts a new
+    series. `goal` is the percent string of the spec, for display and for the standalone evaluation."""
+
+    id: str
+    target: str
+    name: str
+    perspective: Role
+    threshold_index: int
+    errors_count_as_bad: bool
+    hash: str
+    goal: str
+    window: str
+    min_events: int
+
+
+class NodePlan(_Wire):
+    """Everything for one node. `generation` only grows; `digest` is the SHA-256 over the rest, so that an unchanged
+    plan is recognised. `host`: no pods, rules hold for every socket of the machine (standalone)."""
+
+    node: str
+    generation: int
+    digest: str
+    targets: tuple[Target, ...]
+    objectives: tuple[Objective, ...]
+    pods: tuple[Pod, ...] = ()
+    pair_key: bytes = b""  # 32 random bytes, base64 on the wire; never logged
+    pair_key_id: str = ""
+    quiet_ns: int = 2_000_000_000
+    host: bool = False
+
+    def __repr__(self) -> str:
+        """Leave the pairing key out of logs."""
+        return f"NodePlan(node={self.node!r}, generation={self.generation}, targets={len(self.targets)})"
+
+
+class PlanLine(_Wire):
+    """One line of the plan stream: a plan, or (without one) a heartbeat."""
+
+    plan: NodePlan | None = None
+
+
+class Identity(_Wire):
+    """Owner of an address, as `POST /v1/identities` answers. `measured`: ids of the targets for which this pod's
+    client half is measured (its agent has applied the plan). `generation`: of the plan it was computed with."""
+
+    address: str
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""
+    workload: str = ""
+    service: str = ""  # service.name of the pod, or the Service's name for a Service address
+    node: str = ""
+    measured: tuple[str, ...] = ()
+
+
+class IdentityRequest(_Wire):
+    """Body of `POST /v1/identities`: at most 1,000 addresses."""
+
+    addresses: tuple[str, ...]
+
+
+class IdentityAnswer(_Wire):
+    """Unknown addresses are answered with empty fields. Valid for `valid_s` and until the generation changes."""
+
+    identities: tuple[Identity, ...]
+    generation: int
+    valid_s: float = 15.0
+
+
+class TargetStatus(_Wire):
+    """What an agent sees of one target: open sockets and exchanges by class, since its start."""
+
+    id: str
+    sockets: int
+    seen: int
+    classes: dict[str, int]
+    lost: dict[str, int]
+
+
+class AgentStatus(_Wire):
+    """Body of `POST /v1/nodes/{node}/status`: at start, on change, every 15 s. `variants`: attach variant per logical
+    event; `error` is empty while the agent measures, else says what is missing and what to do."""
+
+    instance: str
+    boot_id: str
+    version: str
+    generation: int
+    variants: dict[str, str]
+    error: str
+    targets: tuple[TargetStatus, ...]
+    lost: dict[str, int]
+    reason: str = ""  # stable CamelCase reason of `error`, such as KernelUnsupported

@@ -1,0 +1,82 @@
+"""SLI counts: what agents hand to the store, directly (standalone) or through the directory.
+
+One row per objective and minute, all numbers are differences and may be added up. Durations in ns; histogram keys are
+indices of base-2 exponential buckets at scale 5 in seconds (OpenTelemetry: bucket i holds (2^(i/32), 2^((i+1)/32)] s).
+"""
+
+import msgspec
+
+from latencyprobe.plan import Role
+
+HISTOGRAM_SCALE = 5
+
+
+class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    pass
+
+
+class Coverage(_Wire):
+    """How complete the counts are. `seen` = events + ambiguous + excluded; `lost` are exchanges that reached no count;
+    `records_lost` reached the counts but no span; `joined` pairs know the other half's stages. `measured_ms`: time of
+    the minute in which this node measured; `wanted_ms`: in which it should have (written by the store's owner)."""
+
+    seen: int = 0
+    ambiguous: int = 0
+    excluded: int = 0
+    lost: int = 0
+    records_lost: int = 0
+    joined: int = 0
+    measured_ms: int = 0
+    wanted_ms: int = 0
+
+
+class SlowExchange(_Wire):
+    """One of the slowest exchanges of a row. `start_unix_ns`, `duration_ns`; `stages` in ns by stage name; `peer` as a
+    person would name it (`namespace/workload`, else address)."""
+
+    trace_id: str
+    start_unix_ns: int
+    duration_ns: int
+    stages: dict[str, int]
+    peer: str
+    error: str = ""
+    joined: bool = False
+
+
+class SliRow(_Wire):
+    """Counts of one objective in one minute (`minute`: Unix seconds, a multiple of 60).
+
+    `stage_ns`: of bad events, the sum of each stage; `dominant`: how many bad events each stage dominated. Stage names
+    as measurement.md section 4; for joined pairs of the client perspective also `network` and `server_*`.
+    `hash`: of the objective's definition.
+    """
+
+    namespace: str
+    probe: str
+    probe_uid: str
+    objective: str
+    hash: str
+    perspective: Role
+    minute: int
+    good: int = 0
+    bad: int = 0
+    histogram: dict[int, int] = {}
+    stage_ns: dict[str, int] = {}
+    dominant: dict[str, int] = {}
+    coverage: Coverage = Coverage()
+    slowest: tuple[SlowExchange, ...] = ()
+    peers: dict[str, int] = {}  # bad events by peer, from records, at most 20
+
+
+class SliBatch(_Wire):
+    """Body of `POST /v1/nodes/{node}/sli`. One batch in flight; `sequence` grows by 1 per instance."""
+
+    instance: str
+    sequence: int
+    rows: tuple[SliRow, ...]
+
+
+class SliAnswer(_Wire):
+    """`expected`: the next sequence number that the directory will take."""
+
+    expected: int
