@@ -86,6 +86,7 @@ enum exchange_flags {
 	FLAG_FRESH = 1 << 8,		/* first exchange of a connection seen from its handshake */
 	FLAG_CLOSED = 1 << 9,		/* ended by the connection's close */
 	FLAG_STAGE_OVERLAP = 1 << 10,	/* a stamp lay before its predecessor */
+	FLAG_READY_APPROX = 1 << 11,	/* data was read before any data-ready was seen */
 };
 
 /*
@@ -139,24 +140,22 @@ struct counts_key {
 _Static_assert(sizeof(struct counts_key) == 16, "struct counts_key has no hidden padding");
 
 /*
- * Per CPU; user space adds the CPUs up. All counters only grow. `total` = exchanges that are SLI events.
- * within[i]: duration <= thresholds_ns[i]; failed_within[i]: those of them whose outcome is not OK.
+ * Per CPU; user space adds the CPUs up. All counters only grow. An *event* is an exchange that the SLI counts, so
+ * events = sum(outcomes) = sum(histogram), and ended exchanges = events + sum(excluded) = sum(classes).
+ * within[i]: events with duration <= thresholds_ns[i]; failed_within[i]: those of them whose outcome is not OK.
  * over_*[i][stage]: of the events slower than thresholds_ns[i]: sum of each stage, and how often it was the largest.
  */
 struct exchange_counts {
-	__u64 seen; /* ended exchanges, = total + sum(excluded) */
-	__u64 total;
-	__u64 duration_sum_ns;
+	__u64 duration_sum_ns; /* of events */
 	__u64 within[LP_THRESHOLDS];
 	__u64 failed_within[LP_THRESHOLDS];
-	__u64 outcomes[OUTCOME_COUNT];
+	__u64 outcomes[OUTCOME_COUNT]; /* of events */
 	__u64 classes[CLASS_COUNT];
 	__u64 excluded[EXCLUDED_COUNT];
 	__u64 lost_records; /* of this key, ring full */
-	__u64 stage_sum_ns[LP_STAGES]; /* over all events */
 	__u64 over_stage_ns[LP_THRESHOLDS][LP_STAGES];
 	__u64 over_dominant[LP_THRESHOLDS][LP_STAGES];
-	__u32 histogram[LP_HISTOGRAM_BUCKETS]; /* durations of all events; wraps, read as differences */
+	__u32 histogram[LP_HISTOGRAM_BUCKETS]; /* durations of events; wraps, read as differences */
 };
 
 /* Value of the array `target_sets`, index 1.. (0 = no target). Unused thresholds are 0. */
