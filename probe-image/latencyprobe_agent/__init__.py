@@ -1,0 +1,1 @@
+"""The node agent: measures exchanges in the kernel and exports them."""

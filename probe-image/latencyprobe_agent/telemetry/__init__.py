@@ -1,0 +1,1 @@
+"""Out: spans and metrics as OTLP."""

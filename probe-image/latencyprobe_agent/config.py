@@ -1,0 +1,133 @@
+"""The agent's settings: frozen, read once from the environment, with the arithmetic behind every default.
+
+`app.py` and `commands.py` read it; flags of `run` replace single fields. The chart sets the LATENCYPROBE_* names:
+
+LATENCYPROBE_NODE         node name (downward API spec.nodeName); standalone: the host's name
+LATENCYPROBE_DIRECTORY    https URL of the operator's directory; needed by `agent`
+LATENCYPROBE_TOKEN_FILE   projected service account token, audience `latencyprobe-directory`
+LATENCYPROBE_CA_FILE      CA that signed the directory's certificate
+LATENCYPROBE_CGROUP_ROOT  the host's cgroup mount (in the pod /host/cgroup, read-only)
+LATENCYPROBE_STATE_DIR    the last plan is kept here (emptyDir)
+LATENCYPROBE_BPF_DIR      folder of exchange.bpf.o
+LATENCYPROBE_HEALTH_PORT  GET /healthz: the loop turns; /readyz: it measures. 0 switches it off
+LATENCYPROBE_RING_BYTES, LATENCYPROBE_OUTBOX_BYTES, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES
+                          sizes; see the fields below
+POD_NAME, POD_NAMESPACE   names of the agent in its own metrics (downward API)
+OTEL_METRIC_EXPORT_INTERVAL  ms between exports of metrics; OTEL_EXPORTER_OTLP_* are read by telemetry/otlp.py
+
+Probes of the chart: httpGet /healthz (liveness, failureThreshold 3, period 10 s) and /readyz (readiness), port 8081.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from latencyprobe.errors import LatencyProbeError
+
+_INSTALLED_BPF = Path("/usr/lib/latencyprobe/bpf")
+_CHECKOUT_BPF = Path(__file__).parents[2] / "build" / "bpf"
+
+
+class ConfigError(LatencyProbeError):
+    """A variable has a value that cannot be used; the message names both."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the agent can be told."""
+
+    node: str = ""
+    directory: str = ""
+    token_file: Path = Path("/var/run/secrets/latencyprobe/token")
+    ca_file: Path = Path("/etc/latencyprobe/ca.crt")
+    cgroup_root: Path | None = None
+    state_dir: Path = Path("/var/lib/latencyprobe")
+    bpf_dir: Path = _INSTALLED_BPF
+    health_port: int = 8081
+    pod: str = ""
+    pod_namespace: str = ""
+
+    # 4 MiB = 20,971 records of 192 + 8 bytes: 200 ms at 100,000 exchanges/s, two drains. The ring is mapped twice, so
+    # each MiB here costs two of resident memory.
+    ring_bytes: int = 4 << 20
+    # How long records may wait in the ring; the kernel wakes the reader earlier at `wakeup_bytes`.
+    drain_interval_s: float = 0.1
+    # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.
+    outbox_bytes: int = 8 << 20
+    spans_per_second: int = 2000  # cap per node over all targets (quality-bars.md section 3)
+    series: int = 200  # per target and metric; the rest is folded into `other`
+    metric_interval_s: float = 15.0
+
+    # Identities answer in milliseconds; 2 s is when a span goes out without one (measurement.md section 6).
+    identity_wait_s: float = 2.0
+    # The other half of a pair on this node ends within one drain of this one.
+    join_wait_s: float = 0.25
+    tick_s: float = 1.0  # flush, counts, cgroups, plan
+    upload_interval_s: float = 5.0  # SLI counts to the directory or store
+    status_interval_s: float = 15.0
+    survey_interval_s: float = 30.0  # full walk of the cgroup tree
+    retry_load_s: float = 60.0
+
+    @property
+    def bpf_object(self) -> Path:
+        """The compiled programs."""
+        return self.bpf_dir / "exchange.bpf.o"
+
+    @property
+    def wakeup_bytes(self) -> int:
+        """Ring fill at which the kernel wakes the reader: a quarter, so three quarters absorb the wake-up."""
+        return self.ring_bytes // 4
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
+    """Read the variables above. Raises ConfigError naming the variable."""
+    paths = {
+        field: Path(environ[name])
+        for field, name in (
+            ("token_file", "LATENCYPROBE_TOKEN_FILE"),
+            ("ca_file", "LATENCYPROBE_CA_FILE"),
+            ("cgroup_root", "LATENCYPROBE_CGROUP_ROOT"),
+            ("state_dir", "LATENCYPROBE_STATE_DIR"),
+            ("bpf_dir", "LATENCYPROBE_BPF_DIR"),
+        )
+        if environ.get(name)
+    }
+    paths.setdefault("bpf_dir", _CHECKOUT_BPF if _CHECKOUT_BPF.is_dir() else _INSTALLED_BPF)
+    numbers = {
+        field: _number(environ, name, lowest, highest)
+        for field, name, lowest, highest in (
+            ("health_port", "LATENCYPROBE_HEALTH_PORT", 0, 65535),
+            ("ring_bytes", "LATENCYPROBE_RING_BYTES", 4096, 1 << 30),
+            ("outbox_bytes", "LATENCYPROBE_OUTBOX_BYTES", 1 << 16, 1 << 30),
+            ("spans_per_second", "LATENCYPROBE_SPANS_PER_SECOND", 0, 1_000_000),
+            ("series", "LATENCYPROBE_SERIES", 1, 100_000),
+        )
+        if environ.get(name)
+    }
+    ring_bytes = numbers.get("ring_bytes", 4096)
+    if ring_bytes & (ring_bytes - 1):
+        raise ConfigError(f"LATENCYPROBE_RING_BYTES: {ring_bytes} is no power of two: use 4194304, for example")
+    interval_ms = _number(environ, "OTEL_METRIC_EXPORT_INTERVAL", 100, 3_600_000, 15_000)
+    directory = environ.get("LATENCYPROBE_DIRECTORY", "")
+    if directory and not directory.startswith("https://"):
+        raise ConfigError(f"LATENCYPROBE_DIRECTORY: {directory!r} is no https URL")
+    return msgspec.structs.replace(
+        Config(
+            node=environ.get("LATENCYPROBE_NODE") or socket.gethostname(),
+            directory=directory,
+            pod=environ.get("POD_NAME", ""),
+            pod_namespace=environ.get("POD_NAMESPACE", ""),
+            metric_interval_s=interval_ms / 1000,
+        ),
+        **paths,
+        **numbers,
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, lowest: int, highest: int, default: int = 0) -> int:
+    text = environ.get(name) or str(default)
+    if not text.isdecimal() or not lowest <= int(text) <= highest:
+        raise ConfigError(f"{name}: {text!r} is no whole number from {lowest} to {highest}")
+    return int(text)

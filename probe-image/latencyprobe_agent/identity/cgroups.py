@@ -1,0 +1,114 @@
+"""Which cgroup ids belong to which pod and container, read from the cgroup v2 tree.
+
+`CgroupTree.scan()` walks the pod-level folders of a mount; the agent's loop calls it once a second and gives the
+result to `measure/rules.py` (scopes) and to `resources.py` (owner of a record). The id of a cgroup is its inode
+number, which is what `sk->sk_cgrp_data.cgroup->kn->id` holds in the kernel. Folder names are the only identity here:
+labels and file contents of a container are never read.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from latencyprobe.errors import Unsupported
+
+_POD = re.compile(
+    # static pods have a hash of 32 digits instead of a UUID; systemd writes `_` for `-`
+    r"(?:^|-)pod(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?P<rest>:.*)?$"
+)
+_CONTAINER = re.compile(r"(?:^|[-:])(?P<id>[0-9a-f]{64})(?:\.scope)?$")
+_MONITOR = "crio-conmon-"  # CRI-O's own helper beside the container
+_DEPTH = 12  # kind in Docker on systemd reaches 9
+
+
+class Cgroup(NamedTuple):
+    """Owner of one cgroup. `container` is "" for the pod's own folder and what is not below a container's."""
+
+    pod: str
+    container: str
+
+
+def find_root(configured: Path | None = None, mount: Path = Path("/sys/fs/cgroup")) -> Path:
+    """Return the cgroup v2 tree: `configured` or `mount`, or its `unified` folder on a hybrid host.
+
+    Raises Unsupported (CgroupV1) where only version 1 is mounted.
+    """
+    base = configured or mount
+    for root in (base, base / "unified"):
+        if (root / "cgroup.controllers").exists():
+            return root
+    raise Unsupported(
+        "CgroupV1",
+        f"{base}: no cgroup v2 tree: pods cannot be told apart here; "
+        "boot with systemd.unified_cgroup_hierarchy=1, or name the v2 mount in LATENCYPROBE_CGROUP_ROOT",
+    )
+
+
+class CgroupTree:
+    """One mount. A full walk finds the folders that hold pods; each scan lists only those and the pods in them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._parents: set[str] = set()
+
+    def survey(self) -> None:
+        """Walk the whole tree for folders that hold pods: at start and now and then (a new QoS class is rare)."""
+        self._parents = set(_pod_parents(str(self._root), within=False, depth=0))
+
+    def scan(self) -> Mapping[int, Cgroup]:
+        """Return every cgroup at or below a pod's folder, by id. A folder that vanishes meanwhile is left out."""
+        found: dict[int, Cgroup] = {}
+        for parent in tuple(self._parents):
+            entries = _folders(parent)
+            if entries is None:
+                self._parents.discard(parent)
+                continue
+            for entry in entries:
+                if pod := _POD.search(entry.name):
+                    uid = pod["uid"].replace("_", "-")
+                    _collect(entry, Cgroup(uid, _container(entry.name)), found, 0)
+        return found
+
+
+def by_pod(cgroups: Mapping[int, Cgroup]) -> dict[str, list[int]]:
+    """Turn a scan around: cgroup ids by pod uid."""
+    pods: dict[str, list[int]] = {}
+    for cgroup_id, cgroup in cgroups.items():
+        pods.setdefault(cgroup.pod, []).append(cgroup_id)
+    return pods
+
+
+def _collect(entry: os.DirEntry[str], owner: Cgroup, found: dict[int, Cgroup], depth: int) -> None:
+    found[entry.inode()] = owner
+    if depth == _DEPTH:
+        return
+    for child in _folders(entry.path) or ():
+        # the first container id on the way down wins: what a container nests belongs to it
+        _collect(child, owner if owner.container else Cgroup(owner.pod, _container(child.name)), found, depth + 1)
+
+
+def _container(name: str) -> str:
+    match = None if name.startswith(_MONITOR) else _CONTAINER.search(name)
+    return match["id"] if match else ""
+
+
+def _pod_parents(path: str, *, within: bool, depth: int) -> Iterator[str]:
+    """Yield the folders that hold pods, and those below `kubepods` that may do so later."""
+    holds_pods = within
+    for entry in _folders(path) or ():
+        if _POD.search(entry.name):
+            holds_pods = True
+        elif depth < _DEPTH:
+            yield from _pod_parents(entry.path, within=within or "kubepods" in entry.name, depth=depth + 1)
+    if holds_pods:
+        yield path
+
+
+def _folders(path: str) -> list[os.DirEntry[str]] | None:
+    try:
+        with os.scandir(path) as entries:
+            return [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # removed between two system calls
+        return None

@@ -1,0 +1,138 @@
+"""Every name that leaves the agent over OTLP: metrics, attributes and their values.
+
+The only module that spells them; `spans.py` and `metrics.py` build from it. OpenTelemetry's own names are used where
+they exist (semantic conventions 1.44); `rpc.*` and `http.*` never, because no protocol is parsed.
+"""
+
+from typing import Literal, NamedTuple
+
+SCOPE = "latencyprobe"
+
+# Resource
+SERVICE_NAME = "service.name"
+SERVICE_NAMESPACE = "service.namespace"
+SERVICE_INSTANCE_ID = "service.instance.id"
+SERVICE_VERSION = "service.version"
+HOST_NAME = "host.name"
+PROCESS_PID = "process.pid"
+CONTAINER_ID = "container.id"
+K8S_CONTAINER_NAME = "k8s.container.name"
+K8S_NAMESPACE_NAME = "k8s.namespace.name"
+K8S_NODE_NAME = "k8s.node.name"
+K8S_POD_NAME = "k8s.pod.name"
+K8S_POD_UID = "k8s.pod.uid"
+SDK_NAME = "telemetry.sdk.name"
+SDK_LANGUAGE = "telemetry.sdk.language"
+SDK_VERSION = "telemetry.sdk.version"
+
+# Spans
+NETWORK_TRANSPORT = "network.transport"
+NETWORK_TYPE = "network.type"
+NETWORK_PEER_ADDRESS = "network.peer.address"
+NETWORK_PEER_PORT = "network.peer.port"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+CLIENT_ADDRESS = "client.address"
+CLIENT_PORT = "client.port"
+SERVICE_PEER_NAME = "service.peer.name"
+SERVICE_PEER_NAMESPACE = "service.peer.namespace"
+PEER_SERVICE = "peer.service"  # deprecated, kept because Tempo's service graph still reads it (grafana/tempo#7631)
+ERROR_TYPE = "error.type"
+
+NAMESPACE = "latencyprobe.namespace"  # of the LatencyProbe, on self-metrics only: elsewhere the resource tells it
+PROBE = "latencyprobe.probe"
+TARGET = "latencyprobe.target"
+ROLE = "latencyprobe.role"
+CLASS = "latencyprobe.class"
+OBJECTIVE = "latencyprobe.objective"
+PERSPECTIVE = "latencyprobe.perspective"
+OUTCOME = "latencyprobe.outcome"
+REASON = "latencyprobe.reason"
+SIGNAL = "latencyprobe.signal"
+STAGE = "latencyprobe.stage"
+PAIR_KEY = "latencyprobe.pair.key"
+REQUEST_SIZE = "latencyprobe.request.size"
+RESPONSE_SIZE = "latencyprobe.response.size"
+DOMINANT_STAGE = "latencyprobe.dominant_stage"
+RTT = "latencyprobe.tcp.rtt"
+RTT_MIN = "latencyprobe.tcp.rtt_min"
+RETRANSMITS = "latencyprobe.tcp.retransmits"
+SAMPLED_REASON = "latencyprobe.sampled.reason"
+SAMPLED_RATIO = "latencyprobe.sampled.ratio"
+NETWORK = "latencyprobe.network"
+NETWORK_EXCESS = "latencyprobe.network_excess"
+JOINED = "latencyprobe.joined"
+FLAGS = "latencyprobe.flags"
+PEER_UNRESOLVED = "latencyprobe.peer.unresolved"
+ROOT_REASON = "latencyprobe.root.reason"
+
+OTHER = "other"  # the series that takes what is above the cap
+UNRESOLVED = "unresolved"  # peer service of an address nobody could name
+
+# `error.type` by the name of the kernel's outcome; `_OTHER` is OpenTelemetry's own fallback value.
+ERROR_TYPES = {
+    "RESET": "ECONNRESET",
+    "TIMED_OUT": "ETIMEDOUT",
+    "UNREACHABLE": "EHOSTUNREACH",
+    "ABORTED": "aborted",
+    "OTHER": "_OTHER",
+}
+
+
+def stage_attribute(stage: str) -> str:
+    """Return the span attribute (and the span event at the stage's start) of one stage."""
+    return f"latencyprobe.stage.{stage}"
+
+
+class Metric(NamedTuple):
+    """One instrument. `unit` in UCUM; counters are monotonic and cumulative."""
+
+    name: str
+    unit: str
+    kind: Literal["histogram", "counter", "gauge"]
+    description: str
+
+
+SERVER_DURATION = Metric(
+    "latencyprobe.server.duration", "s", "histogram", "First request byte readable to last response byte handed over."
+)
+CLIENT_DURATION = Metric(
+    "latencyprobe.client.duration", "s", "histogram", "First send call of the request to last read of the response."
+)
+PEER_DURATION = Metric(
+    "latencyprobe.peer.duration", "s", "histogram", "Duration by the service at the other end, from records."
+)
+STAGE_DURATION = Metric("latencyprobe.stage.duration", "s", "histogram", "Duration of each stage, from records.")
+NETWORK_DURATION = Metric(
+    "latencyprobe.network.duration", "s", "histogram", "Network share of joined pairs: both ways, without the hosts."
+)
+TCP_RTT = Metric("latencyprobe.tcp.rtt", "s", "histogram", "Smoothed round trip time at the end of each exchange.")
+EXCHANGES = Metric("latencyprobe.exchanges", "{exchange}", "counter", "Ended exchanges by class of their connection.")
+FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Exchanges that failed, by error.")
+EXCLUDED = Metric(
+    "latencyprobe.exchange.excluded", "{exchange}", "counter", "Exchanges that are no SLI event, by reason."
+)
+PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined on this node.")
+SLO_EVENTS = Metric("latencyprobe.slo.events", "{event}", "counter", "SLI events, good and bad.")
+
+RECORDS_READ = Metric("latencyprobe.agent.records.read", "{record}", "counter", "Records read from the kernel.")
+RECORDS_LOST = Metric(
+    "latencyprobe.agent.records.lost", "{record}", "counter", "What the kernel could not deliver, by reason."
+)
+PEERS_UNRESOLVED = Metric(
+    "latencyprobe.agent.peers.unresolved", "{peer}", "counter", "Spans sent before their peer was known."
+)
+SPANS = Metric("latencyprobe.agent.spans", "{span}", "counter", "Spans selected, by what became of them.")
+EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter", "Failed export attempts.")
+SERIES_OVERFLOW = Metric(
+    "latencyprobe.agent.series.overflow", "{series}", "counter", "Series folded into `other` by the cap."
+)
+PLAN_AGE = Metric("latencyprobe.agent.plan.age", "s", "gauge", "Time since the directory last confirmed the plan.")
+DRAIN_LAG = Metric(
+    "latencyprobe.agent.drain.lag", "s", "gauge", "Age of the oldest exchange in the last batch, quiet time included."
+)
+OUTBOX_SIZE = Metric("latencyprobe.agent.outbox.size", "By", "gauge", "Telemetry waiting for the collector.")
+CPU_TIME = Metric("process.cpu.time", "s", "counter", "CPU time of the agent.")
+MEMORY = Metric("process.memory.usage", "By", "gauge", "Resident memory of the agent.")
+
+METRICS = tuple(value for value in dict(globals()).values() if isinstance(value, Metric))

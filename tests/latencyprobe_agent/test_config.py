@@ -1,0 +1,46 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from latencyprobe_agent.config import ConfigError, from_environment
+
+
+def test_an_empty_environment_gives_the_documented_defaults() -> None:
+    config = from_environment({})
+    assert socket.gethostname() == config.node
+    assert Path("/var/run/secrets/latencyprobe/token") == config.token_file
+    assert config.ring_bytes == 4 << 20
+    assert config.bpf_object.name == "exchange.bpf.o"
+
+
+def test_variables_win_over_defaults() -> None:
+    config = from_environment(
+        {
+            "LATENCYPROBE_NODE": "n1",
+            "LATENCYPROBE_DIRECTORY": "https://directory:8443",
+            "LATENCYPROBE_CGROUP_ROOT": "/host/cgroup",
+            "LATENCYPROBE_BPF_DIR": "/objects",
+            "OTEL_METRIC_EXPORT_INTERVAL": "2500",
+        }
+    )
+    assert (config.node, config.directory) == ("n1", "https://directory:8443")
+    assert config.cgroup_root == Path("/host/cgroup")
+    assert config.bpf_object == Path("/objects/exchange.bpf.o")
+    assert config.metric_interval_s == 2.5
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LATENCYPROBE_RING_BYTES", "lots"),
+        ("LATENCYPROBE_RING_BYTES", "5000"),
+        ("LATENCYPROBE_HEALTH_PORT", "70000"),
+        ("LATENCYPROBE_OUTBOX_BYTES", "-1"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
+        ("LATENCYPROBE_DIRECTORY", "http://plain"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}.*{value}"):
+        from_environment({name: value})

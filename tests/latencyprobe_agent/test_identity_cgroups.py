@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+
+from latencyprobe.errors import Unsupported
+from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, by_pod, find_root
+
+UID = "0a1b2c3d-1111-2222-3333-444455556666"
+UNDERSCORED = UID.replace("-", "_")
+ID = "ab" * 32
+
+SHAPES = {
+    "systemd driver": f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDERSCORED}.slice/"
+    f"cri-containerd-{ID}.scope",
+    "cgroupfs driver": f"kubepods/burstable/pod{UID}/{ID}",
+    "guaranteed, systemd": f"kubepods.slice/kubepods-pod{UNDERSCORED}.slice/cri-containerd-{ID}.scope",
+    "guaranteed, cgroupfs": f"kubepods/pod{UID}/{ID}",
+    "second node of a shared kernel": f"n2/kubepods/besteffort/pod{UID}/{ID}",
+    "cri-o": f"kubepods.slice/kubepods-pod{UNDERSCORED}.slice/crio-{ID}.scope",
+    "libpod leaf": f"kubepods.slice/kubepods-pod{UNDERSCORED}.slice/libpod-{ID}.scope",
+    "docker": f"kubepods.slice/kubepods-pod{UNDERSCORED}.slice/docker-{ID}.scope",
+    "containerd, cgroupfs path with slice": f"system.slice/kubepods-pod{UNDERSCORED}.slice:cri-containerd:{ID}",
+    "kind": f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/"
+    f"kubelet-kubepods-besteffort-pod{UNDERSCORED}.slice/cri-containerd-{ID}.scope",
+}
+
+
+def scan(root: Path) -> dict[int, Cgroup]:
+    tree = CgroupTree(root)
+    tree.survey()
+    return dict(tree.scan())
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_a_container_folder_is_known_by_pod_and_container(tmp_path: Path, shape: str) -> None:
+    leaf = tmp_path / shape
+    leaf.mkdir(parents=True)
+    assert scan(tmp_path)[leaf.stat().st_ino] == Cgroup(UID, ID)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_what_a_container_nests_belongs_to_it(tmp_path: Path, shape: str) -> None:
+    nested = tmp_path / shape / "container" / "init.scope"
+    nested.mkdir(parents=True)
+    assert scan(tmp_path)[nested.stat().st_ino] == Cgroup(UID, ID)
+
+
+def test_the_monitor_of_crio_is_the_pods_but_no_container(tmp_path: Path) -> None:
+    monitor = tmp_path / f"kubepods.slice/kubepods-pod{UNDERSCORED}.slice/crio-conmon-{ID}.scope"
+    monitor.mkdir(parents=True)
+    assert scan(tmp_path)[monitor.stat().st_ino] == Cgroup(UID, "")
+
+
+def test_a_static_pod_is_known_by_its_hash(tmp_path: Path) -> None:
+    leaf = tmp_path / "kubepods/burstable" / f"pod{'0c' * 16}" / ID
+    leaf.mkdir(parents=True)
+    assert scan(tmp_path)[leaf.stat().st_ino] == Cgroup("0c" * 16, ID)
+
+
+def test_foreign_folders_belong_to_nobody(tmp_path: Path) -> None:
+    for name in ("system.slice/ssh.service", f"docker/{ID}", "kubepods/burstable/podling", "user.slice/pod-1"):
+        (tmp_path / name).mkdir(parents=True)
+    assert scan(tmp_path) == {}
+
+
+def test_a_pod_that_starts_and_one_that_ends_are_seen_without_a_new_survey(tmp_path: Path) -> None:
+    parent = tmp_path / "kubepods/burstable"
+    parent.mkdir(parents=True)
+    tree = CgroupTree(tmp_path)
+    tree.survey()
+    assert tree.scan() == {}
+    leaf = parent / f"pod{UID}" / ID
+    leaf.mkdir(parents=True)
+    assert set(by_pod(tree.scan())) == {UID}
+    leaf.rmdir()
+    leaf.parent.rmdir()
+    assert tree.scan() == {}
+
+
+def test_by_pod_gathers_all_folders_of_a_pod(tmp_path: Path) -> None:
+    pod = tmp_path / "kubepods" / f"pod{UID}"
+    (pod / ID).mkdir(parents=True)
+    assert {pod.stat().st_ino, (pod / ID).stat().st_ino} == set(by_pod(scan(tmp_path))[UID])
+
+
+def test_the_v2_tree_of_a_hybrid_host_is_found(tmp_path: Path) -> None:
+    (tmp_path / "unified").mkdir()
+    (tmp_path / "unified" / "cgroup.controllers").touch()
+    assert find_root(mount=tmp_path) == tmp_path / "unified"
+
+
+def test_version_1_alone_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="unified_cgroup_hierarchy") as refused:
+        find_root(tmp_path)
+    assert refused.value.reason == "CgroupV1"
