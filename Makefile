@@ -1,0 +1,57 @@
+# LatencyProbe: every target is short; the work is in scripts/. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+# -- eBPF: compiled ahead, CO-RE. -mcpu=v2: newer defaults emit atomics that Linux 5.10 refuses.
+MACHINE := $(shell uname -m)
+ARCH := $(or $(patsubst aarch64,arm64,$(filter aarch64,$(MACHINE))),$(patsubst x86_64,x86,$(filter x86_64,$(MACHINE))),$(MACHINE))
+CLANG := clang-19
+BPF_FLAGS := -O2 -g -Wall -Wextra -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu
+BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
+
+.PHONY: help setup bpf gen check lint unit test demo bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' Makefile
+
+setup: ## install what is needed (Debian packages, .venv), build the eBPF objects
+	@scripts/setup
+	@$(MAKE) --no-print-directory bpf
+
+bpf: $(BPF_OBJECTS) ## compile the eBPF programs to build/bpf/
+
+build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
+	@mkdir -p $(@D)
+	$(CLANG) $(BPF_FLAGS) -c $< -o $@
+	@llvm-strip-19 -g $@
+
+gen: bpf ## regenerate what is generated: records.py, CRD copies, docs/telemetry.md
+	@scripts/gen
+
+demo: setup ## a real Redis, load, a slow phase: the report tells where the time went
+	@scripts/demo
+
+lint: ## ruff, mypy, clang-format, shellcheck
+	@scripts/lint
+
+unit: ## tests that need no root, cluster or clang
+	@$(BIN)/pytest -q -m "not root and not cluster and not e2e"
+
+check: $(BIN)/latencyprobe lint unit ## the developer's loop: lint, types, unit tests
+
+$(BIN)/latencyprobe:
+	@scripts/setup
+
+test: ## everything, the real two-node cluster included (installs and builds what it needs)
+	@scripts/setup --test
+	@$(MAKE) --no-print-directory bpf
+	@scripts/test
+
+bench: setup ## what the measurement costs, as paired ratios
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove what was built here (caches outside the repository stay)
+	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
