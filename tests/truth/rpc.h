@@ -85,7 +85,8 @@ static bool send_message(int fd, const char *buf, size_t size, uint64_t rpc, str
 		if (n < 0)
 			return false;
 		r->send_end_ns = clock_ns(CLOCK_BOOTTIME);
-		r->send_calls++;
+		if (!r->send_calls++)
+			r->first_sent_ns = r->send_end_ns;
 		sent += n;
 		if (sent == size)
 			break;

@@ -1,0 +1,200 @@
+"""Join what was measured with the workload generator's own log, RPC by RPC.
+
+Receives the two NumPy logs of truth.c and arrays of `records.EXCHANGE` (or the engine's halves of them), returns who
+matches whom and the signed errors. Pure functions over arrays; used by tests/bpf and by the end-to-end tests.
+A record belongs to an RPC when socket cookie and 64-bit stream offset of the request's first byte agree: both are
+known to the generator without looking at the product.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+CLIENT, SERVER = 1, 2
+STAGES = {CLIENT: ("send", "wait", "receive", "read_delay"), SERVER: ("receive", "read_delay", "process", "send")}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The logs of both sides; row i of both is the same RPC. Offsets: of its first bytes in the two byte streams."""
+
+    client: NDArray[np.void]
+    server: NDArray[np.void]
+    request_offset: I64
+    response_offset: I64
+
+    @classmethod
+    def load(cls, client_log: Path, server_log: Path) -> "Truth":
+        """Read and align the logs. Raises ValueError if they do not hold the same RPCs: the oracle itself failed."""
+        client, server = (np.sort(np.load(path), order="rpc") for path in (client_log, server_log))
+        for name in ("rpc", "ordinal", "request_bytes", "response_bytes", "cause"):
+            if len(client) != len(server) or (client[name] != server[name]).any():
+                msg = f"the generator's own logs disagree in {name}: {len(client)} and {len(server)} RPCs"
+                raise ValueError(msg)
+        if (client["local_port"] != server["peer_port"]).any():
+            msg = "the generator's own logs disagree in the client's port"
+            raise ValueError(msg)
+        order = np.lexsort((client["ordinal"], client["cookie"]))
+        request, response = (_offsets(client, order, name) for name in ("request_bytes", "response_bytes"))
+        return cls(client, server, request, response)
+
+    def __len__(self) -> int:
+        return len(self.client)
+
+    def side(self, role: int) -> NDArray[np.void]:
+        """The log of one role."""
+        return self.client if role == CLIENT else self.server
+
+    def ready_ns(self, role: int) -> tuple[I64, I64]:
+        """When the first and the last data of the message that `role` reads became readable, to a few µs.
+
+        The kernel's receive stamp says it exactly for a message in one piece; the first of several pieces may have
+        been merged with later ones before it was read, but was there when the peer's first send call returned.
+        """
+        reader, writer = self.side(role), self.side(3 - role)
+        last = np.where(reader["arrival_last_ns"], reader["arrival_last_ns"], reader["read_last_ns"])
+        first = np.where(reader["arrival_first_ns"], reader["arrival_first_ns"], reader["read_first_ns"])
+        return np.minimum(first, writer["first_sent_ns"]), last
+
+    def stages(self, role: int) -> I64:
+        """int64[n, 4] in the order of `STAGES[role]`; cut points in fixed order, each at least its predecessor."""
+        log = self.side(role)
+        first, last = self.ready_ns(role)
+        cuts = (
+            (log["send_start_ns"], log["send_end_ns"], first, last, log["read_last_ns"])
+            if role == CLIENT
+            else (first, last, log["read_last_ns"], log["send_start_ns"], log["send_end_ns"])
+        )
+        return np.diff(np.maximum.accumulate(np.stack(cuts, axis=1), axis=1), axis=1)
+
+    def duration_ns(self, role: int) -> I64:
+        """Duration of each half: the sum of its stages."""
+        return self.stages(role).sum(axis=1)
+
+    def network_ns(self) -> I64:
+        """The network stage of each pair: what is left of the client's duration (measurement.md section 4)."""
+        client, server = self.stages(CLIENT), self.stages(SERVER)
+        client_send = np.minimum(client[:, 0], server[:, 0])
+        return client.sum(axis=1) - client_send - server[:, 1:].sum(axis=1) - client[:, 3]
+
+
+@dataclass(frozen=True)
+class Match:
+    """`record[role][i]`: index of the record of RPC i, -1 = missing. `extra[role]`: records that belong to no RPC."""
+
+    record: dict[int, I64]
+    extra: dict[int, I64]
+
+    def missing(self, role: int) -> I64:
+        """Indices of RPCs without a record."""
+        return np.flatnonzero(self.record[role] < 0)
+
+    def describe(self) -> str:
+        """One line for test output."""
+        sides = ((name, role) for name, role in (("client", CLIENT), ("server", SERVER)))
+        return ", ".join(
+            f"{name}: {(self.record[role] >= 0).sum()} matched, {len(self.missing(role))} missing, "
+            f"{len(self.extra[role])} extra"
+            for name, role in sides
+        )
+
+
+def match(truth: Truth, records: NDArray[np.void]) -> Match:
+    """Find the record of each RPC and side. Records of other sockets or roles are extra."""
+    found: dict[int, I64] = {}
+    extra: dict[int, I64] = {}
+    for role in (CLIENT, SERVER):
+        rows = np.flatnonzero(records["role"] == role)
+        offset = records["request_offset"][rows].astype(np.int64)
+        ours, theirs = _common_keys(
+            (truth.side(role)["cookie"], truth.request_offset), (records["sock_cookie"][rows], offset)
+        )
+        keys, first = np.unique(theirs, return_index=True)
+        at = np.minimum(np.searchsorted(keys, ours), max(len(keys) - 1, 0))
+        hit = keys[at] == ours if len(keys) else np.zeros(len(ours), bool)
+        found[role] = np.where(hit, rows[first[at]] if len(keys) else -1, -1)
+        extra[role] = np.setdiff1d(rows, found[role])
+    return Match(found, extra)
+
+
+def disagreements(truth: Truth, records: NDArray[np.void], matched: Match) -> dict[str, int]:
+    """How many matched records differ from the log in what must be equal to the last unit."""
+    differ: dict[str, int] = {}
+    for name, role in (("client", CLIENT), ("server", SERVER)):
+        log, record = _matched(truth, records, matched, role)
+        rows = matched.record[role] >= 0
+        expected = {field: log[field] for field in ("request_bytes", "response_bytes", "local_port", "peer_port")}
+        expected |= {field: log[field] for field in ("send_calls", "recv_calls")}
+        expected["response_offset"] = truth.response_offset[rows]
+        differ |= {f"{name} {field}": int((record[field] != value).sum()) for field, value in expected.items()}
+    return differ
+
+
+def outside_calls(truth: Truth, records: NDArray[np.void], matched: Match) -> dict[str, int]:
+    """How many stamps lie outside the socket calls that they belong to, by the generator's own clock readings."""
+    outside: dict[str, int] = {}
+    for name, role in (("client", CLIENT), ("server", SERVER)):
+        log, record = _matched(truth, records, matched, role)
+        writer = truth.side(3 - role)[matched.record[role] >= 0]
+        bounds = {
+            "send_start_ns": (log["send_start_ns"], log["first_sent_ns"]),
+            "send_end_ns": (log["send_start_ns"], log["send_end_ns"]),
+            "ready_first_ns": (writer["send_start_ns"], log["poll_ns"]),
+            "ready_last_ns": (writer["send_start_ns"], log["read_last_ns"]),
+            "read_first_ns": (log["poll_ns"], log["read_first_ns"]),
+            "read_last_ns": (log["poll_ns"], log["read_last_ns"]),
+        }
+        for field, (low, high) in bounds.items():
+            stamp = record[field].astype(np.int64)
+            outside[f"{name} {field}"] = int(((stamp < low) | (stamp > high)).sum())
+    return outside
+
+
+def pairs_by_rpc(truth: Truth, matched: Match, client_rows: I64, server_rows: I64) -> tuple[I64, int]:
+    """Check pairs given as record indices: (per RPC the position of its right pair or -1, number of wrong pairs)."""
+    records = max(client_rows.max(initial=-1), server_rows.max(initial=-1)) + 1
+    rpc = {role: np.full(records, -1) for role in (CLIENT, SERVER)}
+    for role, owner in rpc.items():
+        index = matched.record[role]
+        known = (index >= 0) & (index < len(owner))
+        owner[index[known]] = np.flatnonzero(known)
+    client, server = rpc[CLIENT][client_rows], rpc[SERVER][server_rows]
+    right = (client == server) & (client >= 0)
+    position = np.full(len(truth), -1)
+    position[client[right]] = np.flatnonzero(right)
+    return position, int((~right).sum())
+
+
+def quantiles_us(errors_ns: I64) -> str:
+    """Signed error in µs for test output: p1, p50, p99, max, and the median of its size."""
+    p1, p50, p99 = np.percentile(errors_ns, (1, 50, 99)) / 1e3
+    size = np.median(np.abs(errors_ns)) / 1e3
+    return f"p1 {p1:+8.2f}  p50 {p50:+8.2f}  p99 {p99:+8.2f}  max {errors_ns.max() / 1e3:+9.2f}  |p50| {size:6.2f} µs"
+
+
+def _matched(
+    truth: Truth, records: NDArray[np.void], matched: Match, role: int
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    rows = matched.record[role]
+    return truth.side(role)[rows >= 0], records[rows[rows >= 0]]
+
+
+def _offsets(log: NDArray[np.void], order: I64, size: str) -> I64:
+    """Sum of the sizes of the earlier messages on each connection; `order` sorts by connection and ordinal."""
+    sizes = log[size][order].astype(np.int64)
+    before = np.cumsum(sizes) - sizes
+    first = log["ordinal"][order] == 0
+    starts = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    offsets = np.empty(len(log), np.int64)
+    offsets[order] = before - before[starts]
+    return offsets
+
+
+def _common_keys(*sides: tuple[NDArray[np.uint64], I64]) -> list[I64]:
+    """One integer per (cookie, offset), the same for equal keys in all sides. Offsets stay below 2^40."""
+    _, number = np.unique(np.concatenate([cookie for cookie, _ in sides]), return_inverse=True)
+    keys = (number.astype(np.int64) << 40) + np.concatenate([offset for _, offset in sides])
+    return np.split(keys, np.cumsum([len(offset) for _, offset in sides])[:-1])
