@@ -1,0 +1,96 @@
+"""The few fields of Kubernetes objects that planning needs: flat, frozen, at most 2 kB per pod.
+
+`decoding.py` makes them from the API server's JSON; `state.py` keeps them; the planner, the directory and the tests
+read them. Nothing here does I/O.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class _Slim(msgspec.Struct, frozen=True, gc=False):  # gc=False: they hold no cycles, and 150,000 of them cost no scans
+    pass
+
+
+class Container(_Slim, frozen=True):
+    """A container of a pod. `id`: 64 hex digits while it runs, else empty. `env`: its literal `OTEL_*` values."""
+
+    name: str
+    id: str = ""
+    image: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+
+
+class Pod(_Slim, frozen=True):
+    """A pod. `ports`: named TCP container ports; `numbers`: all declared TCP ones. `attributes`: annotations
+    `resource.opentelemetry.io/*` without the prefix. `terminal`: it ended (its address may belong to another by now).
+    `terminating`: deletion was asked for; it may still answer."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str = ""
+    labels: dict[str, str] = {}
+    addresses: tuple[str, ...] = ()
+    containers: tuple[Container, ...] = ()
+    ports: tuple[tuple[str, int], ...] = ()
+    numbers: tuple[int, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+    owner_kind: str = ""
+    owner_name: str = ""
+    host_network: bool = False
+    terminating: bool = False
+    terminal: bool = False
+
+
+class Node(_Slim, frozen=True):
+    """A node. `measure`: it carries the label that lets the agent run there."""
+
+    uid: str
+    name: str
+    addresses: tuple[str, ...] = ()
+    measure: bool = False
+
+
+class Service(_Slim, frozen=True):
+    """A Service: addresses that the API server allots (never externalIPs, which their author may choose freely) and
+    ports by name."""
+
+    namespace: str
+    name: str
+    addresses: tuple[str, ...] = ()
+    ports: tuple[tuple[str, int], ...] = ()
+
+
+class SliceEndpoint(_Slim, frozen=True):
+    """An EndpointSlice entry that refers to a pod."""
+
+    pod_uid: str
+    addresses: tuple[str, ...]
+
+
+class Slice(_Slim, frozen=True):
+    """An EndpointSlice. `ports`: name → number in the pods."""
+
+    namespace: str
+    name: str
+    service: str
+    ports: tuple[tuple[str, int], ...] = ()
+    endpoints: tuple[SliceEndpoint, ...] = ()
+
+
+class Namespace(_Slim, frozen=True):
+    """A namespace. `cluster_scope`: its admin lets LatencyProbes name callers of the whole cluster."""
+
+    name: str
+    cluster_scope: bool = False
+    terminating: bool = False
+
+
+Key = tuple[str, str]  # namespace (empty for cluster-scoped objects), name
+
+
+def key_of(item: Any) -> Key:
+    """Return the key of any object above."""
+    return (getattr(item, "namespace", ""), item.name)
