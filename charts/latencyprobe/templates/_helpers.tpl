@@ -1,0 +1,51 @@
+{{- define "latencyprobe.fullname" -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) | trunc 50 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "latencyprobe.agentNamespace" -}}
+{{ .Release.Name }}-agents
+{{- end }}
+
+{{- define "latencyprobe.tlsSecret" -}}
+{{ .Values.tls.existingSecret | default (printf "%s-tls" (include "latencyprobe.fullname" .)) }}
+{{- end }}
+
+{{- define "latencyprobe.pairSecret" -}}
+{{ .Values.pairing.existingSecret | default (printf "%s-pair" (include "latencyprobe.fullname" .)) }}
+{{- end }}
+
+{{/* The directory's DNS name inside the cluster: the agents dial it, the certificate names it. */}}
+{{- define "latencyprobe.directoryHost" -}}
+{{ include "latencyprobe.fullname" . }}-directory.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{/* Argument of the next three: (list $ "component"). */}}
+{{- define "latencyprobe.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ $root.Chart.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{- define "latencyprobe.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "latencyprobe.selectorLabels" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: {{ $root.Chart.Name }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "latencyprobe.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := (index $root.Values (index . 1)).image -}}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* Secrets that are made once must be looked up at every later rendering; without a cluster they would change each time. */}}
+{{- define "latencyprobe.requireCluster" -}}
+{{- if not (lookup "v1" "Namespace" "" "kube-system") -}}
+{{- fail "the chart makes its TLS certificate and pairing key once and finds them again in the cluster, which `helm template` and GitOps tools cannot: set tls.existingSecret (or tls.certManager.issuerRef) with tls.ca, and pairing.existingSecret" -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,47 @@
+{{/* What the Deployment and the pre-delete Job share. */}}
+{{- define "latencyprobe.operatorPod" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.operator.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .Values.operator.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.operator.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.operator.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "latencyprobe.operatorContainer" -}}
+image: {{ include "latencyprobe.image" (list . "operator") }}
+imagePullPolicy: {{ .Values.operator.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+env:
+  - {name: LATENCYPROBE_NAMESPACE, value: {{ .Release.Namespace }}}
+  - {name: LATENCYPROBE_AGENT_NAMESPACE, value: {{ include "latencyprobe.agentNamespace" . }}}
+  - {name: LATENCYPROBE_AGENT_SERVICE_ACCOUNT, value: {{ include "latencyprobe.fullname" . }}-agent}
+  - {name: LATENCYPROBE_TLS_DIR, value: /etc/latencyprobe/tls}
+  - {name: LATENCYPROBE_PAIR_KEY_FILE, value: /etc/latencyprobe/pair/key}
+  - {name: LATENCYPROBE_STORE, value: /var/lib/latencyprobe/sli.db}
+  {{- if not .Values.persistence.enabled }}
+  - {name: LATENCYPROBE_STORE_EPHEMERAL, value: "true"}
+  {{- end }}
+  {{- with .Values.operator.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}

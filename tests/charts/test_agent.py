@@ -1,0 +1,122 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+Render = Callable[..., Any]
+
+
+@pytest.fixture
+def pod(manifests: Any) -> Any:
+    return manifests.one("DaemonSet")["spec"]["template"]["spec"]
+
+
+@pytest.fixture
+def container(pod: Any) -> Any:
+    assert len(pod["containers"]) == 1
+    assert not {"initContainers", "ephemeralContainers"} & pod.keys()
+    return pod["containers"][0]
+
+
+def environment(container: Any) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value") for entry in container["env"]}
+
+
+def test_kernel_rights_are_bpf_and_perfmon_and_nothing_else(pod: Any, container: Any) -> None:
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["BPF", "PERFMON"]},
+    }
+    assert pod["securityContext"] == {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_no_namespace_of_the_host_is_shared(pod: Any) -> None:
+    assert not {"hostPID", "hostNetwork", "hostIPC", "shareProcessNamespace"} & pod.keys()
+
+
+def test_host_is_seen_through_one_read_only_cgroup_mount(pod: Any, container: Any) -> None:
+    of_host = [volume for volume in pod["volumes"] if "hostPath" in volume]
+    mounts = [mount for mount in container["volumeMounts"] if mount["name"] == "cgroup"]
+
+    assert of_host == [{"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}}]
+    assert [(m["mountPath"], m["readOnly"], m["recursiveReadOnly"]) for m in mounts] == [
+        ("/host/cgroup", True, "IfPossible")
+    ]
+
+
+def test_only_token_is_for_the_directory(manifests: Any, pod: Any) -> None:
+    tokens = [
+        source["serviceAccountToken"]["audience"]
+        for volume in pod["volumes"]
+        for source in volume.get("projected", {}).get("sources", [])
+    ]
+
+    assert tokens == ["latencyprobe-directory"]
+    assert pod["automountServiceAccountToken"] is False
+    assert manifests.one("ServiceAccount", "agent")["automountServiceAccountToken"] is False
+
+
+def test_account_has_no_rights(manifests: Any) -> None:
+    subjects = {s["name"] for m in manifests if m["kind"].endswith("Binding") for s in m.get("subjects", [])}
+
+    assert subjects == {"lp-latencyprobe-operator"}
+
+
+def test_runs_only_where_the_operator_wants_it_whatever_the_taints(manifests: Any, pod: Any) -> None:
+    spec = manifests.one("DaemonSet")["spec"]
+
+    assert pod["nodeSelector"] == {"latencyprobe.dev/measure": "true", "kubernetes.io/os": "linux"}
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}
+
+
+def test_namespace_admits_the_agent(manifests: Any) -> None:
+    labels = manifests.one("Namespace")["metadata"]["labels"]
+
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_dials_the_directory_by_the_name_in_its_certificate(manifests: Any, container: Any) -> None:
+    service = manifests.one("Service")
+    host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+
+    assert environment(container)["LATENCYPROBE_DIRECTORY"] == f"https://{host}:8443"
+    assert service["spec"]["ports"][0]["port"] == 8443
+
+
+def test_files_named_in_the_environment_are_mounted(container: Any) -> None:
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    files = environment(container)
+
+    assert files["LATENCYPROBE_TOKEN_FILE"].removesuffix("/token") in mounts
+    assert files["LATENCYPROBE_CA_FILE"].removesuffix("/ca.crt") in mounts
+    assert {files["LATENCYPROBE_CGROUP_ROOT"], files["LATENCYPROBE_STATE_DIR"]} <= mounts
+
+
+def test_otlp_endpoint_reaches_the_agent_alone(render: Render) -> None:
+    manifests = render(otlp={"endpoint": "http://collector.tracing:4318"})
+    agent = manifests.one("DaemonSet")["spec"]["template"]["spec"]["containers"][0]
+    operator = manifests.one("Deployment")["spec"]["template"]["spec"]["containers"][0]
+
+    assert environment(agent)["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector.tracing:4318"
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" not in environment(operator)
+
+
+def test_without_endpoint_the_variable_is_absent(container: Any) -> None:
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" not in environment(container)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port"),
+    [("http://c:4318", 4318), ("https://c/v1", 443), ("http://c", 80), ("http://[fd00::1]:4317", 4317)],
+)
+def test_network_policy_lets_out_only_names_directory_and_otlp(render: Render, endpoint: str, port: int) -> None:
+    policy = render(networkPolicy={"enabled": True}, otlp={"endpoint": endpoint}).one("NetworkPolicy", "agent")["spec"]
+
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in policy
+    assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53}, {8443}, {port}]

@@ -1,0 +1,120 @@
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.cluster
+
+REPOSITORY = Path(__file__).parents[2]
+CHART = REPOSITORY / "charts" / "latencyprobe"
+Render = Callable[..., Any]
+Helm = Callable[..., Any]
+
+LABELS = {
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/part-of",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}
+CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "Namespace",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
+
+
+def test_lint_has_nothing_to_say(helm: Helm) -> None:
+    done = helm("lint", "--strict", CHART, "--set", "tls.existingSecret=t,tls.ca=c,pairing.existingSecret=p")
+
+    assert "[WARNING]" not in done.stdout + done.stderr
+    assert "[ERROR]" not in done.stdout + done.stderr
+
+
+def test_chart_and_package_have_one_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+    assert {chart["version"], chart["appVersion"]} == {project["version"]}
+
+
+def test_every_object_has_all_labels(manifests: Any) -> None:
+    lacking = {f"{m['kind']}/{m['metadata']['name']}": LABELS - m["metadata"]["labels"].keys() for m in manifests}
+
+    assert {name: missing for name, missing in lacking.items() if missing} == {}
+
+
+def test_objects_stay_in_the_two_namespaces(manifests: Any) -> None:
+    namespaces = {m["metadata"].get("namespace") for m in manifests if m["kind"] not in CLUSTER_SCOPED}
+
+    assert namespaces == {"watch", "lp-agents"}
+
+
+@pytest.mark.parametrize(("release", "name"), [("lp", "lp-latencyprobe-agent"), ("latencyprobe", "latencyprobe-agent")])
+def test_release_name_is_not_repeated(render: Render, release: str, name: str) -> None:
+    daemonset = render(release).one("DaemonSet")
+
+    assert (daemonset["metadata"]["name"], daemonset["metadata"]["namespace"]) == (name, f"{release}-agents")
+
+
+def test_names_of_a_long_release_name_stay_valid(render: Render) -> None:
+    names = [m["metadata"]["name"] for m in render("r" * 53) if m["kind"] != "CustomResourceDefinition"]
+
+    assert [name for name in names if len(name) > 63] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"otlp": {"endpoint": "jaeger:4318"}}, "/otlp/endpoint"),
+        ({"persistence": {"enabled": "no"}}, "/persistence/enabled"),
+        ({"persistence": {"size": "many"}}, "/persistence/size"),
+        ({"agent": {"image": {"repository": "A B"}}}, "/agent/image/repository"),
+        ({"agent": {"image": {"digest": "sha256:12"}}}, "/agent/image/digest"),
+        ({"agent": {"image": {"pullPolicy": "Sometimes"}}}, "/agent/image/pullPolicy"),
+        ({"agent": {"maxUnavailable": "0%"}}, "/agent/maxUnavailable"),
+        ({"agent": {"privileged": True}}, "privileged"),
+        ({"agent": {"cgroupPath": "sys/fs"}}, "/agent/cgroupPath"),
+        ({"operator": {"replicas": 2}}, "replicas"),
+        ({"networkPolicy": {"apiServerPorts": [0]}}, "/networkPolicy/apiServerPorts/0"),
+        ({"crds": {"keep": "yes"}}, "/crds/keep"),
+        ({"typo": 1}, "typo"),
+    ],
+)
+def test_bad_value_is_refused_with_its_path(refused: Callable[..., str], values: dict[str, Any], path: str) -> None:
+    assert path in refused(**values)
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        ({}, "latencyprobe/agent:0.1.0"),
+        ({"tag": "7"}, "latencyprobe/agent:7"),
+        ({"registry": "local:5000", "tag": "7"}, "local:5000/latencyprobe/agent:7"),
+        ({"tag": "7", "digest": "sha256:" + "0" * 64}, "latencyprobe/agent@sha256:" + "0" * 64),
+    ],
+)
+def test_digest_wins_over_tag_over_app_version(render: Render, image: dict[str, str], reference: str) -> None:
+    agent = render(agent={"image": image}).one("DaemonSet")["spec"]["template"]["spec"]["containers"][0]
+
+    assert agent["image"] == reference
+
+
+@pytest.fixture
+def refused(helm: Helm, tmp_path: Path) -> Callable[..., str]:
+    def run(**values: Any) -> str:
+        file = tmp_path / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        done = helm("template", "lp", CHART, "--values", file, check=False)
+        assert done.returncode != 0, "accepted"
+        return done.stderr
+
+    return run

@@ -1,0 +1,133 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.cluster
+
+REPOSITORY = Path(__file__).parents[2]
+Render = Callable[..., Any]
+
+GOLDEN = REPOSITORY / "tests" / "data" / "operator_rbac.yaml"
+
+
+def pods(manifests: Any) -> dict[str, Any]:
+    """All pods that run the operator's image, by component."""
+    return {
+        "operator": manifests.one("Deployment")["spec"]["template"]["spec"],
+        "cleanup": manifests.one("Job")["spec"]["template"]["spec"],
+        "test": manifests.one("Pod")["spec"],
+    }
+
+
+@pytest.mark.parametrize("component", ["operator", "cleanup", "test"])
+def test_pod_is_admitted_by_the_restricted_level(manifests: Any, component: str) -> None:
+    pod = pods(manifests)[component]
+    container = pod["containers"][0]
+
+    assert pod["securityContext"].items() >= {"runAsNonRoot": True, "runAsUser": 65532}.items()
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
+    assert [volume for volume in pod.get("volumes", []) if "hostPath" in volume] == []
+
+
+def test_one_writer_of_the_store(manifests: Any) -> None:
+    spec = manifests.one("Deployment")["spec"]
+
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_rights_are_the_golden_list(manifests: Any) -> None:
+    golden = yaml.safe_load(GOLDEN.read_text())
+
+    assert manifests.one("ClusterRole")["rules"] == golden["cluster"]
+    assert manifests.one("Role")["rules"] == golden["namespace"]
+
+
+def test_rights_name_no_secret_no_workload_and_no_wildcard(manifests: Any) -> None:
+    rules = [rule for m in manifests if m["kind"] in {"ClusterRole", "Role"} for rule in m["rules"]]
+    resources = {resource for rule in rules for resource in rule["resources"]}
+    verbs = {verb for rule in rules for verb in rule["verbs"]}
+    writable = {r for rule in rules for r in rule["resources"] if {"create", "update", "delete"} & set(rule["verbs"])}
+
+    assert "*" not in resources | verbs | {group for rule in rules for group in rule["apiGroups"]}
+    assert not {"secrets", "configmaps", "pods/exec", "clusterroles", "roles"} & resources
+    assert not {"escalate", "bind", "impersonate", "deletecollection"} & verbs
+    assert writable <= {"latencyreports", "leases", "events", "tokenreviews"}
+
+
+def test_node_patches_are_held_to_the_one_label(manifests: Any) -> None:
+    policy = manifests.one("ValidatingAdmissionPolicy")
+    binding = manifests.one("ValidatingAdmissionPolicyBinding")
+
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert "system:serviceaccount:watch:lp-latencyprobe-operator" in policy["spec"]["matchConditions"][0]["expression"]
+
+
+def test_lease_belongs_to_the_release_and_not_to_the_operator(manifests: Any) -> None:
+    lease = manifests.one("Lease")
+    rule = next(rule for rule in manifests.one("Role")["rules"] if rule["resources"] == ["leases"])
+
+    assert "spec" not in lease, "an upgrade would take the Lease away from its holder"
+    assert rule["resourceNames"] == [lease["metadata"]["name"]]
+    assert "create" not in rule["verbs"]
+
+
+def test_clean_up_runs_before_anything_is_deleted_and_leaves_no_job(manifests: Any) -> None:
+    job = manifests.one("Job")
+
+    assert job["metadata"]["annotations"] == {
+        "helm.sh/hook": "pre-delete",
+        "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+    }
+    assert pods(manifests)["cleanup"]["containers"][0]["args"] == ["operator", "--cleanup"]
+
+
+def test_probes_ask_the_directory(manifests: Any) -> None:
+    container = pods(manifests)["operator"]["containers"][0]
+    paths = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+
+    assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+
+
+def test_history_is_kept_on_a_claim(manifests: Any) -> None:
+    claim = manifests.one("PersistentVolumeClaim")["metadata"]["name"]
+    volumes = pods(manifests)["operator"]["volumes"]
+
+    assert {"name": "store", "persistentVolumeClaim": {"claimName": claim}} in volumes
+
+
+def test_existing_claim_is_used_instead(render: Render) -> None:
+    manifests = render(persistence={"existingClaim": "mine"})
+
+    assert [m for m in manifests if m["kind"] == "PersistentVolumeClaim"] == []
+    assert {"name": "store", "persistentVolumeClaim": {"claimName": "mine"}} in pods(manifests)["operator"]["volumes"]
+
+
+def test_operator_is_told_that_its_store_is_ephemeral(manifests: Any, render: Render) -> None:
+    ephemeral = render(persistence={"enabled": False})
+    told = {"name": "LATENCYPROBE_STORE_EPHEMERAL", "value": "true"}
+
+    assert told in pods(ephemeral)["operator"]["containers"][0]["env"]
+    assert told not in pods(manifests)["operator"]["containers"][0]["env"]
+    assert [m for m in ephemeral if m["kind"] == "PersistentVolumeClaim"] == []
+
+
+def test_network_policy_lets_in_only_agents(render: Render) -> None:
+    policy = render(networkPolicy={"enabled": True}).one("NetworkPolicy", "operator")["spec"]
+
+    assert policy["ingress"] == [
+        {
+            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "lp-agents"}}}],
+            "ports": [{"port": 8443}],
+        }
+    ]
+    assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53}, {443, 6443}]
