@@ -19,7 +19,7 @@ FROM python AS pip
 RUN apt-get update && apt-get install -y --no-install-recommends python3-pip python3-setuptools \
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv --without-pip /opt/latencyprobe
-ENV PIP="/usr/bin/python3 -m pip --python /opt/latencyprobe/bin/python install --no-cache-dir --no-compile"
+ENV PIP="/usr/bin/python3 -m pip --python /opt/latencyprobe/bin/python install --no-compile"
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 RUN mkdir operator probe-image

@@ -97,6 +97,14 @@ def test_files_named_in_the_environment_are_mounted(container: Any) -> None:
     assert {files["LATENCYPROBE_CGROUP_ROOT"], files["LATENCYPROBE_STATE_DIR"]} <= mounts
 
 
+def test_probes_ask_whether_the_loop_turns_and_whether_it_measures(container: Any) -> None:
+    port = container["ports"][0]
+
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port["name"]}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
+    assert port["containerPort"] == 8081
+
+
 def test_otlp_endpoint_reaches_the_agent_alone(render: Render) -> None:
     manifests = render(otlp={"endpoint": "http://collector.tracing:4318"})
     agent = manifests.one("DaemonSet")["spec"]["template"]["spec"]["containers"][0]
