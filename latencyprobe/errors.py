@@ -16,15 +16,16 @@ class LatencyProbeError(Exception):
 
 
 class SpecError(LatencyProbeError):
-    """A LatencyProbe is refused. `path` is the field's path as `kubectl` writes it (`spec.targets[0].ports[1]`)."""
+    """A LatencyProbe is refused. `path` is the field's path as `kubectl` writes it (`spec.targets[0].ports[1]`);
+    `source` is the file it stands in, if any."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}" if path else problem)
+    def __init__(self, path: str, problem: str, source: str = "") -> None:
+        super().__init__(": ".join(part for part in (source, path, problem) if part))
         self.path = path
         self.problem = problem
 
 
-class Unsupported(LatencyProbeError):
+class Unsupported(LatencyProbeError):  # noqa: N818 - a state of the host, as its reason in the status
     """Measuring is impossible here. `reason` is a stable CamelCase word such as KernelUnsupported."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -36,7 +37,7 @@ class SignalUnavailable(Unsupported):
     """One signal cannot be measured here."""
 
 
-class AbiMismatch(LatencyProbeError):
+class AbiMismatch(LatencyProbeError):  # noqa: N818 - the field's term
     """`records.py` and the loaded object disagree: they were built from different versions of events.h."""
 
 

@@ -22,14 +22,17 @@ class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     pass
 
 
-class Container(_Wire):
-    """A running container. `id` is the 64 hex digits of the runtime, without its `containerd://` prefix."""
+class Container(_Wire, frozen=True):
+    """A running container. `id` is the 64 hex digits of the runtime, without its `containerd://` prefix. `resource`:
+    attributes in which it differs from its pod's other containers (its own `OTEL_SERVICE_NAME`, its image's version);
+    they replace the pod's."""
 
     name: str
     id: str
+    resource: dict[str, str] = {}
 
 
-class Pod(_Wire):
+class Pod(_Wire, frozen=True):
     """A pod of this node that is a target or a caller. `resource` holds the OpenTelemetry resource attributes of the
     pod (conventions.md 1.1) without the per-container ones (`k8s.container.name`, `container.id`,
     `service.instance.id`), which the agent adds."""
@@ -42,7 +45,7 @@ class Pod(_Wire):
     resource: dict[str, str]
 
 
-class TargetPod(_Wire):
+class TargetPod(_Wire, frozen=True):
     """A selected pod with the target's ports resolved in it (names differ from pod to pod). Role Server: local ports,
     `()` = every listening port. Role Client: the ports it dials."""
 
@@ -50,7 +53,7 @@ class TargetPod(_Wire):
     ports: tuple[int, ...]
 
 
-class Endpoint(_Wire):
+class Endpoint(_Wire, frozen=True):
     """An address that callers dial to reach a target: a pod's own, or a Service's whose EndpointSlice names that pod.
     `port` 0: any port of that address (a pod of a target without ports)."""
 
@@ -59,7 +62,7 @@ class Endpoint(_Wire):
     service: str = ""  # name of the Service when it is one of its addresses
 
 
-class SpanPolicy(_Wire):
+class SpanPolicy(_Wire, frozen=True):
     """Which exchanges become spans: slow, failed, and a consistent share. `max_per_second` is per node."""
 
     slower_than_ns: int
@@ -67,7 +70,7 @@ class SpanPolicy(_Wire):
     max_per_second: int
 
 
-class Target(_Wire):
+class Target(_Wire, frozen=True):
     """One target of one LatencyProbe, as far as it concerns this node.
 
     `pods`: selected pods on this node. `callers`: uids of pods on this node whose client halves are wanted;
@@ -91,7 +94,7 @@ class Target(_Wire):
     clients: bool = False
 
 
-class Objective(_Wire):
+class Objective(_Wire, frozen=True):
     """One objective. `hash` identifies its definition (threshold, errors_count_as_bad, role): a new hash starts a new
     series. `goal` is the percent string of the spec, for display and for the standalone evaluation."""
 
@@ -107,7 +110,7 @@ class Objective(_Wire):
     min_events: int
 
 
-class NodePlan(_Wire):
+class NodePlan(_Wire, frozen=True):
     """Everything for one node. `generation` only grows; `digest` is the SHA-256 over the rest, so that an unchanged
     plan is recognised. `host`: no pods, rules hold for every socket of the machine (standalone)."""
 
@@ -127,13 +130,13 @@ class NodePlan(_Wire):
         return f"NodePlan(node={self.node!r}, generation={self.generation}, targets={len(self.targets)})"
 
 
-class PlanLine(_Wire):
+class PlanLine(_Wire, frozen=True):
     """One line of the plan stream: a plan, or (without one) a heartbeat."""
 
     plan: NodePlan | None = None
 
 
-class Identity(_Wire):
+class Identity(_Wire, frozen=True):
     """Owner of an address, as `POST /v1/identities` answers. `measured`: ids of the targets for which this pod's
     client half is measured (its agent has applied the plan). `generation`: of the plan it was computed with."""
 
@@ -147,13 +150,13 @@ class Identity(_Wire):
     measured: tuple[str, ...] = ()
 
 
-class IdentityRequest(_Wire):
+class IdentityRequest(_Wire, frozen=True):
     """Body of `POST /v1/identities`: at most 1,000 addresses."""
 
     addresses: tuple[str, ...]
 
 
-class IdentityAnswer(_Wire):
+class IdentityAnswer(_Wire, frozen=True):
     """Unknown addresses are answered with empty fields. Valid for `valid_s` and until the generation changes."""
 
     identities: tuple[Identity, ...]
@@ -161,7 +164,7 @@ class IdentityAnswer(_Wire):
     valid_s: float = 15.0
 
 
-class TargetStatus(_Wire):
+class TargetStatus(_Wire, frozen=True):
     """What an agent sees of one target: open sockets and exchanges by class, since its start."""
 
     id: str
@@ -171,7 +174,7 @@ class TargetStatus(_Wire):
     lost: dict[str, int]
 
 
-class AgentStatus(_Wire):
+class AgentStatus(_Wire, frozen=True):
     """Body of `POST /v1/nodes/{node}/status`: at start, on change, every 15 s. `variants`: attach variant per logical
     event; `error` is empty while the agent measures, else says what is missing and what to do."""
 

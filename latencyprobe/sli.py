@@ -15,7 +15,7 @@ class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     pass
 
 
-class Coverage(_Wire):
+class Coverage(_Wire, frozen=True):
     """How complete the counts are. `seen` = events + ambiguous + excluded; `lost` are exchanges that reached no count;
     `records_lost` reached the counts but no span; `joined` pairs know the other half's stages. `measured_ms`: time of
     the minute in which this node measured; `wanted_ms`: in which it should have (written by the store's owner)."""
@@ -30,7 +30,7 @@ class Coverage(_Wire):
     wanted_ms: int = 0
 
 
-class SlowExchange(_Wire):
+class SlowExchange(_Wire, frozen=True):
     """One of the slowest exchanges of a row. `start_unix_ns`, `duration_ns`; `stages` in ns by stage name; `peer` as a
     person would name it (`namespace/workload`, else address)."""
 
@@ -43,7 +43,7 @@ class SlowExchange(_Wire):
     joined: bool = False
 
 
-class SliRow(_Wire):
+class SliRow(_Wire, frozen=True):
     """Counts of one objective in one minute (`minute`: Unix seconds, a multiple of 60).
 
     `stage_ns`: of bad events, the sum of each stage; `dominant`: how many bad events each stage dominated. Stage names
@@ -68,7 +68,7 @@ class SliRow(_Wire):
     peers: dict[str, int] = {}  # bad events by peer, from records, at most 20
 
 
-class SliBatch(_Wire):
+class SliBatch(_Wire, frozen=True):
     """Body of `POST /v1/nodes/{node}/sli`. One batch in flight; `sequence` grows by 1 per instance."""
 
     instance: str
@@ -76,7 +76,7 @@ class SliBatch(_Wire):
     rows: tuple[SliRow, ...]
 
 
-class SliAnswer(_Wire):
+class SliAnswer(_Wire, frozen=True):
     """`expected`: the next sequence number that the directory will take."""
 
     expected: int

@@ -1,0 +1,1 @@
+"""The SLO report: one model, several renderings."""

@@ -1,0 +1,1 @@
+"""SLO arithmetic: windows, burn rates, evaluation. Pure."""

@@ -1,0 +1,1 @@
+"""Where SLI counts live."""

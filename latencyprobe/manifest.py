@@ -1,0 +1,54 @@
+"""Manifest files: YAML as a person writes it for `kubectl apply`, read into plain documents.
+
+Receives a path, returns the documents that are meant to be LatencyProbes. `spec.load_file` and `latencyprobe validate`
+call it; what the documents say is spec.py's matter.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from latencyprobe.errors import SpecError
+
+GROUP = "latencyprobe.dev"
+API_VERSION = f"{GROUP}/v1alpha1"
+KIND = "LatencyProbe"
+
+
+def documents(path: str | Path) -> tuple[tuple[str, object], ...]:
+    """Return the unparsed LatencyProbes of a YAML file, each with its place (` document 2`, empty in a file of one).
+
+    Documents of other API groups beside them are left alone. Raises SpecError: unreadable, not YAML, no LatencyProbe.
+    """
+    source = str(path)
+    try:
+        found = list(yaml.load_all(Path(path).read_text(encoding="utf-8"), _Loader))
+    except OSError as error:
+        raise SpecError("", f"{error.strerror}: give the path of a LatencyProbe's YAML file", source) from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise SpecError("", f"not YAML: {' '.join(str(error).split())}", source) from error
+    entries = [(f" document {i}" if len(found) > 1 else "", entry) for i, entry in enumerate(found, 1)]
+    mine = tuple((place, entry) for place, entry in entries if entry is not None and not _is_foreign(entry))
+    if not mine:
+        others = ", ".join(str(entry["kind"]) for _, entry in entries if isinstance(entry, dict)) or "nothing"
+        raise SpecError("", f"no LatencyProbe in it, but {others}: write one with kind: {KIND}", source)
+    return mine
+
+
+def _is_foreign(document: object) -> bool:
+    """Return whether a document is plainly another API group's, and not a LatencyProbe with a slip in it."""
+    if not isinstance(document, dict) or not {"apiVersion", "kind"} <= document.keys():
+        return False
+    return document["kind"] != KIND and not str(document["apiVersion"]).startswith(GROUP)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, as kubectl does; the stock loader would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,205 @@
+"""spec.py: the verdict on a LatencyProbe, and what its fields mean."""
+
+import contextlib
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencyprobe import manifest, spec
+from latencyprobe.errors import SpecError
+from latencyprobe.plan import Role
+
+DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def probe(**changes: object) -> spec.LatencyProbe:
+    fields = {
+        "targets": [{"name": "cart"}, {"name": "db", "role": "Client", "ports": [5432]}],
+        "objectives": [{"name": "fast", "target": "cart", "threshold": "25ms", "goal": "99.9"}],
+    }
+    return spec.parse(
+        {
+            "apiVersion": spec.API_VERSION,
+            "kind": "LatencyProbe",
+            "metadata": {"name": "checkout", "namespace": "shop", "uid": "u1", "generation": 3},
+            "spec": fields | changes,
+        }
+    )
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "bad").glob("*.yaml")), ids=lambda path: path.stem)
+def test_bad_document_is_refused_at_the_exact_path(path: Path) -> None:
+    expected = next(line for line in path.read_text().splitlines() if line.startswith("# path: "))
+    with pytest.raises(SpecError) as refusal:
+        spec.load_file(path)
+    assert expected.removeprefix("# path: ") == refusal.value.path
+    assert str(refusal.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("path", [*sorted((DATA / "good").glob("*.yaml")), *EXAMPLES.glob("*.yaml")], ids=str)
+def test_good_document_is_accepted(path: Path) -> None:
+    (parsed,) = spec.load_file(path)
+    assert len(parsed.spec.objectives) == len(spec.plan_objectives(parsed))
+
+
+def test_all_problems_of_list_entries_are_found_at_once() -> None:
+    (document,) = yaml.safe_load_all((DATA / "good" / "whole.yaml").read_text())
+    document["spec"]["targets"][0]["ports"] = [0]
+    document["spec"]["targets"][1]["rolle"] = "Client"
+    document["spec"]["objectives"][1]["goal"] = "101"
+    found = [str(problem) for problem in spec.problems(document)]
+    assert ["spec.targets[0].ports[0]: 0: expected a port from 1 to 65535", "spec.targets[1].rolle: unknown field"] == [
+        text.partition(", or")[0].partition(": did")[0] for text in found[:2]
+    ]
+    assert [
+        "spec.objectives[1].goal: '101': expected a percentage above 0 and below 100, in quotes, such as \"99.9\""
+    ] == found[2:]
+
+
+@pytest.mark.parametrize("document", [None, 5, "text", [], {}, {"spec": None}, {"spec": {"targets": 5}}, {5: 6}])
+def test_document_of_another_shape_is_a_spec_error(document: object) -> None:
+    with pytest.raises(SpecError):
+        spec.parse(document)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(["targets", "objectives", "clients", "spans", "suspend"]), json_values)
+def test_no_value_of_a_field_escapes_as_another_exception(field: str, value: object) -> None:
+    with contextlib.suppress(SpecError):
+        probe(**{field: value})
+
+
+def test_identity_comes_from_the_metadata() -> None:
+    parsed = probe()
+    assert ("shop", "checkout", "u1", 3) == (parsed.namespace, parsed.name, parsed.uid, parsed.generation)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: [", "not YAML"),
+        ("a: 1\na: 2\n", "key 'a' is there twice"),
+        ("", "no LatencyProbe in it, but nothing"),
+        ("apiVersion: apps/v1\nkind: Deployment\n", "no LatencyProbe in it, but Deployment"),
+        ("apiVersion: latencyprobe.dev/v1\nkind: LatencyProbe\n", "apiVersion"),
+        ("apiVersion: latencyprobe.dev/v1alpha1\nkind: Latencyprobe\n", "kind"),
+    ],
+)
+def test_unusable_file_says_why(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "probe.yaml"
+    file.write_text(text)
+    with pytest.raises(SpecError, match=problem):
+        spec.load_file(file)
+
+
+def test_missing_file_is_named() -> None:
+    with pytest.raises(SpecError, match=r"nowhere\.yaml: No such file"):
+        spec.load_file("nowhere.yaml")
+
+
+def test_probes_are_found_among_other_documents(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    probe_text = (DATA / "good" / "smallest.yaml").read_text()
+    file.write_text(f"apiVersion: v1\nkind: Service\n---\n{probe_text}---\n")
+    assert ["probe"] == [found.name for found in spec.load_file(file)]
+    file.write_text(f"{probe_text}---\n{probe_text}")
+    with pytest.raises(SpecError, match="default/probe is in this file twice"):
+        spec.load_file(file)
+
+
+def test_problem_in_a_file_of_several_documents_names_the_document(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text((DATA / "good" / "whole.yaml").read_text() + "---\n" + (DATA / "bad" / "port-0.yaml").read_text())
+    ((_, first), (place, second)) = manifest.documents(file)
+    assert ([], " document 2") == (spec.problems(first), place)
+    assert ["spec.targets[0].ports[1]"] == [problem.path for problem in spec.problems(second)]
+
+
+@given(st.integers(1, 999_999_999), st.sampled_from(["ns", "us", "ms", "s", "m"]))
+def test_duration_is_its_number_of_units_up_to_an_hour(value: int, unit: str) -> None:
+    unit_ns = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9}[unit]
+    if value * unit_ns > 3600 * 10**9:
+        with pytest.raises(ValueError, match="at most 1 h"):
+            spec.duration_ns(f"{value}{unit}")
+    else:
+        assert value * unit_ns == spec.duration_ns(f"{value}{unit}")
+
+
+@pytest.mark.parametrize("text", ["0s", "01s", "-1s", "1.5ms", "1h", "1", "ms", "25ms\n", "٢٥ms", "1234567890ns"])
+def test_malformed_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        spec.duration_ns(text)
+
+
+def test_goal_is_exact() -> None:
+    assert Fraction(999, 1000) == spec.goal_fraction("99.9")
+    assert Fraction(9_999_999, 10_000_000) == spec.goal_fraction("99.99999")
+
+
+def test_thresholds_are_distinct_by_value_and_ascending() -> None:
+    objectives = [
+        {"name": f"o{i}", "target": target, "threshold": threshold, "goal": "99"}
+        for i, (target, threshold) in enumerate([("cart", "1s"), ("cart", "25ms"), ("cart", "1000ms"), ("db", "1ms")])
+    ]
+    parsed = probe(objectives=objectives)
+    assert (25_000_000, 1_000_000_000) == spec.target_thresholds_ns(parsed, "cart")
+    assert [1, 0, 1, 0] == [objective.threshold_index for objective in spec.plan_objectives(parsed)]
+
+
+def test_span_threshold_falls_back_to_smallest_threshold_then_100ms() -> None:
+    assert 5_000_000 == spec.slower_than_ns(probe(spans={"slowerThan": "5ms"}), "cart")
+    assert 25_000_000 == spec.slower_than_ns(probe(), "cart")
+    assert 100_000_000 == spec.slower_than_ns(probe(), "db")
+
+
+def test_hash_follows_the_definition_and_nothing_else() -> None:
+    def hashed(target: str = "cart", **changes: object) -> str:
+        objective = {"name": "o", "target": target, "threshold": "25ms", "goal": "99.9"} | changes
+        parsed = probe(objectives=[objective])
+        return spec.objective_hash(parsed, parsed.spec.objectives[0])
+
+    same = [hashed(), hashed(name="p"), hashed(goal="99"), hashed(window="7d"), hashed(threshold="25000us")]
+    same += [hashed(perspective="Server"), hashed(minEvents=1)]
+    assert 1 == len(set(same))
+    changed = [hashed(threshold="26ms"), hashed(errorsCountAsBad=False), hashed(perspective="Client"), hashed("db")]
+    assert 5 == len({hashed(), *changed})
+
+
+def test_perspective_is_the_targets_role_unless_said() -> None:
+    objectives = [
+        {"name": "a", "target": "cart", "threshold": "1ms", "goal": "99"},
+        {"name": "b", "target": "cart", "threshold": "1ms", "goal": "99", "perspective": "Client"},
+        {"name": "c", "target": "db", "threshold": "1ms", "goal": "99"},
+    ]
+    planned = spec.plan_objectives(probe(objectives=objectives))
+    assert [Role.SERVER, Role.CLIENT, Role.CLIENT] == [objective.perspective for objective in planned]
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "selected"),
+    [
+        ({}, {}, True),
+        ({"matchLabels": {"app": "cart"}}, {"app": "cart", "x": "y"}, True),
+        ({"matchLabels": {"app": "cart"}}, {"app": "db"}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}, {"app": "b"}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}, {}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}, {"app": "a"}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, {"app": ""}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, {"app": ""}, False),
+    ],
+)
+def test_selector_selects_as_kubernetes_does(selector: object, labels: dict[str, str], selected: bool) -> None:
+    assert selected is spec.selector_matches(msgspec.convert(selector, spec.LabelSelector), labels)
