@@ -1,0 +1,161 @@
+"""HTTPS client of the operator's directory (design: api.md section 4); the only module that speaks it.
+
+`plans.py` streams the node's plan from it, `peers.py` asks it who owns an address, `uplink.py` posts status and SLI
+counts. The bearer token is read again at each request because the kubelet rotates it, the CA when its file changes.
+Every failure is a DirectoryError that says what is wrong and what to do; a token never appears in one.
+"""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+import urllib3
+
+from latencyprobe.errors import DirectoryError
+from latencyprobe.plan import AgentStatus, IdentityAnswer, IdentityRequest, PlanLine
+from latencyprobe.sli import SliAnswer, SliBatch
+
+T = TypeVar("T")
+
+MAX_ADDRESSES = 1000  # per identity request, the directory's own bound
+_MAX_BODY_BYTES = 32 << 20  # a plan of 250 pods with resources is about 500 kB
+_HEARTBEATS_LATE_S = 45.0  # three heartbeats of the plan stream
+_TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
+_REMEDIES = {
+    401: "the token is refused: its audience must be latencyprobe-directory and its account the agents' own",
+    403: "this token is not for this node",
+    413: "the document is too large",
+}
+
+
+class DocumentError(DirectoryError):
+    """The directory will never take this document: it is dropped and counted."""
+
+
+class Directory:
+    """One directory, asked on behalf of one node. Safe to use from several threads."""
+
+    def __init__(self, url: str, node: str, *, token_file: Path, ca_file: Path) -> None:
+        self.url = url.rstrip("/")
+        self._node = f"/v1/nodes/{quote(node, safe='')}"
+        self._token_file = token_file
+        self._ca_file = ca_file
+        self._lock = threading.Lock()
+        self._pool: urllib3.PoolManager | None = None
+        self._ca_version: tuple[int, int] = (0, 0)
+
+    def plans(self) -> Iterator[PlanLine]:
+        """Open the plan stream and yield its lines (heartbeats included) until it ends. Raises DirectoryError."""
+        timeout = urllib3.Timeout(connect=5.0, read=_HEARTBEATS_LATE_S)
+        response = self._open("GET", f"{self._node}/plan", timeout=timeout)
+        line = bytearray()
+        try:
+            for chunk in response.stream():
+                line += chunk
+                if len(line) > _MAX_BODY_BYTES:
+                    raise DirectoryError(f"{self.url}: a plan of more than {_MAX_BODY_BYTES} bytes: refused")
+                *whole, rest = line.split(b"\n")
+                line = bytearray(rest)
+                for document in whole:
+                    yield _decode(bytes(document), PlanLine, self.url)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise DirectoryError(f"{self.url}: the plan stream broke: {_short(error)}") from error
+        finally:
+            response.close()
+
+    def identities(self, addresses: tuple[str, ...]) -> IdentityAnswer:
+        """Ask who owns up to MAX_ADDRESSES addresses."""
+        body = self._post("/v1/identities", IdentityRequest(addresses))
+        return _decode(body, IdentityAnswer, self.url)
+
+    def status(self, status: AgentStatus) -> None:
+        """Tell how measuring goes on this node."""
+        self._post(f"{self._node}/status", status)
+
+    def sli(self, batch: SliBatch) -> SliAnswer:
+        """Hand over SLI counts. A gap (409) is an answer too: `expected` is not the batch's sequence + 1 then."""
+        return _decode(self._post(f"{self._node}/sli", batch), SliAnswer, self.url)
+
+    def reachable(self) -> None:
+        """Raise DirectoryError unless the directory answers its health check."""
+        self._open("GET", "/healthz", timeout=_TIMEOUT).close()
+
+    def _post(self, path: str, body: msgspec.Struct) -> bytes:
+        response = self._open("POST", path, timeout=_TIMEOUT, body=msgspec.json.encode(body))
+        try:
+            return response.read(_MAX_BODY_BYTES)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise DirectoryError(f"{self.url}: the answer broke off: {_short(error)}") from error
+        finally:
+            response.release_conn()
+
+    def _open(
+        self, method: str, path: str, *, timeout: urllib3.Timeout, body: bytes | None = None
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"authorization": f"Bearer {self._token()}", "content-type": "application/json"}
+        try:
+            response = self._connections().request(
+                method,
+                self.url + path,
+                body=body,
+                headers=headers,
+                timeout=timeout,
+                preload_content=False,
+                redirect=False,
+                retries=False,
+            )
+        except urllib3.exceptions.SSLError as error:
+            raise DirectoryError(
+                f"{self.url}: TLS failed: {_short(error)}: does {self._ca_file} hold the CA of the directory?"
+            ) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise DirectoryError(f"{self.url}: unreachable: {_short(error)}") from error
+        if response.status in (200, 202, 204, 409):
+            return response
+        said = response.read(256).decode(errors="replace").strip()
+        response.close()
+        remedy = _REMEDIES.get(response.status, said or response.reason or "no reason given")
+        kind = DocumentError if response.status in (400, 413) else DirectoryError
+        raise kind(f"{self.url}: {method} {path}: {response.status}: {remedy}", retryable=response.status >= 404)
+
+    def _token(self) -> str:
+        try:
+            return self._token_file.read_text().strip()
+        except OSError as error:
+            raise DirectoryError(
+                f"{self._token_file}: {error.strerror}: mount the projected service account token here",
+                retryable=False,
+            ) from error
+
+    def _connections(self) -> urllib3.PoolManager:
+        try:
+            stat = self._ca_file.stat()
+        except OSError as error:
+            raise DirectoryError(
+                f"{self._ca_file}: {error.strerror}: mount the directory's CA here", retryable=False
+            ) from error
+        version = (stat.st_mtime_ns, stat.st_ino)
+        with self._lock:
+            if self._pool is None or version != self._ca_version:
+                self._pool = urllib3.PoolManager(maxsize=4, ca_certs=str(self._ca_file), cert_reqs="CERT_REQUIRED")
+                self._ca_version = version
+            return self._pool
+
+
+def _decode(body: bytes, kind: type[T], url: str) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise DirectoryError(
+            f"{url}: not a {kind.__name__}: {error}: are agent and operator of one version?"
+        ) from error
+
+
+def _short(error: BaseException) -> str:
+    """Return the innermost cause in a few words: urllib3 wraps it in object addresses."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

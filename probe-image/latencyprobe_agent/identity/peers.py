@@ -1,0 +1,88 @@
+"""Who is at the other end: a cache of peer address → Identity with the validity that the directory gives.
+
+The loop calls `resolve()` for the addresses it needs and gets what is known at once; what is not is asked in batches
+by a thread of its own, so measuring never waits. An entry ends after its validity or when the directory's plan
+generation changes, so a reused address is never given to its old owner (api.md section 4).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from latencyprobe.errors import DirectoryError
+from latencyprobe.plan import Identity, IdentityAnswer
+
+_log = logging.getLogger(__name__)
+_BATCH = 1000  # addresses per question, the directory's own bound
+_CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count no single node reaches in 15 s
+_RETRY_S = 1.0
+
+
+class Peers:
+    """`ask` is Directory.identities, or None when nobody can be asked (standalone): every address is then nameless."""
+
+    def __init__(self, ask: Callable[[tuple[str, ...]], IdentityAnswer] | None) -> None:
+        self._ask = ask
+        self._known: dict[str, tuple[Identity, float]] = {}
+        self._wanted: set[str] = set()
+        self._generation = -1
+        self._lock = threading.Condition()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start asking."""
+        if self._ask is not None:
+            threading.Thread(target=self._run, name="peers", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        with self._lock:
+            self._stopped = True
+            self._lock.notify()
+
+    def resolve(self, addresses: Iterable[str]) -> dict[str, Identity]:
+        """Return the identities known now; the others are being asked. Never blocks."""
+        if self._ask is None:
+            return {address: Identity(address) for address in addresses}
+        now = time.monotonic()
+        found = {}
+        with self._lock:
+            for address in addresses:
+                identity, until = self._known.get(address, (None, 0.0))
+                if identity is not None and now < until:
+                    found[address] = identity
+                elif len(self._wanted) < _CAPACITY:
+                    self._wanted.add(address)
+            if self._wanted:
+                self._lock.notify()
+        return found
+
+    def _run(self) -> None:
+        assert self._ask is not None
+        problem = ""
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._wanted or self._stopped)
+                if self._stopped:
+                    return
+                batch = tuple(sorted(self._wanted)[:_BATCH])
+            try:
+                self._take(batch, self._ask(batch))
+                problem = ""
+            except DirectoryError as error:
+                if str(error) != problem:
+                    problem = str(error)
+                    _log.warning("%s; peers stay unresolved meanwhile", problem)
+                with self._lock:
+                    self._lock.wait_for(lambda: self._stopped, timeout=_RETRY_S)
+
+    def _take(self, batch: tuple[str, ...], answer: IdentityAnswer) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if answer.generation != self._generation or len(self._known) + len(batch) > _CAPACITY:
+                self._known.clear()
+                self._generation = answer.generation
+            for identity in answer.identities:
+                self._known[identity.address] = (identity, now + answer.valid_s)
+            self._wanted.difference_update(batch)

@@ -1,0 +1,157 @@
+"""A real directory over real TLS, and a real OTLP/HTTP sink, both in this process on loopback."""
+
+import json
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class DirectoryServer(ThreadingHTTPServer):
+    """`answers[path] = (status, document)`, `plan_lines` are streamed and the stream then stays open."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _DirectoryHandler)
+        self.answers: dict[str, tuple[int, Any]] = {}
+        self.plan_lines: list[bytes] = []
+        self.requests: list[tuple[str, str, dict[str, Any]]] = []  # path, authorization, document
+        self.closing = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.server_address[1]}"
+
+
+class _DirectoryHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: DirectoryServer
+
+    def do_GET(self) -> None:
+        self.server.requests.append((self.path, self.headers["authorization"], {}))
+        status, _ = self.server.answers.get(self.path, (200, None))
+        self.send_response(status)
+        if status != 200 or not self.path.endswith("/plan"):
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for line in self.server.plan_lines:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            self.wfile.flush()
+        self.server.closing.wait(30)
+
+    def do_POST(self) -> None:
+        document = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.requests.append((self.path, self.headers["authorization"], document))
+        status, answer = self.server.answers.get(self.path, (404, "no such path"))
+        answer = answer(document) if callable(answer) else answer
+        if isinstance(answer, tuple):
+            status, answer = answer
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """Write a self-signed certificate for `localhost` and its key."""
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"]
+    algorithm = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    command = ["openssl", "req", "-x509", *algorithm, "-keyout", str(key), "-out", str(certificate), *subject]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+@pytest.fixture(scope="session")
+def tls_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """Certificate and key of the directory, and the certificate of somebody else."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = make_certificate(folder, "directory")
+    stranger, _ = make_certificate(folder, "stranger")
+    return certificate, key, stranger
+
+
+@pytest.fixture
+def directory_server(tls_files: tuple[Path, Path, Path]) -> Iterator[DirectoryServer]:
+    """Serve until the test ends."""
+    certificate, key, _ = tls_files
+    server = DirectoryServer()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.closing.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    """A token as the kubelet mounts it."""
+    path = tmp_path / "token"
+    path.write_text("token-1\n")
+    return path
+
+
+class OtlpSink(ThreadingHTTPServer):
+    """Keeps each request: path, headers, body. `status`, `headers` and `body` are what it answers."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _SinkHandler)
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.status = 200
+        self.headers: dict[str, str] = {}
+        self.body = b""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _SinkHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: OtlpSink
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append((self.path, headers, body))
+        self.send_response(self.server.status)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(self.server.body)))
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def otlp_sink() -> Iterator[OtlpSink]:
+    """Serve until the test ends."""
+    server = OtlpSink()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
