@@ -1,0 +1,1 @@
+"""The pure middle: from records and counts to halves, pairs, selections and SLI rows."""

@@ -1,0 +1,1 @@
+"""What each signal of the kernel is: its object, ring, record and decoder."""

@@ -1,0 +1,45 @@
+"""Durations to buckets of the OpenTelemetry base-2 exponential histogram, exactly as the kernel does it.
+
+Scale 5: bucket i holds (2^(i/32), 2^((i+1)/32)] seconds. Durations are whole ns, and a bound of B ns lies below the
+integer v exactly if floor(B) does (the bounds that are no whole numbers are irrational), so tables of floors give
+exact answers; no logarithm is taken. Called for histograms that come from records (by peer, of stages, of `network`);
+`scripts/gen_histogram.py` writes the kernel's table from here.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE
+
+PER_OCTAVE = 1 << HISTOGRAM_SCALE
+
+
+def bound_ns(index: int) -> int:
+    """Return floor(10^9 · 2^(index/32)), the exclusive lower bound of bucket `index` in ns.
+
+    The 32nd root is five integer square roots, and floor(sqrt(floor(x))) = floor(sqrt(x)).
+    """
+    one_second: int = (10**9) ** PER_OCTAVE
+    power = one_second << index if index >= 0 else one_second >> -index
+    for _ in range(HISTOGRAM_SCALE):
+        power = math.isqrt(power)
+    return power
+
+
+_INNER_BOUNDS_NS = np.array([bound_ns(HISTOGRAM_MIN + i) for i in range(1, HISTOGRAM_BUCKETS)], dtype=np.int64)
+
+
+def positions(duration_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of each duration in the array `exchange_counts.histogram`, 0..HISTOGRAM_BUCKETS-1.
+
+    Place p is the OpenTelemetry bucket p + HISTOGRAM_MIN; shorter and longer durations fall in the first and last.
+    """
+    return np.searchsorted(_INNER_BOUNDS_NS, duration_ns, side="left").astype(np.int64)
+
+
+def sparse(histogram: NDArray[np.integer]) -> dict[int, int]:
+    """Turn an array of HISTOGRAM_BUCKETS counts into {OpenTelemetry bucket index: count}, without the empty ones."""
+    filled = np.flatnonzero(histogram)
+    return dict(zip((filled + HISTOGRAM_MIN).tolist(), histogram[filled].tolist(), strict=True))
