@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * connection.bpf.h: the state machine of one connection, measurement.md section 2. Every function here runs under
+ * the connection's lock, on values read before it: no clock, no map, no ring. A finished exchange is copied to
+ * `out`, which the hook accounts and emits after unlocking.
+ *
+ * Positions in the two byte streams are kept as the last sequence number seen and its 64-bit stream offset; each
+ * hook first advances them, so that a missed firing costs one flagged stamp and never a wrong message.
+ */
+#ifndef LATENCYPROBE_CONNECTION_BPF_H
+#define LATENCYPROBE_CONNECTION_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+#include "kernel.h"
+
+enum phase {
+	PHASE_IDLE = 0,	    /* no exchange is open */
+	PHASE_REQUEST = 1,  /* request bytes seen, none of the response */
+	PHASE_RESPONSE = 2, /* response begun; the next request ends it */
+};
+
+/* Whose message the send call in progress writes. */
+enum send_owner {
+	SEND_NONE = 0,
+	SEND_CURRENT = 1,
+	SEND_PREVIOUS = 2, /* the next request's data-ready came before this send returned */
+};
+
+struct connection {
+	struct bpf_spin_lock lock;
+	__u32 target_set; /* 0: no target, a negative mark */
+	__u64 generation; /* of the plan that decided */
+	__u64 in_offset;  /* stream offset of in_seq: inbound bytes known to have arrived */
+	__u64 out_offset; /* stream offset of out_seq: outbound bytes known to be written */
+	__u64 last_ns;	  /* last event */
+	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
+	__u32 in_seq;
+	__u32 out_seq;
+	__u32 read_seq; /* copied_seq as last seen */
+	__u32 unread_history; /* 32 turns: the next message was sent over unread bytes */
+	__u32 arrival_history; /* 32 turns: bytes arrived before the message being written was complete */
+	__u32 turns;
+	__u32 setup_turns; /* turns of protocol set-up still to come */
+	__u32 send_tid;
+	__u32 retransmits; /* total_retrans when the exchange opened */
+	__u8 phase;
+	__u8 send_owner;
+	__u8 previous_used;
+	__u8 first_excluded; /* enum excluded of the next exchange to end, whose beginning was not seen */
+	__u8 unasked;	/* the open exchange has no request: greeting or push */
+	__u8 unread;	/* the open exchange overlaps: sent over unread bytes */
+	__u8 talked;	/* client bytes were seen */
+	__u8 _pad;
+	struct exchange current;
+	struct exchange previous; /* ended, but its last send call has not returned */
+};
+
+/* What a hook read from the socket before it took the lock. `received`: rcv_nxt without the peer's FIN. */
+struct view {
+	__u64 now_ns;
+	__u32 received;
+	__u32 copied;
+	__u32 written;
+	__u32 srtt_us;
+	__u32 rtt_min_us;
+	__u32 total_retrans;
+	__u32 flags; /* enum exchange_flags found on the way */
+};
+
+static __always_inline __u32 ones(__u32 bits)
+{
+	bits -= (bits >> 1) & 0x55555555;
+	bits = (bits & 0x33333333) + ((bits >> 2) & 0x33333333);
+	return (((bits + (bits >> 4)) & 0x0f0f0f0f) * 0x01010101) >> 24;
+}
+
+/* A message longer than this, or sent for longer, is a stream: transfer, not waiting, dominates it. */
+#define STREAM_BYTES (1ULL << 20)
+#define STREAM_NS 1000000000ULL
+/* Overlaps in 32 turns; one alone is a reconnect or a probe, measurement.md section 5. */
+#define PIPELINED_TURNS 2
+#define MULTIPLEXED_TURNS 8
+/* Client bytes that its FIN follows this closely ask for no answer; a client that waited longer gave up. */
+#define TEARDOWN_NS 5000000LL
+
+static __always_inline __u8 classify(const struct connection *c, const struct exchange *x)
+{
+	__u32 unread = ones(c->unread_history), arrival = ones(c->arrival_history);
+
+	if (unread >= MULTIPLEXED_TURNS && arrival >= MULTIPLEXED_TURNS)
+		return CLASS_MULTIPLEXED;
+	if (ones(c->unread_history | c->arrival_history) >= PIPELINED_TURNS)
+		return CLASS_PIPELINED;
+	if (x->request_bytes > STREAM_BYTES || x->response_bytes > STREAM_BYTES ||
+	    (x->send_end_ns > x->send_start_ns && x->send_end_ns - x->send_start_ns > STREAM_NS))
+		return CLASS_STREAM;
+	return c->turns < 2 && !(x->flags & FLAG_CLOSED) ? CLASS_UNKNOWN : CLASS_PINGPONG;
+}
+
+static __always_inline void advance_out(struct connection *c, __u32 written)
+{
+	__s32 fresh = written - c->out_seq;
+
+	if (fresh > 0) {
+		c->out_seq = written;
+		c->out_offset += fresh;
+	}
+}
+
+static __always_inline void open_exchange(struct connection *c, const struct view *v, __u8 phase)
+{
+	struct exchange *x = &c->current;
+
+	x->send_start_ns = 0;
+	x->send_end_ns = 0;
+	x->ready_first_ns = 0;
+	x->ready_last_ns = 0;
+	x->read_first_ns = 0;
+	x->read_last_ns = 0;
+	x->reader_tgid = 0;
+	x->reader_tid = 0;
+	x->writer_tgid = 0;
+	x->writer_tid = 0;
+	x->send_calls = 0;
+	x->recv_calls = 0;
+	x->flags = c->turns || c->first_excluded ? 0 : FLAG_FRESH;
+	x->outcome = OUTCOME_OK;
+	/* both, so that a message that never comes has length 0 */
+	x->request_seq = x->response_seq = 0;
+	if (x->role == ROLE_SERVER) {
+		x->request_offset = c->in_offset;
+		x->response_offset = c->out_offset;
+	} else {
+		x->request_offset = c->out_offset;
+		x->response_offset = c->in_offset;
+	}
+	c->retransmits = v->total_retrans;
+	c->phase = phase;
+	c->unasked = 0;
+	c->unread = 0;
+}
+
+/* An exchange that failed ends now, in the stage in which it was. */
+static __always_inline void fail(struct exchange *x, bool answered, __u64 now_ns)
+{
+	if (x->role == ROLE_SERVER) {
+		if (!answered)
+			x->send_start_ns = now_ns;
+		x->send_end_ns = now_ns;
+		return;
+	}
+	if (!answered) {
+		x->ready_first_ns = now_ns;
+		x->ready_last_ns = now_ns;
+	}
+	x->read_last_ns = now_ns;
+}
+
+/* Why the ended exchange is no event, and its class and outcome. `answered`: its response has begun. */
+static __always_inline void judge(struct connection *c, struct exchange *x, bool answered, __u64 now_ns)
+{
+	__u64 asked_ns = x->role == ROLE_SERVER ? x->ready_last_ns : x->send_end_ns ? x->send_end_ns : x->send_start_ns;
+
+	x->conn_class = classify(c, x);
+	x->excluded = EXCLUDED_NONE;
+	if (c->unasked) {
+		x->excluded = c->talked ? EXCLUDED_PUSH : EXCLUDED_SETUP;
+		x->conn_class = c->talked ? CLASS_PUSH : CLASS_SETUP;
+	} else if (!answered && x->outcome == OUTCOME_OK) {
+		/* the asking end says by its FIN, or by closing first, that it wanted no answer */
+		__u64 left_ns = x->role == ROLE_SERVER ? c->fin_ns : c->fin_ns ? 0 : now_ns;
+
+		if (left_ns && (__s64)(left_ns - asked_ns) < TEARDOWN_NS) {
+			x->excluded = EXCLUDED_TEARDOWN;
+			x->conn_class = CLASS_TEARDOWN;
+		} else {
+			x->outcome = OUTCOME_ABORTED;
+		}
+	} else if (c->setup_turns) {
+		x->excluded = EXCLUDED_SETUP;
+		x->conn_class = CLASS_SETUP;
+	}
+	if (x->outcome != OUTCOME_OK)
+		fail(x, answered, now_ns);
+	if (c->first_excluded)
+		x->excluded = c->first_excluded;
+	else if (x->excluded)
+		return;
+	else if (x->conn_class == CLASS_PIPELINED)
+		x->excluded = EXCLUDED_PIPELINED;
+	else if (x->conn_class == CLASS_MULTIPLEXED)
+		x->excluded = EXCLUDED_MULTIPLEXED;
+	else if (x->flags & FLAG_OVERLAP)
+		x->excluded = EXCLUDED_OVERLAP;
+}
+
+/*
+ * End the open exchange. True: `out` holds one to emit. When its last send call has not returned yet it waits in
+ * `previous` instead, and what waited there (its send return was missed) is emitted.
+ */
+static __always_inline bool end_exchange(struct connection *c, const struct view *v, struct exchange *out)
+{
+	struct exchange *x = &c->current;
+	bool answered = c->phase == PHASE_RESPONSE, emit = false;
+
+	if (c->phase == PHASE_IDLE)
+		return false;
+	if (x->role == ROLE_SERVER) {
+		x->request_bytes = c->in_offset - x->request_offset;
+		x->response_bytes = c->out_offset - x->response_offset;
+	} else {
+		x->request_bytes = c->out_offset - x->request_offset;
+		x->response_bytes = c->in_offset - x->response_offset;
+	}
+	x->srtt_us = v->srtt_us;
+	x->rtt_min_us = v->rtt_min_us;
+	x->retransmits = v->total_retrans - c->retransmits;
+	c->unread_history = c->unread_history << 1 | c->unread;
+	c->arrival_history <<= 1;
+	if (!c->unasked && answered)
+		c->turns++;
+	judge(c, x, answered, v->now_ns);
+	if (c->unasked && x->excluded == EXCLUDED_SETUP && !c->setup_turns)
+		c->setup_turns = 1; /* the turn that answers a greeting */
+	else if (!c->unasked && c->setup_turns)
+		c->setup_turns--;
+	c->first_excluded = EXCLUDED_NONE;
+	c->phase = PHASE_IDLE;
+	if (x->role == ROLE_SERVER && c->send_owner == SEND_CURRENT) {
+		if (c->previous_used) {
+			*out = c->previous;
+			emit = true;
+		}
+		c->previous = *x;
+		c->previous_used = 1;
+		c->send_owner = SEND_PREVIOUS;
+		return emit;
+	}
+	*out = *x;
+	return true;
+}
+
+/* Bytes up to sequence number `upto` have arrived. */
+static __always_inline bool arrive(struct connection *c, const struct view *v, __u32 upto, struct exchange *out)
+{
+	struct exchange *x = &c->current;
+	__s32 fresh = upto - c->in_seq;
+	bool emit = false;
+
+	if (fresh <= 0)
+		return false;
+	if (x->role == ROLE_SERVER) {
+		if (c->phase != PHASE_REQUEST) {
+			emit = end_exchange(c, v, out);
+			open_exchange(c, v, PHASE_REQUEST);
+			x->request_seq = c->in_seq;
+			x->ready_first_ns = v->now_ns;
+			c->talked = 1;
+		}
+	} else if (c->phase != PHASE_RESPONSE) {
+		if (c->phase == PHASE_IDLE) {
+			open_exchange(c, v, PHASE_RESPONSE);
+			c->unasked = 1;
+		}
+		c->phase = PHASE_RESPONSE;
+		x->response_seq = c->in_seq;
+		x->response_offset = c->in_offset;
+		x->ready_first_ns = v->now_ns;
+	}
+	x->ready_last_ns = v->now_ns;
+	x->flags |= v->flags;
+	c->in_seq = upto;
+	c->in_offset += fresh;
+	c->last_ns = v->now_ns;
+	return emit;
+}
+
+/* Bytes were read up to v->copied. Stamps belong to the message that is inbound now. */
+static __always_inline void take(struct connection *c, const struct view *v, __u64 pid_tgid, __u32 flags)
+{
+	struct exchange *x = &c->current;
+
+	if ((__s32)(v->copied - c->read_seq) <= 0)
+		return;
+	c->read_seq = v->copied;
+	if (c->phase != (x->role == ROLE_SERVER ? PHASE_REQUEST : PHASE_RESPONSE))
+		return;
+	if (!x->read_first_ns)
+		x->read_first_ns = v->now_ns;
+	x->read_last_ns = v->now_ns;
+	x->recv_calls++;
+	x->flags |= flags;
+	x->reader_tgid = pid_tgid >> 32;
+	x->reader_tid = pid_tgid;
+	c->last_ns = v->now_ns;
+}
+
+/* A send call begins to write at v->written (the socket is locked), or `approx`: is known by its return only. */
+static __always_inline bool begin_send(struct connection *c, const struct view *v, __u64 pid_tgid, bool approx,
+				       struct exchange *out)
+{
+	struct exchange *x = &c->current;
+	bool unread = v->received != v->copied, emit = false, opens = false;
+	__u32 first = c->out_seq;
+
+	if (c->send_owner != SEND_NONE) {
+		/* the same call goes on (the hook fires once per skb): the request came before all of this was written */
+		if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
+			c->arrival_history |= 1;
+			c->previous.flags |= FLAG_OVERLAP;
+			if (!c->previous.excluded)
+				c->previous.excluded = EXCLUDED_OVERLAP;
+			x->flags |= FLAG_OVERLAP;
+		}
+		advance_out(c, v->written);
+		return false;
+	}
+	take(c, v, pid_tgid, FLAG_READ_APPROX); /* by splice, or a reader that has not returned yet */
+	if (!approx)
+		advance_out(c, v->written);
+	if (x->role == ROLE_CLIENT) {
+		opens = c->phase != PHASE_REQUEST;
+		if (opens) {
+			if (c->phase == PHASE_RESPONSE && unread) {
+				x->flags |= FLAG_OVERLAP;
+				c->unread = 1;
+			}
+			emit = end_exchange(c, v, out);
+			open_exchange(c, v, PHASE_REQUEST);
+			x->request_seq = approx ? first : c->out_seq;
+			if (unread)
+				x->flags |= FLAG_OVERLAP;
+			c->talked = 1;
+		}
+	} else {
+		opens = c->phase != PHASE_RESPONSE;
+		if (opens) {
+			if (c->phase == PHASE_IDLE) {
+				open_exchange(c, v, PHASE_RESPONSE);
+				c->unasked = 1;
+			} else if (unread) {
+				x->flags |= FLAG_OVERLAP;
+				c->unread = 1;
+			}
+			c->phase = PHASE_RESPONSE;
+			x->response_seq = approx ? first : c->out_seq;
+			x->response_offset = c->out_offset;
+		}
+	}
+	/* a call that wrote nothing (EAGAIN) opened the message too early: its first real write is the start */
+	if (opens || (!x->send_calls && c->out_seq == (x->role == ROLE_CLIENT ? x->request_seq : x->response_seq))) {
+		x->send_start_ns = v->now_ns;
+		x->writer_tgid = pid_tgid >> 32;
+		x->writer_tid = pid_tgid;
+	}
+	if (approx)
+		x->flags |= FLAG_SEND_APPROX;
+	c->send_owner = SEND_CURRENT;
+	c->send_tid = pid_tgid;
+	c->last_ns = v->now_ns;
+	return emit;
+}
+
+/* The send call in progress returned. True: the previous exchange waited for it and is in `out`. */
+static __always_inline bool end_send(struct connection *c, const struct view *v, bool wrote, struct exchange *out)
+{
+	__u8 owner = c->send_owner;
+
+	c->send_owner = SEND_NONE;
+	advance_out(c, v->written);
+	c->last_ns = v->now_ns;
+	if (owner == SEND_PREVIOUS && c->previous_used) {
+		c->previous.send_end_ns = v->now_ns;
+		c->previous.send_calls++;
+		*out = c->previous;
+		c->previous_used = 0;
+		return true;
+	}
+	if (owner == SEND_CURRENT && wrote) {
+		c->current.send_end_ns = v->now_ns;
+		c->current.send_calls++;
+	}
+	return false;
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* core_fixes.bpf.h: kernel drift, one accessor per change. */
+#ifndef LATENCYPROBE_CORE_FIXES_BPF_H
+#define LATENCYPROBE_CORE_FIXES_BPF_H
+
+#include <bpf/bpf_core_read.h>
+
+/* drift: 8520e224f547 ("bpf, cgroups: Fix cgroup v2 fallback on v1/v2 mixed mode"), v5.15
+ * newer: sock_cgroup_data::cgroup, a pointer
+ * older: sock_cgroup_data::val, the pointer packed with v1 data
+ * test:  bpf_core_field_exists(struct sock_cgroup_data, cgroup)
+ * drop:  with the last supported kernel before 5.15; until then such sockets are in no cgroup
+ */
+static __always_inline __u64 sock_cgroup_id(const struct sock *sk)
+{
+	if (!bpf_core_field_exists(sk->sk_cgrp_data.cgroup))
+		return 0;
+	return sk->sk_cgrp_data.cgroup->kn->id;
+}
+
+#endif

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * exchange.bpf.c: stamps on request/response exchanges, measurement.md. One body per logical event (on_*), thin
+ * entry points per attach variant named <event>__<variant>; the loader attaches one variant of each event.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "kernel.h"
+#include "events.h"
+#include "maps.bpf.h"
+#include "flow.bpf.h"
+#include "connection.bpf.h"
+#include "account.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+/* Generation of the agent's own sockets: no plan ever wants them. */
+#define OWN_GENERATION (~0ULL)
+
+/* The peer's FIN takes one sequence number of rcv_nxt and, once read, of copied_seq; it is no data. */
+static __always_inline void read_view(const struct sock *sk, const struct tcp_sock *tp, struct view *v)
+{
+	__u32 fin = sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0;
+
+	v->now_ns = bpf_ktime_get_boot_ns();
+	v->received = tp->rcv_nxt - fin;
+	v->copied = tp->copied_seq;
+	if ((__s32)(v->copied - v->received) > 0)
+		v->copied = v->received;
+	v->written = tp->write_seq;
+	v->srtt_us = tp->srtt_us >> 3;
+	v->rtt_min_us = tp->rtt_min.s[0].v;
+	v->total_retrans = tp->total_retrans;
+	v->flags = 0;
+}
+
+/* Positions now; right only while the socket is locked. Offsets: measurement.md section 6. */
+static __always_inline void place(struct connection *c, const struct tcp_sock *tp, const struct view *v)
+{
+	c->in_seq = v->copied;
+	c->read_seq = v->copied;
+	c->out_seq = v->written;
+	c->in_offset = tp->bytes_received - (__u32)(tp->rcv_nxt - v->copied);
+	c->out_offset = tp->bytes_acked + (__u32)(v->written - tp->snd_una);
+	if (c->current.role == ROLE_CLIENT)
+		c->out_offset--; /* its SYN is in bytes_acked */
+}
+
+/*
+ * Ask the plan about this socket and remember the answer. `role` ROLE_UNKNOWN: a connection older than the plan,
+ * whose role the rules tell. Called with the socket locked or owned. NULL: not measured.
+ */
+static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp, __u8 role, __u8 first_excluded,
+					    const struct config *cfg)
+{
+	__u64 cgroup_id = sock_cgroup_id(sk), cookie = bpf_get_socket_cookie(sk);
+	__u32 netns_ino = sk->__sk_common.skc_net.net->ns.inum;
+	const struct scope *scope = bpf_map_lookup_elem(&scopes, &cgroup_id);
+	struct connection *c;
+	struct flow flow = {};
+	struct view v;
+	__u32 set = 0, setup_turns = 0;
+	bool same;
+
+	if (!scope)
+		scope = &cfg->host;
+	if (!scope->server_group && !scope->client_group)
+		return NULL;
+	read_flow(sk, &flow);
+	if (role != ROLE_CLIENT) {
+		set = find_server_rule(&flow, scope->server_group, role == ROLE_UNKNOWN);
+		if (set)
+			role = ROLE_SERVER;
+	}
+	if (!set && role != ROLE_SERVER) {
+		set = find_client_rule(&flow, scope->client_group);
+		if (set)
+			role = ROLE_CLIENT;
+	}
+	if (set) {
+		struct target_set *t = bpf_map_lookup_elem(&target_sets, &set);
+
+		if (t)
+			setup_turns = t->setup_turns;
+	}
+	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!c) {
+		if (set)
+			count_lost(LOST_STORAGE);
+		return NULL;
+	}
+	read_view(sk, tp, &v);
+	bpf_spin_lock(&c->lock);
+	same = c->target_set && c->target_set == set && c->current.role == role;
+	c->target_set = set;
+	c->generation = cfg->generation;
+	if (!same && set) {
+		struct exchange *x = &c->current;
+
+		x->sock_cookie = cookie;
+		x->cgroup_id = cgroup_id;
+		x->netns_ino = netns_ino;
+		__builtin_memcpy(x->local_addr, flow.local_addr, sizeof(x->local_addr));
+		__builtin_memcpy(x->peer_addr, flow.peer_addr, sizeof(x->peer_addr));
+		x->local_port = flow.local_port;
+		x->peer_port = flow.peer_port;
+		x->target_set = set;
+		x->role = role;
+		c->phase = PHASE_IDLE;
+		c->send_owner = SEND_NONE;
+		c->previous_used = 0;
+		c->turns = 0;
+		c->unread_history = 0;
+		c->arrival_history = 0;
+		c->setup_turns = setup_turns;
+		c->first_excluded = first_excluded;
+		place(c, tp, &v);
+	}
+	bpf_spin_unlock(&c->lock);
+	return set ? c : NULL;
+}
+
+/* The measured connection of a socket, or NULL. `locked`: the socket is locked or owned here, so it may be adopted. */
+static __always_inline struct connection *connection_of(struct sock *sk, struct tcp_sock *tp, bool locked,
+							const struct config *cfg)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+
+	if (c && (c->generation == cfg->generation || c->generation == OWN_GENERATION))
+		return c->target_set ? c : NULL;
+	if (!locked || sk->__sk_common.skc_state != TCP_ESTABLISHED)
+		return NULL;
+	/* a known role survives a change of plan; a connection that the plan did not want had none */
+	return decide(sk, tp, c && c->target_set ? c->current.role : ROLE_UNKNOWN, EXCLUDED_PARTIAL, cfg);
+}
+
+/* tcp_sendmsg_locked: fires once per skb appended, before its bytes are in write_seq; the socket is locked. */
+static __always_inline int on_send_start(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct exchange out;
+	struct connection *c;
+	struct tcp_sock *tp;
+	struct view v;
+	__u64 pid_tgid;
+	bool ended;
+
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!cfg || !tp)
+		return 0;
+	c = connection_of(sk, tp, true, cfg);
+	if (!c)
+		return 0;
+	pid_tgid = bpf_get_current_pid_tgid();
+	read_view(sk, tp, &v);
+	bpf_spin_lock(&c->lock);
+	ended = begin_send(c, &v, pid_tgid, false, &out);
+	bpf_spin_unlock(&c->lock);
+	if (ended)
+		account(&out, cfg);
+	return 0;
+}
+
+/* sock_send_length: a send call returned; the socket is not locked, so only single fields of it are read. */
+static __always_inline int on_send_end(struct sock *sk, int ret)
+{
+	struct config *cfg = get_config();
+	struct exchange out;
+	struct connection *c;
+	struct tcp_sock *tp;
+	struct view v;
+	__u64 pid_tgid;
+	bool ended = false;
+
+	if (!cfg || !is_tcp(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	c = connection_of(sk, tp, false, cfg);
+	if (!c)
+		return 0;
+	pid_tgid = bpf_get_current_pid_tgid();
+	read_view(sk, tp, &v);
+	bpf_spin_lock(&c->lock);
+	if (c->send_owner == SEND_NONE && ret > 0 && (__s32)(v.written - c->out_seq) > 0)
+		ended = begin_send(c, &v, pid_tgid, true, &out);
+	/* begin_send gave an older exchange out: then no previous one waits, and end_send only stamps */
+	ended |= end_send(c, &v, ret > 0, &out);
+	bpf_spin_unlock(&c->lock);
+	if (ended)
+		account(&out, cfg);
+	return 0;
+}
+
+/* sk_data_ready: in-order bytes (or a FIN) arrived; softirq with the socket locked, or its owner in release_sock. */
+static __always_inline int on_ready(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct exchange out;
+	struct connection *c;
+	struct tcp_sock *tp;
+	struct view v;
+	bool ended;
+
+	if (!cfg || !is_tcp(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	c = connection_of(sk, tp, true, cfg);
+	if (!c)
+		return 0;
+	read_view(sk, tp, &v);
+	if (sk->sk_lock.owned)
+		v.flags |= FLAG_BACKLOG;
+	if (sk->sk_rcvlowat > 1)
+		v.flags |= FLAG_LOWAT;
+	if (!tp->rcv_wnd)
+		v.flags |= FLAG_RECEIVER_LIMITED;
+	bpf_spin_lock(&c->lock);
+	advance_out(c, v.written);
+	ended = arrive(c, &v, v.received, &out);
+	bpf_spin_unlock(&c->lock);
+	if (ended)
+		account(&out, cfg);
+	return 0;
+}
+
+/* sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. */
+static __always_inline int on_read(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct exchange out;
+	struct connection *c;
+	struct tcp_sock *tp;
+	struct view v;
+	__u64 pid_tgid;
+	bool ended = false;
+
+	if (!cfg || !is_tcp(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	c = connection_of(sk, tp, false, cfg);
+	if (!c)
+		return 0;
+	pid_tgid = bpf_get_current_pid_tgid();
+	read_view(sk, tp, &v);
+	bpf_spin_lock(&c->lock);
+	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid) {
+		/* this thread's send has returned unseen */
+		if (c->send_owner == SEND_PREVIOUS)
+			c->previous.flags |= FLAG_SEND_APPROX;
+		else
+			c->current.flags |= FLAG_SEND_APPROX;
+		ended = end_send(c, &v, true, &out);
+	}
+	if (!ended && (__s32)(v.copied - c->in_seq) > 0) {
+		v.flags = FLAG_READY_APPROX;
+		ended = arrive(c, &v, v.copied, &out);
+	}
+	take(c, &v, pid_tgid, 0);
+	bpf_spin_unlock(&c->lock);
+	if (ended)
+		account(&out, cfg);
+	return 0;
+}
+
+/* The connection ends here. What is still open is emitted: first what waits for a send return, then the rest. */
+static __noinline void close_connection(struct connection *c, const struct view *v, __u32 outcome,
+					const struct config *cfg)
+{
+	struct exchange out;
+	bool ended = false;
+
+	bpf_spin_lock(&c->lock);
+	if (c->previous_used) {
+		out = c->previous;
+		c->previous_used = 0;
+		ended = true;
+	}
+	c->send_owner = SEND_NONE;
+	bpf_spin_unlock(&c->lock);
+	if (ended)
+		account(&out, cfg);
+	ended = false;
+	bpf_spin_lock(&c->lock);
+	advance_out(c, v->written);
+	if (c->phase != PHASE_IDLE) {
+		c->current.flags |= FLAG_CLOSED;
+		c->current.outcome = outcome;
+		ended = end_exchange(c, v, &out);
+	}
+	bpf_spin_unlock(&c->lock);
+	if (ended)
+		account(&out, cfg);
+}
+
+static __always_inline __u32 outcome_of(int err)
+{
+	switch (err) {
+	case 0:
+		return OUTCOME_OK;
+	case ECONNRESET:
+	case EPIPE:
+		return OUTCOME_RESET;
+	case ETIMEDOUT:
+		return OUTCOME_TIMED_OUT;
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return OUTCOME_UNREACHABLE;
+	default:
+		return OUTCOME_OTHER;
+	}
+}
+
+/* inet_sock_set_state: fires before the state is written. */
+static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
+{
+	struct config *cfg = get_config();
+	struct connection *c;
+	struct tcp_sock *tp;
+	__u32 outcome;
+	struct view v;
+
+	if (!cfg || !is_tcp(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	if (newstate == TCP_ESTABLISHED) {
+		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una : tp->rcv_nxt != tp->copied_seq;
+
+		c = bpf_sk_storage_get(&connections, sk, 0, 0);
+		if (!c || c->generation != OWN_GENERATION)
+			decide(sk, tp, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
+			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, cfg);
+		return 0;
+	}
+	if (newstate == TCP_SYN_SENT) {
+		/* the one moment of a client socket that is surely in its process's context */
+		if (cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid) {
+			c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+			if (c)
+				c->generation = OWN_GENERATION;
+		}
+		return 0;
+	}
+	c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	if (!c || !c->target_set)
+		return 0;
+	read_view(sk, tp, &v);
+	switch (newstate) {
+	case TCP_CLOSE_WAIT:
+	case TCP_CLOSING:
+		c->fin_ns = v.now_ns;
+		return 0;
+	case TCP_FIN_WAIT1:
+	case TCP_LAST_ACK:
+		/* shutdown(SHUT_WR) leaves the answer to come; close() does not */
+		if (newstate == TCP_LAST_ACK || sk->sk_shutdown & RCV_SHUTDOWN)
+			close_connection(c, &v, OUTCOME_OK, cfg);
+		return 0;
+	case TCP_CLOSE:
+		outcome = outcome_of(sk->sk_err);
+		/* an answer that is complete for this end is no failure, whatever came after it */
+		if (c->phase == PHASE_RESPONSE &&
+		    (c->current.role == ROLE_SERVER ? tp->snd_una == tp->write_seq : v.received == v.copied))
+			outcome = OUTCOME_OK;
+		else if (!outcome && c->phase == PHASE_RESPONSE && v.received != v.copied)
+			return 0; /* what has arrived may still be read: destroy ends it */
+		close_connection(c, &v, outcome, cfg);
+		return 0;
+	}
+	return 0;
+}
+
+/* tcp_destroy_sock: the backstop, after which the socket and its storage go. */
+static __always_inline int on_destroy(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct connection *c;
+	struct tcp_sock *tp;
+	struct view v;
+
+	c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	if (!cfg || !c || !c->target_set)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	read_view(sk, tp, &v);
+	close_connection(c, &v, OUTCOME_OK, cfg);
+	return 0;
+}
+
+/* Once a second over all measured sockets of the machine: end what is complete and has been quiet. */
+static __always_inline int on_flush(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	bool ended = false;
+	struct exchange out;
+	struct connection *c;
+	struct tcp_sock *tp;
+	struct view v;
+
+	c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	if (!cfg || !c || !c->target_set)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	read_view(sk, tp, &v);
+	if (tp->snd_una != v.written || v.received != v.copied)
+		return 0;
+	bpf_spin_lock(&c->lock);
+	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->quiet_ns && v.received == c->in_seq) {
+		if (c->previous_used) {
+			out = c->previous;
+			c->previous_used = 0;
+			c->send_owner = SEND_NONE;
+			ended = true;
+		} else if (c->phase == PHASE_RESPONSE && c->send_owner == SEND_NONE) {
+			c->current.flags |= FLAG_MAYBE_CUT;
+			ended = end_exchange(c, &v, &out);
+		}
+	}
+	bpf_spin_unlock(&c->lock);
+	if (ended)
+		account(&out, cfg);
+	return 0;
+}
+
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(send_start__tp_btf, struct sock *sk)
+{
+	return on_send_start(sk);
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(send_end__tp_btf, struct sock *sk, int ret)
+{
+	return on_send_end(sk, ret);
+}
+
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(ready__tp_btf, struct sock *sk)
+{
+	return on_ready(sk);
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(read__tp_btf, struct sock *sk)
+{
+	return on_read(sk);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(state__tp_btf, struct sock *sk, int oldstate, int newstate)
+{
+	return on_state(sk, oldstate, newstate);
+}
+
+SEC("tp_btf/tcp_destroy_sock")
+int BPF_PROG(destroy__tp_btf, struct sock *sk)
+{
+	return on_destroy(sk);
+}
+
+SEC("iter/bpf_sk_storage_map")
+int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+
+	return sk ? on_flush(sk) : 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";
