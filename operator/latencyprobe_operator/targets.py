@@ -50,14 +50,8 @@ def resolve(probe: spec.LatencyProbe, state: ClusterState) -> Resolved:
     if clients.scope == "Cluster":
         namespace = state.namespace(probe.namespace)
         if namespace is None or not namespace.cluster_scope:
-            return Resolved(
-                probe,
-                refusal=(
-                    "ClusterScopeNotAllowed",
-                    f"spec.clients.scope: Cluster needs the label {CLUSTER_SCOPE_LABEL}=allowed on namespace "
-                    + f"{probe.namespace}: set it or use scope Namespace",
-                ),
-            )
+            remedy = f"label namespace {probe.namespace} with {CLUSTER_SCOPE_LABEL}=allowed, or use scope Namespace"
+            return Resolved(probe, refusal=("ClusterScopeNotAllowed", f"spec.clients.scope Cluster: {remedy}"))
     own = sorted((p for p in state.pods(probe.namespace) if _runs(p)), key=lambda p: p.name)
     everyone: Iterable[Pod] = {"None": (), "Namespace": own, "Cluster": filter(_runs, state.pods())}[clients.scope]
     has_server = any(t.role is Role.SERVER for t in probe.spec.targets)

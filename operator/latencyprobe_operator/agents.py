@@ -1,0 +1,97 @@
+"""What the agents last said, and what follows from it: which nodes are ready, and which plan each has applied.
+
+The directory writes (`heard`, `refused`), the status and the identities read. Memory only: after a restart every
+agent reports again within 15 s.
+"""
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from latencyprobe.plan import AgentStatus, NodePlan
+
+FRESH_S = 45.0  # three missed reports of 15 s
+STARTING_S = 60.0  # label, pod, image pull and load may take this long before an agent counts as missing
+APPLYING_S = 10.0  # a plan this young may still be on its way to a ready agent
+
+
+class NodeState(enum.StrEnum):
+    """What a node that must measure does."""
+
+    READY = "ready"
+    STARTING = "starting"
+    MISSING = "missing"
+    FAILED = "failed"
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """An agent's last report and when it came, in s of the monotonic clock."""
+
+    status: AgentStatus
+    heard_s: float
+
+
+class Agents:
+    """Reports by node. All times are s of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Agent] = {}
+        self.applied: dict[str, NodePlan] = {}
+        self.refusals: dict[str, str] = {}
+        self._wanted_since: dict[str, float] = {}
+        self._planned_at: dict[str, float] = {}
+        self._ready_once: set[str] = set()
+
+    def heard(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> None:
+        """Take a report. `plan`: the node's current one."""
+        self.of[node] = Agent(status, now_s)
+        self.refusals.pop(node, None)
+        if status.error:
+            self.applied.pop(node, None)
+        elif status.generation >= plan.generation:
+            self.applied[node] = plan
+            self._ready_once.add(node)
+
+    def refused(self, node: str, why: str) -> None:
+        """Remember why an agent that said it is on this node was turned away."""
+        self.refusals[node] = why
+
+    def planned(self, nodes: frozenset[str], wanted: frozenset[str], now_s: float) -> None:
+        """Take note that these nodes' plans changed, and of all nodes that must measure."""
+        self._planned_at.update(dict.fromkeys(nodes, now_s))
+        self._wanted_since = {node: self._wanted_since.get(node, now_s) for node in wanted}
+        for node in self.of.keys() - wanted:
+            if now_s - self.of[node].heard_s > FRESH_S:
+                del self.of[node]
+        for by_node in (self._planned_at, self.applied, self.refusals):
+            for node in by_node.keys() - wanted - nodes:
+                del by_node[node]
+        self._ready_once &= wanted
+
+    def state(self, node: str, plan: NodePlan, now_s: float) -> NodeState:
+        """Return what a node that must measure does."""
+        agent = self.of.get(node)
+        if agent is None or now_s - agent.heard_s > FRESH_S:
+            young = now_s - self._wanted_since.get(node, now_s) < STARTING_S
+            return NodeState.STARTING if young and node not in self._ready_once else NodeState.MISSING
+        if agent.status.error:
+            return NodeState.FAILED
+        if agent.status.generation >= plan.generation:
+            return NodeState.READY
+        young = now_s - self._planned_at.get(node, now_s) < APPLYING_S
+        return NodeState.READY if young and node in self._ready_once else NodeState.STARTING
+
+    def counts_from_now(self, node: str, now_s: float) -> bool:
+        """Return whether this node's silence is a gap: it was ready before, or had the time to become so."""
+        return node in self._ready_once or now_s - self._wanted_since.get(node, now_s) >= STARTING_S
+
+    def applied_callers(self, node: str, uid: str) -> tuple[str, ...]:
+        """Return the ids of the targets for which the node's agent measures this pod's client half."""
+        plan = self.applied.get(node)
+        return tuple(t.id for t in plan.targets if uid in t.callers) if plan is not None else ()
+
+
+def states(nodes: frozenset[str], plans: Mapping[str, NodePlan], agents: Agents, now_s: float) -> dict[str, NodeState]:
+    """Return the state of each of these nodes, by name."""
+    return {node: agents.state(node, plans[node], now_s) for node in sorted(nodes) if node in plans}
