@@ -1,0 +1,132 @@
+"""Owner of a count or record → OpenTelemetry resource: the observed container or process, never the agent.
+
+`spans.py` and `metrics.py` ask `attributes(owner)`. In a cluster the owner is a cgroup id, standalone a process id
+(`struct counts_key` in bpf/events.h). What is not known is not guessed: it gets `unknown_service`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
+
+from latencyprobe.plan import Container, NodePlan, Pod
+from latencyprobe_agent.identity.cgroups import Cgroup
+from latencyprobe_agent.telemetry import conventions as names
+
+UNKNOWN_SERVICE = "unknown_service"  # OpenTelemetry's own name for it
+_PROCESSES = 4096  # names kept; a host that starts more in one run forgets the oldest
+
+
+@cache
+def sdk() -> dict[str, str]:
+    """Return what describes the agent in a workload's resource: who made the telemetry."""
+    return {
+        names.SDK_NAME: "latencyprobe",
+        names.SDK_LANGUAGE: "python",
+        names.SDK_VERSION: version("latencyprobe"),
+    }
+
+
+class Resources(Protocol):
+    """What names an owner. `by_process`: owners are process ids, not cgroup ids."""
+
+    by_process: bool
+
+    def attributes(self, owner: int) -> Mapping[str, str | int]:
+        """Return the resource attributes of `owner`; `unknown_service` and the node for one nobody knows."""
+
+
+class PodResources:
+    """Containers of the plan's pods, by cgroup id. Replaced as a whole when the plan or the cgroups change."""
+
+    by_process = False
+
+    def __init__(self, plan: NodePlan, cgroups: Mapping[int, Cgroup]) -> None:
+        self._unknown = {names.SERVICE_NAME: UNKNOWN_SERVICE, names.K8S_NODE_NAME: plan.node, **sdk()}
+        self._cgroups = cgroups
+        self._pods = {pod.uid: pod for pod in plan.pods}
+        self._containers = {container.id: (pod, container) for pod in plan.pods for container in pod.containers}
+        self._known: dict[int, Mapping[str, str | int]] = {}
+
+    def attributes(self, owner: int) -> Mapping[str, str | int]:
+        """Return the attributes of the container whose cgroup is `owner`, or is above it."""
+        found = self._known.get(owner)
+        if found is None:
+            found = self._known[owner] = self._look_up(owner)
+        return found
+
+    def pod_cgroups(self) -> dict[str, list[int]]:
+        """Return cgroup ids by pod uid, for the pods of the plan only."""
+        ids: dict[str, list[int]] = {}
+        for cgroup_id, cgroup in self._cgroups.items():
+            pod = self._pod(cgroup)
+            if pod is not None:
+                ids.setdefault(pod.uid, []).append(cgroup_id)
+        return ids
+
+    def _pod(self, cgroup: Cgroup) -> Pod | None:
+        # A static pod's folder bears another uid than its mirror in the API: the container id finds it too.
+        found = self._containers.get(cgroup.container)
+        return found[0] if found else self._pods.get(cgroup.pod)
+
+    def _look_up(self, owner: int) -> Mapping[str, str | int]:
+        cgroup = self._cgroups.get(owner)
+        pod = self._pod(cgroup) if cgroup else None
+        if cgroup is None or pod is None:
+            return self._unknown
+        attributes = {**pod.resource, **sdk()}
+        container = next((c for c in pod.containers if c.id == cgroup.container), None)
+        if container is not None:
+            attributes |= _container(pod, container)
+        attributes.setdefault(names.SERVICE_NAME, pod.name)
+        return attributes
+
+
+def _container(pod: Pod, container: Container) -> dict[str, str]:
+    named = pod.resource.get(names.SERVICE_INSTANCE_ID)  # by the pod's annotation
+    return {
+        names.K8S_CONTAINER_NAME: container.name,
+        names.CONTAINER_ID: container.id,
+        names.SERVICE_INSTANCE_ID: named or f"{pod.namespace}.{pod.name}.{container.name}",
+    }
+
+
+class ProcessResources:
+    """Processes of this host, by process id. A name is read at first sight: the process may end before its record."""
+
+    by_process = True
+
+    def __init__(self, host: str, proc: Path = Path("/proc")) -> None:
+        self._host = host
+        self._proc = proc
+        self._known: dict[int, Mapping[str, str | int]] = {}
+
+    def attributes(self, owner: int) -> Mapping[str, str | int]:
+        """Return the attributes of the process `owner`."""
+        found = self._known.get(owner)
+        if found is None:
+            if len(self._known) >= _PROCESSES:
+                del self._known[next(iter(self._known))]
+            found = self._known[owner] = self._look_up(owner)
+        return found
+
+    def _look_up(self, owner: int) -> Mapping[str, str | int]:
+        try:
+            name = (self._proc / str(owner) / "comm").read_text(errors="replace").strip()
+        except OSError:
+            name = ""
+        attributes: dict[str, str | int] = {
+            names.SERVICE_NAME: printable(name) or UNKNOWN_SERVICE,
+            names.HOST_NAME: self._host,
+            **sdk(),
+        }
+        if owner:
+            attributes[names.PROCESS_PID] = owner
+            attributes[names.SERVICE_INSTANCE_ID] = f"{self._host}.{owner}"
+        return attributes
+
+
+def printable(text: str) -> str:
+    """Return `text` without control characters: a process chooses its own name, and terminals obey escapes."""
+    return "".join(character if character.isprintable() else "?" for character in text)

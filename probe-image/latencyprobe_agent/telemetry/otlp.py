@@ -1,0 +1,247 @@
+"""The OTLP wire: encoded requests to a collector over HTTP/protobuf (default) or gRPC, one attempt at a time.
+
+`settings()` reads the standard OTEL_EXPORTER_OTLP_* variables, `transport()` opens what they ask for, `outbox.py`
+queues and retries. The SDK's exporters take SDK spans and give up a batch after their timeout; ours are built without
+an SDK object per exchange and must survive an outage, so only the request's bytes pass here.
+Source: OpenTelemetry protocol 1.9, "OTLP/HTTP" and "OTLP/gRPC"; SDK environment variables.
+"""
+
+import email.utils
+import gzip
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+import urllib3
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from latencyprobe_agent.config import ConfigError
+
+Signal = Literal["traces", "metrics"]
+_PREFIX = "OTEL_EXPORTER_OTLP_"
+_LONGEST_WAIT_S = 60.0  # a hostile Retry-After must not silence us
+_ANSWER_BYTES = 64 << 10
+_RETRYABLE = (429, 502, 503, 504)  # OTLP/HTTP "Retryable Response Codes"
+_METHODS = {
+    "traces": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    "metrics": "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+}
+
+
+class Settings(NamedTuple):
+    """Where and how one signal is sent. `url` has the signal's path already, for HTTP."""
+
+    signal: Signal
+    protocol: str
+    url: str
+    headers: dict[str, str]
+    timeout_s: float
+    compression: str
+    ca_file: str | None
+    certificate: str | None
+    key: str | None
+    insecure: bool
+
+
+class Answer(NamedTuple):
+    """What came of one attempt. `error` is "" on success, else the `error.type` to count; `detail` is for people.
+    `rejected`: items that a collector refused in a request it accepted (never sent again)."""
+
+    error: str = ""
+    detail: str = ""
+    retryable: bool = False
+    retry_after_s: float = 0.0
+    rejected: int = 0
+
+
+class Transport(Protocol):
+    """Sends one encoded request. Never raises for a collector's sake."""
+
+    def send(self, body: bytes) -> Answer:
+        """Try once, for at most the configured timeout."""
+
+
+def wanted(signal: Signal, environ: Mapping[str, str], endpoint: str | None = None) -> bool:
+    """Return whether anybody asked for this signal: without an endpoint nothing is exported."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    if environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") == "none":
+        return False
+    return bool(endpoint or environ.get(_PREFIX + "ENDPOINT") or environ.get(f"{_PREFIX}{signal.upper()}_ENDPOINT"))
+
+
+def settings(signal: Signal, environ: Mapping[str, str], endpoint: str | None = None) -> Settings:
+    """Read the variables of one signal; `endpoint` (a flag) is a base URL and wins over them. Raises ConfigError."""
+
+    def read(name: str, default: str = "") -> str:
+        return environ.get(f"{_PREFIX}{signal.upper()}_{name}") or environ.get(_PREFIX + name) or default
+
+    protocol = read("PROTOCOL", "http/protobuf")
+    if protocol not in ("http/protobuf", "grpc"):
+        raise ConfigError(f"{_PREFIX}PROTOCOL: {protocol!r} is not supported: use http/protobuf or grpc")
+    own = None if endpoint else environ.get(f"{_PREFIX}{signal.upper()}_ENDPOINT")
+    base = own or endpoint or read("ENDPOINT")
+    if "://" not in base and protocol == "grpc":
+        base = f"http://{base}"  # gRPC endpoints may go without a scheme
+    parts = urlsplit(base)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"OTLP endpoint {base!r}: not an http or https URL such as http://localhost:4318")
+    compression = read("COMPRESSION", "none")
+    if compression not in ("none", "gzip", "deflate"):
+        raise ConfigError(f"{_PREFIX}COMPRESSION: {compression!r} is not supported: use gzip, deflate or none")
+    timeout = read("TIMEOUT", "10000")
+    if not timeout.isdecimal() or int(timeout) == 0:
+        raise ConfigError(f"{_PREFIX}TIMEOUT: {timeout!r} is no number of milliseconds")
+    for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
+        if (path := read(name)) and not Path(path).is_file():
+            raise ConfigError(f"{_PREFIX}{name}: {path}: no such file")
+    return Settings(
+        signal=signal,
+        protocol=protocol,
+        url=base if own or protocol == "grpc" else f"{base.rstrip('/')}/v1/{signal}",
+        headers=_headers(read("HEADERS")),
+        timeout_s=int(timeout) / 1000,
+        compression=compression,
+        ca_file=read("CERTIFICATE") or None,
+        certificate=read("CLIENT_CERTIFICATE") or None,
+        key=read("CLIENT_KEY") or None,
+        insecure=read("INSECURE", str(parts.scheme == "http")).lower() == "true" and parts.scheme == "http",
+    )
+
+
+def transport(chosen: Settings) -> Transport:
+    """Open the transport that the settings name. Raises ConfigError where gRPC is asked for but not installed."""
+    return GrpcTransport(chosen) if chosen.protocol == "grpc" else HttpTransport(chosen)
+
+
+class HttpTransport:
+    """OTLP/HTTP with binary protobuf. Redirects are not followed, TLS is verified."""
+
+    def __init__(self, chosen: Settings) -> None:
+        self._url = chosen.url
+        self._headers = {
+            "user-agent": f"latencyprobe/{version('latencyprobe')}",
+            **chosen.headers,
+            "content-type": "application/x-protobuf",
+        }
+        compressors: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+        self._compress = compressors.get(chosen.compression)
+        if self._compress:
+            self._headers["content-encoding"] = chosen.compression
+        self._kind = ExportTraceServiceResponse if chosen.signal == "traces" else ExportMetricsServiceResponse
+        self._pool = urllib3.PoolManager(
+            maxsize=1,
+            timeout=chosen.timeout_s,
+            ca_certs=chosen.ca_file,
+            cert_file=chosen.certificate,
+            key_file=chosen.key,
+        )
+
+    def send(self, body: bytes) -> Answer:
+        """Try once."""
+        try:
+            response = self._pool.request(
+                "POST",
+                self._url,
+                body=self._compress(body) if self._compress else body,
+                headers=self._headers,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+            )
+            said = response.read(_ANSWER_BYTES)
+            response.release_conn()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            return Answer(type(error).__name__, _innermost(error), retryable=True)
+        if response.status in (200, 202):
+            return Answer(rejected=_rejected(said, self._kind))
+        return Answer(
+            error=str(response.status),
+            detail=f"HTTP {response.status} {response.reason or ''}".strip(),
+            retryable=response.status in _RETRYABLE,
+            retry_after_s=_retry_after(response.headers.get("retry-after", "")),
+        )
+
+
+class GrpcTransport:
+    """OTLP/gRPC, where the optional dependency is installed. The encoded request goes through as it is."""
+
+    def __init__(self, chosen: Settings) -> None:
+        try:
+            import grpc  # noqa: PLC0415 - optional, and 31 MB that HTTP users need not load
+            from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415 - same
+        except ImportError as error:
+            raise ConfigError(
+                f"{_PREFIX}PROTOCOL: grpc needs `pip install 'latencyprobe[grpc]'`, or use http/protobuf"
+            ) from error
+        self._errors, self._codes, self._retry_info = grpc.RpcError, grpc.StatusCode, RetryInfo
+        self._headers = tuple((name.lower(), value) for name, value in chosen.headers.items())
+        self._timeout_s = chosen.timeout_s
+        self._kind = ExportTraceServiceResponse if chosen.signal == "traces" else ExportMetricsServiceResponse
+        target = urlsplit(chosen.url).netloc
+        compression = getattr(grpc.Compression, chosen.compression.capitalize(), grpc.Compression.NoCompression)
+        if chosen.insecure:
+            channel = grpc.insecure_channel(target, compression=compression)
+        else:
+            files = (chosen.ca_file, chosen.key, chosen.certificate)
+            credentials = grpc.ssl_channel_credentials(*(Path(file).read_bytes() if file else None for file in files))
+            channel = grpc.secure_channel(target, credentials, compression=compression)
+        self._call = channel.unary_unary(_METHODS[chosen.signal])
+
+    def send(self, body: bytes) -> Answer:
+        """Try once."""
+        try:
+            said = self._call(body, timeout=self._timeout_s, metadata=self._headers)
+        except self._errors as error:
+            code = error.code()
+            wait_s = None
+            for name, value in error.trailing_metadata() or ():
+                if name == "google.rpc.retryinfo-bin":
+                    wait_s = self._retry_info.FromString(value).retry_delay.ToTimedelta().total_seconds()
+            codes = self._codes
+            retryable = code in (
+                codes.CANCELLED,
+                codes.DEADLINE_EXCEEDED,
+                codes.ABORTED,
+                codes.OUT_OF_RANGE,
+                codes.UNAVAILABLE,
+                codes.DATA_LOSS,
+            ) or (code is codes.RESOURCE_EXHAUSTED and wait_s is not None)
+            detail = f"gRPC {code.name}: {error.details()}"
+            return Answer(code.name, detail, retryable, min(wait_s or 0.0, _LONGEST_WAIT_S))
+        return Answer(rejected=_rejected(said, self._kind))
+
+
+def _rejected(body: bytes, kind: type[ExportTraceServiceResponse] | type[ExportMetricsServiceResponse]) -> int:
+    try:
+        partial = kind.FromString(body).partial_success
+    except Exception:
+        return 0
+    return int(getattr(partial, "rejected_spans", 0) or getattr(partial, "rejected_data_points", 0))
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Read `key=value,key=value` with URL-encoded parts (W3C baggage without properties)."""
+    pairs = (entry.partition("=") for entry in text.split(",") if "=" in entry)
+    return {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}
+
+
+def _retry_after(text: str) -> float:
+    if text.strip().isdecimal():
+        return min(float(text), _LONGEST_WAIT_S)
+    try:
+        at = email.utils.parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return 0.0
+    return min(max(at - time.time(), 0.0), _LONGEST_WAIT_S)
+
+
+def _innermost(error: BaseException) -> str:
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

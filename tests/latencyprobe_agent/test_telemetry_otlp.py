@@ -1,0 +1,137 @@
+import gzip
+import socket
+import zlib
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTracePartialSuccess as PartialSuccess
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from latencyprobe_agent.config import ConfigError
+from latencyprobe_agent.telemetry import otlp
+
+
+def sender(environ: dict[str, str], endpoint: str | None = None) -> otlp.Transport:
+    return otlp.transport(otlp.settings("traces", environ, endpoint))
+
+
+def test_the_path_of_the_signal_is_added_to_a_base_url_and_headers_are_sent(otlp_sink: Any) -> None:
+    environ = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": otlp_sink.url + "/",
+        "OTEL_EXPORTER_OTLP_HEADERS": "X-Tenant=shop%20one, authorization=Basic%20abc",
+    }
+    assert sender(environ).send(b"spans") == otlp.Answer()
+    path, headers, body = otlp_sink.requests[0]
+    assert (path, body) == ("/v1/traces", b"spans")
+    assert headers["content-type"] == "application/x-protobuf"
+    assert (headers["x-tenant"], headers["authorization"]) == ("shop one", "Basic abc")
+
+
+def test_a_signal_s_own_endpoint_is_used_as_it_is(otlp_sink: Any) -> None:
+    environ = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://elsewhere:1",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": otlp_sink.url + "/mine",
+    }
+    sender(environ).send(b"")
+    assert otlp_sink.requests[0][0] == "/mine"
+
+
+def test_a_flag_wins_over_the_variables(otlp_sink: Any) -> None:
+    environ = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://elsewhere:1/x"}
+    sender(environ, otlp_sink.url).send(b"")
+    assert otlp_sink.requests[0][0] == "/v1/traces"
+
+
+@pytest.mark.parametrize(("compression", "expand"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)])
+def test_compression_is_honoured(otlp_sink: Any, compression: str, expand: Any) -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": otlp_sink.url, "OTEL_EXPORTER_OTLP_COMPRESSION": compression}
+    sender(environ).send(b"spans" * 100)
+    _, headers, body = otlp_sink.requests[0]
+    assert headers["content-encoding"] == compression
+    assert expand(body) == b"spans" * 100
+
+
+@pytest.mark.parametrize(("status", "retryable"), [(503, True), (429, True), (400, False), (404, False), (307, False)])
+def test_only_the_specified_answers_are_tried_again(otlp_sink: Any, status: int, retryable: bool) -> None:
+    otlp_sink.status = status
+    otlp_sink.headers = {"retry-after": "7", "location": otlp_sink.url + "/v1/traces"}
+    answer = sender({"OTEL_EXPORTER_OTLP_ENDPOINT": otlp_sink.url}).send(b"x")
+    assert (answer.error, answer.retryable, answer.retry_after_s) == (str(status), retryable, 7.0)
+    assert len(otlp_sink.requests) == 1
+
+
+def test_a_hostile_retry_after_is_bounded(otlp_sink: Any) -> None:
+    otlp_sink.status = 503
+    for hostile in ("999999999", "Fri, 31 Dec 2999 23:59:59 GMT"):
+        otlp_sink.headers = {"retry-after": hostile}
+        assert sender({"OTEL_EXPORTER_OTLP_ENDPOINT": otlp_sink.url}).send(b"x").retry_after_s == 60.0
+
+
+def test_spans_that_an_accepted_request_lost_are_counted(otlp_sink: Any) -> None:
+    otlp_sink.body = ExportTraceServiceResponse(partial_success=PartialSuccess(rejected_spans=3)).SerializeToString()
+    assert sender({"OTEL_EXPORTER_OTLP_ENDPOINT": otlp_sink.url}).send(b"x").rejected == 3
+
+
+def test_an_unreachable_collector_is_an_answer_too() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        answer = sender({}, f"http://127.0.0.1:{unused.getsockname()[1]}").send(b"x")
+    assert answer.retryable
+    assert answer.detail == "Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318"}, "localhost:4318"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "http/json"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "soon"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_COMPRESSION": "lzma"}, "lzma"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/no/ca"}, "/no/ca"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(environ: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        otlp.settings("traces", environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted"),
+    [
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, True),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "none"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, False),
+    ],
+)
+def test_nothing_is_exported_that_nobody_asked_for(environ: dict[str, str], wanted: bool) -> None:
+    assert otlp.wanted("traces", environ) == wanted
+
+
+def test_a_real_grpc_collector_takes_the_same_bytes() -> None:
+    grpc = pytest.importorskip("grpc")
+    from concurrent.futures import ThreadPoolExecutor
+
+    received: list[bytes] = []
+
+    def export(body: bytes, context: Any) -> bytes:
+        received.append(body)
+        if body == b"busy":
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much")
+        return ExportTraceServiceResponse().SerializeToString()
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    handler = grpc.unary_unary_rpc_method_handler(export)
+    service = "opentelemetry.proto.collector.trace.v1.TraceService"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    grpc_sender = sender(environ)
+    assert grpc_sender.send(b"") == otlp.Answer()
+    refused = grpc_sender.send(b"busy")
+    server.stop(None).wait()
+    assert received == [b"", b"busy"]
+    assert (refused.error, refused.retryable) == ("RESOURCE_EXHAUSTED", False)
+    assert grpc_sender.send(b"").retryable
