@@ -50,28 +50,29 @@ static __always_inline struct exchange_counts *counts_of(struct counts_key *key)
 	return bpf_map_lookup_elem(&counts, key);
 }
 
-/* Index into exchange_counts.histogram; see histogram.h. Not static: the verifier then looks at it once only. */
-__noinline __u32 bucket_of(__u64 ns)
+/* 1 if a < b, without a branch: the verifier would follow each of the 2^11 ways through bucket_of(). a, b < 2^63. */
+static __always_inline __u32 less(__u64 a, __u64 b)
+{
+	return (a - b) >> 63;
+}
+
+/* Index into exchange_counts.histogram; see histogram.h. The lowest bit lost in comparing is below any real bound. */
+static __always_inline __u32 bucket_of(__u64 ns)
 {
 	__u32 exponent = 63, below = 0;
 	__s32 bucket;
 
-	if (!ns)
-		return 0;
 #pragma unroll
 	for (int step = 32; step; step >>= 1) {
-		if (!(ns >> (64 - step))) {
-			ns <<= step;
-			exponent -= step;
-		}
+		__u32 shift = less(ns >> (64 - step), 1) * step;
+
+		ns <<= shift;
+		exponent -= shift;
 	}
 #pragma unroll
-	for (int step = 16; step; step >>= 1) {
-		if (histogram_bounds[(below + step - 1) & 31] < ns)
-			below += step;
-	}
-	if (histogram_bounds[below & 31] < ns)
-		below++;
+	for (int step = 16; step; step >>= 1)
+		below += less(histogram_bounds[(below + step - 1) & 31] >> 1, ns >> 1) * step;
+	below += less(histogram_bounds[below & 31] >> 1, ns >> 1);
 	bucket = (__s32)(32 * exponent + below) + HISTOGRAM_OCTAVE_BASE - LP_HISTOGRAM_MIN;
 	if (bucket < 0)
 		return 0;
@@ -92,81 +93,87 @@ static __always_inline __u64 cut(__u64 *point, __u64 stamp, __u32 *flags)
 	return ns;
 }
 
-/* Stages in the order of measurement.md section 4; returns their sum, the duration. */
-static __always_inline __u64 cut_stages(struct exchange *x, __u64 stage[LP_STAGES])
-{
-	__u64 start, point;
+struct stages {
+	__u64 ns[LP_STAGES];
+	__u64 duration_ns;
+	__u32 dominant; /* index of the longest */
+	__u32 flags;
+};
 
-	if (x->role == ROLE_SERVER) {
-		start = point = x->ready_first_ns;
-		stage[0] = cut(&point, x->ready_last_ns, &x->flags);
-		stage[1] = cut(&point, x->read_last_ns, &x->flags);
-		stage[2] = cut(&point, x->send_start_ns, &x->flags);
-		stage[3] = cut(&point, x->send_end_ns, &x->flags);
-	} else {
-		start = point = x->send_start_ns;
-		stage[0] = cut(&point, x->send_end_ns, &x->flags);
-		stage[1] = cut(&point, x->ready_first_ns, &x->flags);
-		stage[2] = cut(&point, x->ready_last_ns, &x->flags);
-		stage[3] = cut(&point, x->read_last_ns, &x->flags);
-	}
-	return point - start;
+/* Stages of a half, in the order of measurement.md section 4; their sum is its duration. */
+__noinline int cut_stages(const struct exchange *x, struct stages *s)
+{
+	bool server;
+	__u64 point;
+
+	if (!x || !s)
+		return 0;
+	server = x->role == ROLE_SERVER;
+	s->flags = 0;
+	point = server ? x->ready_first_ns : x->send_start_ns;
+	s->duration_ns = point;
+	s->ns[0] = cut(&point, server ? x->ready_last_ns : x->send_end_ns, &s->flags);
+	s->ns[1] = cut(&point, server ? x->read_last_ns : x->ready_first_ns, &s->flags);
+	s->ns[2] = cut(&point, server ? x->send_start_ns : x->ready_last_ns, &s->flags);
+	s->ns[3] = cut(&point, server ? x->send_end_ns : x->read_last_ns, &s->flags);
+	s->duration_ns = point - s->duration_ns;
+	s->dominant = 0;
+	if (s->ns[1] > s->ns[0])
+		s->dominant = 1;
+	if (s->ns[2] > s->ns[s->dominant & (LP_STAGES - 1)])
+		s->dominant = 2;
+	if (s->ns[3] > s->ns[s->dominant & (LP_STAGES - 1)])
+		s->dominant = 3;
+	return 0;
 }
 
-static __always_inline void count_slow(struct exchange_counts *n, __u32 i, const __u64 stage[LP_STAGES])
+static __always_inline void count_event(struct exchange_counts *n, struct exchange *x)
 {
-	__u32 dominant = 0;
-	__u64 longest = 0;
+	__u32 index = x->target_set, bucket;
+	struct target_set *set = bpf_map_lookup_elem(&target_sets, &index);
+	bool failed = x->outcome != OUTCOME_OK;
+	struct stages s;
 
-	if (i >= LP_THRESHOLDS)
-		return;
-#pragma unroll
-	for (__u32 s = 0; s < LP_STAGES; s++) {
-		add(&n->over_stage_ns[i][s], stage[s]);
-		if (stage[s] > longest) {
-			longest = stage[s];
-			dominant = s;
-		}
-	}
-	add(&n->over_dominant[i][dominant & (LP_STAGES - 1)], 1);
-}
-
-static __always_inline void count_event(struct exchange_counts *n, struct exchange *x, __u32 thresholds_of)
-{
-	struct target_set *set = bpf_map_lookup_elem(&target_sets, &thresholds_of);
-	__u64 stage[LP_STAGES], duration_ns = cut_stages(x, stage);
-	__u32 bucket = bucket_of(duration_ns);
-
-	add(&n->duration_sum_ns, duration_ns);
+	cut_stages(x, &s);
+	x->flags |= s.flags;
+	add(&n->duration_sum_ns, s.duration_ns);
 	if (x->outcome < OUTCOME_COUNT)
 		add(&n->outcomes[x->outcome], 1);
+	bucket = bucket_of(s.duration_ns);
+	barrier_var(bucket); /* or clang merges its bound into a form that the verifier cannot follow */
 	if (bucket < LP_HISTOGRAM_BUCKETS)
 		__sync_fetch_and_add(&n->histogram[bucket], 1);
 	if (!set)
 		return;
 	for (__u32 i = 0; i < LP_THRESHOLDS; i++) {
-		if (!set->thresholds_ns[i])
+		__u64 threshold_ns = set->thresholds_ns[i];
+
+		if (!threshold_ns)
 			break;
-		if (duration_ns <= set->thresholds_ns[i]) {
+		if (s.duration_ns <= threshold_ns) {
 			add(&n->within[i], 1);
-			if (x->outcome != OUTCOME_OK)
+			if (failed)
 				add(&n->failed_within[i], 1);
-		} else {
-			count_slow(n, i, stage);
+			continue;
 		}
+		for (__u32 stage = 0; stage < LP_STAGES; stage++)
+			add(&n->over_stage_ns[i][stage], s.ns[stage]);
+		add(&n->over_dominant[i][s.dominant & (LP_STAGES - 1)], 1);
 	}
 }
 
-/* Count an ended exchange and send its record. */
-static __noinline void account(struct exchange *x, const struct config *cfg)
+/* Count an ended exchange and send its record. Not static: verified once, not once per path to it. */
+__noinline int account(struct exchange *x, const struct config *cfg)
 {
-	struct counts_key key = {
-		.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id,
-		.target_set = x->target_set,
-		.role = x->role,
-	};
-	struct exchange_counts *n = counts_of(&key);
+	struct counts_key key = {};
+	struct exchange_counts *n;
 
+	if (!x || !cfg)
+		return 0;
+	key.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id;
+	key.target_set = x->target_set;
+	key.role = x->role;
+	n = counts_of(&key);
 	if (!x->send_end_ns && x->send_start_ns) {
 		x->send_end_ns = x->send_start_ns;
 		x->flags |= FLAG_SEND_APPROX;
@@ -177,12 +184,13 @@ static __noinline void account(struct exchange *x, const struct config *cfg)
 		if (x->conn_class < CLASS_COUNT)
 			add(&n->classes[x->conn_class], 1);
 		if (x->excluded == EXCLUDED_NONE)
-			count_event(n, x, x->target_set);
+			count_event(n, x);
 		else if (x->excluded < EXCLUDED_COUNT)
 			add(&n->excluded[x->excluded], 1);
 	}
 	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
 		add(&n->lost_records, 1);
+	return 0;
 }
 
 #endif
