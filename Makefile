@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 MACHINE := $(shell uname -m)
 ARCH := $(or $(patsubst aarch64,arm64,$(filter aarch64,$(MACHINE))),$(patsubst x86_64,x86,$(filter x86_64,$(MACHINE))),$(MACHINE))
 CLANG := clang-19
-BPF_FLAGS := -O2 -g -Wall -Wextra -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu
+BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 
 .PHONY: help setup bpf gen check lint unit test demo bench clean
