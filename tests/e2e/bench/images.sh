@@ -49,7 +49,7 @@ BASE=docker.io/library/debian:trixie-slim
 builder() { buildah --root "$CACHE/buildah/storage" --runroot "$CACHE/buildah/run" "$@"; }
 
 base_image() {
-  builder image exists "$BASE" 2>/dev/null && return
+  ! builder inspect --type image "$BASE" >/dev/null 2>&1 || return 0
   local root=$CACHE/buildah/trixie mirror container
   # shellcheck disable=SC2016 # a name of apt's own
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -1)
@@ -76,7 +76,7 @@ project_image() {
   local tag path
   tag=$(project_key)
   path=$CACHE/images/$1-$tag.tar
-  [[ -e $path ]] || locked image build_project_image "$1" "$path" "latencyprobe.local/$1:$tag"
+  [[ -e $path ]] || locked image build_project_image "$1" "$path" "latencyprobe.local/latencyprobe/$1:$tag"
   echo "$path"
 }
 
