@@ -118,7 +118,7 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 		c->turns = 0;
 		c->unread_history = 0;
 		c->arrival_history = 0;
-		c->setup_turns = setup_turns;
+		c->setup_turns = first_excluded == EXCLUDED_PARTIAL ? 0 : setup_turns; /* an old connection has had them */
 		c->first_excluded = first_excluded;
 		place(c, tp, &v);
 	}
