@@ -47,8 +47,8 @@ def test_one_writer_of_the_store(manifests: Any) -> None:
 def test_rights_are_the_golden_list(manifests: Any) -> None:
     golden = yaml.safe_load(GOLDEN.read_text())
 
-    assert manifests.one("ClusterRole")["rules"] == golden["cluster"]
-    assert manifests.one("Role")["rules"] == golden["namespace"]
+    assert manifests.one("ClusterRole")["rules"] == golden["clusterRules"]
+    assert manifests.one("Role")["rules"] == golden["namespaceRules"]
 
 
 def test_rights_name_no_secret_no_workload_and_no_wildcard(manifests: Any) -> None:
@@ -60,7 +60,7 @@ def test_rights_name_no_secret_no_workload_and_no_wildcard(manifests: Any) -> No
     assert "*" not in resources | verbs | {group for rule in rules for group in rule["apiGroups"]}
     assert not {"secrets", "configmaps", "pods/exec", "clusterroles", "roles"} & resources
     assert not {"escalate", "bind", "impersonate", "deletecollection"} & verbs
-    assert writable <= {"latencyreports", "leases", "events", "tokenreviews"}
+    assert writable <= {"latencyreports", "leases", "events", "tokenreviews", "subjectaccessreviews"}
 
 
 def test_node_patches_are_held_to_the_one_label(manifests: Any) -> None:
