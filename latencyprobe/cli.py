@@ -5,7 +5,6 @@ module is imported when its command is used, so `validate` needs nothing that on
 A command may return its exit code.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -49,16 +48,11 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0, what the command returns, 1 failure, 2 usage, 130 Ctrl-C without a result."""
     try:
         code = group.main(args, prog_name="latencyprobe", standalone_mode=False)
-        sys.stdout.flush()  # here, so that a reader who left is noticed below and not at exit
     except click.ClickException as error:
         where = f": see {ctx.command_path} --help" if (ctx := getattr(error, "ctx", None)) else ""
         code = _complain(error.format_message().rstrip(".") + where, error.exit_code)
     except click.Abort:
         code = 130
-    except BrokenPipeError:
-        # The reader (`| head`) has what it wants; the interpreter's last flush must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except LatencyProbeError as error:
         code = _complain(str(error), 1)
     sys.exit(code)
