@@ -1,0 +1,74 @@
+"""From a batch of records to halves: duration, stages and ids of every exchange, as arrays.
+
+`app` calls `halves()` on each drained batch and hands the result to joining, selection, slicing and telemetry.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.records import EXCHANGE, STAGES, ExchangeFlags
+from latencyprobe_agent.measure import keys, stages
+from latencyprobe_agent.signals.exchanges import columns
+
+
+@dataclass(frozen=True)
+class Halves:
+    """n halves, row by row. Times in ns of the boot clock.
+
+    `stages`: i64[n, 4], SERVER_STAGES or CLIENT_STAGES by the role; `dominant`: index of the largest. `trace_id`:
+    u64[n, 2], high and low half, the same for both halves of an exchange, as are the span ids of its client and server.
+    `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs.
+    """
+
+    rec: NDArray[np.void]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
+    stages: NDArray[np.int64]
+    dominant: NDArray[np.uint8]
+    trace_id: NDArray[np.uint64]
+    client_span_id: NDArray[np.uint64]
+    server_span_id: NDArray[np.uint64]
+    counted: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.rec)
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> "Halves":
+        """Return the rows of `index` (positions or a mask) as a copy."""
+        return Halves(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+
+    @staticmethod
+    def concatenate(parts: Sequence["Halves"]) -> "Halves":
+        """Return the rows of all parts (at least one), in their order."""
+        return Halves(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Halves)})
+
+
+def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:
+    """Measure a batch of EXCHANGE records; `batch` stays as `rec`, with STAGE_OVERLAP set where stamps overlapped."""
+    exchanges = columns(batch)
+    points, stage_ns, overlap = stages.cut(exchanges.stamps)
+    batch["flags"][overlap] |= np.uint32(ExchangeFlags.STAGE_OVERLAP)
+    trace_id = keys.trace_ids(exchanges.place, pair_key)
+    return Halves(
+        rec=batch,
+        start_ns=points[0],
+        end_ns=points[-1],
+        duration_ns=points[-1] - points[0],
+        stages=stage_ns,
+        dominant=stage_ns.argmax(axis=1).astype(np.uint8),
+        trace_id=trace_id,
+        client_span_id=keys.span_ids(trace_id[:, 0]),
+        server_span_id=keys.span_ids(trace_id[:, 1]),
+        counted=exchanges.counted,
+    )
+
+
+def no_halves() -> Halves:
+    """Return zero halves."""
+    none = halves(np.empty(0, EXCHANGE), b"")
+    assert none.stages.shape == (0, STAGES)
+    return none

@@ -1,0 +1,215 @@
+"""Compile a node plan into the kernel's look-up tables: which socket belongs to which targets.
+
+`app` calls `compile_rules()` for each new plan or cgroup, `kernel.programs` writes the result. A socket finds its
+group by its cgroup and its rule by (address, group, port, side); pods with equal rules share a group, so callers x
+endpoints do not multiply. Several targets may match one socket: each distinct combination is a target set.
+"""
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
+from latencyprobe_agent.kernel.records import THRESHOLDS, RuleSide
+
+ANY_ADDRESS = bytes(16)
+ANY_PORT = 0
+
+_MAX_SETS = 1023  # the array `target_sets` of bpf/maps.bpf.h, without index 0
+
+Match = tuple[bytes, int, RuleSide]  # address, port, side
+Matches = Mapping[Match, set[str]]  # target ids
+Group = frozenset[tuple[Match, int]]  # what pods with equal rules share: match and target set
+
+
+@dataclass(frozen=True)
+class TargetSet:
+    """The targets (ids, in the plan's order) that one socket belongs to.
+
+    `thresholds_ns`: those of all of them, ascending, distinct, at most 8. `spans`: the widest of their policies.
+    `probe`: `namespace/probe` of the first, whose span budget the set draws on.
+    """
+
+    targets: tuple[str, ...]
+    thresholds_ns: tuple[int, ...]
+    setup_turns: int
+    spans: SpanPolicy
+    probe: str
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Everything that the kernel must know of a plan.
+
+    `scopes`: cgroup id → (server group, client group), 0 = none. `rules`: (16-byte address, group, port, side) → index
+    of a target set. `host`: groups of all sockets in no scope. `sets`: index (from 1) → target set; sets that no rule
+    names any more stay, as late records and counts do name them. `refused`: target id → why part of it is not measured.
+    """
+
+    scopes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    rules: Mapping[tuple[bytes, int, int, RuleSide], int] = field(default_factory=dict)
+    sets: Mapping[int, TargetSet] = field(default_factory=dict)
+    host: tuple[int, int] = (0, 0)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[Group, int] = field(default_factory=dict)
+    next_group: int = 1
+
+
+NO_RULES = Rules()
+
+
+def compile_rules(plan: NodePlan, cgroups: Mapping[str, Sequence[int]], previous: Rules = NO_RULES) -> Rules:
+    """Compile `plan`. `cgroups`: pod uid → ids of all cgroups below the pod's folder.
+
+    With `previous`, what is in force: equal sets and groups keep their numbers and no number gets a new meaning, so the
+    tables can be changed in place while sockets look rules up.
+    """
+    numbering = _Numbering(plan.targets, previous)
+    matches = {_HOST: _host_matches(plan.targets)} if plan.host else _pod_matches(plan.targets)
+    groups = {
+        uid: (
+            numbering.group({m: ids for m, ids in of_pod.items() if m[2] is RuleSide.LOCAL}),
+            numbering.group({m: ids for m, ids in of_pod.items() if m[2] is RuleSide.PEER}),
+        )
+        for uid, of_pod in matches.items()
+    }
+    return Rules(
+        scopes={cgroup: pair for uid, pair in groups.items() for cgroup in cgroups.get(uid, ())},
+        rules={
+            (address, number, port, side): index
+            for group, number in numbering.groups.items()
+            for (address, port, side), index in group
+        },
+        sets=numbering.sets,
+        host=groups.get(_HOST, (0, 0)),
+        refused=numbering.refused,
+        groups=numbering.groups,
+        next_group=numbering.next_group,
+    )
+
+
+_HOST = ""  # stands for the pod's uid where rules hold for every socket of the machine
+
+
+def _pod_matches(targets: Iterable[Target]) -> dict[str, Matches]:
+    pods: dict[str, dict[Match, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for target in targets:
+        side = RuleSide.LOCAL if target.role is Role.SERVER else RuleSide.PEER
+        for pod in target.pods:
+            for port in pod.ports or (ANY_PORT,):
+                pods[pod.uid][ANY_ADDRESS, port, side].add(target.id)
+        for uid in target.callers:
+            for endpoint in target.endpoints:
+                pods[uid][packed(endpoint.address), endpoint.port, RuleSide.PEER].add(target.id)
+    return dict(pods)
+
+
+def _host_matches(targets: Iterable[Target]) -> Matches:
+    matches: dict[Match, set[str]] = defaultdict(set)
+    for target in targets:
+        if target.role is Role.SERVER:
+            for port in target.ports or (ANY_PORT,):
+                matches[ANY_ADDRESS, port, RuleSide.LOCAL].add(target.id)
+            # without ports nothing tells which of the other end's sockets dial this target
+            for port in target.ports if target.clients else ():
+                matches[ANY_ADDRESS, port, RuleSide.PEER].add(target.id)
+        else:
+            for port in target.ports or (ANY_PORT,):
+                matches[ANY_ADDRESS, port, RuleSide.PEER].add(target.id)
+    return matches
+
+
+def with_wildcards(matches: Matches) -> Matches:
+    """Add to every match the targets of the wildcards that cover it: the kernel stops at its first, most exact hit.
+
+    It looks up (address, port), (address, any), (any, port), (any, any).
+    """
+    exact = set(matches)
+    for address, port, side in matches:
+        if port == ANY_PORT:  # would hide (any address, port) for this address: make their crossings exact
+            exact.update((address, p, side) for a, p, _ in matches if a == ANY_ADDRESS)
+    return {
+        (address, port, side): {
+            target for a in (address, ANY_ADDRESS) for p in (port, ANY_PORT) for target in matches.get((a, p, side), ())
+        }
+        for address, port, side in exact
+    }
+
+
+class _Numbering:
+    """Gives target sets and groups their numbers, those of the rules in force first."""
+
+    def __init__(self, targets: Iterable[Target], previous: Rules) -> None:
+        self._targets = {t.id: t for t in targets}
+        self._previous = previous
+        self._live: dict[TargetSet, int] = {}
+        self._known = {target_set: index for index, target_set in previous.sets.items()}
+        self.groups: dict[Group, int] = {}
+        self.next_group = previous.next_group
+        self.refused: dict[str, str] = {}
+
+    @property
+    def sets(self) -> dict[int, TargetSet]:
+        return {**self._previous.sets, **{index: s for s, index in self._live.items()}}
+
+    def group(self, matches: Matches) -> int:
+        """Number of the group with these matches, 0 for none."""
+        numbered = ((match, self._set(ids)) for match, ids in with_wildcards(matches).items())
+        group = frozenset((match, index) for match, index in numbered if index)
+        if not group:
+            return 0
+        if group not in self.groups:
+            self.groups[group] = self._previous.groups.get(group, self.next_group)
+            self.next_group = max(self.next_group, self.groups[group] + 1)
+        return self.groups[group]
+
+    def _set(self, ids: set[str]) -> int:
+        target_set = self._merge([t for t in self._targets.values() if t.id in ids])
+        if target_set in self._live:
+            return self._live[target_set]
+        index = self._known.get(target_set) or self._free_index()
+        if index:
+            self._live[target_set] = index
+        else:
+            self.refused.update(dict.fromkeys(ids, f"more than {_MAX_SETS} combinations of targets on this node"))
+        return index
+
+    def _free_index(self) -> int:
+        """Return a number that never had a meaning, else one whose set is gone, else 0."""
+        fresh = max([0, *self._previous.sets, *self._live.values()]) + 1
+        if fresh <= _MAX_SETS:
+            return fresh
+        taken = {*self._live.values(), *self._previous.rules.values()}
+        return next((index for index in range(1, _MAX_SETS + 1) if index not in taken), 0)
+
+    def _merge(self, targets: Sequence[Target]) -> TargetSet:
+        members: list[Target] = []
+        thresholds: set[int] = set()
+        for target in targets:
+            if len(thresholds.union(target.thresholds_ns)) > THRESHOLDS:
+                with_ids = ", ".join(t.id for t in members)
+                self.refused[target.id] = (
+                    f"shares sockets with {with_ids}, and together they have more than {THRESHOLDS} thresholds: "
+                    "give their objectives common thresholds"
+                )
+                continue
+            members.append(target)
+            thresholds.update(target.thresholds_ns)
+        return TargetSet(
+            targets=tuple(t.id for t in members),
+            thresholds_ns=tuple(sorted(thresholds)),
+            setup_turns=max(t.setup_turns for t in members),
+            spans=SpanPolicy(
+                slower_than_ns=min(t.spans.slower_than_ns for t in members),
+                ratio=max(t.spans.ratio for t in members),
+                max_per_second=max(t.spans.max_per_second for t in members),
+            ),
+            probe=f"{members[0].namespace}/{members[0].probe}",
+        )
+
+
+def packed(address: str) -> bytes:
+    """Return an address as records hold it: 16 bytes, IPv4 mapped. Raises ValueError for what is no address."""
+    ip = ipaddress.ip_address(address)
+    return ip.packed if ip.version == 6 else b"\0" * 10 + b"\xff\xff" + ip.packed

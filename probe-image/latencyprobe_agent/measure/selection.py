@@ -1,0 +1,95 @@
+"""Which exchanges become spans: slow ones, failed ones, and a share that both hosts choose alike.
+
+The share follows OpenTelemetry's consistent probability sampling (the lowest 56 bits of the trace id against a
+threshold), so both halves of an exchange are chosen or neither. `app` calls `select()` on each batch.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.records import Outcome
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.rules import TargetSet
+
+_RANDOM_BITS = 56
+
+
+class Reason(enum.IntEnum):
+    """Why an exchange became a span, in the order in which the budget keeps them."""
+
+    ERROR = 0
+    SLOW = 1
+    RATIO = 2
+
+
+@dataclass(frozen=True)
+class Selected:
+    """`index`: ascending rows of the chosen halves; `reason`: u8, a Reason each.
+
+    `ratio`: f8, the probability with which an exchange like this one is chosen: 1 for slow and failed ones, the
+    policy's ratio for others, times what the budget left of its reason in this batch.
+    """
+
+    index: NDArray[np.intp]
+    reason: NDArray[np.uint8]
+    ratio: NDArray[np.float64]
+
+
+class Budget:
+    """Spans that each LatencyProbe may still make on this node: at most one second's worth is saved up."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, tuple[float, int]] = {}
+
+    def left(self, probe: str, per_second: int, now_ns: int) -> int:
+        """Return how many spans `probe` may make now. `now_ns`: a clock that never steps back."""
+        left, since_ns = self._left.get(probe, (float(per_second), now_ns))
+        left = min(per_second, left + per_second * (now_ns - since_ns) / 1e9)
+        self._left[probe] = (left, now_ns)
+        return int(left)
+
+    def spend(self, probe: str, spans: int) -> None:
+        """Take `spans` off what is left."""
+        left, since_ns = self._left[probe]
+        self._left[probe] = (left - spans, since_ns)
+
+
+def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
+    """Choose the halves that become spans, by the span policies of their target sets (`Rules.sets`).
+
+    What exceeds the budget of a LatencyProbe goes in the order of Reason, within one by the trace id: both sides drop
+    the same. Halves of unknown sets, and such as are no SLI events, are never chosen.
+    """
+    table = np.zeros(max(sets, default=0) + 2, [("slower_ns", "i8"), ("reject_below", "u8"), ("probe", "i4")])
+    probes = sorted({s.probe for s in sets.values()})
+    table["probe"] = -1
+    for number, target_set in sets.items():
+        policy = target_set.spans
+        reject_below = round((1 - policy.ratio) * 2**_RANDOM_BITS)
+        table[number] = (policy.slower_than_ns, reject_below, probes.index(target_set.probe))
+    of_row = table[np.minimum(halves.rec["target_set"], len(table) - 1)]
+    randomness = halves.trace_id[:, 1] & np.uint64(2**_RANDOM_BITS - 1)
+    failed = halves.rec["outcome"] != Outcome.OK
+    slow = halves.duration_ns > of_row["slower_ns"]
+    wanted = (of_row["probe"] >= 0) & halves.counted & (failed | slow | (randomness >= of_row["reject_below"]))
+
+    index = np.flatnonzero(wanted)
+    reason = np.select([failed[index], slow[index]], [Reason.ERROR, Reason.SLOW], Reason.RATIO).astype(np.uint8)
+    ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
+    kept = np.ones(len(index), np.bool_)
+    per_second = {s.probe: s.spans.max_per_second for s in sets.values()}
+    for number, probe in enumerate(probes):
+        offered = np.flatnonzero(of_row["probe"][index] == number)
+        left = budget.left(probe, per_second[probe], now_ns)
+        if len(offered) > left:
+            order = np.lexsort((~randomness[index][offered], reason[offered]))
+            kept[offered[order[left:]]] = False
+            for r in Reason:
+                of_reason = offered[reason[offered] == r]
+                ratio[of_reason] *= kept[of_reason].mean() if len(of_reason) else 1.0
+        budget.spend(probe, int(kept[offered].sum()))
+    return Selected(index[kept], reason[kept], ratio[kept])

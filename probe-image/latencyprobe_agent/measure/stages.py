@@ -1,0 +1,57 @@
+"""Stages: how the duration of a half, and of a joined pair, is made up. measurement.md section 4.
+
+Arrays in, arrays out, all times in ns; only differences between stamps of one host are used. Called by
+`measure.halves` and `measure.pairing`; the kernel cuts the same way for its counts (bpf/account.bpf.h).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+
+SERVER_STAGES = ("receive", "read_delay", "process", "send")
+CLIENT_STAGES = ("send", "wait", "receive", "read_delay")
+PAIR_STAGES = ("client_send", "network", "server_read_delay", "server_process", "server_send", "client_read_delay")
+_NETWORK = PAIR_STAGES.index("network")
+# What a pair gives up first when its parts overlap in time: the tail of the server's send ran beside the delivery.
+_OVERLAPPING = [PAIR_STAGES.index(f"server_{s}") for s in ("send", "process", "read_delay")] + [5, 0]
+
+
+def cut(stamps: I64) -> tuple[I64, I64, NDArray[np.bool_]]:
+    """Cut halves at their stamps (i64[5, n], `Exchanges.stamps`): return points i64[5, n], stages i64[n, 4], overlap.
+
+    Every point is max(previous point, stamp), so stages are never negative and sum to the duration. `overlap` tells
+    where a stamp lay before its predecessor; a stamp that was not taken (0) makes an empty stage and no overlap. A half
+    whose first stamp is missing starts at its earliest one.
+    """
+    unopened = np.flatnonzero(stamps[0] == 0)
+    if len(unopened):
+        stamps = stamps.copy()
+        taken = stamps[:, unopened]
+        stamps[0, unopened] = np.where(taken == 0, taken.max(axis=0), taken).min(axis=0)
+    points = np.maximum.accumulate(stamps, axis=0)
+    overlap = ((stamps < points) & (stamps != 0)).any(axis=0)
+    return points, np.ascontiguousarray(np.diff(points, axis=0).T), overlap
+
+
+def pair_stages(client: I64, server: I64) -> I64:
+    """Return i64[m, 6], the PAIR_STAGES of m pairs, from the stages of their halves (i64[m, 4] each).
+
+    They sum to the client's duration. `network` is the remainder: the way there of the request's first byte, the way
+    back of the response's last, and transfer beyond the writer's pace. It would be negative where parts of the server
+    ran beside the client's (a send call that returns after its bytes were read): then those parts are shortened.
+    """
+    send, wait, receive, read_delay = client.T
+    server_receive, server_read_delay, server_process, server_send = server.T
+    client_send = np.minimum(send, server_receive)
+    stages = np.stack(
+        [client_send, np.zeros_like(send), server_read_delay, server_process, server_send, read_delay], axis=1
+    )
+    network = send + wait + receive + read_delay - stages.sum(axis=1)
+    stages[:, _NETWORK] = np.maximum(network, 0)
+    excess = np.maximum(-network, 0)
+    for column in _OVERLAPPING if excess.any() else ():
+        shorter = np.minimum(stages[:, column], excess)
+        stages[:, column] -= shorter
+        excess -= shorter
+    return stages

@@ -1,0 +1,49 @@
+"""The signal `exchanges`: records of one half each, as the columns that measuring works on.
+
+Receives the ring's batches (dtype EXCHANGE), returns them with the hot fields side by side; `measure.halves` calls it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.records import EXCHANGE, Excluded, Role
+
+# Cut points of a half in their order, measurement.md section 4.
+SERVER_POINTS = ("ready_first_ns", "ready_last_ns", "read_last_ns", "send_start_ns", "send_end_ns")
+CLIENT_POINTS = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")
+STAMPS = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")
+PLACE = ("request_offset", "response_offset", "request_bytes", "response_bytes")
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """A batch of n exchanges. `stamps`: i64[5, n], rows in the order of the half's own cut points, 0 = not taken.
+
+    `place`: u64[5, n], what both hosts know alike: offsets, byte counts, and the two sequence numbers in one word.
+    """
+
+    rec: NDArray[np.void]
+    server: NDArray[np.bool_]
+    counted: NDArray[np.bool_]
+    stamps: NDArray[np.int64]
+    place: NDArray[np.uint64]
+
+
+def columns(batch: NDArray[np.void]) -> Exchanges:
+    """Return a batch of EXCHANGE records as columns. The records themselves stay the batch's memory."""
+    if batch.dtype != EXCHANGE:
+        raise TypeError(f"expected records of EXCHANGE, got {batch.dtype}")
+    server = batch["role"] == Role.SERVER
+    column = {name: batch[name].astype(np.int64) for name in STAMPS}
+    stamps = np.empty((len(STAMPS), len(batch)), np.int64)
+    for i, (as_server, as_client) in enumerate(zip(SERVER_POINTS, CLIENT_POINTS, strict=True)):
+        stamps[i] = np.where(server, column[as_server], column[as_client])
+    place = np.empty((len(PLACE) + 1, len(batch)), np.uint64)
+    for i, name in enumerate(PLACE):
+        place[i] = batch[name]
+    place[-1] = batch["response_seq"]
+    place[-1] <<= np.uint64(32)
+    place[-1] |= batch["request_seq"]
+    return Exchanges(batch, server, batch["excluded"] == Excluded.NONE, stamps, place)
