@@ -28,8 +28,8 @@ build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 	$(CLANG) $(BPF_FLAGS) -c $< -o $@
 	@llvm-strip-19 -g $@
 
-gen: bpf ## regenerate what is generated: records.py, CRD copies, docs/telemetry.md
-	@scripts/gen
+gen: ## regenerate what is generated: records.py, histogram.h, docs/telemetry.md
+	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
 
 demo: setup ## a real Redis, load, a slow phase: the report tells where the time went
 	@scripts/demo
