@@ -22,6 +22,7 @@ setup: ## install what is needed (Debian packages, .venv), build the eBPF object
 	@$(MAKE) --no-print-directory bpf
 
 bpf: $(BPF_OBJECTS) ## compile the eBPF programs to build/bpf/
+	@:
 
 build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 	@mkdir -p $(@D)
