@@ -8,7 +8,7 @@ import fcntl
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,6 +71,13 @@ def chart(cluster: Cluster, images: str, jaeger: Jaeger) -> Iterator[Chart]:
 
 
 @pytest.fixture
+def release(chart: Chart) -> Chart:
+    """The chart, installed and ready; a test may break it, the next one gets it mended."""
+    chart.install()
+    return chart
+
+
+@pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of the test's own, named after it."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
@@ -84,7 +91,7 @@ def workload(cluster: Cluster, namespace: str) -> Workload:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed and isinstance(cluster := getattr(item, "funcargs", {}).get("cluster"), Cluster):
         folder = ARTEFACTS / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', item.name)}-{report.when}"
