@@ -5,8 +5,6 @@ agent reports again within 15 s.
 """
 
 import enum
-from collections.abc import Mapping
-
 import msgspec
 
 from latencyprobe.plan import AgentStatus, NodePlan
@@ -90,8 +88,3 @@ class Agents:
         """Return the ids of the targets for which the node's agent measures this pod's client half."""
         plan = self.applied.get(node)
         return tuple(t.id for t in plan.targets if uid in t.callers) if plan is not None else ()
-
-
-def states(nodes: frozenset[str], plans: Mapping[str, NodePlan], agents: Agents, now_s: float) -> dict[str, NodeState]:
-    """Return the state of each of these nodes, by name."""
-    return {node: agents.state(node, plans[node], now_s) for node in sorted(nodes) if node in plans}

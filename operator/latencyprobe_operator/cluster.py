@@ -19,6 +19,7 @@ from latencyprobe_operator.decoding import MEASURE_LABEL
 FIELD_MANAGER = "latencyprobe-operator"
 _GROUP = f"/apis/{API_VERSION}"
 _PAGE = "500"
+_GONE = (404, 409)  # of an apply that forces, a conflict can only be the uid: another object has the name now
 
 
 class Reviewed(msgspec.Struct, frozen=True):
@@ -39,17 +40,6 @@ class Cluster:
         """Return every LatencyProbe as the API server stores it."""
         return [item async for item in self._list(f"{_GROUP}/latencyprobes")]
 
-    async def has_crds(self) -> bool:
-        """Return whether the API server serves our resources."""
-        try:
-            body = await self._api.call("GET", _GROUP)
-        except ApiError as error:
-            if error.status == 404:
-                return False
-            raise
-        names = {r["name"] for r in msgspec.json.decode(body).get("resources", ())}
-        return {"latencyprobes", "latencyprobes/status", "latencyreports"} <= names
-
     async def label_node(self, name: str, uid: str, measure: bool) -> None:
         """Set or give up our label on a node. A node that is gone meanwhile is no error: its uid no longer fits."""
         metadata: dict[str, Any] = {"name": name, "uid": uid}
@@ -58,7 +48,7 @@ class Cluster:
         try:
             await self._apply(f"/api/v1/nodes/{name}", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
         except ApiError as error:
-            if error.status not in (403, 404, 409) or await self._exists(f"/api/v1/nodes/{name}", uid):
+            if error.status not in _GONE:
                 raise
 
     async def labelled_nodes(self) -> list[tuple[str, str]]:
@@ -83,7 +73,7 @@ class Cluster:
         try:
             await self._apply(f"{path}/status", body)
         except ApiError as error:
-            if error.status not in (404, 409) or await self._exists(path, uid):
+            if error.status not in _GONE:
                 raise
 
     async def write_report(self, namespace: str, report: Mapping[str, object]) -> None:
@@ -132,15 +122,6 @@ class Cluster:
     async def _apply(self, path: str, body: Mapping[str, object]) -> None:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         await self._api.call("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
-
-    async def _exists(self, path: str, uid: str) -> bool:
-        try:
-            body = await self._api.call("GET", path)
-        except ApiError as error:
-            if error.status == 404:
-                return False
-            raise
-        return bool(msgspec.json.decode(body)["metadata"]["uid"] == uid)
 
     async def _list(self, path: str, **query: str) -> AsyncIterator[dict[str, Any]]:
         query = {k: v for k, v in query.items() if v} | {"limit": _PAGE}

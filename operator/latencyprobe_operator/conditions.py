@@ -91,9 +91,7 @@ def _not_ready(status: Literal["False", "Unknown"], reason: str, nodes: Sequence
     return Condition("ProbesReady", status, reason, (message + more)[:MAX_MESSAGE])
 
 
-def _measuring(
-    resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, ready: Condition
-) -> Condition:
+def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, ready: Condition) -> Condition:
     working = [node for node, state in states.items() if state is NodeState.READY]
     if not working:
         return ready._replace(type="Measuring")

@@ -99,6 +99,10 @@ class Informer:
         """Seconds since the API server last said anything, be it a bookmark."""
         return time.monotonic() - self._heard
 
+    def reset(self) -> None:
+        """Count silence from now."""
+        self._heard = time.monotonic()
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         backoff = Backoff()
@@ -199,6 +203,11 @@ class Informers:
         """Wait until each kind was listed once."""
         for informer in self.of.values():
             await informer.synced.wait()
+
+    def reset(self) -> None:
+        """Count silence from now: nothing was to be heard before."""
+        for informer in self.of.values():
+            informer.reset()
 
     def deaf(self) -> list[str]:
         """Return the kinds that have heard nothing for too long."""

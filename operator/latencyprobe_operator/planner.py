@@ -43,6 +43,11 @@ class Planner:
             self._rebuild(node)
         return self.plans[node]
 
+    def calls(self, node: str, uid: str) -> bool:
+        """Return whether a node's plan asks for the client half of a pod."""
+        known = self.plans.get(node)
+        return known is not None and any(uid in t.callers for t in known.targets)
+
     def use_pair_key(self, pair_key: bytes) -> frozenset[str]:
         """Take a new pairing key; returns the nodes whose plan changed."""
         if pair_key == self._pair_key:

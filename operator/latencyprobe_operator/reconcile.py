@@ -22,7 +22,9 @@ class LabelChange(NamedTuple):
 
 def label_changes(wanted: frozenset[str], nodes: Mapping[str, Node]) -> list[LabelChange]:
     """Return the label writes that make exactly the wanted nodes measure."""
-    return [LabelChange(n.name, n.uid, name in wanted) for name, n in sorted(nodes.items()) if n.measure != (name in wanted)]
+    return [
+        LabelChange(n.name, n.uid, name in wanted) for name, n in sorted(nodes.items()) if n.measure != (name in wanted)
+    ]
 
 
 def with_times(conditions: tuple[Condition, ...], previous: Status | None, generation: int, now: str) -> list[Status]:

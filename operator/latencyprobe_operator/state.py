@@ -29,6 +29,7 @@ class ClusterState:
         self._kinds: dict[str, dict[str, dict[str, Slim]]] = defaultdict(dict)
         self._pods_at: dict[str, dict[Key, Pod]] = {}
         self._services_at: dict[str, Service] = {}
+        self._nodes_at: dict[str, str] = {}
         self._changes = Changes()
 
     def replace(self, kind: str, items: Iterable[Slim]) -> None:
@@ -103,6 +104,10 @@ class ClusterState:
         """Return the Service that owns a cluster address."""
         return self._services_at.get(address)
 
+    def node_at(self, address: str) -> str:
+        """Return the node that has an address, else an empty name."""
+        return self._nodes_at.get(address, "")
+
     def _index(self, item: Slim) -> None:
         if isinstance(item, Pod) and not item.host_network and not item.terminal:
             for address in item.addresses:
@@ -110,6 +115,8 @@ class ClusterState:
         elif isinstance(item, Service):
             for address in item.addresses:
                 self._services_at[address] = item
+        elif isinstance(item, Node):
+            self._nodes_at.update(dict.fromkeys(item.addresses, item.name))
 
     def _unindex(self, item: Slim) -> None:
         if isinstance(item, Pod):
@@ -122,6 +129,9 @@ class ClusterState:
             for address in item.addresses:
                 if self._services_at.get(address) == item:
                     del self._services_at[address]
+        elif isinstance(item, Node):
+            for address in item.addresses:
+                self._nodes_at.pop(address, None)
 
     def _note(self, kind: str, namespace: str, name: str) -> None:
         if kind == "nodes":

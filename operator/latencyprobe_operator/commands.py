@@ -1,0 +1,56 @@
+"""`latencyprobe operator [--cleanup]`: the Deployment's entry, and the clean-up before uninstalling.
+
+The CLI finds it through the entry point group `latencyprobe.commands`. What the operator imports waits until it runs.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+import click
+
+from latencyprobe.errors import LatencyProbeError
+
+
+@click.command()
+@click.option("--cleanup", is_flag=True, help="Take the node labels away, wait until no agent is left, and end.")
+@click.option(
+    "--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]), show_default=True
+)
+def operator(cleanup: bool, log_level: str) -> None:
+    """Run the operator: plans, node labels, reports, and the agents' directory.
+
+    \b
+    Runs in the cluster with its service account, or by hand with KUBECONFIG:
+      LATENCYPROBE_NAMESPACE=latencyprobe latencyprobe operator --cleanup
+    """
+    from latencyprobe_operator import cleanup as cleaning  # noqa: PLC0415 - 50 MB that other commands do not need
+    from latencyprobe_operator.app import run  # noqa: PLC0415 - as above
+    from latencyprobe_operator.config import Config  # noqa: PLC0415 - as above
+
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    config = Config.from_environment()
+    asyncio.run(_until_signal(cleaning.run(config) if cleanup else run(config)))
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Run until done, or until SIGTERM or SIGINT, which end it in an orderly way."""
+    task = asyncio.ensure_future(work)
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        asked = True
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not asked:
+            raise
+    except BaseExceptionGroup as group:
+        raise LatencyProbeError(str(group.exceptions[0])) from group

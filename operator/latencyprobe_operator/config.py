@@ -1,0 +1,49 @@
+"""The operator's settings: environment variables, as the chart sets them. Read once by `commands.py`."""
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from latencyprobe.errors import LatencyProbeError
+
+
+class Config(msgspec.Struct, frozen=True):
+    """Where the operator is and what it serves."""
+
+    namespace: str
+    agent_namespace: str
+    agent_service_account: str
+    tls_dir: Path
+    pair_key_file: Path
+    store: Path
+    store_ephemeral: bool
+    listen_host: str
+    listen_port: int
+    identity: str
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Read `LATENCYPROBE_*`. Raises LatencyProbeError naming the variable."""
+        host, _, port = environment.get("LATENCYPROBE_LISTEN", "0.0.0.0:8443").rpartition(":")
+        if not port.isdecimal() or not host:
+            raise LatencyProbeError(f"LATENCYPROBE_LISTEN: {host}:{port} is not an address: write 0.0.0.0:8443")
+        namespace = environment.get("LATENCYPROBE_NAMESPACE", "")
+        if not namespace:
+            raise LatencyProbeError("LATENCYPROBE_NAMESPACE is not set: give the operator's own namespace")
+        return cls(
+            namespace=namespace,
+            agent_namespace=environment.get("LATENCYPROBE_AGENT_NAMESPACE", f"{namespace}-agents"),
+            agent_service_account=environment.get("LATENCYPROBE_AGENT_SERVICE_ACCOUNT", "latencyprobe-agent"),
+            tls_dir=Path(environment.get("LATENCYPROBE_TLS_DIR", "/etc/latencyprobe/tls")),
+            pair_key_file=Path(environment.get("LATENCYPROBE_PAIR_KEY_FILE", "/etc/latencyprobe/pair/key")),
+            store=Path(environment.get("LATENCYPROBE_STORE", "/var/lib/latencyprobe/sli.db")),
+            store_ephemeral=environment.get("LATENCYPROBE_STORE_EPHEMERAL", "false").lower() == "true",
+            listen_host=host.strip("[]"),
+            listen_port=int(port),
+            identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        )

@@ -1,0 +1,147 @@
+"""Who is calling: bearer token → node, by TokenReview, cached until shortly before the token ends.
+
+`server.py` asks for every request. Only the agents' service account is let in, and only for the node that the token
+itself is bound to. `FakeReviewer` stands in for the API server in tests.
+"""
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from latencyprobe.errors import ClusterError
+from latencyprobe_operator.cluster import Reviewed
+from latencyprobe_operator.directory.limits import Bucket, Refused
+
+AUDIENCE = "latencyprobe-directory"
+NODE_CLAIM = "authentication.kubernetes.io/node-name"  # since Kubernetes 1.30
+POD_NAME_CLAIM = "authentication.kubernetes.io/pod-name"
+POD_UID_CLAIM = "authentication.kubernetes.io/pod-uid"
+_EARLY_S = 30.0  # a cached answer ends this long before its token
+_UNKNOWN_TTL_S = 60.0  # for a token that does not say when it ends
+_MAX_CACHED = 20_000  # several tokens for each of 5,000 nodes
+_MAX_TOKEN = 16_384
+
+
+class Reviewer(Protocol):
+    """What we need of `Cluster`."""
+
+    async def review_token(self, token: str, audience: str = "") -> Reviewed | None: ...  # noqa: D102 - see Cluster
+    async def may_read_metrics(self, user: Reviewed) -> bool: ...  # noqa: D102 - see Cluster
+
+
+class FakeReviewer:
+    """A Reviewer for tests: `users` by token. Counts its calls; `away` makes it fail."""
+
+    def __init__(self, users: dict[str, Reviewed]) -> None:
+        self.users = users
+        self.calls = 0
+        self.away = False
+
+    async def review_token(self, token: str, audience: str = "") -> Reviewed | None:
+        """Answer from `users`; tokens for the API server begin with `api-`."""
+        self.calls += 1
+        if self.away:
+            raise ClusterError("the API server is away")
+        return self.users.get(token) if bool(audience) != token.startswith("api-") else None
+
+    async def may_read_metrics(self, user: Reviewed) -> bool:
+        """Let the user `prometheus` in."""
+        return user.username == "prometheus"
+
+
+class Caller(NamedTuple):
+    """An agent: the node that its token is bound to, and until when (s, monotonic clock) it may be believed."""
+
+    node: str
+    until_s: float
+
+
+class Authenticator:
+    """Tokens → callers. `node_of_pod`: node of an agent's pod by name and uid, where the token names no node."""
+
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        agent_namespace: str,
+        agent_account: str,
+        node_of_pod: Callable[[str, str], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reviewer = reviewer
+        self._user = f"system:serviceaccount:{agent_namespace}:{agent_account}"
+        self._node_of_pod = node_of_pod
+        self._clock = clock
+        self._known: OrderedDict[bytes, Caller] = OrderedDict()
+        self._reviews = asyncio.Semaphore(8)
+        self._failures = Bucket(per_s=20, burst=200, clock=clock)  # bounds what strangers can make the API server do
+
+    async def agent(self, token: str) -> Caller:
+        """Return who holds a token. Raises Refused: 401 not valid, 403 not an agent, 503 cannot be checked now."""
+        digest = hashlib.sha256(token.encode()).digest()
+        caller = self._known.get(digest)
+        if caller is not None and caller.until_s > self._clock():
+            return caller
+        self._known.pop(digest, None)
+        user = await self._review(token, AUDIENCE)
+        if user.username != self._user:
+            raise Refused(403, f"{user.username} is not the agents' service account {self._user}")
+        node = self._node(user)
+        if not node:
+            raise Refused(403, "the token names neither a node nor a pod of the agents that runs on one")
+        caller = Caller(node, self._clock() + _lifetime_s(token))
+        self._known[digest] = caller
+        while len(self._known) > _MAX_CACHED:
+            self._known.popitem(last=False)
+        return caller
+
+    async def metrics_reader(self, token: str) -> None:
+        """Let somebody read the metrics whom the API server would. Raises Refused as `agent`."""
+        user = await self._review(token, "")
+        try:
+            allowed = await self._reviewer.may_read_metrics(user)
+        except ClusterError as error:
+            raise Refused(503, f"the API server cannot be asked: {error}") from error
+        if not allowed:
+            raise Refused(403, f'{user.username} may not "get" the non-resource URL /metrics')
+
+    async def _review(self, token: str, audience: str) -> Reviewed:
+        if not 0 < len(token) <= _MAX_TOKEN:
+            raise Refused(401, "send a service account token as `Authorization: Bearer`")
+        if self._failures.empty():
+            raise Refused(429, "too many refused tokens: try again later")
+        try:
+            async with self._reviews:
+                user = await self._reviewer.review_token(token, audience)
+        except ClusterError as error:
+            raise Refused(503, f"the API server cannot be asked: {error}") from error
+        if user is None:
+            self._failures.take()
+            for_whom = f"audience {audience}" if audience else "the API server"
+            raise Refused(401, f"the token is not valid for {for_whom}")
+        return user
+
+    def _node(self, user: Reviewed) -> str:
+        claims = {name: values[0] for name, values in user.extra.items() if len(values) == 1}
+        return claims.get(NODE_CLAIM) or self._node_of_pod(
+            claims.get(POD_NAME_CLAIM, ""), claims.get(POD_UID_CLAIM, "")
+        )
+
+
+class _Claims(msgspec.Struct):
+    exp: float = 0.0
+
+
+def _lifetime_s(token: str) -> float:
+    """Return how long a token that was just reviewed may be believed without asking again."""
+    try:
+        payload = token.split(".")[1]
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims)
+    except (IndexError, ValueError, msgspec.DecodeError):
+        return _UNKNOWN_TTL_S
+    return max(0.0, claims.exp - time.time() - _EARLY_S) if claims.exp else _UNKNOWN_TTL_S

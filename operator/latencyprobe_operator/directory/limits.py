@@ -1,0 +1,42 @@
+"""Bounds of the directory: refusals with an HTTP status, and token buckets."""
+
+import time
+from collections.abc import Callable
+
+MAX_BODY_BYTES = 4 << 20  # a batch of SLI rows; every other body is far smaller
+MAX_ADDRESSES = 1_000
+MAX_ROWS = 10_000
+MAX_STREAMS = 10_000  # twice the nodes of the largest cluster that we plan for
+
+
+class Refused(Exception):  # noqa: N818 - what the caller is told
+    """A request is refused. `status`: HTTP status; the message says what is wrong and what to do."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Bucket:
+    """A token bucket: `burst` at once, `per_s` in the long run."""
+
+    def __init__(self, per_s: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._clock = clock
+        self._level = burst
+        self._at = clock()
+
+    def empty(self) -> bool:
+        """Return whether nothing can be taken now."""
+        now = self._clock()
+        self._level = min(self._burst, self._level + (now - self._at) * self._per_s)
+        self._at = now
+        return self._level < 1
+
+    def take(self) -> bool:
+        """Take one; returns False when there is none."""
+        if self.empty():
+            return False
+        self._level -= 1
+        return True

@@ -1,0 +1,58 @@
+"""The directory's certificate and the pairing key: files that Secrets are mounted as, read again when they change.
+
+`app.py` calls `refresh` every few seconds; the kubelet replaces mounted files within a minute or two.
+"""
+
+import base64
+import binascii
+import hashlib
+import ssl
+from pathlib import Path
+
+from latencyprobe.errors import LatencyProbeError
+
+KEY_BYTES = 32
+
+
+def pair_key(path: Path) -> bytes:
+    """Return the pairing key of a file: 32 raw bytes, or their base64. Raises LatencyProbeError."""
+    content = _read(path)
+    if len(content) == KEY_BYTES:
+        return content
+    try:
+        key = base64.b64decode(content.strip(), validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise LatencyProbeError(f"{path}: {len(content)} bytes: put {KEY_BYTES} random bytes there, raw or as base64")
+    return key
+
+
+class Certificate:
+    """A server-side TLS context whose certificate follows its files: new connections get the new one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._cert, self._key = folder / "tls.crt", folder / "tls.key"
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._digest = b""
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Load the files if they changed; returns whether they did. Raises LatencyProbeError for unusable ones."""
+        digest = hashlib.sha256(_read(self._cert) + _read(self._key)).digest()
+        if digest == self._digest:
+            return False
+        try:
+            self.context.load_cert_chain(self._cert, self._key)
+        except (ssl.SSLError, OSError) as error:
+            raise LatencyProbeError(f"{self._cert}: not a certificate that fits {self._key.name}: {error}") from error
+        self._digest = digest
+        return True
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LatencyProbeError(f"{path}: {error.strerror}: mount the chart's Secret there") from error

@@ -1,0 +1,61 @@
+"""LatencyReports: from the store's figures to the documents that the API server gets.
+
+`app.py` calls `documents` once a minute in the store's thread. A namespace's report is owned by all its LatencyProbes,
+so that it goes with the last one; it is written only when a figure changed beyond rounding.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from latencyprobe.manifest import API_VERSION
+from latencyprobe.report import model
+from latencyprobe.slo.objective import objectives
+from latencyprobe.spec import LatencyProbe
+from latencyprobe.store import SqliteStore
+
+Document = dict[str, Any]
+
+
+def by_namespace(probes: Iterable[LatencyProbe]) -> dict[str, list[LatencyProbe]]:
+    """Group LatencyProbes by namespace."""
+    grouped: defaultdict[str, list[LatencyProbe]] = defaultdict(list)
+    for probe in probes:
+        grouped[probe.namespace].append(probe)
+    return grouped
+
+
+def documents(store: SqliteStore, probes: Iterable[LatencyProbe], now_unix_s: int) -> dict[str, Document]:
+    """Return the LatencyReport of each namespace that has objectives or other LatencyProbes."""
+    return {
+        namespace: document(model.build(store, [o for p in owners for o in objectives(p)], now_unix_s), owners)
+        for namespace, owners in by_namespace(probes).items()
+    }
+
+
+def document(report: model.Report, owners: list[LatencyProbe]) -> Document:
+    """Return a report as the API server gets it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LatencyReport",
+        "metadata": {
+            "name": "latency",
+            "namespace": owners[0].namespace,
+            "ownerReferences": [
+                {"apiVersion": API_VERSION, "kind": "LatencyProbe", "name": p.name, "uid": p.uid} for p in owners
+            ],
+        },
+        **msgspec.to_builtins(report),
+    }
+
+
+def differs(new: Document, old: Document | None) -> bool:
+    """Return whether a report says anything new, times of evaluation aside."""
+    return old is None or _timeless(new) != _timeless(old)
+
+
+def _timeless(report: Mapping[str, Any]) -> Document:
+    results = [{k: v for k, v in r.items() if k != "updated"} for r in report.get("results", ())]
+    return {**{k: v for k, v in report.items() if k != "updated"}, "results": results}
