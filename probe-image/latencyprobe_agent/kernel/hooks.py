@@ -1,0 +1,72 @@
+"""Ask the running kernel which hooks it has and what this process may do, before anything is loaded.
+
+Evidence only: the proof that a hook works is `loader.load()`. Never by the kernel's release number.
+"""
+
+import os
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+
+from latencyprobe.errors import Unsupported
+from latencyprobe_agent.kernel.libbpf import BTF_KIND_FUNC, BTF_KIND_TYPEDEF, Btf
+
+KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
+KERNEL_BTF_VARIABLE = "LATENCYPROBE_BTF"
+_CAPABILITIES = {"CAP_PERFMON": 38, "CAP_BPF": 39}  # linux/capability.h
+_CAP_SYS_ADMIN = 21
+
+
+class Hooks(AbstractContextManager["Hooks"]):
+    """What the kernel's BTF and symbol table say is there. Raises Unsupported for a kernel without BTF."""
+
+    def __init__(self, kernel_btf: Path, kallsyms: Path = Path("/proc/kallsyms")) -> None:
+        if not kernel_btf.exists():
+            raise Unsupported(
+                "KernelBtfMissing",
+                f"no kernel type information at {kernel_btf}: use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
+                + (f", or correct {KERNEL_BTF_VARIABLE}" if KERNEL_BTF_VARIABLE in os.environ else ""),
+            )
+        try:
+            self._btf = Btf(kernel_btf)
+        except OSError as e:
+            raise Unsupported("KernelBtfMissing", str(e)) from e
+        self._kallsyms = kallsyms
+
+    def __exit__(self, *_: object) -> None:
+        self._btf.__exit__()
+
+    @cached_property
+    def _symbols(self) -> frozenset[str]:
+        return frozenset(line.split()[2] for line in self._kallsyms.read_text().splitlines())
+
+    def refusal(self, section: str) -> str:
+        """Return why a program of this ELF section cannot attach here, empty if nothing speaks against it."""
+        kind, _, name = section.partition("/")
+        if kind == "tp_btf":
+            return "" if self._btf.has(f"btf_trace_{name}", BTF_KIND_TYPEDEF) else f"no tracepoint {name}"
+        if kind == "iter":
+            return "" if self._btf.has(f"bpf_iter_{name}", BTF_KIND_FUNC) else f"no iterator {name}"
+        # an exact symbol: a function renamed to name.isra.0 or inlined away is not there to attach to
+        if not self._btf.has(name, BTF_KIND_FUNC) or name not in self._symbols:
+            return f"no function {name}"
+        return ""
+
+
+def missing_capabilities(status: str) -> list[str]:
+    """Return the capabilities that loading needs and this process lacks. `status`: text of /proc/self/status."""
+    effective = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
+    if effective >> _CAP_SYS_ADMIN & 1:
+        return []
+    return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+
+
+def require_capabilities(status: str) -> None:
+    """Raise Unsupported, naming the remedy, when a capability is missing."""
+    missing = missing_capabilities(status)
+    if missing:
+        raise Unsupported(
+            "MissingCapability",
+            f"this process lacks {' and '.join(missing)}: run as root, or add BPF and PERFMON to the container's "
+            "securityContext.capabilities",
+        )
