@@ -39,7 +39,7 @@ struct connection {
 	__u32 out_seq;
 	__u32 read_seq; /* copied_seq as last seen */
 	__u32 unread_history; /* 32 turns: the next message was sent over unread bytes */
-	__u32 arrival_history; /* 32 turns: bytes arrived before the message being written was complete */
+	__u32 early_history;  /* 32 turns: bytes arrived that the peer sent before it had all of ours */
 	__u32 turns;
 	__u32 setup_turns; /* turns of protocol set-up still to come */
 	__u32 send_tid;
@@ -50,8 +50,10 @@ struct connection {
 	__u8 first_excluded; /* enum excluded of the next exchange to end, whose beginning was not seen */
 	__u8 unasked;	/* the open exchange has no request: greeting or push */
 	__u8 unread;	/* the open exchange overlaps: sent over unread bytes */
+	__u8 early;	/* the open exchange overlaps: its bytes left the peer before ours had reached it */
 	__u8 talked;	/* client bytes were seen */
-	__u8 _pad;
+	__u8 shut;	/* no more outbound bytes: what write_seq gains now is our FIN */
+	__u8 _pad[7];
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 };
@@ -62,6 +64,7 @@ struct view {
 	__u32 received;
 	__u32 copied;
 	__u32 written;
+	__u32 acked; /* snd_una: what the peer had of ours when it sent what it sent last */
 	__u32 srtt_us;
 	__u32 rtt_min_us;
 	__u32 total_retrans;
@@ -86,11 +89,11 @@ static __always_inline __u32 ones(__u32 bits)
 
 static __always_inline __u8 classify(const struct connection *c, const struct exchange *x)
 {
-	__u32 unread = ones(c->unread_history), arrival = ones(c->arrival_history);
+	__u32 unread = ones(c->unread_history), early = ones(c->early_history);
 
-	if (unread >= MULTIPLEXED_TURNS && arrival >= MULTIPLEXED_TURNS)
+	if (unread >= MULTIPLEXED_TURNS && early >= MULTIPLEXED_TURNS)
 		return CLASS_MULTIPLEXED;
-	if (ones(c->unread_history | c->arrival_history) >= PIPELINED_TURNS)
+	if (ones(c->unread_history | c->early_history) >= PIPELINED_TURNS)
 		return CLASS_PIPELINED;
 	if (x->request_bytes > STREAM_BYTES || x->response_bytes > STREAM_BYTES ||
 	    (x->send_end_ns > x->send_start_ns && x->send_end_ns - x->send_start_ns > STREAM_NS))
@@ -102,7 +105,7 @@ static __always_inline void advance_out(struct connection *c, __u32 written)
 {
 	__s32 fresh = written - c->out_seq;
 
-	if (fresh > 0) {
+	if (fresh > 0 && !c->shut) {
 		c->out_seq = written;
 		c->out_offset += fresh;
 	}
@@ -139,6 +142,7 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 	c->phase = phase;
 	c->unasked = 0;
 	c->unread = 0;
+	c->early = 0;
 }
 
 /* An exchange that failed ends now, in the stage in which it was. */
@@ -217,7 +221,7 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 	x->rtt_min_us = v->rtt_min_us;
 	x->retransmits = v->total_retrans - c->retransmits;
 	c->unread_history = c->unread_history << 1 | c->unread;
-	c->arrival_history <<= 1;
+	c->early_history = c->early_history << 1 | c->early;
 	if (!c->unasked && answered)
 		c->turns++;
 	judge(c, x, answered, v->now_ns);
@@ -241,27 +245,39 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 	return true;
 }
 
-/* Bytes up to sequence number `upto` have arrived. */
+/*
+ * Bytes up to sequence number `upto` have arrived. A peer that takes turns has all of our message before it sends its
+ * own, and each of its segments says by its acknowledgement what it had.
+ */
 static __always_inline bool arrive(struct connection *c, const struct view *v, __u32 upto, struct exchange *out)
 {
 	struct exchange *x = &c->current;
+	bool early = (__s32)(v->acked - c->out_seq) < 0, emit = false;
 	__s32 fresh = upto - c->in_seq;
-	bool emit = false;
 
 	if (fresh <= 0)
 		return false;
 	if (x->role == ROLE_SERVER) {
 		if (c->phase != PHASE_REQUEST) {
+			if (c->phase == PHASE_RESPONSE && early) {
+				x->flags |= FLAG_OVERLAP;
+				c->early = 1;
+			}
 			emit = end_exchange(c, v, out);
 			open_exchange(c, v, PHASE_REQUEST);
 			x->request_seq = c->in_seq;
 			x->ready_first_ns = v->now_ns;
 			c->talked = 1;
+			if (early)
+				x->flags |= FLAG_OVERLAP;
 		}
 	} else if (c->phase != PHASE_RESPONSE) {
 		if (c->phase == PHASE_IDLE) {
 			open_exchange(c, v, PHASE_RESPONSE);
 			c->unasked = 1;
+		} else if (early) {
+			x->flags |= FLAG_OVERLAP;
+			c->early = 1;
 		}
 		c->phase = PHASE_RESPONSE;
 		x->response_seq = c->in_seq;
@@ -307,7 +323,7 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 	if (c->send_owner != SEND_NONE) {
 		/* the same call goes on (the hook fires once per skb): the request came before all of this was written */
 		if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
-			c->arrival_history |= 1;
+			c->early_history |= 1;
 			c->previous.flags |= FLAG_OVERLAP;
 			if (!c->previous.excluded)
 				c->previous.excluded = EXCLUDED_OVERLAP;

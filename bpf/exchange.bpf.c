@@ -34,6 +34,7 @@ static __always_inline void read_view(const struct sock *sk, const struct tcp_so
 	if ((__s32)(v->copied - v->received) > 0)
 		v->copied = v->received;
 	v->written = tp->write_seq;
+	v->acked = tp->snd_una;
 	v->srtt_us = tp->srtt_us >> 3;
 	v->rtt_min_us = tp->rtt_min.s[0].v;
 	v->total_retrans = tp->total_retrans;
@@ -117,7 +118,8 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 		c->previous_used = 0;
 		c->turns = 0;
 		c->unread_history = 0;
-		c->arrival_history = 0;
+		c->early_history = 0;
+		c->shut = 0;
 		c->setup_turns = first_excluded == EXCLUDED_PARTIAL ? 0 : setup_turns; /* an old connection has had them */
 		c->first_excluded = first_excluded;
 		place(c, tp, &v);
@@ -265,6 +267,7 @@ static __always_inline int on_read(struct sock *sk)
 	}
 	if (!ended && (__s32)(v.copied - c->in_seq) > 0) {
 		v.flags = FLAG_READY_APPROX;
+		v.acked = c->out_seq; /* what the peer had then is not known any more */
 		ended = arrive(c, &v, v.copied, &out);
 	}
 	take(c, &v, pid_tgid, 0);
@@ -302,6 +305,15 @@ static __noinline void close_connection(struct connection *c, const struct view 
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
+}
+
+/* Half close: the answer may still come. */
+static __always_inline void shut(struct connection *c, const struct view *v)
+{
+	bpf_spin_lock(&c->lock);
+	advance_out(c, v->written);
+	c->shut = 1;
+	bpf_spin_unlock(&c->lock);
 }
 
 static __always_inline __u32 outcome_of(int err)
@@ -368,12 +380,14 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		/* shutdown(SHUT_WR) leaves the answer to come; close() does not */
 		if (newstate == TCP_LAST_ACK || sk->sk_shutdown & RCV_SHUTDOWN)
 			close_connection(c, &v, OUTCOME_OK, cfg);
+		else
+			shut(c, &v);
 		return 0;
 	case TCP_CLOSE:
 		outcome = outcome_of(sk->sk_err);
 		/* an answer that is complete for this end is no failure, whatever came after it */
 		if (c->phase == PHASE_RESPONSE &&
-		    (c->current.role == ROLE_SERVER ? tp->snd_una == tp->write_seq : v.received == v.copied))
+		    (c->current.role == ROLE_SERVER ? (__s32)(v.acked - c->out_seq) >= 0 : v.received == v.copied))
 			outcome = OUTCOME_OK;
 		else if (!outcome && c->phase == PHASE_RESPONSE && v.received != v.copied)
 			return 0; /* what has arrived may still be read: destroy ends it */
