@@ -5,6 +5,7 @@ agent reports again within 15 s.
 """
 
 import enum
+
 import msgspec
 
 from latencyprobe.plan import AgentStatus, NodePlan

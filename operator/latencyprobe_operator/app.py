@@ -32,6 +32,7 @@ from latencyprobe_operator.directory.tls import Certificate, pair_key
 from latencyprobe_operator.election import Lease
 from latencyprobe_operator.informer import Informers
 from latencyprobe_operator.metrics import Sources, exposition
+from latencyprobe_operator.objects import Key
 from latencyprobe_operator.planner import Planner
 from latencyprobe_operator.registry import Registry
 from latencyprobe_operator.state import ClusterState
@@ -95,10 +96,9 @@ class Operator:
             self._ingest,
             auth,
             deaf=lambda: self._informers.deaf() if self._leading else [],
-            metrics=lambda: self._metrics(),
             heard=self._status_changed.set,
         )
-        self._metrics = exposition(
+        self.directory.metrics = exposition(
             Sources(
                 informers=self._informers.of.values,
                 node_states=lambda: self._states(self._planner.nodes).values(),
@@ -214,24 +214,25 @@ class Operator:
                 store_ephemeral=self._config.store_ephemeral,
             )
         for key in reconcile.status_writes(desired, self._registry.written):
-            entry, new = self._registry.entries.get(key), desired[key]
-            if entry is None:
-                continue
-            old = self._registry.written.get(key)
-            if await self._write("status", self._cluster.write_status(*key, entry.uid, new)):
-                self._registry.written[key] = new
-                for kind, reason, note in reconcile.transitions(new, old):
-                    about = {"namespace": key[0], "name": key[1], "uid": entry.uid}
-                    await self._write("event", self._cluster.post_event(about, kind, reason, note))
+            await self._write_status(key, desired[key])
+
+    async def _write_status(self, key: Key, new: reconcile.Status) -> None:
+        """Write one status, and the events that its change is worth."""
+        if key not in self._registry.entries:
+            return  # deleted while others were written
+        uid, old = self._registry.entries[key].uid, self._registry.written.get(key)
+        if await self._write("status", self._cluster.write_status(*key, uid, new)):
+            self._registry.written[key] = new
+            for kind, reason, note in reconcile.transitions(new, old):
+                about = {"namespace": key[0], "name": key[1], "uid": uid}
+                await self._write("event", self._cluster.post_event(about, kind, reason, note))
 
     async def _evaluate(self) -> None:
         """Store the wanted time, evaluate, write the reports that changed."""
-        for (objective, minute), wanted_ms in self._wanted.take().items():
-            await self._books.run(self._books.store.want, (objective,), minute, wanted_ms)
-        now = int(time.time())
-        await self._books.run(self._books.store.compact, now)
-        probes = list(self._registry.probes.values())
-        self._reports = await self._books.run(reports.documents, self._books.store, probes, now)
+        now, probes = int(time.time()), list(self._registry.probes.values())
+        for keys, minute, wanted_ms in self._wanted.finished(now):
+            await self._books.run(self._books.store.want, keys, minute, wanted_ms)
+        self._reports = await self._books.run(reports.evaluate, self._books.store, probes, now)
         self._status_changed.set()
         for namespace, report in self._reports.items():
             known = self._state.namespace(namespace)

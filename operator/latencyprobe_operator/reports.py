@@ -1,6 +1,6 @@
 """LatencyReports: from the store's figures to the documents that the API server gets.
 
-`app.py` calls `documents` once a minute in the store's thread. A namespace's report is owned by all its LatencyProbes,
+`app.py` calls `evaluate` once a minute in the store's thread. A namespace's report is owned by all its LatencyProbes,
 so that it goes with the last one; it is written only when a figure changed beyond rounding.
 """
 
@@ -12,9 +12,10 @@ import msgspec
 
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.report import model
-from latencyprobe.slo.objective import objectives
+from latencyprobe.slo.objective import Objective, objectives
 from latencyprobe.spec import LatencyProbe
-from latencyprobe.store import SqliteStore
+from latencyprobe.store import Store
+from latencyprobe_operator.objects import Key
 
 Document = dict[str, Any]
 
@@ -27,8 +28,22 @@ def by_namespace(probes: Iterable[LatencyProbe]) -> dict[str, list[LatencyProbe]
     return grouped
 
 
-def documents(store: SqliteStore, probes: Iterable[LatencyProbe], now_unix_s: int) -> dict[str, Document]:
-    """Return the LatencyReport of each namespace that has objectives or other LatencyProbes."""
+def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
+    """Keep the store's definitions equal to the LatencyProbes': new and changed ones in, deleted ones retired."""
+    wanted = {(p.namespace, p.name): objectives(p) for p in probes}
+    stored: defaultdict[Key, list[Objective]] = defaultdict(list)
+    for objective in store.objectives():
+        stored[objective.key.namespace, objective.key.probe].append(objective)
+    for key in wanted.keys() | stored.keys():
+        if set(stored.get(key, ())) != set(wanted.get(key, ())):
+            store.define(*key, wanted.get(key, ()))
+
+
+def evaluate(store: Store, probes: Iterable[LatencyProbe], now_unix_s: int) -> dict[str, Document]:
+    """Return the LatencyReport of each namespace that has LatencyProbes, after the store's housekeeping."""
+    probes = list(probes)
+    define(store, probes)
+    store.compact(now_unix_s)
     return {
         namespace: document(model.build(store, [o for p in owners for o in objectives(p)], now_unix_s), owners)
         for namespace, owners in by_namespace(probes).items()
