@@ -64,7 +64,6 @@ ATTRIBUTES = {
 POINTS = {
     "PROBE": "name of the LatencyProbe",
     "TARGET": "name of its target",
-    "NAMESPACE": "namespace of the LatencyProbe; on the agent's own metrics only, elsewhere the resource tells it",
     "ROLE": "`client` or `server`",
     "STAGE": "the stage",
     "CLASS": "how the connection takes turns",
