@@ -9,7 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeClass, Role
+from latencyprobe_agent.measure.halves import Halves, halves
+from latencyprobe_agent.measure.rules import packed
+from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
 
 
 class DirectoryServer(ThreadingHTTPServer):
@@ -155,3 +161,31 @@ def otlp_sink() -> Iterator[OtlpSink]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def exchange(role: Role, *, start_ns: int = 1_000_000_000, stages: tuple[int, ...] = (0,) * 4, **fields: Any) -> Any:
+    """One EXCHANGE record whose half has these stages. `peer` and `local` are addresses as text."""
+    record = np.zeros((), EXCHANGE)
+    points = SERVER_POINTS if role is Role.SERVER else CLIENT_POINTS
+    for name, at_ns in zip(points, np.cumsum([start_ns, *stages]).tolist(), strict=True):
+        record[name] = at_ns
+    record["role"], record["target_set"], record["conn_class"] = role, 1, ExchangeClass.PINGPONG
+    record["rtt_min_us"] = 0xFFFFFFFF
+    ports = (6379, 40000) if role is Role.SERVER else (40000, 6379)
+    record["local_port"], record["peer_port"] = ports
+    for name, value in {"local": "10.0.0.1", "peer": "10.0.0.2", **fields}.items():
+        if name in ("local", "peer"):
+            record[f"{name}_addr"] = np.frombuffer(packed(value), np.uint8)
+        else:
+            record[name] = value
+    return record
+
+
+@pytest.fixture(scope="session")
+def make_halves() -> Any:
+    """Return a function from records, as `exchange()` takes them, to Halves."""
+
+    def make(*records: dict[str, Any]) -> Halves:
+        return halves(np.array([exchange(**record) for record in records], EXCHANGE), b"k" * 32)
+
+    return make

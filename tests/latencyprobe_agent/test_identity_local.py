@@ -52,7 +52,7 @@ def test_a_pod_selector_is_noticed_once_for_all_targets() -> None:
 
 def test_a_named_port_is_refused_with_its_path() -> None:
     targets = [{"name": "a", "ports": [80]}, {"name": "b", "ports": [81, "http"]}]
-    with pytest.raises(SpecError, match="'http'.*number") as refused:
+    with pytest.raises(SpecError, match=r"'http'.*number") as refused:
         planned(probe(targets=targets))
     assert refused.value.path == "spec.targets[1].ports[1]"
 

@@ -35,11 +35,11 @@ SERVER_PORT = "server.port"
 CLIENT_ADDRESS = "client.address"
 CLIENT_PORT = "client.port"
 SERVICE_PEER_NAME = "service.peer.name"
+CPU_MODE = "cpu.mode"
 SERVICE_PEER_NAMESPACE = "service.peer.namespace"
 PEER_SERVICE = "peer.service"  # deprecated, kept because Tempo's service graph still reads it (grafana/tempo#7631)
 ERROR_TYPE = "error.type"
 
-NAMESPACE = "latencyprobe.namespace"  # of the LatencyProbe, on self-metrics only: elsewhere the resource tells it
 PROBE = "latencyprobe.probe"
 TARGET = "latencyprobe.target"
 ROLE = "latencyprobe.role"

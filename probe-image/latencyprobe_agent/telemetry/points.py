@@ -1,0 +1,127 @@
+"""Data points → OTLP metric requests, grouped by the container that was observed.
+
+`metrics.py` makes the points, `outbox.py` sends the requests. Cumulative by default; delta where
+OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for it. Histograms are base-2 exponential ones.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
+
+from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.telemetry.conventions import Metric
+from latencyprobe_agent.telemetry.spans import Attribute, fill
+
+_REQUEST_BYTES = 3 << 20  # receivers take 4 MiB by default
+
+Resource = Mapping[str, Attribute]
+Labels = tuple[tuple[str, Attribute], ...]
+
+
+class Histogram(NamedTuple):
+    """Counts of consecutive buckets: `counts[i]` is bucket `offset + i` at `scale`; `zero` had no duration at all."""
+
+    counts: NDArray[np.int64]
+    offset: int
+    scale: int
+    zero: int
+    sum_s: float
+
+
+class Point(NamedTuple):
+    """One series now. `observed`: identifies the resource among the points of one export."""
+
+    observed: object
+    metric: Metric
+    labels: Labels
+    value: int | float | Histogram
+
+
+class MetricRequests:
+    """Keeps the time that points count from, and for delta temporality what was sent before."""
+
+    def __init__(self, start_unix_ns: int, *, delta: bool = False) -> None:
+        self._start_unix_ns = start_unix_ns
+        self._delta = delta
+        self._before: dict[tuple[object, str, Labels], int | float | Histogram] = {}
+
+    def encode(
+        self, points: Iterable[Point], resources: Mapping[object, Resource], now_unix_ns: int
+    ) -> Iterator[tuple[bytes, int]]:
+        """Yield (encoded ExportMetricsServiceRequest, number of points). `resources`: by `Point.observed`."""
+        grouped: dict[object, dict[Metric, list[Point]]] = {}
+        for point in points:
+            if self._delta and point.metric.kind != "gauge":
+                point = self._since_before(point)  # noqa: PLW2901 - the same point, from another start
+            grouped.setdefault(point.observed, {}).setdefault(point.metric, []).append(point)
+        request, count = ExportMetricsServiceRequest(), 0
+        for observed, metrics in grouped.items():
+            group = request.resource_metrics.add()
+            fill(group.resource.attributes, resources[observed])
+            scope = group.scope_metrics.add()
+            scope.scope.name = names.SCOPE
+            for metric, series in metrics.items():
+                self._metric(scope.metrics.add(), metric, series, now_unix_ns)
+                count += len(series)
+            if request.ByteSize() > _REQUEST_BYTES:
+                yield request.SerializeToString(), count
+                request, count = ExportMetricsServiceRequest(), 0
+        if count:
+            yield request.SerializeToString(), count
+        if self._delta:
+            self._start_unix_ns = now_unix_ns
+
+    def _metric(self, into: pb.Metric, metric: Metric, series: list[Point], now_unix_ns: int) -> None:
+        into.name, into.unit, into.description = metric.name, metric.unit, metric.description
+        temporality = pb.AGGREGATION_TEMPORALITY_DELTA if self._delta else pb.AGGREGATION_TEMPORALITY_CUMULATIVE
+        if metric.kind == "histogram":
+            into.exponential_histogram.aggregation_temporality = temporality
+        elif metric.kind == "counter":
+            into.sum.aggregation_temporality = temporality
+            into.sum.is_monotonic = True
+        for point in series:
+            start_unix_ns = self._start_unix_ns
+            if isinstance(point.value, Histogram):
+                self._histogram(into.exponential_histogram.data_points.add(), point, now_unix_ns)
+                continue
+            number = (into.gauge if metric.kind == "gauge" else into.sum).data_points.add()
+            number.time_unix_nano = now_unix_ns
+            if metric.kind == "counter":
+                number.start_time_unix_nano = start_unix_ns
+            fill(number.attributes, dict(point.labels))
+            if isinstance(point.value, int):
+                number.as_int = point.value
+            else:
+                number.as_double = point.value
+
+    def _histogram(self, into: pb.ExponentialHistogramDataPoint, point: Point, now_unix_ns: int) -> None:
+        assert isinstance(point.value, Histogram)
+        counts, offset, scale, zero, sum_s = point.value
+        into.start_time_unix_nano, into.time_unix_nano = self._start_unix_ns, now_unix_ns
+        fill(into.attributes, dict(point.labels))
+        into.scale, into.zero_count, into.sum = scale, zero, sum_s
+        into.count = int(counts.sum()) + zero
+        filled = np.flatnonzero(counts)
+        if len(filled):
+            first, last = int(filled[0]), int(filled[-1])
+            into.positive.offset = offset + first
+            into.positive.bucket_counts.extend(counts[first : last + 1].tolist())
+
+    def _since_before(self, point: Point) -> Point:
+        key = (point.observed, point.metric.name, point.labels)
+        before, self._before[key] = self._before.get(key), point.value
+        if before is None:
+            return point
+        if isinstance(point.value, Histogram) and isinstance(before, Histogram):
+            now = point.value
+            difference = now._replace(
+                counts=now.counts - before.counts, zero=now.zero - before.zero, sum_s=now.sum_s - before.sum_s
+            )
+            return point._replace(value=difference)
+        assert not isinstance(point.value, Histogram)
+        assert not isinstance(before, Histogram)
+        return point._replace(value=point.value - before)

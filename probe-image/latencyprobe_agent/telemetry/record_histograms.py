@@ -1,0 +1,198 @@
+"""Histograms that only records can fill: stages, round trips, `network` of pairs, durations by peer.
+
+The loop adds each batch; `metrics.py` reads the series at export. Cumulative; the series of a target are capped, what
+is above goes to `other` and is counted. Unlike the kernel's own counts these miss records that the ring refused.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe.plan import Identity
+from latencyprobe_agent.kernel.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.histogram import positions
+from latencyprobe_agent.measure.pairing import Pairs
+from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
+from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.telemetry.conventions import Metric
+from latencyprobe_agent.telemetry.points import Histogram
+from latencyprobe_agent.telemetry.waiting import address
+
+# Two kernel buckets are one of ours: scale 4, 16 per power of two, errs by at most 2.2 % and takes 4 kB per series.
+_SCALE = HISTOGRAM_SCALE - 1
+_OFFSET = HISTOGRAM_MIN // 2
+_BUCKETS = HISTOGRAM_BUCKETS // 2
+_ZERO = _BUCKETS  # column of durations of 0
+_NETWORK = PAIR_STAGES.index("network")
+_PENDING = 1024  # (group, address) whose name is still asked for; 4 kB each
+
+OTHER_OWNER = -1
+
+
+class Group(NamedTuple):
+    """Whose records: target set, role and owner as in `struct counts_key`."""
+
+    target_set: int
+    role: Role
+    owner: int
+
+
+class Series(NamedTuple):
+    """One histogram. `detail`: stage or peer service, "" where the metric has neither."""
+
+    metric: Metric
+    group: Group
+    detail: str
+
+
+class RecordHistograms:
+    """`overflow` counts series that were folded into `other`."""
+
+    def __init__(self, series_cap: int, *, by_process: bool, identity_wait_s: float) -> None:
+        self.overflow = 0
+        self._cap = series_cap
+        self._by_process = by_process
+        self._wait_s = identity_wait_s
+        self._counts: dict[Series, NDArray[np.int64]] = {}
+        self._sums_ns: dict[Series, int] = {}
+        self._members: dict[tuple[Metric, int], set[Series]] = {}
+        self._folded: set[Series] = set()
+        self._pending: dict[tuple[Group, str], tuple[NDArray[np.int64], int, float]] = {}
+
+    def add(self, halves: Halves, now_s: float, *, by_peer: bool) -> None:
+        """Add the counted halves of a batch. `by_peer`: somebody can name addresses."""
+        counted = halves if halves.counted.all() else halves.take(halves.counted)
+        if not len(counted):
+            return
+        groups, of_row = self._groups(counted)
+        columns = [_column(counted.stages[:, i]) for i in range(counted.stages.shape[1])]
+        tables = [_tables(of_row, len(groups), column) for column in columns]
+        for i, table in enumerate(tables):
+            sums = _sums(of_row, len(groups), counted.stages[:, i])
+            for g, group in enumerate(groups):
+                stage = (SERVER_STAGES if group.role is Role.SERVER else CLIENT_STAGES)[i]
+                self._into(Series(names.STAGE_DURATION, group, stage), table[g], sums[g])
+        rtt_ns = counted.rec["srtt_us"].astype(np.int64) * 1000
+        sampled = rtt_ns > 0
+        self._spread(names.TCP_RTT, groups, of_row[sampled], rtt_ns[sampled])
+        if by_peer:
+            self._add_peers(counted, groups, of_row, now_s)
+
+    def add_pairs(self, pairs: Pairs) -> None:
+        """Add `network` of joined pairs, under their client halves."""
+        if len(pairs):
+            groups, of_row = self._groups(pairs.client)
+            self._spread(names.NETWORK_DURATION, groups, of_row, pairs.stages[:, _NETWORK])
+
+    def name_peers(self, known: dict[str, Identity], now_s: float) -> None:
+        """Move what waits for a name under it; after the wait, under `unresolved`."""
+        for key in tuple(self._pending):
+            group, peer = key
+            counts, sum_ns, since_s = self._pending[key]
+            identity = known.get(peer)
+            if identity is None and now_s - since_s < self._wait_s:
+                continue
+            del self._pending[key]
+            service = names.UNRESOLVED if identity is None else identity.service or identity.workload or names.OTHER
+            self._into(Series(names.PEER_DURATION, group, service), counts, sum_ns)
+
+    @property
+    def waiting_peers(self) -> set[str]:
+        """Addresses whose names are wanted."""
+        return {peer for _, peer in self._pending}
+
+    def series(self) -> list[tuple[Series, Histogram]]:
+        """Return all series, cumulative."""
+        return [
+            (
+                series,
+                Histogram(counts[:_BUCKETS].copy(), _OFFSET, _SCALE, int(counts[_ZERO]), self._sums_ns[series] / 1e9),
+            )
+            for series, counts in self._counts.items()
+        ]
+
+    def _groups(self, halves: Halves) -> tuple[list[Group], NDArray[np.intp]]:
+        record = halves.rec
+        if self._by_process:
+            owner = np.where(record["writer_tgid"], record["writer_tgid"], record["reader_tgid"]).astype(np.uint64)
+        else:
+            owner = record["cgroup_id"]
+        first, of_row = _distinct([owner, record["target_set"], record["role"]])
+        groups = [
+            Group(int(record["target_set"][row]), Role(record["role"][row]), int(owner[row])) for row in first.tolist()
+        ]
+        return groups, of_row
+
+    def _spread(self, metric: Metric, groups: Sequence[Group], of_row: NDArray[np.intp], ns: NDArray[np.int64]) -> None:
+        table, sums = _tables(of_row, len(groups), _column(ns)), _sums(of_row, len(groups), ns)
+        for g, group in enumerate(groups):
+            if table[g].any():
+                self._into(Series(metric, group, ""), table[g], sums[g])
+
+    def _add_peers(self, halves: Halves, groups: Sequence[Group], of_row: NDArray[np.intp], now_s: float) -> None:
+        packed = np.ascontiguousarray(halves.rec["peer_addr"]).view(np.uint64)
+        first, of_peer = _distinct([of_row, packed[:, 0], packed[:, 1]])
+        table = _tables(of_peer, len(first), _column(halves.duration_ns))
+        sums = _sums(of_peer, len(first), halves.duration_ns)
+        for p, row in enumerate(first.tolist()):
+            group, peer = groups[of_row[row]], address(bytes(halves.rec["peer_addr"][row]))
+            counts, sum_ns, since_s = self._pending.get((group, peer), (None, 0, now_s))
+            if counts is not None:
+                self._pending[group, peer] = (counts + table[p], sum_ns + sums[p], since_s)
+            elif len(self._pending) < _PENDING:
+                self._pending[group, peer] = (table[p].copy(), sums[p], now_s)
+            else:
+                self._into(Series(names.PEER_DURATION, group, names.OTHER), table[p], sums[p])
+
+    def _into(self, series: Series, counts: NDArray[np.int64], sum_ns: int) -> None:
+        if series not in self._counts:
+            series = self._capped(series)
+        if series in self._counts:
+            self._counts[series] += counts
+            self._sums_ns[series] += sum_ns
+        else:
+            self._counts[series] = counts.copy()
+            self._sums_ns[series] = sum_ns
+
+    def _capped(self, series: Series) -> Series:
+        """Return the series itself while its metric and target set have room, else their `other`."""
+        members = self._members.setdefault((series.metric, series.group.target_set), set())
+        if len(members) < self._cap:
+            members.add(series)
+            return series
+        if series not in self._folded:
+            self.overflow += 1
+            if len(self._folded) < 10 * self._cap:
+                self._folded.add(series)
+        detail = series.detail if series.metric is names.STAGE_DURATION else names.OTHER if series.detail else ""
+        return series._replace(group=series.group._replace(owner=OTHER_OWNER), detail=detail)
+
+
+def _column(ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.where(ns > 0, positions(ns) >> 1, _ZERO)
+
+
+def _tables(of_row: NDArray[np.intp], groups: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return i64[groups, _BUCKETS + 1]: how many rows of each group fall in each column."""
+    width = _BUCKETS + 1
+    return np.bincount(of_row * width + column, minlength=groups * width).reshape(groups, width)
+
+
+def _sums(of_row: NDArray[np.intp], groups: int, ns: NDArray[np.int64]) -> list[int]:
+    # float64 is exact up to 2^53 ns: 104 days of durations in one batch
+    return [int(total) for total in np.bincount(of_row, weights=ns, minlength=groups)]
+
+
+def _distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first row of each distinct combination, and for each row the number of its combination."""
+    code = np.zeros(len(columns[0]), np.intp)
+    first = np.zeros(1, np.intp)
+    for column in columns:
+        if (column == column[0]).all():
+            continue
+        values, of_row = np.unique(column, return_inverse=True)
+        _, first, code = np.unique(code * len(values) + of_row, return_index=True, return_inverse=True)
+    return first, code

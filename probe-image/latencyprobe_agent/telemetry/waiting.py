@@ -1,0 +1,131 @@
+"""Where chosen halves wait until they can become spans: for the other half on this node, and for the peer's identity.
+
+The loop admits what `measure/selection.py` chose, notes pairs, and takes what is ready once per drain; `spans.py`
+encodes it. A half waits for its other half as long as both could still be under way (one or two drains), for an
+identity at most 2 s, then it goes out as a root that says so (measurement.md section 6). Bounded; what does not fit is
+counted.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from latencyprobe.plan import Identity, Target
+from latencyprobe_agent.identity.peers import Peers
+from latencyprobe_agent.kernel.records import Role
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.pairing import Pairs
+from latencyprobe_agent.measure.selection import Reason, Selected
+from latencyprobe_agent.measure.stages import PAIR_STAGES
+
+_NETWORK = PAIR_STAGES.index("network")
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What only a pair knows. `excess_ns` is NaN without a round trip sample; owners as in `struct counts_key`."""
+
+    network_ns: int
+    excess_ns: float
+    client_owner: int
+    server_owner: int
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Row `row` of `halves`, chosen to become a span. `identity` None: nobody could say who `peer` is."""
+
+    halves: Halves
+    row: int
+    target: Target
+    reason: Reason
+    ratio: float
+    peer: str
+    since_s: float
+    identity: Identity | None = None
+    join: Join | None = None
+
+
+class WaitingRoom:
+    """`left_out`: chosen halves that never became spans, because the room was full or their target had gone."""
+
+    def __init__(self, *, identity_wait_s: float, join_wait_s: float, capacity: int) -> None:
+        self.left_out = 0
+        self.unresolved = 0
+        self._identity_wait_s = identity_wait_s
+        self._join_wait_s = join_wait_s
+        self._capacity = capacity
+        self._chosen: list[Chosen] = []
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def admit(self, halves: Halves, selected: Selected, targets: Mapping[int, Target], now_s: float) -> None:
+        """Let the selected rows in. `targets`: the target that names the span, by target set."""
+        rows = halves.take(selected.index)
+        sets = rows.rec["target_set"].tolist()
+        peers = [address(bytes(packed)) for packed in rows.rec["peer_addr"]]
+        chosen = zip(sets, selected.reason.tolist(), selected.ratio.tolist(), peers, strict=True)
+        for row, (index, reason, ratio, peer) in enumerate(chosen):
+            target = targets.get(index)
+            if target is None or len(self._chosen) >= self._capacity:
+                self.left_out += 1
+            else:
+                self._chosen.append(Chosen(rows, row, target, Reason(reason), ratio, peer, now_s))
+
+    def note_pairs(self, pairs: Pairs, *, by_process: bool) -> None:
+        """Tell the waiting halves that are part of a pair what the pair knows."""
+        if not self._chosen or not len(pairs):
+            return
+        waiting: dict[int, list[Chosen]] = {}
+        for chosen in self._chosen:
+            waiting.setdefault(int(chosen.halves.trace_id[chosen.row, 1]), []).append(chosen)
+        low = pairs.client.trace_id[:, 1]
+        hits = np.flatnonzero(np.isin(low, np.fromiter(waiting, np.uint64, len(waiting))))
+        for hit in hits.tolist():
+            join = Join(
+                network_ns=int(pairs.stages[hit, _NETWORK]),
+                excess_ns=float(pairs.network_excess[hit]),
+                client_owner=owner(pairs.client.rec[hit], by_process=by_process),
+                server_owner=owner(pairs.server.rec[hit], by_process=by_process),
+            )
+            for chosen in waiting[int(low[hit])]:
+                chosen.join = join
+
+    def take_ready(self, peers: Peers, now_s: float, *, all_of_them: bool = False) -> list[Chosen]:
+        """Return the halves that need not wait any longer; `all_of_them` at the end of the run."""
+        if not self._chosen:
+            return []
+        known = peers.resolve({chosen.peer for chosen in self._chosen})
+        ready, waiting = [], []
+        for chosen in self._chosen:
+            chosen.identity = known.get(chosen.peer)
+            waited_s = now_s - chosen.since_s
+            named = chosen.identity is not None or chosen.join is not None or waited_s >= self._identity_wait_s
+            if all_of_them or (named and (chosen.join is not None or waited_s >= self._join_wait_s)):
+                ready.append(chosen)
+                self.unresolved += chosen.identity is None and chosen.join is None
+            else:
+                waiting.append(chosen)
+        self._chosen = waiting
+        return ready
+
+
+def owner(record: np.void, *, by_process: bool) -> int:
+    """Return the owner of a record as the kernel counts it: the process that wrote first, or the cgroup."""
+    return int((record["writer_tgid"] or record["reader_tgid"]) if by_process else record["cgroup_id"])
+
+
+def is_server(chosen: Chosen) -> bool:
+    """Return whether this half was seen at the server."""
+    return bool(chosen.halves.rec["role"][chosen.row] == Role.SERVER)
+
+
+@lru_cache(maxsize=4096)
+def address(packed: bytes) -> str:
+    """Return a record's 16-byte address as text, IPv4 where it is mapped."""
+    ip = ipaddress.IPv6Address(packed)
+    return str(ip.ipv4_mapped or ip)
