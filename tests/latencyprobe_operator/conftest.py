@@ -1,0 +1,79 @@
+"""Factories for slim objects and LatencyProbes, with the defaults that most tests want."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from latencyprobe import spec
+from latencyprobe.manifest import API_VERSION
+from latencyprobe.plan import AgentStatus, TargetStatus
+from latencyprobe_operator.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
+from latencyprobe_operator.state import ClusterState
+
+
+def pod(name: str, namespace: str = "shop", node: str = "n1", **fields: Any) -> Pod:
+    defaults: dict[str, Any] = {
+        "uid": f"uid-{namespace}-{name}",
+        "labels": {"app": name.split("-", maxsplit=1)[0]},
+        "addresses": (f"10.0.{len(namespace)}.{sum(name.encode()) % 250}",),
+        "containers": (Container("main", "c" * 64, "registry.example/shop/app:1.2"),),
+        "ports": (("http", 8080),),
+        "numbers": (8080,),
+    }
+    return Pod(name=name, namespace=namespace, node=node, **{**defaults, **fields})
+
+
+def document(name: str = "checkout", namespace: str = "shop", **spec_fields: Any) -> dict[str, Any]:
+    """A LatencyProbe as the API server has it."""
+    whole = {
+        "targets": [{"name": "cart", "podSelector": {"matchLabels": {"app": "cart"}}, "ports": ["http"]}],
+        "objectives": [{"name": "fast", "target": "cart", "threshold": "25ms", "goal": "99"}],
+        **spec_fields,
+    }
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}", "generation": 1}
+    return {"apiVersion": API_VERSION, "kind": "LatencyProbe", "metadata": metadata, "spec": whole}
+
+
+def probe(name: str = "checkout", namespace: str = "shop", **spec_fields: Any) -> spec.LatencyProbe:
+    return spec.parse(document(name, namespace, **spec_fields))
+
+
+def state(
+    *items: Any, nodes: tuple[str, ...] = ("n1", "n2", "n3"), namespaces: tuple[str, ...] = ("shop",)
+) -> ClusterState:
+    kinds = {Pod: "pods", Service: "services", Slice: "endpointslices", Namespace: "namespaces", Node: "nodes"}
+    whole = ClusterState()
+    for name in nodes:
+        whole.put("nodes", Node(f"uid-{name}", name))
+    for name in namespaces:
+        whole.put("namespaces", Namespace(name))
+    for item in items:
+        whole.put(kinds[type(item)], item)
+    return whole
+
+
+def service(name: str, namespace: str = "shop", address: str = "10.96.0.7", port: int = 80) -> Service:
+    return Service(namespace, name, (address,), (("web", port),))
+
+
+def slice_of(name: str, *pods: Pod, port: int = 8080, namespace: str = "shop") -> Slice:
+    entries = tuple(SliceEndpoint(p.uid, p.addresses) for p in pods)
+    return Slice(namespace, f"{name}-abc", name, (("web", port),), entries)
+
+
+def agent_status(generation: int, **fields: Any) -> AgentStatus:
+    seen = fields.pop("seen", 0)
+    target = fields.pop("target", "shop/checkout/cart")
+    defaults: dict[str, Any] = {
+        "instance": "i1", "boot_id": "b1", "version": "0.1.0", "variants": {}, "error": "", "lost": {},
+        "targets": (TargetStatus(target, 1, seen, {"pingpong": seen}, {}),),
+    }  # fmt: skip
+    return AgentStatus(generation=generation, **{**defaults, **fields})
+
+
+@pytest.fixture
+def make() -> SimpleNamespace:
+    return SimpleNamespace(
+        pod=pod, probe=probe, document=document, state=state, service=service, slice_of=slice_of, status=agent_status
+    )
