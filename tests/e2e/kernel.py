@@ -1,0 +1,43 @@
+"""What agents hold in the kernel: BPF programs, links and maps, told by their processes' file descriptors.
+
+Ids are not given out again soon, so an id that is still listed is still the same object.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+KINDS = ("prog", "link", "map")
+Objects = dict[str, set[int]]
+
+
+def held_by(pod: Mapping[str, Any]) -> Objects:
+    """The objects that a pod's processes hold, by kind. All nodes share this machine's PID namespace."""
+    held: Objects = {kind: set() for kind in KINDS}
+    for process in Path("/proc").glob("[0-9]*"):
+        if f"pod{pod['metadata']['uid']}" in _read(process / "cgroup"):
+            for descriptor in (process / "fdinfo").iterdir():
+                fields = dict(line.split(":", 1) for line in _read(descriptor).splitlines() if ":" in line)
+                kind = next((kind for kind in ("link", "map", "prog") if f"{kind}_id" in fields), None)
+                if kind:  # a link's descriptor names its program too: the first that fits
+                    held[kind].add(int(fields[f"{kind}_id"]))
+    return held
+
+
+def still_there(objects: Objects) -> Objects:
+    """Those of the objects that the kernel still knows."""
+    return {kind: left for kind in KINDS if (left := objects[kind] & _listed(kind))}
+
+
+def _listed(kind: str) -> set[int]:
+    done = subprocess.run(["bpftool", "--json", kind, "list"], capture_output=True, text=True, check=True)
+    return {one["id"] for one in json.loads(done.stdout)}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""  # it ended meanwhile

@@ -1,0 +1,110 @@
+"""Deleting, killing, uninstalling: nothing hangs, nothing is measured twice, nothing is left."""
+
+from collections.abc import Iterator
+
+import pytest
+from bench.chart import Chart
+from bench.cluster import Cluster, wait_for
+from bench.jaeger import Jaeger
+from bench.workload import Workload
+from kernel import held_by, still_there
+from probes import agent_nodes, is_true, labelled_nodes, latency_probe, pairs, results
+
+pytestmark = pytest.mark.e2e
+
+DEADLINE_S = 30
+OBJECTIVE = {"name": "fast", "target": "rpc", "threshold": "25ms", "goal": "99", "minEvents": 20}
+
+
+@pytest.fixture
+def measured(release: Chart, cluster: Cluster, workload: Workload) -> str:
+    """A namespace whose servers and clients are being measured on both nodes."""
+    workload.serve(node="n2")
+    workload.load(node="n1")
+    cluster.apply(latency_probe(objectives=[OBJECTIVE]), workload.namespace)
+    wait_for(lambda: is_true(cluster, workload.namespace, "Measuring"), 30, "it is measured")
+    return workload.namespace
+
+
+@pytest.fixture
+def without_operator(measured: str, release: Chart, cluster: Cluster) -> Iterator[None]:
+    """No operator runs; whoever asks for this may bring it back."""
+    scale(release, 0)
+    wait_for(lambda: not operators(release), 30, "the operator is gone")
+    yield
+    scale(release, 1)
+
+
+def scale(chart: Chart, replicas: int) -> None:
+    chart.cluster.kubectl(
+        "scale", "deployment", "latencyprobe-operator", "-n", chart.namespace, f"--replicas={replicas}"
+    )
+
+
+def operators(chart: Chart) -> list[dict[str, object]]:
+    return chart.cluster.items("pods", chart.namespace, "app.kubernetes.io/component=operator")
+
+
+def nothing_measured(chart: Chart) -> bool:
+    return not labelled_nodes(chart.cluster) | agent_nodes(chart)
+
+
+def test_deleting_the_probe_ends_measuring(measured: str, release: Chart, cluster: Cluster) -> None:
+    held = [held_by(pod) for pod in cluster.pods(release.agents)]
+    cluster.delete("latencyprobe", "shop", measured)
+
+    wait_for(lambda: nothing_measured(release), DEADLINE_S, "labels and agents are gone")
+    wait_for(lambda: not any(still_there(one) for one in held), 10, "the kernel has let go of it all")
+    assert cluster.get("latencyreport", "latency", measured) is None
+
+
+@pytest.mark.parametrize("kind", ["latencyprobe", "namespace"])
+def test_deletion_does_not_wait_for_a_dead_operator(
+    without_operator: None, measured: str, release: Chart, cluster: Cluster, kind: str
+) -> None:
+    name = {"latencyprobe": "shop", "namespace": measured}[kind]
+    cluster.kubectl("delete", kind, name, "-n", measured, f"--timeout={DEADLINE_S}s")
+
+    scale(release, 1)
+    wait_for(lambda: nothing_measured(release), DEADLINE_S, "labels and agents are gone after the operator's return")
+
+
+def test_killed_agent_comes_back_measures_on_and_shows_its_gap(
+    measured: str, release: Chart, cluster: Cluster, jaeger: Jaeger
+) -> None:
+    (before,) = agent_on(release, "n2")
+    held = held_by(before)
+    gaps = coverage(cluster, measured)["gaps"]
+    container = before["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    cluster.in_node("n2", "ctr", "-n", "k8s.io", "task", "kill", "-s", "SIGKILL", container)
+
+    (after,) = wait_for(lambda: restarted(release, "n2"), DEADLINE_S, "the agent is ready again")
+    known = len(pairs(jaeger, measured))
+    wait_for(lambda: len(pairs(jaeger, measured)) > known, DEADLINE_S, "RPCs are linked again")
+
+    assert still_there(held) == {}
+    assert {kind: len(ids) for kind, ids in held_by(after).items()} == {kind: len(ids) for kind, ids in held.items()}
+    wait_for(lambda: coverage(cluster, measured)["gaps"] > gaps, 90, "the report shows the gap")
+
+
+def test_measuring_goes_on_without_the_operator(
+    measured: str, release: Chart, cluster: Cluster, jaeger: Jaeger, without_operator: None
+) -> None:
+    known = len(pairs(jaeger, measured))
+
+    wait_for(lambda: len(pairs(jaeger, measured)) > known + 100, DEADLINE_S, "RPCs are linked without an operator")
+    restarts = [one["status"]["containerStatuses"][0]["restartCount"] for one in cluster.pods(release.agents)]
+    assert restarts == [0, 0]
+
+
+def agent_on(chart: Chart, node: str) -> list[dict[str, object]]:
+    return [pod for pod in chart.cluster.pods(chart.agents) if pod["spec"]["nodeName"] == node]
+
+
+def restarted(chart: Chart, node: str) -> list[dict[str, object]]:
+    states = [(pod, pod["status"]["containerStatuses"][0]) for pod in agent_on(chart, node)]
+    return [pod for pod, state in states if state["restartCount"] == 1 and state["ready"]]
+
+
+def coverage(cluster: Cluster, namespace: str) -> dict[str, float]:
+    return wait_for(lambda: results(cluster, namespace).get("fast"), 90, "the report has the objective")["coverage"]

@@ -1,0 +1,39 @@
+"""Agents are where target pods and their callers are, and nowhere else; they come and go with them."""
+
+import time
+
+import pytest
+from bench.chart import Chart
+from bench.cluster import Cluster, wait_for
+from bench.jaeger import Jaeger
+from bench.workload import PORT, Workload
+from probes import agent_nodes, labelled_nodes, latency_probe, pairs
+
+pytestmark = pytest.mark.e2e
+
+DEADLINE_S = 30
+
+
+def test_agents_come_and_go_with_targets_and_callers(
+    release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload
+) -> None:
+    namespace = workload.namespace
+    servers = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["server", "second"]}]}
+
+    # Target and caller on one node: no agent on the other.
+    workload.serve(node="n2")
+    workload.load(node="n2")
+    cluster.apply(latency_probe(targets=[{"name": "rpc", "podSelector": servers, "ports": [PORT]}]), namespace)
+    wait_for(lambda: pairs(jaeger, namespace), DEADLINE_S, "the pair on n2 is measured")
+    assert (labelled_nodes(cluster), agent_nodes(release)) == ({"n2"}, {"n2"})
+
+    # A new target pod on the other node: the agent comes and measures it.
+    workload.serve(name="second", node="n1")
+    began = time.monotonic()
+    workload.load(name="other", server="second", node="n2")
+    wait_for(lambda: pairs(jaeger, namespace, "second"), DEADLINE_S, "the new pod on n1 is measured")
+    print(f"a new target pod on another node to its first linked trace: {time.monotonic() - began:.1f} s")
+
+    # No target, no agent.
+    cluster.kubectl("delete", "deployment", "-n", namespace, "--all")
+    wait_for(lambda: not labelled_nodes(cluster) | agent_nodes(release), DEADLINE_S, "all agents are gone")
