@@ -27,7 +27,7 @@ from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, R
 
 
 class Counts(NamedTuple):
-    """One reading of the kernel's counts: `keys` COUNTS_KEY[n], `values` EXCHANGE_COUNTS[n], cumulative."""
+    """One reading of the kernel's counts: `keys` COUNTS_KEY[n], `values` measure.counts.COUNTS[n], cumulative."""
 
     keys: NDArray[np.void]
     values: NDArray[np.void]

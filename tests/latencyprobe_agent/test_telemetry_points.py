@@ -1,0 +1,102 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
+
+from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.telemetry.points import Histogram, MetricRequests, Point
+
+RESOURCES = {1: {"service.name": "one"}, 2: {"service.name": "two"}}
+LABELS = (("latencyprobe.target", "cart"),)
+
+
+def metrics(encoder: MetricRequests, *points: Point, now: int = 2000) -> dict[tuple[str, str], pb.Metric]:
+    """Return what the official parser finds, by service and metric name."""
+    found: dict[tuple[str, str], pb.Metric] = {}
+    for body, _ in encoder.encode(points, RESOURCES, now):
+        for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            for metric in group.scope_metrics[0].metrics:
+                found[group.resource.attributes[0].value.string_value, metric.name] = metric
+    return found
+
+
+def histogram(counts: list[int], zero: int = 0, sum_s: float = 0.0) -> Histogram:
+    return Histogram(np.array(counts, np.int64), -672, 5, zero, sum_s)
+
+
+def test_a_counter_counts_from_the_start() -> None:
+    point = Point(1, names.EXCHANGES, (*LABELS, ("latencyprobe.class", "pingpong")), 42)
+    metric = metrics(MetricRequests(1000), point)["one", "latencyprobe.exchanges"]
+    (number,) = metric.sum.data_points
+    assert metric.unit == "{exchange}"
+    assert metric.sum.is_monotonic
+    assert metric.sum.aggregation_temporality == pb.AGGREGATION_TEMPORALITY_CUMULATIVE
+    assert (number.as_int, number.start_time_unix_nano, number.time_unix_nano) == (42, 1000, 2000)
+    assert [(a.key, a.value.string_value) for a in number.attributes] == [
+        ("latencyprobe.target", "cart"),
+        ("latencyprobe.class", "pingpong"),
+    ]
+
+
+def test_a_histogram_is_cut_to_its_filled_buckets() -> None:
+    point = Point(1, names.SERVER_DURATION, LABELS, histogram([0, 0, 3, 0, 4, 0], zero=2, sum_s=1.5))
+    metric = metrics(MetricRequests(1000), point)["one", "latencyprobe.server.duration"]
+    (data,) = metric.exponential_histogram.data_points
+    assert (data.scale, data.count, data.zero_count, data.sum) == (5, 9, 2, 1.5)
+    assert (data.positive.offset, list(data.positive.bucket_counts)) == (-670, [3, 0, 4])
+
+
+def test_an_empty_histogram_has_no_buckets() -> None:
+    point = Point(1, names.SERVER_DURATION, LABELS, histogram([0, 0]))
+    metric = metrics(MetricRequests(1000), point)["one", "latencyprobe.server.duration"]
+    assert metric.exponential_histogram.data_points[0].count == 0
+
+
+def test_each_container_is_a_resource_of_its_own() -> None:
+    found = metrics(MetricRequests(0), *(Point(i, names.EXCHANGES, LABELS, i) for i in (1, 2)))
+    assert [("one", "latencyprobe.exchanges"), ("two", "latencyprobe.exchanges")] == list(found)
+
+
+def test_delta_temporality_sends_differences_from_the_last_export() -> None:
+    encoder = MetricRequests(1000, delta=True)
+
+    def export(count: int, buckets: list[int], now: int) -> tuple[Any, Any]:
+        points = Point(1, names.EXCHANGES, LABELS, count), Point(1, names.SERVER_DURATION, LABELS, histogram(buckets))
+        found = metrics(encoder, *points, now=now)
+        return found["one", "latencyprobe.exchanges"], found["one", "latencyprobe.server.duration"]
+
+    export(10, [5, 5], 2000)
+    counter, durations = export(13, [5, 8], 3000)
+    assert counter.sum.aggregation_temporality == pb.AGGREGATION_TEMPORALITY_DELTA
+    assert (counter.sum.data_points[0].as_int, counter.sum.data_points[0].start_time_unix_nano) == (3, 2000)
+    (data,) = durations.exponential_histogram.data_points
+    assert (data.count, data.positive.offset, list(data.positive.bucket_counts)) == (3, -671, [3])
+
+
+def test_a_gauge_is_never_a_difference() -> None:
+    encoder = MetricRequests(1000, delta=True)
+    metrics(encoder, Point(1, names.MEMORY, (), 50))
+    assert metrics(encoder, Point(1, names.MEMORY, (), 60))["one", names.MEMORY.name].gauge.data_points[0].as_int == 60
+
+
+def test_requests_stay_below_what_receivers_accept() -> None:
+    wide = histogram([1 << 40] * 900)
+    resources = {i: {"service.name": str(i)} for i in range(2000)}
+    points = (Point(i, names.SERVER_DURATION, LABELS, wide) for i in resources)
+    parts = list(MetricRequests(0).encode(points, resources, 1))
+    assert sum(count for _, count in parts) == 2000
+    assert max(len(body) for body, _ in parts) < 4 << 20
+
+
+def test_units_and_kinds_are_what_opentelemetry_expects() -> None:
+    for metric in names.METRICS:
+        assert metric.unit in {"s", "By"} or metric.unit.startswith("{")
+        assert metric.description.endswith(".")
+    assert len(names.METRICS) == len({metric.name for metric in names.METRICS}) > 20
+
+
+@pytest.mark.parametrize("name", [n for n in vars(names) if n.isupper() and isinstance(getattr(names, n), str)])
+def test_no_name_claims_a_protocol_that_nobody_parsed(name: str) -> None:
+    assert not getattr(names, name).startswith(("rpc.", "http."))
