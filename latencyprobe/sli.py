@@ -4,11 +4,18 @@ One row per objective and minute, all numbers are differences and may be added u
 indices of base-2 exponential buckets at scale 5 in seconds (OpenTelemetry: bucket i holds (2^(i/32), 2^((i+1)/32)] s).
 """
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 import msgspec
 
 from latencyprobe.plan import Role
 
 HISTOGRAM_SCALE = 5
+SLOWEST = 5  # exchanges kept per row, whatever time it spans
+PEERS = 20
+
+K = TypeVar("K")
 
 
 class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -80,3 +87,35 @@ class SliAnswer(_Wire, frozen=True):
     """`expected`: the next sequence number that the directory will take."""
 
     expected: int
+
+
+def merged(one: SliRow, other: SliRow) -> SliRow:
+    """Add up two rows of one objective; the result keeps the first one's `minute`."""
+    coverage = map(
+        sum, zip(msgspec.structs.astuple(one.coverage), msgspec.structs.astuple(other.coverage), strict=True)
+    )
+    slowest = sorted((*one.slowest, *other.slowest), key=lambda slow: -slow.duration_ns)[:SLOWEST]
+    return msgspec.structs.replace(
+        one,
+        good=one.good + other.good,
+        bad=one.bad + other.bad,
+        histogram=added(one.histogram, other.histogram),
+        stage_ns=added(one.stage_ns, other.stage_ns),
+        dominant=added(one.dominant, other.dominant),
+        coverage=Coverage(*coverage),
+        slowest=tuple(slowest),
+        peers=most(added(one.peers, other.peers)),
+    )
+
+
+def added(one: Mapping[K, int], other: Mapping[K, int]) -> dict[K, int]:
+    """Add up two sparse counts."""
+    total = dict(one)
+    for key, count in other.items():
+        total[key] = total.get(key, 0) + count
+    return total
+
+
+def most(peers: Mapping[str, int]) -> dict[str, int]:
+    """Keep the peers with the highest counts."""
+    return dict(sorted(peers.items(), key=lambda item: (-item[1], item[0]))[:PEERS])

@@ -1,1 +1,43 @@
-"""Where SLI counts live."""
+"""Where SLI counts live: one small interface, and SQLite behind it."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from latencyprobe.sli import SliBatch, SliRow
+from latencyprobe.slo.evaluate import Events
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.store.sqlite import SqliteStore, default_path
+
+
+class Store(Protocol):
+    """What agent, operator and reports ask of a store. Every call raises StoreError when the store cannot be used."""
+
+    def define(self, namespace: str, probe: str, objectives: Iterable[Objective]) -> None:
+        """Keep a LatencyProbe's objectives, and retire those that it no longer has."""
+
+    def objectives(self) -> tuple[Objective, ...]:
+        """Return all objectives that are not retired."""
+
+    def add(self, rows: Iterable[SliRow]) -> None:
+        """Add counts, all or none."""
+
+    def add_batch(self, node: str, batch: SliBatch) -> int:
+        """Add a batch once, and return the next sequence number that will be taken."""
+
+    def want(self, keys: Iterable[ObjectiveKey], minute: int, wanted_ms: int) -> None:
+        """Say how much measured time a minute should have."""
+
+    def since(self, key: ObjectiveKey) -> int | None:
+        """Return the first minute of a series, `None` without counts."""
+
+    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
+        """Return the sum of a window; its `minute` is the window's start as it was aligned."""
+
+    def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
+        """Return the good and bad events of a window."""
+
+    def compact(self, now: int) -> None:
+        """Delete what is older than it has to be kept."""
+
+
+__all__ = ["SqliteStore", "Store", "default_path"]

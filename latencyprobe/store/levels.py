@@ -1,0 +1,72 @@
+"""Levels: every count is kept in a minute, an hour and a day row at once, each kept for its own time. Pure.
+
+So compaction only deletes, a late minute is right in every level, and a long window is read from few rows: days inside,
+hours and minutes at its edges. `sqlite.py` asks here which rows make up a window.
+"""
+
+import itertools
+from typing import NamedTuple
+
+from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
+
+WIDTHS_S = (MINUTE_S, HOUR_S, DAY_S)
+# Minutes carry the burn-rate windows of up to a day and 24 h of late counts; hours the 28 d and 30 d windows.
+MINUTES_KEPT_S = 2 * DAY_S
+HOURS_KEPT_S = 35 * DAY_S
+DAYS_KEPT_S = 400 * DAY_S
+
+
+class Horizons(NamedTuple):
+    """From which Unix second on the rows of each width are all there."""
+
+    minutes: int = 0
+    hours: int = 0
+    days: int = 0
+
+
+class Span(NamedTuple):
+    """Rows of one width with `since` ≤ start < `until`, in Unix seconds."""
+
+    width_s: int
+    since: int
+    until: int
+
+
+def horizons(now: int) -> Horizons:
+    """Return what has to be kept at `now`; each begins where a row of the next level does."""
+    return Horizons(
+        down(now - MINUTES_KEPT_S, HOUR_S),
+        down(now - HOURS_KEPT_S, DAY_S),
+        down(now - DAYS_KEPT_S, DAY_S),
+    )
+
+
+def spans(since: int, until: int, kept: Horizons) -> list[Span]:
+    """Return the fewest rows that make up a window, each second of it in exactly one, in the order of time.
+
+    Its start is aligned down and its end up to a bound of the finest row that is kept there.
+    """
+    since = down(since, _finest(since, kept))
+    until = -down(-until, _finest(until, kept))
+    found = []
+    for width_s, wider_s in itertools.pairwise(WIDTHS_S):
+        first, last = -down(-since, wider_s), down(until, wider_s)
+        if first >= last:
+            break
+        found += [Span(width_s, since, first), Span(width_s, last, until)]
+        since, until = first, last
+    else:
+        width_s = DAY_S
+    found.append(Span(width_s, since, until))
+    return sorted((span for span in found if span.since < span.until), key=lambda span: span.since)
+
+
+def down(second: int, width_s: int) -> int:
+    """Return the start of the row that `second` lies in."""
+    return second - second % width_s
+
+
+def _finest(second: int, kept: Horizons) -> int:
+    if second >= kept.minutes:
+        return MINUTE_S
+    return HOUR_S if second >= kept.hours else DAY_S

@@ -1,0 +1,97 @@
+"""Packing: the sparse parts of a row as one small blob (msgpack), so that an objective-minute takes ≤ 200 B. Pure.
+
+`sqlite.py` writes and merges these blobs; what has to be summed or compared by SQL stands in columns instead.
+"""
+
+import msgspec
+
+from latencyprobe.sli import SLOWEST, SlowExchange, added, most
+
+# Names that are stored as their position; only ever append. Unknown names are stored as they are.
+_STAGES = (
+    *("receive", "read_delay", "process", "send", "wait", "network", "client_send", "client_read_delay"),
+    *("server_read_delay", "server_process", "server_send"),
+)
+_CODES: dict[str, int | str] = {name: i for i, name in enumerate(_STAGES)}
+
+
+class Detail(msgspec.Struct, frozen=True, array_like=True):
+    """Of one row: counts by histogram bucket; of bad events each stage's sum in ns and how many it dominated."""
+
+    histogram: dict[int, int] = {}
+    stage_ns: dict[str, int] = {}
+    dominant: dict[str, int] = {}
+
+
+class Witnesses(msgspec.Struct, frozen=True, array_like=True):
+    """Of one row: the slowest exchanges, slowest first, and bad events by peer."""
+
+    slowest: tuple[SlowExchange, ...] = ()
+    peers: dict[str, int] = {}
+
+
+# The histogram: first bucket's index, then counts in order, where -n stands for n empty buckets: mostly one byte each.
+_Packed = tuple[list[int], dict[int | str, tuple[int, int]]]
+_detail = msgspec.msgpack.Decoder(_Packed)
+_witnesses = msgspec.msgpack.Decoder(Witnesses)
+
+
+def pack_detail(detail: Detail) -> bytes:
+    """Return the blob of a row's detail, empty for nothing."""
+    dense: list[int] = []
+    expected = None
+    for index, count in sorted(item for item in detail.histogram.items() if item[1]):
+        if expected is None:
+            dense.append(index)
+        elif index > expected:
+            dense.append(expected - index)
+        dense.append(count)
+        expected = index + 1
+    stages = {
+        _CODES.get(name, name): (detail.stage_ns.get(name, 0), detail.dominant.get(name, 0))
+        for name in {**detail.stage_ns, **detail.dominant}
+    }
+    return msgspec.msgpack.encode((dense, stages)) if dense or stages else b""
+
+
+def unpack_detail(blob: bytes) -> Detail:
+    """Return what `pack_detail` packed."""
+    if not blob:
+        return Detail()
+    dense, coded = _detail.decode(blob)
+    histogram = {}
+    index = dense[0] if dense else 0
+    for count in dense[1:]:
+        if count > 0:
+            histogram[index] = count
+        index += 1 if count > 0 else -count
+    stages = {_STAGES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
+    return Detail(
+        histogram,
+        {name: total_ns for name, (total_ns, _) in stages.items() if total_ns},
+        {name: count for name, (_, count) in stages.items() if count},
+    )
+
+
+def add_details(one: bytes, other: bytes) -> bytes:
+    """Add up two blobs; SQLite calls it where a row is already there."""
+    a, b = unpack_detail(one), unpack_detail(other)
+    sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
+    return pack_detail(Detail(*sums))
+
+
+def pack_witnesses(witnesses: Witnesses) -> bytes:
+    """Return the blob of the slowest exchanges and the peers, bounded."""
+    slowest = sorted(witnesses.slowest, key=lambda slow: -slow.duration_ns)[:SLOWEST]
+    return msgspec.msgpack.encode(Witnesses(tuple(slowest), most(witnesses.peers)))
+
+
+def unpack_witnesses(blob: bytes) -> Witnesses:
+    """Return what `pack_witnesses` packed."""
+    return _witnesses.decode(blob)
+
+
+def add_witnesses(one: bytes, other: bytes) -> bytes:
+    """Join two blobs and keep the slowest and the most frequent; SQLite calls it where a row is already there."""
+    a, b = unpack_witnesses(one), unpack_witnesses(other)
+    return pack_witnesses(Witnesses(a.slowest + b.slowest, added(a.peers, b.peers)))

@@ -1,0 +1,316 @@
+"""The embedded store: SQLite in WAL mode, one writing process, any number of readers.
+
+The operator (its volume) or the standalone agent writes, `latencyprobe report` reads. Levels of rows: levels.py; blobs:
+packing.py; tables: schema.py. Calls may come from any thread, one at a time. WAL needs a local file system.
+"""
+# ruff: noqa: S608 - every fragment of SQL is a constant; values are always bound
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any, Self
+from urllib.parse import quote
+
+import msgspec
+
+from latencyprobe.errors import StoreError
+from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
+from latencyprobe.slo.evaluate import Events
+from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
+from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
+from latencyprobe.store import packing
+from latencyprobe.store.levels import WIDTHS_S, Horizons, down, horizons, spans
+from latencyprobe.store.packing import Detail, Witnesses
+from latencyprobe.store.schema import COUNT_COLUMNS, MIGRATIONS
+
+LATE_S = DAY_S  # agents keep what was not accepted for as long
+_APPLICATION_ID = 0x4C504231  # "LPB1": another program's database is refused
+_INSTANCE_KEPT_S = 3 * DAY_S
+_KEY_COLUMNS = ("namespace", "probe", "probe_uid", "objective", "hash", "perspective")
+
+_ADD_COUNTS = f"""
+    INSERT INTO counts VALUES ({", ".join("?" * (len(COUNT_COLUMNS) + 4))}) ON CONFLICT DO UPDATE SET
+    {", ".join(f"{column} = {column} + excluded.{column}" for column in COUNT_COLUMNS)},
+    detail = CASE excluded.detail WHEN x'' THEN detail ELSE add_details(detail, excluded.detail) END
+"""
+_ADD_WITNESSES = """
+    INSERT INTO witnesses VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    witnesses = add_witnesses(witnesses, excluded.witnesses)
+"""
+_IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
+
+
+def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where a standalone agent keeps its counts (XDG base directory specification)."""
+    state = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "/")) / ".local" / "state"
+    return Path(state) / "latencyprobe" / "sli.db"
+
+
+class SqliteStore:
+    """A Store in one file. Opening for writing creates and migrates it; `readonly` needs it to be there.
+
+    Raises StoreError, here and in every call: damaged, from a newer version, in use by another writer, disk full.
+    """
+
+    def __init__(self, path: str | Path, *, readonly: bool = False, clock: Callable[[], float] = time.time) -> None:
+        self._path = Path(path)
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._writer: IO[bytes] | None = None
+        self._series: dict[ObjectiveKey, int] = {}
+        if readonly and not self._path.exists():
+            raise StoreError(f"{path}: no such store: measure with `latencyprobe run -f FILE` first, or give --store")
+        with self._failures(), ExitStack() as undo:
+            if not readonly:
+                self._writer = undo.enter_context(self._claim())
+            self._check_header()
+            uri = f"file:{quote(str(self._path.absolute()))}?mode={'ro' if readonly else 'rw'}"
+            self._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            undo.callback(self._db.close)
+            self._check_version()
+            if not readonly:
+                self._check_integrity()
+                self._db.create_function("add_details", 2, packing.add_details, deterministic=True)
+                self._db.create_function("add_witnesses", 2, packing.add_witnesses, deterministic=True)
+                self._migrate()
+            undo.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write everything to the main file and let another writer in."""
+        self._db.close()
+        if self._writer:
+            self._writer.close()
+
+    @property
+    def late_rows(self) -> int:
+        """Rows that were refused because they came more than 24 h late, since the store exists."""
+        with self._failures():
+            return int(self._db.execute("SELECT late_rows FROM state").fetchone()[0])
+
+    def define(self, namespace: str, probe: str, objectives: Iterable[Objective]) -> None:
+        """Keep a LatencyProbe's objectives, and retire those that it no longer has."""
+        with self._transaction():
+            self._db.execute("UPDATE series SET retired = 1 WHERE namespace = ? AND probe = ?", (namespace, probe))
+            for objective in objectives:
+                definition = msgspec.json.encode(objective)
+                values = (definition, self._id(objective.key))
+                self._db.execute("UPDATE series SET retired = 0, definition = ? WHERE id = ?", values)
+
+    def objectives(self) -> tuple[Objective, ...]:
+        """Return all objectives that are not retired, in the order in which they were first defined."""
+        query = "SELECT definition FROM series WHERE NOT retired AND definition IS NOT NULL ORDER BY id"
+        with self._failures():
+            return tuple(msgspec.json.decode(row[0], type=Objective) for row in self._db.execute(query))
+
+    def add(self, rows: Iterable[SliRow]) -> None:
+        """Add counts, all or none. Rows that come more than 24 h late are only counted, in `late_rows`."""
+        with self._transaction():
+            self._add(rows)
+
+    def add_batch(self, node: str, batch: SliBatch) -> int:
+        """Add a batch once, and return the next sequence number that will be taken from this instance.
+
+        A batch that was there already changes nothing. A returned number that is not above the batch's means a gap:
+        nothing was stored. An unknown instance may start anywhere. Counts and number are one transaction.
+        """
+        with self._transaction():
+            sender = (node, batch.instance)
+            query = "SELECT sequence FROM instances WHERE node = ? AND instance = ?"
+            last = self._db.execute(query, sender).fetchone()
+            if last and batch.sequence != last[0] + 1:
+                return int(last[0]) + 1
+            self._add(batch.rows)
+            values = (*sender, batch.sequence, int(self._clock()))
+            self._db.execute("INSERT OR REPLACE INTO instances VALUES (?, ?, ?, ?)", values)
+            return batch.sequence + 1
+
+    def want(self, keys: Iterable[ObjectiveKey], minute: int, wanted_ms: int) -> None:
+        """Say how much measured time, over all nodes, a minute should have; the highest word for a minute counts."""
+        with self._transaction():
+            for key in keys:
+                query = "SELECT wanted_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
+                known = self._db.execute(query, (self._id(key), MINUTE_S, minute)).fetchone()
+                if (more := wanted_ms - (known[0] if known else 0)) > 0:
+                    self._add([SliRow(*key, minute=minute, coverage=Coverage(wanted_ms=more))])
+
+    def since(self, key: ObjectiveKey) -> int | None:
+        """Return the first minute of a series, `None` without counts."""
+        query = f"SELECT first_minute FROM series WHERE {' AND '.join(f'{column} = ?' for column in _KEY_COLUMNS)}"
+        with self._failures():
+            found = self._db.execute(query, key).fetchone()
+        return found[0] if found else None
+
+    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
+        """Return the sum of all rows that overlap [since, until); `minute` is the start, aligned down to a row's.
+
+        The slowest exchanges are those of the five slowest of each hour (after 35 days: day) that began in it.
+        """
+        with self._transaction("DEFERRED"):
+            kept, series = self._horizons(), self._known(key)
+            rows = spans(since, until, kept)
+            start = rows[0].since if rows else since
+            total = SliRow(*key, minute=start)
+            for span in rows:
+                for counts in self._db.execute(f"SELECT * FROM counts {_IN_SPAN}", (series, *span)):
+                    total = merged(total, _row(key, counts))
+            for span in spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S)):
+                query = f"SELECT witnesses FROM witnesses {_IN_SPAN}"
+                for (blob,) in self._db.execute(query, (series, *span)):
+                    seen = packing.unpack_witnesses(blob)
+                    slowest = tuple(slow for slow in seen.slowest if start <= slow.start_unix_ns // 10**9 < until)
+                    total = merged(total, SliRow(*key, minute=start, slowest=slowest, peers=seen.peers))
+        return total
+
+    def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
+        """Return the good and bad events of all rows that overlap [since, until)."""
+        good = bad = 0
+        with self._transaction("DEFERRED"):
+            series = self._known(key)
+            for span in spans(since, until, self._horizons()):
+                query = f"SELECT coalesce(sum(good), 0), coalesce(sum(bad), 0) FROM counts {_IN_SPAN}"
+                sums = self._db.execute(query, (series, *span)).fetchone()
+                good, bad = good + sums[0], bad + sums[1]
+        return Events(good, bad)
+
+    def compact(self, now: int) -> None:
+        """Delete minutes older than 2 days, hours older than 35, days older than 400, and series without any left."""
+        kept = horizons(now)
+        with self._transaction():
+            for width_s, horizon in zip(WIDTHS_S, kept, strict=True):
+                for table in ("counts", "witnesses"):
+                    self._db.execute(f"DELETE FROM {table} WHERE width_s = ? AND start < ?", (width_s, horizon))
+            self._db.execute("UPDATE state SET minutes = ?, hours = ?, days = ?", kept)
+            self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
+            self._db.execute("DELETE FROM series WHERE retired AND id NOT IN (SELECT series FROM counts)")
+            self._series.clear()
+
+    def _add(self, rows: Iterable[SliRow]) -> None:
+        latest_late = self._clock() - LATE_S
+        for row in rows:
+            if row.minute < latest_late:
+                self._db.execute("UPDATE state SET late_rows = late_rows + 1")
+                continue
+            series = self._id(key_of(row))
+            query = "UPDATE series SET first_minute = ? WHERE id = ? AND (first_minute IS NULL OR first_minute > ?)"
+            self._db.execute(query, (row.minute, series, row.minute))
+            counts = (row.good, row.bad, *msgspec.structs.astuple(row.coverage))
+            detail = packing.pack_detail(Detail(row.histogram, row.stage_ns, row.dominant))
+            for width_s in WIDTHS_S:
+                self._db.execute(_ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
+            if row.slowest or row.peers:
+                blob = packing.pack_witnesses(Witnesses(row.slowest, row.peers))
+                for width_s in (HOUR_S, DAY_S):
+                    self._db.execute(_ADD_WITNESSES, (series, width_s, down(row.minute, width_s), blob))
+
+    def _id(self, key: ObjectiveKey) -> int:
+        if key not in self._series:
+            columns, places = ", ".join(_KEY_COLUMNS), ", ".join("?" * len(_KEY_COLUMNS))
+            self._db.execute(f"INSERT OR IGNORE INTO series ({columns}) VALUES ({places})", key)
+            self._series[key] = self._known(key)
+        return self._series[key]
+
+    def _known(self, key: ObjectiveKey) -> int:
+        """Return the id of a series, 0 (which no series has) for one without counts."""
+        query = f"SELECT id FROM series WHERE {' AND '.join(f'{column} = ?' for column in _KEY_COLUMNS)}"
+        found = self._db.execute(query, key).fetchone()
+        return int(found[0]) if found else 0
+
+    def _horizons(self) -> Horizons:
+        return Horizons(*self._db.execute("SELECT minutes, hours, days FROM state").fetchone())
+
+    @contextmanager
+    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
+        with self._lock, self._failures():
+            self._db.execute(f"BEGIN {kind}")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._series.clear()
+                if self._db.in_transaction:  # SQLite itself rolls back where the disk is full
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            remedy = _REMEDIES.get(getattr(error, "sqlite_errorname", ""), "check the file, its folder and the disk")
+            raise StoreError(f"{self._path}: {error}: {remedy}") from error
+
+    def _claim(self) -> IO[bytes]:
+        """Create the file for its owner alone, and become its one writer."""
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        writer = self._path.with_name(f"{self._path.name}.lock").open("ab")
+        try:
+            fcntl.flock(writer, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            writer.close()
+            raise StoreError(f"{self._path}: in use by another process: end it, or give another --store") from error
+        return writer
+
+    def _check_header(self) -> None:
+        """Refuse other files, before SQLite takes one of less than a page for an empty database."""
+        with self._path.open("rb") as file:
+            if file.read(16) not in (b"", b"SQLite format 3\0"):
+                raise StoreError(f"{self._path}: not a store: give another path")
+
+    def _check_version(self) -> None:
+        application, version = self._pragma("application_id"), self._pragma("user_version")
+        if application != _APPLICATION_ID and self._pragma("schema_version"):
+            raise StoreError(f"{self._path}: another program's database: give another path")
+        if version > len(MIGRATIONS):
+            known = f"has schema {version}, this version knows up to {len(MIGRATIONS)}"
+            raise StoreError(f"{self._path}: {known}: upgrade LatencyProbe")
+
+    def _check_integrity(self) -> None:
+        if (damage := self._pragma("quick_check(1)")) != "ok":
+            raise StoreError(f"{self._path}: damaged ({damage}): {_NEW}")
+
+    def _pragma(self, name: str) -> Any:
+        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+    def _migrate(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")  # an accepted batch is forgotten by its agent
+        version = self._pragma("user_version")
+        for number, script in enumerate(MIGRATIONS[version:], version + 1):
+            stamp = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {number}"
+            self._db.executescript(f"BEGIN IMMEDIATE; {script}; {stamp}; COMMIT")
+
+
+_NEW = "move it away, and a new one is begun"
+_REMEDIES = {
+    "SQLITE_FULL": "free some space; what was stored before stays readable",
+    "SQLITE_NOTADB": _NEW,
+    "SQLITE_CORRUPT": _NEW,
+    "SQLITE_CANTOPEN": "check that its folder is there and that you may read and write in it",
+}
+
+
+def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
+    _, _, start, good, bad, *coverage, blob = counts
+    detail = packing.unpack_detail(blob)
+    return SliRow(
+        *key,
+        minute=start,
+        good=good,
+        bad=bad,
+        coverage=Coverage(*coverage),
+        histogram=detail.histogram,
+        stage_ns=detail.stage_ns,
+        dominant=detail.dominant,
+    )

@@ -1,0 +1,36 @@
+"""sli.py: counts that may be added up."""
+
+from latencyprobe.plan import Role
+from latencyprobe.sli import PEERS, SLOWEST, Coverage, SliRow, SlowExchange, merged
+
+KEY = ("shop", "checkout", "u1", "fast", "h1", Role.SERVER)
+
+
+def test_merged_row_is_the_sum_of_both() -> None:
+    one = SliRow(
+        *KEY, minute=60, good=1, bad=2, histogram={3: 1, 4: 2}, stage_ns={"process": 5}, dominant={"process": 2}
+    )
+    other = SliRow(*KEY, minute=120, good=10, bad=1, histogram={4: 1}, stage_ns={"send": 7}, dominant={"process": 1})
+    assert SliRow(
+        *KEY,
+        minute=60,
+        good=11,
+        bad=3,
+        histogram={3: 1, 4: 3},
+        stage_ns={"process": 5, "send": 7},
+        dominant={"process": 3},
+    ) == merged(one, other)
+
+
+def test_coverage_is_added_field_by_field() -> None:
+    one = SliRow(*KEY, minute=0, coverage=Coverage(1, 2, 3, 4, 5, 6, 7, 8))
+    assert Coverage(2, 4, 6, 8, 10, 12, 14, 16) == merged(one, one).coverage
+
+
+def test_only_the_slowest_and_the_most_frequent_are_kept() -> None:
+    slow = [SlowExchange(f"{i:032x}", 0, i, {}, "") for i in range(2 * SLOWEST)]
+    one = SliRow(*KEY, minute=0, slowest=tuple(slow[::2]), peers={f"p{i:02}": 1 for i in range(PEERS)})
+    other = SliRow(*KEY, minute=0, slowest=tuple(slow[1::2]), peers={"p99": 5})
+    result = merged(one, other)
+    assert [9, 8, 7, 6, 5] == [exchange.duration_ns for exchange in result.slowest]
+    assert ("p99", PEERS) == (next(iter(result.peers)), len(result.peers))

@@ -1,0 +1,45 @@
+"""store/levels.py: which rows make up a window."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencyprobe.store.levels import Horizons, down, horizons, spans
+
+DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60
+NOW = 20_000 * DAY_S + 5 * HOUR_S + 17 * MINUTE_S + 3
+
+
+def test_long_window_is_read_from_days_with_finer_edges() -> None:
+    today, since = 20_000 * DAY_S, NOW - 28 * DAY_S
+    assert [
+        (HOUR_S, down(since, HOUR_S), today - 27 * DAY_S),
+        (DAY_S, today - 27 * DAY_S, today),
+        (HOUR_S, today, today + 5 * HOUR_S),
+        (MINUTE_S, today + 5 * HOUR_S, today + 5 * HOUR_S + 18 * MINUTE_S),
+    ] == spans(since, NOW, horizons(NOW))
+
+
+def test_five_minutes_are_read_from_minutes() -> None:
+    start = down(NOW, MINUTE_S) - 300
+    assert [(MINUTE_S, start, down(NOW, MINUTE_S) + 60)] == spans(NOW - 300, NOW, horizons(NOW))
+
+
+def test_nothing_is_made_up_of_nothing() -> None:
+    assert [] == spans(60, 60, Horizons())
+
+
+@given(st.integers(0, 500 * DAY_S), st.integers(0, 400 * DAY_S), st.integers(0, 30 * DAY_S))
+def test_each_second_is_in_exactly_one_row_that_is_kept(age_s: int, length_s: int, unread_s: int) -> None:
+    kept = horizons(NOW - unread_s)  # the last compaction
+    since = max(0, NOW - age_s)
+    until = min(NOW, since + length_s)
+    found = spans(since, until, kept)
+    for span in found:
+        assert 0 == span.since % span.width_s == span.until % span.width_s
+        assert span.since >= dict(zip((MINUTE_S, HOUR_S, DAY_S), (*kept[:2], 0), strict=True))[span.width_s]
+    assert all(one.until == other.since for one, other in itertools.pairwise(found))
+    if since < until:
+        assert found[0].since <= since < found[0].since + DAY_S
+        assert until <= found[-1].until < until + DAY_S

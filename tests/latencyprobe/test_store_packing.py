@@ -1,0 +1,55 @@
+"""store/packing.py: blobs that are small and give back what was put in."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencyprobe.sli import PEERS, SLOWEST, SlowExchange
+from latencyprobe.store.packing import (
+    Detail,
+    Witnesses,
+    add_details,
+    add_witnesses,
+    pack_detail,
+    pack_witnesses,
+    unpack_detail,
+    unpack_witnesses,
+)
+
+counts = st.integers(1, 2**40)
+stages = st.dictionaries(st.sampled_from(["receive", "process", "server_send", "a stage of tomorrow"]), counts)
+details = st.builds(Detail, st.dictionaries(st.integers(-672, 320), counts, max_size=40), stages, stages)
+
+
+@given(details)
+def test_detail_comes_back_as_it_was(detail: Detail) -> None:
+    assert detail == unpack_detail(pack_detail(detail))
+
+
+@given(details, details)
+def test_added_details_are_the_sum(one: Detail, other: Detail) -> None:
+    added = unpack_detail(add_details(pack_detail(one), pack_detail(other)))
+    assert Counter(one.histogram) + Counter(other.histogram) == Counter(added.histogram)
+    assert Counter(one.stage_ns) + Counter(other.stage_ns) == Counter(added.stage_ns)
+    assert Counter(one.dominant) + Counter(other.dominant) == Counter(added.dominant)
+
+
+def test_nothing_takes_no_room() -> None:
+    assert b"" == pack_detail(Detail()) == pack_detail(Detail({5: 0}))
+
+
+def test_bucket_takes_about_a_byte() -> None:
+    assert len(pack_detail(Detail(dict.fromkeys(range(-300, -220), 9)))) < 90
+
+
+def test_witnesses_are_bounded_and_sorted() -> None:
+    slow = [SlowExchange(f"{i:032x}", i, i, {"process": i}, "shop/cart", joined=True) for i in range(8)]
+    blobs = [pack_witnesses(Witnesses((exchange,), {f"p{i}": 1})) for i, exchange in enumerate(slow * 5)]
+    total = blobs[0]
+    for blob in blobs[1:]:
+        total = add_witnesses(total, blob)
+    found = unpack_witnesses(total)
+    assert (SLOWEST, PEERS) == (len(found.slowest), len(found.peers))
+    assert [7, 7, 7, 7, 7] == [exchange.duration_ns for exchange in found.slowest]
+    assert slow[7] == found.slowest[0]

@@ -1,0 +1,344 @@
+"""store/sqlite.py: every event counted once, whatever happens to the process, the file or the disk."""
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from latencyprobe.errors import StoreError
+from latencyprobe.plan import Role
+from latencyprobe.sli import Coverage, SliBatch, SliRow, SlowExchange, merged
+from latencyprobe.slo.evaluate import Events
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.store import SqliteStore, default_path
+
+DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60
+NOW = 20_000 * DAY_S + 5 * HOUR_S
+KEY = ObjectiveKey("shop", "checkout", "u1", "fast", "h1", Role.SERVER)
+
+
+class Clock:
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
+    with SqliteStore(tmp_path / "sli.db", clock=clock) as opened:
+        yield opened
+
+
+def row(minute: int = NOW, good: int = 1, bad: int = 0, key: ObjectiveKey = KEY, **more: object) -> SliRow:
+    return msgspec.structs.replace(SliRow(*key, minute=minute, good=good, bad=bad), **more)
+
+
+def objective(key: ObjectiveKey = KEY, goal: str = "99.9") -> Objective:
+    return Objective(key, "cart", 25_000_000, goal, "28d", 100, errors_count_as_bad=True)
+
+
+def batch(sequence: int, *rows: SliRow, instance: str = "i1") -> SliBatch:
+    return SliBatch(instance, sequence, rows)
+
+
+def good(store: SqliteStore) -> int:
+    return store.events(KEY, NOW - 90 * DAY_S, NOW + HOUR_S).good
+
+
+def test_row_is_read_back_as_it_was(store: SqliteStore) -> None:
+    slow = SlowExchange("ab" * 16, NOW * 10**9 + 5, 40_000_000, {"process": 39_000_000}, "shop/web", joined=True)
+    whole = row(
+        *(NOW, 9, 1),
+        histogram={-200: 9, -149: 1},
+        stage_ns={"process": 39_000_000},
+        dominant={"process": 1},
+        coverage=Coverage(13, 2, 1, 3, 4, 5, 60_000, 60_000),
+        slowest=(slow,),
+        peers={"shop/web": 1},
+    )
+    store.add([whole])
+    assert whole == store.read(KEY, NOW, NOW + 60)
+
+
+def test_counts_of_one_minute_add_up(store: SqliteStore) -> None:
+    one, other = row(good=2, histogram={1: 2}), row(good=3, bad=1, histogram={1: 3, 7: 1}, dominant={"send": 1})
+    store.add([one])
+    store.add([other])
+    assert merged(one, other) == store.read(KEY, NOW, NOW + 60)
+
+
+def test_window_holds_exactly_the_rows_that_it_overlaps(store: SqliteStore) -> None:
+    store.add(row(NOW + 60 * i, good=10**i) for i in range(5))
+    assert Events(110, 0) == store.events(KEY, NOW + 60, NOW + 180)
+    assert Events(110, 0) == store.events(KEY, NOW + 119, NOW + 121)
+    assert Events(0, 0) == store.events(KEY, NOW - 60, NOW)
+    assert NOW + 60 == store.read(KEY, NOW + 100, NOW + 180).minute
+
+
+def test_every_window_equals_the_raw_log_while_months_pass(tmp_path: Path, clock: Clock) -> None:
+    rng = random.Random(7)
+    clock.now = start = NOW - 100 * DAY_S
+    log: list[SliRow] = []
+    with SqliteStore(tmp_path / "sli.db", clock=clock) as store:
+        while clock.now < NOW:
+            late_s = rng.choice([0, 0, 0, 23 * HOUR_S])
+            minute = max(start, int(clock.now) - late_s) // 60 * 60
+            log.append(row(minute, rng.randrange(50), rng.randrange(3), histogram={rng.randrange(-300, 0): 1}))
+            store.add([log[-1]])
+            store.compact(int(clock.now))
+            clock.now += rng.choice([60, 600, 6 * HOUR_S])
+        now = int(clock.now)
+        for length_s in (300, HOUR_S, 6 * HOUR_S, DAY_S, 3 * DAY_S, 7 * DAY_S, 28 * DAY_S, 90 * DAY_S):
+            read = store.read(KEY, now - length_s, now)
+            assert now - length_s - DAY_S < read.minute <= now - length_s
+            expected = [entry for entry in log if read.minute <= entry.minute < now]
+            assert (sum(e.good for e in expected), sum(e.bad for e in expected)) == (read.good, read.bad)
+            assert len(expected) == sum(read.histogram.values())
+            assert Events(read.good, read.bad) == store.events(KEY, now - length_s, now)
+
+
+def test_compaction_keeps_what_each_level_promises(store: SqliteStore, clock: Clock) -> None:
+    clock.now = NOW - 500 * DAY_S
+    while clock.now <= NOW:
+        store.add([row(int(clock.now))])
+        clock.now += 10 * HOUR_S
+    store.compact(NOW)
+    with sqlite3.connect(store._path) as db:
+        oldest = dict(db.execute("SELECT width_s, min(start) FROM counts GROUP BY width_s").fetchall())
+    assert NOW - 2 * DAY_S - HOUR_S <= oldest[MINUTE_S] <= NOW - 2 * DAY_S + 10 * HOUR_S
+    assert NOW - 36 * DAY_S <= oldest[HOUR_S] <= NOW - 34 * DAY_S
+    assert NOW - 401 * DAY_S <= oldest[DAY_S] <= NOW - 399 * DAY_S
+
+
+def test_late_minute_counts_for_a_day_and_is_then_reported(store: SqliteStore) -> None:
+    store.add([row(NOW - DAY_S), row(NOW - DAY_S - 60)])
+    assert (1, 1) == (good(store), store.late_rows)
+
+
+def test_batch_counts_once(store: SqliteStore) -> None:
+    assert 8 == store.add_batch("n1", batch(7, row()))  # an unknown instance starts anywhere
+    assert 8 == store.add_batch("n1", batch(7, row()))
+    assert 8 == store.add_batch("n1", batch(3, row()))
+    assert 9 == store.add_batch("n1", batch(8, row()))
+    assert 2 == good(store)
+
+
+def test_gap_stores_nothing_and_names_the_expected_number(store: SqliteStore) -> None:
+    store.add_batch("n1", batch(1, row()))
+    assert 2 == store.add_batch("n1", batch(3, row()))
+    assert 1 == good(store)
+
+
+def test_instances_count_for_themselves(store: SqliteStore) -> None:
+    for node, instance in (("n1", "i1"), ("n1", "i2"), ("n2", "i1")):
+        assert 2 == store.add_batch(node, batch(1, row(), instance=instance))
+    assert 3 == good(store)
+
+
+def test_instance_is_remembered_for_days_and_then_forgotten(store: SqliteStore, clock: Clock) -> None:
+    store.add_batch("n1", batch(5))
+    store.compact(NOW + 3 * DAY_S)
+    assert 6 == store.add_batch("n1", batch(1))
+    store.compact(NOW + 3 * DAY_S + 1)
+    assert 2 == store.add_batch("n1", batch(1))
+
+
+def test_failing_batch_leaves_neither_counts_nor_number(store: SqliteStore) -> None:
+    broken = row(good=None)  # type: ignore[arg-type]  # what a bug upstream might hand over
+    with pytest.raises(StoreError, match=r"NOT NULL constraint failed: counts\.good"):
+        store.add_batch("n1", batch(1, row(), broken))
+    assert 0 == good(store)
+    assert 10 == store.add_batch("n1", batch(9, row()))
+
+
+def test_wanted_time_is_the_highest_word_for_a_minute(store: SqliteStore) -> None:
+    for wanted_ms in (60_000, 120_000, 60_000):
+        store.want([KEY], NOW, wanted_ms)
+    store.add([row(coverage=Coverage(measured_ms=45_000))])
+    assert Coverage(measured_ms=45_000, wanted_ms=120_000) == store.read(KEY, NOW - DAY_S, NOW + 60).coverage
+
+
+def test_slowest_are_those_that_began_in_the_window(store: SqliteStore) -> None:
+    def slow(second: int, duration_ns: int) -> SliRow:
+        exchange = SlowExchange(f"{duration_ns:032x}", second * 10**9, duration_ns, {}, "shop/web")
+        return row(second // 60 * 60, slowest=(exchange,), peers={"shop/web": 1})
+
+    store.add([slow(NOW - 30 * 60, 9), slow(NOW - 90 * 60, 8), slow(NOW - 3 * HOUR_S, 7)])
+    read = store.read(KEY, NOW - HOUR_S, NOW)
+    assert [9] == [exchange.duration_ns for exchange in read.slowest]
+    assert [9, 8, 7] == [exchange.duration_ns for exchange in store.read(KEY, NOW - 28 * DAY_S, NOW).slowest]
+
+
+def test_definitions_follow_the_probe(store: SqliteStore) -> None:
+    changed, other = KEY._replace(hash="h2"), KEY._replace(probe="other")
+    store.define("shop", "other", [objective(other)])
+    store.define("shop", "checkout", [objective()])
+    assert (objective(other), objective()) == store.objectives()
+    store.define("shop", "checkout", [objective(goal="99")])
+    assert (objective(other), objective(goal="99")) == store.objectives()
+    store.define("shop", "checkout", [objective(changed)])
+    assert (objective(other), objective(changed)) == store.objectives()
+    store.define("shop", "checkout", [])
+    assert (objective(other),) == store.objectives()
+
+
+def test_series_begins_with_its_first_minute(store: SqliteStore) -> None:
+    assert store.since(KEY) is None
+    store.add([row(NOW), row(NOW - 120)])
+    assert NOW - 120 == store.since(KEY)
+
+
+def test_series_of_another_namespace_probe_or_definition_are_not_seen(store: SqliteStore) -> None:
+    fields = {
+        "namespace": "x",
+        "probe": "x",
+        "probe_uid": "x",
+        "objective": "x",
+        "hash": "x",
+        "perspective": Role.CLIENT,
+    }
+    store.add([row(key=KEY._replace(**{name: value})) for name, value in fields.items()])  # type: ignore[arg-type]
+    assert 0 == good(store)
+
+
+def test_counts_survive_a_restart(tmp_path: Path) -> None:
+    for _ in range(3):
+        with SqliteStore(tmp_path / "sli.db", clock=Clock()) as opened:
+            opened.add([row()])
+    with SqliteStore(tmp_path / "sli.db", readonly=True) as opened:
+        assert 3 == good(opened)
+
+
+def test_second_writer_is_refused_and_a_reader_is_not(store: SqliteStore) -> None:
+    store.add([row()])
+    with pytest.raises(StoreError, match="in use by another process"):
+        SqliteStore(store._path)
+    with SqliteStore(store._path, readonly=True) as reader:
+        assert 1 == good(reader)
+
+
+def test_reader_does_not_make_a_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such store: measure with `latencyprobe run"):
+        SqliteStore(tmp_path / "sli.db", readonly=True)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_only_the_owner_can_read_the_file(store: SqliteStore) -> None:
+    store.add([row()])
+    for file in store._path.parent.glob("sli.db*"):
+        if file.suffix != ".lock":
+            assert 0o600 == file.stat().st_mode & 0o777, file
+
+
+def test_full_disk_is_reported_and_the_old_counts_stay_readable(store: SqliteStore) -> None:
+    store.add([row()])
+    pages = store._pragma("page_count")
+    store._pragma(f"max_page_count({pages})")
+    with pytest.raises(StoreError, match="free some space"):
+        store.add(row(NOW, key=KEY._replace(objective=f"o{i}")) for i in range(10_000))
+    assert 1 == good(store)
+    store._pragma("max_page_count(100000)")
+    store.add([row()])
+    assert 2 == good(store)
+
+
+def test_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sli.db"
+    with SqliteStore(path, clock=Clock()) as opened:
+        opened.add(row(NOW + 60 * i) for i in range(2000))
+    content = bytearray(path.read_bytes())
+    content[8192:16384] = b"\xff" * 8192
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="move it away"):
+        SqliteStore(path)
+
+
+@pytest.mark.parametrize("content", [b"SQLite is this not" * 100, b"x"])
+def test_other_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "sli.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"sli\.db"):
+        SqliteStore(path)
+    assert content == path.read_bytes()
+
+
+def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sli.db"
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE addresses (name TEXT)")
+    db.close()
+    with pytest.raises(StoreError, match="another program's database"):
+        SqliteStore(path)
+
+
+def test_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sli.db"
+    SqliteStore(path).close()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(StoreError, match=r"has schema 99, .*upgrade LatencyProbe"):
+        SqliteStore(path)
+
+
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file/sli\.db"):
+        SqliteStore(tmp_path / "file" / "sli.db")
+
+
+def test_default_path_follows_xdg() -> None:
+    assert Path("/state/latencyprobe/sli.db") == default_path({"XDG_STATE_HOME": "/state", "HOME": "/home/a"})
+    assert Path("/home/a/.local/state/latencyprobe/sli.db") == default_path({"HOME": "/home/a"})
+
+
+WRITER = """
+import sys
+sys.path[:0] = {path!r}
+from latencyprobe.sli import SliBatch, SliRow
+from latencyprobe.store import SqliteStore
+key = {key!r}
+with SqliteStore({file!r}, clock=lambda: {now}) as store:
+    sequence = int(sys.argv[1])
+    while True:
+        expected = store.add_batch("n1", SliBatch("i1", sequence, (SliRow(*key, minute={now}, good=1),)))
+        assert expected == sequence + 1
+        print(sequence, flush=True)
+        sequence += 1
+"""
+
+
+def test_killed_writer_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "sli.db"
+    key = tuple(str(part) for part in KEY)
+    code = WRITER.format(path=sys.path, key=key, file=str(file), now=NOW)
+    sequence = 1
+    for kill_after in (3, 40, 11, 80, 1):
+        writer = subprocess.Popen([sys.executable, "-c", code, str(sequence)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout
+        for _ in range(kill_after):
+            sequence = int(next(writer.stdout)) + 1
+        writer.send_signal(signal.SIGKILL)
+        rest = writer.stdout.read().split()  # acknowledged before the kill arrived
+        sequence = int(rest[-1]) + 1 if rest else sequence
+        writer.wait()
+        writer.stdout.close()
+    with SqliteStore(file, clock=Clock()) as store:
+        # The batch in flight when the last one was killed may be stored without its acknowledgement: send it again.
+        assert sequence + 1 == store.add_batch("n1", batch(sequence, row())) or sequence + 1 == store.add_batch(
+            "n1", batch(sequence + 1, row())
+        )
+        assert sequence == good(store)
