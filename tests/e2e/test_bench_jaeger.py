@@ -34,7 +34,8 @@ def pair_of_spans(service: str, trace_id: str) -> dict[str, object]:
 
 @pytest.fixture(params=["jaeger", "standalone_jaeger"])
 def any_jaeger(request: pytest.FixtureRequest) -> Jaeger:
-    return request.getfixturevalue(request.param)
+    jaeger: Jaeger = request.getfixturevalue(request.param)
+    return jaeger
 
 
 def test_a_linked_pair_sent_by_otlp_is_found_as_a_trace_and_as_a_dependency(any_jaeger: Jaeger) -> None:

@@ -45,54 +45,99 @@ fill_image() {
 
 # The name under which the Dockerfile knows its base. It is made here once, by debootstrap, from the machine's own mirror.
 BASE=docker.io/library/debian:trixie-slim
+BUILDER=$CACHE/buildah
+REGISTRY=latencyprobe.local/latencyprobe
 
-builder() { buildah --root "$CACHE/buildah/storage" --runroot "$CACHE/buildah/run" "$@"; }
+builder() { buildah --root "$BUILDER/storage" --runroot "$BUILDER/run" "$@"; }
 
 base_image() {
-  ! builder inspect --type image "$BASE" >/dev/null 2>&1 || return 0
-  local root=$CACHE/buildah/trixie mirror container
+  local made container root=$BUILDER/trixie mirror
+  made=$BUILDER/base-$(declare -f base_image | key "$BASE")
+  [[ ! -e $made ]] || return 0
   # shellcheck disable=SC2016 # a name of apt's own
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -1)
   say "base image: debootstrap trixie"
   rm -rf "$root" && mkdir -p "$root"
-  debootstrap --variant=minbase --include=ca-certificates trixie "$root" "$mirror" >"$CACHE/buildah/debootstrap.log" 2>&1 ||
-    { tail -5 "$CACHE/buildah/debootstrap.log" >&2; fail "debootstrap failed"; }
+  debootstrap --variant=minbase --include=ca-certificates trixie "$root" "$mirror" >"$BUILDER/debootstrap.log" 2>&1 ||
+    { tail -5 "$BUILDER/debootstrap.log" >&2; fail "debootstrap failed"; }
+  rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* "$root"/usr/share/{doc,man,info,locale}/*
   container=$(builder from scratch)
   builder copy -q "$container" "$root" / >/dev/null
   builder commit -q "$container" "$BASE" >/dev/null
   builder rm "$container" >/dev/null
   rm -rf "$root"
+  touch "$made"
 }
 
-# project_key: the tag of the project's images: the hash of the recipe and of all that .dockerignore lets into it.
-project_key() {
-  local inputs
-  mapfile -t inputs < <(cd "$REPOSITORY" && { printf '%s\n' Dockerfile .dockerignore; sed -n 's/^!//p' .dockerignore; } | xargs realpath)
-  contents "${inputs[@]}" | key "$BASE"
-}
-
-# project_image agent|operator: prints the path of the project's archive, built by its Dockerfile if it is not in the cache.
-project_image() {
-  local tag path
-  tag=$(project_key)
-  path=$CACHE/images/$1-$tag.tar
-  [[ -e $path ]] || locked image build_project_image "$1" "$path" "latencyprobe.local/latencyprobe/$1:$tag"
-  echo "$path"
+# project_images: builds the images of both programs from this tree and brings them into the nodes; prints their tag,
+# the hash of the sources. The sources are copied first: an edit meanwhile belongs to the next build.
+project_images() {
+  local source=$BUILDER/source tag archive
+  mkdir -p "$BUILDER/pip" "$CACHE/images"
+  rm -rf "$source" && mkdir "$source"
+  (cd "$REPOSITORY" && { printf '%s\n' Dockerfile .dockerignore; sed -n 's/^!//p' .dockerignore; } | xargs cp -r --parents -t "$source")
+  tag=$(contents "$source" | key "$(declare -f base_image)")
+  archive=$CACHE/images/project-$tag.tar
+  [[ -e $archive ]] || build_project "$source" "$tag" "$archive"
+  [[ ! -e $STATE/ready || -e $STATE/project-$tag ]] || import_project "$tag" "$archive"
+  echo "$tag"
 }
 
 # Build steps reach the package registries as this machine does: its certificates and pip settings are mounted, never baked in.
-build_project_image() {
-  [[ ! -e $2 ]] || return 0
-  local started=$SECONDS log=$CACHE/images/$1.log volumes=(-v /etc/ssl/certs:/etc/ssl/certs:ro -v "$CACHE/buildah/pip:/root/.cache/pip")
-  mkdir -p "$CACHE/images" "$CACHE/buildah/pip"
+build_project() {
+  local started=$SECONDS part log images=() volumes=(-v /etc/ssl/certs:/etc/ssl/certs:ro -v "$BUILDER/pip:/root/.cache/pip")
   [[ ! -e /etc/pip.conf ]] || volumes+=(-v /etc/pip.conf:/etc/pip.conf:ro)
   base_image
-  say "$1 image: building (log: $log)"
-  builder bud --layers --isolation chroot --network host --pull-never "${volumes[@]}" --target "$1" -t "$3" "$REPOSITORY" >"$log" 2>&1 ||
-    { tail -20 "$log" >&2; fail "$1 image: the build failed, see $log"; }
-  rm -f "$2.part"
-  builder push -q "$3" "docker-archive:$2.part:$3" >>"$log" 2>&1
-  mv "$2.part" "$2"
-  forget_old "$CACHE/images/$1"
-  say "$1 image: built in $((SECONDS - started)) s"
+  for part in agent operator; do
+    log=$BUILDER/$part.log
+    say "$part image: building (log: $log)"
+    builder bud --layers --isolation chroot --network host --pull-never "${volumes[@]}" --target "$part" \
+      -t "$REGISTRY/$part:$2" "$1" >"$log" 2>&1 || { tail -20 "$log" >&2; fail "the $part image could not be built, see $log"; }
+    images+=("$REGISTRY/$part:$2")
+    forget_image "$REGISTRY/$part"
+  done
+  archive_images "$3.part" "${images[@]}"
+  mv "$3.part" "$3"
+  forget_old "$CACHE/images/project"
+  say "images built in $((SECONDS - started)) s"
+}
+
+# archive_images ARCHIVE IMAGE...: one OCI archive, in which the layers that the images share lie once.
+archive_images() {
+  local layout=$BUILDER/layout image
+  rm -rf "$layout"
+  for image in "${@:2}"; do builder push -q --disable-compression "$image" "oci:$layout:$image" >/dev/null; done
+  jq '.manifests[] |= (.annotations["io.containerd.image.name"] = .annotations["org.opencontainers.image.ref.name"])' \
+    "$layout/index.json" >"$layout/named.json"
+  mv "$layout/named.json" "$layout/index.json"
+  tar -C "$layout" -cf "$1" .
+  rm -rf "$layout"
+}
+
+# forget_image NAME: keeps the three newest tags; layers that only older ones need go with them.
+forget_image() {
+  local old
+  for old in $(builder images --noheading --format '{{.Name}}:{{.Tag}}' | grep "^$1:" | tail -n +4); do
+    builder rmi "$old" >/dev/null 2>&1 || true # still the cache of a newer one
+  done
+}
+
+# import_project TAG ARCHIVE: into the nodes. Builds that nobody runs any more leave them: the nodes' disks are memory.
+import_project() {
+  local node old used
+  import_images "$2"
+  used=$(kubectl get deployments,daemonsets -A -o jsonpath='{..image}')
+  for node in "${NODES[@]}"; do
+    for old in $(in_node "$node" ctr -n k8s.io images ls | unused_images "bench.local/|:$1\$|^(${used// /|})\$"); do
+      in_node "$node" ctr -n k8s.io images rm --sync "$old" >/dev/null
+    done
+  done
+  rm -f "$STATE"/project-*
+  touch "$STATE/project-$1"
+}
+
+# unused_images KEEP < LISTING: the references to images that no name matching KEEP refers to (each has several).
+unused_images() {
+  awk -v keep="$1" 'NR > 1 { digest[$1] = $3; if ($1 ~ keep) kept[$3] }
+    END { for (name in digest) if (!(digest[name] in kept)) print name }'
 }

@@ -25,10 +25,15 @@ lap() { printf 'bench: %4ds  %s\n' "$SECONDS" "$*" >&2; }
 # key TEXT... < INPUTS: a short hash of the words and of standard input, the name under which a result is kept.
 key() { { printf '%s\n' "$@"; cat; } | sha256sum | cut -c1-16; }
 
-# contents PATH...: the names, modes and bytes of all source files below, in a stable order.
+# contents PATH...: the names, modes and bytes of all source files below, in a stable order, wherever the tree lies.
 contents() {
+  local path mode name
   find "$@" -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -printf '%p %m\n' | LC_ALL=C sort |
-    while read -r path mode; do printf '%s %s\n' "${path#"$REPOSITORY"}" "$mode"; cat "$path"; done
+    while read -r path mode; do
+      name=${path#"$REPOSITORY"}
+      printf '%s %s\n' "${name#"$1"}" "$mode"
+      cat "$path"
+    done
 }
 
 # locked NAME COMMAND...: one at a time on this machine; the others wait. Daemons do not inherit the lock.
