@@ -1,0 +1,152 @@
+"""Add up, per objective and minute, what counts and records say, until `app` takes the rows to store or directory.
+
+Good, bad, histogram and stage sums come from the kernel's counts and are exact; the slowest exchanges, the peers and
+what joined pairs know come from records. Everything counts for the minute in which it is handed in.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from latencyprobe import sli
+from latencyprobe.plan import NodePlan
+from latencyprobe.sli import Coverage, SliRow
+from latencyprobe_agent.kernel.records import Role
+from latencyprobe_agent.measure import rows
+from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.pairing import Pairs
+from latencyprobe_agent.measure.rules import Rules
+
+MINUTE_NS = 60_000_000_000
+_MISSING = ("counts", "storage")  # reasons of loss after which an exchange is in no count
+
+_Key = tuple[str, str, str, str]  # namespace, probe, objective, hash
+
+
+class Slicer:
+    """Collects SLI rows. Boot times say how long was measured, Unix times in which minute.
+
+    Feed `add_records()` with every batch, `add_counts()` about once a second and before every `apply()`.
+    """
+
+    def __init__(self, boot_ns: int) -> None:
+        self._judges: dict[tuple[int, int], list[rows.Judge]] = {}
+        self._rows: dict[tuple[_Key, int], SliRow] = {}
+        self._refinements: dict[_Key, tuple[dict[str, int], dict[str, int]]] = {}
+        self._seen: dict[bytes, NDArray[np.uint64]] = {}
+        self._missing = 0
+        self._since_ns = boot_ns
+
+    def apply(self, plan: NodePlan, rules: Rules) -> None:
+        """Judge by this plan and these rules from now on."""
+        self._judges = rows.judges(plan, rules.sets)
+
+    def add_counts(
+        self, keys: NDArray[np.void], totals: NDArray[np.void], lost: Mapping[str, int], boot_ns: int, unix_ns: int
+    ) -> None:
+        """Take in `Programs.counts()` and `Programs.lost()`, read at `boot_ns`, which is `unix_ns`."""
+        gained: dict[tuple[int, int], NDArray[np.uint64]] = defaultdict(
+            lambda: np.zeros(COUNTS.itemsize // 8, np.uint64)
+        )
+        for key, total in zip(keys, totals.view(np.uint64).reshape(len(totals), -1), strict=True):
+            gained[int(key["target_set"]), int(key["role"])] += total - self._seen.get(key.tobytes(), np.uint64(0))
+            self._seen[key.tobytes()] = total
+        missing = sum(lost[reason] for reason in _MISSING)
+        new_missing, self._missing = missing - self._missing, missing
+        measured = _measured_ms(unix_ns - (boot_ns - self._since_ns), unix_ns)
+        self._since_ns = boot_ns
+        minute = _minute(unix_ns)
+        every = {_key(judge.row(0)): judge for some in self._judges.values() for judge in some}
+        for judge in every.values():
+            for in_minute, ms in measured.items():
+                coverage = Coverage(measured_ms=ms, lost=new_missing if in_minute == minute else 0)
+                self._add(replace(judge.row(in_minute), coverage=coverage))
+        for set_and_role, counts in gained.items():
+            if counts.any():
+                for judge in self._judges.get(set_and_role, ()):
+                    self._add(rows.counted(judge, counts.view(COUNTS)[0], minute))
+
+    def add_records(self, halves: Halves, pairs: Pairs, offset_ns: int, unix_ns: int) -> None:
+        """Take in a batch and what `LocalJoin.join()` made of it. `offset_ns`: Unix time less boot time."""
+        minute = _minute(unix_ns)
+        pair = np.full(len(halves), -1)
+        for at in (pairs.client_at, pairs.server_at):
+            pair[at[at >= 0]] = np.flatnonzero(at >= 0)
+        for index, role, of_both in _groups(halves, halves.counted):
+            some = halves.take(of_both) if (index, role) in self._judges else None
+            for judge in self._judges.get((index, role), ()):
+                assert some is not None
+                self._add(rows.recorded(judge, some, pair[of_both], pairs, offset_ns=offset_ns, minute=minute))
+        for side in (pairs.client, pairs.server):
+            for index, role, of_both in _groups(side, side.counted):
+                for judge in self._judges.get((index, role), ()):
+                    self._add(rows.joined(judge, minute, len(of_both)))
+                    if role == Role.CLIENT:
+                        self._refine(_key(judge.row(minute)), rows.refinement(judge, pairs, of_both))
+
+    def take(self, name_peer: Callable[[bytes], str]) -> tuple[SliRow, ...]:
+        """Return all rows since the last call, oldest minute first. `name_peer`: packed address → a person's name."""
+        for key, minute in sorted(self._rows, key=lambda at: -at[1]):
+            self._rows[key, minute] = self._refined(key, self._rows[key, minute])
+        taken = [_with_names(self._rows[at], name_peer) for at in sorted(self._rows, key=lambda at: at[1])]
+        self._rows.clear()
+        return tuple(taken)
+
+    def _add(self, row: SliRow) -> None:
+        at = _key(row), row.minute
+        self._rows[at] = sli.merged(self._rows[at], row) if at in self._rows else row
+
+    def _refine(self, key: _Key, change: tuple[dict[str, int], dict[str, int]]) -> None:
+        stage_ns, dominant = self._refinements.get(key, ({}, {}))
+        self._refinements[key] = (sli.added(stage_ns, change[0]), sli.added(dominant, change[1]))
+
+    def _refined(self, key: _Key, row: SliRow) -> SliRow:
+        """Apply what pairs know if the row holds what it replaces: a pair may be joined after its counts were taken."""
+        if key not in self._refinements:
+            return row
+        stage_ns, dominant = self._refinements[key]
+        stage_ns, dominant = sli.added(row.stage_ns, stage_ns), sli.added(row.dominant, dominant)
+        if min([0, *stage_ns.values(), *dominant.values()]) < 0:
+            return row
+        del self._refinements[key]
+        return replace(
+            row,
+            stage_ns={name: ns for name, ns in stage_ns.items() if ns},
+            dominant={name: count for name, count in dominant.items() if count},
+        )
+
+
+def _key(row: SliRow) -> _Key:
+    return row.namespace, row.probe, row.objective, row.hash
+
+
+def _minute(unix_ns: int) -> int:
+    return unix_ns // MINUTE_NS * 60
+
+
+def _measured_ms(start_ns: int, end_ns: int) -> dict[int, int]:
+    """Split a stretch of Unix time into its minutes."""
+    minutes = range(_minute(start_ns), _minute(end_ns) + 1, 60)
+    cuts = [start_ns, *(minute * 10**9 for minute in minutes[1:]), end_ns]
+    ms = [cut // 10**6 for cut in cuts]  # differences of rounded cuts: the parts add up to the whole
+    return {minute: ms[i + 1] - ms[i] for i, minute in enumerate(minutes)}
+
+
+def _groups(halves: Halves, wanted: NDArray[np.bool_]) -> list[tuple[int, int, NDArray[np.intp]]]:
+    """Return (target set, role, rows) of the wanted halves."""
+    at = np.flatnonzero(wanted)
+    both = halves.rec["target_set"][at].astype(np.int64) * 4 + halves.rec["role"][at]
+    return [(int(group) // 4, int(group) % 4, at[both == group]) for group in np.unique(both)]
+
+
+def _with_names(row: SliRow, name_peer: Callable[[bytes], str]) -> SliRow:
+    peers: dict[str, int] = {}
+    for address, count in row.peers.items():
+        name = name_peer(bytes.fromhex(address))
+        peers[name] = peers.get(name, 0) + count
+    slowest = tuple(replace(slow, peer=name_peer(bytes.fromhex(slow.peer))) for slow in row.slowest)
+    return replace(row, peers=peers, slowest=slowest)
