@@ -4,13 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from latencyprobe.plan import AgentStatus, Role
-from latencyprobe.sli import Coverage, SliRow, SlowExchange
+from latencyprobe.sli import SliRow
 from latencyprobe_agent.identity.directory import Directory
-from latencyprobe_agent.identity.uplink import Uplink, merged
+from latencyprobe_agent.identity.uplink import Uplink
 
 STATUS = AgentStatus("i", "boot", "0.1", 1, {}, "", (), {})
 PATH = "/v1/nodes/n1/sli"
@@ -139,25 +137,3 @@ def test_what_is_left_goes_at_the_end(directory_server: Any, uplink: Uplink) -> 
     uplink.add([row(minute=NOW + 60 * i) for i in range(600)])
     uplink.stop(10)
     assert ingest.good == 600
-
-
-counts = st.dictionaries(st.integers(-600, 300), st.integers(1, 9), max_size=5)
-
-
-@given(counts, counts, st.integers(0, 9), st.integers(0, 9))
-def test_merging_keeps_every_count(one: dict[int, int], other: dict[int, int], good: int, seen: int) -> None:
-    both = merged(
-        row(good=good, histogram=one, coverage=Coverage(seen=seen)),
-        row(good=3, histogram=other, coverage=Coverage(seen=4, lost=1)),
-    )
-    assert both.good == good + 3
-    assert sum(both.histogram.values()) == sum(one.values()) + sum(other.values())
-    assert both.coverage == Coverage(seen=seen + 4, lost=1)
-
-
-def test_merging_keeps_the_slowest() -> None:
-    def slow(duration_ns: int) -> SlowExchange:
-        return SlowExchange("t", 0, duration_ns, {}, "peer")
-
-    both = merged(row(slowest=tuple(map(slow, (9, 7, 5)))), row(slowest=tuple(map(slow, (8, 6, 4)))))
-    assert [exchange.duration_ns for exchange in both.slowest] == [9, 8, 7, 6, 5]

@@ -8,26 +8,21 @@ nothing twice (api.md section 4). What is older than 24 h or above the capacity 
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable
-from typing import TypeVar
 
 import msgspec
 
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import AgentStatus
-from latencyprobe.sli import Coverage, SliBatch, SliRow
+from latencyprobe.sli import SliBatch, SliRow, merged
 from latencyprobe_agent.identity.directory import Directory, DocumentError
 
 _log = logging.getLogger(__name__)
 _BATCH_ROWS = 500
 _CAPACITY_ROWS = 20_000  # 13 objectives for 24 h, 2 kB each
 _KEEP_S = 24 * 3600
-_SLOWEST = 5
-_PEERS = 20
 _RETRY_S = 2.0
 
-K = TypeVar("K")
 _Key = tuple[str, str, str, str, str, int]
 
 
@@ -149,28 +144,3 @@ class Uplink:
         if oldest:
             self.dropped += len(oldest)
             _log.error("SLI counts of %d objective-minutes dropped: the directory is away for too long", len(oldest))
-
-
-def merged(one: SliRow, other: SliRow) -> SliRow:
-    """Add up two rows of one objective and minute."""
-    slowest = sorted((*one.slowest, *other.slowest), key=lambda slow: -slow.duration_ns)[:_SLOWEST]
-    coverage = Coverage(*(a + b for a, b in zip(_values(one.coverage), _values(other.coverage), strict=True)))
-    return msgspec.structs.replace(
-        one,
-        good=one.good + other.good,
-        bad=one.bad + other.bad,
-        histogram=_sum(one.histogram, other.histogram),
-        stage_ns=_sum(one.stage_ns, other.stage_ns),
-        dominant=_sum(one.dominant, other.dominant),
-        coverage=coverage,
-        slowest=tuple(slowest),
-        peers=dict(Counter(_sum(one.peers, other.peers)).most_common(_PEERS)),
-    )
-
-
-def _values(coverage: Coverage) -> tuple[int, ...]:
-    return tuple(msgspec.structs.astuple(coverage))
-
-
-def _sum(one: dict[K, int], other: dict[K, int]) -> dict[K, int]:
-    return {key: one.get(key, 0) + other.get(key, 0) for key in one | other}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.resources import sdk
 from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.telemetry.otlp import Signal
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.spans import Attribute
@@ -24,14 +25,14 @@ class Self(NamedTuple):
 
     records_read: int
     lost: Mapping[str, int]
-    peers_unresolved: int
-    spans_left_out: int
-    series_overflow: int
     plan_age_s: float
     drain_lag_s: float
+    peers_unresolved: int = 0
+    spans_left_out: int = 0
+    series_overflow: int = 0
 
 
-def points(own: Self, outboxes: Mapping[str, Outbox]) -> Iterator[Point]:
+def points(own: Self, outboxes: Mapping[Signal, Outbox]) -> Iterator[Point]:
     """Yield the agent's points."""
     signal = ((names.SIGNAL, "exchanges"),)
     yield Point(AGENT, names.RECORDS_READ, signal, own.records_read)

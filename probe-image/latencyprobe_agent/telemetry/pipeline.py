@@ -1,0 +1,140 @@
+"""Everything between measured batches and the collector, behind five calls of the loop.
+
+Built only when somebody asked for OTLP, and imported only after the programs are attached: protobuf and HTTP cost time
+and memory that measuring does not need. `measure()` per batch, `send_spans()` per drain, `name_peers()` per tick,
+`export()` per metric interval, `stop()` at the end. None of them waits for a collector.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from latencyprobe.plan import NodePlan, Target
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.identity.peers import Peers
+from latencyprobe_agent.identity.resources import Resources
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.pairing import Pairs
+from latencyprobe_agent.measure.rules import Rules
+from latencyprobe_agent.measure.selection import Budget, select
+from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.telemetry import otlp, selfmetrics, spans
+from latencyprobe_agent.telemetry.metrics import Counts, count_points, record_points
+from latencyprobe_agent.telemetry.outbox import Outbox
+from latencyprobe_agent.telemetry.points import MetricRequests, Resource
+from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
+from latencyprobe_agent.telemetry.waiting import WaitingRoom
+
+
+class Origin(NamedTuple):
+    """Who exports: `peers` is None standalone. `shared_key`: another host has the same pairing key."""
+
+    config: Config
+    instance: str
+    peers: Peers | None
+    shared_key: bool
+    start_unix_ns: int
+
+
+class Pipeline:
+    """The exporters of one agent. `open()` gives None when nobody asked for OTLP."""
+
+    def __init__(self, origin: Origin, outboxes: Mapping[otlp.Signal, Outbox], *, delta: bool) -> None:
+        config, standalone = origin.config, origin.peers is None
+        self.outboxes = outboxes
+        self._origin = origin
+        self._peers = origin.peers or Peers(None)
+        self._budget = Budget()
+        self._waiting = WaitingRoom(
+            identity_wait_s=config.identity_wait_s,
+            join_wait_s=config.join_wait_s,
+            capacity=int(config.spans_per_second * config.identity_wait_s),
+        )
+        self._histograms = RecordHistograms(
+            config.series, by_process=standalone, identity_wait_s=config.identity_wait_s
+        )
+        self._requests = MetricRequests(origin.start_unix_ns, delta=delta)
+        self._agent = selfmetrics.agent_resource(config, origin.instance, host=standalone)
+        self._plan: NodePlan | None = None
+        self._rules = Rules()
+        self._targets: Mapping[int, Target] = {}
+
+    @classmethod
+    def open(cls, origin: Origin, environ: Mapping[str, str], endpoint: str | None = None) -> "Pipeline | None":
+        """Read OTEL_* and start the senders. Raises ConfigError for a variable that cannot be used."""
+        wanted: list[otlp.Signal] = [s for s in ("traces", "metrics") if otlp.wanted(s, environ, endpoint)]
+        chosen = [otlp.settings(signal, environ, endpoint) for signal in wanted]
+        outboxes = {
+            one.signal: Outbox(
+                otlp.transport(one),
+                name="spans" if one.signal == "traces" else "metrics",
+                collector=one.url,
+                capacity_bytes=origin.config.outbox_bytes // len(chosen),
+            )
+            for one in chosen
+        }
+        for outbox in outboxes.values():
+            outbox.start()
+        preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "cumulative").lower()
+        return cls(origin, outboxes, delta=preference in ("delta", "lowmemory")) if outboxes else None
+
+    def use(self, plan: NodePlan, rules: Rules) -> None:
+        """Follow a new plan. Records of sets that it no longer has find no target any more."""
+        self._plan, self._rules = plan, rules
+        targets = {target.id: target for target in plan.targets}
+        self._targets = {
+            index: next(targets[name] for name in one.targets if name in targets)
+            for index, one in rules.sets.items()
+            if not targets.keys().isdisjoint(one.targets)
+        }
+
+    def measure(self, halves: Halves, pairs: Pairs, now_ns: int) -> None:
+        """Take a batch in. `now_ns`: boot time."""
+        now_s = now_ns / 1e9
+        if "traces" in self.outboxes:
+            selected = select(halves, self._rules.sets, self._budget, now_ns)
+            self._waiting.admit(halves, selected, self._targets, now_s)
+            self._waiting.note_pairs(pairs, by_process=self._origin.peers is None)
+        if "metrics" in self.outboxes:
+            self._histograms.add(halves, now_s, by_peer=self._origin.peers is not None)
+            self._histograms.add_pairs(pairs)
+
+    def send_spans(self, resources: Resources, now_ns: int, unix_offset_ns: int, *, all_of_them: bool = False) -> None:
+        """Queue the spans that need not wait any longer."""
+        ready = self._waiting.take_ready(self._peers, now_ns / 1e9, all_of_them=all_of_them)
+        if ready:
+            context = spans.Context(resources, unix_offset_ns, self._origin.shared_key)
+            for body, count in spans.requests(ready, context):
+                self.outboxes["traces"].put(body, count)
+
+    def name_peers(self, now_ns: int) -> None:
+        """Give durations by peer the names that are known by now."""
+        wanted = self._histograms.waiting_peers
+        if wanted:
+            self._histograms.name_peers(self._peers.resolve(wanted), now_ns / 1e9)
+
+    def export(self, counts: Counts, resources: Resources, own: selfmetrics.Self, now_unix_ns: int) -> None:
+        """Queue all metrics as they stand."""
+        if "metrics" not in self.outboxes or self._plan is None:
+            return
+        own = own._replace(
+            peers_unresolved=self._waiting.unresolved,
+            spans_left_out=self._waiting.left_out,
+            series_overflow=self._histograms.overflow,
+        )
+        points = [
+            *count_points(counts, self._plan, self._rules.sets, self._origin.config.series),
+            *record_points(self._histograms, self._plan, self._rules.sets),
+            *selfmetrics.points(own, self.outboxes),
+        ]
+        observed: dict[object, Resource] = {
+            point.observed: resources.attributes(point.observed) for point in points if isinstance(point.observed, int)
+        }
+        if OTHER_OWNER in observed:
+            observed[OTHER_OWNER] = {**resources.attributes(0), names.SERVICE_NAME: names.OTHER}
+        for body, count in self._requests.encode(points, observed | {selfmetrics.AGENT: self._agent}, now_unix_ns):
+            self.outboxes["metrics"].put(body, count)
+
+    def stop(self, timeout_s: float) -> None:
+        """Deliver what is queued, for at most `timeout_s`."""
+        for outbox in self.outboxes.values():
+            outbox.stop(timeout_s / len(self.outboxes))
