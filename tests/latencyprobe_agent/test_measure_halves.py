@@ -1,0 +1,63 @@
+"""Records to halves: roles choose the cut points, and both halves of an exchange get the same ids."""
+
+import numpy as np
+
+from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags, Excluded, Role
+from latencyprobe_agent.measure.halves import Halves, halves, no_halves
+
+PLACE = {"request_seq": 7, "response_seq": 9, "request_offset": 100, "response_offset": 200}
+
+
+def test_each_role_is_cut_at_its_own_points(make_halves):
+    half = make_halves(
+        {"role": Role.SERVER, "start_ns": 50, "stages": (1, 2, 30, 4)},
+        {"role": Role.CLIENT, "start_ns": 40, "stages": (10, 20, 3, 4)},
+    )
+
+    assert [[1, 2, 30, 4], [10, 20, 3, 4]] == half.stages.tolist()
+    assert [2, 1] == half.dominant.tolist()
+    assert ([50, 40], [87, 77], [37, 37]) == tuple(x.tolist() for x in (half.start_ns, half.end_ns, half.duration_ns))
+
+
+def test_both_halves_of_an_exchange_have_the_same_ids_and_different_spans(make_halves):
+    half = make_halves(
+        {"role": Role.SERVER, "stages": (1, 2, 3, 4), **PLACE},
+        {"role": Role.CLIENT, "stages": (5, 6, 7, 8), "local": "fd00::9", **PLACE},
+    )
+
+    assert half.trace_id[0].tolist() == half.trace_id[1].tolist()
+    assert half.client_span_id[0] == half.client_span_id[1]
+    assert half.server_span_id[0] == half.server_span_id[1]
+    assert half.client_span_id[0] != half.server_span_id[0]
+
+
+def test_halves_that_were_cut_differently_have_different_ids(make_halves):
+    half = make_halves(
+        {"role": Role.SERVER, **PLACE, "response_bytes": 10}, {"role": Role.CLIENT, **PLACE, "response_bytes": 11}
+    )
+
+    assert half.trace_id[0].tolist() != half.trace_id[1].tolist()
+
+
+def test_overlapping_stamps_are_flagged_in_the_record():
+    batch = np.zeros(1, EXCHANGE)
+    batch["role"] = Role.CLIENT
+    for name, stamp in {"send_start_ns": 10, "send_end_ns": 30, "ready_first_ns": 20, "read_last_ns": 40}.items():
+        batch[name] = stamp
+
+    assert ExchangeFlags.STAGE_OVERLAP == halves(batch, b"key").rec["flags"][0]
+
+
+def test_only_exchanges_that_no_reason_excludes_are_counted(make_halves):
+    half = make_halves({"role": Role.CLIENT}, {"role": Role.CLIENT, "excluded": Excluded.SETUP})
+
+    assert [True, False] == half.counted.tolist()
+
+
+def test_taking_and_concatenating_rows_keeps_every_column_together(make_halves):
+    half = make_halves(*({"role": Role.CLIENT, "stages": (i, 0, 0, 0), "request_seq": i} for i in range(5)))
+
+    again = Halves.concatenate([half.take(np.array([4, 3])), no_halves(), half.take(half.duration_ns < 3)])
+
+    assert [4, 3, 0, 1, 2] == again.duration_ns.tolist() == again.rec["request_seq"].tolist()
+    assert again.trace_id.tolist() == half.trace_id[[4, 3, 0, 1, 2]].tolist()

@@ -1,0 +1,101 @@
+"""Local joining: every exchange whose halves both came is one pair, whatever the order; nothing ambiguous is one."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencyprobe_agent.kernel.records import EXCHANGE, Excluded, Role
+from latencyprobe_agent.measure.halves import halves
+from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.stages import PAIR_STAGES
+
+
+def batch_of(numbers_and_roles):
+    """Halves of the exchanges with these numbers; the number is also the client's `send` or the server's `process`."""
+    batch = np.zeros(len(numbers_and_roles), EXCHANGE)
+    for record, (number, role) in zip(batch, numbers_and_roles, strict=True):
+        record["role"], record["request_offset"] = role, number
+        for name in ("send_start_ns", "ready_first_ns"):
+            record[name] = 10**9
+        for name in ("send_end_ns", "read_last_ns"):
+            record[name] = 10**9 + number
+    return halves(batch, b"key")
+
+
+def joined(pairs):
+    return sorted(zip(pairs.client.rec["request_offset"], pairs.server.rec["request_offset"], strict=True))
+
+
+@given(st.data(), st.sets(st.integers(0, 1000), max_size=40), st.sets(st.integers(0, 1000), max_size=40))
+def test_any_order_and_any_batches_join_the_same_pairs(data, clients, servers):
+    sides = [(n, Role.CLIENT) for n in clients] + [(n, Role.SERVER) for n in servers]
+    shuffled = data.draw(st.permutations(sides))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sides)), max_size=4)))
+    join, found = LocalJoin(), []
+
+    for start, end in zip([0, *cuts], [*cuts, len(sides)], strict=True):
+        pairs = join.join(batch_of(shuffled[start:end]))
+        assert (pairs.client.rec["role"] == Role.CLIENT).all()
+        assert (pairs.server.rec["role"] == Role.SERVER).all()
+        found += joined(pairs)
+
+    assert [(n, n) for n in sorted(clients & servers)] == sorted(found)
+    assert len(clients ^ servers) == len(join)
+
+
+def test_rows_of_the_batch_are_named_and_earlier_ones_are_minus_one():
+    join = LocalJoin()
+    join.join(batch_of([(1, Role.SERVER), (2, Role.CLIENT)]))
+
+    pairs = join.join(batch_of([(9, Role.CLIENT), (2, Role.SERVER), (1, Role.CLIENT)]))
+
+    by_client_row = {int(c): int(s) for c, s in zip(pairs.client_at, pairs.server_at, strict=True)}
+    assert {2: -1, -1: 1} == by_client_row
+
+
+def test_an_id_seen_twice_on_one_side_is_never_joined():
+    join = LocalJoin()
+
+    same_batch = join.join(batch_of([(1, Role.CLIENT), (1, Role.CLIENT), (1, Role.SERVER)]))
+    join.join(batch_of([(2, Role.SERVER)]))
+    later_batch = join.join(batch_of([(2, Role.SERVER)]))
+
+    assert (0, 0, 0) == (len(same_batch), len(later_batch), len(join))
+
+
+def test_excluded_and_unknown_halves_are_not_joined(make_halves):
+    half = make_halves(
+        {"role": Role.CLIENT, "excluded": Excluded.PIPELINED}, {"role": Role.SERVER, "excluded": Excluded.PIPELINED},
+        {"role": Role.UNKNOWN, "request_seq": 1}, {"role": Role.SERVER, "request_seq": 1},
+    )  # fmt: skip
+
+    assert 0 == len(LocalJoin().join(half))
+
+
+def test_halves_that_wait_too_long_or_are_too_many_go_oldest_first():
+    join = LocalJoin(limit=3, keep_ns=100)
+    join.join(batch_of([(n, Role.CLIENT) for n in (0, 1, 2, 3)]))
+    assert 3 == len(join)
+
+    join.join(batch_of([(200, Role.CLIENT)]))  # ends 200 ns after number 0
+
+    assert 1 == len(join)
+
+
+def test_stages_and_what_exceeds_the_round_trip(make_halves):
+    pairs = LocalJoin().join(
+        make_halves(
+            {"role": Role.CLIENT, "stages": (2_000, 90_000, 0, 3_000), "srtt_us": 30},
+            {"role": Role.SERVER, "stages": (0, 4_000, 40_000, 1_000), "srtt_us": 0},
+            {"role": Role.CLIENT, "stages": (2_000, 90_000, 0, 3_000), "request_seq": 1},
+            {"role": Role.SERVER, "stages": (0, 4_000, 40_000, 1_000), "request_seq": 1},
+        )
+    )
+
+    expected = {"client_send": 0, "network": 47_000, "server_read_delay": 4_000, "server_process": 40_000,
+                "server_send": 1_000, "client_read_delay": 3_000}  # fmt: skip
+    assert [expected] * 2 == [dict(zip(PAIR_STAGES, row, strict=True)) for row in pairs.stages.tolist()]
+    assert ["network"] * 2 == [PAIR_STAGES[d] for d in pairs.dominant]
+    excess = dict(zip(pairs.client.rec["request_seq"].tolist(), pairs.network_excess.tolist(), strict=True))
+    assert 17_000 == excess[0]
+    assert np.isnan(excess[1])
