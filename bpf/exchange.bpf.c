@@ -53,82 +53,124 @@ static __always_inline void place(struct connection *c, const struct tcp_sock *t
 		c->out_offset--; /* its SYN is in bytes_acked */
 }
 
+/* The plan's target set for this end, and its role if it was ROLE_UNKNOWN: the rules tell that of an old connection. */
+static __always_inline __u32 wanted(const struct scope *scope, const struct flow *flow, __u8 *role)
+{
+	__u32 set = 0;
+
+	if (*role != ROLE_CLIENT) {
+		set = find_server_rule(flow, scope->server_group, *role == ROLE_UNKNOWN);
+		if (set)
+			*role = ROLE_SERVER;
+	}
+	if (!set && *role != ROLE_SERVER) {
+		set = find_client_rule(flow, scope->client_group);
+		if (set)
+			*role = ROLE_CLIENT;
+	}
+	return set;
+}
+
+/* The plan no longer wants this connection as it was: what is open ends uncounted, under the old target set. */
+static __always_inline void drop(struct connection *c, const struct config *cfg)
+{
+	bool open;
+
+	bpf_spin_lock(&c->lock);
+	open = c->target_set && c->phase != PHASE_IDLE;
+	c->target_set = 0;
+	c->generation = cfg->generation;
+	c->phase = PHASE_IDLE;
+	c->previous_used = 0;
+	c->current.conn_class = CLASS_UNKNOWN;
+	c->current.excluded = EXCLUDED_PLAN;
+	bpf_spin_unlock(&c->lock);
+	if (open)
+		account(&c->current, cfg);
+}
+
 /*
- * Ask the plan about this socket and remember the answer. `role` ROLE_UNKNOWN: a connection older than the plan,
- * whose role the rules tell. Called with the socket locked or owned. NULL: not measured.
+ * Ask the plan about this socket and remember the answer. NULL: not measured. `locked`: the socket is locked or owned
+ * here, so its positions may be taken; else a connection that is not measured yet waits for its next locked hook.
  */
 static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp, __u8 role, __u8 first_excluded,
-					    const struct config *cfg)
+					    bool locked)
 {
-	__u64 cgroup_id = sock_cgroup_id(sk), cookie = bpf_get_socket_cookie(sk);
-	__u32 netns_ino = sk->__sk_common.skc_net.net->ns.inum;
+	__u64 cgroup_id = sock_cgroup_id(sk), cookie;
+	const struct config *cfg = get_config();
 	const struct scope *scope = bpf_map_lookup_elem(&scopes, &cgroup_id);
-	struct connection *c;
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct target_set *t;
 	struct flow flow = {};
 	struct view v;
-	__u32 set = 0, setup_turns = 0;
-	bool same;
+	__u32 set, netns_ino;
 
+	if (!cfg)
+		return NULL;
 	if (!scope)
 		scope = &cfg->host;
-	if (!scope->server_group && !scope->client_group)
+	if (!scope->server_group && !scope->client_group) {
+		if (c)
+			drop(c, cfg);
 		return NULL;
-	read_flow(sk, &flow);
-	if (role != ROLE_CLIENT) {
-		set = find_server_rule(&flow, scope->server_group, role == ROLE_UNKNOWN);
-		if (set)
-			role = ROLE_SERVER;
 	}
-	if (!set && role != ROLE_SERVER) {
-		set = find_client_rule(&flow, scope->client_group);
-		if (set)
-			role = ROLE_CLIENT;
+	if (c && c->current.local_port) {
+		/* as it was when established: a closing socket has lost its port */
+		__builtin_memcpy(flow.local_addr, c->current.local_addr, sizeof(flow.local_addr));
+		__builtin_memcpy(flow.peer_addr, c->current.peer_addr, sizeof(flow.peer_addr));
+		flow.local_port = c->current.local_port;
+		flow.peer_port = c->current.peer_port;
+		role = c->current.role;
+	} else {
+		read_flow(sk, &flow);
 	}
-	if (set) {
-		struct target_set *t = bpf_map_lookup_elem(&target_sets, &set);
-
-		if (t)
-			setup_turns = t->setup_turns;
+	set = wanted(scope, &flow, &role);
+	if (c && c->target_set && c->target_set == set) {
+		c->generation = cfg->generation;
+		return c;
 	}
+	if (c)
+		drop(c, cfg);
+	if (!locked)
+		return NULL;
 	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!c) {
 		if (set)
 			count_lost(LOST_STORAGE);
 		return NULL;
 	}
+	cookie = bpf_get_socket_cookie(sk);
+	netns_ino = sk->__sk_common.skc_net.net->ns.inum;
+	t = bpf_map_lookup_elem(&target_sets, &set);
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
-	same = c->target_set && c->target_set == set && c->current.role == role;
 	c->target_set = set;
 	c->generation = cfg->generation;
-	if (!same && set) {
-		struct exchange *x = &c->current;
-
-		x->sock_cookie = cookie;
-		x->cgroup_id = cgroup_id;
-		x->netns_ino = netns_ino;
-		__builtin_memcpy(x->local_addr, flow.local_addr, sizeof(x->local_addr));
-		__builtin_memcpy(x->peer_addr, flow.peer_addr, sizeof(x->peer_addr));
-		x->local_port = flow.local_port;
-		x->peer_port = flow.peer_port;
-		x->target_set = set;
-		x->role = role;
-		c->phase = PHASE_IDLE;
-		c->send_owner = SEND_NONE;
-		c->previous_used = 0;
-		c->turns = 0;
-		c->unread_history = 0;
-		c->early_history = 0;
-		c->shut = 0;
-		c->setup_turns = first_excluded == EXCLUDED_PARTIAL ? 0 : setup_turns; /* an old connection has had them */
-		c->first_excluded = first_excluded;
-		place(c, tp, &v);
-	}
+	c->current.sock_cookie = cookie;
+	c->current.cgroup_id = cgroup_id;
+	c->current.netns_ino = netns_ino;
+	c->current.target_set = set;
+	c->current.role = role;
+	__builtin_memcpy(c->current.local_addr, flow.local_addr, sizeof(flow.local_addr));
+	__builtin_memcpy(c->current.peer_addr, flow.peer_addr, sizeof(flow.peer_addr));
+	c->current.local_port = flow.local_port;
+	c->current.peer_port = flow.peer_port;
+	c->phase = PHASE_IDLE;
+	c->send_owner = SEND_NONE;
+	c->turns = 0;
+	c->unread_history = 0;
+	c->early_history = 0;
+	c->unasked = 0;
+	c->shut = 0;
+	/* an old connection has had its set-up turns */
+	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
+	c->first_excluded = first_excluded;
+	place(c, tp, &v);
 	bpf_spin_unlock(&c->lock);
 	return set ? c : NULL;
 }
 
-/* The measured connection of a socket, or NULL. `locked`: the socket is locked or owned here, so it may be adopted. */
+/* The measured connection of a socket, or NULL. `locked` as in decide(). */
 static __always_inline struct connection *connection_of(struct sock *sk, struct tcp_sock *tp, bool locked,
 							const struct config *cfg)
 {
@@ -136,10 +178,15 @@ static __always_inline struct connection *connection_of(struct sock *sk, struct 
 
 	if (c && (c->generation == cfg->generation || c->generation == OWN_GENERATION))
 		return c->target_set ? c : NULL;
-	if (!locked || sk->__sk_common.skc_state != TCP_ESTABLISHED)
+	if (!c && (!locked || sk->__sk_common.skc_state != TCP_ESTABLISHED))
 		return NULL;
-	/* a known role survives a change of plan; a connection that the plan did not want had none */
-	return decide(sk, tp, c && c->target_set ? c->current.role : ROLE_UNKNOWN, EXCLUDED_PARTIAL, cfg);
+	return decide(sk, tp, ROLE_UNKNOWN, EXCLUDED_PARTIAL, locked && sk->__sk_common.skc_state == TCP_ESTABLISHED);
+}
+
+/* The same for hooks that adopt nothing. */
+static __always_inline struct connection *measured(struct sock *sk, struct tcp_sock *tp, const struct config *cfg)
+{
+	return bpf_sk_storage_get(&connections, sk, 0, 0) ? connection_of(sk, tp, false, cfg) : NULL;
 }
 
 /* tcp_sendmsg_locked: fires once per skb appended, before its bytes are in write_seq; the socket is locked. */
@@ -354,7 +401,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		c = bpf_sk_storage_get(&connections, sk, 0, 0);
 		if (!c || c->generation != OWN_GENERATION)
 			decide(sk, tp, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
-			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, cfg);
+			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, true);
 		return 0;
 	}
 	if (newstate == TCP_SYN_SENT) {
@@ -366,8 +413,8 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		}
 		return 0;
 	}
-	c = bpf_sk_storage_get(&connections, sk, 0, 0);
-	if (!c || !c->target_set)
+	c = measured(sk, tp, cfg);
+	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
 	switch (newstate) {
@@ -405,11 +452,11 @@ static __always_inline int on_destroy(struct sock *sk)
 	struct tcp_sock *tp;
 	struct view v;
 
-	c = bpf_sk_storage_get(&connections, sk, 0, 0);
-	if (!cfg || !c || !c->target_set)
-		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	if (!cfg || !tp)
+		return 0;
+	c = measured(sk, tp, cfg);
+	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
 	close_connection(c, &v, OUTCOME_OK, cfg);
@@ -426,11 +473,11 @@ static __always_inline int on_flush(struct sock *sk)
 	struct tcp_sock *tp;
 	struct view v;
 
-	c = bpf_sk_storage_get(&connections, sk, 0, 0);
-	if (!cfg || !c || !c->target_set)
-		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	if (!cfg || !tp)
+		return 0;
+	c = measured(sk, tp, cfg);
+	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
 	if (tp->snd_una != v.written || v.received != v.copied)

@@ -34,7 +34,8 @@ static __always_inline void map_ipv4(__u8 *addr, __be32 ipv4)
 	words[3] = ipv4;
 }
 
-static __always_inline void read_flow(const struct sock *sk, struct flow *flow)
+/* Not inline: clang would merge its loads with others, and the verifier wants one kind of pointer per load. */
+static __noinline void read_flow(const struct sock *sk, struct flow *flow)
 {
 	if (sk->__sk_common.skc_family == AF_INET) {
 		map_ipv4(flow->local_addr, sk->__sk_common.skc_rcv_saddr);
