@@ -142,7 +142,7 @@ def outside_calls(truth: Truth, records: NDArray[np.void], matched: Match) -> di
         bounds = {
             "send_start_ns": (log["send_start_ns"], log["first_sent_ns"]),
             "send_end_ns": (log["send_start_ns"], log["send_end_ns"]),
-            "ready_first_ns": (writer["send_start_ns"], log["poll_ns"]),
+            "ready_first_ns": (writer["send_start_ns"], log["read_first_ns"]),  # poll may see it before data-ready ran
             "ready_last_ns": (writer["send_start_ns"], log["read_last_ns"]),
             "read_first_ns": (log["poll_ns"], log["read_first_ns"]),
             "read_last_ns": (log["poll_ns"], log["read_last_ns"]),

@@ -62,8 +62,7 @@ static void log_header(void)
 	memset(head, ' ', sizeof(head));
 	memcpy(head, "\x93NUMPY\x01\x00", 8);
 	memcpy(head + 8, &size, 2);
-	int n = snprintf(head + 10, size,
-			 "{'descr':[" LOG_FIELDS(LOG_DESCR) "],'fortran_order':False,'shape':(%llu,)}",
+	int n = snprintf(head + 10, size, "{'descr':[" LOG_FIELDS(LOG_DESCR) "],'fortran_order':False,'shape':(%llu,)}",
 			 (unsigned long long)log_count);
 	head[10 + n] = ' ';
 	head[LOG_HEADER - 1] = '\n';

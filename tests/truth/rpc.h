@@ -129,8 +129,8 @@ static ssize_t receive_stamped(int fd, char *buf, size_t size, int64_t *read_ns,
 
 			memcpy(&stamp, CMSG_DATA(c), sizeof(stamp));
 			if (stamp.ts[0].tv_sec)
-				*arrival_ns = stamp.ts[0].tv_sec * 1000000000LL + stamp.ts[0].tv_nsec -
-					      real_minus_boot_ns();
+				*arrival_ns =
+					stamp.ts[0].tv_sec * 1000000000LL + stamp.ts[0].tv_nsec - real_minus_boot_ns();
 		}
 	}
 	return n;

@@ -3,7 +3,8 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from join import Truth
@@ -12,9 +13,17 @@ HERE = Path(__file__).parent
 BINARY = HERE.parents[1] / "build" / "truth" / "truth"
 
 
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 10) -> None:
+    """Poll until `condition()` holds; fail with `what` after the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain: {what}"
+        time.sleep(0.005)
+
+
 def build() -> Path:
     """Compile the generator if its sources are newer than the binary."""
-    sources = [HERE / name for name in ("truth.c", "rpc.h", "log.h")]
+    sources = [HERE / "truth.c", *HERE.glob("*.h")]
     if not BINARY.exists() or BINARY.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         BINARY.parent.mkdir(parents=True, exist_ok=True)
         fresh = BINARY.with_suffix(f".{os.getpid()}")
@@ -38,3 +47,25 @@ def run_both(log: Path, **options: object) -> Truth:
     truth = Truth.load(log.with_name(f"{log.name}.client.npy"), log.with_name(f"{log.name}.server.npy"))
     assert [len(truth)] * 2 == [total["answered"] for total in totals]
     return truth
+
+
+def run_apart(
+    log: Path, server: Sequence[str], client: Sequence[str], address: str, dial: str = "", **options: object
+) -> Truth:
+    """Run server and client behind the command prefixes `server` and `client` (namespaces), as `run_both` does.
+
+    The client calls `dial` where that is not the server's own address.
+    """
+    paths = [log.with_name(f"{log.name}.{side}.npy") for side in ("client", "server")]
+    port = address.rpartition(":")[2]
+    listen = {"log": paths[1], "address": address, **options}
+    call = {"log": paths[0], "address": dial or address, **options}
+    serving = subprocess.Popen(command("server", listen, server), stdout=subprocess.DEVNULL)
+    try:
+        listening = [*server, "ss", "-Hltn", f"sport = :{port}"]
+        wait_until(lambda: subprocess.run(listening, check=True, capture_output=True).stdout, "the server listens")
+        subprocess.run(command("client", call, client), check=True, capture_output=True)
+    finally:
+        serving.terminate()
+        assert serving.wait() == 0, "the generator's server failed"
+    return Truth.load(*paths)

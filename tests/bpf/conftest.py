@@ -1,0 +1,100 @@
+"""A measuring session over the real kernel programs, without agent, identity or telemetry around them."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from workload import wait_until
+
+from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
+from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.kernel.records import EXCHANGE
+from latencyprobe_agent.measure.halves import Halves, halves
+from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
+from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
+
+OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
+PAIR_KEY = bytes(range(32))
+MS = 1_000_000
+
+
+class Session:
+    """Programs that are attached, a thread that drains their ring as the agent does, and all records so far."""
+
+    def __init__(self, programs: Programs, drain_s: float) -> None:
+        self.programs = programs
+        self._drain_s = drain_s
+        self.rules = NO_RULES
+        self._batches = [np.empty(0, EXCHANGE)]
+        self._ended = threading.Event()
+        self._drainer = threading.Thread(target=self._drain)
+        self._drainer.start()
+
+    def measure(
+        self, *ports: int, thresholds_ns: tuple[int, ...] = (25 * MS,), setup_turns: int = 0, quiet_ns: int = 2000 * MS
+    ) -> None:
+        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing."""
+        target = Target(
+            id="default/truth/server",
+            namespace="default",
+            probe="truth",
+            probe_uid="",
+            name="server",
+            role=Role.SERVER,
+            thresholds_ns=thresholds_ns,
+            setup_turns=setup_turns,
+            spans=SpanPolicy(slower_than_ns=25 * MS, ratio=0.01, max_per_second=1000),
+            ports=ports,
+            clients=True,
+        )
+        targets = (target,) if ports else ()
+        plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
+        self.rules = compile_rules(plan, {}, self.rules)
+        self.programs.apply(self.rules, quiet_ns=quiet_ns, own_tgid=0, owner_by_process=False)
+
+    def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:
+        """All records so far, once there are `at_least` so many."""
+        wait_until(
+            lambda: sum(map(len, self._batches)) >= at_least,
+            f"{at_least} records; lost: {self.programs.lost()}",
+            timeout_s,
+        )
+        return np.concatenate(list(self._batches))
+
+    def pairs(self, records: np.ndarray) -> tuple[Halves, Pairs]:
+        """The halves of `records`, row by row, and what joins among them."""
+        measured = halves(records.copy(), PAIR_KEY)
+        return measured, LocalJoin(limit=len(records) + 1).join(measured)
+
+    def close(self) -> None:
+        """Detach everything."""
+        self._ended.set()
+        self._drainer.join()
+        self.programs.close()
+
+    def _drain(self) -> None:
+        while not self._ended.wait(self._drain_s):
+            while len(batch := self.programs.drain()):
+                self._batches.append(batch)
+
+
+@pytest.fixture
+def make_session() -> Iterator[Callable[..., Session]]:
+    """Open a session with a ring of another size, or one that is drained less often."""
+    opened: list[Session] = []
+
+    def make(ring_bytes: int | None = None, drain_s: float = 0.02) -> Session:
+        opened.append(Session(Programs.open(OBJECT, ring_bytes=ring_bytes), drain_s))
+        return opened[-1]
+
+    yield make
+    for session in opened:
+        session.close()
+
+
+@pytest.fixture
+def session(make_session: Callable[..., Session]) -> Session:
+    """Attached programs that measure nothing yet."""
+    return make_session()

@@ -1,0 +1,274 @@
+"""Connections that begin before the measuring, outlive the plan, fall silent, or end badly."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from workload import wait_until
+
+from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+
+pytestmark = pytest.mark.root
+
+PORT = 7865
+MS = 1_000_000
+
+
+class Peers:
+    """A client and a server socket of this process, driven call by call."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", PORT)) as listener:
+            self.client = socket.create_connection(("127.0.0.1", PORT))
+            self.server, _ = listener.accept()
+        for end in (self.client, self.server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def turn(self, request: bytes = b"request", response: bytes = b"response") -> None:
+        """One RPC."""
+        self.client.sendall(request)
+        assert self.server.recv(4096) == request
+        self.server.sendall(response)
+        assert self.client.recv(4096) == response
+
+    def close(self) -> None:
+        self.client.close()
+        self.server.close()
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    """A connection that is older than the measuring."""
+    connected = Peers()
+    yield connected
+    connected.close()
+
+
+def of_role(records: np.ndarray, role: Role) -> np.ndarray:
+    return np.sort(records[records["role"] == role], order="request_offset")
+
+
+def test_an_older_connection_is_adopted_and_its_first_exchange_is_partial(peers, session):
+    peers.turn()
+    session.measure(PORT)
+    for _ in range(5):
+        peers.turn()
+    peers.close()
+    records = session.records(10)
+    for role in (Role.CLIENT, Role.SERVER):
+        mine = of_role(records, role)
+        assert mine["excluded"].tolist() == [Excluded.PARTIAL] + 4 * [Excluded.NONE]
+        assert mine["request_offset"].tolist() == [7, 14, 21, 28, 35], "offsets count from the connection's first byte"
+    _, pairs = session.pairs(records)
+    assert len(pairs) == 4
+
+
+def test_a_quiet_connection_is_flushed_once(peers, session):
+    session.measure(PORT, quiet_ns=200 * MS)
+    for _ in range(3):
+        peers.turn()
+    session.records(4)  # the third exchange of each side is open still
+    session.programs.flush()
+
+    def flushed() -> bool:
+        session.programs.flush()
+        return len(session.records()) == 6
+
+    wait_until(flushed, "both open exchanges are flushed when they have been quiet")
+    records = session.records()
+    last = [of_role(records, role)[-1] for role in (Role.CLIENT, Role.SERVER)]
+    assert all(record["flags"] & ExchangeFlags.MAYBE_CUT for record in last)
+    peers.turn()
+    peers.close()
+    assert len(session.records(8)) == 8, "the flushed exchange does not come again"
+    assert (of_role(session.records(), Role.CLIENT)["excluded"][1:] == Excluded.NONE).all()
+
+
+def test_an_unanswered_request_is_not_flushed(session):
+    session.measure(PORT, quiet_ns=1)
+    peers = Peers()
+    peers.client.sendall(b"request")
+    peers.server.recv(100)
+    session.programs.flush()
+    peers.server.sendall(b"response")
+    peers.client.recv(100)
+    peers.close()
+    records = session.records(2)
+    assert len(records) == 2
+    assert not (records["flags"] & ExchangeFlags.MAYBE_CUT).any()
+
+
+def test_a_target_that_goes_leaves_no_event_that_it_did_not_see_to_the_end(session):
+    session.measure(PORT)
+    peers = Peers()
+    peers.turn()
+    peers.turn()
+    session.measure()
+    peers.turn()
+    peers.close()
+    session.measure(PORT)
+    again = Peers()
+    again.turn()
+    again.close()
+    wait_until(lambda: (session.records()["sock_cookie"] > 0).sum() >= 4, "the first and the last turn")
+    records = session.records()
+    events = records[records["excluded"] == Excluded.NONE]
+    assert len(events) == 4
+    assert set(records["excluded"]) <= {Excluded.NONE, Excluded.PLAN}
+    assert (events["request_bytes"] == 7).all()
+    assert (events["response_bytes"] == 8).all()
+
+
+def test_reset_inside_an_exchange_is_an_error_on_both_sides(session):
+    session.measure(PORT)
+    peers = Peers()
+    peers.turn()
+    peers.client.sendall(b"request")
+    peers.server.recv(100)
+    peers.server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peers.server.close()  # RST
+    with pytest.raises(ConnectionResetError):
+        peers.client.recv(100)
+    peers.client.close()
+    records = session.records(4)
+    client, server = (of_role(records, role) for role in (Role.CLIENT, Role.SERVER))
+    assert client["outcome"].tolist() == [Outcome.OK, Outcome.RESET]
+    assert server["outcome"][0] == Outcome.OK
+    assert server["outcome"][1] in (Outcome.RESET, Outcome.ABORTED)
+    assert (records["excluded"] == Excluded.NONE).all()
+
+
+def test_bytes_that_ask_for_no_answer_are_teardown(session):
+    session.measure(PORT)
+    peers = Peers()
+    peers.turn()
+    peers.client.sendall(b"quit")
+    peers.client.close()
+    assert peers.server.recv(100) == b"quit"
+    assert peers.server.recv(100) == b""
+    peers.close()
+    records = session.records(4)
+    for role in (Role.CLIENT, Role.SERVER):
+        assert of_role(records, role)["excluded"].tolist() == [Excluded.NONE, Excluded.TEARDOWN]
+
+
+def test_a_server_that_speaks_first_is_setup_and_one_that_speaks_unasked_is_push(session):
+    session.measure(PORT)
+    peers = Peers()
+    peers.server.sendall(b"greeting")
+    peers.client.recv(100)
+    peers.turn(b"login", b"welcome")
+    peers.turn()
+    peers.close()
+    records = session.records(6)
+    for role in (Role.CLIENT, Role.SERVER):
+        mine = np.sort(records[records["role"] == role], order="response_offset")
+        assert mine["excluded"].tolist() == [Excluded.SETUP, Excluded.SETUP, Excluded.NONE]
+
+
+def test_pipelined_requests_are_no_events_at_the_server_and_never_pair(session):
+    """The client always has one request ahead. Its own side sees turns that alternate: only the server can tell."""
+    session.measure(PORT)
+    peers = Peers()
+    peers.client.sendall(b"request")
+    for _ in range(40):
+        peers.server.recv(7)
+        peers.client.sendall(b"request")
+        peers.server.sendall(b"answer")
+        peers.client.recv(6)
+    peers.close()
+
+    def closed() -> bool:
+        records = session.records()
+        return set(records["role"][records["flags"] & ExchangeFlags.CLOSED != 0]) == {Role.CLIENT, Role.SERVER}
+
+    wait_until(closed, "the end of the connection on both sides")
+    records = session.records()
+    server = of_role(records, Role.SERVER)
+    print(f"server: {np.bincount(server['excluded'])} by reason, {np.bincount(server['conn_class'])} by class")
+    assert (server["excluded"][1:] != Excluded.NONE).all()
+    assert (server["conn_class"][2:-1] == ExchangeClass.PIPELINED).all()
+    assert len(session.pairs(records)[1]) <= 1
+
+
+def test_peeking_is_not_reading(session):
+    session.measure(PORT)
+    peers = Peers()
+    peers.client.sendall(b"request")
+    assert peers.server.recv(100, socket.MSG_PEEK) == b"request"
+    peeked_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    assert peers.server.recv(100) == b"request"
+    peers.server.sendall(b"response")
+    peers.client.recv(100)
+    peers.close()
+    server = of_role(session.records(2), Role.SERVER)[0]
+    assert server["read_first_ns"] > peeked_ns
+    assert server["recv_calls"] == 1
+
+
+def test_half_closed_connections_still_get_their_answer(session):
+    """shutdown(SHUT_WR) after the request, as HTTP/1.0 clients do."""
+    session.measure(PORT)
+    peers = Peers()
+    peers.client.sendall(b"request")
+    peers.client.shutdown(socket.SHUT_WR)
+    assert peers.server.recv(100) == b"request"
+    assert peers.server.recv(100) == b""
+    peers.server.sendall(b"response")
+    peers.server.close()
+    assert peers.client.recv(100) == b"response"
+    peers.close()
+    records = session.records(2)
+    assert (records["excluded"] == Excluded.NONE).all()
+    assert (records["outcome"] == Outcome.OK).all()
+    assert (records["response_bytes"] == 8).all()
+    assert len(session.pairs(records)[1]) == 1
+
+
+def test_another_port_is_not_measured(session):
+    session.measure(PORT + 1)
+    peers = Peers()
+    peers.turn()
+    peers.close()
+    session.measure(PORT)
+    seen = Peers()
+    seen.turn()
+    seen.close()
+    assert len(session.records(2)) == 2
+
+
+def test_two_threads_on_one_socket_lose_nothing(session):
+    """One thread only reads, another only writes, and the flush runs beside them."""
+    session.measure(PORT, quiet_ns=3600 * 1000 * MS)
+    peers = Peers()
+    turns, asked = 2_000, threading.Semaphore(1)
+
+    def serve() -> None:
+        for _ in range(turns):
+            peers.server.recv(100)
+            peers.server.sendall(b"response")
+
+    def read() -> None:
+        for _ in range(turns):
+            assert peers.client.recv(8, socket.MSG_WAITALL) == b"response"
+            asked.release()
+
+    threads = [threading.Thread(target=target) for target in (serve, read)]
+    for thread in threads:
+        thread.start()
+    for _ in range(turns):
+        asked.acquire()
+        peers.client.sendall(b"request")
+        session.programs.flush()
+    for thread in threads:
+        thread.join()
+    peers.close()
+    records = session.records(2 * turns)
+    assert len(records) == 2 * turns
+    assert (records["excluded"] == Excluded.NONE).all()
+    assert set(records["conn_class"]) <= {ExchangeClass.UNKNOWN, ExchangeClass.PINGPONG}
+    assert len(session.pairs(records)[1]) == turns

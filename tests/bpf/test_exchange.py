@@ -1,0 +1,165 @@
+"""Every RPC of the truth generator against its own log: bytes, stamps, stages, pairs (measurement.md section 9)."""
+
+import numpy as np
+import pytest
+import workload
+from join import CLIENT, SERVER, STAGES, Truth, disagreements, match, outside_calls, pairs_by_rpc, quantiles_us
+
+from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded
+from latencyprobe_agent.measure.stages import PAIR_STAGES
+
+pytestmark = pytest.mark.root
+
+MS = 1_000_000
+PORT = 7861
+NAMES = {CLIENT: "client", SERVER: "server"}
+
+
+def assert_equals_log(session, truth: Truth, network_checked: bool = True) -> None:
+    """Every RPC is one linked pair, equal to the log in what can be counted, and to 2 µs (median) in what is timed."""
+    records = session.records(2 * len(truth))
+    assert not any(session.programs.lost().values()), session.programs.lost()
+    matched = match(truth, records)
+    print(matched.describe())
+    for role in NAMES:
+        assert len(matched.missing(role)) == 0, matched.describe()
+        assert len(matched.extra[role]) == 0, matched.describe()
+    assert (records["excluded"] == Excluded.NONE).all()
+    assert not any((different := disagreements(truth, records, matched)).values()), different
+    assert not any((outside := outside_calls(truth, records, matched)).values()), outside
+
+    halves, pairs = session.pairs(records)
+    position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
+    assert (wrong, int((position < 0).sum())) == (0, 0), "mispaired and unpaired RPCs"
+    assert len(np.unique(pairs.client.trace_id, axis=0)) == len(truth), "a trace id was used twice"
+    assert (pairs.stages.sum(axis=1) == pairs.client.duration_ns).all()
+    assert (pairs.stages >= 0).all()
+
+    for role, name in NAMES.items():
+        rows = matched.record[role]
+        error = halves.duration_ns[rows] - truth.duration_ns(role)
+        backlog = np.mean(records["flags"][rows] & ExchangeFlags.BACKLOG != 0)
+        print(f"{name} duration    {quantiles_us(error)}  (backlog {100 * backlog:.1f} %)")
+        for i, stage in enumerate(STAGES[role]):
+            error_ns = halves.stages[rows, i] - truth.stages(role)[:, i]
+            print(f"  {stage:<16} {quantiles_us(error_ns)}")
+            assert np.median(np.abs(error_ns)) <= 2_000, f"{name} {stage}"
+        assert np.median(np.abs(error)) <= 2_000, f"{name} duration"
+    if network_checked:
+        error = pairs.stages[position, PAIR_STAGES.index("network")] - np.maximum(truth.network_ns(), 0)
+        print(f"network            {quantiles_us(error)}")
+        assert np.median(np.abs(error)) <= 2_000, "network"
+
+
+def test_two_thousand_random_rpcs_equal_the_log(session, tmp_path):
+    session.measure(PORT)
+    truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=2_000, seed=1)
+    assert_equals_log(session, truth)
+
+
+def test_one_hundred_thousand_random_rpcs_equal_the_log(session, tmp_path):
+    session.measure(PORT)
+    truth = workload.run_both(
+        tmp_path / "log", address=f"127.0.0.1:{PORT}", total=100_000, seed=2, threads=16, jitter_us=50, rpcs=40
+    )
+    assert (np.unique(truth.client["cookie"], return_counts=True)[1] == 1).sum() > 100
+    assert_equals_log(session, truth)
+
+
+def test_connections_of_one_request_equal_the_log(session, tmp_path):
+    session.measure(PORT)
+    truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=10_000, seed=3, single_percent=100)
+    assert truth.client["ordinal"].max() == 0
+    assert_equals_log(session, truth)
+
+
+@pytest.mark.parametrize("host", ["[::1]", "[::ffff:127.0.0.1]"])
+def test_ipv6_and_mapped_addresses_equal_the_log(session, tmp_path, host):
+    session.measure(PORT)
+    truth = workload.run_both(tmp_path / "log", address=f"{host}:{PORT}", total=2_000, seed=4)
+    assert_equals_log(session, truth)
+
+
+def test_messages_of_megabytes_equal_the_log(session, tmp_path):
+    """Above the socket buffers the ready stamps depend on window updates, which the log does not see: no `network`."""
+    session.measure(PORT)
+    truth = workload.run_both(
+        tmp_path / "log", address=f"127.0.0.1:{PORT}", total=1_000, seed=5, max_size=1 << 22, threads=4
+    )
+    records = session.records(2_000)
+    matched = match(truth, records)
+    assert not any((different := disagreements(truth, records, matched)).values()), different
+    _, pairs = session.pairs(records)
+    position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
+    assert (wrong, int((position < 0).sum())) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("cause", "role", "stage"),
+    [
+        ("server-sleep", SERVER, "process"),
+        ("server-stop", SERVER, "read_delay"),
+        ("response-gap", SERVER, "send"),
+        ("client-stop", CLIENT, "read_delay"),
+        ("request-gap", CLIENT, "send"),
+    ],
+)
+def test_a_pause_of_40_ms_lands_in_its_own_stage_and_in_no_other(session, tmp_path, cause, role, stage):
+    session.measure(PORT)
+    truth = workload.run_both(
+        tmp_path / "log",
+        address=f"127.0.0.1:{PORT}",
+        total=400,
+        threads=4,
+        max_size=8192,
+        single_percent=0,
+        cause=cause,
+        every=2,
+        cause_ms=40,
+    )
+    records = session.records(800)
+    matched = match(truth, records)
+    halves, pairs = session.pairs(records)
+    position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
+    assert (wrong, int((position < 0).sum())) == (0, 0)
+    hit = truth.client["cause"] > 0
+    assert hit.sum() >= 150
+
+    def others(table: np.ndarray, own: int) -> float:
+        return float(np.median(np.delete(table, own, axis=1).max(axis=1))) / MS
+
+    half_stages = halves.stages[matched.record[role]]
+    own = STAGES[role].index(stage)
+    print(f"{cause}: {np.median(half_stages[hit, own]) / MS:.2f} ms, others {others(half_stages[hit], own):.2f} ms")
+    assert 40 <= np.median(half_stages[hit, own]) / MS <= 44
+    assert others(half_stages[hit], own) < 4
+    assert np.median(half_stages[~hit, own]) / MS < 4
+
+    pair_stages = pairs.stages[position]
+    own = PAIR_STAGES.index(f"{NAMES[role]}_{stage}")
+    assert 40 <= np.median(pair_stages[hit, own]) / MS <= 44
+    assert others(pair_stages[hit], own) < 4
+
+
+def test_kernel_counts_equal_the_records(session, tmp_path):
+    """SLO counts are made in the kernel, apart from the records: both must tell the same."""
+    thresholds_ns = (50_000, 100_000, 25 * MS)
+    session.measure(PORT, thresholds_ns=thresholds_ns)
+    truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=5_000, seed=6)
+    halves, _ = session.pairs(session.records(10_000))
+    keys, counts = session.programs.counts()
+    for role in NAMES:
+        mine = counts[keys["role"] == role]
+        duration_ns = halves.duration_ns[halves.rec["role"] == role]
+        assert mine["outcomes"].sum() == len(truth)
+        assert mine["histogram"].sum() == len(truth)
+        assert mine["classes"].sum() == len(truth)
+        assert mine["excluded"].sum() == 0
+        assert mine["duration_sum_ns"].sum() == duration_ns.sum()
+        for i, threshold_ns in enumerate(thresholds_ns):
+            assert mine["within"][:, i].sum() == (duration_ns <= threshold_ns).sum()
+        slow = halves.stages[(halves.rec["role"] == role) & (halves.duration_ns > thresholds_ns[0])]
+        np.testing.assert_array_equal(mine["over_stage_ns"][:, 0].sum(axis=0), slow.sum(axis=0))
+        np.testing.assert_array_equal(
+            mine["over_dominant"][:, 0].sum(axis=0), np.bincount(slow.argmax(axis=1), minlength=slow.shape[1])
+        )

@@ -1,0 +1,97 @@
+"""What the programs cost to verify, what is lost when their ring is too small, and what is left when they are gone."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import workload
+from workload import wait_until
+
+from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.kernel.records import Role
+
+pytestmark = pytest.mark.root
+
+PORT = 7866
+OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
+VERIFIER_BUDGET = 250_000  # instructions, a quarter of what the verifier allows
+EVENTS = {"state", "destroy", "send_start", "send_end", "ready", "read", "flush"}
+
+
+def held_by_this_process() -> dict[str, dict[int, str]]:
+    """Kind (prog, map, link) → id → fdinfo text of every BPF object that this process has a descriptor of."""
+    held: dict[str, dict[int, str]] = {"link": {}, "prog": {}, "map": {}}  # a link names its program too
+    for path in Path("/proc/self/fdinfo").iterdir():
+        try:
+            text = path.read_text()
+        except OSError:  # the descriptor that reads this folder
+            continue
+        for kind, objects in held.items():
+            if found := re.search(rf"^{kind}_id:\t(\d+)$", text, re.MULTILINE):
+                objects[int(found[1])] = text
+                break
+    return held
+
+
+def alive(kind: str) -> set[int]:
+    """Ids of all programs, maps or links in the kernel, by bpftool."""
+    return {entry["id"] for entry in json.loads(subprocess.check_output(["bpftool", "-j", kind, "show"]))}
+
+
+def test_every_event_has_one_attached_program_within_the_verifier_budget():
+    before = held_by_this_process()
+    with Programs.open(OBJECT) as programs:
+        assert set(programs.variants) == EVENTS
+        held = held_by_this_process()
+        verified = {
+            number: int(re.search(r"^verified_insns:\t(\d+)$", text, re.MULTILINE)[1])
+            for number, text in held["prog"].items()
+            if number not in before["prog"]
+        }
+        links = held["link"].keys() - before["link"].keys()
+    print(f"verified instructions: {sorted(verified.values())}")
+    assert len(verified) == len(EVENTS)
+    assert len(links) == len(EVENTS), "two links of one event would count everything twice"
+    assert max(verified.values()) <= VERIFIER_BUDGET
+
+
+def test_nothing_is_left_in_the_kernel_after_close(tmp_path):
+    before = held_by_this_process()
+    with Programs.open(OBJECT):
+        ours = {kind: held_by_this_process()[kind].keys() - before[kind].keys() for kind in before}
+        workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=100)
+        assert all(ours[kind] and ours[kind] <= alive(kind) for kind in ours)
+    assert held_by_this_process() == before
+    for kind, numbers in ours.items():
+        wait_until(lambda k=kind, n=numbers: not n & alive(k), f"{kind}s {sorted(numbers)} are freed")
+
+
+def test_twenty_opens_and_closes_leak_no_descriptor():
+    with Programs.open(OBJECT):
+        pass
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        Programs.open(OBJECT).close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_ring_that_is_too_small_loses_records_and_no_counts(make_session, tmp_path):
+    """seen = delivered + lost, to the unit, against the generator's own log."""
+    session = make_session(ring_bytes=4096, drain_s=0.2)
+    session.measure(PORT)
+    truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=5_000, seed=10, max_size=1024)
+
+    def counted() -> dict[Role, int]:
+        keys, counts = session.programs.counts()
+        return {role: int(counts["outcomes"][keys["role"] == role].sum()) for role in (Role.CLIENT, Role.SERVER)}
+
+    wait_until(lambda: counted() == {Role.CLIENT: len(truth), Role.SERVER: len(truth)}, "all exchanges are counted")
+    lost = session.programs.lost()
+    assert lost["ring_full"] > 0
+    assert sum(lost.values()) == lost["ring_full"]
+    records = session.records(2 * len(truth) - lost["ring_full"])
+    assert len(records) + lost["ring_full"] == 2 * len(truth)
+    _, counts = session.programs.counts()
+    assert counts["lost_records"].sum() == lost["ring_full"]

@@ -1,0 +1,84 @@
+"""Two network namespaces joined by a veth pair: other interfaces, other namespaces, NAT between; the same truth."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import workload
+from join import CLIENT, SERVER, match, pairs_by_rpc, quantiles_us
+
+from latencyprobe_agent.measure.stages import PAIR_STAGES
+
+pytestmark = pytest.mark.root
+
+PORT = 7862
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+@pytest.fixture
+def namespaces() -> Iterator[dict[str, list[str]]]:
+    """Command prefixes that run inside the namespaces "client" (10.99.0.1, fd99::1) and "server" (….2)."""
+    names = {side: f"lp-{os.getpid()}-{side}" for side in ("client", "server")}
+    try:
+        for name in names.values():
+            ip("netns", "add", name)
+        ip("link", "add", "lp0", "netns", names["client"], "type", "veth", "peer", "lp0", "netns", names["server"])
+        for host, name in enumerate(names.values(), start=1):
+            ip("-n", name, "addr", "add", f"10.99.0.{host}/24", "dev", "lp0")
+            ip("-n", name, "addr", "add", f"fd99::{host}/64", "dev", "lp0", "nodad")
+            ip("-n", name, "link", "set", "lp0", "up")
+        yield {side: ["ip", "netns", "exec", name] for side, name in names.items()}
+    finally:
+        for name in names.values():
+            ip("netns", "del", name)
+
+
+@pytest.mark.parametrize("host", ["10.99.0.2", "[fd99::2]"])
+def test_rpcs_between_namespaces_are_one_pair_each(session, namespaces, tmp_path, host):
+    session.measure(PORT)
+    truth = workload.run_apart(
+        tmp_path / "log", namespaces["server"], namespaces["client"], address=f"{host}:{PORT}", total=5_000, seed=8
+    )
+    records = session.records(2 * len(truth))
+    matched = match(truth, records)
+    assert [len(matched.missing(role)) for role in (CLIENT, SERVER)] == [0, 0], matched.describe()
+    halves, pairs = session.pairs(records)
+    position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
+    assert (wrong, int((position < 0).sum())) == (0, 0)
+    assert len(set(records["netns_ino"])) == 2
+    for role in (CLIENT, SERVER):
+        error = halves.duration_ns[matched.record[role]] - truth.duration_ns(role)
+        print(f"duration {quantiles_us(error)}")
+        assert np.median(np.abs(error)) <= 2_000
+    error = pairs.stages[position, PAIR_STAGES.index("network")] - np.maximum(truth.network_ns(), 0)
+    print(f"network  {quantiles_us(error)}")
+    assert np.median(np.abs(error)) <= 2_000
+
+
+def test_a_translated_destination_changes_nothing(session, namespaces, tmp_path):
+    """Callers dial a Service address; both ends must still compute the same ids."""
+    rules = "table ip lp { chain out { type nat hook output priority -100; ip daddr 10.99.1.1 dnat to 10.99.0.2\n}\n}\n"
+    subprocess.run([*namespaces["client"], "nft", "-f", "-"], input=rules, text=True, check=True)
+    subprocess.run([*namespaces["client"], "ip", "route", "add", "10.99.1.0/24", "dev", "lp0"], check=True)
+    session.measure(PORT)
+    truth = workload.run_apart(
+        tmp_path / "log",
+        namespaces["server"],
+        namespaces["client"],
+        address=f"10.99.0.2:{PORT}",
+        dial=f"10.99.1.1:{PORT}",
+        total=1_000,
+        seed=9,
+    )
+    records = session.records(2 * len(truth))
+    matched = match(truth, records)
+    _, pairs = session.pairs(records)
+    position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
+    assert (wrong, int((position < 0).sum())) == (0, 0), matched.describe()
+    peers = {bytes(address[-4:]) for address in records["peer_addr"][records["role"] == CLIENT]}
+    assert peers == {bytes([10, 99, 1, 1])}, "the client knows the Service address only"
