@@ -36,7 +36,7 @@ from latencyprobe_operator.objects import Key
 from latencyprobe_operator.planner import Planner
 from latencyprobe_operator.registry import Registry
 from latencyprobe_operator.state import ClusterState
-from latencyprobe_operator.wanted import WantedTime
+from latencyprobe_operator.wanted import LAG_S, WantedTime, missing_nodes
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ DEBOUNCE_S = 0.2
 RETRY_S = 5.0  # label writes that failed
 STATUS_S = 2.0  # statuses are written at most this often
 RESYNC_S = 60.0
-EVALUATE_S = 60.0
+EVALUATE_S = 60.0  # when the counts of a minute are complete
 FILES_S = 10.0
 
 
@@ -142,6 +142,7 @@ class Operator:
         await self._informers.synced()
         await self._retried(lambda: self._registry.resync(self._cluster.probes))
         self._replan()
+        await self._tried(self._evaluate)
         self.directory.open()
         log.info(
             "serving: %d LatencyProbes, %d nodes to measure", len(self._registry.entries), len(self._planner.nodes)
@@ -152,9 +153,9 @@ class Operator:
                 for loop in (
                     self._plan_loop(),
                     self._status_loop(),
-                    self._every(EVALUATE_S, self._evaluate, first=STATUS_S),
-                    self._every(RESYNC_S, lambda: self._registry.resync(self._cluster.probes)),
-                    self._every(FILES_S, self._reload),
+                    self._every(lambda: EVALUATE_S - (time.time() - LAG_S) % EVALUATE_S, self._evaluate),
+                    self._every(lambda: RESYNC_S, lambda: self._registry.resync(self._cluster.probes)),
+                    self._every(lambda: FILES_S, self._reload),
                 )
             ]
             try:
@@ -232,7 +233,8 @@ class Operator:
         now, probes = int(time.time()), list(self._registry.probes.values())
         for keys, minute, wanted_ms in self._wanted.finished(now):
             await self._books.run(self._books.store.want, keys, minute, wanted_ms)
-        self._reports = await self._books.run(reports.evaluate, self._books.store, probes, now)
+        missing = missing_nodes(self._planner.plans, self._states(self._planner.nodes))
+        self._reports = await self._books.run(reports.evaluate, self._books.store, probes, now, missing)
         self._status_changed.set()
         for namespace, report in self._reports.items():
             known = self._state.namespace(namespace)
@@ -268,15 +270,18 @@ class Operator:
         self._writes[kind, "ok"] += 1
         return True
 
-    async def _every(self, period_s: float, work: Callable[[], Coroutine[Any, Any, None]], first: float = 0.0) -> None:
-        """Do something again and again; what fails is logged and tried at the next turn."""
-        await asyncio.sleep(first or period_s)
+    async def _every(self, pause_s: Callable[[], float], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something again and again."""
         while True:
-            try:
-                await work()
-            except LatencyProbeError as error:
-                log.error("%s", error)
-            await asyncio.sleep(period_s)
+            await asyncio.sleep(pause_s())
+            await self._tried(work)
+
+    async def _tried(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something; what fails is logged and done at its next turn."""
+        try:
+            await work()
+        except LatencyProbeError as error:
+            log.error("%s", error)
 
     async def _retried(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         backoff = Backoff()

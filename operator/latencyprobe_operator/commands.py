@@ -31,6 +31,7 @@ def operator(cleanup: bool, log_level: str) -> None:
     from latencyprobe_operator.config import Config  # noqa: PLC0415 - as above
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(log_level.upper())))
     config = Config.from_environment()
     asyncio.run(_until_signal(cleaning.run(config) if cleanup else run(config)))
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from latencyprobe.manifest import API_VERSION
+from latencyprobe.manifest import API_VERSION, KIND
 from latencyprobe.report import model
-from latencyprobe.slo.objective import Objective, objectives
+from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.spec import LatencyProbe
 from latencyprobe.store import Store
 from latencyprobe_operator.objects import Key
@@ -39,31 +39,27 @@ def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
             store.define(*key, wanted.get(key, ()))
 
 
-def evaluate(store: Store, probes: Iterable[LatencyProbe], now_unix_s: int) -> dict[str, Document]:
+def evaluate(
+    store: Store, probes: Iterable[LatencyProbe], now_unix_s: int, nodes_missing: Mapping[ObjectiveKey, int]
+) -> dict[str, Document]:
     """Return the LatencyReport of each namespace that has LatencyProbes, after the store's housekeeping."""
     probes = list(probes)
     define(store, probes)
     store.compact(now_unix_s)
-    return {
-        namespace: document(model.build(store, [o for p in owners for o in objectives(p)], now_unix_s), owners)
-        for namespace, owners in by_namespace(probes).items()
-    }
+    found = {}
+    for namespace, owners in by_namespace(probes).items():
+        judged = [objective for owner in owners for objective in objectives(owner)]
+        found[namespace] = document(model.build(store, judged, now_unix_s, nodes_missing), owners)
+    return found
 
 
 def document(report: model.Report, owners: list[LatencyProbe]) -> Document:
-    """Return a report as the API server gets it."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "LatencyReport",
-        "metadata": {
-            "name": "latency",
-            "namespace": owners[0].namespace,
-            "ownerReferences": [
-                {"apiVersion": API_VERSION, "kind": "LatencyProbe", "name": p.name, "uid": p.uid} for p in owners
-            ],
-        },
-        **msgspec.to_builtins(report),
-    }
+    """Return a report as the API server gets it, owned by its namespace's LatencyProbes."""
+    whole: Document = msgspec.to_builtins(model.document(owners[0].namespace, report))
+    whole["metadata"]["ownerReferences"] = [
+        {"apiVersion": API_VERSION, "kind": KIND, "name": p.name, "uid": p.uid} for p in owners
+    ]
+    return whole
 
 
 def differs(new: Document, old: Document | None) -> bool:

@@ -4,15 +4,15 @@ Pure. `app.py` calls `observe` every few seconds and stores what `finished` retu
 was first ready, or should have been (`Agents.counts_from_now`): starting is no gap, dying is one.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from latencyprobe.plan import NodePlan
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.slo.windows import MINUTE_S
-from latencyprobe_operator.agents import Agents
+from latencyprobe_operator.agents import Agents, NodeState
 
-LAG_S = 30.0  # by then agents have posted a minute's counts: asking earlier would look like a gap
+LAG_S = 15.0  # agents post every 5 s: by then a minute's counts are here, and their absence is a gap
 _MAX_STEP_S = 30.0  # a longer pause of our own loop (suspend, a stepped clock) is not held against the agents
 
 
@@ -54,6 +54,12 @@ def objective_keys(plan: NodePlan) -> list[ObjectiveKey]:
         for o in plan.objectives
         for t in (targets[o.target],)
     ]
+
+
+def missing_nodes(plans: Mapping[str, NodePlan], states: Mapping[str, NodeState]) -> Counter[ObjectiveKey]:
+    """Return how many nodes should measure each objective now and do not."""
+    silent = (NodeState.MISSING, NodeState.FAILED)
+    return Counter(key for node, state in states.items() if state in silent for key in objective_keys(plans[node]))
 
 
 def _minutes(start_s: float, end_s: float) -> list[tuple[int, float]]:
