@@ -1,0 +1,299 @@
+"""The report's one model, in the shape of a LatencyReport; every rendering and the operator's resource come from it.
+
+`build` asks a store and evaluates; the table, JSON and the LatencyReport only render what it returns. Numbers that are
+no counts are text with a unit or in percent (units.py). crds/latencyreport.yaml bounds the same fields.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from latencyprobe.manifest import API_VERSION
+from latencyprobe.report import units
+from latencyprobe.sli import SliRow, SlowExchange
+from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, windows_needed
+from latencyprobe.slo.histogram import quantile_ns
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.slo.windows import WINDOW_S
+from latencyprobe.store import Store
+
+MAX_RESULTS = 256
+MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear once a minute
+NAME = "latency"
+KIND = "LatencyReport"
+
+
+class _Model(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pass
+
+
+class BurnRate(_Model, frozen=True):
+    """One alert. `state`: Firing, Quiet, or Unreachable where the goal is so low that it can never fire."""
+
+    severity: str
+    long: str
+    short: str
+    factor: str
+    state: str
+    long_rate: str | None = None
+    short_rate: str | None = None
+
+
+class Quantiles(_Model, frozen=True):
+    """Durations that this share of the events did not exceed, within 1.1 %."""
+
+    p50: str
+    p90: str
+    p99: str
+    p999: str
+
+
+class BadStage(_Model, frozen=True):
+    """Of the bad events: how many this stage dominated, their share in percent, and the time spent in it."""
+
+    stage: str
+    events: int
+    share: str
+    time: str
+
+
+class Coverage(_Model, frozen=True):
+    """What stands behind the counts. `ratio` in percent (slo/evaluate.py); `gaps`: node time that was not measured."""
+
+    ratio: str
+    seen: int
+    ambiguous: int
+    excluded: int
+    lost: int
+    records_lost: int
+    joined: int
+    nodes_missing: int
+    gaps: str
+
+
+class Stage(_Model, frozen=True):
+    """One stage of an exchange."""
+
+    stage: str
+    duration: str
+
+
+class Slow(_Model, frozen=True):
+    """One of the slowest exchanges of the window."""
+
+    trace_id: str
+    time: str
+    duration: str
+    stages: tuple[Stage, ...]
+    peer: str = ""
+    error: str = ""
+    joined: bool = False
+
+
+class Peer(_Model, frozen=True):
+    """Bad events at one other end."""
+
+    peer: str
+    bad: int
+
+
+class Result(_Model, frozen=True):
+    """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events."""
+
+    probe: str
+    objective: str
+    target: str
+    perspective: str
+    threshold: str
+    goal: str
+    window: str
+    state: State
+    events: int
+    bad: int
+    events_needed: int
+    coverage: Coverage
+    updated: str
+    sli: str | None = None
+    error_budget_remaining: str | None = None
+    burn_rates: tuple[BurnRate, ...] = ()
+    quantiles: Quantiles | None = None
+    bad_by_stage: tuple[BadStage, ...] = ()
+    slowest: tuple[Slow, ...] = ()
+    top_peers: tuple[Peer, ...] = ()
+    since: str | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, rename="camel"):
+    """Objectives by state."""
+
+    met: int
+    at_risk: int
+    violated: int
+    incomplete: int
+    no_data: int
+
+
+class Report(_Model, frozen=True):
+    """The objectives of one namespace, worst first. `omitted`: results that found no room."""
+
+    summary: Summary
+    results: tuple[Result, ...]
+    omitted: int = 0
+
+
+class Metadata(_Model, frozen=True):
+    """What a report's reader needs of its metadata."""
+
+    name: str = NAME
+    namespace: str = ""
+
+
+class LatencyReport(_Model, frozen=True):
+    """A report as the resource that the API server keeps, and as `report -o json` prints it."""
+
+    api_version: str
+    kind: str
+    metadata: Metadata
+    summary: Summary
+    results: tuple[Result, ...]
+    omitted: int = 0
+
+
+def build(
+    store: Store,
+    objectives: Iterable[Objective],
+    now_unix_s: int,
+    nodes_missing: Mapping[ObjectiveKey, int] | None = None,
+) -> Report:
+    """Evaluate objectives at `now_unix_s` and return their report, worst first, within its bounds.
+
+    `nodes_missing`: by objective, how many nodes should measure now and do not. Raises StoreError.
+    """
+    verdicts = [
+        _judge(store, objective, now_unix_s, (nodes_missing or {}).get(objective.key, 0)) for objective in objectives
+    ]
+    verdicts.sort(key=lambda verdict: verdict[0])
+    return _bounded([result for _, result in verdicts])
+
+
+def document(namespace: str, report: Report) -> LatencyReport:
+    """Return the report as a LatencyReport of `namespace`."""
+    return LatencyReport(API_VERSION, KIND, Metadata(NAME, namespace), report.summary, report.results, report.omitted)
+
+
+_ORDER = {state: rank for rank, state in enumerate(State)}
+_Rank = tuple[int, Fraction, str, str]
+
+
+def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:
+    key = objective.key
+    row = store.read(key, now - WINDOW_S[objective.window], now)
+    burned = {length_s: store.events(key, now - length_s, now) for length_s in windows_needed(objective)}
+    verdict = evaluate(objective, row, burned)
+    first = store.since(key)
+    result = Result(
+        probe=key.probe,
+        objective=key.objective,
+        target=objective.target,
+        perspective=key.perspective,
+        threshold=units.duration(objective.threshold_ns, digits=9),
+        goal=objective.goal,
+        window=objective.window,
+        state=verdict.state,
+        events=row.good + row.bad,
+        bad=row.bad,
+        events_needed=verdict.events_needed,
+        coverage=_coverage(row, verdict, nodes_missing),
+        updated=units.iso(now * 10**9),
+        sli=None if verdict.sli is None else units.percent(verdict.sli, 5),
+        error_budget_remaining=None if verdict.remaining is None else units.percent(verdict.remaining, 1),
+        burn_rates=tuple(map(_burn_rate, verdict.burns)),
+        quantiles=_quantiles(row),
+        bad_by_stage=_bad_by_stage(row),
+        slowest=tuple(map(_slow, row.slowest)),
+        top_peers=tuple(Peer(peer, bad) for peer, bad in sorted(row.peers.items(), key=lambda p: (-p[1], p[0]))[:5]),
+        since=None if first is None else units.iso(max(first, row.minute) * 10**9),
+    )
+    remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
+    return (_ORDER[verdict.state], remaining, key.probe, key.objective), result
+
+
+def _bounded(results: Sequence[Result]) -> Report:
+    """Keep within MAX_RESULTS and MAX_BYTES: the best give up their witnesses first, then their place."""
+    summary = Summary(*(sum(r.state is state for r in results) for state in _SUMMARY))
+    kept = list(results[:MAX_RESULTS])
+    sizes = [len(msgspec.json.encode(result)) for result in kept]
+    room = MAX_BYTES - 4096  # metadata with its owner references, summary
+    for i in reversed(range(len(kept))):
+        if sum(sizes) > room:
+            kept[i] = msgspec.structs.replace(kept[i], slowest=(), top_peers=())
+            sizes[i] = len(msgspec.json.encode(kept[i]))
+    while sum(sizes) > room:
+        kept.pop()
+        sizes.pop()
+    return Report(summary, tuple(kept), len(results) - len(kept))
+
+
+_SUMMARY = (State.MET, State.AT_RISK, State.VIOLATED, State.INCOMPLETE, State.NO_DATA)
+
+
+def _burn_rate(burn: Burn) -> BurnRate:
+    alert = burn.alert
+    state = "Firing" if burn.firing else "Unreachable" if alert.unreachable else "Quiet"
+    return BurnRate(
+        severity=alert.severity,
+        long=units.time_span(alert.long_s),
+        short=units.time_span(alert.short_s),
+        factor=units.rate(alert.factor) or "",
+        state=state,
+        long_rate=units.rate(burn.long_rate),
+        short_rate=units.rate(burn.short_rate),
+    )
+
+
+def _quantiles(row: SliRow) -> Quantiles | None:
+    found = [quantile_ns(row.histogram, Fraction(q)) for q in ("0.5", "0.9", "0.99", "0.999")]
+    return Quantiles(*(units.duration(value_ns or 0) for value_ns in found)) if found[0] is not None else None
+
+
+def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:
+    stages = sorted(
+        row.stage_ns.keys() | row.dominant.keys(), key=lambda s: (-row.dominant.get(s, 0), -row.stage_ns.get(s, 0))
+    )
+    return tuple(
+        BadStage(
+            stage=stage,
+            events=row.dominant.get(stage, 0),
+            share=units.percent(Fraction(row.dominant.get(stage, 0), max(row.bad, 1)), 1),
+            time=units.duration(row.stage_ns.get(stage, 0)),
+        )
+        for stage in stages
+    )
+
+
+def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
+    seen = row.coverage
+    return Coverage(
+        ratio=units.percent(verdict.coverage, 1),
+        seen=seen.seen,
+        ambiguous=seen.ambiguous,
+        excluded=seen.excluded,
+        lost=seen.lost,
+        records_lost=seen.records_lost,
+        joined=seen.joined,
+        nodes_missing=nodes_missing,
+        gaps=units.time_span(max(0, seen.wanted_ms - seen.measured_ms) // 1000),
+    )
+
+
+def _slow(exchange: SlowExchange) -> Slow:
+    return Slow(
+        trace_id=exchange.trace_id,
+        time=units.iso(exchange.start_unix_ns),
+        duration=units.duration(exchange.duration_ns, digits=6),
+        stages=tuple(Stage(stage, units.duration(value_ns, digits=6)) for stage, value_ns in exchange.stages.items()),
+        peer=exchange.peer,
+        error=exchange.error,
+        joined=exchange.joined,
+    )

@@ -1,0 +1,204 @@
+"""The report for a person: what is wrong, why, and which RPCs to look at, in one glance.
+
+Receives model.Report and a rich Console (which knows about NO_COLOR, pipes and widths) and prints. Called by
+`latencyprobe report` and `slow`, and by the standalone agent at its end.
+"""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from latencyprobe.report import units
+from latencyprobe.report.model import Report, Result, Slow
+from latencyprobe.report.units import duration_ns
+from latencyprobe.slo.evaluate import State
+
+_COLOURS = {
+    State.VIOLATED: "bold red",
+    State.AT_RISK: "bold yellow",
+    State.INCOMPLETE: "bold magenta",
+    State.NO_DATA: "dim",
+    State.MET: "green",
+}
+# A glyph beside the colour, because a pipe and NO_COLOR have no colours. Client and server stages of one kind share it.
+_STAGES = {
+    "send": ("s", "blue"),
+    "client_send": ("s", "blue"),
+    "network": ("n", "magenta"),
+    "wait": ("w", "magenta"),
+    "receive": ("r", "cyan"),
+    "read_delay": ("d", "yellow"),
+    "server_read_delay": ("d", "yellow"),
+    "process": ("P", "red"),
+    "server_process": ("P", "red"),
+    "server_send": ("S", "green"),
+    "client_read_delay": ("D", "bright_yellow"),
+}
+_LINE_WIDTH = 100  # beyond it the eye loses the line
+_WIDE = 110  # from here on there is room for the peers
+_BAR = 14
+_INDENT = 12  # of an objective's details: below its name
+_EMPTY = "No objectives: add spec.objectives to a LatencyProbe (examples/redis.yaml shows one), then measure again."
+
+
+def render(report: Report, console: Console, title: str = "") -> None:
+    """Print the report of one namespace. `title`: its name, where there may be several."""
+    if not report.results:
+        console.print(_EMPTY, style="yellow", highlight=False)
+        return
+    console.print(_headline(report, title))
+    console.print()
+    console.print(_line(("State", "Objective", "SLI", "goal", "budget left"), console, "bold"))
+    for result in report.results:
+        state = Text(_words(result.state), _COLOURS[result.state])
+        figures = (_percent(result.sli), f"{result.goal} %", _budget(result))
+        console.print(_line((state, _name(result), *figures), console))
+        for note in _notes(result):
+            console.print(Padding(Text(note), (0, 0, 0, _INDENT), expand=False))
+    if report.omitted:
+        console.print(f"{report.omitted} more objectives are not shown.", highlight=False)
+    if exchanges := slowest(report.results)[:5]:
+        console.print()
+        render_slowest(exchanges, console)
+
+
+def slowest(results: Iterable[Result]) -> list[tuple[Result, Slow]]:
+    """Return the slowest exchanges of all results, slowest first; one that several objectives name appears once."""
+    distinct = {(slow.trace_id, r.perspective, slow.time): (r, slow) for r in results for slow in r.slowest}
+    return sorted(distinct.values(), key=lambda item: -duration_ns(item[1].duration))
+
+
+def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
+    """Print exchanges with their stages as bars, and what the bars mean."""
+    wide = console.width >= _WIDE
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("slowest", justify="right", no_wrap=True)
+    table.add_column("stages", no_wrap=True)
+    table.add_column("mostly", no_wrap=True)
+    if wide:
+        table.add_column("target", overflow="fold")
+        table.add_column("peer", overflow="fold")
+        table.add_column("UTC", no_wrap=True)
+    table.add_column("trace id", no_wrap=True)
+    for result, slow in exchanges:
+        row: list[str | Text] = [_short(slow.duration, 4), _bar(slow, console), _largest(slow)]
+        context = [result.target, slow.peer, slow.time[5:16].replace("T", " ")] if wide else []
+        table.add_row(*row, *context, slow.trace_id)
+    console.print(table)
+    drawn = {stage for _, slow in exchanges for stage, glyphs in _glyphs(slow) if glyphs}
+    legend = [
+        Text.assemble((_block(stage, console), _colour(stage)), f" {stage}") for stage in sorted(drawn, key=_position)
+    ]
+    console.print(Text("  ").join(legend))
+
+
+def _headline(report: Report, title: str) -> Text:
+    worst, total = report.results[0], len(report.results) + report.omitted
+    line = Text.assemble((f"{title}: " if title else "", "bold"), f"{report.summary.met} of {total} objectives met")
+    if worst.state is not State.MET:
+        line.append("; worst: ").append(_name(worst), "bold").append(" is ")
+        line.append(_words(worst.state), _COLOURS[worst.state])
+    return line
+
+
+def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Table:
+    """Return one line of the objectives; all have the same columns."""
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.width = min(console.width, _LINE_WIDTH)
+    line.add_column(width=_INDENT - 2, no_wrap=True)
+    line.add_column(ratio=1, overflow="fold")
+    for width in (10, 10, 12):
+        line.add_column(width=width, justify="right", no_wrap=True)
+    line.add_row(*cells, style=style)
+    return line
+
+
+def _notes(result: Result) -> Iterable[str]:
+    """Yield what a person should know about one objective beyond its figures, most important first."""
+    if result.state is State.NO_DATA:
+        remedy = "send traffic; is the target's port right?"
+        yield f"needs {result.events_needed:,} events to judge, has {result.events:,}: {remedy}"
+    elif result.bad and result.bad_by_stage:
+        yield "burned by " + ", ".join(f"{s.stage} {s.share} %" for s in result.bad_by_stage[:3] if s.events)
+    if firing := next((burn for burn in result.burn_rates if burn.state == "Firing"), None):
+        rates = f"{firing.long_rate}× over {firing.long} and {firing.short_rate}× over {firing.short}"
+        yield f"burns {rates}: {firing.severity} above {firing.factor}×"
+    seen, facts = result.coverage, [f"{result.bad:,} of {result.events:,} bad"]
+    missing = {
+        f"{seen.ambiguous:,} ambiguous": seen.ambiguous,
+        f"{seen.lost:,} lost": seen.lost,
+        f"{seen.nodes_missing} nodes missing": seen.nodes_missing,
+        f"{seen.gaps} not measured": seen.gaps != "0s",
+    }
+    if any(missing.values()):
+        yield f"coverage {seen.ratio} %: " + ", ".join(text for text, there in missing.items() if there)
+    else:
+        facts.append("coverage 100 %")
+    if seen.joined:
+        facts.append(f"{100 * seen.joined // max(result.events, 1)} % joined")
+    if result.quantiles:
+        facts.append(f"p50 {result.quantiles.p50}, p99 {result.quantiles.p99}")
+    yield "; ".join(facts)
+    if result.bad and result.top_peers:
+        yield "bad by peer: " + ", ".join(f"{peer.peer} {peer.bad:,}" for peer in result.top_peers[:3])
+    since = f" since {result.since[:16].replace('T', ' ')}" if result.since else ""
+    yield f"{result.perspective.lower()} side of {result.target} within {result.threshold}, {result.window}{since}"
+
+
+def _bar(slow: Slow, console: Console) -> Text:
+    return Text.assemble(*((_block(stage, console) * glyphs, _colour(stage)) for stage, glyphs in _glyphs(slow)))
+
+
+def _glyphs(slow: Slow) -> Iterable[tuple[str, int]]:
+    """Yield the stages in order, each with how much of the bar it takes; what is too short takes nothing."""
+    lengths_ns = [duration_ns(stage.duration) for stage in slow.stages]
+    total_ns, reached_ns, reached = sum(lengths_ns) or 1, 0, 0
+    for stage, length_ns in zip(slow.stages, lengths_ns, strict=True):
+        reached_ns += length_ns
+        glyphs = round(_BAR * reached_ns / total_ns) - reached
+        reached += glyphs
+        yield stage.stage, glyphs
+
+
+def _largest(slow: Slow) -> str:
+    if slow.error or not slow.stages:
+        return slow.error
+    stage = max(slow.stages, key=lambda stage: duration_ns(stage.duration))
+    return f"{stage.stage} {_short(stage.duration, 3)}"
+
+
+def _block(stage: str, console: Console) -> str:
+    return "█" if console.color_system and not console.no_color else _STAGES.get(stage, ("?", ""))[0]
+
+
+def _colour(stage: str) -> str:
+    return _STAGES.get(stage, ("", "white"))[1]
+
+
+def _position(stage: str) -> int:
+    return list(_STAGES).index(stage) if stage in _STAGES else len(_STAGES)
+
+
+def _name(result: Result) -> str:
+    return f"{result.probe}/{result.objective}"
+
+
+def _words(state: State) -> str:
+    return {State.AT_RISK: "At risk", State.NO_DATA: "No data"}.get(state, state.value)
+
+
+def _percent(value: str | None) -> str:
+    return "" if value is None else f"{value} %"
+
+
+def _budget(result: Result) -> str:
+    left = Decimal(result.error_budget_remaining or 0)
+    return _percent(result.error_budget_remaining) if left >= 0 else f"spent {1 - left / 100:.1f}×"
+
+
+def _short(duration: str, digits: int) -> str:
+    return units.duration(duration_ns(duration), digits)

@@ -1,0 +1,53 @@
+"""Figures as text: durations, shares, times. No floats cross the Kubernetes API (conventions.md section 2). Pure."""
+
+from datetime import UTC, datetime
+from decimal import ROUND_FLOOR, Decimal
+from fractions import Fraction
+
+_UNITS = (("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000))
+
+
+def duration(value_ns: int, digits: int = 3) -> str:
+    """Return ns with `digits` significant digits in the largest unit below the value: `1.23ms`."""
+    if value_ns == 0:
+        return "0s"
+    unit, unit_ns = next((u for u in reversed(_UNITS) if round(value_ns / u[1], digits - 1) >= 1), _UNITS[0])
+    value = value_ns / unit_ns
+    decimals = max(0, digits - len(str(int(value)))) if unit_ns > 1 else 0
+    text = f"{value:.{decimals}f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + unit
+
+
+def duration_ns(text: str) -> int:
+    """Return the ns of what `duration` wrote."""
+    number = text.rstrip("nums")
+    return round(Decimal(number) * dict(_UNITS)[text[len(number) :]])
+
+
+def time_span(seconds: int) -> str:
+    """Return a whole number of seconds in its two largest units: `1h5m`, `90d`, `0s`."""
+    parts: list[str] = []
+    for unit, unit_s in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= unit_s and len(parts) < 2:
+            parts.append(f"{seconds // unit_s}{unit}")
+            seconds %= unit_s
+    return "".join(parts) or "0s"
+
+
+def percent(share: Fraction, decimals: int) -> str:
+    """Return a fraction of 1 in percent, rounded down: what is not whole never looks whole."""
+    value = Decimal(share.numerator) * 100 / Decimal(share.denominator)
+    text = f"{value.quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def rate(value: Fraction | None) -> str | None:
+    """Return a burn rate with two decimals."""
+    return None if value is None else f"{float(value):.2f}".rstrip("0").rstrip(".")
+
+
+def iso(unix_ns: int) -> str:
+    """Return a Unix time in ISO 8601, UTC; with milliseconds unless it is a whole second."""
+    moment = datetime.fromtimestamp(unix_ns // 10**6 / 1000, UTC)
+    text = moment.isoformat(timespec="milliseconds" if unix_ns % 10**9 else "seconds")
+    return text.replace("+00:00", "Z")
