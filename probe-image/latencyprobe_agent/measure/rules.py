@@ -75,7 +75,7 @@ def compile_rules(plan: NodePlan, cgroups: Mapping[str, Sequence[int]], previous
         for uid, of_pod in matches.items()
     }
     return Rules(
-        scopes={cgroup: pair for uid, pair in groups.items() for cgroup in cgroups.get(uid, ())},
+        scopes={cgroup: pair for uid, pair in groups.items() if any(pair) for cgroup in cgroups.get(uid, ())},
         rules={
             (address, number, port, side): index
             for group, number in numbering.groups.items()

@@ -49,10 +49,9 @@ class Slicer:
         self, keys: NDArray[np.void], totals: NDArray[np.void], lost: Mapping[str, int], boot_ns: int, unix_ns: int
     ) -> None:
         """Take in `Programs.counts()` and `Programs.lost()`, read at `boot_ns`, which is `unix_ns`."""
-        gained: dict[tuple[int, int], NDArray[np.uint64]] = defaultdict(
-            lambda: np.zeros(COUNTS.itemsize // 8, np.uint64)
-        )
-        for key, total in zip(keys, totals.view(np.uint64).reshape(len(totals), -1), strict=True):
+        words = COUNTS.itemsize // 8
+        gained: dict[tuple[int, int], NDArray[np.uint64]] = defaultdict(lambda: np.zeros(words, np.uint64))
+        for key, total in zip(keys, totals.view(np.uint64).reshape(-1, words), strict=True):
             gained[int(key["target_set"]), int(key["role"])] += total - self._seen.get(key.tobytes(), np.uint64(0))
             self._seen[key.tobytes()] = total
         missing = sum(lost[reason] for reason in _MISSING)

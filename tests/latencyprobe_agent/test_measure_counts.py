@@ -1,0 +1,33 @@
+"""Adding the kernel's counts up over CPUs, without their 32-bit wrap."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencyprobe_agent.kernel.records import COUNTS_KEY, EXCHANGE_COUNTS
+from latencyprobe_agent.measure.counts import COUNTS, Widening
+
+KEYS = np.array([(5, 1, 2), (5, 1, 1)], COUNTS_KEY)
+
+
+def test_every_field_is_added_up_over_cpus():
+    per_cpu = np.zeros((2, 3), EXCHANGE_COUNTS)
+    for name in EXCHANGE_COUNTS.names:
+        per_cpu[name][0, 1] = 3
+        per_cpu[name][0, 2] = 4
+
+    total = Widening().add_up(KEYS, per_cpu)
+
+    for name in COUNTS.names:
+        assert np.all(total[name][0] == 7), name
+        assert np.all(total[name][1] == 0), name
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**31)), min_size=1, max_size=8))
+def test_a_histogram_goes_on_growing_when_a_cpus_bucket_wraps(steps):
+    widening, per_cpu, true = Widening(), np.zeros((1, 2), EXCHANGE_COUNTS), 0
+
+    for gained in steps:
+        per_cpu["histogram"][0, :, 7] += np.array(gained, np.uint32)  # wraps as the kernel's does
+        true += sum(gained)
+        assert true == widening.add_up(KEYS[:1], per_cpu)["histogram"][0, 7]

@@ -1,0 +1,193 @@
+"""A compiled plan must answer for every socket as the plan itself says, by the kernel's way of looking it up."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencyprobe.plan import Endpoint, NodePlan, Role, SpanPolicy, Target, TargetPod
+from latencyprobe_agent.kernel.records import RuleSide
+from latencyprobe_agent.measure.rules import ANY_ADDRESS, NO_RULES, compile_rules, packed
+
+POLICY = SpanPolicy(slower_than_ns=100, ratio=0.1, max_per_second=10)
+ADDRESSES = ["10.0.0.1", "10.0.0.2", "fd00::1"]
+PORTS = [80, 81]
+
+
+def target(name="web", role=Role.SERVER, thresholds=(100,), **fields):
+    defaults = {"namespace": "shop", "probe": "cart", "probe_uid": "u", "setup_turns": 0, "spans": POLICY}
+    return Target(id=f"shop/cart/{name}", name=name, role=role, thresholds_ns=thresholds, **{**defaults, **fields})
+
+
+def plan_of(*targets, **fields):
+    return NodePlan(node="n1", generation=1, digest="", targets=targets, objectives=(), **fields)
+
+
+def looked_up(rules, group, side, address, port):
+    """The kernel's order of look-ups (flow.bpf.h), and the targets of its first hit."""
+    a = packed(address)
+    keys = [(a, port), (a, 0), (ANY_ADDRESS, port), (ANY_ADDRESS, 0)] if side is RuleSide.PEER else [
+        (ANY_ADDRESS, port), (ANY_ADDRESS, 0)
+    ]  # fmt: skip
+    for key_address, key_port in keys:
+        index = rules.rules.get((key_address, group, key_port, side)) if group else None
+        if index:
+            return set(rules.sets[index].targets)
+    return set()
+
+
+targets = st.lists(
+    st.builds(
+        dict,
+        role=st.sampled_from(Role),
+        pods=st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sets(st.sampled_from(PORTS))),
+        callers=st.sets(st.sampled_from(["a", "b", "c"])),
+        endpoints=st.sets(st.tuples(st.sampled_from(ADDRESSES), st.sampled_from([0, *PORTS]))),
+    ),
+    max_size=5,
+)
+
+
+@given(targets)
+def test_every_socket_finds_exactly_the_targets_that_the_plan_gives_it(described):
+    plan = plan_of(
+        *(
+            target(
+                f"t{i}",
+                d["role"],
+                pods=tuple(TargetPod(uid, tuple(ports)) for uid, ports in d["pods"].items()),
+                callers=tuple(d["callers"]) if d["role"] is Role.SERVER else (),
+                endpoints=tuple(Endpoint(*e) for e in d["endpoints"]) if d["role"] is Role.SERVER else (),
+            )
+            for i, d in enumerate(described)
+        )
+    )
+    rules = compile_rules(plan, {"a": [1, 2], "b": [3], "c": []})
+
+    for cgroup, uid in {1: "a", 2: "a", 3: "b"}.items():
+        server_group, client_group = rules.scopes.get(cgroup, (0, 0))
+        for port in [*PORTS, 82]:
+            dialled = {
+                t.id for t in plan.targets for p in t.pods
+                if t.role is Role.SERVER and p.uid == uid and (port in p.ports or not p.ports)
+            }  # fmt: skip
+            assert dialled == looked_up(rules, server_group, RuleSide.LOCAL, "10.9.9.9", port)
+            for address in [*ADDRESSES, "10.9.9.9"]:
+                made = {
+                    t.id for t in plan.targets for p in t.pods
+                    if t.role is Role.CLIENT and p.uid == uid and (port in p.ports or not p.ports)
+                }  # fmt: skip
+                called = {
+                    t.id for t in plan.targets for e in t.endpoints
+                    if uid in t.callers and e.address == address and e.port in (0, port)
+                }  # fmt: skip
+                assert made | called == looked_up(rules, client_group, RuleSide.PEER, address, port)
+
+
+def test_pods_with_equal_rules_share_a_group_and_callers_do_not_multiply():
+    endpoints = tuple(Endpoint(str(ipaddress.ip_address(0x0A000000 + i)), 80) for i in range(100))
+    web = target(callers=tuple(f"pod{i}" for i in range(50)), endpoints=endpoints)
+
+    rules = compile_rules(plan_of(web), {f"pod{i}": [i] for i in range(50)})
+
+    assert 100 == len(rules.rules)
+    assert {(0, 1)} == set(rules.scopes.values())
+
+
+def test_on_a_host_rules_hold_for_every_socket():
+    redis = target("redis", ports=(6379,), clients=True)
+    calls = target("calls", Role.CLIENT, ports=(80,))
+
+    rules = compile_rules(plan_of(redis, calls, host=True), {})
+
+    assert {} == rules.scopes
+    assert {"shop/cart/redis"} == looked_up(rules, rules.host[0], RuleSide.LOCAL, "127.0.0.1", 6379)
+    assert {"shop/cart/redis"} == looked_up(rules, rules.host[1], RuleSide.PEER, "10.0.0.1", 6379)
+    assert {"shop/cart/calls"} == looked_up(rules, rules.host[1], RuleSide.PEER, "::1", 80)
+    assert set() == looked_up(rules, rules.host[0], RuleSide.LOCAL, "127.0.0.1", 80)
+
+
+def test_a_host_target_of_every_port_measures_no_clients():
+    rules = compile_rules(plan_of(target(ports=(), clients=True), host=True), {})
+
+    assert {"shop/cart/web"} == looked_up(rules, rules.host[0], RuleSide.LOCAL, "127.0.0.1", 1234)
+    assert 0 == rules.host[1]
+
+
+def test_targets_that_share_sockets_share_a_set_with_all_their_thresholds():
+    pods = (TargetPod("a", (80,)),)
+    one = target("one", thresholds=(100, 300), setup_turns=1, pods=pods)
+    other = target("other", thresholds=(200, 300), setup_turns=4, pods=pods, spans=SpanPolicy(50, 0.5, 5))
+
+    (merged,) = compile_rules(plan_of(one, other), {"a": [1]}).sets.values()
+
+    assert ("shop/cart/one", "shop/cart/other") == merged.targets
+    assert ((100, 200, 300), 4) == (merged.thresholds_ns, merged.setup_turns)
+    assert (SpanPolicy(50, 0.5, 10), "shop/cart") == (merged.spans, merged.probe)
+
+
+def test_a_target_that_would_bring_too_many_thresholds_is_left_out_and_named():
+    pods = (TargetPod("a", (80,)),)
+    first = target("first", thresholds=tuple(range(1, 7)), pods=pods)
+    second = target("second", thresholds=(7, 8, 9), pods=pods)
+    third = target("third", thresholds=(7, 8), pods=pods)
+
+    rules = compile_rules(plan_of(first, second, third), {"a": [1]})
+
+    assert ("shop/cart/first", "shop/cart/third") == rules.sets[1].targets
+    assert ["shop/cart/second"] == list(rules.refused)
+    assert "shop/cart/first" in rules.refused["shop/cart/second"]
+
+
+def test_numbers_in_force_keep_their_meaning_in_the_next_rules():
+    old = plan_of(target("a", pods=(TargetPod("a", (80,)),)), target("b", pods=(TargetPod("b", (80,)),)))
+    new = plan_of(target("c", pods=(TargetPod("c", (80,)),)), target("b", pods=(TargetPod("b", (80,)),)))
+    cgroups = {"a": [1], "b": [2], "c": [3]}
+
+    before = compile_rules(old, cgroups)
+    after = compile_rules(new, cgroups, before)
+
+    assert before.scopes[2] == after.scopes[2]
+    assert after.scopes[3] not in before.scopes.values()
+    assert before.sets.items() <= after.sets.items()  # also the one that nothing names any more
+    assert 1 not in after.scopes
+    assert len(after.rules) == 2
+
+
+def test_the_same_plan_again_changes_nothing():
+    plan = plan_of(target(pods=(TargetPod("a", (80, 81)),), callers=("b",), endpoints=(Endpoint("10.0.0.1", 80),)))
+    first = compile_rules(plan, {"a": [1], "b": [2]})
+
+    assert first == compile_rules(plan, {"a": [1], "b": [2]}, first)
+
+
+def test_numbers_of_sets_are_used_again_only_when_all_have_been():
+    rules = NO_RULES
+    for i in range(1100):
+        plan = plan_of(target(f"t{i}", pods=(TargetPod("a", (80,)),)))
+        rules = compile_rules(plan, {"a": [1]}, rules)
+
+    assert max(rules.sets) == 1023
+    assert ["shop/cart/t1099"] == list(rules.sets[next(iter(rules.rules.values()))].targets)
+
+
+def test_more_combinations_than_the_kernel_has_room_for_are_refused_by_name():
+    plan = plan_of(*(target(f"t{i}", pods=(TargetPod(f"p{i}", (80,)),)) for i in range(1030)))
+
+    rules = compile_rules(plan, {f"p{i}": [i + 1] for i in range(1030)})
+
+    assert (1023, 7) == (len(rules.sets), len(rules.refused))
+    assert 1023 == len(rules.scopes)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.0.0.1", "00" * 10 + "ffff0a000001"),
+        ("::ffff:10.0.0.1", "00" * 10 + "ffff0a000001"),
+        ("fd00::1", "fd" + "00" * 14 + "01"),
+    ],
+)
+def test_addresses_are_packed_as_records_hold_them(text, expected):
+    assert expected == packed(text).hex()

@@ -1,0 +1,251 @@
+"""SLI rows: exact from counts, refined by pairs, cut by minute, never counted twice."""
+
+import ipaddress
+
+import numpy as np
+import pytest
+
+from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import Role as Perspective
+from latencyprobe_agent.kernel.records import COUNTS_KEY, Excluded, Outcome, Role
+from latencyprobe_agent.measure import histogram
+from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.rules import compile_rules
+from latencyprobe_agent.measure.slicing import MINUTE_NS, Slicer
+
+MS = 1_000_000
+FAST_NS, SLOW_NS = 5 * MS, 25 * MS
+NO_LOSS = {"ring_full": 0, "counts_full": 0, "counts": 0, "storage": 0, "recursion": 0}
+MINUTE = 1_700_000_040  # a multiple of 60
+UNIX_NS = MINUTE * 10**9 + 10 * 10**9
+
+
+def objective(name="fast", threshold_index=0, perspective=Perspective.SERVER, errors_count_as_bad=True):
+    return Objective(
+        id=f"shop/cart/{name}", target="shop/cart/web", name=name, perspective=perspective, goal="99", window="28d",
+        threshold_index=threshold_index, errors_count_as_bad=errors_count_as_bad, hash=f"hash of {name}", min_events=1,
+    )  # fmt: skip
+
+
+def make_slicer(*objectives):
+    target = Target(
+        id="shop/cart/web", namespace="shop", probe="cart", probe_uid="uid", name="web", role=Perspective.SERVER,
+        thresholds_ns=(FAST_NS, SLOW_NS), setup_turns=0, spans=SpanPolicy(1, 1.0, 1), pods=(TargetPod("a", (80,)),),
+    )  # fmt: skip
+    plan = NodePlan(node="n", generation=1, digest="", targets=(target,), objectives=objectives)
+    slicer = Slicer(boot_ns=0)
+    slicer.apply(plan, compile_rules(plan, {"a": [1]}))
+    return slicer
+
+
+def counts_of(*rows, role=Role.SERVER):
+    """Totals by owner; a row gives single fields, or elements of them by (field, index)."""
+    keys = np.array([(owner, 1, role) for owner in range(len(rows))], COUNTS_KEY)
+    totals = np.zeros(len(rows), COUNTS)
+    for row_number, fields in enumerate(rows):
+        for at, value in fields.items():
+            name, *index = at if isinstance(at, tuple) else (at,)
+            totals[name][row_number, *index] = value
+    return keys, totals
+
+
+def taken(slicer):
+    return slicer.take(lambda packed: str(ipaddress.ip_address(packed[-4:])))
+
+
+def only(slicer):
+    (row,) = taken(slicer)
+    return row
+
+
+def test_good_and_bad_come_from_the_counts_of_all_owners_at_the_objectives_threshold():
+    slicer = make_slicer(objective(threshold_index=1))
+    first = {("outcomes", Outcome.OK): 8, ("outcomes", Outcome.RESET): 2, ("within", 1): 7, ("failed_within", 1): 1}
+    second = {("outcomes", Outcome.OK): 1, ("within", 1): 1, ("within", 0): 1}
+
+    slicer.add_counts(*counts_of(first, second), NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS)
+    row = only(slicer)
+
+    assert (7, 4) == (row.good, row.bad)
+    assert ("shop", "cart", "uid", "fast", "hash of fast", MINUTE) == (
+        row.namespace, row.probe, row.probe_uid, row.objective, row.hash, row.minute
+    )  # fmt: skip
+
+
+def test_failed_exchanges_within_the_threshold_are_good_if_errors_do_not_count():
+    slicer = make_slicer(objective(errors_count_as_bad=False))
+
+    slicer.add_counts(
+        *counts_of({("outcomes", Outcome.RESET): 2, ("within", 0): 1, ("failed_within", 0): 1}),
+        NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS,
+    )  # fmt: skip
+    row = only(slicer)
+
+    assert (1, 1) == (row.good, row.bad)
+
+
+def test_rows_are_differences_and_add_up_to_the_kernels_totals():
+    slicer, good = make_slicer(objective()), []
+
+    for total in (3, 10, 10, 12):
+        slicer.add_counts(*counts_of({("outcomes", 0): total, ("within", 0): total}), NO_LOSS, MS, UNIX_NS)
+        good += [row.good for row in taken(slicer)]
+
+    assert [3, 7, 0, 2] == good
+
+
+def test_histogram_stages_and_coverage_are_carried_over():
+    slicer = make_slicer(objective())
+    place = int(histogram.positions(np.array([30 * MS]))[0])
+
+    slicer.add_counts(
+        *counts_of({
+            ("outcomes", 0): 2, ("histogram", place): 2, ("over_stage_ns", 0, 2): 60 * MS, ("over_dominant", 0, 2): 2,
+            ("excluded", Excluded.PIPELINED): 3, ("excluded", Excluded.SETUP): 4, "lost_records": 1,
+        }),
+        {**NO_LOSS, "counts": 5, "ring_full": 7}, boot_ns=2 * MS, unix_ns=UNIX_NS,
+    )  # fmt: skip
+    row = only(slicer)
+
+    assert {place - 672: 2} == row.histogram
+    assert ({"process": 60 * MS}, {"process": 2}) == (row.stage_ns, row.dominant)
+    c = row.coverage
+    assert (9, 3, 4, 5, 1, 2) == (c.seen, c.ambiguous, c.excluded, c.lost, c.records_lost, c.measured_ms)
+
+
+def test_losses_are_differences_too():
+    slicer = make_slicer(objective())
+
+    lost = []
+    for storage in (2, 2, 3):
+        slicer.add_counts(*counts_of(), {**NO_LOSS, "storage": storage}, boot_ns=MS, unix_ns=UNIX_NS)
+        lost.append(only(slicer).coverage.lost)
+
+    assert [2, 0, 1] == lost
+
+
+def test_measured_time_is_split_at_minutes_and_nothing_of_it_gets_lost():
+    slicer = make_slicer(objective())
+
+    slicer.add_counts(*counts_of({("outcomes", 0): 1}), NO_LOSS, boot_ns=2 * MINUTE_NS, unix_ns=UNIX_NS)
+    rows = taken(slicer)
+
+    assert [(MINUTE - 120, 50_000), (MINUTE - 60, 60_000), (MINUTE, 10_000)] == [
+        (row.minute, row.coverage.measured_ms) for row in rows
+    ]
+    assert [0, 0, 1] == [row.bad for row in rows]
+
+
+def test_the_slowest_exchanges_have_their_stages_peer_and_time(make_halves):
+    slicer = make_slicer(objective())
+    half = make_halves(
+        *(
+            {"role": Role.SERVER, "start_ns": 100, "stages": (0, 0, ms * MS, 1), "request_seq": ms}
+            for ms in range(1, 9)
+        ),
+        {"role": Role.SERVER, "stages": (0, 0, 900 * MS, 0), "excluded": Excluded.SETUP},
+        {"role": Role.SERVER, "stages": (0, 0, 900 * MS, 0), "target_set": 2},
+        {"role": Role.CLIENT, "stages": (0, 0, 900 * MS, 0)},
+    )
+
+    slicer.add_records(half, LocalJoin().join(half), offset_ns=1000, unix_ns=UNIX_NS)
+    row = only(slicer)
+
+    assert [8, 7, 6, 5, 4] == [slow.duration_ns // MS for slow in row.slowest]
+    slow = row.slowest[0]
+    assert ({"process": 8 * MS, "send": 1}, 1100, "10.0.0.2", "") == (
+        slow.stages, slow.start_unix_ns, slow.peer, slow.error
+    )  # fmt: skip
+    assert f"{half.trace_id[7, 0]:016x}{half.trace_id[7, 1]:016x}" == slow.trace_id
+
+
+def test_peers_of_bad_exchanges_are_counted_by_name(make_halves):
+    slicer = make_slicer(objective())
+    half = make_halves(
+        {"role": Role.SERVER, "stages": (0, 0, 6 * MS, 0), "peer": "10.0.0.5"},
+        {"role": Role.SERVER, "stages": (0, 0, 7 * MS, 0), "peer": "10.0.0.6"},
+        {"role": Role.SERVER, "stages": (0, 0, 1, 0), "peer": "10.0.0.6", "outcome": Outcome.RESET},
+        {"role": Role.SERVER, "stages": (0, 0, 1, 0), "peer": "10.0.0.7"},
+    )
+    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+
+    (row,) = slicer.take(lambda packed: "shop/front" if packed[-1] in (5, 6) else "other")
+
+    assert {"shop/front": 3} == row.peers
+    assert {"", "reset"} == {slow.error for slow in row.slowest}
+
+
+def joined_pair(make_halves):
+    return make_halves(
+        {"role": Role.CLIENT, "stages": (1 * MS, 28 * MS, 0, 1 * MS)},
+        {"role": Role.SERVER, "stages": (0, 2 * MS, 20 * MS, 1 * MS)},
+    )
+
+
+CLIENT_COUNTS = {
+    ("outcomes", 0): 2, ("over_dominant", 1, 1): 2,
+    ("over_stage_ns", 1, 0): 1 * MS, ("over_stage_ns", 1, 1): 78 * MS, ("over_stage_ns", 1, 3): 1 * MS,
+}  # fmt: skip
+
+
+def test_joined_pairs_put_their_own_stages_in_the_place_of_wait(make_halves):
+    slicer = make_slicer(objective(threshold_index=1, perspective=Perspective.CLIENT))
+    half = joined_pair(make_halves)
+
+    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+    slicer.add_counts(*counts_of(CLIENT_COUNTS, role=Role.CLIENT), NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS)
+    row = only(slicer)
+
+    pair = {"network": 6, "server_read_delay": 2, "server_process": 20, "server_send": 1, "client_read_delay": 1}
+    assert {"wait": 50 * MS, **{name: ms * MS for name, ms in pair.items()}} == row.stage_ns
+    assert {"wait": 1, "server_process": 1} == row.dominant
+    assert 1 == row.coverage.joined
+    assert ({name: ms * MS for name, ms in pair.items()}, True) == (row.slowest[0].stages, row.slowest[0].joined)
+
+
+def test_what_pairs_know_waits_for_the_counts_that_it_replaces(make_halves):
+    slicer = make_slicer(objective(threshold_index=1, perspective=Perspective.CLIENT))
+    half = joined_pair(make_halves)
+    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+    early = only(slicer)
+
+    slicer.add_counts(*counts_of(CLIENT_COUNTS, role=Role.CLIENT), NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS)
+    late = only(slicer)
+
+    assert ({}, {}) == (early.stage_ns, early.dominant)
+    assert {"wait": 1, "server_process": 1} == late.dominant
+    assert 80 * MS == sum(late.stage_ns.values())
+
+
+def test_a_joined_server_half_keeps_its_own_stages(make_halves):
+    slicer = make_slicer(objective())
+    half = joined_pair(make_halves)
+
+    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+    row = only(slicer)
+
+    assert ({"read_delay": 2 * MS, "process": 20 * MS, "send": 1 * MS}, True) == (
+        row.slowest[0].stages, row.slowest[0].joined
+    )  # fmt: skip
+    assert 1 == row.coverage.joined
+
+
+@pytest.mark.parametrize("batches", [1, 2, 5])
+def test_how_records_are_cut_into_batches_changes_no_row(make_halves, batches):
+    slicer = make_slicer(objective())
+    half = make_halves(
+        *(
+            {"role": Role.SERVER, "stages": (0, 0, i * MS, 0), "request_seq": i, "peer": f"10.0.0.{i}"}
+            for i in range(10)
+        )
+    )
+    join = LocalJoin()
+
+    for rows in np.array_split(np.arange(10), batches):
+        some = half.take(rows)
+        slicer.add_records(some, join.join(some), offset_ns=0, unix_ns=UNIX_NS)
+    row = only(slicer)
+
+    assert [9, 8, 7, 6, 5] == [slow.duration_ns // MS for slow in row.slowest]
+    assert {"10.0.0.9", "10.0.0.8", "10.0.0.7", "10.0.0.6"} == set(row.peers)
