@@ -34,8 +34,7 @@ def cluster() -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("the cluster needs root: namespaces, mounts and cgroups of its own")
     ours = not healthy()
-    if ours:
-        subprocess.run([BENCH, "up"], check=True)
+    subprocess.run([BENCH, "up"], check=True)
     yield Cluster()
     if ours:
         subprocess.run([BENCH, "down"], check=True)
@@ -65,9 +64,12 @@ def chart(cluster: Cluster, images: str, jaeger: Jaeger) -> Iterator[Chart]:
     with Path("/run/latencyprobe-bench/chart.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         chart = Chart(cluster, tag=images, otlp=jaeger.otlp)
-        chart.uninstall()
+        chart.clear()
         yield chart
-        chart.uninstall()
+        try:
+            chart.uninstall()
+        finally:
+            chart.clear()
 
 
 @pytest.fixture

@@ -52,6 +52,13 @@ class Chart:
         )
         self.cluster.delete("namespace", self.namespace)
 
+    def clear(self) -> None:
+        """Remove a release that a broken build or an interrupted session left, without running its hooks."""
+        self.helm(
+            "uninstall", self.release, "--ignore-not-found", "--no-hooks", "--wait", "--timeout=60s", timeout_s=90
+        )
+        self.cluster.delete("namespace", self.namespace)
+
     def helm(self, *words: str, stdin: str | None = None, timeout_s: float = 60) -> str:
         """What helm prints; RefusedError with its complaint when it fails."""
         command = [str(STATE / "bin/helm"), "--kubeconfig", str(self.cluster.kubeconfig), "-n", self.namespace, *words]

@@ -79,7 +79,7 @@ project_images() {
   tag=$(contents "$source" | key "$(declare -f base_image)")
   archive=$CACHE/images/project-$tag.tar
   [[ -e $archive ]] || build_project "$source" "$tag" "$archive"
-  [[ ! -e $STATE/ready || -e $STATE/project-$tag ]] || import_project "$tag" "$archive"
+  [[ ! -e $STATE/ready ]] || import_project "$tag" "$archive"
   echo "$tag"
 }
 
@@ -125,6 +125,7 @@ forget_image() {
 # import_project TAG ARCHIVE: into the nodes. Builds that nobody runs any more leave them: the nodes' disks are memory.
 import_project() {
   local node old used
+  [[ ! -e $STATE/images/${2##*/} ]] || return 0
   import_images "$2"
   used=$(kubectl get deployments,daemonsets -A -o jsonpath='{..image}')
   for node in "${NODES[@]}"; do
@@ -132,8 +133,7 @@ import_project() {
       in_node "$node" ctr -n k8s.io images rm --sync "$old" >/dev/null
     done
   done
-  rm -f "$STATE"/project-*
-  touch "$STATE/project-$1"
+  find "$STATE/images" -name 'project-*' -not -name "project-$1.tar" -delete
 }
 
 # unused_images KEEP < LISTING: the references to images that no name matching KEEP refers to (each has several).

@@ -35,11 +35,11 @@ configuration() {
 bring_up() {
   local node name
   [[ $EUID == 0 ]] || fail "up needs root (namespaces, mounts, cgroups)"
-  ! healthy || { say "already up"; return; }
-  take_down # what an interrupted run may have left
+  ! healthy || { import_images "$IMAGE_WORKLOAD"; say "already up"; return; }
+  take_down # what an interrupted run may have left, or one of other sources
   mkdir -p "$STATE"
   mount -t tmpfs -o size=12g,mode=755 latencyprobe-bench "$STATE"
-  mkdir -p "$STATE"/{bin,log,pki}
+  mkdir -p "$STATE"/{bin,images,log,pki}
   sysctl "${SYSCTLS[@]}" >"$STATE/sysctl.saved"
   link_programs
   "$BENCH/pki.sh" "$STATE/pki" "$(node_ip n1)" "${NODES[@]}"
@@ -70,12 +70,15 @@ bring_up() {
   kubectl -n kube-system rollout status deployment/coredns --timeout=60s >/dev/null
   within 30 "default service account" kubectl -n default get serviceaccount default
   within 30 Jaeger curl -sf "http://$NETWORK.1:16686/api/services"
-  date +%s >"$STATE/ready"
+  fingerprint >"$STATE/ready"
   lap "ready: ${#NODES[@]} nodes, DNS, Jaeger"
 }
 
+# fingerprint: of all that a running cluster is made of, but for images, which can be brought in later.
+fingerprint() { contents "$BENCH"/{conf,programs,lib.sh,node.sh,pki.sh,programs.sh,up.sh} | key; }
+
 healthy() {
-  [[ -e $STATE/ready ]] &&
+  [[ $(cat "$STATE/ready" 2>/dev/null) == "$(fingerprint)" ]] &&
     kubectl --request-timeout=5s wait --for=condition=Ready node --all --timeout=5s >/dev/null 2>&1 &&
     curl -sf -o /dev/null "http://$NETWORK.1:16686/api/services"
 }
@@ -167,12 +170,14 @@ start_jaeger() {
   disown
 }
 
-# import_images ARCHIVE...: into every node at once.
+# import_images ARCHIVE...: into every node at once, those that are not there yet.
 import_images() {
-  local node jobs=() job
+  local node jobs=() job archive new=()
+  for archive in "$@"; do [[ -e $STATE/images/${archive##*/} ]] || new+=("$archive"); done
   for node in "${NODES[@]}"; do
-    for archive in "$@"; do in_node "$node" ctr -n k8s.io images import "$archive"; done >>"$STATE/log/$node-images.log" 2>&1 &
+    for archive in "${new[@]}"; do in_node "$node" ctr -n k8s.io images import "$archive"; done >>"$STATE/log/$node-images.log" 2>&1 &
     jobs+=($!)
   done
   for job in "${jobs[@]}"; do wait "$job" || { tail -3 "$STATE"/log/*-images.log >&2; fail "an image could not be imported"; }; done
+  for archive in "${new[@]}"; do touch "$STATE/images/${archive##*/}"; done
 }
