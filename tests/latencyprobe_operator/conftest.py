@@ -1,9 +1,15 @@
 """Factories for slim objects and LatencyProbes, with the defaults that most tests want."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from latencyprobe_operator.api import Api  # isort: skip  # first: keeps the synchronous client out
 import pytest
+from aiohttp import web
+from kubernetes.aio.client import ApiClient, Configuration
 
 from latencyprobe import spec
 from latencyprobe.manifest import API_VERSION
@@ -67,13 +73,45 @@ def agent_status(generation: int, **fields: Any) -> AgentStatus:
     target = fields.pop("target", "shop/checkout/cart")
     defaults: dict[str, Any] = {
         "instance": "i1", "boot_id": "b1", "version": "0.1.0", "variants": {}, "error": "", "lost": {},
-        "targets": (TargetStatus(target, 1, seen, {"pingpong": seen}, {}),),
+        "targets": (TargetStatus(target, seen, {"pingpong": seen}, {}),),
     }  # fmt: skip
     return AgentStatus(generation=generation, **{**defaults, **fields})
+
+
+@asynccontextmanager
+async def served(routes: list[web.RouteDef]) -> AsyncIterator[Api]:
+    """An API server that plays the given routes on loopback, and a connection to it."""
+    app = web.Application()
+    app.add_routes(routes)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        async with Api(ApiClient(Configuration(host=f"http://{host}:{port}"))) as api:
+            yield api
+    finally:
+        await runner.cleanup()
+
+
+async def until(condition: Callable[[], object], deadline_s: float = 10.0) -> None:
+    """Poll until something holds."""
+    async with asyncio.timeout(deadline_s):
+        while not condition():  # noqa: ASYNC110 - the condition is somebody else's state
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
 def make() -> SimpleNamespace:
     return SimpleNamespace(
-        pod=pod, probe=probe, document=document, state=state, service=service, slice_of=slice_of, status=agent_status
+        served=served,
+        until=until,
+        pod=pod,
+        probe=probe,
+        document=document,
+        state=state,
+        service=service,
+        slice_of=slice_of,
+        status=agent_status,
     )

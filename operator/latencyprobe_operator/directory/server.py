@@ -201,8 +201,6 @@ async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         raise Refused(400, str(error)) from error
-    except RecursionError as error:
-        raise Refused(400, "nested too deeply") from error
 
 
 def _json(answer: msgspec.Struct, status: int = 200) -> web.Response:
