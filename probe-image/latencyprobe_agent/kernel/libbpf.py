@@ -98,7 +98,7 @@ def _libc() -> c.CDLL:
 def _print(level: int, template: bytes, arguments: int) -> int:
     # A va_list parameter is passed as a pointer on x86-64 and, being larger than 16 bytes, on arm64.
     if level == _WARN:
-        text = c.create_string_buffer(1 << 16)
+        text = c.create_string_buffer(1 << 24)  # a verifier log can be as long, and its end matters most
         _libc().vsnprintf(text, c.c_size_t(len(text)), template, c.c_void_p(arguments))
         _messages.append(text.value.decode(errors="replace").strip())
     return 0

@@ -104,7 +104,7 @@ def _try(opened: Object, chosen: dict[str, tuple[str, Program]], refused: dict[t
     except OSError as e:
         for event, (variant, program) in chosen.items():
             if re.search(rf"prog '{program.name}': .*failed", str(e)):
-                refused[event, variant] = str(e)
+                refused[event, variant] = _in_short(str(e))
                 return None
         raise Unsupported("KernelUnsupported", _explain(e)) from e
     links: dict[str, Link] = {}
@@ -113,12 +113,20 @@ def _try(opened: Object, chosen: dict[str, tuple[str, Program]], refused: dict[t
         try:
             links[event] = program.attach(over)
         except OSError as e:
-            refused[event, variant] = str(e)
+            refused[event, variant] = _in_short(str(e))
             for link in links.values():
                 link.close()
             return None
     programs = tuple(program for _, program in chosen.values())
     return Loaded(opened, programs, links, {event: variant for event, (variant, _) in chosen.items()}, refused)
+
+
+def _in_short(message: str) -> str:
+    """Return what the verifier said last, or without a log of it, the first line."""
+    log = re.search(
+        r"BEGIN PROG LOAD LOG --\n(.*?)\n(?:processed \d+ insns.*)?-- END PROG LOAD LOG", message, re.DOTALL
+    )
+    return f"verifier: {log[1].splitlines()[-1]}" if log else message.splitlines()[0]
 
 
 def _explain(error: OSError) -> str:

@@ -1,0 +1,60 @@
+"""Boot time to Unix time, with clocks of our own."""
+
+import time
+
+from latencyprobe_agent.kernel.clock import Clock
+
+OFFSET = 1_700_000_000_000_000_000
+
+
+class FakeClocks:
+    """Boot time moves by `cost_ns` at each reading; Unix time is `offset_ns` ahead of it."""
+
+    def __init__(self) -> None:
+        self.boot, self.offset_ns, self.cost_ns = 10**12, OFFSET, 100
+
+    def boot_ns(self) -> int:
+        self.boot += self.cost_ns
+        return self.boot
+
+    def unix_ns(self) -> int:
+        return self.boot + self.offset_ns
+
+
+def test_the_offset_is_that_of_the_tightest_reading():
+    fake = FakeClocks()
+    costs = iter([10**6, 10**6, 100, 100, 10**6] + [10**6] * 20)
+
+    def slow_now_and_then() -> int:
+        fake.cost_ns = next(costs)
+        return fake.boot_ns()
+
+    clock = Clock(slow_now_and_then, fake.unix_ns)
+
+    assert abs(clock.to_unix(10**12) - (10**12 + OFFSET)) <= 100
+
+
+def test_the_offset_follows_a_drifting_clock_without_a_step():
+    fake = FakeClocks()
+    clock = Clock(fake.boot_ns, fake.unix_ns)
+    fake.boot += 10**9
+    fake.offset_ns += 400_000  # 400 ppm of a second
+
+    assert 0 == clock.resample()
+    assert abs(clock.offset_ns - OFFSET - 400_000) < 1000
+
+
+def test_a_step_is_told_with_its_size():
+    fake = FakeClocks()
+    clock = Clock(fake.boot_ns, fake.unix_ns)
+    fake.boot += 10**9
+    fake.offset_ns -= 3_600 * 10**9
+
+    assert abs(clock.resample() + 3_600 * 10**9) < 1000
+    assert 0 == clock.resample()
+
+
+def test_the_real_clocks_agree_with_time():
+    clock = Clock()
+
+    assert abs(clock.to_unix(clock.now_ns()) - time.time_ns()) < 10**9
