@@ -165,10 +165,9 @@ class IdentityAnswer(_Wire, frozen=True):
 
 
 class TargetStatus(_Wire, frozen=True):
-    """What an agent sees of one target: open sockets and exchanges by class, since its start."""
+    """What an agent sees of one target: exchanges by class and records lost by reason, since its start."""
 
     id: str
-    sockets: int
     seen: int
     classes: dict[str, int]
     lost: dict[str, int]

@@ -20,6 +20,7 @@ from latencyprobe.store import Store
 
 MAX_RESULTS = 256
 MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear once a minute
+_WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 4 KiB at their longest
 NAME = "latency"
 KIND = "LatencyReport"
 
@@ -225,7 +226,7 @@ def _bounded(results: Sequence[Result]) -> Report:
     kept = list(results[:MAX_RESULTS])
     sizes = [len(msgspec.json.encode(result)) for result in kept]
     room = MAX_BYTES - 4096  # metadata with its owner references, summary
-    for i in reversed(range(len(kept))):
+    for i in reversed(range(_WHOLE, len(kept))):
         if sum(sizes) > room:
             kept[i] = msgspec.structs.replace(kept[i], slowest=(), top_peers=())
             sizes[i] = len(msgspec.json.encode(kept[i]))

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe.report import units
-from latencyprobe.report.model import Report, Result, Slow
+from latencyprobe.report.model import LatencyReport, Report, Result, Slow
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 
@@ -45,7 +45,7 @@ _INDENT = 12  # of an objective's details: below its name
 _EMPTY = "No objectives: add spec.objectives to a LatencyProbe (examples/redis.yaml shows one), then measure again."
 
 
-def render(report: Report, console: Console, title: str = "") -> None:
+def render(report: Report | LatencyReport, console: Console, title: str = "") -> None:
     """Print the report of one namespace. `title`: its name, where there may be several."""
     if not report.results:
         console.print(_EMPTY, style="yellow", highlight=False)
@@ -96,7 +96,7 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
     console.print(Text("  ").join(legend))
 
 
-def _headline(report: Report, title: str) -> Text:
+def _headline(report: Report | LatencyReport, title: str) -> Text:
     worst, total = report.results[0], len(report.results) + report.omitted
     line = Text.assemble((f"{title}: " if title else "", "bold"), f"{report.summary.met} of {total} objectives met")
     if worst.state is not State.MET:
@@ -142,7 +142,8 @@ def _notes(result: Result) -> Iterable[str]:
         facts.append(f"{100 * seen.joined // max(result.events, 1)} % joined")
     if result.quantiles:
         facts.append(f"p50 {result.quantiles.p50}, p99 {result.quantiles.p99}")
-    yield "; ".join(facts)
+    if result.events:
+        yield "; ".join(facts)
     if result.bad and result.top_peers:
         yield "bad by peer: " + ", ".join(f"{peer.peer} {peer.bad:,}" for peer in result.top_peers[:3])
     since = f" since {result.since[:16].replace('T', ' ')}" if result.since else ""
@@ -197,7 +198,7 @@ def _percent(value: str | None) -> str:
 
 def _budget(result: Result) -> str:
     left = Decimal(result.error_budget_remaining or 0)
-    return _percent(result.error_budget_remaining) if left >= 0 else f"spent {1 - left / 100:.1f}×"
+    return _percent(result.error_budget_remaining) if left >= 0 else f"{1 - left / 100:.1f}× spent"
 
 
 def _short(duration: str, digits: int) -> str:

@@ -58,18 +58,18 @@ class SqliteStore:
     """
 
     def __init__(self, path: str | Path, *, readonly: bool = False, clock: Callable[[], float] = time.time) -> None:
-        self._path = Path(path)
+        self.path = Path(path)
         self._clock = clock
         self._lock = threading.RLock()
         self._writer: IO[bytes] | None = None
         self._series: dict[ObjectiveKey, int] = {}
-        if readonly and not self._path.exists():
+        if readonly and not self.path.exists():
             raise StoreError(f"{path}: no such store: measure with `latencyprobe run -f FILE` first, or give --store")
         with self._failures(), ExitStack() as undo:
             if not readonly:
                 self._writer = undo.enter_context(self._claim())
             self._check_header()
-            uri = f"file:{quote(str(self._path.absolute()))}?mode={'ro' if readonly else 'rw'}"
+            uri = f"file:{quote(str(self.path.absolute()))}?mode={'ro' if readonly else 'rw'}"
             self._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
             undo.callback(self._db.close)
             self._check_version()
@@ -248,37 +248,37 @@ class SqliteStore:
             yield
         except (sqlite3.Error, OSError) as error:
             remedy = _REMEDIES.get(getattr(error, "sqlite_errorname", ""), "check the file, its folder and the disk")
-            raise StoreError(f"{self._path}: {error}: {remedy}") from error
+            raise StoreError(f"{self.path}: {error}: {remedy}") from error
 
     def _claim(self) -> IO[bytes]:
         """Create the file for its owner alone, and become its one writer."""
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        writer = self._path.with_name(f"{self._path.name}.lock").open("ab")
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        writer = self.path.with_name(f"{self.path.name}.lock").open("ab")
         try:
             fcntl.flock(writer, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             writer.close()
-            raise StoreError(f"{self._path}: in use by another process: end it, or give another --store") from error
+            raise StoreError(f"{self.path}: in use by another process: end it, or give another --store") from error
         return writer
 
     def _check_header(self) -> None:
         """Refuse other files, before SQLite takes one of less than a page for an empty database."""
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             if file.read(16) not in (b"", b"SQLite format 3\0"):
-                raise StoreError(f"{self._path}: not a store: give another path")
+                raise StoreError(f"{self.path}: not a store: give another path")
 
     def _check_version(self) -> None:
         application, version = self._pragma("application_id"), self._pragma("user_version")
         if application != _APPLICATION_ID and self._pragma("schema_version"):
-            raise StoreError(f"{self._path}: another program's database: give another path")
+            raise StoreError(f"{self.path}: another program's database: give another path")
         if version > len(MIGRATIONS):
             known = f"has schema {version}, this version knows up to {len(MIGRATIONS)}"
-            raise StoreError(f"{self._path}: {known}: upgrade LatencyProbe")
+            raise StoreError(f"{self.path}: {known}: upgrade LatencyProbe")
 
     def _check_integrity(self) -> None:
         if (damage := self._pragma("quick_check(1)")) != "ok":
-            raise StoreError(f"{self._path}: damaged ({damage}): {_NEW}")
+            raise StoreError(f"{self.path}: damaged ({damage}): {_NEW}")
 
     def _pragma(self, name: str) -> Any:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]

@@ -1,10 +1,18 @@
 """commands.py: what validate, report, slow and version print and return."""
 
+import json
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 
 from latencyprobe import cli
+from latencyprobe.plan import Role
+from latencyprobe.sli import SliRow
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.store import SqliteStore, default_path
 
 DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
 
@@ -38,3 +46,73 @@ def test_validate_goes_on_after_a_bad_file_and_fails(capfd: pytest.CaptureFixtur
 
 def test_version_names_the_package(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(capfd, "version")[1].startswith("latencyprobe 0.")
+
+
+def test_report_of_a_store_is_one_latencyreport(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    code, out, err = run(capfd, "report", "--store", store_of_today.path, "-o", "json")
+    document = json.loads(out)
+    assert (0, "", 1) == (code, err, len(out.splitlines()))
+    assert ("LatencyReport", "shop") == (document["kind"], document["metadata"]["namespace"])
+    as_yaml = yaml.safe_load(run(capfd, "report", "--store", store_of_today.path, "-o", "yaml")[1])
+    assert (document["summary"], document["metadata"]) == (as_yaml["summary"], as_yaml["metadata"])
+
+
+def test_report_of_several_namespaces_is_a_list(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    (first, *_) = store_of_today.objectives()
+    key = first.key._replace(namespace="bank")
+    store_of_today.define("bank", "checkout", [msgspec.structs.replace(first, key=key)])
+    document = json.loads(run(capfd, "report", "--store", store_of_today.path, "-o", "json")[1])
+    assert ("List", ["bank", "shop"]) == (document["kind"], [i["metadata"]["namespace"] for i in document["items"]])
+    text = run(capfd, "report", "--store", store_of_today.path)[1]
+    assert "bank: 0 of 1 objectives met" in text
+    assert "shop: " in text
+
+
+def test_report_fails_on_violated_only_if_asked(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    now = int(time.time()) // 60 * 60
+    key = ObjectiveKey("default", "redis", "", "fast", "h1", Role.SERVER)
+    with SqliteStore(default_path()) as store:
+        store.define(
+            "default", "redis", [Objective(key, "redis", 25_000_000, "99", "1d", 100, errors_count_as_bad=True)]
+        )
+        store.add([SliRow(*key, minute=now - 60, good=100, bad=100)])
+    assert 0 == run(capfd, "report")[0]
+    code, out, _ = run(capfd, "report", "--fail-on", "violated")
+    assert (1, True) == (code, out.startswith("0 of 1 objectives met; worst: redis/fast is Violated\n"))
+
+
+def test_report_without_a_store_says_what_to_do(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    code, out, err = run(capfd, "report")
+    expected = (
+        f"latencyprobe: {tmp_path}/latencyprobe/sli.db: no such store: measure with `latencyprobe run -f FILE` first"
+    )
+    assert (1, "", True) == (code, out, err.startswith(expected))
+
+
+def test_sources_exclude_each_other(capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capfd, "report", "-n", "shop", "-A")
+    assert (2, "latencyprobe: -n and -A exclude each other: see latencyprobe report --help\n") == (code, err)
+
+
+def test_slow_prints_one_object_a_line(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    code, out, _ = run(capfd, "slow", "--store", store_of_today.path, "--target", "cart", "-o", "json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (0, 5) == (code, len(lines))
+    assert ("cart", "Server", f"{59:032x}") == tuple(lines[0][name] for name in ("target", "perspective", "traceId"))
+
+
+def test_slow_table_shows_stages_and_trace_ids(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    out = run(capfd, "slow", "--store", store_of_today.path)[1]
+    assert f"{59:032x}" in out
+    assert "process 40.1ms" in out
+
+
+def test_slow_refuses_an_unknown_target(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    code, _, err = run(capfd, "slow", "--store", store_of_today.path, "--target", "basket")
+    assert (2, True) == (code, "'basket' is no target: one of cart" in err)

@@ -116,7 +116,7 @@ def test_compaction_keeps_what_each_level_promises(store: SqliteStore, clock: Cl
         store.add([row(int(clock.now))])
         clock.now += 10 * HOUR_S
     store.compact(NOW)
-    with sqlite3.connect(store._path) as db:
+    with sqlite3.connect(store.path) as db:
         oldest = dict(db.execute("SELECT width_s, min(start) FROM counts GROUP BY width_s").fetchall())
     assert NOW - 2 * DAY_S - HOUR_S <= oldest[MINUTE_S] <= NOW - 2 * DAY_S + 10 * HOUR_S
     assert NOW - 36 * DAY_S <= oldest[HOUR_S] <= NOW - 34 * DAY_S
@@ -225,8 +225,8 @@ def test_counts_survive_a_restart(tmp_path: Path) -> None:
 def test_second_writer_is_refused_and_a_reader_is_not(store: SqliteStore) -> None:
     store.add([row()])
     with pytest.raises(StoreError, match="in use by another process"):
-        SqliteStore(store._path)
-    with SqliteStore(store._path, readonly=True) as reader:
+        SqliteStore(store.path)
+    with SqliteStore(store.path, readonly=True) as reader:
         assert 1 == good(reader)
 
 
@@ -238,7 +238,7 @@ def test_reader_does_not_make_a_store(tmp_path: Path) -> None:
 
 def test_only_the_owner_can_read_the_file(store: SqliteStore) -> None:
     store.add([row()])
-    for file in store._path.parent.glob("sli.db*"):
+    for file in store.path.parent.glob("sli.db*"):
         if file.suffix != ".lock":
             assert 0o600 == file.stat().st_mode & 0o777, file
 

@@ -1,0 +1,67 @@
+"""A store that was filled by hand: one objective that a slow process violates, one that is met, one without data."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from latencyprobe.plan import Role
+from latencyprobe.sli import Coverage, SliRow, SlowExchange
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.store import SqliteStore
+
+NOW = 1_790_000_000 // 60 * 60
+
+
+def objective(name: str, namespace: str = "shop", goal: str = "99.9", role: Role = Role.SERVER) -> Objective:
+    key = ObjectiveKey(namespace, "checkout", "u1", name, "h1", role)
+    return Objective(key, "cart", 25_000_000, goal, "28d", 100, errors_count_as_bad=True)
+
+
+FAST, CALLS, IDLE = objective("fast"), objective("calls", goal="99", role=Role.CLIENT), objective("idle")
+
+
+def exchange(number: int, now: int) -> SlowExchange:
+    stages = {"receive": 100_000, "read_delay": 4_000_000, "process": 40_000_000 + 1000 * number, "send": 50_000}
+    start_unix_ns = (now - 600) * 10**9 + number
+    return SlowExchange(f"{number:032x}", start_unix_ns, sum(stages.values()), stages, "shop/frontend")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    """Yield it as it was at NOW."""
+    yield from filled(tmp_path / "sli.db", NOW)
+
+
+@pytest.fixture
+def store_of_today(tmp_path: Path) -> Iterator[SqliteStore]:
+    """Yield it as commands see it, which have no clock to set."""
+    yield from filled(tmp_path / "sli.db", int(time.time()) // 60 * 60)
+
+
+def filled(path: Path, now: int) -> Iterator[SqliteStore]:
+    with SqliteStore(path, clock=lambda: now) as opened:
+        opened.define("shop", "checkout", [FAST, CALLS, IDLE])
+        minutes = range(now - 3600, now, 60)
+        opened.add(
+            SliRow(
+                *(*FAST.key, minute, 990, 10),
+                histogram={-319: 990, -147: 10},  # 1 ms and 41.9 ms
+                stage_ns={"process": 400_000_000, "read_delay": 40_000_000},
+                dominant={"process": 9, "read_delay": 1},
+                slowest=(exchange(i, now),),
+                peers={"shop/frontend": 10},
+                coverage=Coverage(seen=1005, excluded=5, measured_ms=60_000, wanted_ms=60_000),
+            )
+            for i, minute in enumerate(minutes)
+        )
+        opened.add(
+            SliRow(
+                *(*CALLS.key, minute, 1000, 0),
+                histogram={-319: 1000},
+                coverage=Coverage(seen=1010, ambiguous=10, joined=500, measured_ms=57_000, wanted_ms=60_000),
+            )
+            for minute in minutes
+        )
+        yield opened

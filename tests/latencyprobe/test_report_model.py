@@ -1,0 +1,148 @@
+"""report/model.py: a LatencyReport's content, from the store's counts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from latencyprobe.plan import Role
+from latencyprobe.report import model
+from latencyprobe.sli import SliRow, SlowExchange
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.store import SqliteStore
+
+NOW = 1_790_000_000 // 60 * 60
+
+
+def report(store: SqliteStore) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(model.build(store, store.objectives(), NOW)))
+    return document
+
+
+def result(store: SqliteStore, name: str) -> dict[str, Any]:
+    return next(entry for entry in report(store)["results"] if entry["objective"] == name)
+
+
+def test_results_are_counted_by_state_and_worst_comes_first(store: SqliteStore) -> None:
+    assert {"met": 1, "atRisk": 0, "violated": 1, "incomplete": 0, "noData": 1} == report(store)["summary"]
+    assert ["Violated", "NoData", "Met"] == [entry["state"] for entry in report(store)["results"]]
+
+
+def test_violated_objective_names_the_stage_that_burned_the_budget(store: SqliteStore) -> None:
+    fast = result(store, "fast")
+    assert ("99", "-900", 60_000, 600) == (fast["sli"], fast["errorBudgetRemaining"], fast["events"], fast["bad"])
+    assert [
+        {"stage": "process", "events": 540, "share": "90", "time": "24s"},
+        {"stage": "read_delay", "events": 60, "share": "10", "time": "2.4s"},
+    ] == fast["badByStage"]
+    assert [{"peer": "shop/frontend", "bad": 600}] == fast["topPeers"]
+    assert ["Quiet", "Firing", "Firing", "Firing"] == [burn["state"] for burn in fast["burnRates"]]
+    assert {"severity": "page", "long": "6h", "short": "30m", "factor": "6", "state": "Firing"}.items() < fast[
+        "burnRates"
+    ][1].items()
+
+
+def test_definition_and_times_are_told_as_the_spec_tells_them(store: SqliteStore) -> None:
+    fast = result(store, "fast")
+    assert ("checkout", "cart", "Server", "25ms", "99.9", "28d") == tuple(
+        fast[name] for name in ("probe", "target", "perspective", "threshold", "goal", "window")
+    )
+    assert ("2026-09-21T13:13:00Z", "2026-09-21T14:13:00Z") == (fast["since"], fast["updated"])
+
+
+def test_quantiles_are_those_of_the_histogram(store: SqliteStore) -> None:
+    assert {"p50": "1.01ms", "p90": "1.01ms", "p99": "1.01ms", "p999": "41.9ms"} == result(store, "fast")["quantiles"]
+
+
+def test_slowest_keep_their_stages_in_order(store: SqliteStore) -> None:
+    slowest = result(store, "fast")["slowest"]
+    assert 5 == len(slowest)
+    assert {
+        "traceId": f"{59:032x}",
+        "time": "2026-09-21T14:03:00.000Z",
+        "duration": "44.209ms",
+        "stages": [
+            {"stage": "receive", "duration": "100us"},
+            {"stage": "read_delay", "duration": "4ms"},
+            {"stage": "process", "duration": "40.059ms"},
+            {"stage": "send", "duration": "50us"},
+        ],
+        "peer": "shop/frontend",
+    } == slowest[0]
+
+
+def test_coverage_tells_what_is_missing(store: SqliteStore) -> None:
+    calls = next(o for o in store.objectives() if o.key.objective == "calls")
+    (entry,) = model.build(store, [calls], NOW, {calls.key: 2}).results
+    assert {
+        "ratio": "94",
+        "seen": 60_600,
+        "ambiguous": 600,
+        "excluded": 0,
+        "lost": 0,
+        "recordsLost": 0,
+        "joined": 30_000,
+        "nodesMissing": 2,
+        "gaps": "3m",
+    } == msgspec.to_builtins(entry.coverage)
+
+
+def test_absent_data_is_absent_and_not_zero(store: SqliteStore) -> None:
+    idle = result(store, "idle")
+    assert ("NoData", 0, 1000) == (idle["state"], idle["events"], idle["eventsNeeded"])
+    assert not {"sli", "errorBudgetRemaining", "quantiles", "since", "slowest"} & idle.keys()
+
+
+def test_no_objectives_make_an_empty_report(store: SqliteStore) -> None:
+    assert ((), 0) == (model.build(store, [], NOW).results, model.build(store, [], NOW).omitted)
+
+
+def test_document_reads_back_as_a_latencyreport(store: SqliteStore) -> None:
+    document = model.document("shop", model.build(store, store.objectives(), NOW))
+    encoded = msgspec.json.encode(document)
+    assert encoded.startswith(b'{"apiVersion":"latencyprobe.dev/v1alpha1","kind":"LatencyReport","metadata":')
+    assert document == msgspec.json.decode(encoded, type=model.LatencyReport)
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Iterator[tuple[SqliteStore, list[Objective]]]:
+    """Yield a store with 300 objectives whose every name and list is as long as it can be."""
+    stages = dict.fromkeys(("client_send", "network", "server_process", "client_read_delay"), 1234567)
+    with SqliteStore(tmp_path / "crowded.db", clock=lambda: NOW) as opened:
+        objectives = [
+            Objective(
+                ObjectiveKey("shop", "p" * 63, "u1", f"{i:03}{'o' * 60}", "h1", Role.CLIENT),
+                *("t" * 63, 25_000_000, "99.9", "28d", 100, True),
+            )
+            for i in range(300)
+        ]
+        slow = tuple(SlowExchange("ab" * 16, (NOW - 30) * 10**9 + i, 10**9, stages, "n" * 127) for i in range(5))
+        peers = {f"{p}{'n' * 120}": 1 for p in range(5)}
+        rows = [
+            SliRow(
+                *o.key,
+                minute=NOW - 60,
+                good=10**6,
+                bad=i * 10,
+                slowest=slow,
+                peers=peers,
+            )
+            for i, o in enumerate(objectives)
+        ]
+        opened.add(rows)
+        yield opened, objectives
+
+
+def test_report_stays_within_its_bounds_and_keeps_the_worst_whole(
+    crowded: tuple[SqliteStore, list[Objective]],
+) -> None:
+    store, objectives = crowded
+    found = model.build(store, objectives, NOW)
+    assert len(msgspec.json.encode(found)) <= model.MAX_BYTES
+    assert (300, 300 - found.omitted) == (sum(msgspec.structs.astuple(found.summary)), len(found.results))
+    assert 0 < found.omitted
+    assert (5, 5) == (len(found.results[0].slowest), len(found.results[0].top_peers))
+    assert () == found.results[-1].slowest
+    assert [2990, 2980] == [entry.bad for entry in found.results[:2]]

@@ -1,0 +1,54 @@
+"""report/table.py: what a person sees."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from latencyprobe.report import model, table
+from latencyprobe.store import SqliteStore
+
+NOW = 1_790_000_000 // 60 * 60
+GOLDEN = Path(__file__).parents[1] / "data" / "reports"
+
+
+def printed(report: model.Report, width: int = 80, *, colours: bool = False, title: str = "shop") -> str:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=colours, color_system="standard" if colours else None)
+    table.render(report, console, title)
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_table_is_as_it_was_tuned(store: SqliteStore, width: int) -> None:
+    found = printed(model.build(store, store.objectives(), NOW), width)
+    assert (GOLDEN / f"table-{width}.txt").read_text() == found
+    assert max(map(len, found.splitlines())) <= width
+
+
+def test_pipe_gets_no_escape_codes_and_a_terminal_does(store: SqliteStore) -> None:
+    found = model.build(store, store.objectives(), NOW)
+    assert "\x1b" not in printed(found)
+    assert "\x1b[1;31mViolated\x1b[0m" in printed(found, colours=True)
+
+
+def test_no_color_is_honoured(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    found = printed(model.build(store, store.objectives(), NOW), colours=True)
+    assert "\x1b[31m" not in found
+    assert "PPPPPPPPPPPP" in found
+
+
+def test_objective_without_events_says_what_to_do(store: SqliteStore) -> None:
+    found = " ".join(printed(model.build(store, store.objectives(), NOW)).split())
+    assert "needs 1,000 events to judge, has 0: send traffic; is the target's port right?" in found
+
+
+def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
+    assert "No objectives: add spec.objectives" in printed(model.build(store, [], NOW))
+
+
+def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
+    fast = next(result for result in model.build(store, store.objectives(), NOW).results if result.objective == "fast")
+    assert 5 == len(table.slowest([fast, fast]))
