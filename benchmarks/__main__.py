@@ -1,0 +1,137 @@
+"""`make bench`: what measuring costs, as paired ratios; a table on the screen and in build/bench/.
+
+Runs the subjects of `subjects.py` under the variants of `variants.py`, interleaved and in rotated order.
+"""
+
+import json
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.compare import F64, added, paired, ratio_of_added, verdict
+from benchmarks.subjects import LOAD_CPU, cpu_ns, machine_busy_s, pingpong, redis
+from benchmarks.variants import BUILD, Variant, build, variants
+
+PINGPONG_PORT, REDIS_PORT = 7871, 7872
+FOREIGN_LIMIT = 0.05  # of the machine; rounds above it are left out
+BPF_STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
+
+Slices = dict[str, F64]
+
+
+def run_rounds(
+    name: str, slice_ns: Callable[[], float], under: dict[str, Variant], rounds: int, server_pid: int | None = None
+) -> tuple[Slices, F64]:
+    """(ns per operation of each variant [rounds], share of foreign CPU [rounds]); the order rotates each round."""
+    names = list(under)
+    found = {variant: np.zeros(rounds) for variant in names}
+    foreign = np.zeros(rounds)
+    for i in track(range(rounds), name):
+        for variant in names[i % len(names) :] + names[: i % len(names)]:
+            with under[variant]():
+                busy, own, began = machine_busy_s(), own_s(server_pid), time.monotonic()
+                found[variant][i] = slice_ns()
+                spent = machine_busy_s() - busy - (own_s(server_pid) - own)
+                share = spent / (time.monotonic() - began) / (os.cpu_count() or 1)
+                foreign[i] = max(foreign[i], share)
+    return found, foreign
+
+
+def own_s(server_pid: int | None) -> float:
+    """CPU time of this process, of what it has run, and of a server that still runs."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(u.ru_utime + u.ru_stime for u in usages) + (cpu_ns(server_pid) / 1e9 if server_pid else 0)
+
+
+def quiet_rounds(slices: Slices, foreign: F64) -> tuple[Slices, str]:
+    """Leave out rounds in which others used the machine, unless hardly any would stay."""
+    quiet = foreign <= FOREIGN_LIMIT
+    if quiet.sum() < 5:
+        return slices, f"NOISY: only {quiet.sum()} of {len(quiet)} rounds had at most 5 % foreign CPU; all are used"
+    return {name: values[quiet] for name, values in slices.items()}, f"{quiet.sum()} of {len(quiet)} rounds used"
+
+
+def report(name: str, slices: Slices, note: str, console: Console) -> dict[str, object]:
+    """Print one subject's table and return it as plain values."""
+    baseline = (slices["none"] + slices["none again"]) / 2
+    table = Table(
+        "variant", "ns per operation", "ratio [95 %]", "min ÷ min", "added ns [95 %]", title=f"{name}: {note}"
+    )
+    rows: list[dict[str, object]] = []
+    for variant, values in slices.items():
+        beside = slices["none"] if variant == "none again" else baseline  # "none again" ÷ "none" is the A/A control
+        ratio, more = paired(values, beside), added(values, beside)
+        least = values.min() / min(slices["none"].min(), slices["none again"].min())
+        rows.append(
+            {
+                "variant": variant,
+                "ns": float(np.median(values)),
+                "ratio": [ratio.median, ratio.low, ratio.high],
+                "min_ratio": float(least),
+                "added_ns": [more.median, more.low, more.high],
+            }
+        )
+        if variant != "none":
+            table.add_row(variant, f"{np.median(values):,.0f}", ratio.text(".3f"), f"{least:.3f}", more.text("+,.0f"))
+        else:
+            table.add_row(variant, f"{np.median(values):,.0f}", "", "", "")
+    console.print(table)
+    return {"subject": name, "note": note, "rows": rows}
+
+
+@click.command()
+@click.option("--rounds", default=16, show_default=True, help="Rounds of each subject.")
+@click.option("--turns", default=50_000, show_default=True, help="RPCs or GETs of one slice.")
+def main(rounds: int, turns: int) -> None:
+    """Measure what the kernel programs cost (needs root, clang and Redis)."""
+    build()
+    os.sched_setaffinity(0, {LOAD_CPU})  # the drain of the ring runs beside the load, not beside what is measured
+    statistics = BPF_STATS.read_text()
+    BPF_STATS.write_text("0")  # counting program runs would add to what is measured
+    try:
+        rpc = run_rounds("ping-pong", lambda: pingpong(PINGPONG_PORT, turns), variants(PINGPONG_PORT), rounds)
+        with redis(REDIS_PORT) as server:
+            get = run_rounds("Redis GET", lambda: server.get(turns), variants(REDIS_PORT), rounds, server.pid)
+    finally:
+        BPF_STATS.write_text(statistics)
+
+    console = Console(record=True, width=120)
+    machine = f"Linux {platform.release()}, {os.cpu_count()} CPUs"
+    console.print(f"{machine}, bpf_stats_enabled 0, {rounds} rounds, {turns:,} operations a slice")
+    rpc_slices, rpc_note = quiet_rounds(*rpc)
+    get_slices, get_note = quiet_rounds(*get)
+    results = [
+        report("CPU of a 64-byte RPC over loopback, both ends", rpc_slices, rpc_note, console),
+        report("CPU of the Redis server per GET", get_slices, get_note, console),
+    ]
+    rpc_none, get_none = ((slices["none"] + slices["none again"]) / 2 for slices in (rpc_slices, get_slices))
+    floor, targeted, others = (rpc_slices[name] for name in ("empty hooks", "targeted", "untargeted"))
+    bars = (
+        ("P1 targeted ÷ empty hooks, added", ratio_of_added(targeted, floor, rpc_none), 1.35),
+        ("P2 untargeted ÷ targeted, added", ratio_of_added(others, targeted, rpc_none), 0.25),
+        ("P3 Redis targeted ÷ none", paired(get_slices["targeted"], get_none), 1.05),
+    )
+    table = Table("bar", "found [95 %]", "goal", "verdict")
+    for label, found, goal in bars:
+        table.add_row(label, found.text(".3f"), f"≤ {goal}", verdict(found, goal))
+    console.print(table)
+    BUILD.joinpath("cost.txt").write_text(console.export_text())
+    judged = [
+        {"bar": label, "found": [found.median, found.low, found.high], "goal": goal, "verdict": verdict(found, goal)}
+        for label, found, goal in bars
+    ]
+    everything = {"machine": machine, "rounds": rounds, "turns": turns, "subjects": results, "bars": judged}
+    BUILD.joinpath("cost.json").write_text(json.dumps(everything, indent=2))
+
+
+if __name__ == "__main__":
+    main()
