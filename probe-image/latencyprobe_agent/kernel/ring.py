@@ -34,7 +34,6 @@ class Reader:
         self._data = data
         self._headers = data.view(np.uint32)
         self._record = record
-        self._slot = np.dtype({"names": ["record"], "formats": [record], "offsets": [_HEADER]})
         assert record.itemsize % 8 == 0
 
     def waiting(self) -> int:
@@ -48,7 +47,7 @@ class Reader:
         written last. Every step is a call of its own, between which CPUs with weaker order than x86 have long caught
         up; each access is one aligned load or store. Raises AbiMismatch for a record of another size.
         """
-        size, slot = self._data.size, self._slot.itemsize
+        size, slot = self._data.size, _HEADER + self._record.itemsize
         start = int(self._consumer[0])
         at = start % size
         headers = self._heads(at, min(limit, (int(self._producer[0]) - start) // slot))
@@ -66,13 +65,14 @@ class Reader:
         # The rest has wrapped. Only with this line done are the records ours: the next one lets the kernel overwrite.
         copied[before_end:] = self._data[: filled - before_end]
         self._consumer[0] = start + filled
-        records: NDArray[np.void] = copied.view(self._slot)["record"]
-        discarded = (headers & _DISCARDED).astype(np.bool_)
-        return records[~discarded] if discarded.any() else records
+        content = copied.view(np.uint64).reshape(-1, slot // 8)[:, _HEADER // 8 :]
+        records = np.ascontiguousarray(content).view(self._record)[:, 0]
+        kept = (headers & _DISCARDED) == 0
+        return records if kept.all() else records.compress(kept)
 
     def _heads(self, at: int, count: int) -> NDArray[np.uint32]:
         """Header words of `count` records from byte `at`; a header never straddles the end, as all is 8-aligned."""
-        step = self._slot.itemsize
+        step = _HEADER + self._record.itemsize
         before_end = min(count, -(-(self._data.size - at) // step))
         wrapped_at = at + before_end * step - self._data.size
         heads = self._headers[at // 4 :: step // 4][:before_end]
