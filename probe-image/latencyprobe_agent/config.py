@@ -20,13 +20,17 @@ Probes of the chart: httpGet /healthz (liveness, failureThreshold 3, period 10 s
 
 import os
 import socket
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
 
+Signal = Literal["traces", "metrics"]
+SIGNALS: tuple[Signal, ...] = ("traces", "metrics")
 _INSTALLED_BPF = Path("/usr/lib/latencyprobe/bpf")
 _CHECKOUT_BPF = Path(__file__).parents[2] / "build" / "bpf"
 
@@ -39,6 +43,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the agent can be told."""
 
     node: str = ""
+    instance: str = ""  # random, one per start
     directory: str = ""
     token_file: Path = Path("/var/run/secrets/latencyprobe/token")
     ca_file: Path = Path("/etc/latencyprobe/ca.crt")
@@ -116,6 +121,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
     return msgspec.structs.replace(
         Config(
             node=environ.get("LATENCYPROBE_NODE") or socket.gethostname(),
+            instance=str(uuid.uuid4()),
             directory=directory,
             pod=environ.get("POD_NAME", ""),
             pod_namespace=environ.get("POD_NAMESPACE", ""),
@@ -124,6 +130,16 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
         **paths,
         **numbers,
     )
+
+
+def otlp_wanted(signal: Signal, environ: Mapping[str, str], endpoint: str | None = None) -> bool:
+    """Return whether anybody asked for this signal: without an endpoint nothing is exported."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    if environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") == "none":
+        return False
+    own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
+    return bool(endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or environ.get(own))
 
 
 def _number(environ: Mapping[str, str], name: str, lowest: int, highest: int, default: int = 0) -> int:

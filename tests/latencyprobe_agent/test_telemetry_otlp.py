@@ -95,20 +95,6 @@ def test_a_variable_that_cannot_be_used_is_named(environ: dict[str, str], says: 
         otlp.settings("traces", environ)
 
 
-@pytest.mark.parametrize(
-    ("environ", "wanted"),
-    [
-        ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, True),
-        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c"}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "none"}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, False),
-    ],
-)
-def test_nothing_is_exported_that_nobody_asked_for(environ: dict[str, str], wanted: bool) -> None:
-    assert otlp.wanted("traces", environ) == wanted
-
-
 def test_a_real_grpc_collector_takes_the_same_bytes() -> None:
     grpc = pytest.importorskip("grpc")
     from concurrent.futures import ThreadPoolExecutor

@@ -15,6 +15,7 @@ from latencyprobe_agent.identity.cgroups import Cgroup
 from latencyprobe_agent.telemetry import conventions as names
 
 UNKNOWN_SERVICE = "unknown_service"  # OpenTelemetry's own name for it
+_ENDED = 4096  # about 1 kB each
 _PROCESSES = 4096  # names kept; a host that starts more in one run forgets the oldest
 
 
@@ -38,12 +39,17 @@ class Resources(Protocol):
 
 
 class PodResources:
-    """Containers of the plan's pods, by cgroup id. Replaced as a whole when the plan or the cgroups change."""
+    """Containers of the plan's pods, by cgroup id. Replaced as a whole when the plan or the cgroups change.
+
+    `before`: the one that is replaced: its containers that have ended keep their names, for counts and records that
+    come late. The kernel never gives a cgroup id to another cgroup (it grows by one with each).
+    """
 
     by_process = False
 
-    def __init__(self, plan: NodePlan, cgroups: Mapping[int, Cgroup]) -> None:
+    def __init__(self, plan: NodePlan, cgroups: Mapping[int, Cgroup], before: "PodResources | None" = None) -> None:
         self._unknown = {names.SERVICE_NAME: UNKNOWN_SERVICE, names.K8S_NODE_NAME: plan.node, **sdk()}
+        self._ended = dict(before.named()) if before else {}
         self._cgroups = cgroups
         self._pods = {pod.uid: pod for pod in plan.pods}
         self._containers = {container.id: (pod, container) for pod in plan.pods for container in pod.containers}
@@ -55,6 +61,11 @@ class PodResources:
         if found is None:
             found = self._known[owner] = self._look_up(owner)
         return found
+
+    def named(self) -> Mapping[int, Mapping[str, str | int]]:
+        """Return what was named so far, the latest of it if it is much."""
+        known = {**self._ended, **{o: found for o, found in self._known.items() if found is not self._unknown}}
+        return dict(list(known.items())[-_ENDED:])
 
     def pod_cgroups(self) -> dict[str, list[int]]:
         """Return cgroup ids by pod uid, for the pods of the plan only."""
@@ -74,7 +85,7 @@ class PodResources:
         cgroup = self._cgroups.get(owner)
         pod = self._pod(cgroup) if cgroup else None
         if cgroup is None or pod is None:
-            return self._unknown
+            return self._ended.get(owner, self._unknown)
         attributes = {**pod.resource, **sdk()}
         container = next((c for c in pod.containers if c.id == cgroup.container), None)
         if container is not None:

@@ -129,7 +129,7 @@ SERIES_OVERFLOW = Metric(
 )
 PLAN_AGE = Metric("latencyprobe.agent.plan.age", "s", "gauge", "Time since the directory last confirmed the plan.")
 DRAIN_LAG = Metric(
-    "latencyprobe.agent.drain.lag", "s", "gauge", "Age of the oldest exchange in the last batch, quiet time included."
+    "latencyprobe.agent.drain.lag", "s", "gauge", "Longest time between two reads of the ring since the last export."
 )
 OUTBOX_SIZE = Metric("latencyprobe.agent.outbox.size", "By", "gauge", "Telemetry waiting for the collector.")
 CPU_TIME = Metric("process.cpu.time", "s", "counter", "CPU time of the agent.")

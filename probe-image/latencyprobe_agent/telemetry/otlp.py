@@ -13,16 +13,15 @@ import zlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 import urllib3
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from latencyprobe_agent.config import ConfigError
+from latencyprobe_agent.config import ConfigError, Signal
 
-Signal = Literal["traces", "metrics"]
 _PREFIX = "OTEL_EXPORTER_OTLP_"
 _LONGEST_WAIT_S = 60.0  # a hostile Retry-After must not silence us
 _ANSWER_BYTES = 64 << 10
@@ -64,15 +63,6 @@ class Transport(Protocol):
 
     def send(self, body: bytes) -> Answer:
         """Try once, for at most the configured timeout."""
-
-
-def wanted(signal: Signal, environ: Mapping[str, str], endpoint: str | None = None) -> bool:
-    """Return whether anybody asked for this signal: without an endpoint nothing is exported."""
-    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    if environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") == "none":
-        return False
-    return bool(endpoint or environ.get(_PREFIX + "ENDPOINT") or environ.get(f"{_PREFIX}{signal.upper()}_ENDPOINT"))
 
 
 def settings(signal: Signal, environ: Mapping[str, str], endpoint: str | None = None) -> Settings:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from latencyprobe.plan import NodePlan, Target
-from latencyprobe_agent.config import Config
+from latencyprobe_agent.config import SIGNALS, Config, Signal, otlp_wanted
 from latencyprobe_agent.identity.peers import Peers
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.halves import Halves
@@ -29,7 +29,6 @@ class Origin(NamedTuple):
     """Who exports: `peers` is None standalone. `shared_key`: another host has the same pairing key."""
 
     config: Config
-    instance: str
     peers: Peers | None
     shared_key: bool
     start_unix_ns: int
@@ -38,7 +37,7 @@ class Origin(NamedTuple):
 class Pipeline:
     """The exporters of one agent. `open()` gives None when nobody asked for OTLP."""
 
-    def __init__(self, origin: Origin, outboxes: Mapping[otlp.Signal, Outbox], *, delta: bool) -> None:
+    def __init__(self, origin: Origin, outboxes: Mapping[Signal, Outbox], *, delta: bool) -> None:
         config, standalone = origin.config, origin.peers is None
         self.outboxes = outboxes
         self._origin = origin
@@ -53,7 +52,7 @@ class Pipeline:
             config.series, by_process=standalone, identity_wait_s=config.identity_wait_s
         )
         self._requests = MetricRequests(origin.start_unix_ns, delta=delta)
-        self._agent = selfmetrics.agent_resource(config, origin.instance, host=standalone)
+        self._agent = selfmetrics.agent_resource(config, host=standalone)
         self._plan: NodePlan | None = None
         self._rules = Rules()
         self._targets: Mapping[int, Target] = {}
@@ -61,8 +60,7 @@ class Pipeline:
     @classmethod
     def open(cls, origin: Origin, environ: Mapping[str, str], endpoint: str | None = None) -> "Pipeline | None":
         """Read OTEL_* and start the senders. Raises ConfigError for a variable that cannot be used."""
-        wanted: list[otlp.Signal] = [s for s in ("traces", "metrics") if otlp.wanted(s, environ, endpoint)]
-        chosen = [otlp.settings(signal, environ, endpoint) for signal in wanted]
+        chosen = [otlp.settings(s, environ, endpoint) for s in SIGNALS if otlp_wanted(s, environ, endpoint)]
         outboxes = {
             one.signal: Outbox(
                 otlp.transport(one),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Identity
+from latencyprobe_agent.identity.peers import address
 from latencyprobe_agent.kernel.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.histogram import positions
@@ -19,7 +20,6 @@ from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.conventions import Metric
 from latencyprobe_agent.telemetry.points import Histogram
-from latencyprobe_agent.telemetry.waiting import address
 
 # Two kernel buckets are one of ours: scale 4, 16 per power of two, errs by at most 2.2 % and takes 4 kB per series.
 _SCALE = HISTOGRAM_SCALE - 1

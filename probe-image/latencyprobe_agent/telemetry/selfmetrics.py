@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from latencyprobe_agent.config import Config
+from latencyprobe_agent.config import Config, Signal
 from latencyprobe_agent.identity.resources import sdk
 from latencyprobe_agent.telemetry import conventions as names
-from latencyprobe_agent.telemetry.otlp import Signal
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.spans import Attribute
@@ -57,11 +56,11 @@ def points(own: Self, outboxes: Mapping[Signal, Outbox]) -> Iterator[Point]:
     yield Point(AGENT, names.MEMORY, (), resident_bytes())
 
 
-def agent_resource(config: Config, instance: str, *, host: bool) -> dict[str, Attribute]:
+def agent_resource(config: Config, *, host: bool) -> dict[str, Attribute]:
     """Return the agent's own resource."""
     attributes: dict[str, Attribute] = {
         names.SERVICE_NAME: "latencyprobe-agent",
-        names.SERVICE_INSTANCE_ID: instance,
+        names.SERVICE_INSTANCE_ID: config.instance,
         (names.HOST_NAME if host else names.K8S_NODE_NAME): config.node,
         **sdk(),
     }

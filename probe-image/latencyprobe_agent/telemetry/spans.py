@@ -13,11 +13,12 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 
 from latencyprobe.plan import Identity
+from latencyprobe_agent.identity.peers import address
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
 from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Outcome
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, SERVER_STAGES
 from latencyprobe_agent.telemetry import conventions as names
-from latencyprobe_agent.telemetry.waiting import Chosen, address, is_server, owner
+from latencyprobe_agent.telemetry.waiting import Chosen, is_server, owner
 
 Attribute = str | int | float | bool
 

@@ -6,15 +6,13 @@ identity at most 2 s, then it goes out as a root that says so (measurement.md se
 counted.
 """
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from latencyprobe.plan import Identity, Target
-from latencyprobe_agent.identity.peers import Peers
+from latencyprobe_agent.identity.peers import Peers, address
 from latencyprobe_agent.kernel.records import Role
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
@@ -122,10 +120,3 @@ def owner(record: np.void, *, by_process: bool) -> int:
 def is_server(chosen: Chosen) -> bool:
     """Return whether this half was seen at the server."""
     return bool(chosen.halves.rec["role"][chosen.row] == Role.SERVER)
-
-
-@lru_cache(maxsize=4096)
-def address(packed: bytes) -> str:
-    """Return a record's 16-byte address as text, IPv4 where it is mapped."""
-    ip = ipaddress.IPv6Address(packed)
-    return str(ip.ipv4_mapped or ip)

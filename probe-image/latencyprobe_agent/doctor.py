@@ -1,0 +1,130 @@
+"""What this kernel, these capabilities and this configuration can do: each finding with its consequence and remedy.
+
+`commands.doctor` prints what `examine()` yields. Programs are loaded and attached for a moment, without a plan: that
+proves more than any version number, and measures nothing.
+"""
+
+import platform
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from latencyprobe.errors import AbiMismatch, DirectoryError, Unsupported
+from latencyprobe_agent.config import SIGNALS, Config, ConfigError, otlp_wanted
+from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
+from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
+from latencyprobe_agent.kernel.programs import Programs
+
+
+class Verdict(StrEnum):
+    """`FAIL`: measuring is impossible. `WARN`: something is lost, measuring goes on."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line. `consequence` and `remedy` are empty where all is well."""
+
+    subject: str
+    verdict: Verdict
+    detail: str
+    consequence: str = ""
+    remedy: str = ""
+
+
+def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the findings, cheapest first."""
+    yield Finding("kernel", Verdict.OK, f"Linux {platform.release()} on {platform.machine()}")
+    yield _capabilities(Path("/proc/self/status").read_text())
+    yield _type_information(Path(environ.get(KERNEL_BTF_VARIABLE) or KERNEL_BTF))
+    yield _programs(config)
+    yield _cgroups(config)
+    yield _directory(config)
+    yield from _collector(environ)
+
+
+def _capabilities(status: str) -> Finding:
+    if missing := missing_capabilities(status):
+        return Finding(
+            "capabilities",
+            Verdict.FAIL,
+            f"{' and '.join(missing)} missing",
+            "the kernel refuses to load programs",
+            "run as root, or add BPF and PERFMON to the container's securityContext.capabilities",
+        )
+    return Finding("capabilities", Verdict.OK, "BPF and PERFMON")
+
+
+def _type_information(btf: Path) -> Finding:
+    if not btf.exists():
+        return Finding(
+            "type information",
+            Verdict.FAIL,
+            f"no {btf}",
+            "programs cannot be fitted to this kernel",
+            f"use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or name a BTF file in {KERNEL_BTF_VARIABLE}",
+        )
+    return Finding("type information", Verdict.OK, f"{btf}, {btf.stat().st_size >> 10:,} KiB")
+
+
+def _programs(config: Config) -> Finding:
+    try:
+        with Programs.open(config.bpf_object, ring_bytes=config.ring_bytes) as programs:
+            variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
+            refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
+    except Unsupported as error:
+        what, _, remedy = str(error).partition(": ")
+        return Finding("programs", Verdict.FAIL, f"{error.reason}: {what}", "nothing can be measured", remedy)
+    except AbiMismatch as error:
+        return Finding("programs", Verdict.FAIL, str(error), "nothing can be measured", "install one version of both")
+    return Finding("programs", Verdict.OK, variants + (f" (not: {refused})" if refused else ""))
+
+
+def _cgroups(config: Config) -> Finding:
+    try:
+        root = find_root(config.cgroup_root)
+    except Unsupported as error:
+        what, _, remedy = str(error).partition("; ")
+        return Finding("cgroups", Verdict.WARN, what, "as a cluster's agent it could measure no pod", remedy)
+    tree = CgroupTree(root)
+    tree.survey()
+    pods = len(by_pod(tree.scan()))
+    return Finding("cgroups", Verdict.OK, f"version 2 at {root}, {pods} pods")
+
+
+def _directory(config: Config) -> Finding:
+    if not config.directory:
+        return Finding("directory", Verdict.OK, "not configured (standalone needs none)")
+    from latencyprobe_agent.identity.directory import Directory  # noqa: PLC0415 - HTTP is not needed to measure
+
+    try:
+        Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file).reachable()
+    except DirectoryError as error:
+        what, _, remedy = str(error).rpartition(": ")
+        return Finding("directory", Verdict.WARN, what, "the last plan holds, counts are kept for 24 h", remedy)
+    return Finding("directory", Verdict.OK, f"{config.directory} answers")
+
+
+def _collector(environ: Mapping[str, str]) -> Iterator[Finding]:
+    wanted = [signal for signal in SIGNALS if otlp_wanted(signal, environ)]
+    if not wanted:
+        yield Finding("collector", Verdict.OK, "not configured: nothing is exported (OTEL_EXPORTER_OTLP_ENDPOINT)")
+    from latencyprobe_agent.telemetry import otlp  # noqa: PLC0415 - neither is protobuf
+
+    for signal in wanted:
+        subject, loss = f"collector, {signal}", f"{signal} wait, then are dropped and counted; reports are not affected"
+        try:
+            chosen = otlp.settings(signal, environ)
+            answer = otlp.transport(chosen).send(b"")  # an empty request is a valid one
+        except ConfigError as error:
+            yield Finding(subject, Verdict.WARN, str(error), loss, "correct the variable")
+            continue
+        if answer.error:
+            remedy = "start the collector there, or correct OTEL_EXPORTER_OTLP_ENDPOINT"
+            yield Finding(subject, Verdict.WARN, f"{chosen.url}: {answer.detail}", loss, remedy)
+        else:
+            yield Finding(subject, Verdict.OK, f"{chosen.url} accepts")

@@ -1,0 +1,48 @@
+"""What Kubernetes asks the agent: GET /healthz (the loop turns) and /readyz (it measures), in a thread of its own.
+
+The answers are fixed words: nobody needs a token to read them, and nobody learns anything from them (S8).
+"""
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_STALLED_S = 30.0  # the loop turns once a second; collecting 16 MB of counts takes well below a second
+
+
+class Health:
+    """Set by the loop: `turned()` once per tick, `measuring` while programs are attached."""
+
+    def __init__(self) -> None:
+        self.measuring = False
+        self._turned = time.monotonic()
+
+    def turned(self) -> None:
+        """Say that the loop turns."""
+        self._turned = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the loop has turned lately."""
+        return time.monotonic() - self._turned < _STALLED_S
+
+    def serve(self, port: int) -> ThreadingHTTPServer:
+        """Answer on all addresses of `port` until `shutdown()`."""
+        health = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = {"/healthz": health.alive, "/readyz": health.alive and health.measuring}.get(self.path)
+                body = b"ok\n" if asked else b"not ok\n"
+                self.send_response(404 if asked is None else 200 if asked else 503)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Stay silent: a probe every few seconds is no news."""
+
+        server = ThreadingHTTPServer(("", port), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+        return server
