@@ -34,7 +34,7 @@ def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
     stored: defaultdict[Key, list[Objective]] = defaultdict(list)
     for objective in store.objectives():
         stored[objective.key.namespace, objective.key.probe].append(objective)
-    for key in wanted.keys() | stored.keys():
+    for key in sorted(wanted.keys() | stored.keys()):
         if set(stored.get(key, ())) != set(wanted.get(key, ())):
             store.define(*key, wanted.get(key, ()))
 
@@ -56,10 +56,9 @@ def evaluate(
 def document(report: model.Report, owners: list[LatencyProbe]) -> Document:
     """Return a report as the API server gets it, owned by its namespace's LatencyProbes."""
     whole: Document = msgspec.to_builtins(model.document(owners[0].namespace, report))
-    whole["metadata"]["ownerReferences"] = [
-        {"apiVersion": API_VERSION, "kind": KIND, "name": p.name, "uid": p.uid} for p in owners
-    ]
-    return whole
+    references = [{"apiVersion": API_VERSION, "kind": KIND, "name": p.name, "uid": p.uid} for p in owners]
+    metadata = {"name": model.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
+    return whole | {"metadata": metadata}
 
 
 def differs(new: Document, old: Document | None) -> bool:

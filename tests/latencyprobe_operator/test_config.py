@@ -1,0 +1,48 @@
+"""Settings from the environment."""
+
+from pathlib import Path
+
+import pytest
+
+from latencyprobe.errors import LatencyProbeError
+from latencyprobe_operator.config import Config
+
+
+def test_chart_variables_are_read() -> None:
+    config = Config.from_environment(
+        {
+            "LATENCYPROBE_NAMESPACE": "ops",
+            "LATENCYPROBE_AGENT_NAMESPACE": "ops-agents",
+            "LATENCYPROBE_AGENT_SERVICE_ACCOUNT": "lp-agent",
+            "LATENCYPROBE_TLS_DIR": "/tls",
+            "LATENCYPROBE_PAIR_KEY_FILE": "/pair",
+            "LATENCYPROBE_STORE": "/data/sli.db",
+            "LATENCYPROBE_STORE_EPHEMERAL": "true",
+            "LATENCYPROBE_LISTEN": "[::]:9443",
+        }
+    )
+    assert (config.namespace, config.agent_namespace, config.agent_service_account) == ("ops", "ops-agents", "lp-agent")
+    assert (config.tls_dir, config.pair_key_file, config.store) == (Path("/tls"), Path("/pair"), Path("/data/sli.db"))
+    assert (config.store_ephemeral, config.listen_host, config.listen_port) == (True, "::", 9443)
+
+
+def test_defaults_need_only_the_namespace() -> None:
+    config = Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
+    assert (config.agent_namespace, config.listen_port, config.store_ephemeral) == ("ops-agents", 8443, False)
+
+
+def test_two_processes_have_different_identities() -> None:
+    one, other = (Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"}) for _ in range(2))
+    assert one.identity != other.identity
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({}, "LATENCYPROBE_NAMESPACE"),
+        ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_LISTEN": "x"}, "LATENCYPROBE_LISTEN"),
+    ],
+)
+def test_what_is_wrong_is_named(environment: dict[str, str], named: str) -> None:
+    with pytest.raises(LatencyProbeError, match=named):
+        Config.from_environment(environment)

@@ -1,0 +1,35 @@
+"""The operator's own metrics are valid, and name no tenant."""
+
+from collections import Counter
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from latencyprobe_operator.agents import NodeState
+from latencyprobe_operator.metrics import Sources, exposition
+
+
+def test_figures_come_from_their_sources_when_asked() -> None:
+    requests: Counter[tuple[str, int]] = Counter()
+    sources = Sources(
+        informers=list,
+        node_states=lambda: [NodeState.READY, NodeState.READY, NodeState.MISSING],
+        probes=lambda: 3,
+        streams=lambda: 2,
+        requests=requests,
+        rows_accepted=lambda: 7,
+        rows_dropped=Counter(not_asked=1),
+        writes=Counter({("label", "ok"): 4}),
+    )
+    expose = exposition(sources)
+    requests["/v1/identities", 200] += 5
+    found = {
+        (sample.name.removeprefix("latencyprobe_operator_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(expose().decode())
+        for sample in family.samples
+    }
+    assert found["nodes", "ready"] == 2
+    assert found["nodes", "failed"] == 0
+    assert found["directory_requests_total", "/v1/identities", "200"] == 5
+    assert found["sli_rows_dropped_total", "not_asked"] == 1
+    assert found["writes_total", "label", "ok"] == 4
+    assert found["probes",] == 3

@@ -1,0 +1,55 @@
+"""Mounted files: the pairing key, and a certificate that follows them."""
+
+import base64
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from latencyprobe.errors import LatencyProbeError
+from latencyprobe_operator.directory.tls import Certificate, pair_key
+
+KEY = bytes(range(32))
+
+
+@pytest.mark.parametrize("content", [KEY, base64.b64encode(KEY), base64.b64encode(KEY) + b"\n"])
+def test_pair_key_is_raw_or_base64(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").write_bytes(content)
+    assert pair_key(tmp_path / "key") == KEY
+
+
+@pytest.mark.parametrize("content", [b"", b"short", os.urandom(33), base64.b64encode(KEY[:16])])
+def test_other_content_is_refused_without_showing_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(LatencyProbeError, match="put 32 random bytes there") as refused:
+        pair_key(tmp_path / "key")
+    assert repr(content)[2:-1] not in str(refused.value) or not content
+
+
+def test_missing_key_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(LatencyProbeError, match="none: No such file"):
+        pair_key(tmp_path / "none")
+
+
+def certificate(folder: Path, name: str) -> None:
+    make_key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    files = ["-keyout", "tls.key", "-out", "tls.crt", "-subj", f"/CN={name}"]
+    subprocess.run([*make_key.split(), *files], cwd=folder, check=True, capture_output=True)
+
+
+def test_certificate_is_loaded_again_only_when_its_files_changed(tmp_path: Path) -> None:
+    certificate(tmp_path, "one")
+    served = Certificate(tmp_path)
+    assert served.refresh() is False
+    certificate(tmp_path, "two")
+    assert served.refresh() is True
+
+
+def test_key_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    certificate(tmp_path, "one")
+    cert = (tmp_path / "tls.crt").read_bytes()
+    certificate(tmp_path, "two")
+    (tmp_path / "tls.crt").write_bytes(cert)
+    with pytest.raises(LatencyProbeError, match=r"not a certificate that fits tls\.key"):
+        Certificate(tmp_path)
