@@ -1,6 +1,8 @@
 """The real programs, driven as the agent drives them: a plan goes in, halves and counts of real sockets come out."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -185,3 +187,29 @@ def test_a_missing_type_information_file_is_unsupported(monkeypatch, tmp_path):
         Programs.open(OBJECT)
 
     assert "KernelBtfMissing" == caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "said"),
+    [
+        ("-all,+bpf,+perfmon", "attached"),
+        ("-all,+bpf", "MissingCapability: this process lacks CAP_PERFMON: run as root, or add BPF and PERFMON"),
+    ],
+)
+def test_bpf_and_perfmon_are_the_capabilities_it_needs(capabilities, said):
+    script = f"""
+from pathlib import Path
+from latencyprobe.errors import Unsupported
+from latencyprobe_agent.kernel.programs import Programs
+try:
+    with Programs.open(Path({str(OBJECT)!r})) as programs:
+        programs.flush()
+        programs.counts()
+        programs.lost()
+    print("attached")
+except Unsupported as e:
+    print(f"{{e.reason}}: {{e}}")
+"""
+    drop = ["setpriv", "--bounding-set", capabilities, "--inh-caps", capabilities]
+
+    assert said in subprocess.check_output([*drop, sys.executable, "-c", script], text=True)
