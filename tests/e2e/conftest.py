@@ -61,7 +61,7 @@ def images(cluster: Cluster) -> str:
 @pytest.fixture(scope="session")
 def chart(cluster: Cluster, images: str, jaeger: Jaeger) -> Iterator[Chart]:
     """The release, not installed yet, and nobody else's: its CRDs and nodes' labels are the whole cluster's."""
-    with Path("/run/latencyprobe-bench/chart.lock").open("w") as lock:
+    with Path("/run/latencyprobe-chart.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         chart = Chart(cluster, tag=images, otlp=jaeger.otlp)
         chart.clear()

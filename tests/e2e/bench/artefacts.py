@@ -1,5 +1,6 @@
 """What a failed end-to-end test leaves behind: the cluster's state and logs, each file bounded, in one folder."""
 
+import shutil
 from pathlib import Path
 
 from bench.cluster import STATE, Cluster, RefusedError
@@ -15,7 +16,8 @@ DUMPS = {
 
 def collect(cluster: Cluster, folder: Path) -> None:
     """Fill the folder; what cannot be asked for is said in its file."""
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for name, words in DUMPS.items():
         (folder / name).write_text(_ask(cluster, *words))
     for pod in cluster.items("pods"):

@@ -12,14 +12,14 @@ mount -t overlay overlay -o "lowerdir=/var,upperdir=$folder/var,workdir=$folder/
 mkdir -p /var/lib/{containerd,kubelet} /var/log/pods
 for part in containerd kubelet; do mount --bind "$folder/$part" "/var/lib/$part"; done # images cannot lie on an overlay
 
+# Moved into place, not bound: kubelet picks any mount point of a file system, so each must be reachable.
 mount -t tmpfs -o mode=755 run "$folder/run"
-mkdir -p "$folder/run/${state#/run/}" "$folder/run/cgroup"
+mkdir "$folder/run/${state#/run/}" "$folder/run/sys"
 mount --bind "$state" "$folder/run/${state#/run/}"
-mount --rbind "$folder/run" /run
-
-mount --rbind /sys/fs/cgroup /run/cgroup
-mount -t sysfs sysfs /sys
-mount --rbind /run/cgroup /sys/fs/cgroup
+mount -t sysfs sysfs "$folder/run/sys"
+mount --rbind /sys/fs/cgroup "$folder/run/sys/fs/cgroup"
+mount -n --move "$folder/run/sys" /sys
+mount -n --move "$folder/run" /run
 mount -t bpf bpf /sys/fs/bpf
 for extra in securityfs:/sys/kernel/security tracefs:/sys/kernel/tracing; do
   mount -t "${extra%%:*}" none "${extra#*:}" || echo "no ${extra%%:*}"
