@@ -11,7 +11,7 @@ from latencyprobe.errors import SpecError
 from latencyprobe_operator.agents import Agents, NodeState
 from latencyprobe_operator.targets import Resolved
 
-MAX_MESSAGE = 1024
+MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
 _NAMED_NODES = 3
 
 
@@ -88,7 +88,7 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
 
 def _not_ready(status: Literal["False", "Unknown"], reason: str, nodes: Sequence[str], message: str) -> Condition:
     more = f" ({len(nodes)} nodes)" if len(nodes) > 1 else ""
-    return Condition("ProbesReady", status, reason, (message + more)[:MAX_MESSAGE])
+    return Condition("ProbesReady", status, reason, message + more)
 
 
 def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, ready: Condition) -> Condition:

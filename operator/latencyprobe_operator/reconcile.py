@@ -6,7 +6,7 @@ Level-based: each function looks at the whole, so a write that failed or was mis
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from latencyprobe_operator.conditions import Condition
+from latencyprobe_operator.conditions import MAX_MESSAGE, MAX_REASON, Condition
 from latencyprobe_operator.objects import Key, Node
 
 Status = dict[str, Any]
@@ -34,8 +34,8 @@ def with_times(conditions: tuple[Condition, ...], previous: Status | None, gener
         {
             "type": c.type,
             "status": c.status,
-            "reason": c.reason,
-            "message": c.message,
+            "reason": c.reason[:MAX_REASON],
+            "message": c.message[:MAX_MESSAGE],
             "observedGeneration": generation,
             "lastTransitionTime": (
                 old[c.type]["lastTransitionTime"] if old.get(c.type, {}).get("status") == c.status else now

@@ -104,7 +104,7 @@ def test_pod_takes_at_most_two_kilobytes_with_its_indices() -> None:
     count, state = 2000, ClusterState()
     documents = []
     for i in range(count):
-        status = POD["status"] | {"podIPs": [{"ip": f"10.{i >> 8}.{i & 255}.1"}]}
+        status = POD["status"] | {"podIPs": [{"ip": f"10.{i >> 8}.{i & 255}.1"}], "ephemeralContainerStatuses": []}
         meta = POD["metadata"] | {"name": f"cart-7d9f-{i:05}", "uid": f"{i:036}", "namespace": f"shop-{i % 50}"}
         documents.append(encoded(POD | {"metadata": meta, "status": status}))
     tracemalloc.start()

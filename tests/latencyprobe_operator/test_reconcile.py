@@ -28,6 +28,11 @@ def test_transition_time_changes_only_with_the_status() -> None:
     assert times == ["t1", "t1", "t3"]
 
 
+def test_what_an_agent_says_is_cut_to_the_limits_of_the_crd() -> None:
+    (stored,) = with_times((READY._replace(reason="R" * 100, message="m" * 5000),), None, 1, "t")
+    assert (len(stored["reason"]), len(stored["message"])) == (63, 1024)
+
+
 def test_only_statuses_that_differ_are_written() -> None:
     old: dict[Any, Any] = {("shop", "a"): {"nodes": "1/1"}, ("shop", "b"): {"nodes": "1/1"}}
     new = {("shop", "a"): {"nodes": "1/1"}, ("shop", "b"): {"nodes": "0/1"}, ("shop", "c"): {"nodes": "0/0"}}
