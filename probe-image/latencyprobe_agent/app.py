@@ -18,11 +18,12 @@ import numpy as np
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import AgentStatus, TargetStatus
-from latencyprobe_agent.config import SIGNALS, Config, ConfigError, otlp_wanted
+from latencyprobe_agent.config import Config
 from latencyprobe_agent.control import Control
 from latencyprobe_agent.health import Health
 from latencyprobe_agent.kernel.records import ExchangeClass
 from latencyprobe_agent.measuring import Measuring, Moment
+from latencyprobe_agent.telemetry.endpoints import Settings
 
 if TYPE_CHECKING:
     from latencyprobe_agent.telemetry.pipeline import Pipeline
@@ -32,10 +33,10 @@ _GOODBYE_S = 2.0  # twice, for collector and directory: SIGTERM to exit stays be
 
 
 class Export(NamedTuple):
-    """How to export. `endpoint`: a flag's base URL. `shared_key`: another host was given the same pairing key."""
+    """Where to export, nowhere by default. `shared_key`: another host was given the same pairing key."""
 
-    environ: Mapping[str, str]
-    endpoint: str | None = None
+    endpoints: tuple[Settings, ...] = ()
+    delta: bool = False
     shared_key: bool = False
 
 
@@ -127,8 +128,7 @@ class Agent:
                 pipeline.stop(_GOODBYE_S)
 
     def _pipeline(self, started_unix_ns: int) -> "Pipeline | None":
-        environ, endpoint = self._export.environ, self._export.endpoint
-        if not any(otlp_wanted(signal, environ, endpoint) for signal in SIGNALS):
+        if not self._export.endpoints:
             return None
         # Here and not above: protobuf and HTTP are loaded while the programs already count.
         from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline  # noqa: PLC0415
@@ -139,13 +139,7 @@ class Agent:
             shared_key=self._export.shared_key,
             start_unix_ns=started_unix_ns,
         )
-        try:
-            return Pipeline.open(origin, environ, endpoint)
-        except ConfigError as error:
-            if not self._control.patient:
-                raise
-            _log.error("%s: nothing is exported; counts still reach the operator", error)
-            return None
+        return Pipeline.open(origin, self._export.endpoints, delta=self._export.delta)
 
     def _tell(self, moment: Moment | None, variants: Mapping[str, str], problem: Unsupported | None) -> None:
         self._control.tell(

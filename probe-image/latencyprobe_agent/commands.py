@@ -3,6 +3,7 @@
 Imports that not every command needs stand inside: `run` has 0.8 s from its start until it measures.
 """
 
+import logging
 import os
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ from latencyprobe.report import units
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.identity.local import local_plan, pairing_key
+from latencyprobe_agent.telemetry.endpoints import delta_wanted, endpoints
 
 FILE = click.option(
     "-f", "--file", type=click.Path(path_type=Path), required=True, metavar="FILE", help="LatencyProbe file (YAML)."
@@ -67,13 +69,14 @@ def run(
     config = settings.from_environment()
     probes = spec.load_file(file)
     plan, notices = local_plan(probes, config.node, pairing_key(pair_key))
+    export = Export(endpoints(os.environ, otlp), delta_wanted(os.environ), shared_key=pair_key is not None)
     for notice in notices:
         click.echo(f"latencyprobe: {notice}", err=True)
     if not plan.targets:
         raise LatencyProbeError(f"{file}: nothing to measure: every LatencyProbe in it is suspended")
     with SqliteStore(store or default_path()) as opened:
         this = Run(probes, opened)
-        this.measure(config, plan, Export(os.environ, otlp, shared_key=pair_key is not None), duration)
+        this.measure(config, plan, export, duration)
         this.report(output)
 
 
@@ -94,7 +97,12 @@ def agent() -> None:
     if not config.directory:
         raise ConfigError("LATENCYPROBE_DIRECTORY: not set: the chart sets it; without a cluster: latencyprobe run")
     logs.setup()
-    node = Agent(config, DirectoryControl(config), Export(os.environ))
+    try:
+        export = Export(endpoints(os.environ), delta_wanted(os.environ))
+    except ConfigError as error:  # a wrong variable must not end measuring: counts reach the operator without it
+        logging.getLogger(__name__).error("%s: nothing is exported", error)
+        export = Export()
+    node = Agent(config, DirectoryControl(config), export)
     server = node.health.serve(config.health_port) if config.health_port else None
     with ending(node.stop):
         node.run()

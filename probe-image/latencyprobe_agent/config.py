@@ -13,7 +13,7 @@ LATENCYPROBE_HEALTH_PORT  GET /healthz: the loop turns; /readyz: it measures. 0 
 LATENCYPROBE_RING_BYTES, LATENCYPROBE_OUTBOX_BYTES, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES
                           sizes; see the fields below
 POD_NAME, POD_NAMESPACE   names of the agent in its own metrics (downward API)
-OTEL_METRIC_EXPORT_INTERVAL  ms between exports of metrics; OTEL_EXPORTER_OTLP_* are read by telemetry/otlp.py
+OTEL_METRIC_EXPORT_INTERVAL  ms between exports of metrics; OTEL_EXPORTER_OTLP_* are read by telemetry/endpoints.py
 
 Probes of the chart: httpGet /healthz (liveness, failureThreshold 3, period 10 s) and /readyz (readiness), port 8081.
 """
@@ -23,14 +23,11 @@ import socket
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
 
-Signal = Literal["traces", "metrics"]
-SIGNALS: tuple[Signal, ...] = ("traces", "metrics")
 _INSTALLED_BPF = Path("/usr/lib/latencyprobe/bpf")
 _CHECKOUT_BPF = Path(__file__).parents[2] / "build" / "bpf"
 
@@ -130,16 +127,6 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
         **paths,
         **numbers,
     )
-
-
-def otlp_wanted(signal: Signal, environ: Mapping[str, str], endpoint: str | None = None) -> bool:
-    """Return whether anybody asked for this signal: without an endpoint nothing is exported."""
-    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    if environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") == "none":
-        return False
-    own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
-    return bool(endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or environ.get(own))
 
 
 def _number(environ: Mapping[str, str], name: str, lowest: int, highest: int, default: int = 0) -> int:

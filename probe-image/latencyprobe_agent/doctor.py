@@ -12,10 +12,13 @@ from pathlib import Path
 import msgspec
 
 from latencyprobe.errors import AbiMismatch, DirectoryError, Unsupported
-from latencyprobe_agent.config import SIGNALS, Config, ConfigError, otlp_wanted
+from latencyprobe_agent.config import Config, ConfigError
 from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
 from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.telemetry.endpoints import endpoints
+
+_SAID_ABOVE = ("MissingCapability", "KernelBtfMissing")
 
 
 class Verdict(StrEnum):
@@ -72,16 +75,22 @@ def _type_information(btf: Path) -> Finding:
 
 
 def _programs(config: Config) -> Finding:
+    impossible = "nothing can be measured"
     try:
         with Programs.open(config.bpf_object, ring_bytes=config.ring_bytes) as programs:
             variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
             refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
     except Unsupported as error:
-        what, _, remedy = str(error).partition(": ")
-        return Finding("programs", Verdict.FAIL, f"{error.reason}: {what}", "nothing can be measured", remedy)
+        if error.reason in _SAID_ABOVE:
+            return Finding("programs", Verdict.FAIL, "not tried, see above", impossible)
+        return Finding("programs", Verdict.FAIL, error.reason, impossible, _one_line(error))
     except AbiMismatch as error:
-        return Finding("programs", Verdict.FAIL, str(error), "nothing can be measured", "install one version of both")
+        return Finding("programs", Verdict.FAIL, "AbiMismatch", impossible, _one_line(error))
     return Finding("programs", Verdict.OK, variants + (f" (not: {refused})" if refused else ""))
+
+
+def _one_line(error: Exception) -> str:
+    return "; ".join(str(error).splitlines())
 
 
 def _cgroups(config: Config) -> Finding:
@@ -102,29 +111,31 @@ def _directory(config: Config) -> Finding:
     from latencyprobe_agent.identity.directory import Directory  # noqa: PLC0415 - HTTP is not needed to measure
 
     try:
-        Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file).reachable()
+        directory = Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file)
+        directory.identities(())  # asks nothing, but shows that the token is accepted
     except DirectoryError as error:
         what, _, remedy = str(error).rpartition(": ")
         return Finding("directory", Verdict.WARN, what, "the last plan holds, counts are kept for 24 h", remedy)
-    return Finding("directory", Verdict.OK, f"{config.directory} answers")
+    return Finding("directory", Verdict.OK, f"{config.directory} accepts this node's token")
 
 
 def _collector(environ: Mapping[str, str]) -> Iterator[Finding]:
-    wanted = [signal for signal in SIGNALS if otlp_wanted(signal, environ)]
-    if not wanted:
+    try:
+        chosen = endpoints(environ)
+    except ConfigError as error:
+        yield Finding("collector", Verdict.WARN, str(error), "nothing is exported", "correct the variable")
+        return
+    if not chosen:
         yield Finding("collector", Verdict.OK, "not configured: nothing is exported (OTEL_EXPORTER_OTLP_ENDPOINT)")
+        return
     from latencyprobe_agent.telemetry import otlp  # noqa: PLC0415 - neither is protobuf
 
-    for signal in wanted:
-        subject, loss = f"collector, {signal}", f"{signal} wait, then are dropped and counted; reports are not affected"
-        try:
-            chosen = otlp.settings(signal, environ)
-            answer = otlp.transport(chosen).send(b"")  # an empty request is a valid one
-        except ConfigError as error:
-            yield Finding(subject, Verdict.WARN, str(error), loss, "correct the variable")
-            continue
+    for one in chosen:
+        subject = f"collector, {one.signal}"
+        answer = otlp.transport(one).send(b"")  # an empty request is a valid one
         if answer.error:
+            loss = f"{one.signal} wait, then are dropped and counted; reports are not affected"
             remedy = "start the collector there, or correct OTEL_EXPORTER_OTLP_ENDPOINT"
-            yield Finding(subject, Verdict.WARN, f"{chosen.url}: {answer.detail}", loss, remedy)
+            yield Finding(subject, Verdict.WARN, f"{one.url}: {answer.detail}", loss, remedy)
         else:
-            yield Finding(subject, Verdict.OK, f"{chosen.url} accepts")
+            yield Finding(subject, Verdict.OK, f"{one.url} accepts")

@@ -4,6 +4,7 @@
 pipe. Figures come from the kernel's counts, as the report's do.
 """
 
+import logging
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -23,7 +24,8 @@ from latencyprobe_agent.kernel.records import Role
 from latencyprobe_agent.measure import histogram, rows
 from latencyprobe_agent.measuring import Moment
 
-_RECENT_S = 10  # quantiles and rate are those of the last seconds
+_RATE_OVER_S = 2  # ticks of a second
+_RECENT_S = 10  # the quantiles' seconds
 _PLAIN_EVERY_S = 10.0
 
 
@@ -107,10 +109,23 @@ class LiveLine:
             self._console.print(line(self._recent), highlight=False, soft_wrap=True)
 
 
+class LogAbove(logging.Handler):
+    """Prints log records above the line, in the form of every other complaint of the command line."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        self._console.print(f"latencyprobe: {record.getMessage()}", highlight=False, markup=False, soft_wrap=True)
+
+
 def line(recent: "deque[tuple[float, Figures]]") -> Text:
-    """Return the newest figures in one line, with the rate and the quantiles of the time that `recent` spans."""
-    (since_s, first), (now_s, last) = recent[0], recent[-1]
-    rate = (last.rpcs - first.rpcs) / (now_s - since_s) if now_s > since_s else 0.0
+    """Return the newest figures in one line, with quantiles of the time that `recent` (ticks) spans."""
+    first, (now_s, last) = recent[0][1], recent[-1]
+    before_s, before = recent[max(0, len(recent) - 1 - _RATE_OVER_S)]
+    rate = (last.rpcs - before.rpcs) / (now_s - before_s) if now_s > before_s else 0.0
     lately = last.histogram - first.histogram if last.rpcs > first.rpcs else last.histogram
     parts = [
         Text(f"{rate:,.0f} RPC/s", style="bold"),

@@ -45,13 +45,11 @@ class Run:
         def attached() -> None:
             # Rich takes 30 ms to import: the programs count already.
             from rich.console import Console  # noqa: PLC0415
-            from rich.logging import RichHandler  # noqa: PLC0415
 
-            from latencyprobe_agent.live import LiveLine  # noqa: PLC0415
+            from latencyprobe_agent.live import LiveLine, LogAbove  # noqa: PLC0415
 
             console = Console(stderr=True)
-            handler = RichHandler(console=console, show_path=False, log_time_format="[%X]", rich_tracebacks=False)
-            logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler], force=True)
+            logging.basicConfig(level=logging.WARNING, handlers=[LogAbove(console)], force=True)
             self._line = LiveLine(console)
             self._line.__enter__()
             ports = ", ".join(f"{target.name} ({_ports(target.ports)})" for target in plan.targets)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from latencyprobe_agent.config import ConfigError, from_environment, otlp_wanted
+from latencyprobe_agent.config import ConfigError, from_environment
 
 
 def test_an_empty_environment_gives_the_documented_defaults() -> None:
@@ -44,17 +44,3 @@ def test_variables_win_over_defaults() -> None:
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}.*{value}"):
         from_environment({name: value})
-
-
-@pytest.mark.parametrize(
-    ("environ", "wanted"),
-    [
-        ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, True),
-        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c"}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "none"}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, False),
-    ],
-)
-def test_nothing_is_exported_that_nobody_asked_for(environ: dict[str, str], wanted: bool) -> None:
-    assert otlp_wanted("traces", environ) == wanted

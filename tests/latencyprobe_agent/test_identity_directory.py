@@ -84,20 +84,21 @@ def test_a_changed_ca_file_is_taken_without_a_restart(
     ca_file = tmp_path / "ca.crt"
     shutil.copy(tls_files[2], ca_file)
     directory = Directory(directory_server.url, "n1", token_file=token_file, ca_file=ca_file)
+    directory_server.answers["/v1/identities"] = (200, {"identities": [], "generation": 1})
     with pytest.raises(DirectoryError):
-        directory.reachable()
+        directory.identities(())
     ca_file.unlink()
     shutil.copy(tls_files[0], ca_file)
-    directory.reachable()
+    directory.identities(())
 
 
 def test_missing_files_are_named(directory_server: Any, tls_files: tuple[Path, Path, Path], tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(DirectoryError, match=r"missing.*service account token"):
-        Directory(directory_server.url, "n1", token_file=missing, ca_file=tls_files[0]).reachable()
+        Directory(directory_server.url, "n1", token_file=missing, ca_file=tls_files[0]).identities(())
     (tmp_path / "token").write_text("t")
     with pytest.raises(DirectoryError, match=r"missing.*CA"):
-        Directory(directory_server.url, "n1", token_file=tmp_path / "token", ca_file=missing).reachable()
+        Directory(directory_server.url, "n1", token_file=tmp_path / "token", ca_file=missing).identities(())
 
 
 def test_an_unreachable_directory_is_named(tls_files: tuple[Path, Path, Path], token_file: Path) -> None:
@@ -105,5 +106,5 @@ def test_an_unreachable_directory_is_named(tls_files: tuple[Path, Path, Path], t
         unused.bind(("127.0.0.1", 0))
         url = f"https://localhost:{unused.getsockname()[1]}"
         with pytest.raises(DirectoryError, match=f"{url}: unreachable: .*refused") as away:
-            Directory(url, "n1", token_file=token_file, ca_file=tls_files[0]).reachable()
+            Directory(url, "n1", token_file=token_file, ca_file=tls_files[0]).identities(())
     assert away.value.retryable

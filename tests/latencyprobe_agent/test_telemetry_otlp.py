@@ -7,12 +7,12 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTracePartialSuccess as PartialSuccess
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.telemetry import otlp
+from latencyprobe_agent.telemetry.endpoints import endpoints
 
 
 def sender(environ: dict[str, str], endpoint: str | None = None) -> otlp.Transport:
-    return otlp.transport(otlp.settings("traces", environ, endpoint))
+    return otlp.transport(endpoints(environ, endpoint)[0])
 
 
 def test_the_path_of_the_signal_is_added_to_a_base_url_and_headers_are_sent(otlp_sink: Any) -> None:
@@ -78,21 +78,6 @@ def test_an_unreachable_collector_is_an_answer_too() -> None:
         answer = sender({}, f"http://127.0.0.1:{unused.getsockname()[1]}").send(b"x")
     assert answer.retryable
     assert answer.detail == "Connection refused"
-
-
-@pytest.mark.parametrize(
-    ("environ", "says"),
-    [
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318"}, "localhost:4318"),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "http/json"),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "soon"),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_COMPRESSION": "lzma"}, "lzma"),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/no/ca"}, "/no/ca"),
-    ],
-)
-def test_a_variable_that_cannot_be_used_is_named(environ: dict[str, str], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        otlp.settings("traces", environ)
 
 
 def test_a_real_grpc_collector_takes_the_same_bytes() -> None:

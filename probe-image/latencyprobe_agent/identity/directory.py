@@ -79,10 +79,6 @@ class Directory:
         """Hand over SLI counts. A gap (409) is an answer too: `expected` is not the batch's sequence + 1 then."""
         return _decode(self._post(f"{self._node}/sli", batch), SliAnswer, self.url)
 
-    def reachable(self) -> None:
-        """Raise DirectoryError unless the directory answers its health check."""
-        self._open("GET", "/healthz", timeout=_TIMEOUT).close()
-
     def _post(self, path: str, body: msgspec.Struct) -> bytes:
         response = self._open("POST", path, timeout=_TIMEOUT, body=msgspec.json.encode(body))
         try:

@@ -1,28 +1,28 @@
 """The OTLP wire: encoded requests to a collector over HTTP/protobuf (default) or gRPC, one attempt at a time.
 
-`settings()` reads the standard OTEL_EXPORTER_OTLP_* variables, `transport()` opens what they ask for, `outbox.py`
-queues and retries. The SDK's exporters take SDK spans and give up a batch after their timeout; ours are built without
-an SDK object per exchange and must survive an outage, so only the request's bytes pass here.
-Source: OpenTelemetry protocol 1.9, "OTLP/HTTP" and "OTLP/gRPC"; SDK environment variables.
+`transport()` opens what `endpoints.py` has read from the environment, `outbox.py` queues and retries. The SDK's
+exporters take SDK spans and give up a batch after their timeout; ours are built without an SDK object per exchange and
+must survive an outage, so only the request's bytes pass here.
+Source: OpenTelemetry protocol 1.9, "OTLP/HTTP" and "OTLP/gRPC".
 """
 
 import email.utils
 import gzip
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import urllib3
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from latencyprobe_agent.config import ConfigError, Signal
+from latencyprobe_agent.config import ConfigError
+from latencyprobe_agent.telemetry.endpoints import Settings
 
-_PREFIX = "OTEL_EXPORTER_OTLP_"
 _LONGEST_WAIT_S = 60.0  # a hostile Retry-After must not silence us
 _ANSWER_BYTES = 64 << 10
 _RETRYABLE = (429, 502, 503, 504)  # OTLP/HTTP "Retryable Response Codes"
@@ -30,21 +30,6 @@ _METHODS = {
     "traces": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
     "metrics": "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
 }
-
-
-class Settings(NamedTuple):
-    """Where and how one signal is sent. `url` has the signal's path already, for HTTP."""
-
-    signal: Signal
-    protocol: str
-    url: str
-    headers: dict[str, str]
-    timeout_s: float
-    compression: str
-    ca_file: str | None
-    certificate: str | None
-    key: str | None
-    insecure: bool
 
 
 class Answer(NamedTuple):
@@ -63,45 +48,6 @@ class Transport(Protocol):
 
     def send(self, body: bytes) -> Answer:
         """Try once, for at most the configured timeout."""
-
-
-def settings(signal: Signal, environ: Mapping[str, str], endpoint: str | None = None) -> Settings:
-    """Read the variables of one signal; `endpoint` (a flag) is a base URL and wins over them. Raises ConfigError."""
-
-    def read(name: str, default: str = "") -> str:
-        return environ.get(f"{_PREFIX}{signal.upper()}_{name}") or environ.get(_PREFIX + name) or default
-
-    protocol = read("PROTOCOL", "http/protobuf")
-    if protocol not in ("http/protobuf", "grpc"):
-        raise ConfigError(f"{_PREFIX}PROTOCOL: {protocol!r} is not supported: use http/protobuf or grpc")
-    own = None if endpoint else environ.get(f"{_PREFIX}{signal.upper()}_ENDPOINT")
-    base = own or endpoint or read("ENDPOINT")
-    if "://" not in base and protocol == "grpc":
-        base = f"http://{base}"  # gRPC endpoints may go without a scheme
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"OTLP endpoint {base!r}: not an http or https URL such as http://localhost:4318")
-    compression = read("COMPRESSION", "none")
-    if compression not in ("none", "gzip", "deflate"):
-        raise ConfigError(f"{_PREFIX}COMPRESSION: {compression!r} is not supported: use gzip, deflate or none")
-    timeout = read("TIMEOUT", "10000")
-    if not timeout.isdecimal() or int(timeout) == 0:
-        raise ConfigError(f"{_PREFIX}TIMEOUT: {timeout!r} is no number of milliseconds")
-    for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"):
-        if (path := read(name)) and not Path(path).is_file():
-            raise ConfigError(f"{_PREFIX}{name}: {path}: no such file")
-    return Settings(
-        signal=signal,
-        protocol=protocol,
-        url=base if own or protocol == "grpc" else f"{base.rstrip('/')}/v1/{signal}",
-        headers=_headers(read("HEADERS")),
-        timeout_s=int(timeout) / 1000,
-        compression=compression,
-        ca_file=read("CERTIFICATE") or None,
-        certificate=read("CLIENT_CERTIFICATE") or None,
-        key=read("CLIENT_KEY") or None,
-        insecure=read("INSECURE", str(parts.scheme == "http")).lower() == "true" and parts.scheme == "http",
-    )
 
 
 def transport(chosen: Settings) -> Transport:
@@ -167,7 +113,7 @@ class GrpcTransport:
             from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415 - same
         except ImportError as error:
             raise ConfigError(
-                f"{_PREFIX}PROTOCOL: grpc needs `pip install 'latencyprobe[grpc]'`, or use http/protobuf"
+                "OTEL_EXPORTER_OTLP_PROTOCOL: grpc needs `pip install 'latencyprobe[grpc]'`, or use http/protobuf"
             ) from error
         self._errors, self._codes, self._retry_info = grpc.RpcError, grpc.StatusCode, RetryInfo
         self._headers = tuple((name.lower(), value) for name, value in chosen.headers.items())
@@ -213,12 +159,6 @@ def _rejected(body: bytes, kind: type[ExportTraceServiceResponse] | type[ExportM
     except Exception:
         return 0
     return int(getattr(partial, "rejected_spans", 0) or getattr(partial, "rejected_data_points", 0))
-
-
-def _headers(text: str) -> dict[str, str]:
-    """Read `key=value,key=value` with URL-encoded parts (W3C baggage without properties)."""
-    pairs = (entry.partition("=") for entry in text.split(",") if "=" in entry)
-    return {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}
 
 
 def _retry_after(text: str) -> float:

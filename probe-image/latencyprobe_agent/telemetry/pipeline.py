@@ -5,11 +5,11 @@ and memory that measuring does not need. `measure()` per batch, `send_spans()` p
 `export()` per metric interval, `stop()` at the end. None of them waits for a collector.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
 from latencyprobe.plan import NodePlan, Target
-from latencyprobe_agent.config import SIGNALS, Config, Signal, otlp_wanted
+from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.peers import Peers
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.halves import Halves
@@ -18,6 +18,7 @@ from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.measure.selection import Budget, select
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import otlp, selfmetrics, spans
+from latencyprobe_agent.telemetry.endpoints import Settings, Signal
 from latencyprobe_agent.telemetry.metrics import Counts, count_points, record_points
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import MetricRequests, Resource
@@ -35,7 +36,7 @@ class Origin(NamedTuple):
 
 
 class Pipeline:
-    """The exporters of one agent. `open()` gives None when nobody asked for OTLP."""
+    """The exporters of one agent."""
 
     def __init__(self, origin: Origin, outboxes: Mapping[Signal, Outbox], *, delta: bool) -> None:
         config, standalone = origin.config, origin.peers is None
@@ -58,13 +59,12 @@ class Pipeline:
         self._targets: Mapping[int, Target] = {}
 
     @classmethod
-    def open(cls, origin: Origin, environ: Mapping[str, str], endpoint: str | None = None) -> "Pipeline | None":
-        """Read OTEL_* and start the senders. Raises ConfigError for a variable that cannot be used."""
-        chosen = [otlp.settings(s, environ, endpoint) for s in SIGNALS if otlp_wanted(s, environ, endpoint)]
+    def open(cls, origin: Origin, chosen: Sequence[Settings], *, delta: bool) -> Self:
+        """Start a sender for each signal. Raises ConfigError where gRPC is asked for but not installed."""
         outboxes = {
             one.signal: Outbox(
                 otlp.transport(one),
-                name="spans" if one.signal == "traces" else "metrics",
+                name="spans" if one.signal == "traces" else "data points",
                 collector=one.url,
                 capacity_bytes=origin.config.outbox_bytes // len(chosen),
             )
@@ -72,8 +72,7 @@ class Pipeline:
         }
         for outbox in outboxes.values():
             outbox.start()
-        preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "cumulative").lower()
-        return cls(origin, outboxes, delta=preference in ("delta", "lowmemory")) if outboxes else None
+        return cls(origin, outboxes, delta=delta)
 
     def use(self, plan: NodePlan, rules: Rules) -> None:
         """Follow a new plan. Records of sets that it no longer has find no target any more."""

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from latencyprobe_agent.config import Config, Signal
+from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.resources import sdk
 from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.telemetry.endpoints import Signal
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.spans import Attribute

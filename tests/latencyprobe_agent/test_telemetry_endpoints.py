@@ -1,0 +1,64 @@
+import pytest
+
+from latencyprobe_agent.config import ConfigError
+from latencyprobe_agent.telemetry.endpoints import delta_wanted, endpoints
+
+BOTH = ["traces", "metrics"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318"}, "localhost:4318"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "http/json"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "soon"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_COMPRESSION": "lzma"}, "lzma"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/no/ca"}, "/no/ca"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(environ: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        endpoints(environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "signals"),
+    [
+        ({}, []),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, BOTH),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c"}, ["metrics"]),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "none"}, ["metrics"]),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, []),
+    ],
+)
+def test_nothing_is_exported_that_nobody_asked_for(environ: dict[str, str], signals: list[str]) -> None:
+    assert [chosen.signal for chosen in endpoints(environ)] == signals
+
+
+def test_a_flag_asks_for_both_signals() -> None:
+    chosen = endpoints({}, "http://localhost:4318/")
+    assert [one.url for one in chosen] == ["http://localhost:4318/v1/traces", "http://localhost:4318/v1/metrics"]
+
+
+def test_a_signal_s_own_variable_wins_over_the_common_one() -> None:
+    environ = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "https://c",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "3000",
+        "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT": "500",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=1",
+    }
+    traces, metrics = endpoints(environ)
+    assert (traces.timeout_s, metrics.timeout_s) == (3.0, 0.5)
+    assert (traces.headers, metrics.headers) == ({"a": "1"}, {})
+
+
+def test_grpc_needs_no_path_and_a_scheme_decides_about_tls() -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    assert (endpoints(environ)[0].url, endpoints(environ)[0].insecure) == ("http://collector:4317", True)
+    assert not endpoints(environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector:4317"})[0].insecure
+
+
+def test_temporality_is_cumulative_unless_asked_otherwise() -> None:
+    name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+    assert not delta_wanted({})
+    assert delta_wanted({name: "Delta"})
