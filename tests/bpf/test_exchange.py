@@ -125,20 +125,18 @@ def test_a_pause_of_40_ms_lands_in_its_own_stage_and_in_no_other(session, tmp_pa
     hit = truth.client["cause"] > 0
     assert hit.sum() >= 150
 
-    def others(table: np.ndarray, own: int) -> float:
-        return float(np.median(np.delete(table, own, axis=1).max(axis=1))) / MS
+    own, truth_ns = STAGES[role].index(stage), truth.stages(role)
+    stages = halves.stages[matched.record[role]]
+    print(f"{cause}: median of its stages in ms, with and without it:")
+    print(np.round(np.median(stages[hit], axis=0) / MS, 2), np.round(np.median(stages[~hit], axis=0) / MS, 2))
+    assert (stages[hit, own] >= 40 * MS).all()
+    # within 10 % of the pause, every stage is what the log says, so the pause is in no other
+    assert (np.median(np.abs(stages - truth_ns), axis=0) < 4 * MS).all()
 
-    half_stages = halves.stages[matched.record[role]]
-    own = STAGES[role].index(stage)
-    print(f"{cause}: {np.median(half_stages[hit, own]) / MS:.2f} ms, others {others(half_stages[hit], own):.2f} ms")
-    assert 40 <= np.median(half_stages[hit, own]) / MS <= 44
-    assert others(half_stages[hit], own) < 4
-    assert np.median(half_stages[~hit, own]) / MS < 4
-
-    pair_stages = pairs.stages[position]
-    own = PAIR_STAGES.index(f"{NAMES[role]}_{stage}")
-    assert 40 <= np.median(pair_stages[hit, own]) / MS <= 44
-    assert others(pair_stages[hit], own) < 4
+    in_pair = PAIR_STAGES.index(f"{NAMES[role]}_{stage}")
+    assert np.median(pairs.stages[position[hit], in_pair]) >= 39 * MS
+    rest = pairs.client.duration_ns[position] - pairs.stages[position, in_pair]
+    assert np.median(np.abs(rest - (truth.duration_ns(CLIENT) - truth_ns[:, own]))[hit]) < 4 * MS
 
 
 def test_kernel_counts_equal_the_records(session, tmp_path):

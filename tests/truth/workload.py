@@ -2,12 +2,17 @@
 
 import json
 import os
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from join import Truth
+
+SO_TIMESTAMPING = 37  # asm-generic/socket.h
+SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPING_SOFTWARE = 1 << 3, 1 << 4  # linux/net_tstamp.h
 
 HERE = Path(__file__).parent
 BINARY = HERE.parents[1] / "build" / "truth" / "truth"
@@ -32,6 +37,22 @@ def build() -> Path:
     return BINARY
 
 
+@contextmanager
+def receive_stamps() -> Iterator[None]:
+    """Keep the kernel's software receive stamps on: it switches them in a worker, some time after the first socket
+    asks. They are one switch for all namespaces."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.bind(("127.0.0.1", 0))
+        asking.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE)
+
+        def stamped() -> bool:
+            asking.sendto(b"x", asking.getsockname())
+            return bool(asking.recvmsg(1, 256)[1])
+
+        wait_until(stamped, "the kernel stamps what it receives")
+        yield
+
+
 def command(mode: str, options: Mapping[str, object], prefix: Sequence[str] = ()) -> list[str]:
     """Command line of a mode; an option `max_size=5` becomes `--max-size 5`, `True` a bare flag."""
     words: list[str] = []
@@ -42,7 +63,8 @@ def command(mode: str, options: Mapping[str, object], prefix: Sequence[str] = ()
 
 def run_both(log: Path, **options: object) -> Truth:
     """Run client and server on loopback to the end and return their logs, aligned."""
-    done = subprocess.run(command("both", {"log": log, **options}), check=True, capture_output=True, text=True)
+    with receive_stamps():
+        done = subprocess.run(command("both", {"log": log, **options}), check=True, capture_output=True, text=True)
     totals = [json.loads(line) for line in done.stdout.splitlines()]
     truth = Truth.load(log.with_name(f"{log.name}.client.npy"), log.with_name(f"{log.name}.server.npy"))
     assert [len(truth)] * 2 == [total["answered"] for total in totals]
@@ -64,7 +86,8 @@ def run_apart(
     try:
         listening = [*server, "ss", "-Hltn", f"sport = :{port}"]
         wait_until(lambda: subprocess.run(listening, check=True, capture_output=True).stdout, "the server listens")
-        subprocess.run(command("client", call, client), check=True, capture_output=True)
+        with receive_stamps():
+            subprocess.run(command("client", call, client), check=True, capture_output=True)
     finally:
         serving.terminate()
         assert serving.wait() == 0, "the generator's server failed"
