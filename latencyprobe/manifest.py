@@ -4,8 +4,9 @@ Receives a path, returns the documents that are meant to be LatencyProbes. `spec
 call it; what the documents say is spec.py's matter.
 """
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -44,7 +45,9 @@ def _is_foreign(document: object) -> bool:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, as kubectl does; the stock loader would silently take the last."""
+    """Reads as kubectl does: a key that is there twice is refused, and a bare `y` or `n` is a boolean."""
+
+    bool_values: ClassVar[dict[str, bool]] = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -52,3 +55,6 @@ class _Loader(yaml.SafeLoader):
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is there twice", node.start_mark)
         return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))

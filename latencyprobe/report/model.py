@@ -11,7 +11,7 @@ import msgspec
 
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.report import units
-from latencyprobe.sli import SliRow, SlowExchange
+from latencyprobe.sli import SLOWEST, SliRow, SlowExchange, most
 from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, windows_needed
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -20,6 +20,8 @@ from latencyprobe.store import Store
 
 MAX_RESULTS = 256
 MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear once a minute
+_PEER = 320  # namespace/workload at its longest; names that agents send are cut to what the CRD takes
+_STAGES = 16
 _WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 4 KiB at their longest
 NAME = "latency"
 KIND = "LatencyReport"
@@ -146,7 +148,7 @@ class Report(_Model, frozen=True):
 class Metadata(_Model, frozen=True):
     """What a report's reader needs of its metadata."""
 
-    name: str = NAME
+    name: str
     namespace: str = ""
 
 
@@ -213,7 +215,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
         quantiles=_quantiles(row),
         bad_by_stage=_bad_by_stage(row),
         slowest=tuple(map(_slow, row.slowest)),
-        top_peers=tuple(Peer(peer, bad) for peer, bad in sorted(row.peers.items(), key=lambda p: (-p[1], p[0]))[:5]),
+        top_peers=tuple(Peer(peer[:_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
@@ -264,12 +266,12 @@ def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:
     )
     return tuple(
         BadStage(
-            stage=stage,
+            stage=stage[:63],
             events=row.dominant.get(stage, 0),
             share=units.percent(Fraction(row.dominant.get(stage, 0), max(row.bad, 1)), 1),
             time=units.duration(row.stage_ns.get(stage, 0)),
         )
-        for stage in stages
+        for stage in stages[:_STAGES]
     )
 
 
@@ -289,12 +291,13 @@ def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
 
 
 def _slow(exchange: SlowExchange) -> Slow:
+    stages = list(exchange.stages.items())[:_STAGES]
     return Slow(
-        trace_id=exchange.trace_id,
+        trace_id=exchange.trace_id[:32],
         time=units.iso(exchange.start_unix_ns),
         duration=units.duration(exchange.duration_ns, digits=6),
-        stages=tuple(Stage(stage, units.duration(value_ns, digits=6)) for stage, value_ns in exchange.stages.items()),
-        peer=exchange.peer,
-        error=exchange.error,
+        stages=tuple(Stage(stage[:63], units.duration(value_ns, digits=6)) for stage, value_ns in stages),
+        peer=exchange.peer[:_PEER],
+        error=exchange.error[:63],
         joined=exchange.joined,
     )
