@@ -72,14 +72,15 @@ def test_excluded_and_unknown_halves_are_not_joined(make_halves):
     assert 0 == len(LocalJoin().join(half))
 
 
-def test_halves_that_wait_too_long_or_are_too_many_go_oldest_first():
-    join = LocalJoin(limit=3, keep_ns=100)
-    join.join(batch_of([(n, Role.CLIENT) for n in (0, 1, 2, 3)]))
-    assert 3 == len(join)
+def test_of_too_many_halves_the_oldest_stop_waiting():
+    join = LocalJoin(limit=3)
+    for numbers in ((0, 1), (2, 3), (4, 5, 6, 7)):
+        join.join(batch_of([(n, Role.CLIENT) for n in numbers]))
+        assert 3 >= len(join)
 
-    join.join(batch_of([(200, Role.CLIENT)]))  # ends 200 ns after number 0
+    pairs = join.join(batch_of([(n, Role.SERVER) for n in range(8)]))
 
-    assert 1 == len(join)
+    assert [(n, n) for n in (5, 6, 7)] == joined(pairs)
 
 
 def test_stages_and_what_exceeds_the_round_trip(make_halves):

@@ -5,11 +5,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE, STAGES, ExchangeFlags
+from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags
 from latencyprobe_agent.measure import keys, stages
 from latencyprobe_agent.signals.exchanges import columns
 
@@ -43,13 +44,21 @@ class Halves:
         # `take` moves whole records; indexing with an array copies them field by field, at ten times the cost
         return Halves(**{f.name: getattr(self, f.name).take(at, axis=0) for f in fields(self)})
 
+    def put(self, at: NDArray[np.intp], rows: "Halves") -> None:
+        """Overwrite the rows `at` (positions) in place."""
+        for f in fields(self):
+            _whole(getattr(self, f.name))[at] = _whole(getattr(rows, f.name))
+
     @staticmethod
     def concatenate(parts: Sequence["Halves"]) -> "Halves":
-        """Return the rows of all parts (at least one), in their order."""
-        columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(Halves)}
-        columns["rec"] = [rec.view(f"V{EXCHANGE.itemsize}") for rec in columns["rec"]]  # copied whole, as in `take`
-        joined = {name: np.concatenate(column) for name, column in columns.items()}
-        return Halves(**{**joined, "rec": joined["rec"].view(EXCHANGE)})
+        """Return the rows of all parts (at least one), in their order, as a copy."""
+        columns = {f.name: np.concatenate([_whole(getattr(part, f.name)) for part in parts]) for f in fields(Halves)}
+        return Halves(**{**columns, "rec": columns["rec"].view(EXCHANGE)})
+
+
+def _whole(column: NDArray[Any]) -> NDArray[Any]:
+    """Hide the fields of records, so that they are copied whole."""
+    return column.view(f"V{EXCHANGE.itemsize}") if column.dtype == EXCHANGE else column
 
 
 def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:
@@ -72,8 +81,8 @@ def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:
     )
 
 
-def no_halves() -> Halves:
-    """Return zero halves."""
+def room_for(n: int) -> Halves:
+    """Return n halves of zeros, to be overwritten with `put()`; they take memory only from then on."""
     none = halves(np.empty(0, EXCHANGE), b"")
-    assert none.stages.shape == (0, STAGES)
-    return none
+    shapes = {f.name: getattr(none, f.name) for f in fields(Halves)}
+    return Halves(**{name: np.zeros((n, *a.shape[1:]), a.dtype) for name, a in shapes.items()})

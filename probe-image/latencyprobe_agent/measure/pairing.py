@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.records import Role
-from latencyprobe_agent.measure.halves import Halves, no_halves
+from latencyprobe_agent.measure.halves import Halves, room_for
 from latencyprobe_agent.measure.stages import PAIR_STAGES, pair_stages
 
 _NETWORK = PAIR_STAGES.index("network")
@@ -37,73 +37,68 @@ class Pairs:
 
 
 class LocalJoin:
-    """Keeps halves whose other half has not come: at most `limit` of them, for `keep_ns`; the oldest go first.
+    """Keeps the last `limit` halves whose other half has not come.
 
     Halves of one exchange leave the kernel within ms of each other, or with the same quiet flush; a half whose other
-    end is on another node waits here in vain, so the limit also bounds memory (about 400 bytes each).
+    end is on another node waits in vain until newer ones take its place. The limit bounds memory (400 bytes each) and
+    time (one comparison of each waiting id per batch).
     """
 
-    def __init__(self, limit: int = 16_384, keep_ns: int = 30_000_000_000) -> None:
-        self._limit = limit
-        self._keep_ns = keep_ns
-        self._waiting = no_halves()
+    def __init__(self, limit: int = 16_384) -> None:
+        self._high = np.zeros(limit, np.uint64)  # of the trace ids, 0 = free
+        self._waiting = room_for(limit)
+        self._next = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return int(np.count_nonzero(self._high))
 
     def join(self, batch: Halves) -> Pairs:
         """Join a batch with itself and with what waits. A trace id seen twice on one side is ambiguous: no pair."""
-        waiting = self._waiting
         at = np.flatnonzero(batch.counted & (batch.rec["role"] != Role.UNKNOWN))
-        high, low = np.concatenate([waiting.trace_id, batch.trace_id[at]]).T
-        server = np.concatenate([waiting.rec["role"], batch.rec["role"][at]]) == Role.SERVER
+        slots = self._with_ids_of(batch.trace_id[at, 0])
+        halves = Halves.concatenate([self._waiting.take(slots), batch.take(at)])
+        self._high[slots] = 0  # each meets its other half now, or another of its own side
+        row = np.concatenate([np.full(len(slots), -1), at])
+
+        high, low = halves.trace_id.T
+        server = halves.rec["role"] == Role.SERVER
         order = np.argsort(high, kind="stable")
-        ordered = high[order]
-        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(order) else order
-        size = np.diff(np.append(first, len(order)))
+        first = np.flatnonzero(np.diff(high[order], prepend=~high[order[:1]]))
+        size = np.diff(first, append=len(order))
         one, other = order[first[size == 2]], order[first[size == 2] + 1]
         good = (server[one] != server[other]) & (low[one] == low[other])
         one, other = one[good], other[good]
-        swap = server[one]
-        client, server_half = np.where(swap, other, one), np.where(swap, one, other)
+        client, server_half = np.where(server[one], other, one), np.where(server[one], one, other)
+        self._keep(halves.take(np.sort(order[first[size == 1]])))
+        return _pairs(halves, row, client, server_half)
 
-        pairs = self._pairs(batch, at, client, server_half)
-        alone = np.sort(order[first[size == 1]])
-        self._keep(batch, at, alone)
-        return pairs
+    def _with_ids_of(self, high: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Slots of the waiting halves that share the first half of their id with one of the batch."""
+        first_bits = np.zeros(1 << 16, np.bool_)  # sorts out nearly all of them before anything is compared
+        first_bits[high >> np.uint64(48)] = True
+        likely = np.flatnonzero(first_bits[self._high >> np.uint64(48)] & (self._high != 0))
+        return likely[np.isin(self._high[likely], high)]
 
-    def _pairs(self, batch: Halves, at: NDArray[np.intp], client: NDArray[np.intp], server: NDArray[np.intp]) -> Pairs:
-        waiting = len(self._waiting)
-        row = np.concatenate([np.full(waiting, -1), at])
-        both = [self._rows(batch, at, positions) for positions in (client, server)]
-        stages = pair_stages(both[0].stages, both[1].stages)
-        rtt_us = np.where(both[0].rec["srtt_us"] > 0, both[0].rec["srtt_us"], both[1].rec["srtt_us"])
-        return Pairs(
-            client=both[0],
-            server=both[1],
-            client_at=row[client],
-            server_at=row[server],
-            stages=stages,
-            dominant=stages.argmax(axis=1).astype(np.uint8),
-            network_excess=stages[:, _NETWORK].astype(np.float64) - np.where(rtt_us > 0, rtt_us * 1e3, np.nan),
-        )
+    def _keep(self, halves: Halves) -> None:
+        """Put halves in the place of the oldest ones."""
+        limit = len(self._high)
+        newest = halves.take(np.arange(max(0, len(halves) - limit), len(halves)))
+        slots = (self._next + np.arange(len(newest))) % limit
+        self._waiting.put(slots, newest)
+        self._high[slots] = newest.trace_id[:, 0]
+        self._next = (self._next + len(newest)) % limit
 
-    def _rows(self, batch: Halves, at: NDArray[np.intp], positions: NDArray[np.intp]) -> Halves:
-        """Rows of the waiting halves followed by those of the batch, in the order of `positions`."""
-        waiting = len(self._waiting)
-        old = positions < waiting
-        if not old.any():
-            return batch.take(at[positions - waiting])
-        rows = Halves.concatenate([self._waiting.take(positions[old]), batch.take(at[positions[~old] - waiting])])
-        place = np.concatenate([np.flatnonzero(old), np.flatnonzero(~old)])
-        return rows.take(np.argsort(place))
 
-    def _keep(self, batch: Halves, at: NDArray[np.intp], alone: NDArray[np.intp]) -> None:
-        waiting = len(self._waiting)
-        fresh = batch.take(at[alone[alone >= waiting] - waiting])
-        kept = Halves.concatenate([self._waiting.take(alone[alone < waiting]), fresh])
-        if len(kept):
-            young = kept.end_ns >= kept.end_ns.max() - self._keep_ns
-            young[: -self._limit] = False
-            kept = kept if young.all() else kept.take(young)
-        self._waiting = kept
+def _pairs(halves: Halves, row: NDArray[np.intp], client_at: NDArray[np.intp], server_at: NDArray[np.intp]) -> Pairs:
+    client, server = halves.take(client_at), halves.take(server_at)
+    stages = pair_stages(client.stages, server.stages)
+    rtt_us = np.where(client.rec["srtt_us"] > 0, client.rec["srtt_us"], server.rec["srtt_us"])
+    return Pairs(
+        client=client,
+        server=server,
+        client_at=row[client_at],
+        server_at=row[server_at],
+        stages=stages,
+        dominant=stages.argmax(axis=1).astype(np.uint8),
+        network_excess=stages[:, _NETWORK].astype(np.float64) - np.where(rtt_us > 0, rtt_us * 1e3, np.nan),
+    )
