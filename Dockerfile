@@ -21,10 +21,11 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3-pip pyt
 RUN python3 -m venv --without-pip /opt/latencyprobe
 ENV PIP="/usr/bin/python3 -m pip --python /opt/latencyprobe/bin/python install --no-compile"
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-RUN mkdir operator probe-image
+COPY pyproject.toml constraints.txt ./
+RUN mkdir operator probe-image && touch README.md LICENSE
 
 FROM pip AS source
+COPY README.md LICENSE ./
 COPY latencyprobe latencyprobe
 COPY operator operator
 COPY probe-image probe-image
@@ -53,5 +54,7 @@ CMD ["agent"]
 
 FROM python AS operator
 COPY --from=operator-python /opt/latencyprobe /opt/latencyprobe
+# kopf asks for the user's name, and no passwd file names this one
+ENV USER=latencyprobe
 USER 65532:65532
 CMD ["operator"]
