@@ -71,16 +71,17 @@ def _target(probe: LatencyProbe, index: int) -> Target:
             ratio=float(probe.spec.spans.ratio),
             max_per_second=probe.spec.spans.max_per_second,
         ),
-        ports=_numbers(target, index),
+        ports=_numbers(f"{probe.namespace}/{probe.name}", target, index),
         clients=probe.spec.clients.scope != "None",
     )
 
 
-def _numbers(target: TargetSpec, index: int) -> tuple[int, ...]:
+def _numbers(probe: str, target: TargetSpec, index: int) -> tuple[int, ...]:
     for i, port in enumerate(target.ports):
         if isinstance(port, str):
             raise SpecError(
                 f"spec.targets[{index}].ports[{i}]",
                 f"{port!r}: names of container ports mean nothing outside a cluster: give the number",
+                probe,
             )
     return tuple(port for port in target.ports if isinstance(port, int))
