@@ -8,8 +8,7 @@ import asyncio
 import datetime
 import logging
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -19,8 +18,9 @@ import kopf
 from aiohttp import web
 
 from latencyprobe.errors import ClusterError, LatencyProbeError
+from latencyprobe.slo.objective import ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore
-from latencyprobe_operator import agents, reconcile, reports, status
+from latencyprobe_operator import agents, reports, status
 from latencyprobe_operator.api import Api, Backoff
 from latencyprobe_operator.books import Books
 from latencyprobe_operator.cluster import Cluster
@@ -32,17 +32,18 @@ from latencyprobe_operator.directory.tls import Certificate, pair_key
 from latencyprobe_operator.election import Lease
 from latencyprobe_operator.informer import Informers
 from latencyprobe_operator.metrics import Sources, exposition
-from latencyprobe_operator.objects import Key
 from latencyprobe_operator.planner import Planner
 from latencyprobe_operator.registry import Registry
 from latencyprobe_operator.state import ClusterState
 from latencyprobe_operator.wanted import LAG_S, WantedTime, missing_nodes
+from latencyprobe_operator.writer import Writer
 
 log = logging.getLogger(__name__)
 
 DEBOUNCE_S = 0.2
 RETRY_S = 5.0  # label writes that failed
 STATUS_S = 2.0  # statuses are written at most this often
+SETTLING_S = 20.0  # agents report every 15 s
 RESYNC_S = 60.0
 EVALUATE_S = 60.0  # when the counts of a minute are complete
 FILES_S = 10.0
@@ -74,6 +75,7 @@ class Operator:
         self._config = config
         self.certificate = Certificate(config.tls_dir)
         self._changed = asyncio.Event()
+        self._planned = asyncio.Event()
         self._status_changed = asyncio.Event()
         self._state = ClusterState()
         self._agents = agents.Agents()
@@ -82,12 +84,11 @@ class Operator:
         self._informers = Informers(api, self._state, self._changed.set)
         self._cluster = Cluster(api)
         self._books = Books(partial(SqliteStore, config.store))
-        self._ingest = Ingest(self._books)
+        self._ingest = Ingest(self._books, self._objectives)
         self._wanted = WantedTime()
         self._reports: dict[str, reports.Document] = {}
-        self._written_reports: dict[str, reports.Document] = {}
-        self._writes: Counter[tuple[str, str]] = Counter()
-        self._leading = False
+        self._writer = Writer(self._cluster)
+        self._leading, self._began = False, time.monotonic()
         auth = Authenticator(self._cluster, config.agent_namespace, config.agent_service_account, self._node_of_agent)
         self.directory = Directory(
             self._planner,
@@ -107,14 +108,14 @@ class Operator:
                 requests=self.directory.requests,
                 rows_accepted=lambda: self._ingest.accepted,
                 rows_dropped=self._ingest.dropped,
-                writes=self._writes,
+                writes=self._writer.counts,
             )
         )
 
     async def lead(self, lease: Lease) -> None:
         """Run everything until the Lease is lost, a part fails, or kopf has caught a signal."""
         self._informers.reset()
-        self._leading = True
+        self._leading, self._began = True, time.monotonic()
         async with self._books:
             tasks = {
                 asyncio.create_task(work, name=name)
@@ -152,6 +153,7 @@ class Operator:
                 group.create_task(loop)
                 for loop in (
                     self._plan_loop(),
+                    self._label_loop(),
                     self._status_loop(),
                     self._every(lambda: EVALUATE_S - (time.time() - LAG_S) % EVALUATE_S, self._evaluate),
                     self._every(lambda: RESYNC_S, lambda: self._registry.resync(self._cluster.probes)),
@@ -171,20 +173,25 @@ class Operator:
         for node in changed:
             self._ingest.planned(self._planner.plan_of(node))
         self.directory.published(changed)
+        self._planned.set()
         self._status_changed.set()
 
     async def _plan_loop(self) -> None:
-        """Plan after each change, debounced; set and remove node labels, again until it worked."""
+        """Plan after each change, debounced."""
         while True:
+            await self._changed.wait()
+            await asyncio.sleep(DEBOUNCE_S)
             self._changed.clear()
             self._replan()
-            failed = False
-            for change in reconcile.label_changes(self._planner.nodes, self._state.nodes()):
-                failed |= not await self._write("label", self._cluster.label_node(*change))
+
+    async def _label_loop(self) -> None:
+        """Set and remove node labels after each plan, again until it worked."""
+        while True:
+            self._planned.clear()
+            worked = await self._writer.labels(self._planner.nodes, self._state)
             with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_S if failed else None):
-                    await self._changed.wait()
-            await asyncio.sleep(DEBOUNCE_S)
+                async with asyncio.timeout(None if worked else RETRY_S):
+                    await self._planned.wait()
 
     async def _status_loop(self) -> None:
         while True:
@@ -198,35 +205,27 @@ class Operator:
 
     async def _write_statuses(self) -> None:
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        settling = time.monotonic() - self._began < SETTLING_S
         desired = {}
         for key, entry in self._registry.entries.items():
             resolved = self._planner.resolved.get(key)
             if entry.probe is not None and (resolved is None or resolved.probe != entry.probe):
                 continue  # planned in a moment
+            states = self._states(resolved.nodes) if resolved is not None else {}
+            if settling and agents.NodeState.STARTING in states.values() and self._registry.written.get(key):
+                continue  # it was ready before our restart, and its agents report again within moments
             results = self._reports.get(key[0], {}).get("results", ())
             desired[key] = status.status(
                 entry,
                 resolved if entry.probe is not None else None,
-                states=self._states(resolved.nodes) if resolved is not None else {},
+                states=states,
                 agents=self._agents,
                 figures=[r for r in results if r["probe"] == key[1]],
                 previous=self._registry.written.get(key),
                 now=now,
                 store_ephemeral=self._config.store_ephemeral,
             )
-        for key in reconcile.status_writes(desired, self._registry.written):
-            await self._write_status(key, desired[key])
-
-    async def _write_status(self, key: Key, new: reconcile.Status) -> None:
-        """Write one status, and the events that its change is worth."""
-        if key not in self._registry.entries:
-            return  # deleted while others were written
-        uid, old = self._registry.entries[key].uid, self._registry.written.get(key)
-        if await self._write("status", self._cluster.write_status(*key, uid, new)):
-            self._registry.written[key] = new
-            for kind, reason, note in reconcile.transitions(new, old):
-                about = {"namespace": key[0], "name": key[1], "uid": uid}
-                await self._write("event", self._cluster.post_event(about, kind, reason, note))
+        await self._writer.statuses(desired, self._registry)
 
     async def _evaluate(self) -> None:
         """Store the wanted time, evaluate, write the reports that changed."""
@@ -236,14 +235,7 @@ class Operator:
         missing = missing_nodes(self._planner.plans, self._states(self._planner.nodes))
         self._reports = await self._books.run(reports.evaluate, self._books.store, probes, now, missing)
         self._status_changed.set()
-        for namespace, report in self._reports.items():
-            known = self._state.namespace(namespace)
-            if known is None or known.terminating or not reports.differs(report, self._written_reports.get(namespace)):
-                continue
-            if await self._write("report", self._cluster.write_report(namespace, report)):
-                self._written_reports[namespace] = report
-        for namespace in self._written_reports.keys() - self._reports.keys():
-            del self._written_reports[namespace]
+        await self._writer.reports(self._reports, self._state)
 
     async def _reload(self) -> None:
         """Follow the mounted certificate and pairing key."""
@@ -255,20 +247,12 @@ class Operator:
     def _states(self, nodes: frozenset[str]) -> dict[str, agents.NodeState]:
         return {node: self._agents.state(node, self._planner.plan_of(node), time.monotonic()) for node in sorted(nodes)}
 
+    def _objectives(self) -> frozenset[ObjectiveKey]:
+        return frozenset(o.key for probe in self._registry.probes.values() for o in objectives(probe))
+
     def _node_of_agent(self, name: str, uid: str) -> str:
         pod = self._state.pod((self._config.agent_namespace, name))
         return pod.node if pod is not None and pod.uid == uid else ""
-
-    async def _write(self, kind: str, call: Awaitable[None]) -> bool:
-        """Do one write; returns whether it worked. One that failed is asked for again by the level that needs it."""
-        try:
-            await call
-        except ClusterError as error:
-            self._writes[kind, "error"] += 1
-            log.warning("%s", error)
-            return False
-        self._writes[kind, "ok"] += 1
-        return True
 
     async def _every(self, pause_s: Callable[[], float], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do something again and again."""

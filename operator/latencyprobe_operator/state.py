@@ -12,7 +12,7 @@ from latencyprobe_operator.objects import Key, Namespace, Node, Pod, Service, Sl
 
 
 class Changes:
-    """Namespaces whose objects changed; `nodes`: the set of nodes or their label changed."""
+    """Namespaces whose objects changed; `nodes`: a node came or went."""
 
     def __init__(self) -> None:
         self.namespaces: set[str] = set()
@@ -52,7 +52,8 @@ class ClusterState:
             self._unindex(old)
         names[name] = item
         self._index(item)
-        self._note(kind, ns, name)
+        if not (isinstance(item, Node) and isinstance(old, Node) and old.uid == item.uid):
+            self._note(kind, ns, name)  # plans read which nodes there are, not their labels
 
     def drop(self, kind: str, key: Key) -> None:
         """Forget a deleted object."""

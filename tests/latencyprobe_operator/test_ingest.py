@@ -31,15 +31,19 @@ class Post:
     def __init__(self, make: Any, path: Path) -> None:
         self.make, self.path = make, path
 
-    def __call__(self, *batches: tuple[str, int, list[SliRow]]) -> tuple[list[int], int, Ingest]:
+    def __call__(
+        self, *batches: tuple[str, int, list[SliRow]], planned: bool = True, began: int = NOW - 600
+    ) -> tuple[list[int], int, Ingest]:
         async def play() -> tuple[list[int], int, Ingest]:
             planner, state = Planner(1), self.make.state(self.make.pod("cart-1"))
             probe = self.make.probe()
             planner.update({("shop", "checkout"): probe}, state, state.take_changes())
             (objective,) = objectives(probe)
             async with Books(lambda: SqliteStore(self.path)) as books:
-                ingest = Ingest(books)
-                ingest.planned(planner.plan_of("n1"))
+                times = iter([began])
+                ingest = Ingest(books, lambda: {objective.key}, lambda: next(times, NOW))
+                if planned:
+                    ingest.planned(planner.plan_of("n1"))
                 expected = [await ingest.take("n1", SliBatch(i, number, tuple(rows))) for i, number, rows in batches]
                 total = books.store.events(objective.key, NOW - 3600, NOW + 3600).total
             return expected, total, ingest
@@ -94,3 +98,11 @@ def test_wrong_row_is_refused_with_its_path(post: Post, make: Any, fields: dict[
     with pytest.raises(Refused, match=path.replace("$", r"\$").replace("[", r"\[")) as refused:
         post(("i", 0, [row(make, **fields)]))
     assert refused.value.status == 400
+
+
+def test_rows_from_before_our_start_are_taken_from_a_node_that_has_nothing_to_count_any_more(
+    post: Post, make: Any
+) -> None:
+    before, after = row(make, minute=NOW - 120), row(make)
+    expected, total, ingest = post(("i", 0, [before, after]), planned=False, began=NOW - 60)
+    assert (expected, total, ingest.dropped) == ([1], 10, {"not_asked": 1})

@@ -47,7 +47,7 @@ class World:
         for node in ("n1", "n2"):
             self.reviewer.users[f"token-{node}"] = Reviewed(AGENT, extra={NODE_CLAIM: [node]})
         self.reviewer.users["token-stranger"] = Reviewed("system:serviceaccount:shop:default")
-        self.ingest = Ingest(books)
+        self.ingest = Ingest(books, frozenset)
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
         self.deaf: list[str] = []
         self.directory = Directory(self.planner, self.agents, self.state, self.ingest, auth, deaf=lambda: self.deaf)

@@ -6,34 +6,37 @@ numbers and counts are stored in one transaction, so a batch that was sent twice
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import msgspec
 
 from latencyprobe.plan import NodePlan
 from latencyprobe.sli import SliBatch, SliRow
+from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe_operator.books import Books
 from latencyprobe_operator.directory.limits import MAX_ROWS, Refused
+from latencyprobe_operator.wanted import objective_keys
 
 FUTURE_S = 120  # clocks of nodes may differ by this much
 
-Named = tuple[str, str, str, str, str]  # namespace, probe, probe uid, objective, hash
-
 
 class Ingest:
-    """`dropped` counts rows that were not taken, by reason."""
+    """`dropped` counts rows that were not taken, by reason. `objectives`: those of all LatencyProbes."""
 
-    def __init__(self, books: Books, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, books: Books, objectives: Callable[[], Set[ObjectiveKey]], clock: Callable[[], float] = time.time
+    ) -> None:
         self.dropped: Counter[str] = Counter()
         self.accepted = 0
         self._books = books
+        self._objectives = objectives
         self._clock = clock
-        self._named: defaultdict[str, set[Named]] = defaultdict(set)
+        self._began = clock()
+        self._asked: defaultdict[str, set[ObjectiveKey]] = defaultdict(set)
 
     def planned(self, plan: NodePlan) -> None:
         """Remember what a node was asked to count: rows of an earlier plan may come up to 24 h late."""
-        uids = {t.id: (t.namespace, t.probe, t.probe_uid) for t in plan.targets}
-        self._named[plan.node].update((*uids[o.target], o.name, o.hash) for o in plan.objectives)
+        self._asked[plan.node].update(objective_keys(plan))
 
     async def take(self, node: str, batch: SliBatch) -> int:
         """Store a batch; returns the next sequence number. Raises Refused (400) for a document that is wrong."""
@@ -47,12 +50,16 @@ class Ingest:
                 raise Refused(400, f"$.rows[{i}].minute: {row.minute} lies in the future: set the node's clock")
             if min(row.good, row.bad, *row.histogram.values(), 0) < 0:
                 raise Refused(400, f"$.rows[{i}]: a count is negative")
-        rows = tuple(row for row in batch.rows if self._asked(node, row))
+        every = self._objectives()
+        rows = tuple(row for row in batch.rows if self._takes(node, row, every))
         expected = await self._books.add_batch(node, msgspec.structs.replace(batch, rows=rows))
         if expected == batch.sequence + 1:
             self.accepted += len(rows)
             self.dropped["not_asked"] += len(batch.rows) - len(rows)
         return expected
 
-    def _asked(self, node: str, row: SliRow) -> bool:
-        return (row.namespace, row.probe, row.probe_uid, row.objective, row.hash) in self._named.get(node, ())
+    def _takes(self, node: str, row: SliRow, every: Set[ObjectiveKey]) -> bool:
+        """Return whether the node may count for this objective. What it was asked before we began, nobody remembers:
+        for minutes before that, any objective that exists will do."""
+        key = key_of(row)
+        return key in self._asked.get(node, ()) or (key in every and row.minute < self._began)
