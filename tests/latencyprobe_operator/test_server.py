@@ -14,8 +14,11 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import IdentityAnswer, PlanLine
+from latencyprobe.sli import SliBatch
 from latencyprobe.store import SqliteStore
+from latencyprobe_agent.identity.directory import Directory as AgentsClient
 from latencyprobe_operator.agents import Agents
 from latencyprobe_operator.books import Books
 from latencyprobe_operator.cluster import Reviewed
@@ -273,5 +276,26 @@ def test_identities_are_short_lived_until_the_callers_agent_has_applied_its_plan
         assert (after.identities[0].measured, after.valid_s) == (("shop/checkout/cart",), server_.VALID_S)
         assert after.identities[1].pod == ""
         assert after.generation == it.planner.plan_of("n1").generation
+
+    play(scene)
+
+
+def test_agents_own_client_speaks_the_same_wire(play: Play, make: Any, tls_dir: Path, tmp_path: Path) -> None:
+    async def scene(it: World) -> None:
+        (tmp_path / "token").write_text("token-n2\n")
+        files = {"token_file": tmp_path / "token", "ca_file": tls_dir / "tls.crt"}
+        mine, foreign = (AgentsClient(it.url, node, **files) for node in ("n2", "n1"))
+        plan = (await asyncio.to_thread(next, mine.plans())).plan
+        assert plan is not None
+        assert plan.targets[0].callers == ("uid-shop-web-1",)
+        await asyncio.to_thread(mine.status, make.status(plan.generation))
+        assert it.agents.applied["n2"] is it.planner.plan_of("n2")
+        answer = await asyncio.to_thread(mine.identities, ("10.96.0.7",))
+        assert answer.identities[0].service == "cart"
+        accepted = await asyncio.to_thread(mine.sli, SliBatch("i", 0, ()))
+        gap = await asyncio.to_thread(mine.sli, SliBatch("i", 5, ()))
+        assert (accepted.expected, gap.expected) == (1, 1)
+        with pytest.raises(DirectoryError, match="403"):
+            await asyncio.to_thread(foreign.status, make.status(plan.generation))
 
     play(scene)
