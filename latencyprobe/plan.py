@@ -1,7 +1,7 @@
 """The node plan: what one agent has to measure, as the operator's planner or the standalone local plan writes it.
 
 Frozen wire types: the directory streams them as JSON (`GET /v1/nodes/{node}/plan`), the agent keeps the last one on
-disk. The agent compiles a plan into kernel rules (`latencyprobe_agent.rules`); nothing here does I/O.
+disk. The agent compiles a plan into kernel rules (`latencyprobe_agent.measure.rules`); nothing here does I/O.
 Durations are integers in ns. An id of a target is `namespace/probe/target`, of an objective
 `namespace/probe/objective`.
 """
