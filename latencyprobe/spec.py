@@ -144,6 +144,7 @@ class _Resource(_Spec, frozen=True):
     status: Any = None
 
 
+_FIELDS = {field.encode_name for struct in _Spec.__subclasses__() for field in msgspec.structs.fields(struct)}
 _DURATION_TEXT = "a duration such as 25ms: a whole number above 0 with ns, us, ms, s or m, at most 1 h"
 _EXPECTED = {  # by the field's last name, for every complaint about its value
     "apiVersion": API_VERSION,
@@ -177,14 +178,14 @@ def parse(document: object, *, source: str = "") -> LatencyProbe:
     """
     for problem in problems(document, source=source):
         raise problem
-    resource = msgspec.convert(_without_nulls(document), _Resource)
+    resource = msgspec.convert(_normal(document), _Resource)
     metadata = resource.metadata
     return LatencyProbe(metadata.namespace, metadata.name, resource.spec, metadata.uid, metadata.generation)
 
 
 def problems(document: object, *, source: str = "") -> list[SpecError]:
     """Return everything that is wrong with `document`, in the order of its fields; empty when it is a LatencyProbe."""
-    document = _without_nulls(document)
+    document = _normal(document)
     try:
         resource = msgspec.convert(document, _Resource)
     except msgspec.ValidationError as first:
@@ -356,11 +357,14 @@ def _too_long(duration: str) -> bool:
     return False
 
 
-def _without_nulls(value: object) -> object:
-    """Drop null fields, as the API server does before it applies defaults; a label's null value stays wrong."""
+def _normal(value: object) -> object:
+    """Return a document as the API server sees it: without known fields that are null, and with 80.0 as 80."""
     if isinstance(value, dict):
-        return {k: v if k == "matchLabels" else _without_nulls(v) for k, v in value.items() if v is not None}
-    return [_without_nulls(entry) for entry in value] if isinstance(value, list) else value
+        kept = {k: v for k, v in value.items() if v is not None or k not in _FIELDS}
+        return {k: v if k == "matchLabels" else _normal(v) for k, v in kept.items()}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return [_normal(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _translate(error: msgspec.ValidationError, document: object, prefix: str = "") -> tuple[str, str]:
@@ -373,8 +377,7 @@ def _translate(error: msgspec.ValidationError, document: object, prefix: str = "
         seen = seen[field or int(index)]
     path = path.removeprefix(".")
     if field := re.match(r"Object contains unknown field `(.*)`\Z", what):
-        known = {f.encode_name for struct in _Spec.__subclasses__() for f in msgspec.structs.fields(struct)}
-        close = difflib.get_close_matches(field[1], known, n=1)
+        close = difflib.get_close_matches(field[1], _FIELDS, n=1)
         return f"{path}.{field[1]}".lstrip(
             "."
         ), f"unknown field: {f'did you mean {close[0]}?' if close else 'remove it'}"

@@ -51,7 +51,7 @@ def differences(kind: inspect.Type, found: dict[str, Any], at: str) -> list[str]
             problems.append(f"{at}: range")
     elif isinstance(kind, inspect.EnumType | inspect.LiteralType):
         values = [v.value for v in kind.cls] if isinstance(kind, inspect.EnumType) else kind.values
-        if set(values) != set(found["enum"]):
+        if set(values) != set(found.get("enum") or found["pattern"].strip("^()$").split("|")):
             problems.append(f"{at}: enum")
     return problems
 

@@ -81,6 +81,17 @@ def test_no_value_of_a_field_escapes_as_another_exception(field: str, value: obj
         probe(**{field: value})
 
 
+def test_unknown_field_is_refused_even_if_it_is_null() -> None:
+    with pytest.raises(SpecError, match=r"spec\.objectves: unknown field: did you mean objectives"):
+        probe(objectves=None)
+
+
+def test_numbers_are_read_as_the_api_server_reads_them() -> None:
+    assert (8080,) == probe(targets=[{"name": "cart", "ports": [8080.0]}], objectives=[]).spec.targets[0].ports
+    with pytest.raises(SpecError, match=r"ports\[0\]: 80.5"):
+        probe(targets=[{"name": "cart", "ports": [80.5]}])
+
+
 def test_identity_comes_from_the_metadata() -> None:
     parsed = probe()
     assert ("shop", "checkout", "u1", 3) == (parsed.namespace, parsed.name, parsed.uid, parsed.generation)
