@@ -96,8 +96,9 @@ static __always_inline void drop(struct connection *c, const struct config *cfg)
 static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp, __u8 role, __u8 first_excluded,
 					    bool locked)
 {
-	__u64 cgroup_id = sock_cgroup_id(sk), cookie;
+	/* the generation first: with rules older than it the decision would outlive the plan that it came from */
 	const struct config *cfg = get_config();
+	__u64 generation = cfg ? cfg->generation : 0, cgroup_id = sock_cgroup_id(sk), cookie;
 	const struct scope *scope = bpf_map_lookup_elem(&scopes, &cgroup_id);
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	struct target_set *t;
@@ -126,7 +127,7 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 	}
 	set = wanted(scope, &flow, &role);
 	if (c && c->target_set && c->target_set == set) {
-		c->generation = cfg->generation;
+		c->generation = generation;
 		return c;
 	}
 	if (c)
@@ -145,7 +146,7 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
 	c->target_set = set;
-	c->generation = cfg->generation;
+	c->generation = generation;
 	c->current.sock_cookie = cookie;
 	c->current.cgroup_id = cgroup_id;
 	c->current.netns_ino = netns_ino;
