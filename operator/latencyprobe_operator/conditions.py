@@ -74,21 +74,19 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
     by_state = {state: [node for node, s in states.items() if s is state] for state in NodeState}
     if failed := by_state[NodeState.FAILED]:
         status = agents.of[failed[0]].status
-        return _not_ready("False", status.reason or "AgentFailed", failed, f"agent on {failed[0]}: {status.error}")
+        others = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""
+        why = f"agent on {failed[0]}{others}: {status.error}"
+        return Condition("ProbesReady", "False", status.reason or "AgentFailed", why)
     if missing := by_state[NodeState.MISSING]:
         refusal = next((f"{node}: {agents.refusals[node]}" for node in missing if node in agents.refusals), "")
         if refusal:
-            return _not_ready("False", "DirectoryRefused", missing, f"the directory turned the agent away, {refusal}")
+            why = f"the directory turned the agent away, {refusal}"
+            return Condition("ProbesReady", "False", "DirectoryRefused", why)
         why = f"no agent reports from {_names(missing)}: look at the agent pods there"
-        return _not_ready("False", "AgentMissing", missing, why)
+        return Condition("ProbesReady", "False", "AgentMissing", why)
     if starting := by_state[NodeState.STARTING]:
-        return _not_ready("Unknown", "AgentStarting", starting, f"waiting for the agent on {_names(starting)}")
+        return Condition("ProbesReady", "Unknown", "AgentStarting", f"waiting for the agent on {_names(starting)}")
     return Condition("ProbesReady", "True", "AgentsReady", "")
-
-
-def _not_ready(status: Literal["False", "Unknown"], reason: str, nodes: Sequence[str], message: str) -> Condition:
-    more = f" ({len(nodes)} nodes)" if len(nodes) > 1 else ""
-    return Condition("ProbesReady", status, reason, message + more)
 
 
 def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, ready: Condition) -> Condition:
