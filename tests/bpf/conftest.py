@@ -10,7 +10,7 @@ from workload import wait_until
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.kernel.records import EXCHANGE
+from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
@@ -62,6 +62,16 @@ class Session:
             timeout_s,
         )
         return np.concatenate(list(self._batches))
+
+    def records_of_closed(self, sockets: int) -> np.ndarray:
+        """All records so far, once the last of `sockets` sockets has come."""
+
+        def closed() -> bool:
+            records = self.records()
+            return len(set(records["sock_cookie"][records["flags"] & ExchangeFlags.CLOSED != 0])) == sockets
+
+        wait_until(closed, f"the end of {sockets} sockets")
+        return self.records()
 
     def pairs(self, records: np.ndarray) -> tuple[Halves, Pairs]:
         """The halves of `records`, row by row, and what joins among them."""

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from workload import wait_until
+import workload
 
 from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
 
-PORT = 7865
+PORT = workload.free_port()
 MS = 1_000_000
 
 
@@ -52,6 +52,10 @@ def of_role(records: np.ndarray, role: Role) -> np.ndarray:
     return np.sort(records[records["role"] == role], order="request_offset")
 
 
+def of_connection(records: np.ndarray, client_port: int) -> np.ndarray:
+    return records[(records["local_port"] == client_port) | (records["peer_port"] == client_port)]
+
+
 def test_an_older_connection_is_adopted_and_its_first_exchange_is_partial(peers, session):
     peers.turn()
     session.measure(PORT)
@@ -78,7 +82,7 @@ def test_a_quiet_connection_is_flushed_once(peers, session):
         session.programs.flush()
         return len(session.records()) == 6
 
-    wait_until(flushed, "both open exchanges are flushed when they have been quiet")
+    workload.wait_until(flushed, "both open exchanges are flushed when they have been quiet")
     records = session.records()
     last = [of_role(records, role)[-1] for role in (Role.CLIENT, Role.SERVER)]
     assert all(record["flags"] & ExchangeFlags.MAYBE_CUT for record in last)
@@ -114,7 +118,7 @@ def test_a_target_that_goes_leaves_no_event_that_it_did_not_see_to_the_end(sessi
     again = Peers()
     again.turn()
     again.close()
-    wait_until(lambda: (session.records()["sock_cookie"] > 0).sum() >= 4, "the first and the last turn")
+    workload.wait_until(lambda: (session.records()["sock_cookie"] > 0).sum() >= 4, "the first and the last turn")
     records = session.records()
     events = records[records["excluded"] == Excluded.NONE]
     assert len(events) == 4
@@ -143,17 +147,25 @@ def test_reset_inside_an_exchange_is_an_error_on_both_sides(session):
 
 
 def test_bytes_that_ask_for_no_answer_are_teardown(session):
+    """The client's FIN follows its last bytes within 5 ms; tried again when this machine was slower than that."""
     session.measure(PORT)
-    peers = Peers()
-    peers.turn()
-    peers.client.sendall(b"quit")
-    peers.client.close()
-    assert peers.server.recv(100) == b"quit"
-    assert peers.server.recv(100) == b""
-    peers.close()
-    records = session.records(4)
+    for _ in range(50):
+        peers = Peers()
+        peers.turn()
+        began_ns = time.monotonic_ns()
+        peers.client.sendall(b"quit")
+        peers.client.close()
+        in_time = time.monotonic_ns() - began_ns < 4 * MS
+        assert peers.server.recv(100) == b"quit"
+        assert peers.server.recv(100) == b""
+        port = peers.server.getpeername()[1]
+        peers.close()
+        if in_time:
+            break
+    workload.wait_until(lambda: len(of_connection(session.records(), port)) == 4, "both turns on both sides")
     for role in (Role.CLIENT, Role.SERVER):
-        assert of_role(records, role)["excluded"].tolist() == [Excluded.NONE, Excluded.TEARDOWN]
+        mine = of_role(of_connection(session.records(), port), role)
+        assert mine["excluded"].tolist() == [Excluded.NONE, Excluded.TEARDOWN]
 
 
 def test_a_server_that_speaks_first_is_setup_and_one_that_speaks_unasked_is_push(session):
@@ -181,13 +193,7 @@ def test_pipelined_requests_are_no_events_at_the_server_and_never_pair(session):
         peers.server.sendall(b"answer")
         peers.client.recv(6)
     peers.close()
-
-    def closed() -> bool:
-        records = session.records()
-        return set(records["role"][records["flags"] & ExchangeFlags.CLOSED != 0]) == {Role.CLIENT, Role.SERVER}
-
-    wait_until(closed, "the end of the connection on both sides")
-    records = session.records()
+    records = session.records_of_closed(2)
     server = of_role(records, Role.SERVER)
     print(f"server: {np.bincount(server['excluded'])} by reason, {np.bincount(server['conn_class'])} by class")
     assert (server["excluded"][1:] != Excluded.NONE).all()

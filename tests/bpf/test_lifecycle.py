@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 import workload
-from workload import wait_until
 
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.records import Role
 
 pytestmark = pytest.mark.root
 
-PORT = 7866
+PORT = workload.free_port()
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 VERIFIER_BUDGET = 250_000  # instructions, a quarter of what the verifier allows
 EVENTS = {"state", "destroy", "send_start", "send_end", "ready", "read", "flush"}
@@ -65,7 +64,7 @@ def test_nothing_is_left_in_the_kernel_after_close(tmp_path):
         assert all(ours[kind] and ours[kind] <= alive(kind) for kind in ours)
     assert held_by_this_process() == before
     for kind, numbers in ours.items():
-        wait_until(lambda k=kind, n=numbers: not n & alive(k), f"{kind}s {sorted(numbers)} are freed")
+        workload.wait_until(lambda k=kind, n=numbers: not n & alive(k), f"{kind}s {sorted(numbers)} are freed")
 
 
 def test_twenty_opens_and_closes_leak_no_descriptor():
@@ -87,7 +86,9 @@ def test_a_ring_that_is_too_small_loses_records_and_no_counts(make_session, tmp_
         keys, counts = session.programs.counts()
         return {role: int(counts["outcomes"][keys["role"] == role].sum()) for role in (Role.CLIENT, Role.SERVER)}
 
-    wait_until(lambda: counted() == {Role.CLIENT: len(truth), Role.SERVER: len(truth)}, "all exchanges are counted")
+    workload.wait_until(
+        lambda: counted() == {Role.CLIENT: len(truth), Role.SERVER: len(truth)}, "all exchanges are counted"
+    )
     lost = session.programs.lost()
     assert lost["ring_full"] > 0
     assert sum(lost.values()) == lost["ring_full"]

@@ -13,7 +13,7 @@ from latencyprobe_agent.measure.stages import PAIR_STAGES
 
 pytestmark = pytest.mark.root
 
-PORT = 7862
+PORT = workload.free_port()
 
 
 def ip(*words: str) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from workload import wait_until
+import workload
 
 from latencyprobe_agent.kernel.records import Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
 
-REDIS_PORT = 7863
-TLS_PORT = 7864
+REDIS_PORT = workload.free_port()
+TLS_PORT = workload.free_port()
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def redis(tmp_path: Path) -> Iterator[int]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: redis_cli("ping") == "PONG", "Redis answers")
+        workload.wait_until(lambda: redis_cli("ping") == "PONG", "Redis answers")
         yield REDIS_PORT
     finally:
         server.terminate()
@@ -138,8 +138,7 @@ def test_tls_requests_are_never_linked_wrongly(session, tmp_path, setup_turns):
     server.start()
     logs = dict(call_tls(calling, requests=100) for _ in range(8))
     server.join()
-    records = session.records(2 * 8 * 100)
-    _, pairs = session.pairs(records)
+    _, pairs = session.pairs(session.records_of_closed(2 * len(logs)))
 
     linked = dict.fromkeys(logs, 0)
     for port, stamps in logs.items():

@@ -120,16 +120,17 @@ def test_join_counts_wrong_pairs(truth):
     assert np.flatnonzero(position < 0).tolist() == [8, 9]
 
 
-def test_server_delay_is_switched_while_it_runs(tmp_path):
+def test_server_delay_is_switched_while_it_runs():
+    port, control = workload.free_port(), f"127.0.0.1:{workload.free_port()}"
     server = subprocess.Popen(
-        workload.command("serve", {"address": "[::1]:7841", "control": "127.0.0.1:7842"}), stdout=subprocess.PIPE
+        workload.command("serve", {"address": f"[::1]:{port}", "control": control}), stdout=subprocess.PIPE
     )
-    load = {"address": "[::1]:7841", "total": 20, "threads": 1, "size": 64, "rate": 1000}
+    load = {"address": f"[::1]:{port}", "total": 20, "threads": 1, "size": 64, "rate": 1000}
     try:
         slowest_us = []
         for ms in ("0", "40"):
             deadline = time.monotonic() + 10
-            switch = [workload.build(), "delay", "127.0.0.1:7842", ms]
+            switch = [workload.build(), "delay", control, ms]
             while subprocess.run(switch, check=False, capture_output=True).returncode:
                 assert time.monotonic() < deadline, "the server's control port never answered"
             done = subprocess.run(workload.command("load", load), check=True, capture_output=True, text=True)

@@ -2,11 +2,12 @@
 
 import json
 import os
+import random
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from join import Truth
@@ -24,6 +25,15 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 10
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s in vain: {what}"
         time.sleep(0.005)
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses, below those that the kernel gives to clients: two test runs do not meet."""
+    while True:
+        port = random.randint(10_000, 30_000)
+        with socket.socket(socket.AF_INET6) as trial, suppress(OSError):
+            trial.bind(("::", port))
+            return port
 
 
 def build() -> Path:
