@@ -191,8 +191,9 @@ _Rank = tuple[int, Fraction, str, str]
 
 def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:
     key = objective.key
-    row = store.read(key, now - WINDOW_S[objective.window], now)
-    burned = {length_s: store.events(key, now - length_s, now) for length_s in windows_needed(objective)}
+    until = now + 1  # with the current second, which at a full minute is in a row of its own
+    row = store.read(key, now - WINDOW_S[objective.window], until)
+    burned = {length_s: store.events(key, now - length_s, until) for length_s in windows_needed(objective)}
     verdict = evaluate(objective, row, burned)
     first = store.since(key)
     result = Result(

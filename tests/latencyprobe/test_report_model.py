@@ -95,6 +95,11 @@ def test_absent_data_is_absent_and_not_zero(store: SqliteStore) -> None:
     assert not {"sli", "errorBudgetRemaining", "quantiles", "since", "slowest"} & idle.keys()
 
 
+def test_events_of_the_current_second_count(store: SqliteStore) -> None:
+    store.add([SliRow(*next(o for o in store.objectives() if o.key.objective == "idle").key, minute=NOW, good=7)])
+    assert 7 == result(store, "idle")["events"]
+
+
 def test_no_objectives_make_an_empty_report(store: SqliteStore) -> None:
     assert ((), 0) == (model.build(store, [], NOW).results, model.build(store, [], NOW).omitted)
 
