@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from latencyprobe import logs
 from latencyprobe.errors import LatencyProbeError
 
 
@@ -30,7 +31,7 @@ def operator(cleanup: bool, log_level: str) -> None:
     from latencyprobe_operator.app import run  # noqa: PLC0415 - as above
     from latencyprobe_operator.config import Config  # noqa: PLC0415 - as above
 
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.setup(log_level)
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(log_level.upper())))
     config = Config.from_environment()
     asyncio.run(_until_signal(cleaning.run(config) if cleanup else run(config)))

@@ -88,7 +88,7 @@ and those that latencyprobe_agent/config.py lists. Logs are JSON lines on stderr
 )
 def agent() -> None:
     """Measure the pods of this node, under the operator."""
-    from latencyprobe_agent import logs  # noqa: PLC0415
+    from latencyprobe import logs  # noqa: PLC0415
     from latencyprobe_agent.app import Agent, Export  # noqa: PLC0415
     from latencyprobe_agent.cluster import DirectoryControl  # noqa: PLC0415
     from latencyprobe_agent.standalone import ending  # noqa: PLC0415

@@ -4,7 +4,7 @@ import logging
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe_agent.logs import JsonLines
+from latencyprobe.logs import JsonLines
 
 
 @given(st.text(), st.text())
