@@ -12,7 +12,8 @@ CLANG := clang-19
 BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 
-.PHONY: help setup bpf gen check lint unit test demo bench clean
+.PHONY: help setup bpf gen demo lint unit check test bench everything clean
+.DELETE_ON_ERROR:
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -46,13 +47,15 @@ check: $(BIN)/latencyprobe lint unit ## the developer's loop: lint, types, unit 
 $(BIN)/latencyprobe:
 	@scripts/setup
 
-test: ## everything, the real two-node cluster included (installs and builds what it needs)
-	@scripts/setup --test
-	@$(MAKE) --no-print-directory bpf
+test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
 	@scripts/test
 
-bench: setup ## what the measurement costs, as paired ratios
+bench: everything ## what the measurement costs, as paired ratios
 	@$(BIN)/python -m benchmarks
+
+everything:
+	@scripts/setup --test
+	@$(MAKE) --no-print-directory bpf
 
 clean: ## remove what was built here (caches outside the repository stay)
 	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
