@@ -30,7 +30,7 @@ Examples:
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 def validate(files: tuple[Path, ...]) -> int:
-    """Check LatencyProbe files: the same verdict as the API server's, with every problem's field."""
+    """Check LatencyProbe files; the API server says the same."""
     refused = 0
     for file in files:
         try:
@@ -43,7 +43,7 @@ def validate(files: tuple[Path, ...]) -> int:
                 refused += _refuse(problems)
             else:
                 probe = spec.parse(document)
-                counts = f"{len(probe.spec.targets)} targets, {len(probe.spec.objectives)} objectives"
+                counts = f"targets {len(probe.spec.targets)}, objectives {len(probe.spec.objectives)}"
                 click.echo(f"{file}{place}: LatencyProbe {probe.namespace}/{probe.name} is valid: {counts}")
     return 1 if refused else 0
 
@@ -101,7 +101,7 @@ Examples:
 @click.option("--target", help="Only this target's.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def slow(namespace: str | None, all_namespaces: bool, store: Path | None, target: str | None, output: str) -> None:
-    """Print the slowest RPCs of the objectives' windows, each with its stages and trace id."""
+    """Print the slowest RPCs, their stages and trace ids."""
     results = [result for found in _reports(namespace, all_namespaces, store) for result in found.results]
     if target is not None and target not in (targets := {result.target for result in results}):
         raise click.BadParameter(
@@ -150,5 +150,5 @@ def _console() -> Console:
 
 @click.command()
 def version() -> None:
-    """Print the version of LatencyProbe and of the Python it runs on."""
+    """Print the versions of LatencyProbe and Python."""
     click.echo(f"latencyprobe {installed_version('latencyprobe')} (Python {platform.python_version()})")

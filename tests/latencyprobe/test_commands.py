@@ -28,7 +28,7 @@ def test_validate_says_one_line_for_each_good_document(capfd: pytest.CaptureFixt
     code, out, err = run(capfd, "validate", DATA / "good" / "whole.yaml", DATA / "good" / "smallest.yaml")
     assert (0, "") == (code, err)
     assert (
-        f"{DATA}/good/whole.yaml: LatencyProbe default/whole is valid: 2 targets, 2 objectives" == out.splitlines()[0]
+        f"{DATA}/good/whole.yaml: LatencyProbe default/whole is valid: targets 2, objectives 2" == out.splitlines()[0]
     )
     assert 2 == len(out.splitlines())
 
