@@ -5,7 +5,10 @@ The answers are fixed words: nobody needs a token to read them, and nobody learn
 
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
 
 _STALLED_S = 30.0  # the loop turns once a second; collecting 16 MB of counts takes well below a second
 
@@ -26,8 +29,10 @@ class Health:
         """Whether the loop has turned lately."""
         return time.monotonic() - self._turned < _STALLED_S
 
-    def serve(self, port: int) -> ThreadingHTTPServer:
+    def serve(self, port: int) -> "ThreadingHTTPServer":
         """Answer on all addresses of `port` until `shutdown()`."""
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415 - `run` serves nobody
+
         health = self
 
         class Handler(BaseHTTPRequestHandler):

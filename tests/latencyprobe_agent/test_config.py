@@ -10,7 +10,7 @@ def test_an_empty_environment_gives_the_documented_defaults() -> None:
     config = from_environment({})
     assert socket.gethostname() == config.node
     assert Path("/var/run/secrets/latencyprobe/token") == config.token_file
-    assert config.ring_bytes == 4 << 20
+    assert config.ring_bytes == 8 << 20
     assert config.bpf_object.name == "exchange.bpf.o"
 
 

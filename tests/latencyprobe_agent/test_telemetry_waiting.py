@@ -87,6 +87,13 @@ def test_a_full_room_and_a_target_that_has_gone_are_counted(make_halves: Any) ->
     assert (len(room), room.left_out) == (2, 8)
 
 
+def test_what_the_budget_left_out_is_counted_too(room: WaitingRoom, make_halves: Any) -> None:
+    halves = make_halves({"role": Role.SERVER})
+    nobody = Selected(np.empty(0, np.intp), np.empty(0, np.uint8), np.empty(0), left_out=3)
+    room.admit(halves, nobody, {1: CART}, 10.0)
+    assert room.left_out == 3
+
+
 def test_at_the_end_nobody_waits(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
     room.admit(halves, everything(halves), {1: CART}, 10.0)

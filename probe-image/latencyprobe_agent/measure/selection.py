@@ -31,12 +31,14 @@ class Selected:
     """`index`: ascending rows of the chosen halves; `reason`: u8, a Reason each.
 
     `ratio`: f8, the probability with which an exchange like this one is chosen: 1 for slow and failed ones, the
-    policy's ratio for others, times what the budget left of its reason in this batch.
+    policy's ratio for others, times what the budget left of its reason in this batch. `left_out`: chosen ones that the
+    budget had no room for.
     """
 
     index: NDArray[np.intp]
     reason: NDArray[np.uint8]
     ratio: NDArray[np.float64]
+    left_out: int = 0
 
 
 class Budget:
@@ -92,4 +94,4 @@ def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
                 of_reason = offered[reason[offered] == r]
                 ratio[of_reason] *= kept[of_reason].mean() if len(of_reason) else 1.0
         budget.spend(probe, int(kept[offered].sum()))
-    return Selected(index[kept], reason[kept], ratio[kept])
+    return Selected(index[kept], reason[kept], ratio[kept], int(len(kept) - kept.sum()))

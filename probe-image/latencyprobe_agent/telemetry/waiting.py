@@ -48,7 +48,7 @@ class Chosen:
 
 
 class WaitingRoom:
-    """`left_out`: chosen halves that never became spans, because the room was full or their target had gone."""
+    """`left_out`: chosen halves that became no span: over the budget, the room was full, or their target had gone."""
 
     def __init__(self, *, identity_wait_s: float, join_wait_s: float, capacity: int) -> None:
         self.left_out = 0
@@ -63,6 +63,7 @@ class WaitingRoom:
 
     def admit(self, halves: Halves, selected: Selected, targets: Mapping[int, Target], now_s: float) -> None:
         """Let the selected rows in. `targets`: the target that names the span, by target set."""
+        self.left_out += selected.left_out
         rows = halves.take(selected.index)
         sets = rows.rec["target_set"].tolist()
         peers = [address(bytes(packed)) for packed in rows.rec["peer_addr"]]
