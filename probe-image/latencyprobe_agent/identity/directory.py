@@ -25,9 +25,8 @@ _MAX_BODY_BYTES = 32 << 20  # a plan of 250 pods with resources is about 500 kB
 _HEARTBEATS_LATE_S = 45.0  # three heartbeats of the plan stream
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
 _REMEDIES = {
-    401: "the token is refused: its audience must be latencyprobe-directory and its account the agents' own",
-    403: "this token is not for this node",
-    413: "the document is too large",
+    401: "the token's audience must be latencyprobe-directory",
+    403: "the token must be of the agents' account, on this node",
 }
 
 
@@ -111,11 +110,11 @@ class Directory:
             raise DirectoryError(f"{self.url}: unreachable: {_short(error)}") from error
         if response.status in (200, 202, 204, 409):
             return response
-        said = response.read(256).decode(errors="replace").strip()
+        said = _reason(response.read(1024)) or response.reason or "no reason given"
         response.close()
-        remedy = _REMEDIES.get(response.status, said or response.reason or "no reason given")
+        remedy = f": {_REMEDIES[response.status]}" if response.status in _REMEDIES else ""
         kind = DocumentError if response.status in (400, 413) else DirectoryError
-        raise kind(f"{self.url}: {method} {path}: {response.status}: {remedy}", retryable=response.status >= 404)
+        raise kind(f"{self.url}: {method} {path}: {response.status}: {said}{remedy}", retryable=response.status >= 404)
 
     def _token(self) -> str:
         try:
@@ -148,6 +147,14 @@ def _decode(body: bytes, kind: type[T], url: str) -> T:
         raise DirectoryError(
             f"{url}: not a {kind.__name__}: {error}: are agent and operator of one version?"
         ) from error
+
+
+def _reason(body: bytes) -> str:
+    """Return what the directory says in `{"error": ...}`, or the text itself where something else answered."""
+    try:
+        return str(msgspec.json.decode(body)["error"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return body.decode(errors="replace").strip()
 
 
 def _short(error: BaseException) -> str:

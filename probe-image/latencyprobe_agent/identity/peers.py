@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 1000  # addresses per question, the directory's own bound
 _CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count no single node reaches in 15 s
 _RETRY_S = 1.0
+_PACE_S = 0.1  # the directory takes 20 requests a second from a node; what is wanted meanwhile is one question
 
 
 class Peers:
@@ -69,15 +70,17 @@ class Peers:
                 if self._stopped:
                     return
                 batch = tuple(sorted(self._wanted)[:_BATCH])
+            pause_s = _PACE_S
             try:
                 self._take(batch, self._ask(batch))
                 problem = ""
             except DirectoryError as error:
+                pause_s = _RETRY_S
                 if str(error) != problem:
                     problem = str(error)
                     _log.warning("%s; peers stay unresolved meanwhile", problem)
-                with self._lock:
-                    self._lock.wait_for(lambda: self._stopped, timeout=_RETRY_S)
+            with self._lock:
+                self._lock.wait_for(lambda: self._stopped, timeout=pause_s)
 
     def _take(self, batch: tuple[str, ...], answer: IdentityAnswer) -> None:
         now = time.monotonic()

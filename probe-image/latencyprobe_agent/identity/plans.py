@@ -19,7 +19,7 @@ from latencyprobe_agent.identity.directory import Directory
 
 _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 0.5
-_LONGEST_RETRY_S = 30.0
+_LONGEST_RETRY_S = 10.0
 _STEADY_S = 60.0  # a stream that lived this long ended for a reason of its own, such as an operator's upgrade
 
 
@@ -67,10 +67,13 @@ class PlanFollower:
             except DirectoryError as error:
                 problem = str(error)
             if problem != self.problem:
-                _log.warning("%s; measuring goes on with the last plan", problem)
+                rest = "the last plan holds" if self.latest else "nothing is measured until there is a plan"
+                _log.warning("%s; %s", problem, rest)
             self.problem = problem
-            retry_s = _FIRST_RETRY_S if time.monotonic() - began > _STEADY_S else min(retry_s * 2, _LONGEST_RETRY_S)
+            if time.monotonic() - began > _STEADY_S:
+                retry_s = _FIRST_RETRY_S
             self._stop.wait(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, no secret
+            retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
 
     def _take(self, plan: NodePlan) -> None:
         if plan.node != self._node:

@@ -18,7 +18,7 @@ from latencyprobe.sli import SliBatch, SliRow, merged
 from latencyprobe_agent.identity.directory import Directory, DocumentError
 
 _log = logging.getLogger(__name__)
-_BATCH_ROWS = 500
+_BATCH_ROWS = 250  # at most 12 kB each: below the 4 MiB that the directory takes
 _CAPACITY_ROWS = 20_000  # 13 objectives for 24 h, 2 kB each
 _KEEP_S = 24 * 3600
 _RETRY_S = 2.0
