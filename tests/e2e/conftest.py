@@ -23,9 +23,11 @@ left_behind: list[Path] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test's time limit starts when its fixtures are there: a first build takes minutes."""
+    """These tests come last, and their time limit starts when their fixtures are there: a first build takes minutes."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: here in item.path.parents)
     for item in items:
-        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+        if here in item.path.parents and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300, func_only=True))
 
 

@@ -106,7 +106,7 @@ def _span(span: Mapping[str, Any], process: Mapping[str, Any]) -> Span:
 @contextmanager
 def own_jaeger() -> Iterator[Jaeger]:
     """A Jaeger of one's own on free loopback ports; needs neither root nor the cluster."""
-    program = subprocess.run([BENCH, "jaeger"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    program = subprocess.run([BENCH, "program", "jaeger"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     names = ("OTLP_HTTP", "OTLP_GRPC", "QUERY", "QUERY_GRPC")
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in names]
     ports = {f"JAEGER_{name}": f"127.0.0.1:{one.getsockname()[1]}" for name, one in zip(names, listeners, strict=True)}
