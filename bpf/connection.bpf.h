@@ -37,7 +37,7 @@ struct connection {
 	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
 	__u32 in_seq;
 	__u32 out_seq;
-	__u32 read_seq; /* copied_seq as last seen */
+	__u32 read_seq;	      /* copied_seq as last seen */
 	__u32 unread_history; /* 32 turns: the next message was sent over unread bytes */
 	__u32 early_history;  /* 32 turns: bytes arrived that the peer sent before it had all of ours */
 	__u32 turns;
@@ -48,11 +48,11 @@ struct connection {
 	__u8 send_owner;
 	__u8 previous_used;
 	__u8 first_excluded; /* enum excluded of the next exchange to end, whose beginning was not seen */
-	__u8 unasked;	/* the open exchange has no request: greeting or push */
-	__u8 unread;	/* the open exchange overlaps: sent over unread bytes */
-	__u8 early;	/* the open exchange overlaps: its bytes left the peer before ours had reached it */
-	__u8 talked;	/* client bytes were seen */
-	__u8 shut;	/* no more outbound bytes: what write_seq gains now is our FIN */
+	__u8 unasked;	     /* the open exchange has no request: greeting or push */
+	__u8 unread;	     /* the open exchange overlaps: sent over unread bytes */
+	__u8 early;	     /* the open exchange overlaps: its bytes left the peer before ours had reached it */
+	__u8 talked;	     /* client bytes were seen */
+	__u8 shut;	     /* no more outbound bytes: what write_seq gains now is our FIN */
 	__u8 _pad[7];
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */

@@ -8,10 +8,10 @@
 #define LATENCYPROBE_EVENTS_H
 
 enum lp_limits {
-	LP_THRESHOLDS = 8,	 /* distinct thresholds of a target, api.md section 1 */
-	LP_STAGES = 4,		 /* stages of one half, measurement.md section 4 */
-	LP_HISTOGRAM_SCALE = 5,	 /* 32 buckets per power of two: quantiles within 1.1 % */
-	LP_HISTOGRAM_MIN = -672, /* index of the first bucket: 2^(-672/32) s = 477 ns; shorter ones land in it */
+	LP_THRESHOLDS = 8,	    /* distinct thresholds of a target, api.md section 1 */
+	LP_STAGES = 4,		    /* stages of one half, measurement.md section 4 */
+	LP_HISTOGRAM_SCALE = 5,	    /* 32 buckets per power of two: quantiles within 1.1 % */
+	LP_HISTOGRAM_MIN = -672,    /* index of the first bucket: 2^(-672/32) s = 477 ns; shorter ones land in it */
 	LP_HISTOGRAM_BUCKETS = 992, /* 31 powers of two: up to 2^10 s = 17 min; longer ones land in the last */
 };
 
@@ -53,24 +53,24 @@ enum excluded {
 	EXCLUDED_SETUP = 1,
 	EXCLUDED_TEARDOWN = 2,
 	EXCLUDED_PUSH = 3,
-	EXCLUDED_PARTIAL = 4,	   /* first exchange of an adopted connection */
-	EXCLUDED_OVERLAP = 5,	   /* one overlapped turn on a connection that otherwise takes turns */
+	EXCLUDED_PARTIAL = 4, /* first exchange of an adopted connection */
+	EXCLUDED_OVERLAP = 5, /* one overlapped turn on a connection that otherwise takes turns */
 	EXCLUDED_PIPELINED = 6,
 	EXCLUDED_MULTIPLEXED = 7,
-	EXCLUDED_TFO = 8,	   /* data in the SYN: no stamp of its first byte */
+	EXCLUDED_TFO = 8, /* data in the SYN: no stamp of its first byte */
 	EXCLUDED_UNSUPPORTED = 9,
-	EXCLUDED_UNANSWERED = 10,  /* ended without a response and without a reason to call it a failure */
-	EXCLUDED_PLAN = 11,	   /* the plan dropped the target while the exchange was open */
+	EXCLUDED_UNANSWERED = 10, /* ended without a response and without a reason to call it a failure */
+	EXCLUDED_PLAN = 11,	  /* the plan dropped the target while the exchange was open */
 	EXCLUDED_COUNT = 12,
 };
 
 /* Why a record or a count never arrived. One per-CPU counter each in the map `lost`. */
 enum lost {
-	LOST_RING_FULL = 0,	/* record refused by the ring; counts are intact */
-	LOST_COUNTS_FULL = 1,	/* no room for (target set, role, owner): counted under owner 0 instead */
-	LOST_COUNTS = 2,	/* not even owner 0: the exchange is in no count */
-	LOST_STORAGE = 3,	/* no socket storage: connection not measured */
-	LOST_RECURSION = 4,	/* filled in by user space from bpf_prog_info.recursion_misses */
+	LOST_RING_FULL = 0,   /* record refused by the ring; counts are intact */
+	LOST_COUNTS_FULL = 1, /* no room for (target set, role, owner): counted under owner 0 instead */
+	LOST_COUNTS = 2,      /* not even owner 0: the exchange is in no count */
+	LOST_STORAGE = 3,     /* no socket storage: connection not measured */
+	LOST_RECURSION = 4,   /* filled in by user space from bpf_prog_info.recursion_misses */
 	LOST_COUNT = 5,
 };
 
@@ -96,7 +96,7 @@ enum exchange_flags {
 struct exchange {
 	__u64 sock_cookie;
 	__u64 cgroup_id;
-	__u64 send_start_ns;  /* client: of the request; server: of the response */
+	__u64 send_start_ns; /* client: of the request; server: of the response */
 	__u64 send_end_ns;
 	__u64 ready_first_ns; /* client: of the response; server: of the request */
 	__u64 ready_last_ns;
@@ -119,13 +119,13 @@ struct exchange {
 	__u32 reader_tid;
 	__u32 writer_tgid;
 	__u32 writer_tid;
-	__u32 flags;	   /* enum exchange_flags */
+	__u32 flags; /* enum exchange_flags */
 	__u32 send_calls;
 	__u32 recv_calls;
 	__u16 local_port;
 	__u16 peer_port;
 	__u8 role;
-	__u8 conn_class;   /* enum exchange_class */
+	__u8 conn_class; /* enum exchange_class */
 	__u8 outcome;
 	__u8 excluded;
 };
@@ -188,12 +188,12 @@ _Static_assert(sizeof(struct rule_key) == 24, "struct rule_key has no hidden pad
 
 /* The one entry of the array `config`. */
 struct config {
-	__u64 generation;    /* of the plan; sockets decided under another one are decided again */
-	__u64 quiet_ns;	     /* quiet time after which the flush ends a complete exchange */
-	struct scope host;   /* rules for sockets of cgroups not in `scopes` (standalone); 0, 0 = none */
-	__u32 own_tgid;	     /* the agent's process (in the root PID namespace): its sockets are never measured */
+	__u64 generation;	/* of the plan; sockets decided under another one are decided again */
+	__u64 quiet_ns;		/* quiet time after which the flush ends a complete exchange */
+	struct scope host;	/* rules for sockets of cgroups not in `scopes` (standalone); 0, 0 = none */
+	__u32 own_tgid;		/* the agent's process (in the root PID namespace): its sockets are never measured */
 	__u32 owner_by_process; /* counts_key.owner is the tgid */
-	__u32 wakeup_bytes;  /* ring fill at which the reader is woken before its interval ends */
+	__u32 wakeup_bytes;	/* ring fill at which the reader is woken before its interval ends */
 	__u32 _pad;
 };
 
