@@ -34,7 +34,7 @@ def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def start(collector: Collector, capacity_bytes: int = 1 << 20) -> Outbox:
-    box = Outbox(collector, name="spans", collector="http://c", capacity_bytes=capacity_bytes)
+    box = Outbox(collector, signal="traces", collector="http://c", capacity_bytes=capacity_bytes)
     box.start()
     return box
 
@@ -86,7 +86,7 @@ def test_above_the_capacity_the_oldest_go_and_are_counted() -> None:
     assert {body[0] for body in collector.bodies[-2:]} == {8, 9}
 
 
-def test_a_refused_request_is_dropped_and_the_next_goes_on() -> None:
+def test_a_refused_request_is_dropped_and_the_next_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     collector = Collector(Answer("400", "HTTP 400", retryable=False))
     box = start(collector)
     box.put(b"bad", 4)
@@ -96,6 +96,7 @@ def test_a_refused_request_is_dropped_and_the_next_goes_on() -> None:
     wait_for(lambda: box.sent_items == 5)
     box.stop(5)
     assert box.errors == {"400": 1}
+    assert "OTEL_TRACES_EXPORTER=none" in caplog.text
 
 
 def test_partial_success_is_counted_and_not_repeated() -> None:

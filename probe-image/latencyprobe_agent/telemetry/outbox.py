@@ -11,7 +11,8 @@ import time
 from collections import Counter, deque
 from typing import NamedTuple
 
-from latencyprobe_agent.telemetry.otlp import Transport
+from latencyprobe_agent.telemetry.endpoints import Signal
+from latencyprobe_agent.telemetry.otlp import Answer, Transport
 
 _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 1.0
@@ -26,13 +27,14 @@ class _Request(NamedTuple):
 class Outbox:
     """Counters are cumulative. `items`: spans or data points; `errors`: failed attempts by `error.type`."""
 
-    def __init__(self, transport: Transport, *, name: str, collector: str, capacity_bytes: int) -> None:
+    def __init__(self, transport: Transport, *, signal: Signal, collector: str, capacity_bytes: int) -> None:
         self.sent_items = 0
         self.dropped_items = 0
         self.size_bytes = 0
         self.errors: Counter[str] = Counter()
         self._transport = transport
-        self._name = name
+        self._signal = signal
+        self._name = "spans" if signal == "traces" else "data points"
         self._collector = collector
         self._capacity = capacity_bytes
         self._queue: deque[_Request] = deque()
@@ -40,7 +42,7 @@ class Outbox:
         self._stop_at: float | None = None
         self._down_since: float | None = None
         self._lost_in_outage = 0
-        self._thread = threading.Thread(target=self._run, name=f"otlp-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"otlp-{signal}", daemon=True)
 
     def start(self) -> None:
         """Start sending."""
@@ -79,7 +81,7 @@ class Outbox:
             answer = self._transport.send(request.body)
             if answer.error:
                 self.errors[answer.error] += 1
-                self._report_failure(answer.detail)
+                self._report_failure(answer)
             if answer.error and answer.retryable:
                 wait_s = max(retry_s * random.uniform(0.8, 1.2), answer.retry_after_s)  # noqa: S311 - jitter
                 retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
@@ -93,6 +95,7 @@ class Outbox:
                     self.size_bytes -= len(request.body)
                     self.sent_items += 0 if answer.error else request.items - answer.rejected
                     self.dropped_items += request.items if answer.error else answer.rejected
+                    self._lost_in_outage += request.items if answer.error else 0
             if not answer.error:
                 self._report_success(answer.rejected)
 
@@ -107,12 +110,16 @@ class Outbox:
         self.dropped_items += request.items
         self._lost_in_outage += request.items
 
-    def _report_failure(self, detail: str) -> None:
-        if self._down_since is None:
-            self._down_since = time.monotonic()
-            self._lost_in_outage = 0
-            bound = f"up to {self._capacity >> 20} MiB wait, then the oldest are dropped"
-            _log.warning("collector %s: %s: no %s delivered; %s", self._collector, detail, self._name, bound)
+    def _report_failure(self, answer: Answer) -> None:
+        if self._down_since is not None:
+            return
+        self._down_since = time.monotonic()
+        self._lost_in_outage = 0
+        fate = f"up to {self._capacity >> 20} MiB wait, then the oldest are dropped"
+        if not answer.retryable:
+            variable = f"OTEL_{self._signal.upper()}_EXPORTER"
+            fate = f"they are dropped and counted; if it takes no {self._signal}, set {variable}=none"
+        _log.warning("collector %s: %s: no %s delivered; %s", self._collector, answer.detail, self._name, fate)
 
     def _report_success(self, rejected: int) -> None:
         if rejected:

@@ -64,7 +64,7 @@ class Pipeline:
         outboxes = {
             one.signal: Outbox(
                 otlp.transport(one),
-                name="spans" if one.signal == "traces" else "data points",
+                signal=one.signal,
                 collector=one.url,
                 capacity_bytes=origin.config.outbox_bytes // len(chosen),
             )
