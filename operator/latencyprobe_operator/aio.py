@@ -1,16 +1,14 @@
-"""`kubernetes.aio` without the synchronous client that its parent package imports.
+"""Keeps the synchronous Kubernetes client out of the process.
 
-Every module of ours that needs the client, and the one that imports kopf, imports this first. `kubernetes/__init__.py`
-loads the whole synchronous client, and kopf asks for two of its classes if it is there: 8 MB that nobody uses.
+`handlers.py` imports this before kopf, which loads that client's package if it is installed (20 MB) for two classes
+that we never use. What is left in its place still has `kubernetes.aio`, which `api.py` needs outside a cluster.
 """
 
 import importlib.util
 import sys
 import types
 
-if "kubernetes" not in sys.modules:
-    spec = importlib.util.find_spec("kubernetes")
-    assert spec is not None
+if "kubernetes" not in sys.modules and (spec := importlib.util.find_spec("kubernetes")) is not None:
     package = types.ModuleType("kubernetes")
     package.__spec__, package.__path__ = spec, list(spec.submodule_search_locations or ())
     sys.modules["kubernetes"] = package

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from latencyprobe_operator.handlers import kopf_registry  # isort: skip  # first: keeps the synchronous client out
+from latencyprobe_operator.handlers import kopf_registry  # isort: skip  # before kopf: no synchronous client
 import kopf
 from aiohttp import web
 

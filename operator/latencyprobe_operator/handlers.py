@@ -6,7 +6,7 @@ daemons, no `on.delete`.
 
 from typing import Any
 
-from latencyprobe_operator import aio  # isort: skip  # first: keeps the synchronous client out
+from latencyprobe_operator import aio  # isort: skip  # before kopf
 import kopf
 
 from latencyprobe.manifest import GROUP

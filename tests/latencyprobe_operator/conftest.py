@@ -1,19 +1,20 @@
 """Factories for slim objects and LatencyProbes, with the defaults that most tests want."""
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from latencyprobe_operator.api import Api  # isort: skip  # first: keeps the synchronous client out
 import pytest
 from aiohttp import web
-from kubernetes.aio.client import ApiClient, Configuration
 
 from latencyprobe import spec
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import AgentStatus, TargetStatus
+from latencyprobe_operator.api import Api
 from latencyprobe_operator.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
 from latencyprobe_operator.state import ClusterState
 
@@ -89,7 +90,11 @@ async def served(routes: list[web.RouteDef]) -> AsyncIterator[Api]:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         host, port = runner.addresses[0][:2]
-        async with Api(ApiClient(Configuration(host=f"http://{host}:{port}"))) as api:
+
+        async def nobody() -> None:
+            return None
+
+        async with Api(f"http://{host}:{port}", None, nobody) as api:
             yield api
     finally:
         await runner.cleanup()
@@ -115,3 +120,12 @@ def make() -> SimpleNamespace:
         slice_of=slice_of,
         status=agent_status,
     )
+
+
+@pytest.fixture(scope="session")
+def tls_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    make_key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=directory"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"]
+    subprocess.run([*make_key.split(), *names], cwd=folder, check=True, capture_output=True)
+    return folder

@@ -3,7 +3,6 @@
 import asyncio
 import io
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,15 +29,6 @@ from latencyprobe_operator.directory.tls import Certificate
 from latencyprobe_operator.planner import Planner
 
 AGENT = "system:serviceaccount:agents:agent"
-
-
-@pytest.fixture(scope="session")
-def tls_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
-    make_key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=directory"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"]
-    subprocess.run([*make_key.split(), *names], cwd=folder, check=True, capture_output=True)
-    return folder
 
 
 class World:
