@@ -225,7 +225,7 @@ class Operator:
                 now=now,
                 store_ephemeral=self._config.store_ephemeral,
             )
-        await self._writer.statuses(desired, self._registry)
+        await self._writer.statuses(desired, self._registry, self._state)
 
     async def _evaluate(self) -> None:
         """Store the wanted time, evaluate, write the reports that changed."""

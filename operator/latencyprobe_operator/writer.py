@@ -34,7 +34,7 @@ class Writer:
             worked &= await self._write("label", self._cluster.label_node(*change))
         return worked
 
-    async def statuses(self, desired: Mapping[Key, reconcile.Status], registry: Registry) -> None:
+    async def statuses(self, desired: Mapping[Key, reconcile.Status], registry: Registry, state: ClusterState) -> None:
         """Write the statuses that changed, and the events that the changes are worth."""
         for key in reconcile.status_writes(desired, registry.written):
             if key not in registry.entries:
@@ -42,7 +42,7 @@ class Writer:
             uid, old, new = registry.entries[key].uid, registry.written.get(key), desired[key]
             if await self._write("status", self._cluster.write_status(*key, uid, new)):
                 registry.written[key] = new
-                for event in reconcile.transitions(new, old):
+                for event in reconcile.transitions(new, old) if _alive(state, key[0]) else ():
                     about = {"namespace": key[0], "name": key[1], "uid": uid}
                     await self._write("event", self._cluster.post_event(about, *event))
 
@@ -50,8 +50,7 @@ class Writer:
         """Write the reports that say something new, never into a namespace that is going away."""
         self._reports = {namespace: old for namespace, old in self._reports.items() if namespace in reports}
         for namespace, report in reports.items():
-            known = state.namespace(namespace)
-            if known is None or known.terminating or not differs(report, self._reports.get(namespace)):
+            if not _alive(state, namespace) or not differs(report, self._reports.get(namespace)):
                 continue
             if await self._write("report", self._cluster.write_report(namespace, report)):
                 self._reports[namespace] = report
@@ -65,3 +64,9 @@ class Writer:
             return False
         self.counts[kind, "ok"] += 1
         return True
+
+
+def _alive(state: ClusterState, namespace: str) -> bool:
+    """Return whether a namespace still takes new objects."""
+    known = state.namespace(namespace)
+    return known is not None and not known.terminating

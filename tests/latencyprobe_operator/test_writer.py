@@ -49,17 +49,26 @@ def test_status_is_written_once_and_its_event_posted_once(make: Any, cluster: Fa
     registry.put(make.document())
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
     for _ in range(2):
-        asyncio.run(writer.statuses({KEY: {"conditions": [ready]}}, registry))
+        asyncio.run(writer.statuses({KEY: {"conditions": [ready]}}, registry, make.state()))
     assert [call[0] for call in cluster.calls] == ["write_status", "post_event"]
+
+
+def test_no_event_is_posted_into_a_namespace_that_is_going_away(make: Any, cluster: FakeCluster) -> None:
+    writer, registry = Writer(cluster), Registry(lambda: None)  # type: ignore[arg-type]  # a fake
+    registry.put(make.document())
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
+    leaving = make.state(Namespace("shop", terminating=True))
+    asyncio.run(writer.statuses({KEY: {"conditions": [ready]}}, registry, leaving))
+    assert [call[0] for call in cluster.calls] == ["write_status"]
 
 
 def test_status_that_failed_is_written_again(make: Any, cluster: FakeCluster) -> None:
     writer, registry = Writer(cluster), Registry(lambda: None)  # type: ignore[arg-type]  # a fake
     registry.put(make.document())
     cluster.fails = {"write_status"}
-    asyncio.run(writer.statuses({KEY: {"conditions": []}}, registry))
+    asyncio.run(writer.statuses({KEY: {"conditions": []}}, registry, make.state()))
     cluster.fails = set()
-    asyncio.run(writer.statuses({KEY: {"conditions": []}}, registry))
+    asyncio.run(writer.statuses({KEY: {"conditions": []}}, registry, make.state()))
     assert [call[0] for call in cluster.calls] == ["write_status", "write_status"]
 
 
