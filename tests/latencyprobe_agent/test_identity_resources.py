@@ -51,6 +51,15 @@ def test_only_pods_of_the_plan_have_cgroups_to_measure() -> None:
     assert PodResources(PLAN, cgroups).pod_cgroups() == {"uid-1": [6, 7]}
 
 
+def test_a_container_that_has_ended_keeps_its_name_for_what_comes_late() -> None:
+    before = PodResources(PLAN, {7: Cgroup("uid-1", CART.id)})
+    named = before.attributes(7)
+    after = PodResources(NodePlan("n1", 2, "", (), ()), {}, before)
+    assert after.attributes(7) == named
+    assert (before.ended(7), after.ended(7)) == (False, True)
+    assert after.attributes(8)["service.name"] == "unknown_service"
+
+
 def test_a_process_is_named_by_its_comm_even_after_its_end(tmp_path: Path) -> None:
     (tmp_path / "42").mkdir()
     (tmp_path / "42" / "comm").write_text("redis-server\n")

@@ -96,6 +96,17 @@ def test_a_peer_that_nobody_names_is_unresolved_after_the_wait(histograms: Recor
     assert count(found(histograms)[Series(names.PEER_DURATION, CART, "unresolved")]) == 1
 
 
+def test_owners_that_have_ended_make_room(make_halves: Any) -> None:
+    histograms = RecordHistograms(1, by_process=False, identity_wait_s=2.0)
+    for owner in (1, 2):
+        histograms.add(make_halves({"role": Role.SERVER, "cgroup_id": owner, "srtt_us": 5}), 0.0, by_peer=False)
+        histograms.forget({owner})
+    assert histograms.overflow == 2 * 3  # of four stages one found room
+    histograms.add(make_halves({"role": Role.SERVER, "cgroup_id": 3, "srtt_us": 5}), 0.0, by_peer=False)
+    owners = {series.group.owner for series in found(histograms) if series.metric is names.TCP_RTT}
+    assert owners == {3}
+
+
 @given(owners=st.lists(st.integers(1, 20), min_size=1, max_size=60))
 def test_the_cap_folds_series_but_loses_no_count(make_halves: Any, owners: list[int]) -> None:
     histograms = RecordHistograms(8, by_process=False, identity_wait_s=2.0)

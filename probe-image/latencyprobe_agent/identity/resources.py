@@ -37,6 +37,9 @@ class Resources(Protocol):
     def attributes(self, owner: int) -> Mapping[str, str | int]:
         """Return the resource attributes of `owner`; `unknown_service` and the node for one nobody knows."""
 
+    def ended(self, owner: int) -> bool:
+        """Return whether `owner` is gone for good."""
+
 
 class PodResources:
     """Containers of the plan's pods, by cgroup id. Replaced as a whole when the plan or the cgroups change.
@@ -61,6 +64,10 @@ class PodResources:
         if found is None:
             found = self._known[owner] = self._look_up(owner)
         return found
+
+    def ended(self, owner: int) -> bool:
+        """Return whether the cgroup is gone."""
+        return owner not in self._cgroups
 
     def named(self) -> Mapping[int, Mapping[str, str | int]]:
         """Return what was named so far, the latest of it if it is much."""
@@ -121,6 +128,10 @@ class ProcessResources:
                 del self._known[next(iter(self._known))]
             found = self._known[owner] = self._look_up(owner)
         return found
+
+    def ended(self, owner: int) -> bool:
+        """Return whether the process is gone."""
+        return not (self._proc / str(owner)).exists()
 
     def _look_up(self, owner: int) -> Mapping[str, str | int]:
         try:

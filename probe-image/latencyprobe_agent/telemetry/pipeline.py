@@ -8,6 +8,8 @@ and memory that measuring does not need. `measure()` per batch, `send_spans()` p
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
+import numpy as np
+
 from latencyprobe.plan import NodePlan, Target
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.peers import Peers
@@ -57,6 +59,7 @@ class Pipeline:
         self._plan: NodePlan | None = None
         self._rules = Rules()
         self._targets: Mapping[int, Target] = {}
+        self._exported: dict[int, int] = {}
 
     @classmethod
     def open(cls, origin: Origin, chosen: Sequence[Settings], *, delta: bool) -> Self:
@@ -118,6 +121,7 @@ class Pipeline:
             spans_left_out=self._waiting.left_out,
             series_overflow=self._histograms.overflow,
         )
+        counts = self._without_ended(counts, resources)
         points = [
             *count_points(counts, self._plan, self._rules.sets, self._origin.config.series),
             *record_points(self._histograms, self._plan, self._rules.sets),
@@ -130,6 +134,18 @@ class Pipeline:
             observed[OTHER_OWNER] = {**resources.attributes(0), names.SERVICE_NAME: names.OTHER}
         for body, count in self._requests.encode(points, observed | {selfmetrics.AGENT: self._agent}, now_unix_ns):
             self.outboxes["metrics"].put(body, count)
+
+    def _without_ended(self, counts: Counts, resources: Resources) -> Counts:
+        """Leave out owners that have ended and whose last counts have been exported: their series end as they did."""
+        seen = counts.values["outcomes"].sum(axis=1) + counts.values["excluded"].sum(axis=1)
+        now: dict[int, int] = {}
+        for owner, count in zip(counts.keys["owner"].tolist(), seen.tolist(), strict=True):
+            now[owner] = now.get(owner, 0) + count
+        over = {owner for owner, n in now.items() if self._exported.get(owner) == n and resources.ended(owner)}
+        self._exported = now
+        self._histograms.forget(over)
+        kept = ~np.isin(counts.keys["owner"], np.array(sorted(over), np.uint64))
+        return Counts(counts.keys[kept], counts.values[kept])
 
     def stop(self, timeout_s: float) -> None:
         """Deliver what is queued, for at most `timeout_s`."""

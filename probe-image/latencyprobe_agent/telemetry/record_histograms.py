@@ -4,7 +4,7 @@ The loop adds each batch; `metrics.py` reads the series at export. Cumulative; t
 is above goes to `other` and is counted. Unlike the kernel's own counts these miss records that the ring refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -98,6 +98,12 @@ class RecordHistograms:
             del self._pending[key]
             service = names.UNRESOLVED if identity is None else identity.service or identity.workload or names.OTHER
             self._into(Series(names.PEER_DURATION, group, service), counts, sum_ns)
+
+    def forget(self, owners: Set[int]) -> None:
+        """Drop the series of owners that have ended, which makes room for others."""
+        for series in [series for series in self._counts if series.group.owner in owners]:
+            del self._counts[series], self._sums_ns[series]
+            self._members[series.metric, series.group.target_set].discard(series)
 
     @property
     def waiting_peers(self) -> set[str]:

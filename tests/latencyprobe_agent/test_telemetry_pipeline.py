@@ -1,0 +1,99 @@
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Role as Perspective
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.kernel.records import COUNTS_KEY, Outcome, Role
+from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.telemetry.endpoints import endpoints
+from latencyprobe_agent.telemetry.metrics import Counts
+from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
+from latencyprobe_agent.telemetry.selfmetrics import Self
+
+POLICY = SpanPolicy(10**9, 0.0, 100)
+ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
+PLAN = NodePlan("host", 1, "", (ECHO,), (), host=True)
+RULES = Rules(sets={1: TargetSet((ECHO.id,), (), 0, POLICY, "d/p")})
+OWN = Self(0, {}, 0.0, 0.0)
+
+
+class Owners:
+    """Resources of which some have ended."""
+
+    by_process = True
+
+    def __init__(self) -> None:
+        self.gone: set[int] = set()
+
+    def attributes(self, owner: int) -> Mapping[str, str | int]:
+        return {"service.name": f"service-{owner}"}
+
+    def ended(self, owner: int) -> bool:
+        return owner in self.gone
+
+
+@pytest.fixture
+def pipeline(otlp_sink: Any) -> Iterator[Pipeline]:
+    origin = Origin(Config(), peers=None, shared_key=False, start_unix_ns=0)
+    made = Pipeline.open(origin, endpoints({}, otlp_sink.url), delta=False)
+    made.use(PLAN, RULES)
+    yield made
+    made.stop(5)
+
+
+def counts(**events: int) -> Counts:
+    """Events by owner: `_7=3`."""
+    keys, totals = np.zeros(len(events), COUNTS_KEY), np.zeros(len(events), COUNTS)
+    keys["target_set"], keys["role"] = 1, Role.SERVER
+    keys["owner"] = [int(owner[1:]) for owner in events]
+    totals["outcomes"][:, Outcome.OK] = list(events.values())
+    return Counts(keys, totals)
+
+
+def services(sink: Any) -> list[set[str]]:
+    """Return the service names in each metrics request."""
+    return [
+        {
+            attribute.value.string_value
+            for group in ExportMetricsServiceRequest.FromString(body).resource_metrics
+            for attribute in group.resource.attributes
+            if attribute.key == "service.name"
+        }
+        for path, _, body in sink.requests
+        if path == "/v1/metrics"
+    ]
+
+
+def test_an_owner_that_has_ended_is_exported_until_its_last_counts_are_out(pipeline: Pipeline, otlp_sink: Any) -> None:
+    owners = Owners()
+    pipeline.export(counts(_7=3, _8=1), owners, OWN, 1)
+    owners.gone = {7}
+    pipeline.export(counts(_7=5, _8=1), owners, OWN, 2)
+    pipeline.export(counts(_7=5, _8=1), owners, OWN, 3)
+    pipeline.stop(5)
+    agent = "latencyprobe-agent"
+    assert services(otlp_sink) == [{"service-7", "service-8", agent}] * 2 + [{"service-8", agent}]
+
+
+def test_a_batch_becomes_linked_spans_only_of_what_was_chosen(
+    pipeline: Pipeline, otlp_sink: Any, make_halves: Any
+) -> None:
+    slow = (0, 0, 2 * 10**9, 0)
+    batch = make_halves(
+        {"role": Role.CLIENT, "stages": (0, 2 * 10**9, 0, 0)},
+        {"role": Role.SERVER, "stages": slow},
+        {"role": Role.SERVER, "stages": (0, 5, 0, 0), "request_seq": 9},
+        {"role": Role.SERVER, "stages": slow, "request_seq": 10, "excluded": 1},
+    )
+    pipeline.measure(batch, LocalJoin().join(batch), now_ns=0)
+    pipeline.send_spans(Owners(), now_ns=0, unix_offset_ns=0)
+    pipeline.stop(5)
+    assert [path for path, _, _ in otlp_sink.requests] == ["/v1/traces"]
+    assert pipeline.outboxes["traces"].sent_items == 2
