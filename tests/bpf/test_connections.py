@@ -1,5 +1,6 @@
 """Connections that begin before the measuring, outlive the plan, fall silent, or end badly."""
 
+import os
 import socket
 import struct
 import threading
@@ -214,6 +215,32 @@ def test_peeking_is_not_reading(session):
     server = of_role(session.records(2), Role.SERVER)[0]
     assert server["read_first_ns"] > peeked_ns
     assert server["recv_calls"] == 1
+
+
+def test_sendfile_and_splice_move_messages_like_any_call(session, tmp_path):
+    """The server answers by sendfile, the client reads by splice, which returns through no receive hook."""
+    session.measure(PORT)
+    (tmp_path / "answer").write_bytes(bytes(10_000))
+    peers = Peers()
+    pipe_out, pipe_in = os.pipe()
+    with (tmp_path / "answer").open("rb") as answer:
+        for _ in range(3):
+            peers.client.sendall(b"request")
+            peers.server.recv(100)
+            assert os.sendfile(peers.server.fileno(), answer.fileno(), 0, 10_000) == 10_000
+            missing = 10_000
+            while missing:
+                moved = os.splice(peers.client.fileno(), pipe_in, missing)
+                assert len(os.read(pipe_out, moved)) == moved
+                missing -= moved
+    peers.close()
+    os.close(pipe_in)
+    os.close(pipe_out)
+    records = session.records(6)
+    assert (records["excluded"] == Excluded.NONE).all()
+    assert (records["response_bytes"] == 10_000).all()
+    assert (of_role(records, Role.CLIENT)["flags"] & ExchangeFlags.READ_APPROX).all(), "the reads were not seen"
+    assert len(session.pairs(records)[1]) == 3
 
 
 def test_half_closed_connections_still_get_their_answer(session):

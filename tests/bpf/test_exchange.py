@@ -94,6 +94,29 @@ def test_messages_of_megabytes_equal_the_log(session, tmp_path):
     assert (wrong, int((position < 0).sum())) == (0, 0)
 
 
+def test_sequence_numbers_that_wrap_change_nothing(session, tmp_path):
+    """More than 4 GiB in each direction of one connection."""
+    session.measure(PORT)
+    truth = workload.run_both(
+        tmp_path / "log",
+        address=f"127.0.0.1:{PORT}",
+        total=1_100,
+        threads=1,
+        rpcs=1_000_000,
+        single_percent=0,
+        size=1 << 22,
+        one_piece=True,
+    )
+    assert len(np.unique(truth.client["cookie"])) == 1
+    assert truth.request_offset.max() > 1 << 32
+    records = session.records(2_200, timeout_s=60)
+    matched = match(truth, records)
+    assert not any((different := disagreements(truth, records, matched)).values()), different
+    _, pairs = session.pairs(records)
+    position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
+    assert (wrong, int((position < 0).sum())) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("cause", "role", "stage"),
     [
