@@ -11,14 +11,13 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import aiohttp
 import msgspec
 
 from latencyprobe.errors import ClusterError
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 MERGE_PATCH = "application/merge-patch+json"
@@ -26,6 +25,32 @@ APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
 
 Authorization = Callable[[], Awaitable[str | None]]  # the header's value, asked for each request: tokens rotate
+
+
+class InPod(NamedTuple):
+    """How a pod reaches its API server: by address, because cluster DNS may be what is broken."""
+
+    server: str
+    service_account: Path
+
+    @classmethod
+    def detect(cls, service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")) -> Self | None:
+        """Return None outside a pod."""
+        address = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+        if not address or not (service_account / "token").exists():
+            return None
+        host = f"[{address}]" if ":" in address else address
+        return cls(f"https://{host}:{os.environ.get('KUBERNETES_SERVICE_PORT', '443')}", service_account)
+
+    @property
+    def ca_file(self) -> str:
+        """The file of the API server's CA."""
+        return str(self.service_account / "ca.crt")
+
+    @property
+    def token(self) -> str:
+        """The token as it is now: the kubelet replaces it before it ends."""
+        return (self.service_account / "token").read_text().strip()
 
 
 class ApiError(ClusterError):
@@ -55,12 +80,14 @@ class Api:
     @classmethod
     async def connect(cls) -> Self:
         """Use the pod's service account, else the user's kubeconfig. Raises ClusterError without either."""
-        address = os.environ.get("KUBERNETES_SERVICE_HOST", "")
-        if address and (SERVICE_ACCOUNT / "token").exists():
-            host = f"[{address}]" if ":" in address else address
-            tls = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
-            return cls(f"https://{host}:{os.environ.get('KUBERNETES_SERVICE_PORT', '443')}", tls, _mounted_token)
-        return await cls._by_hand()
+        pod = InPod.detect()
+        if pod is None:
+            return await cls._by_hand()
+
+        async def bearer() -> str:
+            return f"Bearer {pod.token}"
+
+        return cls(pod.server, ssl.create_default_context(cafile=pod.ca_file), bearer)
 
     @classmethod
     async def _by_hand(cls) -> Self:
@@ -124,10 +151,6 @@ class Api:
                 yield answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ClusterError(f"{method} {path}: {type(error).__name__} {error}".rstrip()) from error
-
-
-async def _mounted_token() -> str:
-    return f"Bearer {(SERVICE_ACCOUNT / 'token').read_text().strip()}"  # the kubelet replaces it before it ends
 
 
 async def _error(method: str, path: str, answer: aiohttp.ClientResponse) -> ApiError:

@@ -10,6 +10,7 @@ from latencyprobe_operator import aio  # isort: skip  # before kopf
 import kopf
 
 from latencyprobe.manifest import GROUP
+from latencyprobe_operator.api import InPod
 from latencyprobe_operator.registry import Registry
 
 assert aio
@@ -40,7 +41,9 @@ def kopf_registry(probes: Registry) -> kopf.OperatorRegistry:
 
     @kopf.on.login(registry=registry)
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        if (pod := InPod.detect()) is not None:
+            return kopf.ConnectionInfo(server=pod.server, ca_path=pod.ca_file, token=pod.token)
+        return kopf.login_with_kubeconfig(**kwargs)
 
     @kopf.on.create("latencyprobes", group=GROUP, registry=registry)
     @kopf.on.update("latencyprobes", group=GROUP, registry=registry)

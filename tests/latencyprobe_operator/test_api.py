@@ -10,8 +10,7 @@ import yaml
 from aiohttp import web
 
 from latencyprobe.errors import ClusterError
-from latencyprobe_operator import api as api_
-from latencyprobe_operator.api import Api, ApiError, Backoff
+from latencyprobe_operator.api import Api, ApiError, Backoff, InPod
 from latencyprobe_operator.directory.tls import Certificate
 
 
@@ -39,22 +38,33 @@ class Server:
 
 
 def test_pod_reads_its_token_at_each_request(tls_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_, "SERVICE_ACCOUNT", tmp_path)
     shutil.copy(tls_dir / "tls.crt", tmp_path / "ca.crt")
+    token = tmp_path / "token"
+    detect = InPod.detect
+    monkeypatch.setattr(InPod, "detect", lambda: detect(tmp_path))
 
     async def play() -> list[str | None]:
         server = Server(tls_dir)
         async with server as port:
             monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
             monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
-            (tmp_path / "token").write_text("one\n")
+            token.write_text("one\n")
             async with await Api.connect() as api:
                 await api.call("GET", "/readyz")
-                (tmp_path / "token").write_text("two\n")
+                token.write_text("two\n")
                 await api.call("GET", "/readyz")
         return server.tokens
 
     assert asyncio.run(play()) == ["Bearer one", "Bearer two"]
+
+
+def test_address_of_the_api_server_may_be_ipv6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").touch()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
+    pod = InPod.detect(tmp_path)
+    assert pod is not None
+    assert pod.server == "https://[fd00::1]:443"
 
 
 def test_person_uses_a_kubeconfig(tls_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
