@@ -1,7 +1,7 @@
 """The status line of `latencyprobe run`: rate, RPCs, pairs, losses, quantiles, and how each objective stands.
 
 `figures()` is pure; `LiveLine` shows them: one line that renews itself on a terminal, a plain line now and then on a
-pipe. Figures come from the kernel's counts, as the report's do.
+pipe, when there is news. Figures come from the kernel's counts, as the report's do.
 """
 
 import logging
@@ -84,6 +84,7 @@ class LiveLine:
         self._recent: deque[tuple[float, Figures]] = deque(maxlen=_RECENT_S + 1)
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._next_plain = time.monotonic() + _PLAIN_EVERY_S
+        self._printed = 0
         self._began = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -100,12 +101,12 @@ class LiveLine:
 
     def __call__(self, moment: Moment) -> None:
         """Take a tick."""
-        now = time.monotonic()
-        self._recent.append((now, figures(moment)))
+        now, last = time.monotonic(), figures(moment)
+        self._recent.append((now, last))
         if self._live:
             self._live.update(line(self._recent), refresh=True)
-        elif now >= self._next_plain:
-            self._next_plain = now + _PLAIN_EVERY_S
+        elif now >= self._next_plain and last.rpcs > self._printed:
+            self._next_plain, self._printed = now + _PLAIN_EVERY_S, last.rpcs
             self._console.print(line(self._recent), highlight=False, soft_wrap=True)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BATCH = 4096  # records: 0.8 MiB, and about five times that while they are measured
+_WAITING = 8192  # halves that wait for their other half: two batches, 3 MB
 _BATCHES_AT_ONCE = 64  # then the clock is looked at again
 
 
@@ -58,7 +59,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._config = config
         self._control = control
         self._clock = Clock()
-        self._join = LocalJoin()
+        self._join = LocalJoin(_WAITING)
         self._slicer = Slicer(self._clock.now_ns())
         self._plan: NodePlan | None = None
         self._rules: Rules = NO_RULES
