@@ -54,7 +54,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # 8 MiB = 41,943 records of 192 + 8 bytes: 420 ms at 100,000 records/s, when both cores of a small host are busy.
     # Every MiB is one of resident memory.
     ring_bytes: int = 8 << 20
-    # How long records may wait in the ring; the kernel wakes the reader earlier at `wakeup_bytes`.
+    # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full.
     drain_interval_s: float = 0.1
     # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.
     outbox_bytes: int = 8 << 20
@@ -76,11 +76,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def bpf_object(self) -> Path:
         """The compiled programs."""
         return self.bpf_dir / "exchange.bpf.o"
-
-    @property
-    def wakeup_bytes(self) -> int:
-        """Ring fill at which the kernel wakes the reader: a quarter, so three quarters absorb the wake-up."""
-        return self.ring_bytes // 4
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
@@ -110,7 +105,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
     }
     ring_bytes = numbers.get("ring_bytes", 4096)
     if ring_bytes & (ring_bytes - 1):
-        raise ConfigError(f"LATENCYPROBE_RING_BYTES: {ring_bytes} is no power of two: use 4194304, for example")
+        raise ConfigError(f"LATENCYPROBE_RING_BYTES: {ring_bytes} is no power of two: use 8388608, for example")
     interval_ms = _number(environ, "OTEL_METRIC_EXPORT_INTERVAL", 100, 3_600_000, 15_000)
     directory = environ.get("LATENCYPROBE_DIRECTORY", "")
     if directory and not directory.startswith("https://"):
