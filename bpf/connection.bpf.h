@@ -293,7 +293,7 @@ static __always_inline bool arrive(struct connection *c, const struct view *v, _
 }
 
 /* Bytes were read up to v->copied. Stamps belong to the message that is inbound now. */
-static __always_inline void take(struct connection *c, const struct view *v, __u64 pid_tgid, __u32 flags)
+static __always_inline void take(struct connection *c, const struct view *v, __u64 pid_tgid)
 {
 	struct exchange *x = &c->current;
 
@@ -306,10 +306,28 @@ static __always_inline void take(struct connection *c, const struct view *v, __u
 		x->read_first_ns = v->now_ns;
 	x->read_last_ns = v->now_ns;
 	x->recv_calls++;
-	x->flags |= flags;
 	x->reader_tgid = pid_tgid >> 32;
 	x->reader_tid = pid_tgid;
 	c->last_ns = v->now_ns;
+}
+
+/*
+ * Bytes were read with no receive call to tell: by splice, or by a call that has not returned yet. A server has read
+ * its request by the time it answers, so that is the stamp. When a client had read its response is not known: no
+ * stamp, or its pause before the next request would count.
+ */
+static __always_inline void take_unseen(struct connection *c, const struct view *v)
+{
+	struct exchange *x = &c->current;
+
+	if ((__s32)(v->copied - c->read_seq) <= 0)
+		return;
+	c->read_seq = v->copied;
+	if (c->phase != (x->role == ROLE_SERVER ? PHASE_REQUEST : PHASE_RESPONSE))
+		return;
+	x->flags |= FLAG_READ_APPROX;
+	if (x->role == ROLE_SERVER)
+		x->read_last_ns = v->now_ns;
 }
 
 /* A send call begins to write at v->written (the socket is locked), or `approx`: is known by its return only. */
@@ -332,7 +350,7 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 		advance_out(c, v->written);
 		return false;
 	}
-	take(c, v, pid_tgid, FLAG_READ_APPROX); /* by splice, or a reader that has not returned yet */
+	take_unseen(c, v);
 	if (!approx)
 		advance_out(c, v->written);
 	if (x->role == ROLE_CLIENT) {

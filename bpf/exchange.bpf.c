@@ -171,6 +171,17 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 	return set ? c : NULL;
 }
 
+/* What nearly every socket of a node pays for the few that are measured: one look at its cgroup. */
+static __always_inline bool in_scope(const struct sock *sk, const struct config *cfg)
+{
+	__u64 cgroup_id;
+
+	if (cfg->host.server_group || cfg->host.client_group)
+		return true;
+	cgroup_id = sock_cgroup_id(sk);
+	return bpf_map_lookup_elem(&scopes, &cgroup_id);
+}
+
 /* The measured connection of a socket, or NULL. `locked` as in decide(). */
 static __always_inline struct connection *connection_of(struct sock *sk, struct tcp_sock *tp, bool locked,
 							const struct config *cfg)
@@ -179,7 +190,7 @@ static __always_inline struct connection *connection_of(struct sock *sk, struct 
 
 	if (c && (c->generation == cfg->generation || c->generation == OWN_GENERATION))
 		return c->target_set ? c : NULL;
-	if (!c && (!locked || sk->__sk_common.skc_state != TCP_ESTABLISHED))
+	if (!c && (!locked || sk->__sk_common.skc_state != TCP_ESTABLISHED || !in_scope(sk, cfg)))
 		return NULL;
 	return decide(sk, tp, ROLE_UNKNOWN, EXCLUDED_PARTIAL, locked && sk->__sk_common.skc_state == TCP_ESTABLISHED);
 }
@@ -318,7 +329,7 @@ static __always_inline int on_read(struct sock *sk)
 		v.acked = c->out_seq; /* what the peer had then is not known any more */
 		ended = arrive(c, &v, v.copied, &out);
 	}
-	take(c, &v, pid_tgid, 0);
+	take(c, &v, pid_tgid);
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
@@ -345,6 +356,7 @@ static __noinline void close_connection(struct connection *c, const struct view 
 	ended = false;
 	bpf_spin_lock(&c->lock);
 	advance_out(c, v->written);
+	take_unseen(c, v);
 	if (c->phase != PHASE_IDLE) {
 		c->current.flags |= FLAG_CLOSED;
 		c->current.outcome = outcome;
