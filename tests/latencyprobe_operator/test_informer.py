@@ -129,6 +129,18 @@ def test_silent_watch_is_given_up_and_begun_again_where_it_was(make: Any) -> Non
     watched(make, fake, check, silence_s=0.2)
 
 
+def test_server_that_answers_watches_with_nothing_to_say_is_not_deaf(make: Any) -> None:
+    fake = FakePods([page("a")], [])
+
+    async def check(informer: Informer, state: ClusterState) -> None:
+        await make.until(lambda: fake.versions)
+        informer._heard -= informer_.DEAF_S
+        before = len(fake.versions)
+        await make.until(lambda: len(fake.versions) > before and informer.silent_s < informer_.DEAF_S)
+
+    watched(make, fake, check, silence_s=0.2)
+
+
 def test_server_that_refuses_is_asked_again_until_it_answers(make: Any) -> None:
     busy = web.json_response({"message": "slow down"}, status=429, headers={"Retry-After": "0"})
     fake = FakePods([busy, page("a")], [])
