@@ -239,7 +239,9 @@ def test_sendfile_and_splice_move_messages_like_any_call(session, tmp_path):
     records = session.records(6)
     assert (records["excluded"] == Excluded.NONE).all()
     assert (records["response_bytes"] == 10_000).all()
-    assert (of_role(records, Role.CLIENT)["flags"] & ExchangeFlags.READ_APPROX).all(), "the reads were not seen"
+    client = of_role(records, Role.CLIENT)
+    assert (client["flags"] & ExchangeFlags.READ_APPROX).all(), "the reads were not seen"
+    assert (client["read_last_ns"] == 0).all(), "no stamp is better than that of the next request"
     assert len(session.pairs(records)[1]) == 3
 
 
