@@ -136,12 +136,16 @@ class SqliteStore:
             return batch.sequence + 1
 
     def want(self, keys: Iterable[ObjectiveKey], minute: int, wanted_ms: int) -> None:
-        """Say how much measured time, over all nodes, a minute should have; the highest word for a minute counts."""
+        """Say how much measured time, over all nodes, a minute should have; the highest word for a minute counts.
+
+        An agent measures a little before anybody knows that it is ready. What it did more than it was asked for in one
+        minute must not make up for what another minute misses, so that was wanted too.
+        """
         with self._transaction():
             for key in keys:
-                query = "SELECT wanted_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
-                known = self._db.execute(query, (self._id(key), MINUTE_S, minute)).fetchone()
-                if (more := wanted_ms - (known[0] if known else 0)) > 0:
+                query = "SELECT wanted_ms, measured_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
+                known, measured = self._db.execute(query, (self._id(key), MINUTE_S, minute)).fetchone() or (0, 0)
+                if (more := max(wanted_ms, measured) - known) > 0:
                     self._add([SliRow(*key, minute=minute, coverage=Coverage(wanted_ms=more))])
 
     def since(self, key: ObjectiveKey) -> int | None:

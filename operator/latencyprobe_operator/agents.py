@@ -5,6 +5,7 @@ agent reports again within 15 s.
 """
 
 import enum
+import math
 
 import msgspec
 
@@ -40,7 +41,7 @@ class Agents:
         self.refusals: dict[str, str] = {}
         self._wanted_since: dict[str, float] = {}
         self._planned_at: dict[str, float] = {}
-        self._ready_once: set[str] = set()
+        self._ready_since: dict[str, float] = {}
 
     def heard(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> None:
         """Take a report. `plan`: the node's current one."""
@@ -50,7 +51,7 @@ class Agents:
             self.applied.pop(node, None)
         elif status.generation >= plan.generation:
             self.applied[node] = plan
-            self._ready_once.add(node)
+            self._ready_since.setdefault(node, now_s)
 
     def refused(self, node: str, why: str) -> None:
         """Remember why an agent that said it is on this node was turned away."""
@@ -66,24 +67,27 @@ class Agents:
         for by_node in (self._planned_at, self.applied, self.refusals):
             for node in by_node.keys() - wanted - nodes:
                 del by_node[node]
-        self._ready_once &= wanted
+        for node in self._ready_since.keys() - wanted:
+            del self._ready_since[node]
 
     def state(self, node: str, plan: NodePlan, now_s: float) -> NodeState:
         """Return what a node that must measure does."""
         agent = self.of.get(node)
         if agent is None or now_s - agent.heard_s > FRESH_S:
             young = now_s - self._wanted_since.get(node, now_s) < STARTING_S
-            return NodeState.STARTING if young and node not in self._ready_once else NodeState.MISSING
+            return NodeState.STARTING if young and node not in self._ready_since else NodeState.MISSING
         if agent.status.error:
             return NodeState.FAILED
         if agent.status.generation >= plan.generation:
             return NodeState.READY
         young = now_s - self._planned_at.get(node, now_s) < APPLYING_S
-        return NodeState.READY if young and node in self._ready_once else NodeState.STARTING
+        return NodeState.READY if young and node in self._ready_since else NodeState.STARTING
 
-    def counts_from_now(self, node: str, now_s: float) -> bool:
-        """Return whether this node's silence is a gap: it was ready before, or had the time to become so."""
-        return node in self._ready_once or now_s - self._wanted_since.get(node, now_s) >= STARTING_S
+    def counts_since(self, node: str) -> float:
+        """Return since when this node's silence is a gap: it was first ready then, or had had the time to be."""
+        if node in self._ready_since:
+            return self._ready_since[node]
+        return self._wanted_since.get(node, math.inf) + STARTING_S
 
     def applied_callers(self, node: str, uid: str) -> tuple[str, ...]:
         """Return the ids of the targets for which the node's agent measures this pod's client half."""

@@ -1,7 +1,7 @@
 """How long each objective should have been measured, per minute: the other half of the coverage.
 
 Pure. `app.py` calls `observe` every few seconds and stores what `finished` returns. A node counts from when its agent
-was first ready, or should have been (`Agents.counts_from_now`): starting is no gap, dying is one.
+was first ready, or should have been (`Agents.counts_since`): starting is no gap, dying is one.
 """
 
 from collections import Counter, defaultdict
@@ -27,9 +27,10 @@ class WantedTime:
         """Add the time since the last call. `now_s`: monotonic clock; `unix_s`: wall clock, for the minute."""
         step_s = min(_MAX_STEP_S, now_s - self._last_s) if self._last_s is not None else 0.0
         self._last_s = now_s
-        parts = _minutes(unix_s - step_s, unix_s)
         for node, plan in plans.items():
-            if plan.objectives and agents.counts_from_now(node, now_s):
+            counted_s = min(step_s, now_s - agents.counts_since(node))
+            if plan.objectives and counted_s > 0:
+                parts = _minutes(unix_s - counted_s, unix_s)
                 for key in objective_keys(plan):
                     for minute, part_s in parts:
                         self._minutes[minute][key] += part_s * 1000

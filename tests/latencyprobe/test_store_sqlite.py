@@ -171,6 +171,14 @@ def test_wanted_time_is_the_highest_word_for_a_minute(store: SqliteStore) -> Non
     assert Coverage(measured_ms=45_000, wanted_ms=120_000) == store.read(KEY, NOW - DAY_S, NOW + 60).coverage
 
 
+def test_time_measured_before_it_was_asked_for_does_not_hide_a_later_gap(store: SqliteStore) -> None:
+    store.add([row(NOW, coverage=Coverage(measured_ms=60_000)), row(NOW + 60, coverage=Coverage(measured_ms=50_000))])
+    store.want([KEY], NOW, 50_000)
+    store.want([KEY], NOW + 60, 60_000)
+    coverage = store.read(KEY, NOW, NOW + 120).coverage
+    assert (110_000, 120_000) == (coverage.measured_ms, coverage.wanted_ms)
+
+
 def test_slowest_are_those_that_began_in_the_window(store: SqliteStore) -> None:
     def slow(second: int, duration_ns: int) -> SliRow:
         exchange = SlowExchange(f"{duration_ns:032x}", second * 10**9, duration_ns, {}, "shop/web")

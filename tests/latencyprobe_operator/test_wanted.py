@@ -40,8 +40,14 @@ def test_nodes_that_measure_are_added_up_by_minute(make: Any) -> None:
 
 def test_starting_is_no_gap_but_an_agent_that_never_comes_is(make: Any) -> None:
     planner, agents = planned(make, make.pod("cart-1"))
-    assert observed(planner, agents, 0, 120) == {0: 1_000, 1: 60_000}
+    assert observed(planner, agents, 0, 120) == {1: 60_000}
     assert STARTING_S == 60
+
+
+def test_time_before_an_agent_was_ready_is_no_gap_however_seldom_we_look(make: Any) -> None:
+    planner, agents = planned(make, make.pod("cart-1"))
+    heard(make, planner, agents, "n1", 7)
+    assert observed(planner, agents, 0, 60, step_s=10) == {0: 53_000}
 
 
 def test_agent_that_died_is_still_wanted(make: Any) -> None:
