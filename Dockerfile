@@ -20,6 +20,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3-pip pyt
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv --without-pip /opt/latencyprobe
 ENV PIP="/usr/bin/python3 -m pip --python /opt/latencyprobe/bin/python install --no-compile"
+# unchecked-hash: bytecode that is the same in every build and is not compared with its source at each import
+ENV COMPILE="python3 -m compileall -q --invalidation-mode unchecked-hash" SITE="/opt/latencyprobe/lib/python3*/site-packages"
 WORKDIR /src
 COPY pyproject.toml constraints.txt ./
 RUN mkdir operator probe-image && touch README.md LICENSE
@@ -31,18 +33,15 @@ COPY operator operator
 COPY probe-image probe-image
 RUN /usr/bin/python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
-# unchecked-hash: bytecode that is the same in every build and is not compared with its source at each import
 FROM pip AS agent-python
-RUN $PIP -c constraints.txt '.[agent]'
+RUN $PIP -c constraints.txt '.[agent]' && $COMPILE $SITE
 COPY --from=source /wheels /wheels
-RUN $PIP --no-deps --force-reinstall /wheels/*.whl \
-    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/latencyprobe/lib
+RUN $PIP --no-deps --force-reinstall /wheels/*.whl && $COMPILE $SITE/latencyprobe*
 
 FROM pip AS operator-python
-RUN $PIP -c constraints.txt '.[operator]'
+RUN $PIP -c constraints.txt '.[operator]' && $COMPILE $SITE
 COPY --from=source /wheels /wheels
-RUN $PIP --no-deps --force-reinstall /wheels/*.whl \
-    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/latencyprobe/lib
+RUN $PIP --no-deps --force-reinstall /wheels/*.whl && $COMPILE $SITE/latencyprobe*
 
 FROM python AS agent
 RUN apt-get update && apt-get install -y --no-install-recommends libbpf1 \
