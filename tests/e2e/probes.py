@@ -51,3 +51,8 @@ def labelled_nodes(cluster: Cluster) -> set[str]:
 def agent_nodes(chart: Chart) -> set[str]:
     """The nodes that have an agent's pod, also one that is about to end."""
     return {one["spec"].get("nodeName", "") for one in chart.cluster.items("pods", chart.agents)}
+
+
+def nothing_measured(chart: Chart) -> bool:
+    """Whether no node has the label and no node has an agent."""
+    return not labelled_nodes(chart.cluster) | agent_nodes(chart)

@@ -8,7 +8,7 @@ from bench.cluster import Cluster, wait_for
 from bench.jaeger import Jaeger
 from bench.workload import Workload
 from kernel import held_by, still_there
-from probes import agent_nodes, is_true, labelled_nodes, latency_probe, pairs, results
+from probes import is_true, latency_probe, nothing_measured, pairs, results
 
 pytestmark = pytest.mark.e2e
 
@@ -43,10 +43,6 @@ def scale(chart: Chart, replicas: int) -> None:
 
 def operators(chart: Chart) -> list[dict[str, object]]:
     return chart.cluster.items("pods", chart.namespace, "app.kubernetes.io/component=operator")
-
-
-def nothing_measured(chart: Chart) -> bool:
-    return not labelled_nodes(chart.cluster) | agent_nodes(chart)
 
 
 def test_deleting_the_probe_ends_measuring(measured: str, release: Chart, cluster: Cluster) -> None:

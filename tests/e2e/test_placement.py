@@ -7,7 +7,7 @@ from bench.chart import Chart
 from bench.cluster import Cluster, wait_for
 from bench.jaeger import Jaeger
 from bench.workload import PORT, Workload
-from probes import agent_nodes, labelled_nodes, latency_probe, pairs
+from probes import agent_nodes, labelled_nodes, latency_probe, nothing_measured, pairs
 
 pytestmark = pytest.mark.e2e
 
@@ -19,6 +19,9 @@ def test_agents_come_and_go_with_targets_and_callers(
 ) -> None:
     namespace = workload.namespace
     servers = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["server", "second"]}]}
+
+    # Nothing to measure: no agent. (Those of an earlier test may still be ending.)
+    wait_for(lambda: nothing_measured(release), DEADLINE_S, "no agent runs")
 
     # Target and caller on one node: no agent on the other.
     workload.serve(node="n2")
@@ -36,4 +39,4 @@ def test_agents_come_and_go_with_targets_and_callers(
 
     # No target, no agent.
     cluster.kubectl("delete", "deployment", "-n", namespace, "--all")
-    wait_for(lambda: not labelled_nodes(cluster) | agent_nodes(release), DEADLINE_S, "all agents are gone")
+    wait_for(lambda: nothing_measured(release), DEADLINE_S, "all agents are gone")
