@@ -21,6 +21,13 @@ def test_a_container_has_the_pod_s_attributes_and_its_own() -> None:
     assert attributes["telemetry.sdk.name"] == "latencyprobe"
 
 
+def test_what_a_container_says_of_itself_comes_before_what_its_pod_says() -> None:
+    cart = Container("cart", "ab" * 32, {"service.name": "own-name", "service.instance.id": "own-id"})
+    pod = Pod("uid-1", "shop", "cart-0", (), (cart,), {"service.name": "cart"})
+    attributes = PodResources(NodePlan("n1", 1, "", (), (), pods=(pod,)), {7: Cgroup("uid-1", cart.id)}).attributes(7)
+    assert (attributes["service.name"], attributes["service.instance.id"]) == ("own-name", "own-id")
+
+
 def test_an_annotated_instance_id_is_kept() -> None:
     pod = Pod("uid-1", "shop", "cart-0", (), (CART,), {"service.instance.id": "mine"})
     plan = NodePlan("n1", 1, "", (), (), pods=(pod,))

@@ -96,7 +96,7 @@ class PodResources:
         attributes = {**pod.resource, **sdk()}
         container = next((c for c in pod.containers if c.id == cgroup.container), None)
         if container is not None:
-            attributes |= _container(pod, container)
+            attributes |= _container(pod, container) | container.resource
         attributes.setdefault(names.SERVICE_NAME, pod.name)
         return attributes
 
