@@ -35,11 +35,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def cluster() -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("the cluster needs root: namespaces, mounts and cgroups of its own")
-    ours = not healthy()
-    subprocess.run([BENCH, "up"], check=True)
-    yield Cluster()
-    if ours:
-        subprocess.run([BENCH, "down"], check=True)
+    subprocess.run([BENCH, "build"], check=True)
+    with Path("/run/latencyprobe-e2e.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one session at a time: CRDs and nodes' labels are the whole cluster's
+        ours = not healthy()
+        subprocess.run([BENCH, "up"], check=True)
+        yield Cluster()
+        if ours:
+            subprocess.run([BENCH, "down"], check=True)
 
 
 @pytest.fixture(scope="session")
@@ -62,16 +65,14 @@ def images(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="session")
 def chart(cluster: Cluster, images: str, jaeger: Jaeger) -> Iterator[Chart]:
-    """The release, not installed yet, and nobody else's: its CRDs and nodes' labels are the whole cluster's."""
-    with Path("/run/latencyprobe-chart.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        chart = Chart(cluster, tag=images, otlp=jaeger.otlp)
+    """The release, not installed yet."""
+    chart = Chart(cluster, tag=images, otlp=jaeger.otlp)
+    chart.clear()
+    yield chart
+    try:
+        chart.uninstall()
+    finally:
         chart.clear()
-        yield chart
-        try:
-            chart.uninstall()
-        finally:
-            chart.clear()
 
 
 @pytest.fixture

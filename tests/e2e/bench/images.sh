@@ -10,12 +10,13 @@ image() {
     workload) inputs+=("$REPOSITORY/tests/truth") ;;
   esac
   path=$CACHE/images/$1-$(contents "${inputs[@]}" | key "${words[@]}" "$(declare -f fill_image)").tar
-  [[ -e $path ]] || make_image "$1" "$path"
+  [[ -e $path ]] || locked "$CACHE/$1-image" make_image "$1" "$path"
   echo "$path"
 }
 
 make_image() {
   local root entrypoint
+  [[ ! -e $2 ]] || return 0 # made by another, while this one waited
   root=$(mktemp -d)
   mkdir -p "$CACHE/images"
   fill_image "$1" "$root"

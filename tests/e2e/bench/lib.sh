@@ -36,10 +36,11 @@ contents() {
     done
 }
 
-# locked NAME COMMAND...: one at a time on this machine; the others wait. Daemons do not inherit the lock.
+# locked WHAT COMMAND...: one at a time; the others wait. WHAT is the path of what the command makes, without its key.
+# Daemons do not inherit the lock.
 locked() (
-  exec 9>"$CACHE/$1.lock"
-  flock -n 9 || { say "waiting for another $1"; flock 9; }
+  exec 9>"$1.lock"
+  flock -n 9 || { say "waiting for another that makes $1"; flock 9; }
   "${@:2}" 9>&-
 )
 

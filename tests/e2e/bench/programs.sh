@@ -35,13 +35,14 @@ program() {
   local folder package flags inputs path
   recipe "$1"
   path=$CACHE/programs/$1-$(contents "$inputs" | key "$($GO env GOVERSION GOARCH)" "$package" "$flags" "${folder##*/}")
-  [[ -x $path ]] || compile "$1" "$path"
+  [[ -x $path ]] || locked "$CACHE/$1" compile "$1" "$path"
   echo "$path"
 }
 
 # compile NAME PATH: shows each half minute how many packages are done; a first build of kube takes minutes.
 compile() {
   local log=$CACHE/programs/$1.log started=$SECONDS job
+  [[ ! -x $2 ]] || return 0 # by another, while this one waited
   mkdir -p "$CACHE/programs"
   say "$1: compiling (log: $log)"
   (cd "$folder" && exec nice -n 19 "$GO" build -v -p 2 -trimpath -ldflags "$flags" -o "$2.part" "$package") >"$log" 2>&1 &
