@@ -23,6 +23,7 @@ from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.measure.counts import Ended
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
@@ -37,13 +38,18 @@ _WAITING = 8192  # halves that wait for their other half: two batches, 3 MB
 _BATCHES_AT_ONCE = 64  # then the clock is looked at again
 
 
+_FORGET_INTERVAL_S = 60.0
+
+
 class Moment(NamedTuple):
-    """How measuring stands at a tick. `keys`, `totals` and `lost` as `Programs` gives them; the rest since attach."""
+    """How measuring stands at a tick. `keys`, `totals` and `lost` as `Programs` gives them, followed by the counts of
+    owners that have ended: the first `living` rows are of others. The rest counts since attach."""
 
     plan: NodePlan
     rules: Rules
     keys: NDArray[np.void]
     totals: NDArray[np.void]
+    living: int
     lost: Mapping[str, int]
     records: int
     pairs: int
@@ -61,6 +67,8 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._clock = Clock()
         self._join = LocalJoin(_WAITING)
         self._slicer = Slicer(self._clock.now_ns())
+        self._ended = Ended()
+        self._forgot = time.monotonic()
         self._plan: NodePlan | None = None
         self._rules: Rules = NO_RULES
         self._tree: CgroupTree | None = None
@@ -157,7 +165,8 @@ class Measuring(AbstractContextManager["Measuring"]):
 
         own = Self(self._records, moment.lost, self._control.plan_age_s(), self._lag_s)
         now_unix_ns = self._clock.now_ns() + self._clock.offset_ns
-        self.pipeline.export(Counts(moment.keys, moment.totals), self._resources, own, now_unix_ns)
+        living = Counts(moment.keys[: moment.living], moment.totals[: moment.living])
+        self.pipeline.export(living, self._resources, own, now_unix_ns)
         self._lag_s = 0.0
 
     def end(self) -> Moment | None:
@@ -190,9 +199,18 @@ class Measuring(AbstractContextManager["Measuring"]):
         if self._plan is None:
             return None
         (keys, totals), lost = self.programs.counts(), self.programs.lost()
+        now = time.monotonic()
+        # not before the last counts of an ended owner were exported
+        if self._resources and now - self._forgot >= max(_FORGET_INTERVAL_S, 2 * self._config.metric_interval_s):
+            self._forgot = now
+            over = self._ended.choose(keys, totals, self._resources.ended)
+            self.programs.forget(keys[over])
+            keys, totals = keys[~over], totals[~over]
+        living = len(keys)
+        keys, totals = self._ended.join(keys, totals)
         now_ns = self._clock.now_ns()
         self._slicer.add_counts(keys, totals, lost, now_ns, now_ns + self._clock.offset_ns)
-        return Moment(self._plan, self._rules, keys, totals, lost, self._records, self._pairs)
+        return Moment(self._plan, self._rules, keys, totals, living, lost, self._records, self._pairs)
 
     def _scan(self) -> Mapping[int, Cgroup]:
         """Return the pods' cgroups. Raises Unsupported where there is no cgroup v2 tree."""

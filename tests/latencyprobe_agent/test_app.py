@@ -93,6 +93,6 @@ def test_a_target_s_status_adds_up_its_sets_and_roles() -> None:
     totals["classes"][2, ExchangeClass.PIPELINED] = 3
     totals["lost_records"] = 0, 0, 7
     sets = {1: TargetSet((CART.id,), (), 0, POLICY, "shop/p"), 2: TargetSet((CART.id, WEB.id), (), 0, POLICY, "shop/p")}
-    cart, web = target_statuses(Moment(PLAN, Rules(sets=sets), keys, totals, {}, 0, 0))
+    cart, web = target_statuses(Moment(PLAN, Rules(sets=sets), keys, totals, len(keys), {}, 0, 0))
     assert (cart.id, cart.seen, cart.classes) == (CART.id, 73, {"pingpong": 70, "pipelined": 3})
     assert (web.seen, web.classes, web.lost) == (43, {"pingpong": 40, "pipelined": 3}, {"ring_full": 7})

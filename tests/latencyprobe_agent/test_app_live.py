@@ -28,7 +28,7 @@ def moment(*sides: tuple[Role, int, int], pairs: int = 0, lost: int = 0) -> Mome
         total["outcomes"][Outcome.OK] = events
         total["within"][0] = within
         total["histogram"][-320 - HISTOGRAM_MIN] = events
-    return Moment(PLAN, RULES, keys, totals, {"ring_full": lost}, 0, pairs)
+    return Moment(PLAN, RULES, keys, totals, len(keys), {"ring_full": lost}, 0, pairs)
 
 
 def shown(*ticks: Moment) -> str:

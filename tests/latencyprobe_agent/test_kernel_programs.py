@@ -123,6 +123,23 @@ def test_counts_say_the_same_as_records_and_only_grow(measuring, echo):
     assert set(measuring.programs.lost().values()) == {0}
 
 
+def test_counts_that_were_forgotten_start_again(measuring, echo):
+    measuring.measure(echo)
+    with socket.create_connection(("127.0.0.1", echo)) as connection:
+        call(connection, 3)
+    measuring.drain(until=6)
+    keys, before = measuring.programs.counts()
+    measuring.programs.forget(keys)
+    assert len(measuring.programs.counts()[0]) == 0
+    with socket.create_connection(("127.0.0.1", echo)) as connection:
+        call(connection, 2)
+    measuring.drain(until=10)
+
+    after = measuring.programs.counts()[1]
+
+    assert (6, 4, 4) == (before["classes"].sum(), after["classes"].sum(), after["histogram"].sum())
+
+
 def test_a_new_plan_begins_and_ends_the_measuring_of_open_connections(measuring, echo):
     measuring.measure(1)
     with socket.create_connection(("127.0.0.1", echo)) as connection:

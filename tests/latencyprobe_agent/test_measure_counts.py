@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe_agent.kernel.records import COUNTS_KEY, EXCHANGE_COUNTS
-from latencyprobe_agent.measure.counts import COUNTS, Widening
+from latencyprobe_agent.measure.counts import COUNTS, Ended, Widening
 
 KEYS = np.array([(5, 1, 2), (5, 1, 1)], COUNTS_KEY)
 
@@ -31,3 +31,32 @@ def test_a_histogram_goes_on_growing_when_a_cpus_bucket_wraps(steps):
         per_cpu["histogram"][0, :, 7] += np.array(gained, np.uint32)  # wraps as the kernel's does
         true += sum(gained)
         assert true == widening.add_up(KEYS[:1], per_cpu)["histogram"][0, 7]
+
+
+def counted(*classes):
+    totals = np.zeros(len(classes), COUNTS)
+    totals["classes"][:, 1] = classes
+    totals["histogram"][:, 3] = classes
+    return totals
+
+
+def test_an_owner_that_has_ended_leaves_when_nothing_was_added_for_a_while_and_its_counts_stay():
+    keys, ended = np.array([(7, 1, 2), (8, 1, 2), (0, 1, 2)], COUNTS_KEY), Ended()
+    gone = {7}.__contains__
+
+    assert not ended.choose(keys, counted(4, 5, 6), gone).any()
+    assert not ended.choose(keys, counted(9, 5, 6), gone).any()  # its sockets ended after it
+    assert ended.choose(keys, counted(9, 5, 6), gone).tolist() == [True, False, False]
+
+    all_keys, all_totals = ended.join(keys[1:], counted(5, 6))
+    assert all_keys["owner"].tolist() == [8, 0, 0]
+    assert all_totals["classes"].sum() == all_totals["histogram"].sum() == 20
+
+
+def test_a_widened_key_that_was_forgotten_starts_again():
+    widening, per_cpu = Widening(), np.zeros((1, 1), EXCHANGE_COUNTS)
+    per_cpu["histogram"][0, 0, 7] = 5
+    widening.add_up(KEYS[:1], per_cpu)
+    widening.forget(KEYS[0].tobytes())
+    per_cpu["histogram"][0, 0, 7] = 2
+    assert widening.add_up(KEYS[:1], per_cpu)["histogram"][0, 7] == 2

@@ -138,6 +138,12 @@ class Programs(AbstractContextManager["Programs"]):
             totals.append(self._widening.add_up(np.frombuffer(b"".join(some), COUNTS_KEY), per_cpu))
         return np.frombuffer(b"".join(keys), COUNTS_KEY), np.concatenate(totals)
 
+    def forget(self, keys: NDArray[np.void]) -> None:
+        """Take these COUNTS_KEYs out of the kernel's table; one that comes again starts from 0."""
+        for key in keys:
+            self._counts.delete(key.tobytes())
+            self._widening.forget(key.tobytes())
+
     def lost(self) -> dict[str, int]:
         """Return how many records or counts never arrived, by reason (`enum lost`, in lower case), since `open()`."""
         per_cpu = np.zeros(possible_cpus(), np.uint64)

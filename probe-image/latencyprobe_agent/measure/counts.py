@@ -1,13 +1,15 @@
 """The kernel's counts, added up over CPUs and never wrapping; `kernel.programs` reads them through this.
 
 Everything that SLOs rest on is counted in the kernel per (target set, role, owner), so it is exact when records get
-lost. All counters only grow.
+lost. All counters only grow. Owners end: `Ended` keeps their counts when the kernel's table lets them go.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE_COUNTS
+from latencyprobe_agent.kernel.records import COUNTS_KEY, EXCHANGE_COUNTS
 
 _NAMES = tuple(EXCHANGE_COUNTS.names or ())
 
@@ -35,3 +37,48 @@ class Widening:
                 histogram[:] = last + (histogram - last).astype(np.uint32)
             self._last[key.tobytes()] = histogram.copy()
         return total
+
+    def forget(self, key: bytes) -> None:
+        """Forget a key that starts from 0 when it comes again."""
+        self._last.pop(key, None)
+
+
+class Ended:
+    """Counts of owners that are gone, added up per (target set, role) under owner 0.
+
+    The kernel's table has room for 1,024 keys; a node sees more containers than that in its life, a host more
+    processes.
+    """
+
+    def __init__(self) -> None:
+        self._totals: dict[bytes, NDArray[np.void]] = {}
+        self._ended_before: dict[bytes, int] = {}
+
+    def choose(
+        self, keys: NDArray[np.void], totals: NDArray[np.void], ended: Callable[[int], bool]
+    ) -> NDArray[np.bool_]:
+        """Return which rows may go: their owner has ended and nothing was added since the call before; add them up.
+
+        Call it seldom (about once a minute): what the end of a process left open must have had the time to be counted.
+        """
+        counted = totals["classes"].sum(axis=1).tolist()
+        over = {
+            key.tobytes(): n for key, n in zip(keys, counted, strict=True) if key["owner"] and ended(int(key["owner"]))
+        }
+        chosen = np.array([over.get(key.tobytes(), -1) == self._ended_before.get(key.tobytes()) for key in keys], bool)
+        self._ended_before = over
+        for key, total in zip(keys[chosen], totals[chosen], strict=True):
+            self._add(key, total)
+        return chosen
+
+    def join(self, keys: NDArray[np.void], totals: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Return the rows of living owners followed by those of the ended ones."""
+        old = np.frombuffer(b"".join(self._totals), COUNTS_KEY)
+        return np.concatenate([keys, old]), np.concatenate([totals, *self._totals.values()])
+
+    def _add(self, key: np.void, total: np.void) -> None:
+        rest = key.copy()
+        rest["owner"] = 0
+        known = self._totals.setdefault(rest.tobytes(), np.zeros(1, COUNTS))
+        words = known.view(np.uint64)
+        words += np.frombuffer(total.tobytes(), np.uint64)

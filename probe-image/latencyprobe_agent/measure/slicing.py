@@ -37,7 +37,7 @@ class Slicer:
         self._judges: dict[tuple[int, int], list[rows.Judge]] = {}
         self._rows: dict[tuple[_Key, int], SliRow] = {}
         self._refinements: dict[_Key, tuple[dict[str, int], dict[str, int]]] = {}
-        self._seen: dict[bytes, NDArray[np.uint64]] = {}
+        self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._missing = 0
         self._since_ns = boot_ns
 
@@ -48,12 +48,13 @@ class Slicer:
     def add_counts(
         self, keys: NDArray[np.void], totals: NDArray[np.void], lost: Mapping[str, int], boot_ns: int, unix_ns: int
     ) -> None:
-        """Take in `Programs.counts()` and `Programs.lost()`, read at `boot_ns`, which is `unix_ns`."""
+        """Take in all counts (`measure.counts`) and `Programs.lost()`, read at `boot_ns`, which is `unix_ns`."""
         words = COUNTS.itemsize // 8
-        gained: dict[tuple[int, int], NDArray[np.uint64]] = defaultdict(lambda: np.zeros(words, np.uint64))
+        sums: dict[tuple[int, int], NDArray[np.uint64]] = defaultdict(lambda: np.zeros(words, np.uint64))
         for key, total in zip(keys, totals.view(np.uint64).reshape(-1, words), strict=True):
-            gained[int(key["target_set"]), int(key["role"])] += total - self._seen.get(key.tobytes(), np.uint64(0))
-            self._seen[key.tobytes()] = total
+            sums[int(key["target_set"]), int(key["role"])] += total
+        gained = {at: total - self._seen.get(at, np.uint64(0)) for at, total in sums.items()}
+        self._seen.update(sums)
         missing = sum(lost[reason] for reason in _MISSING)
         new_missing, self._missing = missing - self._missing, missing
         measured = _measured_ms(unix_ns - (boot_ns - self._since_ns), unix_ns)
