@@ -25,14 +25,16 @@ def test_uninstall_leaves_nothing(release: Chart, cluster: Cluster, workload: Wo
     release.helm("uninstall", release.release, "--wait", "--timeout=180s", timeout_s=200)
 
     assert labelled_nodes(cluster) == set()
-    assert objects(cluster, "-A", "-l", "app.kubernetes.io/instance=latencyprobe") == set()
-    assert objects(cluster, "-n", release.namespace) <= ALWAYS_THERE
+    for namespaced in (True, False):
+        assert objects(cluster, namespaced, "-A", "-l", "app.kubernetes.io/instance=latencyprobe") == set()
+    assert objects(cluster, True, "-n", release.namespace) <= ALWAYS_THERE
     assert cluster.get("namespace", release.agents) is None
     wait_for(lambda: not any(still_there(one) for one in held), 10, "the kernel has let go of it all")
 
 
-def objects(cluster: Cluster, *scope: str) -> set[str]:
+def objects(cluster: Cluster, namespaced: bool, *scope: str) -> set[str]:
     """Every object of every kind in the scope, events aside."""
-    kinds = cluster.kubectl("api-resources", "--verbs=list,get", "-o", "name").split()
+    which = f"--namespaced={str(namespaced).lower()}"
+    kinds = cluster.kubectl("api-resources", "--verbs=list,get", which, "-o", "name").split()
     found = cluster.kubectl("get", ",".join(kinds), *scope, "-o", "name", "--ignore-not-found")
     return {name for name in found.split() if not name.startswith(EVENTS)}
