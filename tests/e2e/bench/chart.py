@@ -30,8 +30,9 @@ class Chart:
         return {
             "otlp": {"endpoint": self.otlp},
             "persistence": {"enabled": False},
-            "operator": {"image": image},
-            "agent": {"image": image},
+            # two cores carry two nodes: a share that keeps the Lease's 10 s on a busy machine
+            "operator": {"image": image, "resources": {"requests": {"cpu": "500m"}}},
+            "agent": {"image": image, "resources": {"requests": {"cpu": "250m"}}},
         }
 
     def install(self, values: Mapping[str, Any] | None = None, *more: str, timeout_s: int = 120) -> None:
