@@ -201,53 +201,49 @@ static __always_inline struct connection *measured(struct sock *sk, struct tcp_s
 	return bpf_sk_storage_get(&connections, sk, 0, 0) ? connection_of(sk, tp, false, cfg) : NULL;
 }
 
-/* tcp_sendmsg_locked: fires once per skb appended, before its bytes are in write_seq; the socket is locked. */
-static __always_inline int on_send_start(struct sock *sk)
+/*
+ * Each hook has two functions: on_* finds the connection, and one that is never inline works on it. In one frame they
+ * would not fit, with all that they call, into the 512 bytes that kernels before 6.13 give to a program.
+ */
+static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, const struct config *cfg)
 {
-	struct config *cfg = get_config();
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
-	struct connection *c;
-	struct tcp_sock *tp;
 	struct view v;
-	__u64 pid_tgid;
 	bool ended;
 
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!cfg || !tp)
-		return 0;
-	c = connection_of(sk, tp, true, cfg);
-	if (!c)
-		return 0;
-	pid_tgid = bpf_get_current_pid_tgid();
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
 	ended = begin_send(c, &v, pid_tgid, false, &out);
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
+}
+
+/* tcp_sendmsg_locked: its bytes are not in write_seq yet; the socket is locked. The tracepoint fires once per skb. */
+static __always_inline int on_send_start(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct connection *c;
+	struct tcp_sock *tp;
+
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!cfg || !tp)
+		return 0;
+	c = connection_of(sk, tp, true, cfg);
+	if (c)
+		send_begins(sk, tp, c, cfg);
 	return 0;
 }
 
-/* sock_send_length: a send call returned; the socket is not locked, so only single fields of it are read. */
-static __always_inline int on_send_end(struct sock *sk, int ret)
+static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret,
+				    const struct config *cfg)
 {
-	struct config *cfg = get_config();
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
-	struct connection *c;
-	struct tcp_sock *tp;
-	struct view v;
-	__u64 pid_tgid;
 	bool ended = false;
+	struct view v;
 
-	if (!cfg || !is_tcp(sk))
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
-	c = connection_of(sk, tp, false, cfg);
-	if (!c)
-		return 0;
-	pid_tgid = bpf_get_current_pid_tgid();
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
 	if (c->send_owner == SEND_NONE && ret > 0 && (__s32)(v.written - c->out_seq) > 0)
@@ -257,27 +253,33 @@ static __always_inline int on_send_end(struct sock *sk, int ret)
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
-	return 0;
 }
 
-/* sk_data_ready: in-order bytes (or a FIN) arrived; softirq with the socket locked, or its owner in release_sock. */
-static __always_inline int on_ready(struct sock *sk)
+/* sock_send_length: a send call returned; the socket is not locked, so only single fields of it are read. */
+static __always_inline int on_send_end(struct sock *sk, int ret)
 {
 	struct config *cfg = get_config();
-	struct exchange out;
 	struct connection *c;
 	struct tcp_sock *tp;
-	struct view v;
-	bool ended;
 
 	if (!cfg || !is_tcp(sk))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	c = connection_of(sk, tp, true, cfg);
-	if (!c)
-		return 0;
+	c = connection_of(sk, tp, false, cfg);
+	if (c)
+		send_returns(sk, tp, c, ret, cfg);
+	return 0;
+}
+
+static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct connection *c,
+				    const struct config *cfg)
+{
+	struct exchange out;
+	struct view v;
+	bool ended;
+
 	read_view(sk, tp, &v);
 	if (sk->sk_lock.owned)
 		v.flags |= FLAG_BACKLOG;
@@ -291,29 +293,34 @@ static __always_inline int on_ready(struct sock *sk)
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
-	return 0;
 }
 
-/* sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. */
-static __always_inline int on_read(struct sock *sk)
+/* sk_data_ready: in-order bytes (or a FIN) arrived; softirq with the socket locked, or its owner in release_sock. */
+static __always_inline int on_ready(struct sock *sk)
 {
 	struct config *cfg = get_config();
-	struct exchange out;
 	struct connection *c;
 	struct tcp_sock *tp;
-	struct view v;
-	__u64 pid_tgid;
-	bool ended = false;
 
 	if (!cfg || !is_tcp(sk))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	c = connection_of(sk, tp, false, cfg);
-	if (!c)
-		return 0;
-	pid_tgid = bpf_get_current_pid_tgid();
+	c = connection_of(sk, tp, true, cfg);
+	if (c)
+		bytes_arrive(sk, tp, c, cfg);
+	return 0;
+}
+
+static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c,
+				    const struct config *cfg)
+{
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct exchange out;
+	bool ended = false;
+	struct view v;
+
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
 	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid) {
@@ -333,6 +340,23 @@ static __always_inline int on_read(struct sock *sk)
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
+}
+
+/* sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. */
+static __always_inline int on_read(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct connection *c;
+	struct tcp_sock *tp;
+
+	if (!cfg || !is_tcp(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	c = connection_of(sk, tp, false, cfg);
+	if (c)
+		read_returns(sk, tp, c, cfg);
 	return 0;
 }
 
@@ -477,25 +501,16 @@ static __always_inline int on_destroy(struct sock *sk)
 	return 0;
 }
 
-/* Once a second over all measured sockets of the machine: end what is complete and has been quiet. */
-static __always_inline int on_flush(struct sock *sk)
+static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct connection *c,
+				    const struct config *cfg)
 {
-	struct config *cfg = get_config();
 	bool ended = false;
 	struct exchange out;
-	struct connection *c;
-	struct tcp_sock *tp;
 	struct view v;
 
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!cfg || !tp)
-		return 0;
-	c = measured(sk, tp, cfg);
-	if (!c)
-		return 0;
 	read_view(sk, tp, &v);
 	if (tp->snd_una != v.written || v.received != v.copied)
-		return 0;
+		return;
 	bpf_spin_lock(&c->lock);
 	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->quiet_ns && v.received == c->in_seq) {
 		if (c->previous_used) {
@@ -511,11 +526,63 @@ static __always_inline int on_flush(struct sock *sk)
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
+}
+
+/* Once a second over all measured sockets of the machine: end what is complete and has been quiet. */
+static __always_inline int on_flush(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct connection *c;
+	struct tcp_sock *tp;
+
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!cfg || !tp)
+		return 0;
+	c = measured(sk, tp, cfg);
+	if (c)
+		end_if_quiet(sk, tp, c, cfg);
 	return 0;
+}
+
+/* A send call of a TCP socket in a kernel without sock_send_length; UDP comes through the same functions. */
+static __always_inline int on_send_return(void *ctx, struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+	__u64 ret;
+
+	if (!sk || bpf_get_func_ret(ctx, &ret))
+		return 0;
+	return on_send_end(sk, ret);
+}
+
+/* A receive call in a kernel without sock_recv_length. */
+static __always_inline int on_read_return(struct socket *sock)
+{
+	struct sock *sk = sock->sk;
+
+	return sk ? on_read(sk) : 0;
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(send_start__tp_btf, struct sock *sk)
+{
+	return on_send_start(sk);
+}
+
+SEC("fentry/tcp_sendmsg_locked")
+int BPF_PROG(send_start__fentry_sendpage__sendmsg, struct sock *sk)
+{
+	return on_send_start(sk);
+}
+
+SEC("fentry/do_tcp_sendpages")
+int BPF_PROG(send_start__fentry_sendpage__sendpages, struct sock *sk)
+{
+	return on_send_start(sk);
+}
+
+SEC("fentry/tcp_sendmsg_locked")
+int BPF_PROG(send_start__fentry, struct sock *sk)
 {
 	return on_send_start(sk);
 }
@@ -526,8 +593,44 @@ int BPF_PROG(send_end__tp_btf, struct sock *sk, int ret)
 	return on_send_end(sk, ret);
 }
 
+SEC("fexit/inet_sendmsg")
+int BPF_PROG(send_end__fexit_sendpage__inet, struct socket *sock)
+{
+	return on_send_return(ctx, sock);
+}
+
+SEC("fexit/inet6_sendmsg")
+int BPF_PROG(send_end__fexit_sendpage__inet6, struct socket *sock)
+{
+	return on_send_return(ctx, sock);
+}
+
+SEC("fexit/inet_sendpage")
+int BPF_PROG(send_end__fexit_sendpage__sendpage, struct socket *sock)
+{
+	return on_send_return(ctx, sock);
+}
+
+SEC("fexit/inet_sendmsg")
+int BPF_PROG(send_end__fexit__inet, struct socket *sock)
+{
+	return on_send_return(ctx, sock);
+}
+
+SEC("fexit/inet6_sendmsg")
+int BPF_PROG(send_end__fexit__inet6, struct socket *sock)
+{
+	return on_send_return(ctx, sock);
+}
+
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(ready__tp_btf, struct sock *sk)
+{
+	return on_ready(sk);
+}
+
+SEC("fentry/sock_def_readable")
+int BPF_PROG(ready__fentry, struct sock *sk)
 {
 	return on_ready(sk);
 }
@@ -536,6 +639,18 @@ SEC("tp_btf/sock_recv_length")
 int BPF_PROG(read__tp_btf, struct sock *sk)
 {
 	return on_read(sk);
+}
+
+SEC("fexit/inet_recvmsg")
+int BPF_PROG(read__fexit__inet, struct socket *sock)
+{
+	return on_read_return(sock);
+}
+
+SEC("fexit/inet6_recvmsg")
+int BPF_PROG(read__fexit__inet6, struct socket *sock)
+{
+	return on_read_return(sock);
 }
 
 SEC("tp_btf/inet_sock_set_state")

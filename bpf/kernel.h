@@ -98,6 +98,10 @@ struct sock {
 	struct sock_cgroup_data sk_cgrp_data;
 };
 
+struct socket {
+	struct sock *sk;
+};
+
 struct minmax_sample {
 	__u32 t;
 	__u32 v;

@@ -74,6 +74,24 @@ def test_a_variant_that_the_verifier_refuses_gives_way_to_the_next(compile_objec
     assert {("close", "fast"): "verifier: R1 pointer arithmetic with >>= operator prohibited"} == loaded.refused
 
 
+def test_a_variant_of_several_parts_is_used_whole_or_not_at_all(compile_object):
+    path = compile_object(
+        ("close__half__known", "tp_btf/tcp_destroy_sock", GOOD),
+        ("close__half__unknown", "tp_btf/no_such_event", GOOD),
+        ("close__bad__sound", "tp_btf/tcp_destroy_sock", GOOD),
+        ("close__bad__broken", "tp_btf/inet_sock_set_state", BROKEN),
+        ("close__whole__one", "tp_btf/tcp_destroy_sock", GOOD),
+        ("close__whole__two", "tp_btf/inet_sock_set_state", GOOD),
+    )
+
+    loaded = load_and_close(path)
+
+    assert {"close": "whole"} == loaded.variants
+    assert {("close", "half"), ("close", "bad")} == loaded.refused.keys()
+    assert ["close__whole__one", "close__whole__two"] == [program.name for program in loaded.programs]
+    assert 2 == len(loaded.links["close"])
+
+
 def test_an_event_without_any_variant_is_unsupported_with_every_reason(compile_object, capfd):
     path = compile_object(
         ("close__one", "tp_btf/tcp_destroy_sock", BROKEN), ("close__two", "tp_btf/no_such_event", GOOD)

@@ -98,16 +98,17 @@ static bool send_message(int fd, const char *buf, size_t size, uint64_t rpc, str
 	return true;
 }
 
-/* CLOCK_REALTIME - CLOCK_BOOTTIME, read again if the thread was interrupted between the two. */
+/* CLOCK_REALTIME - CLOCK_BOOTTIME, read again if the thread was interrupted between the two; a slow clock always is. */
 static int64_t real_minus_boot_ns(void)
 {
 	int64_t before, real, after;
+	int tries = 16;
 
 	do {
 		before = clock_ns(CLOCK_BOOTTIME);
 		real = clock_ns(CLOCK_REALTIME);
 		after = clock_ns(CLOCK_BOOTTIME);
-	} while (after - before > 1000);
+	} while (after - before > 1000 && --tries);
 	return real - (before + after) / 2;
 }
 

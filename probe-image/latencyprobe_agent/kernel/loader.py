@@ -1,7 +1,8 @@
 """Load and attach one variant of every event of a BPF object; `Programs` calls it.
 
-A program is named `<event>__<variant>`, or `<event>` if it has but one; variants are tried in the order in which the
-object lists them. libbpf refuses a whole object when one of its programs fails: then the next variant has its turn.
+A program is named `<event>__<variant>`, or `<event>` if it has but one; `<event>__<variant>__<part>` if only several
+programs together see every such event. Variants are tried in the order in which the object lists them, whole or not at
+all. libbpf refuses a whole object when one of its programs fails: then the next variant has its turn.
 """
 
 import errno
@@ -19,28 +20,30 @@ from latencyprobe_agent.kernel.records import STRUCTS
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 
 
+Chosen = dict[str, tuple[str, list[Program]]]  # event → (variant, its parts)
+
+
 @dataclass(frozen=True)
 class Loaded:
-    """A running object. `links`: event → link; `variants`: event → the variant in use; `refused`: (event, variant) →
-    why it is not."""
+    """A running object. `links`: event → links, one per part of its variant; `variants`: event → the variant in use;
+    `refused`: (event, variant) → why it is not."""
 
     object: Object
     programs: tuple[Program, ...]
-    links: dict[str, Link]
+    links: dict[str, list[Link]]
     variants: dict[str, str]
     refused: dict[tuple[str, str], str]
 
     def close(self) -> None:
         """Detach everything and free the object."""
-        for link in self.links.values():
-            link.close()
+        _detach(self.links)
         self.object.close()
 
 
 def event_of(program: Program) -> tuple[str, str]:
     """Return (event, variant) of a program; without a variant in its name, that is the kind of its section."""
-    event, _, variant = program.name.partition("__")
-    return event, variant or program.section.partition("/")[0]
+    event, *variant_part = program.name.split("__")
+    return event, variant_part[0] if variant_part else program.section.partition("/")[0]
 
 
 def load(path: Path, kernel_btf: Path | None, hooks: Hooks, adjust: Callable[[Object], None]) -> Loaded:
@@ -75,50 +78,59 @@ def _check_layouts(opened: Object, path: Path) -> None:
             raise AbiMismatch(f"struct {name} of {path} is not as in records.py: run `make gen bpf`")
 
 
-def _choose(
-    programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str], str]
-) -> dict[str, tuple[str, Program]]:
-    """Switch one variant per event on; `refused` gains those that the kernel has no hook for."""
-    by_event: dict[str, dict[str, Program]] = defaultdict(dict)
+def _choose(programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str], str]) -> Chosen:
+    """Switch one variant per event on; `refused` gains those before it that the kernel has no hook for."""
+    by_event: dict[str, dict[str, list[Program]]] = defaultdict(lambda: defaultdict(list))
     for program in programs:
         event, variant = event_of(program)
-        by_event[event][variant] = program
+        by_event[event][variant].append(program)
         program.autoload(False)
-        if why := hooks.refusal(program.section):
-            refused.setdefault((event, variant), why)
-    chosen: dict[str, tuple[str, Program]] = {}
+    chosen: Chosen = {}
     for event, variants in by_event.items():
-        usable = [variant for variant in variants if (event, variant) not in refused]
-        if not usable:
+        for variant, parts in variants.items():
+            if (event, variant) in refused:
+                continue
+            if why := ", ".join(filter(None, (hooks.refusal(part.section) for part in parts))):
+                refused[event, variant] = why
+                continue
+            chosen[event] = (variant, parts)
+            break
+        else:
             reasons = "; ".join(f"{variant}: {refused[event, variant]}" for variant in variants)
             raise Unsupported("KernelUnsupported", f"this kernel gives no way to see `{event}` ({reasons})")
-        chosen[event] = (usable[0], variants[usable[0]])
-        variants[usable[0]].autoload(True)
+        for part in chosen[event][1]:
+            part.autoload(True)
     return chosen
 
 
-def _try(opened: Object, chosen: dict[str, tuple[str, Program]], refused: dict[tuple[str, str], str]) -> Loaded | None:
+def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str]) -> Loaded | None:
     """Load and attach; None after a failure that one more entry in `refused` explains."""
     try:
         opened.load()
     except OSError as e:
-        for event, (variant, program) in chosen.items():
-            if re.search(rf"prog '{program.name}': .*failed", str(e)):
+        for event, (variant, parts) in chosen.items():
+            if any(re.search(rf"prog '{part.name}': .*failed", str(e)) for part in parts):
                 refused[event, variant] = _in_short(str(e))
                 return None
         raise Unsupported("KernelUnsupported", _explain(e)) from e
-    links: dict[str, Link] = {}
-    for event, (variant, program) in chosen.items():
+    links: dict[str, list[Link]] = defaultdict(list)
+    for event, (variant, parts) in chosen.items():
         over = opened.map("connections") if variant == "iter" else None
         try:
-            links[event] = program.attach(over)
+            for part in parts:
+                links[event].append(part.attach(over))
         except OSError as e:
             refused[event, variant] = _in_short(str(e))
-            for link in links.values():
-                link.close()
+            _detach(links)
             return None
-    programs = tuple(program for _, program in chosen.values())
-    return Loaded(opened, programs, links, {event: variant for event, (variant, _) in chosen.items()}, refused)
+    programs = tuple(part for _, parts in chosen.values() for part in parts)
+    return Loaded(opened, programs, dict(links), {event: variant for event, (variant, _) in chosen.items()}, refused)
+
+
+def _detach(links: dict[str, list[Link]]) -> None:
+    for parts in links.values():
+        for link in parts:
+            link.close()
 
 
 def _in_short(message: str) -> str:

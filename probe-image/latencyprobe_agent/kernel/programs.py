@@ -124,7 +124,8 @@ class Programs(AbstractContextManager["Programs"]):
 
     def flush(self) -> None:
         """End the exchanges that are complete and have been quiet; call it once a second."""
-        self._loaded.links["flush"].read()
+        for link in self._loaded.links["flush"]:
+            link.read()
 
     def counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over CPUs, growing since `open()`."""
