@@ -25,12 +25,14 @@ lap() { printf 'bench: %4ds  %s\n' "$SECONDS" "$*" >&2; }
 # key TEXT... < INPUTS: a short hash of the words and of standard input, the name under which a result is kept.
 key() { { printf '%s\n' "$@"; cat; } | sha256sum | cut -c1-16; }
 
-# contents PATH...: the names, modes and bytes of all source files below, in a stable order, wherever the tree lies.
+# contents PATH...: the names, modes and bytes of all source files below, in a stable order, wherever the tree lies. Of the
+# mode only what git keeps, so that every clone finds what another has built.
 contents() {
   local path mode name
-  find "$@" -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -printf '%p %m\n' | LC_ALL=C sort |
-    while read -r path mode; do
-      name=${path#"$REPOSITORY"}
+  find "$@" -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -print | LC_ALL=C sort |
+    while read -r path; do
+      name=${path#"$REPOSITORY"} mode=644
+      [ ! -x "$path" ] || mode=755
       printf '%s %s\n' "${name#"$1"}" "$mode"
       cat "$path"
     done
