@@ -18,11 +18,12 @@ join_cgroup() {
   exec "${@:2}"
 }
 
-# daemon NODE NAME COMMAND...: starts it in the node's namespaces, with a log file.
+# daemon NODE NAME COMMAND...: starts it in the node's namespaces, with a log file. It and its pods come before what else
+# the machine does: a starved etcd costs the operator its Lease.
 daemon() {
   local pid
   pid=$(cat "$STATE/$1.pid")
-  join_cgroup "daemons/$1" nsenter -t "$pid" -n -m -u setsid "${@:3}" >"$STATE/log/$1-$2.log" 2>&1 </dev/null &
+  join_cgroup "daemons/$1" nice -n -10 nsenter -t "$pid" -n -m -u setsid "${@:3}" >"$STATE/log/$1-$2.log" 2>&1 </dev/null &
   disown
 }
 
