@@ -306,14 +306,16 @@ _REMEDIES = {
 
 
 def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
-    _, _, start, good, bad, *coverage, blob = counts
-    detail = packing.unpack_detail(blob)
+    _, width_s, start, good, bad, *numbers, blob = counts
+    detail, coverage = packing.unpack_detail(blob), Coverage(*numbers)
+    if width_s == MINUTE_S and not coverage.wanted_ms:  # not asked for yet: it must not fill another minute's gap
+        coverage = msgspec.structs.replace(coverage, measured_ms=0)
     return SliRow(
         *key,
         minute=start,
         good=good,
         bad=bad,
-        coverage=Coverage(*coverage),
+        coverage=coverage,
         histogram=detail.histogram,
         stage_ns=detail.stage_ns,
         dominant=detail.dominant,

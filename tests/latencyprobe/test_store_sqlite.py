@@ -179,6 +179,13 @@ def test_time_measured_before_it_was_asked_for_does_not_hide_a_later_gap(store: 
     assert (110_000, 120_000) == (coverage.measured_ms, coverage.wanted_ms)
 
 
+def test_the_minute_that_is_not_over_does_not_hide_the_gap_of_an_earlier_one(store: SqliteStore) -> None:
+    store.add([row(NOW, coverage=Coverage(measured_ms=53_000)), row(NOW + 60, coverage=Coverage(measured_ms=15_000))])
+    store.want([KEY], NOW, 60_000)
+    coverage = store.read(KEY, NOW, NOW + 76).coverage
+    assert (53_000, 60_000) == (coverage.measured_ms, coverage.wanted_ms)
+
+
 def test_slowest_are_those_that_began_in_the_window(store: SqliteStore) -> None:
     def slow(second: int, duration_ns: int) -> SliRow:
         exchange = SlowExchange(f"{duration_ns:032x}", second * 10**9, duration_ns, {}, "shop/web")
