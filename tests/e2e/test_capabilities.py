@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from bench.chart import Chart
@@ -33,7 +34,12 @@ def test_agent_with_a_capability_too_few_stays_up_and_says_which(
     refused = ("False", "MissingCapability")
     wait_for(lambda: conditions(cluster, workload.namespace).get("ProbesReady", ())[:2] == refused, 30, f"{refused}")
     message = conditions(cluster, workload.namespace)["ProbesReady"][2]
-    (pod,) = cluster.pods(release.agents)
+    (pod,) = wait_for(lambda: one_agent(release, cluster), 30, "the agents before it are gone")
 
     assert {"BPF": "CAP_PERFMON", "PERFMON": "CAP_BPF"}[only_capability] in message
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def one_agent(release: Chart, cluster: Cluster) -> list[dict[str, Any]]:
+    found = cluster.pods(release.agents)
+    return found if len(found) == 1 else []
