@@ -22,7 +22,7 @@ def measured(release: Chart, cluster: Cluster, workload: Workload) -> str:
     workload.serve(node="n2")
     workload.load(node="n1")
     cluster.apply(latency_probe(objectives=[OBJECTIVE]), workload.namespace)
-    wait_for(lambda: is_true(cluster, workload.namespace, "Measuring"), 30, "it is measured")
+    wait_for(lambda: is_true(cluster, workload.namespace, "Measuring"), 90, "it is measured")
     return workload.namespace
 
 
@@ -30,7 +30,7 @@ def measured(release: Chart, cluster: Cluster, workload: Workload) -> str:
 def without_operator(measured: str, release: Chart, cluster: Cluster) -> Iterator[None]:
     """No operator runs; whoever asks for this may bring it back."""
     scale(release, 0)
-    wait_for(lambda: not operators(release), 30, "the operator is gone")
+    wait_for(lambda: not operators(release), 60, "the operator is gone")
     yield
     scale(release, 1)
 
