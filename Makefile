@@ -12,11 +12,11 @@ CLANG := clang-19
 BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 
-.PHONY: help setup bpf gen demo lint unit check test bench everything clean
+.PHONY: help setup bpf gen demo lint unit check test test-kernels bench everything clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: ## install what is needed (Debian packages, .venv), build the eBPF objects
 	@scripts/setup
@@ -49,6 +49,9 @@ $(BIN)/latencyprobe:
 
 test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
 	@scripts/test
+
+test-kernels: everything ## the kernel tests on Linux 6.1, 6.12 and the newest, in emulation (QEMU)
+	@tests/kernels/run
 
 bench: everything ## what the measurement costs, as paired ratios
 	@$(BIN)/python -m benchmarks
