@@ -7,6 +7,7 @@ Durations are integers in ns. An id of a target is `namespace/probe/target`, of 
 """
 
 import enum
+from typing import Annotated
 
 import msgspec
 
@@ -130,10 +131,54 @@ class NodePlan(_Wire, frozen=True):
         return f"NodePlan(node={self.node!r}, generation={self.generation}, targets={len(self.targets)})"
 
 
+NAME = 253  # characters: the longest name that Kubernetes allows
+TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+Natural = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+Name = Annotated[str, msgspec.Meta(max_length=NAME)]
+
+
+class Ask(_Wire, frozen=True):
+    """Exchanges whose server halves are wanted (recall, measurement.md section 6). `address`: what their client
+    dialled; empty on the way on to a server's agent. `spans`: the client halves are spans, so these shall be too."""
+
+    keys: tuple[TraceId, ...]
+    address: str = ""
+    spans: bool = False
+
+
+class ServerHalf(_Wire, frozen=True):
+    """What a client's agent gets to know of the other half. `stages_ns`: receive, read_delay, process, send.
+
+    Sizes are not told: the key is a hash over them, so they are equal. `service`, `namespace`, `pod`: as in its spans.
+    """
+
+    key: TraceId
+    stages_ns: tuple[Natural, Natural, Natural, Natural]
+    flags: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
+    srtt_us: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
+    service: Name = ""
+    namespace: Name = ""
+    pod: Name = ""
+
+
+class Recall(_Wire, frozen=True):
+    """Body of `POST /v1/recall`, and part of a plan line: what is wanted, and what was found for others."""
+
+    asks: tuple[Ask, ...] = ()
+    halves: tuple[ServerHalf, ...] = ()
+
+
+class RecallAnswer(_Wire, frozen=True):
+    """Keys that nobody will be asked for, with the reason; halves of the others may come in the plan stream."""
+
+    refused: dict[str, str] = {}
+
+
 class PlanLine(_Wire, frozen=True):
-    """One line of the plan stream: a plan, or (without one) a heartbeat."""
+    """One line of the plan stream: a plan, what concerns recall, or (without either) a heartbeat."""
 
     plan: NodePlan | None = None
+    recall: Recall | None = None
 
 
 class Identity(_Wire, frozen=True):

@@ -4,7 +4,7 @@ One row per objective and minute, all numbers are differences and may be added u
 indices of base-2 exponential buckets at scale 5 in seconds (OpenTelemetry: bucket i holds (2^(i/32), 2^((i+1)/32)] s).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -54,7 +54,8 @@ class SliRow(_Wire, frozen=True):
     """Counts of one objective in one minute (`minute`: Unix seconds, a multiple of 60).
 
     `stage_ns`: of bad events, the sum of each stage; `dominant`: how many bad events each stage dominated. Stage names
-    as measurement.md section 4; for joined pairs of the client perspective also `network` and `server_*`.
+    as measurement.md section 4; for joined pairs of the client perspective also `network` and `server_*`. These replace
+    the client's own stages, so in a row that came after the counts which it corrects, a client's stage may be negative.
     `hash`: of the objective's definition.
     """
 
@@ -94,7 +95,6 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
     coverage = map(
         sum, zip(msgspec.structs.astuple(one.coverage), msgspec.structs.astuple(other.coverage), strict=True)
     )
-    slowest = sorted((*one.slowest, *other.slowest), key=lambda slow: -slow.duration_ns)[:SLOWEST]
     return msgspec.structs.replace(
         one,
         good=one.good + other.good,
@@ -103,7 +103,7 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
         stage_ns=added(one.stage_ns, other.stage_ns),
         dominant=added(one.dominant, other.dominant),
         coverage=Coverage(*coverage),
-        slowest=tuple(slowest),
+        slowest=slowest((*one.slowest, *other.slowest)),
         peers=most(added(one.peers, other.peers)),
     )
 
@@ -114,6 +114,12 @@ def added(one: Mapping[K, int], other: Mapping[K, int]) -> dict[K, int]:
     for key, count in other.items():
         total[key] = total.get(key, 0) + count
     return total
+
+
+def slowest(exchanges: Iterable[SlowExchange]) -> tuple[SlowExchange, ...]:
+    """Keep the slowest exchanges, slowest first; of two accounts of one, that which knows both halves."""
+    distinct = {slow.trace_id: slow for slow in sorted(exchanges, key=lambda slow: slow.joined)}
+    return tuple(sorted(distinct.values(), key=lambda slow: -slow.duration_ns)[:SLOWEST])
 
 
 def most(peers: Mapping[str, int]) -> dict[str, int]:

@@ -262,15 +262,17 @@ def _quantiles(row: SliRow) -> Quantiles | None:
 
 
 def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:
-    stages = sorted(
-        row.stage_ns.keys() | row.dominant.keys(), key=lambda s: (-row.dominant.get(s, 0), -row.stage_ns.get(s, 0))
-    )
+    # negative where the window begins between counts and what a pair, joined later, took off them
+    both = {
+        s: (max(row.dominant.get(s, 0), 0), max(row.stage_ns.get(s, 0), 0)) for s in {**row.stage_ns, **row.dominant}
+    }
+    stages = sorted((stage for stage in both if any(both[stage])), key=lambda s: (-both[s][0], -both[s][1]))
     return tuple(
         BadStage(
             stage=stage[:63],
-            events=row.dominant.get(stage, 0),
-            share=units.percent(Fraction(row.dominant.get(stage, 0), max(row.bad, 1)), 1),
-            time=units.duration(row.stage_ns.get(stage, 0)),
+            events=both[stage][0],
+            share=units.percent(Fraction(both[stage][0], max(row.bad, 1)), 1),
+            time=units.duration(both[stage][1]),
         )
         for stage in stages[:_STAGES]
     )

@@ -5,7 +5,7 @@
 
 import msgspec
 
-from latencyprobe.sli import SLOWEST, SlowExchange, added, most
+from latencyprobe.sli import SlowExchange, added, most, slowest
 
 # Names that are stored as their position; only ever append. Unknown names are stored as they are.
 _STAGES = (
@@ -82,8 +82,7 @@ def add_details(one: bytes, other: bytes) -> bytes:
 
 def pack_witnesses(witnesses: Witnesses) -> bytes:
     """Return the blob of the slowest exchanges and the peers, bounded."""
-    slowest = sorted(witnesses.slowest, key=lambda slow: -slow.duration_ns)[:SLOWEST]
-    return msgspec.msgpack.encode(Witnesses(tuple(slowest), most(witnesses.peers)))
+    return msgspec.msgpack.encode(Witnesses(slowest(witnesses.slowest), most(witnesses.peers)))
 
 
 def unpack_witnesses(blob: bytes) -> Witnesses:

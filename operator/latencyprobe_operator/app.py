@@ -108,6 +108,7 @@ class Operator:
                 requests=self.directory.requests,
                 rows_accepted=lambda: self._ingest.accepted,
                 rows_dropped=self._ingest.dropped,
+                recalled=self.directory.switchboard.counts,
                 writes=self._writer.counts,
             )
         )

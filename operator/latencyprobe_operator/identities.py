@@ -1,4 +1,4 @@
-"""Address → owner, for `POST /v1/identities`. Pure.
+"""Address → owner, for `POST /v1/identities`, and the nodes behind it, for recall. Pure.
 
 Exact or unknown: an address that two pods claim, or that a node shares with its host-network pods, names no pod.
 """
@@ -28,6 +28,18 @@ def identify(address: str, state: ClusterState, agents: Agents) -> Identity:
     if service is not None:
         return Identity(address=address, namespace=service.namespace, service=service.name)
     return Identity(address=address, node=state.node_at(address))
+
+
+def nodes_at(address: str, state: ClusterState) -> frozenset[str]:
+    """Return the nodes where what was sent to an address may have been answered: for a Service's, those of its pods."""
+    service = state.service_at(address)
+    if service is None:
+        addresses = {address}
+    else:
+        slices = (part for part in state.slices(service.namespace) if part.service == service.name)
+        addresses = {a for part in slices for endpoint in part.endpoints for a in endpoint.addresses}
+    pods = {pod.node for a in addresses for pod in state.pods_at(a)}
+    return frozenset((pods | {state.node_at(a) for a in addresses}) - {""})
 
 
 def _only(state: ClusterState, address: str) -> Pod | None:

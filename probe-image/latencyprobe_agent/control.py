@@ -10,12 +10,15 @@ from typing import Protocol
 from latencyprobe.plan import AgentStatus, NodePlan
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.identity.peers import Peers
+from latencyprobe_agent.identity.recall import RecallPost
 
 
 class Control(Protocol):
-    """`peers`: None where nobody can name an address. `patient`: whether to stay up when measuring is impossible."""
+    """`peers`, `recall`: None where nobody can name an address or ask other nodes. `patient`: whether to stay up when
+    measuring is impossible."""
 
     peers: Peers | None
+    recall: RecallPost | None
     patient: bool
 
     def start(self) -> None:
@@ -42,6 +45,7 @@ class LocalControl:
 
     patient = False
     peers: Peers | None = None
+    recall: RecallPost | None = None
 
     def __init__(self, plan: NodePlan, keep: Callable[[Sequence[SliRow]], None]) -> None:
         self._plan = plan

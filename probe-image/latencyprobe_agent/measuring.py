@@ -28,13 +28,16 @@ from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
 from latencyprobe_agent.measure.slicing import Slicer
+from latencyprobe_agent.recalling import Recalling
 
 if TYPE_CHECKING:
     from latencyprobe_agent.telemetry.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
 _BATCH = 4096  # records: 0.8 MiB, and about five times that while they are measured
-_WAITING = 8192  # halves that wait for their other half: two batches, 3 MB
+# Halves that have not met their other half, also for other nodes to ask for (recall): 291 bytes each, 7 MB. That is
+# 30 s of 800 such halves a second; a caller asks about 1 s after its exchange, so up to 24,000 a second find theirs.
+_WAITING = 24_576
 _BATCHES_AT_ONCE = 64  # then the clock is looked at again
 
 
@@ -66,6 +69,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._control = control
         self._clock = Clock()
         self._join = LocalJoin(_WAITING)
+        self._recalling = Recalling(control.recall, config) if control.recall else None
         self._slicer = Slicer(self._clock.now_ns())
         self._ended = Ended()
         self._forgot = time.monotonic()
@@ -130,16 +134,24 @@ class Measuring(AbstractContextManager["Measuring"]):
             if self._plan is None:
                 continue
             measured = halves(batch, self._plan.pair_key)
+            if self.pipeline:
+                self.pipeline.choose(measured, self._clock.now_ns())
             pairs = self._join.join(measured)
             self._records += len(batch)
             self._pairs += len(pairs)
-            offset_ns = self._clock.offset_ns
-            self._slicer.add_records(measured, pairs, offset_ns, self._clock.now_ns() + offset_ns)
+            offset_ns, now_ns = self._clock.offset_ns, self._clock.now_ns()
+            self._slicer.add_records(measured, pairs, offset_ns, now_ns + offset_ns)
             if self.pipeline:
-                self.pipeline.measure(measured, pairs, self._clock.now_ns())
-        if self.pipeline and self._resources:
-            now_ns = self._clock.now_ns()
-            self.pipeline.send_spans(self._resources, now_ns, self._clock.offset_ns, all_of_them=to_the_end)
+                self.pipeline.measure(measured, pairs, now_ns)
+            if self._recalling:
+                self._recalling.consider(measured, pairs, self._rules.sets, now_ns)
+        if self._resources is None:
+            return
+        self._recall(self._resources)
+        if self.pipeline:
+            asking = self._recalling.asking if self._recalling else ()
+            now_ns, offset_ns = self._clock.now_ns(), self._clock.offset_ns
+            self.pipeline.send_spans(self._resources, now_ns, offset_ns, asking, all_of_them=to_the_end)
 
     def tick(self) -> Moment | None:
         """Do what is due once a second. Return how measuring stands, None without a plan."""
@@ -163,7 +175,8 @@ class Measuring(AbstractContextManager["Measuring"]):
         from latencyprobe_agent.telemetry.metrics import Counts  # noqa: PLC0415 - loaded with the pipeline
         from latencyprobe_agent.telemetry.selfmetrics import Self  # noqa: PLC0415 - same
 
-        own = Self(self._records, moment.lost, self._control.plan_age_s(), self._lag_s)
+        recall = self._recalling.counts if self._recalling else {}
+        own = Self(self._records, moment.lost, self._control.plan_age_s(), self._lag_s, recall)
         now_unix_ns = self._clock.now_ns() + self._clock.offset_ns
         living = Counts(moment.keys[: moment.living], moment.totals[: moment.living])
         self.pipeline.export(living, self._resources, own, now_unix_ns)
@@ -181,6 +194,18 @@ class Measuring(AbstractContextManager["Measuring"]):
         if self.pipeline and moment:
             self.export(moment)
         return moment
+
+    def _recall(self, resources: Resources) -> None:
+        """Ask other nodes for what is due, answer what they ask, and take in what they told."""
+        if self._recalling is None:
+            return
+        now_ns, offset_ns = self._clock.now_ns(), self._clock.offset_ns
+        turn = self._recalling.turn(self._join, resources, now_ns / 1e9)
+        if len(turn.pairs):
+            self._pairs += len(turn.pairs)
+            self._slicer.add_recalled(turn.pairs, offset_ns, now_ns + offset_ns)
+        if self.pipeline and (len(turn.pairs) or len(turn.lone)):
+            self.pipeline.recalled(turn.pairs, turn.peers, turn.lone, now_ns)
 
     def _apply(self, plan: NodePlan, rules: Rules, quiet_ns: int) -> None:
         own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one

@@ -123,7 +123,7 @@ def crowded(tmp_path: Path) -> Iterator[tuple[SqliteStore, list[Objective]]]:
             )
             for i in range(300)
         ]
-        slow = tuple(SlowExchange("ab" * 16, (NOW - 30) * 10**9 + i, 10**9, stages, "n" * 127) for i in range(5))
+        slow = tuple(SlowExchange(f"{i:032x}", (NOW - 30) * 10**9 + i, 10**9, stages, "n" * 127) for i in range(5))
         peers = {f"{p}{'n' * 120}": 1 for p in range(5)}
         rows = [
             SliRow(

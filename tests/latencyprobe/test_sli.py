@@ -27,6 +27,13 @@ def test_coverage_is_added_field_by_field() -> None:
     assert Coverage(2, 4, 6, 8, 10, 12, 14, 16) == merged(one, one).coverage
 
 
+def test_of_two_accounts_of_an_exchange_the_one_with_both_halves_is_kept() -> None:
+    early = SlowExchange("a" * 32, 0, 9, {"wait": 9}, "")
+    late = SlowExchange("a" * 32, 0, 9, {"network": 2, "server_process": 7}, "", joined=True)
+    one, other = (SliRow(*KEY, minute=0, slowest=(slow,)) for slow in (early, late))
+    assert (late,) == merged(one, other).slowest == merged(other, one).slowest
+
+
 def test_only_the_slowest_and_the_most_frequent_are_kept() -> None:
     slow = [SlowExchange(f"{i:032x}", 0, i, {}, "") for i in range(2 * SLOWEST)]
     one = SliRow(*KEY, minute=0, slowest=tuple(slow[::2]), peers={f"p{i:02}": 1 for i in range(PEERS)})

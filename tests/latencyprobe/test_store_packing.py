@@ -35,6 +35,16 @@ def test_added_details_are_the_sum(one: Detail, other: Detail) -> None:
     assert Counter(one.dominant) + Counter(other.dominant) == Counter(added.dominant)
 
 
+def test_a_correction_that_comes_later_is_taken_off() -> None:
+    counted, corrected = (
+        Detail(stage_ns={"wait": 50}),
+        Detail(stage_ns={"wait": -50, "network": 50}, dominant={"wait": -1}),
+    )
+    late = unpack_detail(pack_detail(corrected))
+    assert corrected == late
+    assert {"network": 50} == unpack_detail(add_details(pack_detail(counted), pack_detail(corrected))).stage_ns
+
+
 def test_nothing_takes_no_room() -> None:
     assert b"" == pack_detail(Detail()) == pack_detail(Detail({5: 0}))
 
@@ -44,8 +54,8 @@ def test_bucket_takes_about_a_byte() -> None:
 
 
 def test_witnesses_are_bounded_and_sorted() -> None:
-    slow = [SlowExchange(f"{i:032x}", i, i, {"process": i}, "shop/cart", joined=True) for i in range(8)]
-    blobs = [pack_witnesses(Witnesses((exchange,), {f"p{i}": 1})) for i, exchange in enumerate(slow * 5)]
+    slow = [SlowExchange(f"{i:032x}", i, i % 8, {"process": i}, "shop/cart", joined=True) for i in range(40)]
+    blobs = [pack_witnesses(Witnesses((exchange,), {f"p{i}": 1})) for i, exchange in enumerate(slow)]
     total = blobs[0]
     for blob in blobs[1:]:
         total = add_witnesses(total, blob)

@@ -14,6 +14,7 @@ from latencyprobe_agent.app import Agent, Export, target_statuses
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.control import Control, LocalControl
 from latencyprobe_agent.identity.peers import Peers
+from latencyprobe_agent.identity.recall import RecallPost
 from latencyprobe_agent.kernel.records import COUNTS_KEY, ExchangeClass, Role
 from latencyprobe_agent.measure.counts import COUNTS
 from latencyprobe_agent.measure.rules import Rules, TargetSet
@@ -30,6 +31,7 @@ class Operator(Control):
 
     patient = True
     peers: Peers | None = None
+    recall: RecallPost | None = None
 
     def __init__(self) -> None:
         self.told: list[AgentStatus] = []

@@ -7,6 +7,7 @@ import pytest
 
 from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
+from latencyprobe.sli import merged
 from latencyprobe_agent.kernel.records import COUNTS_KEY, Excluded, Outcome, Role
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import COUNTS
@@ -204,18 +205,27 @@ def test_joined_pairs_put_their_own_stages_in_the_place_of_wait(make_halves):
     assert ({name: ms * MS for name, ms in pair.items()}, True) == (row.slowest[0].stages, row.slowest[0].joined)
 
 
-def test_what_pairs_know_waits_for_the_counts_that_it_replaces(make_halves):
+def test_a_recalled_pair_corrects_what_was_counted_and_told_before(make_halves):
     slicer = make_slicer(objective(threshold_index=1, perspective=Perspective.CLIENT))
-    half = joined_pair(make_halves)
-    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+    client, server = (joined_pair(make_halves).take(np.array([row])) for row in (0, 1))
+    join = LocalJoin()
+    slicer.add_records(client, join.join(client), offset_ns=0, unix_ns=UNIX_NS)
+    slicer.add_counts(*counts_of(CLIENT_COUNTS, role=Role.CLIENT), NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS)
     early = only(slicer)
 
-    slicer.add_counts(*counts_of(CLIENT_COUNTS, role=Role.CLIENT), NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS)
+    slicer.add_recalled(join.join(server), offset_ns=0, unix_ns=UNIX_NS)
     late = only(slicer)
 
-    assert ({}, {}) == (early.stage_ns, early.dominant)
-    assert {"wait": 1, "server_process": 1} == late.dominant
-    assert 80 * MS == sum(late.stage_ns.values())
+    assert ({"wait": 2}, 0, 1) == (early.dominant, early.coverage.joined, sum(early.peers.values()))
+    assert (0, 0, {}) == (late.bad, sum(late.stage_ns.values()), late.peers)
+    both = merged(early, late)
+    pair = {"network": 6, "server_read_delay": 2, "server_process": 20, "server_send": 1, "client_read_delay": 1}
+    assert {"wait": 50 * MS, **{name: ms * MS for name, ms in pair.items()}} == {
+        stage: ns for stage, ns in both.stage_ns.items() if ns
+    }
+    assert {"wait": 1, "server_process": 1} == both.dominant
+    assert 1 == both.coverage.joined
+    assert [(True, "10.0.0.2")] == [(slow.joined, slow.peer) for slow in both.slowest]
 
 
 def test_a_joined_server_half_keeps_its_own_stages(make_halves):

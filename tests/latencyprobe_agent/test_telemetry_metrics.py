@@ -102,7 +102,9 @@ def test_targets_that_have_left_the_plan_have_no_points(plan: NodePlan) -> None:
 def test_pairs_are_counted_beside_their_network_time(make_halves: Any) -> None:
     histograms = RecordHistograms(200, by_process=False, identity_wait_s=2.0)
     halves = make_halves({"role": Role.CLIENT, "stages": (0, 9, 0, 0)}, {"role": Role.SERVER})
-    histograms.add_pairs(LocalJoin().join(halves))
+    histograms.add_pairs(LocalJoin().join(halves), names.LOCAL)
+    histograms.add_pairs(LocalJoin().join(halves), names.RECALLED)
     found = by_series(list(record_points(histograms, PLAN, SETS)))
     assert found["latencyprobe.pairs", "p", "cart", "client", "local"] == 1
     assert found["latencyprobe.pairs", "q", "all", "client", "local"] == 1
+    assert found["latencyprobe.pairs", "q", "all", "client", "recall"] == 1

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
@@ -92,8 +94,47 @@ def test_a_batch_becomes_linked_spans_only_of_what_was_chosen(
         {"role": Role.SERVER, "stages": (0, 5, 0, 0), "request_seq": 9},
         {"role": Role.SERVER, "stages": slow, "request_seq": 10, "excluded": 1},
     )
+    pipeline.choose(batch, now_ns=0)
     pipeline.measure(batch, LocalJoin().join(batch), now_ns=0)
     pipeline.send_spans(Owners(), now_ns=0, unix_offset_ns=0)
     pipeline.stop(5)
     assert [path for path, _, _ in otlp_sink.requests] == ["/v1/traces"]
     assert pipeline.outboxes["traces"].sent_items == 2
+
+
+def reasons(sink: Any) -> dict[int, str]:
+    """Return `latencyprobe.sampled.reason` by the kind of span."""
+    return {
+        span.kind: next(a.value.string_value for a in span.attributes if a.key == "latencyprobe.sampled.reason")
+        for path, _, body in sink.requests
+        if path == "/v1/traces"
+        for group in ExportTraceServiceRequest.FromString(body).resource_spans
+        for span in group.scope_spans[0].spans
+    }
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in one batch", "the slow one first"])
+def test_a_slow_half_takes_its_other_half_along(
+    pipeline: Pipeline, otlp_sink: Any, make_halves: Any, apart: bool
+) -> None:
+    client = {"role": Role.CLIENT, "stages": (0, 2 * 10**9, 0, 0)}
+    server = {"role": Role.SERVER, "stages": (0, 0, 10**8, 0)}
+    join = LocalJoin()
+    for batch in [make_halves(client), make_halves(server)] if apart else [make_halves(client, server)]:
+        pipeline.choose(batch, now_ns=0)
+        pipeline.measure(batch, join.join(batch), now_ns=0)
+    pipeline.send_spans(Owners(), now_ns=0, unix_offset_ns=0)
+    pipeline.stop(5)
+    assert reasons(otlp_sink) == {Span.SPAN_KIND_CLIENT: "slow", Span.SPAN_KIND_SERVER: "recall"}
+
+
+def test_what_another_node_asks_for_becomes_a_span_within_a_budget_of_its_own(
+    pipeline: Pipeline, otlp_sink: Any, make_halves: Any
+) -> None:
+    asked = make_halves(*({"role": Role.SERVER, "request_seq": i} for i in range(POLICY.max_per_second + 7)))
+    nothing = LocalJoin().join(make_halves())
+    pipeline.recalled(nothing, {}, asked, now_ns=0)
+    pipeline.send_spans(Owners(), now_ns=0, unix_offset_ns=0, all_of_them=True)
+    pipeline.stop(5)
+    assert pipeline.outboxes["traces"].sent_items == POLICY.max_per_second
+    assert reasons(otlp_sink) == {Span.SPAN_KIND_SERVER: "recall"}

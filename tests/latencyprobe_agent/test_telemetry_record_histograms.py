@@ -73,7 +73,7 @@ def test_a_round_trip_counts_only_where_there_is_a_sample(histograms: RecordHist
 def test_network_is_counted_under_the_client(histograms: RecordHistograms, make_halves: Any) -> None:
     client = {"role": Role.CLIENT, "cgroup_id": 3, "stages": (0, 1000, 0, 0)}
     pairs = LocalJoin().join(make_halves(client, {"role": Role.SERVER, "stages": (0, 0, 400, 0)}))
-    histograms.add_pairs(pairs)
+    histograms.add_pairs(pairs, names.LOCAL)
     ((series, histogram),) = found(histograms).items()
     assert (series.metric, series.group) == (names.NETWORK_DURATION, Group(1, Role.CLIENT, 3))
     assert histogram.sum_s == pytest.approx(600e-9)

@@ -68,7 +68,29 @@ def test_a_joined_pair_waits_for_nobody(room: WaitingRoom, make_halves: Any, apa
     for chosen in ready:
         assert chosen.join is not None
         assert (chosen.join.client_owner, chosen.join.server_owner) == (30, 40)
-        assert chosen.join.network_ns == 115 - 5 - 5 - 50 - 5 - 5
+        assert chosen.join.stages_ns == (5, 115 - 5 - 5 - 50 - 5 - 5, 5, 50, 5, 5)
+        assert chosen.join.server is None
+
+
+def test_a_half_that_asks_another_node_waits_for_the_answer(room: WaitingRoom, make_halves: Any) -> None:
+    halves = make_halves({"role": Role.CLIENT, "stages": (5, 100, 5, 5)})
+    server = make_halves({"role": Role.SERVER, "stages": (5, 5, 50, 5)})
+    low = int(halves.trace_id[0, 1])
+    peers = Known(Identity("10.0.0.2", service="cart-svc"))
+    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    assert room.take_ready(peers, 11.0, {low}) == []
+    pairs = LocalJoin().join(Halves.concatenate([halves, server]))
+    room.note_pairs(pairs, by_process=False, recalled={low: ("cart", "shop")})
+    (ready,) = room.take_ready(peers, 11.1, set())
+    assert ready.join is not None
+    assert ready.join.server == ("cart", "shop")
+
+
+def test_a_half_whose_question_got_no_answer_goes(room: WaitingRoom, make_halves: Any) -> None:
+    halves = make_halves({"role": Role.CLIENT})
+    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    (ready,) = room.take_ready(Known(Identity("10.0.0.2", service="cart-svc")), 14.0, set())
+    assert ready.join is None
 
 
 def test_a_stranger_s_pair_joins_nothing(room: WaitingRoom, make_halves: Any) -> None:

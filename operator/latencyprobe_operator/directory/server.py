@@ -15,13 +15,22 @@ import msgspec
 from aiohttp import web
 
 from latencyprobe.errors import StoreError
-from latencyprobe.plan import AgentStatus, IdentityAnswer, IdentityRequest, PlanLine
+from latencyprobe.plan import AgentStatus, IdentityAnswer, IdentityRequest, PlanLine, Recall, RecallAnswer
 from latencyprobe.sli import SliAnswer, SliBatch
 from latencyprobe_operator.agents import Agents
 from latencyprobe_operator.directory.auth import Authenticator, Caller
 from latencyprobe_operator.directory.ingest import Ingest
-from latencyprobe_operator.directory.limits import MAX_ADDRESSES, MAX_BODY_BYTES, MAX_STREAMS, Bucket, Refused
-from latencyprobe_operator.identities import identify
+from latencyprobe_operator.directory.limits import (
+    MAX_ADDRESSES,
+    MAX_BODY_BYTES,
+    MAX_HALVES,
+    MAX_KEYS,
+    MAX_STREAMS,
+    Bucket,
+    Refused,
+)
+from latencyprobe_operator.directory.recall import Switchboard
+from latencyprobe_operator.identities import identify, nodes_at
 from latencyprobe_operator.planner import Planner
 from latencyprobe_operator.state import ClusterState
 
@@ -56,6 +65,7 @@ class Directory:
         self.is_open = False
         self.metrics: Callable[[], bytes] = bytes  # set by app.py, which knows all that is counted
         self._planner, self._agents, self._state, self._ingest, self._auth = planner, agents, state, ingest, auth
+        self.switchboard = Switchboard(lambda address: nodes_at(address, state), self._wake)
         self._deaf, self._heard = deaf, heard
         self._buckets: defaultdict[str, Bucket] = defaultdict(lambda: Bucket(per_s=20, burst=100))
 
@@ -66,7 +76,10 @@ class Directory:
     def published(self, nodes: frozenset[str]) -> None:
         """Stream the plans of these nodes again."""
         for node in nodes & self.streams.keys():
-            self.streams[node].set()
+            self._wake(node)
+
+    def _wake(self, node: str) -> None:
+        self.streams[node].set()
 
     def app(self) -> web.Application:
         """Return the aiohttp application."""
@@ -79,6 +92,7 @@ class Directory:
             web.post("/v1/nodes/{node}/status", self._status),
             web.post("/v1/nodes/{node}/sli", self._sli),
             web.post("/v1/identities", self._identities),
+            web.post("/v1/recall", self._recall),
         ])  # fmt: skip
         return app
 
@@ -119,6 +133,7 @@ class Directory:
         if (older := self.streams.get(caller.node)) is not None:
             older.set()  # it sees that it is not the node's stream any more and ends
         self.streams[caller.node] = changed
+        self.switchboard.listens(caller.node, now=True)
         try:
             await self._stream(caller, changed, response)
         except (ConnectionError, TimeoutError):
@@ -126,15 +141,16 @@ class Directory:
         finally:
             if self.streams.get(caller.node) is changed:
                 del self.streams[caller.node]
+                self.switchboard.listens(caller.node, now=False)
         return response
 
     async def _stream(self, caller: Caller, changed: asyncio.Event, response: web.StreamResponse) -> None:
-        """Write plans and heartbeats until the token ends (the agent comes back with the next one)."""
+        """Write plans, recall and heartbeats until the token ends (the agent comes back with the next one)."""
         sent = ""
         while time.monotonic() < caller.until_s and self.streams.get(caller.node) is changed:
             changed.clear()
             plan = self._planner.plan_of(caller.node)
-            line = PlanLine(plan if plan.digest != sent else None)
+            line = PlanLine(plan if plan.digest != sent else None, self.switchboard.take(caller.node))
             sent = plan.digest
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await response.write(msgspec.json.encode(line) + b"\n")
@@ -160,6 +176,18 @@ class Directory:
         settled = all(i.measured or not self._planner.calls(i.node, i.uid) for i in found)
         valid_s = VALID_S if settled else UNSETTLED_VALID_S
         return _json(IdentityAnswer(found, self._planner.plan_of(caller.node).generation, valid_s))
+
+    async def _recall(self, request: web.Request) -> web.Response:
+        caller = await self._caller(request)
+        recall = await _body(request, Recall)
+        for field, count, most in (
+            ("asks", sum(len(ask.keys) or 1 for ask in recall.asks), MAX_KEYS),
+            ("halves", len(recall.halves), MAX_HALVES),
+        ):
+            if count > most:
+                raise Refused(400, f"$.{field}: {count} of them: at most {most}")
+        self.switchboard.answer(caller.node, recall.halves)
+        return _json(RecallAnswer(self.switchboard.ask(caller.node, recall.asks)))
 
     async def _sli(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)

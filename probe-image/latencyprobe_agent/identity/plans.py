@@ -9,12 +9,13 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import NodePlan
+from latencyprobe.plan import NodePlan, Recall
 from latencyprobe_agent.identity.directory import Directory
 
 _log = logging.getLogger(__name__)
@@ -24,13 +25,17 @@ _STEADY_S = 60.0  # a stream that lived this long ended for a reason of its own,
 
 
 class PlanFollower:
-    """The plan as last heard. `problem` is "" while the stream is up, else why it is not."""
+    """The plan as last heard. `problem` is "" while the stream is up, else why it is not. `hear` gets the recall part
+    of its lines."""
 
-    def __init__(self, directory: Directory, node: str, state_dir: Path) -> None:
+    def __init__(
+        self, directory: Directory, node: str, state_dir: Path, hear: Callable[[Recall], None] = lambda _: None
+    ) -> None:
         self.latest: NodePlan | None = None
         self.problem = "not yet connected"
         self._directory = directory
         self._node = node
+        self._hear = hear
         self._file = state_dir / "plan.json"
         self._heard = time.monotonic()
         self._stop = threading.Event()
@@ -63,6 +68,8 @@ class PlanFollower:
                     self.problem = ""
                     if line.plan is not None:
                         self._take(line.plan)
+                    if line.recall is not None:
+                        self._hear(line.recall)
                 problem = f"{self._directory.url}: the plan stream ended"
             except DirectoryError as error:
                 problem = str(error)

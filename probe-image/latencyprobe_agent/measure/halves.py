@@ -21,7 +21,8 @@ class Halves:
 
     `stages`: i64[n, 4], SERVER_STAGES or CLIENT_STAGES by the role; `dominant`: index of the largest. `trace_id`:
     u64[n, 2], high and low half, the same for both halves of an exchange, as are the span ids of its client and server.
-    `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs.
+    `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs. `chosen`: why it
+    became a span, a Reason + 1 (`measure.selection`); 0 as long as nobody has chosen it.
     """
 
     rec: NDArray[np.void]
@@ -34,6 +35,7 @@ class Halves:
     client_span_id: NDArray[np.uint64]
     server_span_id: NDArray[np.uint64]
     counted: NDArray[np.bool_]
+    chosen: NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.rec)
@@ -78,6 +80,7 @@ def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:
         client_span_id=keys.span_ids(trace_id[:, 0]),
         server_span_id=keys.span_ids(trace_id[:, 1]),
         counted=exchanges.counted,
+        chosen=np.zeros(len(batch), np.uint8),
     )
 
 

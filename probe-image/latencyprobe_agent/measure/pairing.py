@@ -40,8 +40,8 @@ class LocalJoin:
     """Keeps the last `limit` halves whose other half has not come.
 
     Halves of one exchange leave the kernel within ms of each other, or with the same quiet flush; a half whose other
-    end is on another node waits in vain until newer ones take its place. The limit bounds memory (400 bytes each) and
-    time (one comparison of each waiting id per batch).
+    end is on another node stays until newer ones take its place, and `pull()` finds it for that node (recall). The
+    limit bounds memory (291 bytes each) and time (one comparison of each waiting id per batch).
     """
 
     def __init__(self, limit: int = 16_384) -> None:
@@ -71,6 +71,14 @@ class LocalJoin:
         client, server_half = np.where(server[one], other, one), np.where(server[one], one, other)
         self._keep(halves.take(np.sort(order[first[size == 1]])))
         return _pairs(halves, row, client, server_half)
+
+    def pull(self, trace_id: NDArray[np.uint64]) -> Halves:
+        """Take the waiting halves with these ids (u64[m, 2]) out: they have met their other half elsewhere."""
+        slots = self._with_ids_of(trace_id[:, 0])
+        slots = slots[np.isin(self._waiting.trace_id[slots, 1], trace_id[:, 1])]
+        found = self._waiting.take(slots)
+        self._high[slots] = 0
+        return found
 
     def _with_ids_of(self, high: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Slots of the waiting halves that share the first half of their id with one of the batch."""

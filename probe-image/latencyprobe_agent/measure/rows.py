@@ -113,8 +113,8 @@ def joined(judge: Judge, minute: int, pairs: int) -> SliRow:
     return replace(judge.row(minute), coverage=Coverage(joined=pairs))
 
 
-def refinement(judge: Judge, pairs: Pairs, rows: NDArray[np.intp]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what joined pairs change in (`stage_ns`, `dominant`) of a client's row, to be added to it.
+def refinement(judge: Judge, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:
+    """Return the row that corrects a client's row by what joined pairs know; some of its sums are negative.
 
     The counts know the stages of the client's half only. For the pairs over the threshold these are taken off, and
     the pair's own stages put in their place: the sums stay the same, `wait` becomes `network` and `server_*`.
@@ -123,9 +123,10 @@ def refinement(judge: Judge, pairs: Pairs, rows: NDArray[np.intp]) -> tuple[dict
     halves, whole = pairs.client.stages[slow], pairs.stages[slow]
     of_half = np.bincount(pairs.client.dominant[slow], minlength=len(CLIENT_STAGES))
     of_pair = np.bincount(pairs.dominant[slow], minlength=len(PAIR_STAGES))
-    return (
-        sli.added(_named(CLIENT_STAGES, -halves.sum(axis=0)), _named(PAIR_STAGES, whole.sum(axis=0))),
-        sli.added(_named(CLIENT_STAGES, -of_half), _named(PAIR_STAGES, of_pair)),
+    return replace(
+        judge.row(minute),
+        stage_ns=sli.added(_named(CLIENT_STAGES, -halves.sum(axis=0)), _named(PAIR_STAGES, whole.sum(axis=0))),
+        dominant=sli.added(_named(CLIENT_STAGES, -of_half), _named(PAIR_STAGES, of_pair)),
     )
 
 

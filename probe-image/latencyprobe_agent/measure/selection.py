@@ -1,18 +1,21 @@
-"""Which exchanges become spans: slow ones, failed ones, and a share that both hosts choose alike.
+"""Which exchanges become spans: slow ones, failed ones, a share that both hosts choose alike; and their other halves.
 
 The share follows OpenTelemetry's consistent probability sampling (the lowest 56 bits of the trace id against a
-threshold), so both halves of an exchange are chosen or neither. `app` calls `select()` on each batch.
+threshold), so both halves of an exchange are chosen or neither. The telemetry pipeline calls `select()` on each batch,
+and with other policies to recall halves; `measure.recall` to choose what it asks for.
 """
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe.plan import SpanPolicy
 from latencyprobe_agent.kernel.records import Outcome
 from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 
 _RANDOM_BITS = 56
@@ -24,6 +27,10 @@ class Reason(enum.IntEnum):
     ERROR = 0
     SLOW = 1
     RATIO = 2
+    RECALL = 3  # its other half is slow or failed, and has become a span
+
+
+_FOR_ITSELF = [Reason.ERROR + 1, Reason.SLOW + 1]
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,21 @@ class Budget:
         """Take `spans` off what is left."""
         left, since_ns = self._left[probe]
         self._left[probe] = (left - spans, since_ns)
+
+
+def lone(pairs: Pairs) -> Halves:
+    """Return the halves that nobody chose, of pairs whose other half is slow or failed and was chosen."""
+    client, server = pairs.client, pairs.server
+    servers = np.isin(client.chosen, _FOR_ITSELF) & (server.chosen == 0)
+    clients = np.isin(server.chosen, _FOR_ITSELF) & (client.chosen == 0)
+    return Halves.concatenate([client.take(clients), server.take(servers)])
+
+
+def recall(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
+    """Choose all of these halves, as far as the budget goes. Arguments as for `select()`."""
+    everything = {i: replace(one, spans=SpanPolicy(-1, 0.0, one.spans.max_per_second)) for i, one in sets.items()}
+    selected = select(halves, everything, budget, now_ns)
+    return replace(selected, reason=np.full_like(selected.reason, Reason.RECALL))
 
 
 def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:

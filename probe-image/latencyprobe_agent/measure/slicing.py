@@ -5,7 +5,7 @@ what joined pairs know come from records. Everything counts for the minute in wh
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -36,7 +36,6 @@ class Slicer:
     def __init__(self, boot_ns: int) -> None:
         self._judges: dict[tuple[int, int], list[rows.Judge]] = {}
         self._rows: dict[tuple[_Key, int], SliRow] = {}
-        self._refinements: dict[_Key, tuple[dict[str, int], dict[str, int]]] = {}
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._missing = 0
         self._since_ns = boot_ns
@@ -81,17 +80,29 @@ class Slicer:
             for judge in self._judges.get((index, role), ()):
                 assert some is not None
                 self._add(rows.recorded(judge, some, pair[of_both], pairs, offset_ns=offset_ns, minute=minute))
-        for side in (pairs.client, pairs.server):
+        self._join(pairs, (pairs.client, pairs.server), minute)
+
+    def add_recalled(self, pairs: Pairs, offset_ns: int, unix_ns: int) -> None:
+        """Take in pairs whose client halves were in earlier batches and whose server halves another node knows."""
+        minute = _minute(unix_ns)
+        for index, role, rows_of in _groups(pairs.client, pairs.client.counted):
+            some = pairs.client.take(rows_of)
+            for judge in self._judges.get((index, role), ()):
+                row = rows.recorded(judge, some, rows_of, pairs, offset_ns=offset_ns, minute=minute)
+                self._add(replace(row, peers={}))  # they are counted already
+        self._join(pairs, (pairs.client,), minute)
+
+    def _join(self, pairs: Pairs, sides: Sequence[Halves], minute: int) -> None:
+        """Count what knows its other half, and let pairs correct what counts of the client's half alone say."""
+        for side in sides:
             for index, role, of_both in _groups(side, side.counted):
                 for judge in self._judges.get((index, role), ()):
                     self._add(rows.joined(judge, minute, len(of_both)))
                     if role == Role.CLIENT:
-                        self._refine(_key(judge.row(minute)), rows.refinement(judge, pairs, of_both))
+                        self._add(rows.refinement(judge, minute, pairs, of_both))
 
     def take(self, name_peer: Callable[[bytes], str]) -> tuple[SliRow, ...]:
         """Return all rows since the last call, oldest minute first. `name_peer`: packed address → a person's name."""
-        for key, minute in sorted(self._rows, key=lambda at: -at[1]):
-            self._rows[key, minute] = self._refined(key, self._rows[key, minute])
         taken = [_with_names(self._rows[at], name_peer) for at in sorted(self._rows, key=lambda at: at[1])]
         self._rows.clear()
         return tuple(taken)
@@ -99,25 +110,6 @@ class Slicer:
     def _add(self, row: SliRow) -> None:
         at = _key(row), row.minute
         self._rows[at] = sli.merged(self._rows[at], row) if at in self._rows else row
-
-    def _refine(self, key: _Key, change: tuple[dict[str, int], dict[str, int]]) -> None:
-        stage_ns, dominant = self._refinements.get(key, ({}, {}))
-        self._refinements[key] = (sli.added(stage_ns, change[0]), sli.added(dominant, change[1]))
-
-    def _refined(self, key: _Key, row: SliRow) -> SliRow:
-        """Apply what pairs know if the row holds what it replaces: a pair may be joined after its counts were taken."""
-        if key not in self._refinements:
-            return row
-        stage_ns, dominant = self._refinements[key]
-        stage_ns, dominant = sli.added(row.stage_ns, stage_ns), sli.added(row.dominant, dominant)
-        if min([0, *stage_ns.values(), *dominant.values()]) < 0:
-            return row
-        del self._refinements[key]
-        return replace(
-            row,
-            stage_ns={name: ns for name, ns in stage_ns.items() if ns},
-            dominant={name: count for name, count in dominant.items() if count},
-        )
 
 
 def _key(row: SliRow) -> _Key:
@@ -149,4 +141,10 @@ def _with_names(row: SliRow, name_peer: Callable[[bytes], str]) -> SliRow:
         name = name_peer(bytes.fromhex(address))
         peers[name] = peers.get(name, 0) + count
     slowest = tuple(replace(slow, peer=name_peer(bytes.fromhex(slow.peer))) for slow in row.slowest)
-    return replace(row, peers=peers, slowest=slowest)
+    return replace(
+        row,
+        stage_ns={stage: ns for stage, ns in row.stage_ns.items() if ns},
+        dominant={stage: count for stage, count in row.dominant.items() if count},
+        peers=peers,
+        slowest=slowest,
+    )

@@ -59,7 +59,6 @@ RTT_MIN = "latencyprobe.tcp.rtt_min"
 RETRANSMITS = "latencyprobe.tcp.retransmits"
 SAMPLED_REASON = "latencyprobe.sampled.reason"
 SAMPLED_RATIO = "latencyprobe.sampled.ratio"
-NETWORK = "latencyprobe.network"
 NETWORK_EXCESS = "latencyprobe.network_excess"
 JOINED = "latencyprobe.joined"
 FLAGS = "latencyprobe.flags"
@@ -67,6 +66,8 @@ PEER_UNRESOLVED = "latencyprobe.peer.unresolved"
 ROOT_REASON = "latencyprobe.root.reason"
 
 OTHER = "other"  # the series that takes what is above the cap
+LOCAL = "local"  # both halves were seen by this agent
+RECALLED = "recall"  # the server half was asked of another node's agent
 UNRESOLVED = "unresolved"  # peer service of an address nobody could name
 
 # `error.type` by the name of the kernel's outcome; `_OTHER` is OpenTelemetry's own fallback value.
@@ -112,7 +113,7 @@ FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Ex
 EXCLUDED = Metric(
     "latencyprobe.exchange.excluded", "{exchange}", "counter", "Exchanges that are no SLI event, by reason."
 )
-PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined on this node.")
+PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, here or by recall.")
 SLO_EVENTS = Metric("latencyprobe.slo.events", "{event}", "counter", "SLI events, good and bad.")
 
 RECORDS_READ = Metric("latencyprobe.agent.records.read", "{record}", "counter", "Records read from the kernel.")
@@ -121,6 +122,9 @@ RECORDS_LOST = Metric(
 )
 PEERS_UNRESOLVED = Metric(
     "latencyprobe.agent.peers.unresolved", "{peer}", "counter", "Spans sent before their peer was known."
+)
+RECALL = Metric(
+    "latencyprobe.agent.recall", "{half}", "counter", "Halves asked of other nodes, or by them, by what became of them."
 )
 SPANS = Metric("latencyprobe.agent.spans", "{span}", "counter", "Spans selected, by what became of them.")
 EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter", "Failed export attempts.")

@@ -92,13 +92,15 @@ def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[in
                 labels = (*labels, (names.STAGE, series.detail))
             elif series.metric is names.PEER_DURATION:
                 labels = (*labels, (names.SERVICE_PEER_NAME, series.detail))
+            elif series.metric is names.NETWORK_DURATION:  # of recalled pairs only slow ones are known: kept apart
+                labels = (*labels, (names.JOINED, series.detail))
             key = (series.group.owner, series.metric, labels)
             merged[key] = _sum(merged[key], histogram) if key in merged else histogram
     for (owner, metric, labels), histogram in merged.items():
         yield Point(owner, metric, labels, histogram)
         if metric is names.NETWORK_DURATION:
             pairs = int(histogram.counts.sum()) + histogram.zero
-            yield Point(owner, names.PAIRS, (*labels, (names.JOINED, "local")), pairs)
+            yield Point(owner, names.PAIRS, labels, pairs)
 
 
 def target_labels(target: Target) -> Labels:

@@ -1,11 +1,11 @@
-"""Everything between measured batches and the collector, behind five calls of the loop.
+"""Everything between measured batches and the collector, behind seven calls of the loop.
 
 Built only when somebody asked for OTLP, and imported only after the programs are attached: protobuf and HTTP cost time
-and memory that measuring does not need. `measure()` per batch, `send_spans()` per drain, `name_peers()` per tick,
-`export()` per metric interval, `stop()` at the end. None of them waits for a collector.
+and memory that measuring does not need. `choose()` and `measure()` per batch, `recalled()` and `send_spans()` per
+drain, `name_peers()` per tick, `export()` per metric interval, `stop()` at the end. None of them waits for a collector.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
-from latencyprobe_agent.measure.selection import Budget, select
+from latencyprobe_agent.measure.selection import Budget, lone, recall, select
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import otlp, selfmetrics, spans
 from latencyprobe_agent.telemetry.endpoints import Settings, Signal
@@ -46,10 +46,11 @@ class Pipeline:
         self._origin = origin
         self._peers = origin.peers or Peers(None)
         self._budget = Budget()
+        self._recall_budget = Budget()  # as many again: the other halves of what the first one let through
         self._waiting = WaitingRoom(
             identity_wait_s=config.identity_wait_s,
             join_wait_s=config.join_wait_s,
-            capacity=int(config.spans_per_second * config.identity_wait_s),
+            capacity=int(config.spans_per_second * max(config.identity_wait_s, config.recall_wait_s)),
         )
         self._histograms = RecordHistograms(
             config.series, by_process=standalone, identity_wait_s=config.identity_wait_s
@@ -87,20 +88,47 @@ class Pipeline:
             if not targets.keys().isdisjoint(one.targets)
         }
 
-    def measure(self, halves: Halves, pairs: Pairs, now_ns: int) -> None:
-        """Take a batch in. `now_ns`: boot time."""
-        now_s = now_ns / 1e9
+    def choose(self, halves: Halves, now_ns: int) -> None:
+        """Choose which halves of a batch become spans, and mark them in it. `now_ns`: boot time."""
         if "traces" in self.outboxes:
             selected = select(halves, self._rules.sets, self._budget, now_ns)
-            self._waiting.admit(halves, selected, self._targets, now_s)
+            halves.chosen[selected.index] = selected.reason + np.uint8(1)
+            self._waiting.admit(halves, selected, self._targets, now_ns / 1e9)
+
+    def measure(self, halves: Halves, pairs: Pairs, now_ns: int) -> None:
+        """Take in a batch that `choose()` has seen, and the pairs that it made."""
+        if "traces" in self.outboxes:
+            self._admit(lone(pairs), now_ns)
             self._waiting.note_pairs(pairs, by_process=self._origin.peers is None)
         if "metrics" in self.outboxes:
-            self._histograms.add(halves, now_s, by_peer=self._origin.peers is not None)
-            self._histograms.add_pairs(pairs)
+            self._histograms.add(halves, now_ns / 1e9, by_peer=self._origin.peers is not None)
+            self._histograms.add_pairs(pairs, names.LOCAL)
 
-    def send_spans(self, resources: Resources, now_ns: int, unix_offset_ns: int, *, all_of_them: bool = False) -> None:
-        """Queue the spans that need not wait any longer."""
-        ready = self._waiting.take_ready(self._peers, now_ns / 1e9, all_of_them=all_of_them)
+    def recalled(self, pairs: Pairs, servers: Mapping[int, tuple[str, str]], asked: Halves, now_ns: int) -> None:
+        """Take in pairs whose server halves other nodes told, with `servers` as `Join.server` by the low half of the
+        trace id, and the halves of this node that `asked` for a span beside their client's."""
+        if "traces" in self.outboxes:
+            self._waiting.note_pairs(pairs, by_process=False, recalled=servers)
+            self._admit(asked, now_ns)
+        if "metrics" in self.outboxes:
+            self._histograms.add_pairs(pairs, names.RECALLED)
+
+    def _admit(self, halves: Halves, now_ns: int) -> None:
+        if len(halves):
+            selected = recall(halves, self._rules.sets, self._recall_budget, now_ns)
+            self._waiting.admit(halves, selected, self._targets, now_ns / 1e9)
+
+    def send_spans(
+        self,
+        resources: Resources,
+        now_ns: int,
+        unix_offset_ns: int,
+        asking: Container[int] = (),
+        *,
+        all_of_them: bool = False,
+    ) -> None:
+        """Queue the spans that need not wait any longer. `asking`: as for `WaitingRoom.take_ready()`."""
+        ready = self._waiting.take_ready(self._peers, now_ns / 1e9, asking, all_of_them=all_of_them)
         if ready:
             context = spans.Context(resources, unix_offset_ns, self._origin.shared_key)
             for body, count in spans.requests(ready, context):

@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One histogram. `detail`: stage or peer service, "" where the metric has neither."""
+    """One histogram. `detail`: stage, peer service or how pairs were joined, "" where the metric has none of them."""
 
     metric: Metric
     group: Group
@@ -81,11 +81,11 @@ class RecordHistograms:
         if by_peer:
             self._add_peers(counted, groups, of_row, now_s)
 
-    def add_pairs(self, pairs: Pairs) -> None:
-        """Add `network` of joined pairs, under their client halves."""
+    def add_pairs(self, pairs: Pairs, joined: str) -> None:
+        """Add `network` of pairs that were joined alike, under their client halves."""
         if len(pairs):
             groups, of_row = self._groups(pairs.client)
-            self._spread(names.NETWORK_DURATION, groups, of_row, pairs.stages[:, _NETWORK])
+            self._spread(names.NETWORK_DURATION, groups, of_row, pairs.stages[:, _NETWORK], joined)
 
     def name_peers(self, known: dict[str, Identity], now_s: float) -> None:
         """Move what waits for a name under it; after the wait, under `unresolved`."""
@@ -132,11 +132,18 @@ class RecordHistograms:
         ]
         return groups, of_row
 
-    def _spread(self, metric: Metric, groups: Sequence[Group], of_row: NDArray[np.intp], ns: NDArray[np.int64]) -> None:
+    def _spread(
+        self,
+        metric: Metric,
+        groups: Sequence[Group],
+        of_row: NDArray[np.intp],
+        ns: NDArray[np.int64],
+        detail: str = "",
+    ) -> None:
         table, sums = _tables(of_row, len(groups), _column(ns)), _sums(of_row, len(groups), ns)
         for g, group in enumerate(groups):
             if table[g].any():
-                self._into(Series(metric, group, ""), table[g], sums[g])
+                self._into(Series(metric, group, detail), table[g], sums[g])
 
     def _add_peers(self, halves: Halves, groups: Sequence[Group], of_row: NDArray[np.intp], now_s: float) -> None:
         packed = np.ascontiguousarray(halves.rec["peer_addr"]).view(np.uint64)
@@ -173,7 +180,7 @@ class RecordHistograms:
             self.overflow += 1
             if len(self._folded) < 10 * self._cap:
                 self._folded.add(series)
-        detail = series.detail if series.metric is names.STAGE_DURATION else names.OTHER if series.detail else ""
+        detail = names.OTHER if series.metric is names.PEER_DURATION else series.detail
         return series._replace(group=series.group._replace(owner=OTHER_OWNER), detail=detail)
 
 

@@ -21,12 +21,14 @@ AGENT = "agent"  # `Point.observed` of these points
 
 
 class Self(NamedTuple):
-    """Counters since the start. `lost`: by reason; `spans_left_out`: chosen ones that never became a span."""
+    """Counters since the start. `lost`: by reason; `recall`: by what became of the halves; `spans_left_out`: chosen
+    ones that never became a span."""
 
     records_read: int
     lost: Mapping[str, int]
     plan_age_s: float
     drain_lag_s: float
+    recall: Mapping[str, int] = {}
     peers_unresolved: int = 0
     spans_left_out: int = 0
     series_overflow: int = 0
@@ -38,6 +40,8 @@ def points(own: Self, outboxes: Mapping[Signal, Outbox]) -> Iterator[Point]:
     yield Point(AGENT, names.RECORDS_READ, signal, own.records_read)
     for reason, count in own.lost.items():
         yield Point(AGENT, names.RECORDS_LOST, (*signal, (names.REASON, reason)), count)
+    for outcome, count in own.recall.items():
+        yield Point(AGENT, names.RECALL, ((names.OUTCOME, outcome),), count)
     yield Point(AGENT, names.PEERS_UNRESOLVED, (), own.peers_unresolved)
     yield Point(AGENT, names.SERIES_OVERFLOW, (), own.series_overflow)
     yield Point(AGENT, names.PLAN_AGE, (), own.plan_age_s)

@@ -16,7 +16,8 @@ from latencyprobe.plan import Identity
 from latencyprobe_agent.identity.peers import address
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
 from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Outcome
-from latencyprobe_agent.measure.stages import CLIENT_STAGES, SERVER_STAGES
+from latencyprobe_agent.measure.selection import Reason
+from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.waiting import Chosen, is_server, owner
 
@@ -117,7 +118,12 @@ def _attributes(one: Chosen, context: Context) -> Iterator[tuple[str, Attribute]
     stage_names = SERVER_STAGES if server else CLIENT_STAGES
     for stage, stage_ns in zip(stage_names, one.halves.stages[one.row].tolist(), strict=True):
         yield names.stage_attribute(stage), stage_ns / 1e9
-    yield names.DOMINANT_STAGE, stage_names[one.halves.dominant[one.row]]
+    if one.join is not None and not server:
+        for stage, stage_ns in zip(PAIR_STAGES, one.join.stages_ns, strict=True):
+            yield names.stage_attribute(stage), stage_ns / 1e9
+        yield names.DOMINANT_STAGE, PAIR_STAGES[one.join.dominant]
+    else:
+        yield names.DOMINANT_STAGE, stage_names[one.halves.dominant[one.row]]
     if record["srtt_us"]:
         yield names.RTT, int(record["srtt_us"]) / 1e6
     if record["rtt_min_us"] != _NO_RTT_MIN:
@@ -127,8 +133,7 @@ def _attributes(one: Chosen, context: Context) -> Iterator[tuple[str, Attribute]
     yield names.SAMPLED_REASON, one.reason.name.lower()
     yield names.SAMPLED_RATIO, one.ratio
     if one.join is not None:
-        yield names.JOINED, "local"
-        yield names.NETWORK, one.join.network_ns / 1e9
+        yield names.JOINED, names.LOCAL if one.join.server is None else names.RECALLED
         if not math.isnan(one.join.excess_ns):
             yield names.NETWORK_EXCESS, one.join.excess_ns / 1e9
     if flags := "|".join(flag.name.lower() for flag in ExchangeFlags(int(record["flags"])) if flag.name):
@@ -137,7 +142,7 @@ def _attributes(one: Chosen, context: Context) -> Iterator[tuple[str, Attribute]
 
 def _why_root(one: Chosen, *, shared_key: bool) -> str:
     """Return "" if the client half of this server half is measured, else why no parent can be named."""
-    if one.join is not None or (shared_key and one.target.clients):
+    if one.join is not None or one.reason is Reason.RECALL or (shared_key and one.target.clients):
         return ""
     if one.identity is None:
         return "peer_unresolved"
@@ -145,8 +150,11 @@ def _why_root(one: Chosen, *, shared_key: bool) -> str:
 
 
 def _peer_service(one: Chosen, context: Context) -> tuple[str, str]:
-    """Return service name and namespace of the other end: what a pair on this node shows, else what was answered."""
-    if one.join is not None:
+    """Return service name and namespace of the other end: what a pair shows, else what was answered."""
+    if one.join is not None and one.join.server is not None:
+        if one.join.server[0]:
+            return one.join.server
+    elif one.join is not None:
         other = one.join.client_owner if is_server(one) else one.join.server_owner
         attributes = context.resources.attributes(other)
         if attributes[names.SERVICE_NAME] != UNKNOWN_SERVICE:

@@ -1,12 +1,12 @@
-"""Where chosen halves wait until they can become spans: for the other half on this node, and for the peer's identity.
+"""Where chosen halves wait until they can become spans: for their other half, and for the peer's identity.
 
 The loop admits what `measure/selection.py` chose, notes pairs, and takes what is ready once per drain; `spans.py`
-encodes it. A half waits for its other half as long as both could still be under way (one or two drains), for an
-identity at most 2 s, then it goes out as a root that says so (measurement.md section 6). Bounded; what does not fit is
-counted.
+encodes it. A half waits for its other half as long as both could still be under way (one or two drains) or recall may
+bring it (`config.recall_wait_s`), for an identity at most 2 s, then it goes out as a root that says so (measurement.md
+section 6). Bounded; what does not fit is counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,19 +17,22 @@ from latencyprobe_agent.kernel.records import Role
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.selection import Reason, Selected
-from latencyprobe_agent.measure.stages import PAIR_STAGES
-
-_NETWORK = PAIR_STAGES.index("network")
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What only a pair knows. `excess_ns` is NaN without a round trip sample; owners as in `struct counts_key`."""
+    """What only a pair knows. `stages_ns`: PAIR_STAGES; `excess_ns` is NaN without a round trip sample.
 
-    network_ns: int
+    Owners are as in `struct counts_key`. `server`: service name and namespace of a server on another node, whose half
+    was recalled; None where both halves were joined here.
+    """
+
+    stages_ns: tuple[int, ...]
+    dominant: int
     excess_ns: float
     client_owner: int
     server_owner: int
+    server: tuple[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -75,8 +78,13 @@ class WaitingRoom:
             else:
                 self._chosen.append(Chosen(rows, row, target, Reason(reason), ratio, peer, now_s))
 
-    def note_pairs(self, pairs: Pairs, *, by_process: bool) -> None:
-        """Tell the waiting halves that are part of a pair what the pair knows."""
+    def note_pairs(
+        self, pairs: Pairs, *, by_process: bool, recalled: Mapping[int, tuple[str, str]] | None = None
+    ) -> None:
+        """Tell the waiting halves that are part of a pair what the pair knows.
+
+        `recalled`: of pairs whose server halves are from other nodes, `Join.server` by the low half of the trace id.
+        """
         if not self._chosen or not len(pairs):
             return
         waiting: dict[int, list[Chosen]] = {}
@@ -86,16 +94,23 @@ class WaitingRoom:
         hits = np.flatnonzero(np.isin(low, np.fromiter(waiting, np.uint64, len(waiting))))
         for hit in hits.tolist():
             join = Join(
-                network_ns=int(pairs.stages[hit, _NETWORK]),
+                stages_ns=tuple(pairs.stages[hit].tolist()),
+                dominant=int(pairs.dominant[hit]),
                 excess_ns=float(pairs.network_excess[hit]),
                 client_owner=owner(pairs.client.rec[hit], by_process=by_process),
                 server_owner=owner(pairs.server.rec[hit], by_process=by_process),
+                server=recalled.get(int(low[hit]), ("", "")) if recalled is not None else None,
             )
             for chosen in waiting[int(low[hit])]:
                 chosen.join = join
 
-    def take_ready(self, peers: Peers, now_s: float, *, all_of_them: bool = False) -> list[Chosen]:
-        """Return the halves that need not wait any longer; `all_of_them` at the end of the run."""
+    def take_ready(
+        self, peers: Peers, now_s: float, asking: Container[int] = (), *, all_of_them: bool = False
+    ) -> list[Chosen]:
+        """Return the halves that need not wait any longer; `all_of_them` at the end of the run.
+
+        `asking`: low halves of the trace ids whose server half may still come from another node.
+        """
         if not self._chosen:
             return []
         known = peers.resolve({chosen.peer for chosen in self._chosen})
@@ -104,7 +119,10 @@ class WaitingRoom:
             chosen.identity = known.get(chosen.peer)
             waited_s = now_s - chosen.since_s
             named = chosen.identity is not None or chosen.join is not None or waited_s >= self._identity_wait_s
-            if all_of_them or (named and (chosen.join is not None or waited_s >= self._join_wait_s)):
+            joined = chosen.join is not None or (
+                waited_s >= self._join_wait_s and int(chosen.halves.trace_id[chosen.row, 1]) not in asking
+            )
+            if all_of_them or (named and joined):
                 ready.append(chosen)
                 self.unresolved += chosen.identity is None and chosen.join is None
             else:

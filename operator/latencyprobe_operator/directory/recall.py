@@ -1,0 +1,128 @@
+"""Recall between agents: who wants a half, who may have it, what goes to whose plan stream. measurement.md section 6.
+
+`server.py` calls `ask` and `answer` for what is posted, and `take` for the next line of a node's stream; `wake` tells
+it that there is something. Memory only and bounded; every key that gets nowhere is counted with its reason.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Set
+from typing import NamedTuple
+
+from latencyprobe.plan import Ask, Recall, ServerHalf
+from latencyprobe_operator.directory.limits import Bucket
+
+ANSWER_S = 5.0  # the agent that asked gives up after 4 s
+MAX_PENDING = 20_000  # keys under way in the cluster, about 400 B each: 8 MB; 4,000 a second
+MAX_QUEUED = 2_000  # keys, or halves, that wait for one node's stream: 0.6 MB
+MAX_NODES = 64  # that a Service's pods may be on: each of them is asked
+KEYS_PER_S, KEYS_AT_ONCE = 500, 2_000  # of one agent: five LatencyProbes with the default budget of 100 spans a second
+
+
+class Pending(NamedTuple):
+    """A key under way: who gets the half, who may answer, until when (s, monotonic clock)."""
+
+    asker: str
+    nodes: frozenset[str]
+    until_s: float
+
+
+class Switchboard:
+    """Keys and halves under way. `counts`: keys by what became of them. `nodes_at`: the nodes of an address's pods."""
+
+    def __init__(
+        self,
+        nodes_at: Callable[[str], Set[str]],
+        wake: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._nodes_at = nodes_at
+        self._wake = wake
+        self._clock = clock
+        self._listening: set[str] = set()
+        self._pending: dict[str, Pending] = {}  # in the order in which they end
+        self._asks: dict[str, list[Ask]] = {}
+        self._halves: dict[str, list[ServerHalf]] = {}
+        self._buckets: dict[str, Bucket] = {}
+
+    def listens(self, node: str, *, now: bool) -> None:
+        """Take note that a node's stream has begun or ended; what waited for it is forgotten then."""
+        (self._listening.add if now else self._listening.discard)(node)
+        for queue in (self._asks, self._halves):
+            queue.pop(node, None)
+
+    def ask(self, node: str, asks: tuple[Ask, ...]) -> dict[str, str]:
+        """Pass on what an agent wants to know. Return the keys that nobody will be asked for, with the reason."""
+        self._expire()
+        refused: dict[str, str] = {}
+        for one in asks:
+            nodes, reason = self._whom(node, one.address)
+            keys = []
+            for key in one.keys:
+                why = reason or self._why_not(node, key)
+                if why:
+                    refused[key] = why
+                else:
+                    self._pending[key] = Pending(node, nodes, self._clock() + ANSWER_S)
+                    keys.append(key)
+            for other in nodes if keys else ():
+                self._asks.setdefault(other, []).append(Ask(tuple(keys), spans=one.spans))
+                self._wake(other)
+            self.counts["asked"] += len(keys)
+        self.counts.update(f"refused_{reason}" for reason in refused.values())
+        return refused
+
+    def answer(self, node: str, halves: tuple[ServerHalf, ...]) -> None:
+        """Pass halves on to who asked for them. Only a node that was asked may answer, and only once."""
+        self._expire()
+        for half in halves:
+            pending = self._pending.get(half.key)
+            if pending is None or node not in pending.nodes:
+                self.counts["unasked"] += 1
+                continue
+            del self._pending[half.key]
+            queue = self._halves.setdefault(pending.asker, [])
+            if pending.asker not in self._listening or len(queue) >= MAX_QUEUED:
+                self.counts["undelivered"] += 1
+                continue
+            queue.append(half)
+            self.counts["answered"] += 1
+            self._wake(pending.asker)
+
+    def take(self, node: str) -> Recall | None:
+        """Return what waits for a node."""
+        asks, halves = self._asks.pop(node, ()), self._halves.pop(node, ())
+        return Recall(tuple(asks), tuple(halves)) if asks or halves else None
+
+    def _whom(self, node: str, address: str) -> tuple[frozenset[str], str]:
+        """Return the nodes to ask for halves of an address, or why there are none."""
+        nodes = self._nodes_at(address)
+        others = frozenset(nodes & self._listening) - {node}
+        free = frozenset(other for other in others if self._queued(other) < MAX_QUEUED)
+        if not nodes:
+            return free, "unknown_peer"
+        if nodes == {node}:
+            return free, "own_node"
+        if not others:
+            return free, "no_agent"
+        if len(others) > MAX_NODES:
+            return free, "too_many_nodes"
+        return free, "" if free else "busy"
+
+    def _queued(self, node: str) -> int:
+        return sum(len(ask.keys) for ask in self._asks.get(node, ()))
+
+    def _why_not(self, node: str, key: str) -> str:
+        if key in self._pending:
+            return "asked_already"
+        if len(self._pending) >= MAX_PENDING:
+            return "busy"
+        bucket = self._buckets.setdefault(node, Bucket(KEYS_PER_S, KEYS_AT_ONCE, self._clock))
+        return "" if bucket.take() else "too_fast"
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._pending and (oldest := next(iter(self._pending.items())))[1].until_s <= now:
+            del self._pending[oldest[0]]
+            self.counts["unanswered"] += 1

@@ -1,0 +1,101 @@
+"""Carries recall between the loop and the directory, so that neither waits for the other.
+
+The loop leaves questions and found halves with `send()` and takes with `take()` what has come: by the plan stream
+(`hear()`, called by the plan's thread) or as an answer to what was posted. One thread posts, at a bounded pace. Queues
+are bounded; what does not fit, or meets a directory that is away, is told back as refused.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from latencyprobe.errors import DirectoryError
+from latencyprobe.plan import Ask, Recall, RecallAnswer, ServerHalf
+
+_log = logging.getLogger(__name__)
+_PACE_S = 0.2  # the directory takes 20 requests a second from a node, of which identities may be 10
+MAX_KEYS, MAX_HALVES = 1000, 150  # of one post: below 90 and 140 kB, the directory takes 256 KiB
+_CAPACITY = 4096  # keys, or halves, that wait in either direction: about 2 MB at the longest names
+
+Question = tuple[str, bool, str]  # address, whether its half became a span, key
+
+
+class RecallPost:
+    """`post` is Directory.recall. `dropped`: halves that nobody got, by reason."""
+
+    def __init__(self, post: Callable[[Recall], RecallAnswer]) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._post = post
+        self._questions: list[Question] = []
+        self._halves: list[ServerHalf] = []
+        self._heard: list[Recall] = []
+        self._refused: dict[str, str] = {}
+        self._lock = threading.Condition()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start posting."""
+        threading.Thread(target=self._run, name="recall", daemon=True).start()
+
+    def stop(self) -> None:
+        """Post no more."""
+        with self._lock:
+            self._stopped = True
+            self._lock.notify()
+
+    def send(self, questions: Iterable[Question], halves: Iterable[ServerHalf]) -> None:
+        """Queue questions of this node and halves for others."""
+        with self._lock:
+            self._questions += questions
+            self._halves += halves
+            for _, _, key in self._questions[_CAPACITY:]:
+                self._refused[key] = "busy"
+            self.dropped["busy"] += len(self._halves[_CAPACITY:])
+            del self._questions[_CAPACITY:], self._halves[_CAPACITY:]
+            self._lock.notify()
+
+    def hear(self, recall: Recall) -> None:
+        """Take what a line of the plan stream says."""
+        with self._lock:
+            waiting = sum(len(ask.keys) for one in self._heard for ask in one.asks)
+            if waiting + sum(len(one.halves) for one in self._heard) < _CAPACITY:
+                self._heard.append(recall)
+            else:
+                self.dropped["unread"] += sum(len(ask.keys) for ask in recall.asks) + len(recall.halves)
+
+    def take(self) -> tuple[list[Recall], dict[str, str]]:
+        """Return what has come since the last call, and the refused keys with their reasons."""
+        with self._lock:
+            heard, self._heard = self._heard, []
+            refused, self._refused = self._refused, {}
+        return heard, refused
+
+    def _run(self) -> None:
+        problem = ""
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._questions or self._halves or self._stopped)
+                if self._stopped:
+                    return
+                questions, self._questions = self._questions[:MAX_KEYS], self._questions[MAX_KEYS:]
+                halves, self._halves = self._halves[:MAX_HALVES], self._halves[MAX_HALVES:]
+            try:
+                refused = self._post(Recall(_asks(questions), tuple(halves))).refused
+                problem = ""
+            except DirectoryError as error:
+                refused = dict.fromkeys((key for _, _, key in questions), "directory")
+                self.dropped["directory"] += len(halves)
+                if str(error) != problem:
+                    problem = str(error)
+                    _log.warning("%s; slow exchanges keep the stages of their own half meanwhile", problem)
+            with self._lock:
+                self._refused |= refused
+                self._lock.wait_for(lambda: self._stopped, timeout=_PACE_S)
+
+
+def _asks(questions: Iterable[Question]) -> tuple[Ask, ...]:
+    grouped: dict[tuple[str, bool], list[str]] = {}
+    for address, spans, key in questions:
+        grouped.setdefault((address, spans), []).append(key)
+    return tuple(Ask(tuple(keys), address, spans) for (address, spans), keys in grouped.items())
