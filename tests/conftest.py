@@ -4,7 +4,11 @@ import os
 from collections.abc import Generator
 from typing import TypeVar
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("untimed")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 

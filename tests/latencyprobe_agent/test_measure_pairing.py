@@ -83,6 +83,33 @@ def test_of_too_many_halves_the_oldest_stop_waiting():
     assert [(n, n) for n in (5, 6, 7)] == joined(pairs)
 
 
+@given(st.data(), st.integers(1, 12), st.sets(st.integers(0, 60), max_size=40))
+def test_what_is_pulled_is_what_is_among_the_latest_and_nothing_twice(data, limit, numbers):
+    sent = data.draw(st.permutations(sorted(numbers)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=4)))
+    join = LocalJoin(limit)
+    for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True):
+        join.join(batch_of([(n, Role.SERVER) for n in sent[start:end]]))
+    wanted = data.draw(st.lists(st.integers(0, 60), max_size=30))
+    ids = batch_of([(n, Role.CLIENT) for n in wanted]).trace_id
+
+    found = join.pull(ids)
+
+    latest = set(sent[-limit:])
+    assert sorted(latest.intersection(wanted)) == sorted(found.rec["request_offset"].tolist())
+    assert found.duration_ns.tolist() == found.rec["request_offset"].tolist()
+    assert 0 == len(join.pull(ids))
+    assert len(latest.difference(wanted)) == len(join)
+
+
+def test_a_pulled_half_is_not_joined_any_more():
+    join = LocalJoin()
+    server = batch_of([(1, Role.SERVER)])
+    join.join(server)
+    join.pull(server.trace_id)
+    assert 0 == len(join.join(batch_of([(1, Role.CLIENT)])))
+
+
 def test_stages_and_what_exceeds_the_round_trip(make_halves):
     pairs = LocalJoin().join(
         make_halves(

@@ -6,7 +6,7 @@ import msgspec
 
 from latencyprobe.plan import Identity
 from latencyprobe_operator.agents import Agents
-from latencyprobe_operator.identities import identify
+from latencyprobe_operator.identities import identify, nodes_at
 from latencyprobe_operator.objects import Node
 
 
@@ -46,3 +46,16 @@ def test_address_that_two_live_pods_claim_names_none_but_a_terminating_one_gives
     assert identify("10.0.0.1", state, Agents()) == Identity("10.0.0.1")
     state.put("pods", msgspec.structs.replace(first, terminating=True))
     assert identify("10.0.0.1", state, Agents()).pod == "b-1"
+
+
+def test_nodes_behind_an_address_are_those_of_the_pods_that_may_have_answered(make: Any) -> None:
+    pods = [make.pod(f"cart-{i}", node=f"n{i}", addresses=(f"10.0.0.{i}",)) for i in (1, 2)]
+    state = make.state(*pods, make.service("cart"), make.slice_of("cart", *pods))
+    state.put("nodes", Node("uid-n3", "n3", ("192.0.2.3",)))
+    found = {address: nodes_at(address, state) for address in ("10.0.0.1", "10.96.0.7", "192.0.2.3", "192.0.2.9")}
+    assert found == {
+        "10.0.0.1": {"n1"},
+        "10.96.0.7": {"n1", "n2"},
+        "192.0.2.3": {"n3"},
+        "192.0.2.9": set(),
+    }

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import IdentityAnswer, PlanLine
+from latencyprobe.plan import Ask, IdentityAnswer, PlanLine, Recall, RecallAnswer, ServerHalf
 from latencyprobe.sli import SliBatch
 from latencyprobe.store import SqliteStore
 from latencyprobe_agent.identity.directory import Directory as AgentsClient
@@ -31,11 +31,15 @@ from latencyprobe_operator.planner import Planner
 AGENT = "system:serviceaccount:agents:agent"
 
 
+HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
+
+
 class World:
     """A directory with its parts, and a client that trusts its certificate."""
 
     def __init__(self, make: Any, books: Books) -> None:
-        self.state = make.state(make.pod("cart-1"), make.pod("web-1", node="n2"), make.service("cart"))
+        cart = make.pod("cart-1")
+        self.state = make.state(cart, make.pod("web-1", node="n2"), make.service("cart"), make.slice_of("cart", cart))
         self.planner, self.agents, self.reviewer = Planner(1000, b"k" * 32), Agents(), FakeReviewer({})
         for node in ("n1", "n2"):
             self.reviewer.users[f"token-{node}"] = Reviewed(AGENT, extra={NODE_CLAIM: [node]})
@@ -213,6 +217,8 @@ def test_status_is_taken_for_the_callers_node(play: Play, make: Any) -> None:
         ("/v1/nodes/n1/sli", b'{"instance":"i","sequence":0,"rows":[{"good":"x"}]}', b"$.rows[0].good"),
         ("/v1/nodes/n1/sli", b'{"instance":"i","sequence":0,"rows":[],"more":1}', b"more"),
         ("/v1/identities", b'{"addresses":[1]}', b"$.addresses[0]"),
+        ("/v1/recall", b'{"asks":[{"keys":["../x"],"address":"10.0.0.1"}]}', b"$.asks[0].keys[0]"),
+        ("/v1/recall", b'{"halves":[{"key":"%s","stages_ns":[1,-2,3,4]}]}' % (b"a" * 32), b"$.halves[0].stages_ns[1]"),
         ("/v1/identities", b'{"addresses":' + b"[" * 50_000, b"$.addresses[0]"),
     ],
 )
@@ -237,6 +243,55 @@ def test_document_that_is_too_large_gets_413(play: Play) -> None:
 def test_too_many_addresses_are_refused(play: Play) -> None:
     async def scene(it: World) -> None:
         assert (await it.call("POST", "/v1/identities", {"addresses": ["10.0.0.1"] * 1001}))[0] == 400
+
+    play(scene)
+
+
+@pytest.mark.parametrize("recall", [Recall((Ask(("a" * 32,) * 1001),)), Recall(halves=(HALF,) * 501)])
+def test_too_much_recall_is_refused(play: Play, recall: Recall) -> None:
+    async def scene(it: World) -> None:
+        assert (await it.call("POST", "/v1/recall", recall))[0] == 400
+
+    play(scene)
+
+
+def test_recall_needs_an_agents_token(play: Play) -> None:
+    async def scene(it: World) -> None:
+        assert [(await it.call("POST", "/v1/recall", Recall(), t))[0] for t in ("", "token-stranger")] == [401, 403]
+
+    play(scene)
+
+
+def test_two_agents_recall_a_half_through_their_plan_streams(play: Play, tls_dir: Path, tmp_path: Path) -> None:
+    """The client's agent on n2 dialled the Service; its server ran on n1."""
+
+    async def scene(it: World) -> None:
+        agents = {}
+        for node in ("n1", "n2"):
+            (tmp_path / node).write_text(f"token-{node}")
+            agents[node] = AgentsClient(it.url, node, token_file=tmp_path / node, ca_file=tls_dir / "tls.crt")
+        streams = {node: agent.plans() for node, agent in agents.items()}
+        for stream in streams.values():
+            assert (await asyncio.to_thread(next, stream)).recall is None
+
+        ask = Ask((HALF.key,), "10.96.0.7", spans=True)
+        asked = await asyncio.to_thread(agents["n2"].recall, Recall((ask,)))
+        wanted = await asyncio.to_thread(next, streams["n1"])
+        given = await asyncio.to_thread(agents["n1"].recall, Recall(halves=(HALF,)))
+        told = await asyncio.to_thread(next, streams["n2"])
+
+        assert asked == given == RecallAnswer()
+        assert wanted == PlanLine(recall=Recall((Ask((HALF.key,), spans=True),)))
+        assert told == PlanLine(recall=Recall(halves=(HALF,)))
+        assert it.directory.switchboard.counts == {"asked": 1, "answered": 1}
+
+    play(scene)
+
+
+def test_half_of_a_node_without_an_agent_is_refused_at_once(play: Play) -> None:
+    async def scene(it: World) -> None:
+        status, body = await it.call("POST", "/v1/recall", Recall((Ask((HALF.key,), "10.96.0.7"),)), "token-n2")
+        assert (status, msgspec.json.decode(body)) == (200, {"refused": {HALF.key: "no_agent"}})
 
     play(scene)
 
