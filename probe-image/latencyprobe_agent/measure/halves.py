@@ -46,11 +46,6 @@ class Halves:
         # `take` moves whole records; indexing with an array copies them field by field, at ten times the cost
         return Halves(**{f.name: getattr(self, f.name).take(at, axis=0) for f in fields(self)})
 
-    def put(self, at: NDArray[np.intp], rows: "Halves") -> None:
-        """Overwrite the rows `at` (positions) in place."""
-        for f in fields(self):
-            _whole(getattr(self, f.name))[at] = _whole(getattr(rows, f.name))
-
     @staticmethod
     def concatenate(parts: Sequence["Halves"]) -> "Halves":
         """Return the rows of all parts (at least one), in their order, as a copy."""
@@ -82,10 +77,3 @@ def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:
         counted=exchanges.counted,
         chosen=np.zeros(len(batch), np.uint8),
     )
-
-
-def room_for(n: int) -> Halves:
-    """Return n halves of zeros, to be overwritten with `put()`; they take memory only from then on."""
-    none = halves(np.empty(0, EXCHANGE), b"")
-    shapes = {f.name: getattr(none, f.name) for f in fields(Halves)}
-    return Halves(**{name: np.zeros((n, *a.shape[1:]), a.dtype) for name, a in shapes.items()})

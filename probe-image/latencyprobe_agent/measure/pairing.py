@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.records import Role
-from latencyprobe_agent.measure.halves import Halves, room_for
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.kept import KEPT, pack, unpack
 from latencyprobe_agent.measure.stages import PAIR_STAGES, pair_stages
 
 _NETWORK = PAIR_STAGES.index("network")
@@ -41,12 +42,12 @@ class LocalJoin:
 
     Halves of one exchange leave the kernel within ms of each other, or with the same quiet flush; a half whose other
     end is on another node stays until newer ones take its place, and `pull()` finds it for that node (recall). The
-    limit bounds memory (291 bytes each) and time (one comparison of each waiting id per batch).
+    limit bounds memory (156 bytes each) and time (one comparison of each waiting id per batch).
     """
 
     def __init__(self, limit: int = 16_384) -> None:
         self._high = np.zeros(limit, np.uint64)  # of the trace ids, 0 = free
-        self._waiting = room_for(limit)
+        self._waiting = np.zeros(limit, KEPT)
         self._next = 0
 
     def __len__(self) -> int:
@@ -56,7 +57,7 @@ class LocalJoin:
         """Join a batch with itself and with what waits. A trace id seen twice on one side is ambiguous: no pair."""
         at = np.flatnonzero(batch.counted & (batch.rec["role"] != Role.UNKNOWN))
         slots = self._with_ids_of(batch.trace_id[at, 0])
-        halves = Halves.concatenate([self._waiting.take(slots), batch.take(at)])
+        halves = Halves.concatenate([unpack(self._waiting[slots]), batch.take(at)])
         self._high[slots] = 0  # each meets its other half now, or another of its own side
         row = np.concatenate([np.full(len(slots), -1), at])
 
@@ -75,10 +76,9 @@ class LocalJoin:
     def pull(self, trace_id: NDArray[np.uint64]) -> Halves:
         """Take the waiting halves with these ids (u64[m, 2]) out: they have met their other half elsewhere."""
         slots = self._with_ids_of(trace_id[:, 0])
-        slots = slots[np.isin(self._waiting.trace_id[slots, 1], trace_id[:, 1])]
-        found = self._waiting.take(slots)
+        slots = slots[np.isin(self._waiting["trace_id"][slots, 1], trace_id[:, 1])]
         self._high[slots] = 0
-        return found
+        return unpack(self._waiting[slots])
 
     def _with_ids_of(self, high: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Slots of the waiting halves that share the first half of their id with one of the batch."""
@@ -92,7 +92,7 @@ class LocalJoin:
         limit = len(self._high)
         newest = halves.take(np.arange(max(0, len(halves) - limit), len(halves)))
         slots = (self._next + np.arange(len(newest))) % limit
-        self._waiting.put(slots, newest)
+        self._waiting[slots] = pack(newest)
         self._high[slots] = newest.trace_id[:, 0]
         self._next = (self._next + len(newest)) % limit
 
