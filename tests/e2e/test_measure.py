@@ -106,6 +106,8 @@ def test_stages_sum_to_the_duration(shop: Shop, side: str, stages: set[str]) -> 
     span: Span = getattr(shop, side)
     prefix = "latencyprobe.stage."
     told = {key.removeprefix(prefix): value for key, value in span.tags.items() if key.startswith(prefix)}
+    if "latencyprobe.joined" in span.tags:  # a slow one also has the pair's stages beside its own
+        told = {stage: value for stage, value in told.items() if stage in stages}
 
     assert told.keys() == stages
     assert sum(told.values()) * 1e6 == pytest.approx(span.duration_us, abs=2)  # Jaeger keeps whole µs

@@ -1,0 +1,59 @@
+"""Recall between two nodes: of slow RPCs the caller's side knows the network and the server's stages."""
+
+from typing import Any
+
+import pytest
+from bench.chart import Chart
+from bench.cluster import Cluster, wait_for
+from bench.jaeger import Jaeger
+from bench.workload import Workload
+from probes import is_true, latency_probe, pairs, results
+
+pytestmark = pytest.mark.e2e
+
+BAD = 400
+NAMED = 0.95
+STAGES = ("client_send", "network", "server_read_delay", "server_process", "server_send", "client_read_delay")
+OBJECTIVE = {
+    "name": "fast",
+    "target": "rpc",
+    "threshold": "25ms",
+    "goal": "99",
+    "minEvents": 20,
+    "perspective": "Client",
+}
+
+
+@pytest.mark.timeout(420, func_only=True)
+def test_callers_report_names_the_stage_of_slow_rpcs_between_two_nodes(
+    release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload
+) -> None:
+    namespace = workload.namespace
+    workload.serve(node="n2")
+    spans = {"ratio": "0", "maxPerSecond": 1000}
+    cluster.apply(latency_probe(objectives=[OBJECTIVE], spans=spans), namespace)
+    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 30, "agents are ready")
+    workload.delay(40)
+    sent = workload.call(BAD, "--threads", "8", "--max-size", "8192", node="n1")
+    assert (sent["answered"], sent["errors"]) == (BAD, 0)
+
+    def named() -> dict[str, Any]:
+        result = results(cluster, namespace).get("fast", {})
+        known = sum(one["events"] for one in result.get("badByStage", []) if one["stage"] in STAGES)
+        return result if result.get("bad") == BAD and known >= NAMED * BAD else {}
+
+    result = wait_for(named, 120, f"{NAMED:.0%} of {BAD} slow RPCs have a stage of both halves")
+    print(f"bad by stage: {result['badByStage']}")
+    assert result["badByStage"][0]["stage"] == "server_process"
+
+    both = wait_for(
+        lambda: found if len(found := pairs(jaeger, namespace)) >= NAMED * BAD else [], 60, "linked pairs in Jaeger"
+    )
+    recalled = [(client, server) for client, server in both if client.tags.get("latencyprobe.joined") == "recall"]
+    print(f"{len(recalled)} of {len(both)} linked pairs are recalled")
+    assert len(recalled) >= NAMED * len(both)
+    for client, server in recalled:
+        told = {stage: client.tags[f"latencyprobe.stage.{stage}"] for stage in STAGES}
+        assert sum(told.values()) * 1e6 == pytest.approx(client.duration_us, abs=2)
+        assert told["server_process"] == pytest.approx(server.tags["latencyprobe.stage.process"], abs=1e-6)
+        assert client.tags["service.peer.name"] == server.service == "server"
