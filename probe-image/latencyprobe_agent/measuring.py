@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BATCH = 4096  # records: 0.8 MiB, and about five times that while they are measured
-# Halves that have not met their other half, also for other nodes to ask for (recall): 156 bytes each, 2.6 MB. That is
+# Halves that have not met their other half, also for other nodes to ask for (recall): 165 bytes each, 2.7 MB. That is
 # 30 s of 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
 _WAITING = 16_384
 _BATCHES_AT_ONCE = 64  # then the clock is looked at again

@@ -14,6 +14,7 @@ from latencyprobe_agent.measure.kept import KEPT, pack, unpack
 from latencyprobe_agent.measure.stages import PAIR_STAGES, pair_stages
 
 _NETWORK = PAIR_STAGES.index("network")
+_WHOLE = f"V{KEPT.itemsize}"  # so that rows are copied whole, not field by field
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class LocalJoin:
 
     Halves of one exchange leave the kernel within ms of each other, or with the same quiet flush; a half whose other
     end is on another node stays until newer ones take its place, and `pull()` finds it for that node (recall). The
-    limit bounds memory (156 bytes each) and time (one comparison of each waiting id per batch).
+    limit bounds memory (165 bytes each) and time (one comparison of each waiting id per batch).
     """
 
     def __init__(self, limit: int = 16_384) -> None:
@@ -70,7 +71,7 @@ class LocalJoin:
         good = (server[one] != server[other]) & (low[one] == low[other])
         one, other = one[good], other[good]
         client, server_half = np.where(server[one], other, one), np.where(server[one], one, other)
-        self._keep(halves.take(np.sort(order[first[size == 1]])))
+        self._keep(halves, np.sort(order[first[size == 1]]))
         return _pairs(halves, row, client, server_half)
 
     def pull(self, trace_id: NDArray[np.uint64]) -> Halves:
@@ -87,12 +88,12 @@ class LocalJoin:
         likely = np.flatnonzero(first_bits[self._high >> np.uint64(48)] & (self._high != 0))
         return likely[np.isin(self._high[likely], high)]
 
-    def _keep(self, halves: Halves) -> None:
-        """Put halves in the place of the oldest ones."""
+    def _keep(self, halves: Halves, lone: NDArray[np.intp]) -> None:
+        """Put the rows `lone` in the place of the oldest ones."""
         limit = len(self._high)
-        newest = halves.take(np.arange(max(0, len(halves) - limit), len(halves)))
+        newest = halves.take(lone[-limit:])
         slots = (self._next + np.arange(len(newest))) % limit
-        self._waiting[slots] = pack(newest)
+        self._waiting.view(_WHOLE)[slots] = pack(newest).view(_WHOLE)
         self._high[slots] = newest.trace_id[:, 0]
         self._next = (self._next + len(newest)) % limit
 

@@ -21,7 +21,7 @@ from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.selection import Budget, select
 
-# Questions under way: 156 bytes and one entry of about 300 each, 0.9 MB; at 500 a second each may take 4 s.
+# Questions under way: 165 bytes and one entry of about 300 each, 0.9 MB; at 500 a second each may take 4 s.
 _ASKED = 2048
 # Keys to be looked for: about 250 bytes each, 1 MB; two callers' nodes may ask for all they have room for.
 _WANTED = 4096
@@ -161,12 +161,13 @@ def ids_of(keys: Sequence[str]) -> NDArray[np.uint64]:
 def server_halves(answers: Sequence[ServerHalf]) -> Halves:
     """Return halves that know what was answered: stages, flags and round trip; no times, as clocks differ."""
     rows = np.zeros(len(answers), KEPT)
-    rows["role"] = Role.SERVER
-    rows["flags"] = [one.flags for one in answers]
-    rows["srtt_us"] = [one.srtt_us for one in answers]
     rows["stages"] = np.array([one.stages_ns for one in answers], np.int64).reshape(-1, 4)
     rows["trace_id"] = ids_of([one.key for one in answers])
-    return unpack(rows)
+    found = unpack(rows)
+    found.rec["role"] = Role.SERVER
+    found.rec["flags"] = [one.flags for one in answers]
+    found.rec["srtt_us"] = [one.srtt_us for one in answers]
+    return found
 
 
 def _low(key: str) -> int:
