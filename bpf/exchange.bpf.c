@@ -476,6 +476,8 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 			outcome = OUTCOME_OK;
 		else if (!outcome && c->phase == PHASE_RESPONSE && v.received != v.copied)
 			return 0; /* what has arrived may still be read: destroy ends it */
+		else if (!outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED)
+			outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
 		close_connection(c, &v, outcome, cfg);
 		return 0;
 	}
