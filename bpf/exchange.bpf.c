@@ -433,8 +433,9 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (!tp)
 		return 0;
 	if (newstate == TCP_ESTABLISHED) {
-		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una
-							  : tp->rcv_nxt != tp->copied_seq;
+		/* data in the SYN: a client's is acknowledged by now, unless the server refused it; a server's has come */
+		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una || tp->bytes_acked > 1
+							  : tp->bytes_received;
 
 		c = bpf_sk_storage_get(&connections, sk, 0, 0);
 		if (!c || c->generation != OWN_GENERATION)

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -27,10 +27,19 @@ KERNEL_REFUSES = 77  # exit code of paths.c
 STAMPS = ("sent_from", "sent_to", "read_from", "read_to")
 
 
-def run_paths(send: str, receive: str, *, host: str = "127.0.0.1", turns: int, request: int, response: int):
-    """Stamps int64[2 (client, server), turns, 4 (STAMPS)]."""
+def run_paths(
+    send: str,
+    receive: str,
+    *flags: str,
+    host: str = "127.0.0.1",
+    turns: int,
+    request: int,
+    response: int,
+    prefix: Sequence[str] = (),
+):
+    """Stamps int64[2 (client, server), turns, 4 (STAMPS)]. `prefix`: a command that runs it in a namespace."""
     sizes = map(str, (turns, request, response))
-    words = [workload.build("paths"), send, receive, host, str(PORT), *sizes]
+    words = [*prefix, workload.build("paths"), send, receive, host, str(PORT), *sizes, *flags]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode != KERNEL_REFUSES, f"this kernel refuses io_uring: {done.stderr}"
     assert done.returncode == 0, done.stderr
@@ -121,6 +130,37 @@ def test_messages_of_one_byte_to_100_mib(session, request_bytes, response_bytes)
     records = assert_each_turn_is_one_pair(session, stamps, request_bytes, response_bytes)
     large = max(request_bytes, response_bytes) > MIB
     assert (records["conn_class"] == ExchangeClass.STREAM).all() == large
+
+
+@pytest.fixture
+def namespace() -> Iterator[tuple[str, ...]]:
+    """Command prefix that runs inside a network namespace with nothing but loopback."""
+    name = f"lp-{os.getpid()}-paths"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        yield ("ip", "netns", "exec", name)
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@pytest.mark.parametrize(
+    ("setting", "excluded"),
+    [(0x607, Excluded.TFO), (0x1, Excluded.NONE)],
+    ids=["accepted without a cookie", "refused by the server"],
+)
+def test_a_request_in_the_syn_is_excluded_and_the_next_ones_are_not(session, namespace, setting, excluded):
+    subprocess.run([*namespace, "sysctl", "-qw", f"net.ipv4.tcp_fastopen={setting}"], check=True)
+    session.measure(PORT)
+    run_paths("send", "recv", "fastopen", turns=10, request=100, response=1_000, prefix=namespace)
+    records = session.records_of_closed(2)
+    assert len(records) == 20
+    for role in (Role.CLIENT, Role.SERVER):
+        mine = np.sort(records[records["role"] == role], order="response_offset")
+        assert mine["excluded"].tolist() == [excluded] + 9 * [Excluded.NONE]
+        assert mine["response_bytes"].tolist() == 10 * [1_000]
+        assert mine["request_bytes"][1:].tolist() == 9 * [100]
+    assert len(session.pairs(records)[1]) == (9 if excluded else 10)
 
 
 @pytest.fixture
