@@ -161,6 +161,9 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 	c->turns = 0;
 	c->unread_history = 0;
 	c->early_history = 0;
+	c->clean_turns = 0;
+	c->probation = 0;
+	c->ambiguous = 0;
 	c->unasked = 0;
 	c->shut = 0;
 	/* an old connection has had its set-up turns */
