@@ -20,7 +20,6 @@ class Peers:
             self.client.connect((dial or host, port))
             self.server, _ = listener.accept()
         for end in (self.client, self.server):
-            end.settimeout(10)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def turn(self, request: bytes = b"request", response: bytes = b"response") -> None:
