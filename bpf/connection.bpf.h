@@ -41,6 +41,8 @@ struct connection {
 	__u32 unread_history; /* 32 turns: the next message was sent over unread bytes */
 	__u32 early_history;  /* 32 turns: bytes arrived that the peer sent before it had all of ours */
 	__u32 turns;
+	__u32 clean_turns; /* since the last overlap */
+	__u32 probation;   /* clean turns that end `ambiguous` */
 	__u32 setup_turns; /* turns of protocol set-up still to come */
 	__u32 send_tid;
 	__u32 retransmits; /* total_retrans when the exchange opened */
@@ -53,7 +55,8 @@ struct connection {
 	__u8 early;	     /* the open exchange overlaps: its bytes left the peer before ours had reached it */
 	__u8 talked;	     /* client bytes were seen */
 	__u8 shut;	     /* no more outbound bytes: what write_seq gains now is our FIN */
-	__u8 _pad[7];
+	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
+	__u8 _pad[6];
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 };
@@ -84,17 +87,32 @@ static __always_inline __u32 ones(__u32 bits)
 /* Overlaps in 32 turns; one alone is a reconnect or a probe, measurement.md section 5. */
 #define PIPELINED_TURNS 2
 #define MULTIPLEXED_TURNS 8
+/*
+ * Turns without overlap until such a connection is believed again: twice as many after each relapse, for among many
+ * streams there are long runs in which one end sees turns alternate (50 gRPC streams: up to 60 on the client's side).
+ */
+#define CLEAN_TURNS 32
+#define CLEAN_TURNS_MAX 1024
 /* Client bytes that its FIN follows this closely ask for no answer; a client that waited longer gave up. */
 #define TEARDOWN_NS 5000000LL
 
-static __always_inline __u8 classify(const struct connection *c, const struct exchange *x)
+static __always_inline __u8 classify(struct connection *c, const struct exchange *x)
 {
-	__u32 unread = ones(c->unread_history), early = ones(c->early_history);
-
-	if (unread >= MULTIPLEXED_TURNS && early >= MULTIPLEXED_TURNS)
-		return CLASS_MULTIPLEXED;
-	if (ones(c->unread_history | c->early_history) >= PIPELINED_TURNS)
-		return CLASS_PIPELINED;
+	c->clean_turns = c->unread || c->early ? 0 : c->clean_turns + 1;
+	if (ones(c->unread_history | c->early_history) >= PIPELINED_TURNS) {
+		if (!c->ambiguous) {
+			c->probation = c->probation ? c->probation * 2 : CLEAN_TURNS;
+			if (c->probation > CLEAN_TURNS_MAX)
+				c->probation = CLEAN_TURNS_MAX;
+			c->ambiguous = CLASS_PIPELINED;
+		}
+		if (ones(c->unread_history) >= MULTIPLEXED_TURNS && ones(c->early_history) >= MULTIPLEXED_TURNS)
+			c->ambiguous = CLASS_MULTIPLEXED;
+	} else if (c->clean_turns >= c->probation) {
+		c->ambiguous = 0;
+	}
+	if (c->ambiguous)
+		return c->ambiguous;
 	if (x->request_bytes > STREAM_BYTES || x->response_bytes > STREAM_BYTES ||
 	    (x->send_end_ns > x->send_start_ns && x->send_end_ns - x->send_start_ns > STREAM_NS))
 		return CLASS_STREAM;
@@ -342,6 +360,7 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 		/* the same call goes on (the hook fires once per skb): the request came before all of this was written */
 		if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
 			c->early_history |= 1;
+			c->clean_turns = 0;
 			c->previous.flags |= FLAG_OVERLAP;
 			if (!c->previous.excluded)
 				c->previous.excluded = EXCLUDED_OVERLAP;

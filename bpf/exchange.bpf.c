@@ -20,8 +20,8 @@ struct {
 	__type(value, struct connection);
 } connections SEC(".maps");
 
-/* Generation of the agent's own sockets: no plan ever wants them. */
-#define OWN_GENERATION (~0ULL)
+/* Generation of the agent's own sockets and of those that cannot be measured: no plan ever wants them. */
+#define NEVER_WANTED (~0ULL)
 
 /* The peer's FIN takes one sequence number of rcv_nxt and, once read, of copied_seq; it is no data. */
 static __always_inline void read_view(const struct sock *sk, const struct tcp_sock *tp, struct view *v)
@@ -71,21 +71,26 @@ static __always_inline __u32 wanted(const struct scope *scope, const struct flow
 	return set;
 }
 
-/* The plan no longer wants this connection as it was: what is open ends uncounted, under the old target set. */
-static __always_inline void drop(struct connection *c, const struct config *cfg)
+/*
+ * This connection is not measured any more: what is open ends uncounted, under the old target set. One that cannot be
+ * measured says so by an exchange of its own, once.
+ */
+static __always_inline void drop(struct connection *c, const struct config *cfg, __u8 why)
 {
-	bool open;
+	bool tell, never = why == EXCLUDED_UNSUPPORTED;
 
 	bpf_spin_lock(&c->lock);
-	open = c->target_set && c->phase != PHASE_IDLE;
+	tell = c->target_set && (never || c->phase != PHASE_IDLE);
 	c->target_set = 0;
-	c->generation = cfg->generation;
+	c->generation = never ? NEVER_WANTED : cfg->generation;
 	c->phase = PHASE_IDLE;
 	c->previous_used = 0;
-	c->current.conn_class = CLASS_UNKNOWN;
-	c->current.excluded = EXCLUDED_PLAN;
+	c->current.request_bytes = 0; /* those of an earlier exchange */
+	c->current.response_bytes = 0;
+	c->current.conn_class = never ? CLASS_UNSUPPORTED : CLASS_UNKNOWN;
+	c->current.excluded = why;
 	bpf_spin_unlock(&c->lock);
-	if (open)
+	if (tell)
 		account(&c->current, cfg);
 }
 
@@ -112,7 +117,7 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 		scope = &cfg->host;
 	if (!scope->server_group && !scope->client_group) {
 		if (c)
-			drop(c, cfg);
+			drop(c, cfg, EXCLUDED_PLAN);
 		return NULL;
 	}
 	if (c && c->current.local_port) {
@@ -131,7 +136,7 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 		return c;
 	}
 	if (c)
-		drop(c, cfg);
+		drop(c, cfg, EXCLUDED_PLAN);
 	if (!locked)
 		return NULL;
 	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -161,6 +166,9 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 	c->turns = 0;
 	c->unread_history = 0;
 	c->early_history = 0;
+	c->clean_turns = 0;
+	c->probation = 0;
+	c->ambiguous = 0;
 	c->unasked = 0;
 	c->shut = 0;
 	/* an old connection has had its set-up turns */
@@ -168,6 +176,10 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 	c->first_excluded = first_excluded;
 	place(c, tp, &v);
 	bpf_spin_unlock(&c->lock);
+	if (set && is_unsupported(sk, tp)) {
+		drop(c, cfg, EXCLUDED_UNSUPPORTED);
+		return NULL;
+	}
 	return set ? c : NULL;
 }
 
@@ -188,7 +200,7 @@ static __always_inline struct connection *connection_of(struct sock *sk, struct 
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 
-	if (c && (c->generation == cfg->generation || c->generation == OWN_GENERATION))
+	if (c && (c->generation == cfg->generation || c->generation == NEVER_WANTED))
 		return c->target_set ? c : NULL;
 	if (!c && (!locked || sk->__sk_common.skc_state != TCP_ESTABLISHED || !in_scope(sk, cfg)))
 		return NULL;
@@ -280,6 +292,10 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 	struct view v;
 	bool ended;
 
+	if (is_unsupported(sk, tp)) {
+		drop(c, cfg, EXCLUDED_UNSUPPORTED); /* it has become so since it was decided */
+		return;
+	}
 	read_view(sk, tp, &v);
 	if (sk->sk_lock.owned)
 		v.flags |= FLAG_BACKLOG;
@@ -433,11 +449,12 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (!tp)
 		return 0;
 	if (newstate == TCP_ESTABLISHED) {
-		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una
-							  : tp->rcv_nxt != tp->copied_seq;
+		/* data in the SYN: a client's is acknowledged by now, unless the server refused it; a server's has come */
+		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una || tp->bytes_acked > 1
+							  : tp->bytes_received;
 
 		c = bpf_sk_storage_get(&connections, sk, 0, 0);
-		if (!c || c->generation != OWN_GENERATION)
+		if (!c || c->generation != NEVER_WANTED)
 			decide(sk, tp, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
 			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, true);
 		return 0;
@@ -447,7 +464,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		if (cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid) {
 			c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 			if (c)
-				c->generation = OWN_GENERATION;
+				c->generation = NEVER_WANTED;
 		}
 		return 0;
 	}
@@ -476,6 +493,8 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 			outcome = OUTCOME_OK;
 		else if (!outcome && c->phase == PHASE_RESPONSE && v.received != v.copied)
 			return 0; /* what has arrived may still be read: destroy ends it */
+		else if (!outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED)
+			outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
 		close_connection(c, &v, outcome, cfg);
 		return 0;
 	}

@@ -34,6 +34,8 @@ enum tcp_state {
 	TCP_CLOSING = 11,
 };
 
+#define SK_USER_DATA_PSOCK 4 /* include/net/sock.h, from 6.0: the socket is in a sockmap */
+
 enum sock_flag_bits {
 	SOCK_DONE_BIT = 1 << 1, /* include/net/sock.h: SOCK_DONE, set by tcp_fin() */
 };
@@ -95,6 +97,7 @@ struct sock {
 	__u16 sk_protocol;
 	int sk_err;
 	int sk_rcvlowat;
+	void *sk_user_data;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 
@@ -116,8 +119,13 @@ struct inet_sock {
 	__be16 inet_sport;
 };
 
+struct tcp_ulp_ops {
+	char name[16];
+};
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	const struct tcp_ulp_ops *icsk_ulp_ops;
 };
 
 struct tcp_sock {
@@ -132,6 +140,8 @@ struct tcp_sock {
 	__u32 srtt_us;
 	struct minmax rtt_min;
 	__u32 total_retrans;
+	bool is_mptcp;
+	bool syn_smc;
 };
 
 struct seq_file;

@@ -79,7 +79,9 @@ class Session:
         return measured, LocalJoin(limit=len(records) + 1).join(measured)
 
     def close(self) -> None:
-        """Detach everything."""
+        """Detach everything; again: nothing."""
+        if self._ended.is_set():
+            return
         self._ended.set()
         self._drainer.join()
         self.programs.close()

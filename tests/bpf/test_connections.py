@@ -2,7 +2,6 @@
 
 import os
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import workload
+from peers import Peers, reset
 
 from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 
@@ -19,32 +19,10 @@ PORT = workload.free_port()
 MS = 1_000_000
 
 
-class Peers:
-    """A client and a server socket of this process, driven call by call."""
-
-    def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", PORT)) as listener:
-            self.client = socket.create_connection(("127.0.0.1", PORT))
-            self.server, _ = listener.accept()
-        for end in (self.client, self.server):
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def turn(self, request: bytes = b"request", response: bytes = b"response") -> None:
-        """One RPC."""
-        self.client.sendall(request)
-        assert self.server.recv(4096) == request
-        self.server.sendall(response)
-        assert self.client.recv(4096) == response
-
-    def close(self) -> None:
-        self.client.close()
-        self.server.close()
-
-
 @pytest.fixture
 def peers() -> Iterator[Peers]:
     """A connection that is older than the measuring."""
-    connected = Peers()
+    connected = Peers(PORT)
     yield connected
     connected.close()
 
@@ -95,7 +73,7 @@ def test_a_quiet_connection_is_flushed_once(peers, session):
 
 def test_an_unanswered_request_is_not_flushed(session):
     session.measure(PORT, quiet_ns=1)
-    peers = Peers()
+    peers = Peers(PORT)
     peers.client.sendall(b"request")
     peers.server.recv(100)
     session.programs.flush()
@@ -109,14 +87,14 @@ def test_an_unanswered_request_is_not_flushed(session):
 
 def test_a_target_that_goes_leaves_no_event_that_it_did_not_see_to_the_end(session):
     session.measure(PORT)
-    peers = Peers()
+    peers = Peers(PORT)
     peers.turn()
     peers.turn()
     session.measure()
     peers.turn()
     peers.close()
     session.measure(PORT)
-    again = Peers()
+    again = Peers(PORT)
     again.turn()
     again.close()
     workload.wait_until(lambda: (session.records()["sock_cookie"] > 0).sum() >= 4, "the first and the last turn")
@@ -130,12 +108,11 @@ def test_a_target_that_goes_leaves_no_event_that_it_did_not_see_to_the_end(sessi
 
 def test_reset_inside_an_exchange_is_an_error_on_both_sides(session):
     session.measure(PORT)
-    peers = Peers()
+    peers = Peers(PORT)
     peers.turn()
     peers.client.sendall(b"request")
     peers.server.recv(100)
-    peers.server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    peers.server.close()  # RST
+    reset(peers.server)
     with pytest.raises(ConnectionResetError):
         peers.client.recv(100)
     peers.client.close()
@@ -151,7 +128,7 @@ def test_bytes_that_ask_for_no_answer_are_teardown(session):
     """The client's FIN follows its last bytes within 5 ms; tried again when this machine was slower than that."""
     session.measure(PORT)
     for _ in range(50):
-        peers = Peers()
+        peers = Peers(PORT)
         peers.turn()
         began_ns = time.monotonic_ns()
         peers.client.sendall(b"quit")
@@ -171,7 +148,7 @@ def test_bytes_that_ask_for_no_answer_are_teardown(session):
 
 def test_a_server_that_speaks_first_is_setup_and_one_that_speaks_unasked_is_push(session):
     session.measure(PORT)
-    peers = Peers()
+    peers = Peers(PORT)
     peers.server.sendall(b"greeting")
     peers.client.recv(100)
     peers.turn(b"login", b"welcome")
@@ -186,7 +163,7 @@ def test_a_server_that_speaks_first_is_setup_and_one_that_speaks_unasked_is_push
 def test_pipelined_requests_are_no_events_at_the_server_and_never_pair(session):
     """The client always has one request ahead. Its own side sees turns that alternate: only the server can tell."""
     session.measure(PORT)
-    peers = Peers()
+    peers = Peers(PORT)
     peers.client.sendall(b"request")
     for _ in range(40):
         peers.server.recv(7)
@@ -204,7 +181,7 @@ def test_pipelined_requests_are_no_events_at_the_server_and_never_pair(session):
 
 def test_peeking_is_not_reading(session):
     session.measure(PORT)
-    peers = Peers()
+    peers = Peers(PORT)
     peers.client.sendall(b"request")
     assert peers.server.recv(100, socket.MSG_PEEK) == b"request"
     peeked_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -221,7 +198,7 @@ def test_sendfile_and_splice_move_messages_like_any_call(session, tmp_path):
     """The server answers by sendfile, the client reads by splice, which returns through no receive hook."""
     session.measure(PORT)
     (tmp_path / "answer").write_bytes(bytes(10_000))
-    peers = Peers()
+    peers = Peers(PORT)
     pipe_out, pipe_in = os.pipe()
     with (tmp_path / "answer").open("rb") as answer:
         for _ in range(3):
@@ -248,7 +225,7 @@ def test_sendfile_and_splice_move_messages_like_any_call(session, tmp_path):
 def test_half_closed_connections_still_get_their_answer(session):
     """shutdown(SHUT_WR) after the request, as HTTP/1.0 clients do."""
     session.measure(PORT)
-    peers = Peers()
+    peers = Peers(PORT)
     peers.client.sendall(b"request")
     peers.client.shutdown(socket.SHUT_WR)
     assert peers.server.recv(100) == b"request"
@@ -266,11 +243,11 @@ def test_half_closed_connections_still_get_their_answer(session):
 
 def test_another_port_is_not_measured(session):
     session.measure(PORT + 1)
-    peers = Peers()
+    peers = Peers(PORT)
     peers.turn()
     peers.close()
     session.measure(PORT)
-    seen = Peers()
+    seen = Peers(PORT)
     seen.turn()
     seen.close()
     assert len(session.records(2)) == 2
@@ -279,7 +256,7 @@ def test_another_port_is_not_measured(session):
 def test_two_threads_on_one_socket_lose_nothing(session):
     """One thread only reads, another only writes, and the flush runs beside them."""
     session.measure(PORT, quiet_ns=3600 * 1000 * MS)
-    peers = Peers()
+    peers = Peers(PORT)
     turns, asked = 2_000, threading.Semaphore(1)
 
     def serve() -> None:

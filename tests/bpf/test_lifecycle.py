@@ -3,13 +3,16 @@
 import json
 import re
 import subprocess
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import workload
+from join import CLIENT, SERVER, match, outside_calls
 
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.kernel.records import Role
+from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Role
 
 pytestmark = pytest.mark.root
 
@@ -97,3 +100,83 @@ def test_a_ring_that_is_too_small_loses_records_and_no_counts(make_session, tmp_
     assert len(records) + lost["ring_full"] == 2 * len(truth)
     _, counts = session.programs.counts()
     assert counts["lost_records"].sum() == lost["ring_full"]
+
+
+def test_a_second_agent_beside_sees_the_same_and_disturbs_nothing(make_session, tmp_path):
+    """Each has programs, storage and a ring of its own; the plans differ."""
+    sessions = [make_session(), make_session()]
+    sessions[0].measure(PORT)
+    sessions[1].measure(PORT, thresholds_ns=(1_000_000, 50_000_000))
+    truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=5_000, seed=13)
+    for session in sessions:
+        records = session.records(2 * len(truth))
+        matched = match(truth, records)
+        assert [len(matched.missing(role)) for role in (CLIENT, SERVER)] == [0, 0]
+        assert len(records) == 2 * len(truth)
+        assert not any((outside := outside_calls(truth, records, matched)).values()), outside
+    sessions[0].close()
+    truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=1_000, seed=14)
+    matched = match(truth, sessions[1].records(12_000))
+    assert [len(matched.missing(role)) for role in (CLIENT, SERVER)] == [0, 0], "one leaves, the other goes on"
+
+
+def test_a_plan_that_changes_under_load_invents_and_doubles_nothing(session, tmp_path):
+    """The target comes and goes, its thresholds change: every event is an RPC of the log, once, with its own stamps."""
+    ended, changes = threading.Event(), 0
+
+    def change() -> None:
+        nonlocal changes
+        while not ended.wait(0.02):
+            session.measure(*([PORT] if changes % 4 else []), thresholds_ns=(1_000 * (1 + changes % 3),))
+            changes += 1
+
+    changer = threading.Thread(target=change)
+    session.measure(PORT)
+    changer.start()
+    try:
+        truth = workload.run_both(
+            tmp_path / "log", address=f"127.0.0.1:{PORT}", total=60_000, seed=15, threads=8, max_size=4096, rpcs=200
+        )
+    finally:
+        ended.set()
+        changer.join()
+
+    def counted() -> tuple[int, int]:
+        _, counts = session.programs.counts()
+        return int(counts["outcomes"].sum()), int(counts["excluded"].sum())
+
+    events_counted, excluded_counted = counted()
+    records = session.records(events_counted + excluded_counted)
+    events = records[records["excluded"] == Excluded.NONE]
+    matched = match(truth, events)
+    reasons = np.bincount(records["excluded"], minlength=len(Excluded))
+    print(
+        f"{changes} plans, {len(truth)} RPCs: {len(events)} events ({matched.describe()}); "
+        f"excluded: { ({Excluded(i).name: int(n) for i, n in enumerate(reasons) if n}) }"
+    )
+    assert changes > 20
+    assert len(events) > len(truth) // 2
+    for role in (CLIENT, SERVER):
+        assert len(matched.extra[role]) == 0, "an event that is no RPC, or one twice"
+    assert not any((outside := outside_calls(truth, events, matched)).values()), outside
+    assert set(records["excluded"]) <= {Excluded.NONE, Excluded.PARTIAL, Excluded.PLAN}
+    assert (len(events), len(records) - len(events)) == (events_counted, excluded_counted)
+    assert not any(session.programs.lost().values())
+
+
+def test_ten_thousand_short_connections_leave_nothing_behind(session, tmp_path):
+    """Sockets are reused: no stamp, count or class of an earlier connection shows in a later one."""
+    session.measure(PORT)
+    truth = workload.run_both(
+        tmp_path / "log", address=f"127.0.0.1:{PORT}", total=10_000, seed=16, single_percent=100, max_size=512
+    )
+    records = session.records(2 * len(truth))
+    matched = match(truth, records)
+    assert len(records) == 20_000
+    assert [len(matched.missing(role)) for role in (CLIENT, SERVER)] == [0, 0]
+    assert (records["flags"] & ExchangeFlags.FRESH != 0).all()
+    assert not any((outside := outside_calls(truth, records, matched)).values()), outside
+    session.measure()
+    before = session.programs.counts()[1]["excluded"].sum()
+    session.programs.flush()
+    assert session.programs.counts()[1]["excluded"].sum() == before, "no storage outlives its socket"

@@ -82,3 +82,62 @@ def test_a_translated_destination_changes_nothing(session, namespaces, tmp_path)
     assert (wrong, int((position < 0).sum())) == (0, 0), matched.describe()
     peers = {bytes(address[-4:]) for address in records["peer_addr"][records["role"] == CLIENT]}
     assert peers == {bytes([10, 99, 1, 1])}, "the client knows the Service address only"
+
+
+@pytest.fixture
+def routed() -> Iterator[dict[str, list[str]]]:
+    """Command prefixes for "client" (10.98.1.2) and "server" (10.98.2.2), whose router translates both addresses.
+
+    The client dials 10.98.9.9:80; the server sees 10.98.2.1, as behind a NodePort.
+    """
+    names = {side: f"lp-{os.getpid()}-{side}" for side in ("client", "router", "server")}
+    rules = f"""
+        table ip lp {{
+            chain in {{ type nat hook prerouting priority -100; ip daddr 10.98.9.9 tcp dport 80 dnat to 10.98.2.2:{PORT}
+            }}
+            chain out {{ type nat hook postrouting priority 100; ip daddr 10.98.2.2 snat to 10.98.2.1
+            }}
+        }}
+    """
+    try:
+        for name in names.values():
+            ip("netns", "add", name)
+        for number, side in ((1, "client"), (2, "server")):
+            end, near, far = f"lp{number}", names["router"], names[side]
+            ip("link", "add", end, "netns", near, "type", "veth", "peer", "lp0", "netns", far)
+            ip("-n", near, "addr", "add", f"10.98.{number}.1/24", "dev", end)
+            ip("-n", far, "addr", "add", f"10.98.{number}.2/24", "dev", "lp0")
+            ip("-n", near, "link", "set", end, "up")
+            ip("-n", far, "link", "set", "lp0", "up")
+            ip("-n", far, "route", "add", "default", "via", f"10.98.{number}.1")
+        prefixes = {side: ["ip", "netns", "exec", name] for side, name in names.items()}
+        subprocess.run([*prefixes["router"], "sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
+        subprocess.run([*prefixes["router"], "nft", "-f", "-"], input=rules, text=True, check=True)
+        yield prefixes
+    finally:
+        for name in names.values():
+            ip("netns", "del", name)
+
+
+def test_a_router_that_translates_both_addresses_changes_no_pair(session, routed, tmp_path):
+    """Destination and port on the way there, source on the way back: sequence numbers and offsets pass unchanged."""
+    session.measure(80, PORT)
+    truth = workload.run_apart(
+        tmp_path / "log",
+        routed["server"],
+        routed["client"],
+        address=f"10.98.2.2:{PORT}",
+        dial="10.98.9.9:80",
+        total=5_000,
+        seed=12,
+    )
+    records = session.records(2 * len(truth))
+    matched = match(truth, records)
+    _, pairs = session.pairs(records)
+    position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
+    print(f"{len(pairs)} pairs, {wrong} wrong, {matched.describe()}")
+    assert (wrong, int((position < 0).sum())) == (0, 0), matched.describe()
+    seen = {role: set(records["peer_port"][records["role"] == role]) for role in (CLIENT, SERVER)}
+    peers = {role: {bytes(a[-4:]) for a in records["peer_addr"][records["role"] == role]} for role in (CLIENT, SERVER)}
+    assert seen[CLIENT] == {80}
+    assert peers == {CLIENT: {bytes([10, 98, 9, 9])}, SERVER: {bytes([10, 98, 2, 1])}}

@@ -153,3 +153,20 @@ def test_tls_requests_are_never_linked_wrongly(session, tmp_path, setup_turns):
     print(
         f"TLS 1.3, setupTurns {setup_turns}: {sum(linked.values())} of 800 requests linked, {len(pairs)} pairs in all"
     )
+
+
+def test_a_batch_of_sixteen_commands_is_one_exchange(session, redis):
+    """redis-benchmark -P 16 writes sixteen at once and waits for all answers: turns alternate, n / 16 of them."""
+    before = commands_processed()
+    session.measure(redis)
+    subprocess.run(
+        ["redis-benchmark", "-p", str(redis), "-c", "4", "-n", "32000", "-t", "get", "-P", "16", "-q"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    records = session.records(2 * (32_000 // 16 + 1))
+    session.measure()
+    assert commands_processed()["get"] - before.get("get", 0) == 32_000
+    assert [(records["role"] == role).sum() for role in (Role.CLIENT, Role.SERVER)] == [2_001, 2_001]
+    assert (records["excluded"] == Excluded.NONE).all()
+    assert len(session.pairs(records)[1]) == 2_001, "and one for the settings that it asks for first"

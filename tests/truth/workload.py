@@ -16,7 +16,7 @@ SO_TIMESTAMPING = 37  # asm-generic/socket.h
 SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPING_SOFTWARE = 1 << 3, 1 << 4  # linux/net_tstamp.h
 
 HERE = Path(__file__).parent
-BINARY = HERE.parents[1] / "build" / "truth" / "truth"
+BINARIES = HERE.parents[1] / "build" / "truth"
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 10) -> None:
@@ -36,15 +36,16 @@ def free_port() -> int:
             return port
 
 
-def build() -> Path:
-    """Compile the generator if its sources are newer than the binary."""
-    sources = [HERE / "truth.c", *HERE.glob("*.h")]
-    if not BINARY.exists() or BINARY.stat().st_mtime < max(source.stat().st_mtime for source in sources):
-        BINARY.parent.mkdir(parents=True, exist_ok=True)
-        fresh = BINARY.with_suffix(f".{os.getpid()}")
+def build(name: str = "truth") -> Path:
+    """Compile NAME.c if a source is newer than its binary."""
+    binary = BINARIES / name
+    sources = [HERE / f"{name}.c", *HERE.glob("*.h")]
+    if not binary.exists() or binary.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        fresh = binary.with_suffix(f".{os.getpid()}")
         subprocess.run(["cc", "-O2", "-Wall", "-Werror", "-pthread", "-o", fresh, sources[0]], check=True)
-        fresh.replace(BINARY)
-    return BINARY
+        fresh.replace(binary)
+    return binary
 
 
 @contextmanager

@@ -1,0 +1,302 @@
+"""Real servers under their usual clients (measurement.md section 9.2): exchanges equal what the client itself counts.
+
+What a protocol adds is stated in each test: handshake turns per connection. Traffic that does not take turns yields no
+counted event beyond its first turns, and its class says why.
+"""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import echo
+import grpc
+import numpy as np
+import pytest
+import workload
+from numpy.typing import NDArray
+from thriftpy2.rpc import client_context
+
+from latencyprobe_agent.kernel.records import ExchangeClass, Excluded, Outcome, Role
+
+pytestmark = pytest.mark.root
+
+PORT = workload.free_port()
+POSTGRES_PORT = workload.free_port()  # its server stays up between tests
+ADDRESS = ("127.0.0.1", PORT)
+ECHO = (sys.executable, Path(echo.__file__))
+ROLES = (Role.CLIENT, Role.SERVER)
+
+
+@contextmanager
+def running(*words: object, port: int = PORT) -> Iterator[None]:
+    """A server process of our own, once it listens."""
+    server = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        workload.wait_until(lambda: listens(port), f"{words[0]} listens")
+        yield
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def listens(port: int) -> bool:
+    return bool(subprocess.check_output(["ss", "-Hltn", f"sport = :{port}"]))
+
+
+def reasons(records: NDArray[np.void]) -> dict[str, int]:
+    """Exchanges by why they are no event (NONE: they are)."""
+    return dict(Counter(Excluded(reason).name for reason in records["excluded"].tolist()))
+
+
+def classes(records: NDArray[np.void]) -> dict[str, int]:
+    return dict(Counter(ExchangeClass(number).name for number in records["conn_class"].tolist()))
+
+
+def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
+    return records[records["role"] == role]
+
+
+def events(records: NDArray[np.void], role: Role) -> int:
+    """How many exchanges of a role the SLI counts."""
+    return int(((records["role"] == role) & (records["excluded"] == Excluded.NONE)).sum())
+
+
+def show(title: str, records: NDArray[np.void]) -> None:
+    for role in ROLES:
+        mine = of_role(records, role)
+        print(f"{title}, {role.name.lower()}: {len(mine)} exchanges {reasons(mine)}, classes {classes(mine)}")
+
+
+def test_every_memcached_get_is_one_pair(session):
+    """Text protocol, no handshake. The server's own counter is the witness."""
+
+    def ask(connection: socket.socket, line: bytes) -> bytes:
+        connection.sendall(line)
+        answer = b""
+        while not answer.endswith(b"END\r\n"):
+            answer += connection.recv(4096)
+        return answer
+
+    def call(_: int) -> None:
+        with socket.create_connection(ADDRESS) as connection:
+            for _ in range(1_000):
+                ask(connection, b"get key\r\n")
+
+    def gets() -> int:
+        with socket.create_connection(ADDRESS) as connection:
+            return int(re.search(rb"STAT cmd_get (\d+)", ask(connection, b"stats\r\n"))[1])
+
+    with running("memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", PORT):
+        before = gets()
+        session.measure(PORT)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(call, range(8)))
+        records = session.records(16_000)
+        session.measure()
+        counted = gets() - before
+    show(f"memcached, {counted} gets", records)
+    assert [len(of_role(records, role)) for role in ROLES] == [counted, counted] == [8_000, 8_000]
+    assert (records["excluded"] == Excluded.NONE).all()
+    assert len(session.pairs(records)[1]) == counted
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[None]:
+    """A PostgreSQL that trusts everybody on loopback, with pgbench's tables."""
+    programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
+    folder = Path(tempfile.mkdtemp(prefix="lp-postgres-"))  # pytest's folders are closed to other users
+    shutil.chown(folder, "postgres")
+    as_postgres = ("setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "env", f"HOME={folder}")
+    try:
+        initdb = [*as_postgres, programs / "initdb", "-D", folder / "data", "-A", "trust", "-N"]
+        subprocess.run(initdb, check=True, capture_output=True, cwd=folder)
+        quick = ["-c", "fsync=off", "-c", "autovacuum=off"]
+        server = [programs / "postgres", "-D", folder / "data", "-k", folder, "-p", POSTGRES_PORT, *quick]
+        with running(*as_postgres, *server, port=POSTGRES_PORT):
+            ready = pg("pg_isready")
+            workload.wait_until(
+                lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "ready"
+            )
+            subprocess.run(pg("pgbench", "-i", "-q", "postgres"), check=True, capture_output=True)
+            yield
+    finally:
+        shutil.rmtree(folder)
+
+
+def pg(program: str, *words: str) -> list[str]:
+    plain = ["env", "PGSSLMODE=disable", "PGGSSENCMODE=disable"]  # each would ask for encryption in a turn of its own
+    return [*plain, program, "-h", "127.0.0.1", "-p", str(POSTGRES_PORT), "-U", "postgres", *words]
+
+
+@pytest.mark.parametrize("mode", ["simple", "extended"])
+def test_every_pgbench_transaction_is_one_pair(session, postgres, mode):
+    """One turn of sign-in per connection (setupTurns: 1, trust) and a Terminate without an answer.
+
+    pgbench asks for the scale and the partitions first, on a connection of its own.
+    """
+    session.measure(POSTGRES_PORT, setup_turns=1)
+    bench = pg("pgbench", "-n", "-S", "-c", "4", "-t", "500", "-M", mode, "postgres")
+    done = subprocess.run(bench, check=True, capture_output=True, text=True)
+    transactions = int(re.search(r"actually processed: (\d+)/2000", done.stdout)[1])
+    records = session.records_of_closed(2 * 5)
+    show(f"pgbench {mode}, {transactions} transactions", records)
+    for role in ROLES:
+        mine = of_role(records, role)
+        asked, left = mine[mine["response_bytes"] > 0], mine[mine["response_bytes"] == 0]
+        assert reasons(asked) == {"SETUP": 5, "NONE": transactions + 2}
+        assert (asked["outcome"] == Outcome.OK).all()
+        assert len(left) == 5, "Terminate: teardown, or aborted where the machine took 5 ms from it to the FIN"
+        assert ((left["excluded"] == Excluded.TEARDOWN) | (left["outcome"] == Outcome.ABORTED)).all()
+    records = records[records["response_bytes"] > 0]
+    assert len(session.pairs(records[records["excluded"] == Excluded.NONE])[1]) == transactions + 2
+
+
+def nginx(folder: Path, tls: str) -> tuple[object, ...]:
+    """Command of an nginx that answers 1,000 bytes and logs each request; `tls`: a protocol or nothing."""
+    encryption = ""
+    if tls:
+        request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost"
+        names = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
+        subprocess.run([*request.split(), *names], check=True, capture_output=True)
+        encryption = f"ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem; ssl_protocols {tls};"
+    (folder / "nginx.conf").write_text(f"""
+        daemon off; master_process off; pid {folder}/pid; error_log stderr;
+        events {{ worker_connections 64; }}
+        http {{
+            access_log {folder}/access.log; keepalive_requests 1000000;
+            client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+            uwsgi_temp_path {folder}; scgi_temp_path {folder};
+            server {{ listen {PORT}{" ssl" if tls else ""}; {encryption} location / {{ return 200 "{"x" * 1000}"; }} }}
+        }}
+    """)
+    return ("nginx", "-e", "stderr", "-c", folder / "nginx.conf")
+
+
+@pytest.mark.parametrize(("tls", "setup_turns"), [("", 0), ("TLSv1.2", 2), ("TLSv1.3", 1)])
+def test_every_request_of_wrk_to_nginx_is_one_exchange(session, tmp_path, tls, setup_turns):
+    """nginx logs what it answers. wrk leaves up to one request per connection unanswered when its time is up.
+
+    Handshake turns: none; TLS 1.2: 2; TLS 1.3: 1, and the server's tickets may end a turn before the first request.
+    """
+    connections = 4
+    with running(*nginx(tmp_path, tls)):
+        session.measure(PORT, setup_turns=setup_turns)
+        url = f"http{'s' if tls else ''}://{ADDRESS[0]}:{PORT}/"
+        done = subprocess.run(
+            ["wrk", "-t", "1", "-c", str(connections), "-d", "1s", url], check=True, capture_output=True, text=True
+        )
+        counted = int(re.search(r"(\d+) requests in", done.stdout)[1])
+        records = session.records_of_closed(2 * connections)
+    logged = len((tmp_path / "access.log").read_text().splitlines())
+    show(f"nginx {tls or 'plain'}, wrk {counted}, nginx's log {logged}", records)
+    extra = connections if tls == "TLSv1.3" else 0
+    assert logged <= events(records, Role.SERVER) <= logged + extra
+    assert counted <= events(records, Role.CLIENT) <= counted + connections + extra
+    assert len(session.pairs(records)[1]) >= counted - extra
+    for role in ROLES:
+        assert reasons(of_role(records, role)).get("SETUP", 0) == setup_turns * connections
+
+
+def test_every_framed_thrift_call_is_one_pair(session):
+    """thriftpy2, TFramedTransport; no handshake."""
+
+    def call(_: int) -> int:
+        with client_context(echo.THRIFT, *ADDRESS, **echo.FRAMED) as client:
+            return sum(client.echo("x" * size) == "x" * size for size in range(500))
+
+    with running(*ECHO, "thrift", PORT):
+        session.measure(PORT)
+        with ThreadPoolExecutor(4) as pool:
+            counted = sum(pool.map(call, range(4)))
+        records = session.records_of_closed(8)
+    show(f"Thrift, {counted} calls", records)
+    assert [len(of_role(records, role)) for role in ROLES] == [counted, counted]
+    assert (records["excluded"] == Excluded.NONE).all()
+    assert len(session.pairs(records)[1]) == counted
+
+
+def call_grpc(streams: int, calls: int) -> None:
+    """`calls` on one connection, `streams` of them at a time."""
+
+    def run(_: int) -> None:
+        for _ in range(calls // streams):
+            assert call(b"x" * 100) == b"x" * 100
+
+    with grpc.insecure_channel(f"{ADDRESS[0]}:{PORT}") as channel:
+        call = channel.unary_unary("/echo/Echo")
+        with ThreadPoolExecutor(streams) as pool:
+            list(pool.map(run, range(streams)))
+
+
+def test_fifty_grpc_streams_are_no_events_beyond_the_first_turns_and_never_pair(session):
+    with running(*ECHO, "grpc", PORT):
+        session.measure(PORT)
+        call_grpc(streams=50, calls=5_000)
+        records = session.records_of_closed(2)
+    show("gRPC, 50 streams, 5,000 calls", records)
+    for role in ROLES:
+        mine = of_role(records, role)
+        overlapping = np.isin(mine["conn_class"], (ExchangeClass.MULTIPLEXED, ExchangeClass.PIPELINED))
+        # the client's end sees runs of clean turns now and then: at most one of them is believed in 1,000 turns
+        assert overlapping.mean() > 0.9
+        assert events(records, role) < 0.05 * len(mine)
+    assert len(session.pairs(records)[1]) <= 8
+
+
+def test_one_grpc_stream_is_classified_and_counted(session):
+    """HTTP/2 settles windows and pings between the turns: what overlaps is excluded, the rest is one call each."""
+    with running(*ECHO, "grpc", PORT):
+        session.measure(PORT)
+        call_grpc(streams=1, calls=500)
+        records = session.records_of_closed(2)
+    show("gRPC, 1 stream, 500 calls", records)
+    _, pairs = session.pairs(records)
+    print(f"gRPC, 1 stream: {len(pairs)} pairs of 500 calls")
+    _, counts = session.programs.counts()
+    assert counts["classes"].sum() == len(records)
+    assert counts["outcomes"].sum() + counts["excluded"].sum() == len(records)
+
+
+def test_a_client_with_a_window_of_eight_is_no_event_at_the_server_and_never_pairs(session):
+    """It sends request k + 8 as soon as response k is there, which the server sends after 1 ms of work.
+
+    On the client's side turns alternate: each response comes to a peer that has all of the requests (docs/limits.md).
+    """
+    requests, window = 500, 8
+
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            for _ in range(requests):
+                connection.recv(64, socket.MSG_WAITALL)
+                time.sleep(0.001)
+                connection.sendall(bytes(200))
+
+    session.measure(PORT)
+    with socket.create_server(ADDRESS) as listener:
+        server = threading.Thread(target=answer, args=(listener,))
+        server.start()
+        with socket.create_connection(ADDRESS) as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.sendall(bytes(64) * window)
+            for answered in range(requests):
+                client.recv(200, socket.MSG_WAITALL)
+                if answered + window < requests:
+                    client.sendall(bytes(64))
+        server.join()
+    records = session.records_of_closed(2)
+    show(f"window of {window}, {requests} requests", records)
+    server_side = np.sort(of_role(records, Role.SERVER), order="request_offset")
+    assert (server_side["excluded"][2:] != Excluded.NONE).all()
+    assert (server_side["conn_class"][2:] == ExchangeClass.PIPELINED).all()
+    assert len(session.pairs(records)[1]) <= 2
