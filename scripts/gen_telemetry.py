@@ -89,7 +89,9 @@ def page() -> str:
     """Return the text of docs/telemetry.md."""
     ours = {name for name, value in vars(conventions).items() if str(value).startswith("latencyprobe.")}
     if missing := ours - ATTRIBUTES.keys() - EVENTS.keys() - POINTS.keys():
-        sys.exit(f"gen_telemetry: describe {', '.join(sorted(missing))} of conventions.py in ATTRIBUTES, EVENTS or POINTS")
+        sys.exit(
+            f"gen_telemetry: describe {', '.join(sorted(missing))} of conventions.py in ATTRIBUTES, EVENTS or POINTS"
+        )
     metrics = [f"| `{m.name}` | {m.kind}, {m.unit} | {m.description} |" for m in conventions.METRICS]
     return HEAD + "\n".join(
         [
