@@ -191,10 +191,11 @@ static __always_inline void deliver(void *ctx, struct retransmit *r, struct send
 }
 
 /*
- * The sender of a wanted socket, made when it is first seen. `connections` are the plan's; those of a tool are its own:
+ * The sender of a wanted socket, made when it is first seen; its counters count from then, with what it sends again now. `connections` are the plan's; those of a tool are its own:
  * there they keep the addresses of what has sent again, for the iterator and for the end, when the socket has lost them.
  */
-static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_sock *tp, const struct flow_header *flow)
+static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_sock *tp, const struct flow_header *flow,
+					   __u32 segs, __u32 bytes)
 {
 	struct sender *s = bpf_sk_storage_get(&senders, sk, 0, 0);
 	struct connection *c;
@@ -206,9 +207,9 @@ static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_soc
 		count_lost(LOST_STORAGE);
 		return NULL;
 	}
-	s->bytes_sent = tp->bytes_sent;
-	s->bytes_retrans = tp->bytes_retrans;
-	s->segs_sent = tp->data_segs_out;
+	s->bytes_sent = tp->bytes_sent - bytes;
+	s->bytes_retrans = tp->bytes_retrans - bytes;
+	s->segs_sent = tp->data_segs_out - (bytes ? segs : 0); /* a bare SYN or FIN is not in it */
 	s->duplicates = tp->dsack_dups;
 	s->told_ns = flow->boot_ns;
 	if (!is_tool())
@@ -274,7 +275,7 @@ static __noinline int on_retransmit(void *ctx, struct sock *sk, const struct sk_
 	r.sacked = BPF_CORE_READ(cb, sacked);
 	r.tcp_flags = BPF_CORE_READ_BITFIELD_PROBED(cb, tcp_flags); /* u8 before 6.15: read by its size */
 	r.len = skb->len;
-	s = sender_of(sk, tp, &r.flow);
+	s = sender_of(sk, tp, &r.flow, r.segs, err ? 0 : r.len);
 	if (!err)
 		r.nth = count_resent(sk, tp->bytes_acked + (__u32)(r.seq - tp->snd_una), tp->bytes_acked);
 	if (s && !err && r.ca_state >= TCP_CA_Recovery) {
@@ -382,7 +383,7 @@ static __always_inline int on_state(struct sock *sk, int newstate)
 	if (newstate == TCP_SYN_SENT)
 		remember_owner(sk);
 	else
-		sender_of(sk, tp, &flow); /* its counters count from here */
+		sender_of(sk, tp, &flow, 0, 0); /* its counters count from here */
 	return 0;
 }
 
@@ -426,7 +427,7 @@ static __noinline int on_flush(void *ctx, struct sock *sk)
 			       : 0;
 	/* older than these programs: its counters count from now */
 	if (wants_evidence(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow))
-		sender_of(sk, tp, &flow);
+		sender_of(sk, tp, &flow, 0, 0);
 	return 0;
 }
 
