@@ -205,8 +205,9 @@ struct retransmit {
 	__u64 bytes_sent; /* retransmits included */
 	__u64 new_bytes_retrans;
 	__u64 new_bytes_sent;
-	__u32 new_segs_sent;  /* of data_segs_out, retransmits included */
-	__u32 new_duplicates; /* segments that the peer reported as received twice, by DSACK */
+	__u32 new_segs_sent;	/* of data_segs_out, retransmits included */
+	__u32 new_segs_retrans; /* of total_retrans: more than `segs` if records of others never arrived */
+	__u32 new_duplicates;	/* segments that the peer reported as received twice, by DSACK */
 	__u32 seq;
 	__u32 end_seq;
 	__u32 segs;
@@ -231,9 +232,9 @@ struct retransmit {
 	__u8 backoff;
 	__u8 sacked;
 	__u8 in_process; /* the current task was the owner, at work on this socket */
-	__u8 _pad[2];
+	__u8 _pad[6];
 };
-_Static_assert(sizeof(struct retransmit) == 216, "struct retransmit has no hidden padding");
+_Static_assert(sizeof(struct retransmit) == 224, "struct retransmit has no hidden padding");
 
 /* With RETRANSMIT_OPTION_STACKS. Unused frames are 0. Ring `stacks`. */
 struct retransmit_stack {

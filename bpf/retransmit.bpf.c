@@ -33,12 +33,12 @@ struct {
 struct sender {
 	struct bpf_spin_lock lock; /* of the counters that were told; the rest is under the socket's */
 	__u32 segs_sent;
+	__u32 segs_retrans;
 	__u32 duplicates;
 	__u32 undone;	    /* segments that an undo has marked: a DSACK of them says nothing new */
 	__u32 episode_segs; /* sent again in this Recovery or Loss */
 	__u32 episode_dups; /* dsack_dups at its first */
 	__u32 can_undo;	    /* it has begun with an undo_marker */
-	__u32 _pad;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
 	__u64 told_ns;
@@ -121,13 +121,14 @@ static __always_inline void read_socket(struct sock *sk, const struct tcp_sock *
 static __always_inline void take_counters(struct sender *s, struct retransmit *r)
 {
 	__s64 bytes_sent, bytes_retrans;
-	__s32 segs, duplicates, known;
+	__s32 segs, retrans, duplicates, known;
 
 	bpf_spin_lock(&s->lock);
 	/* the iterator reads without the socket lock: another hook may have told more by now */
 	bytes_sent = r->bytes_sent - s->bytes_sent;
 	bytes_retrans = r->bytes_retrans - s->bytes_retrans;
 	segs = r->data_segs_out - s->segs_sent;
+	retrans = r->total_retrans - s->segs_retrans;
 	duplicates = r->dsack_dups - s->duplicates;
 	if (bytes_sent > 0)
 		s->bytes_sent += bytes_sent;
@@ -135,6 +136,8 @@ static __always_inline void take_counters(struct sender *s, struct retransmit *r
 		s->bytes_retrans += bytes_retrans;
 	if (segs > 0)
 		s->segs_sent += segs;
+	if (retrans > 0)
+		s->segs_retrans += retrans;
 	if (duplicates > 0)
 		s->duplicates += duplicates;
 	else
@@ -146,6 +149,7 @@ static __always_inline void take_counters(struct sender *s, struct retransmit *r
 	r->new_bytes_sent = bytes_sent > 0 ? bytes_sent : 0;
 	r->new_bytes_retrans = bytes_retrans > 0 ? bytes_retrans : 0;
 	r->new_segs_sent = segs > 0 ? segs : 0;
+	r->new_segs_retrans = retrans > 0 ? retrans : 0;
 	r->new_duplicates = duplicates - known;
 }
 
@@ -156,6 +160,7 @@ static __always_inline void return_counters(struct sender *s, const struct retra
 	s->bytes_sent -= r->new_bytes_sent;
 	s->bytes_retrans -= r->new_bytes_retrans;
 	s->segs_sent -= r->new_segs_sent;
+	s->segs_retrans -= r->new_segs_retrans;
 	s->duplicates -= r->new_duplicates;
 	bpf_spin_unlock(&s->lock);
 }
@@ -210,6 +215,7 @@ static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_soc
 	s->bytes_sent = tp->bytes_sent - bytes;
 	s->bytes_retrans = tp->bytes_retrans - bytes;
 	s->segs_sent = tp->data_segs_out - (bytes ? segs : 0); /* a bare SYN or FIN is not in it */
+	s->segs_retrans = tp->total_retrans - segs;
 	s->duplicates = tp->dsack_dups;
 	s->told_ns = flow->boot_ns;
 	if (!is_tool())
@@ -273,9 +279,9 @@ static __noinline int on_retransmit(void *ctx, struct sock *sk, const struct sk_
 	r.end_seq = BPF_CORE_READ(cb, end_seq);
 	r.segs = BPF_CORE_READ(cb, tcp_gso_segs);
 	r.sacked = BPF_CORE_READ(cb, sacked);
-	r.tcp_flags = BPF_CORE_READ_BITFIELD_PROBED(cb, tcp_flags); /* u8 before 6.15: read by its size */
+	r.tcp_flags = tcp_flags_of(cb);
 	r.len = skb->len;
-	s = sender_of(sk, tp, &r.flow, r.segs, err ? 0 : r.len);
+	s = sender_of(sk, tp, &r.flow, err ? 0 : r.segs, err ? 0 : r.len);
 	if (!err)
 		r.nth = count_resent(sk, tp->bytes_acked + (__u32)(r.seq - tp->snd_una), tp->bytes_acked);
 	if (s && !err && r.ca_state >= TCP_CA_Recovery) {
@@ -387,12 +393,13 @@ static __always_inline int on_state(struct sock *sk, int newstate)
 	return 0;
 }
 
-/* Tell the counters of a socket: a tool asks only for segments that came to the peer twice. */
+/* Tell the counters of a socket: a tool asks only for what was sent again. */
 static __noinline int tell(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
 {
 	struct retransmit r = { .kind = RETRANSMIT_SENT };
 
-	if (tp->dsack_dups == s->duplicates && (is_tool() || tp->bytes_sent == s->bytes_sent))
+	if (tp->dsack_dups == s->duplicates && tp->total_retrans == s->segs_retrans &&
+	    (is_tool() || tp->bytes_sent == s->bytes_sent))
 		return 0;
 	if (!wants_evidence(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow))
 		return 0;
@@ -411,23 +418,29 @@ static __always_inline int on_destroy(void *ctx, struct sock *sk)
 	return tp ? tell(ctx, sk, tp, s) : 0;
 }
 
+/* A connection that is older than these programs: its counters count from now. */
+static __noinline int adopt(struct sock *sk, const struct tcp_sock *tp)
+{
+	struct flow_header flow = {};
+
+	if (wants_evidence(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow))
+		sender_of(sk, tp, &flow, 0, 0);
+	return 0;
+}
+
 /* Once a second over all connections of the plan, or of the tool. */
-static __noinline int on_flush(void *ctx, struct sock *sk)
+static __always_inline int on_flush(void *ctx, struct sock *sk)
 {
 	struct sender *s = bpf_sk_storage_get(&senders, sk, 0, 0);
-	struct flow_header flow = {};
 	struct tcp_sock *tp;
 
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	if (s)
-		return tp->dsack_dups != s->duplicates || bpf_ktime_get_boot_ns() - s->told_ns >= TELL_NS
-			       ? tell(ctx, sk, tp, s)
-			       : 0;
-	/* older than these programs: its counters count from now */
-	if (wants_evidence(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow))
-		sender_of(sk, tp, &flow, 0, 0);
+	if (!s)
+		return adopt(sk, tp);
+	if (tp->dsack_dups != s->duplicates || bpf_ktime_get_boot_ns() - s->told_ns >= TELL_NS)
+		return tell(ctx, sk, tp, s);
 	return 0;
 }
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.kernel.records import EXCHANGE, RETRANSMIT, RetransmitKind, Role
-from latencyprobe_agent.signals.retransmits import EXPLAINS, columns, reasons, samples
+from latencyprobe_agent.signals.retransmits import EXPLAINS, columns, reasons, samples, unrecorded
 from latencyprobe_agent.telemetry import conventions
 
 ESTABLISHED, SYN_SENT, SYN_RECV = 1, 2, 3
@@ -140,6 +140,21 @@ def test_metrics_count_segments_by_reason_and_direction():
         ("sent.size", "response"): 900,
         ("retransmitted.size", "request"): 70,
     }
+
+
+def test_segments_whose_record_never_arrived_are_counted_with_the_next_one():
+    evidence = columns(
+        records(
+            {"segs": 2, "new_segs_retrans": 2, "ca_state": RECOVERY},
+            {"segs": 2, "new_segs_retrans": 5, "ca_state": RECOVERY},
+            {"kind": RetransmitKind.SENT, "segs": 0, "new_segs_retrans": 4},
+            {"segs": 1, "new_segs_retrans": 0, "err": -EBUSY},
+            {"segs": 1, "new_segs_retrans": 1, "err": -EPERM},
+        )
+    )
+    assert [0, 3, 4, 0, 0] == unrecorded(evidence.rec).tolist()
+    (sample,) = [one for one in samples(evidence) if "unrecorded" in one.labels.get("latencyprobe.reason", [])]
+    assert ("latencyprobe.tcp.retransmits", [3, 4]) == (sample.metric, sample.values.tolist())
 
 
 def test_every_name_is_one_of_the_conventions():

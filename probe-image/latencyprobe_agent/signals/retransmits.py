@@ -54,6 +54,19 @@ def sent(rec: NDArray[np.void]) -> NDArray[np.bool_]:
     return was_sent
 
 
+def unrecorded(rec: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return how many segments had been sent again before each record and are in none: that one never arrived.
+
+    What a failed attempt added is not among them: it counts as sent in `total_retrans` if it came as far as the device.
+    """
+    grown, own = (
+        rec["new_segs_retrans"].astype(np.int64),
+        np.where(rec["kind"] == RetransmitKind.SEGMENT, rec["segs"], 0),
+    )
+    missing: NDArray[np.int64] = np.where(grown >= own, grown - own, 0)
+    return missing
+
+
 def columns(batch: NDArray[np.void]) -> Evidence:
     """Return a batch of RETRANSMIT records for the join. A bare FIN has no range of bytes."""
     if batch.dtype != RETRANSMIT:
@@ -85,9 +98,11 @@ def samples(evidence: Evidence) -> Sequence[Sample]:
         named = {"latencyprobe.direction": direction[at], **{f"latencyprobe.{k}": v[at] for k, v in labels.items()}}
         return Sample(f"latencyprobe.tcp.{metric}", at, values[at], named)
 
+    missing = unrecorded(rec)
     undo, duplicates = rec["kind"] == RetransmitKind.UNDO, rec["new_duplicates"]
     found = (
         sample("retransmits", evidence.joins, rec["segs"], reason=reasons(rec)),
+        sample("retransmits", missing > 0, missing, reason=np.full(len(rec), "unrecorded")),
         sample("retransmits.failed", rec["err"] != 0, np.ones(len(rec), np.int64), reason=_errors(rec["err"])),
         sample("retransmits.spurious", undo, rec["segs"], reason=np.full(len(rec), "undo")),
         sample("retransmits.spurious", duplicates > 0, duplicates, reason=np.full(len(rec), "dsack")),
