@@ -90,8 +90,8 @@ def recall(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
 def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
     """Choose the halves that become spans, by the span policies of their target sets (`Rules.sets`).
 
-    What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the trace id: both sides drop
-    the same. Halves of unknown sets, and such as are no SLI events, are never chosen.
+    What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the trace id:
+    both sides drop the same. Halves of unknown sets, and such as are no SLI events, are never chosen.
     """
     table = np.zeros(max(sets, default=0) + 2, [("slower_ns", "i8"), ("reject_below", "u8"), ("probe", "i4")])
     probes = sorted({s.probe for s in sets.values()})
