@@ -61,6 +61,11 @@ ATTRIBUTES = {
 }
 
 EVENTS = {  # attributes of the events that evidence adds to a span
+    "REASON": "why it was sent again",
+    "RETRANSMIT_SEGMENTS": "segments of one retransmit",
+    "RETRANSMIT_SIZE": "its bytes",
+    "RETRANSMIT_NTH": "how often these bytes had been sent again by then",
+    "TCP_STATE": "state of the connection",
     "WAIT": "time since the bytes had last been sent, seconds: at most so much did it cost",
 }
 
@@ -73,8 +78,9 @@ POINTS = {
     "OBJECTIVE": "name of the objective",
     "PERSPECTIVE": "`client` or `server`",
     "OUTCOME": "`good` or `bad`; of spans and records of evidence: what became of them",
-    "REASON": "why something was excluded, lost or unresolved",
+    "REASON": "why something was excluded, lost, unresolved or sent again",
     "SIGNAL": "the kind of record",
+    "DIRECTION": "`request` if this end is the client, else `response`",
     "ERROR_TYPE": "as on spans",
     "SERVICE_PEER_NAME": "service at the other end; `other` beyond the cap on series",
 }

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE
-from latencyprobe_agent.signals import exchanges
+from latencyprobe_agent.kernel.records import EXCHANGE, RETRANSMIT
+from latencyprobe_agent.signals import exchanges, retransmits
 from latencyprobe_agent.signals.evidence import Explains
 
 
@@ -31,4 +31,13 @@ class Signal:
 
 
 EXCHANGES = Signal("exchange", "exchanges", EXCHANGE, exchanges.columns)
-EVIDENCE: tuple[Signal, ...] = ()
+RETRANSMITS = Signal(
+    "retransmit",
+    "retransmits",
+    RETRANSMIT,
+    retransmits.columns,
+    optional=("loss_probe", "cong_state"),
+    switch="retransmits",
+    explains=retransmits.EXPLAINS,
+)
+EVIDENCE: tuple[Signal, ...] = (RETRANSMITS,)

@@ -32,15 +32,15 @@ def batches(
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
     """Yield batches of the signal's records, and the clock that turns their stamps into Unix time.
 
-    An empty batch comes about once a second when nothing happens. `attached` is called once everything is measured,
+    An empty batch comes about once a second when nothing happens. `attached` is called before the first record is read,
     `ended` before it is detached. Tells on stderr when it begins, and the losses at the end. Raises Unsupported.
     """
     stop = threading.Event()
     clock = Clock()
     folder = settings.from_environment().bpf_dir
     with EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes) as programs, ending(stop.set):
-        click.echo("attached; Ctrl-C ends", err=True)
         attached(programs)
+        click.echo("attached; Ctrl-C ends", err=True)
         now = time.monotonic()
         until = math.inf if options.duration_s is None else now + options.duration_s
         tick = now
