@@ -13,10 +13,15 @@
 #define AF_INET6 10
 #define IPPROTO_TCP 6
 
+#define EACCES 13
 #define EPIPE 32
+#define ENONET 64
+#define ENOPROTOOPT 92
 #define ENETUNREACH 101
 #define ECONNRESET 104
 #define ETIMEDOUT 110
+#define ECONNREFUSED 111
+#define EHOSTDOWN 112
 #define EHOSTUNREACH 113
 
 #define RCV_SHUTDOWN 1
@@ -123,8 +128,13 @@ struct tcp_ulp_ops {
 	char name[16];
 };
 
+struct request_sock_queue {
+	__u8 rskq_defer_accept;
+};
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	struct request_sock_queue icsk_accept_queue;
 	const struct tcp_ulp_ops *icsk_ulp_ops;
 };
 
@@ -140,6 +150,7 @@ struct tcp_sock {
 	__u32 srtt_us;
 	struct minmax rtt_min;
 	__u32 total_retrans;
+	__u64 tcp_mstamp;
 	bool is_mptcp;
 	bool syn_smc;
 };

@@ -61,6 +61,12 @@ ATTRIBUTES = {
 }
 
 EVENTS = {  # attributes of the events that evidence adds to a span
+    "HANDSHAKE_RTT": "round trip time of the handshake, seconds",
+    "HANDSHAKE_RTT_MIN": "its least, where it is not known which packet was answered",
+    "HANDSHAKE_RTT_MAX": "its most",
+    "HANDSHAKE_CONNECT": "what the client waited for the connection, seconds",
+    "HANDSHAKE_SYNS": "SYNs sent, or seen",
+    "HANDSHAKE_SYNACK_RETRANSMITS": "SYN-ACKs that the server sent again",
     "WAIT": "time since the bytes had last been sent, seconds: at most so much did it cost",
 }
 
@@ -74,6 +80,7 @@ POINTS = {
     "PERSPECTIVE": "`client` or `server`",
     "OUTCOME": "`good` or `bad`; of spans and records of evidence: what became of them",
     "REASON": "why something was excluded, lost or unresolved",
+    "METHOD": "how a handshake was measured: `kernel`, or `tc` at a network interface",
     "SIGNAL": "the kind of record",
     "ERROR_TYPE": "as on spans",
     "SERVICE_PEER_NAME": "service at the other end; `other` beyond the cap on series",

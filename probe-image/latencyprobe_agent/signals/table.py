@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE
-from latencyprobe_agent.signals import exchanges
+from latencyprobe_agent.kernel.records import EXCHANGE, HANDSHAKE
+from latencyprobe_agent.signals import exchanges, handshakes
 from latencyprobe_agent.signals.evidence import Explains
 
 
@@ -31,4 +31,12 @@ class Signal:
 
 
 EXCHANGES = Signal("exchange", "exchanges", EXCHANGE, exchanges.columns)
-EVIDENCE: tuple[Signal, ...] = ()
+HANDSHAKES = Signal(
+    "handshake",
+    "handshakes",
+    HANDSHAKE,
+    handshakes.columns,
+    switch="handshakes",
+    explains=handshakes.EXPLAINS,
+)
+EVIDENCE: tuple[Signal, ...] = (HANDSHAKES,)
