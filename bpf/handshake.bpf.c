@@ -102,17 +102,19 @@ static __always_inline void judge_client(struct handshake *h, const struct tcp_s
 
 /*
  * Not a round trip: whole ms without a resent SYN-ACK (a SYN cookie's timestamp, rounded by up to 64 ms), the time until
- * a listener with TCP_DEFER_ACCEPT got data, a timestamp that may name the SYN-ACK before the last.
+ * an ACK with data (the client waited for it, or TCP_DEFER_ACCEPT did), a timestamp that may name the SYN-ACK before
+ * the last.
  */
 static __always_inline void judge_server(struct handshake *h, const struct tcp_sock *tp)
 {
-	__u32 sample_us = tp->srtt_us >> 3;
+	__u32 sample_us = tp->srtt_us >> 3, with_data = tp->data_segs_in;
 
+	if (tp->bytes_received)
+		with_data--; /* the SYN, by Fast Open */
 	h->synack_retransmits = tp->total_retrans;
 	if (!sample_us || (!h->synack_retransmits && sample_us % 1000 == 0)) {
 		between(h, 0, 0);
-	} else if (tp->inet_conn.icsk_accept_queue.rskq_defer_accept ||
-		   (h->synack_retransmits && sample_us >= SYNACK_GAP_US)) {
+	} else if (with_data || (h->synack_retransmits && sample_us >= SYNACK_GAP_US)) {
 		between(h, 0, sample_us * US);
 	} else {
 		exact(h, sample_us);
@@ -169,6 +171,24 @@ static __always_inline __u8 outcome_of(int err, bool sent)
 	}
 }
 
+/*
+ * An ICMP error that comes while connect() holds the socket ends no attempt, but the application is told: it asks for
+ * the error, which takes it off the socket, and closes. A copy stays in the error queue.
+ */
+static __always_inline int why_failed(const struct sock *sk)
+{
+	struct sk_buff *last = sk->sk_error_queue.prev;
+	__u32 queued = 0;
+	int err = sk->sk_err;
+
+	if (!err)
+		err = sk->sk_err_soft;
+	if (err || !sk->sk_error_queue.qlen)
+		return err;
+	bpf_probe_read_kernel(&queued, sizeof(queued), &((struct sock_exterr_skb *)last->cb)->ee.ee_errno);
+	return queued;
+}
+
 static __noinline void failed(struct sock *sk, struct tcp_sock *tp, struct attempt *a)
 {
 	const struct config *cfg = get_config();
@@ -179,7 +199,7 @@ static __noinline void failed(struct sock *sk, struct tcp_sock *tp, struct attem
 	h.flow.role = ROLE_CLIENT;
 	h.flow.local_port = bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport); /* skc_num is 0 by now */
 	h.method = METHOD_KERNEL;
-	h.outcome = outcome_of(sk->sk_err, h.flow.local_port);
+	h.outcome = outcome_of(why_failed(sk), h.flow.local_port);
 	h.connect_ns = a ? h.flow.boot_ns - a->start_ns : 0;
 	h.flags = a ? 0 : HANDSHAKE_PARTIAL;
 	h.client_isn = tp->snd_una;

@@ -95,12 +95,32 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct sk_buff {
+	char cb[48];
+};
+
+struct sk_buff_head {
+	struct sk_buff *next;
+	struct sk_buff *prev;
+	__u32 qlen;
+};
+
+struct sock_extended_err {
+	__u32 ee_errno;
+};
+
+struct sock_exterr_skb {
+	struct sock_extended_err ee;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	socket_lock_t sk_lock;
 	__u8 sk_shutdown;
 	__u16 sk_protocol;
 	int sk_err;
+	int sk_err_soft;
+	struct sk_buff_head sk_error_queue;
 	int sk_rcvlowat;
 	void *sk_user_data;
 	struct sock_cgroup_data sk_cgrp_data;
@@ -128,13 +148,8 @@ struct tcp_ulp_ops {
 	char name[16];
 };
 
-struct request_sock_queue {
-	__u8 rskq_defer_accept;
-};
-
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
-	struct request_sock_queue icsk_accept_queue;
 	const struct tcp_ulp_ops *icsk_ulp_ops;
 };
 
@@ -149,6 +164,7 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u32 srtt_us;
 	struct minmax rtt_min;
+	__u32 data_segs_in;
 	__u32 total_retrans;
 	__u64 tcp_mstamp;
 	bool is_mptcp;
