@@ -40,7 +40,7 @@ class Node:
 
     def __init__(self) -> None:
         self.join = LocalJoin()
-        self.asking = Asking(join_wait_s=0.25, answer_wait_s=4.0)
+        self.asking = Asking(join_wait_s=0.25, answer_wait_s=4.0, per_second=2000)
 
     def sees(self, halves: Halves, at_s: float = 0.0) -> None:
         self.asking.consider(halves, self.join.join(halves), SETS, int(at_s * S))
