@@ -71,7 +71,8 @@ enum lost {
 	LOST_COUNTS = 2,      /* not even owner 0: the exchange is in no count */
 	LOST_STORAGE = 3,     /* no socket storage: connection not measured */
 	LOST_RECURSION = 4,   /* filled in by user space from bpf_prog_info.recursion_misses */
-	LOST_COUNT = 5,
+	LOST_STATE = 5,	      /* no room to follow one more handshake */
+	LOST_COUNT = 6,
 };
 
 enum exchange_flags {
@@ -200,6 +201,15 @@ enum handshake_flags {
 	HANDSHAKE_AMBIGUOUS = 1 << 0,  /* which packet was answered is not known: rtt_ns is 0 */
 	HANDSHAKE_TIMESTAMPS = 1 << 1, /* of several packets, TCP timestamps tell which was answered */
 	HANDSHAKE_PARTIAL = 1 << 2,    /* its beginning was not seen */
+};
+
+/* What METHOD_TC saw and reported nowhere. One per-CPU counter each in the map `tally`. */
+enum handshake_tally {
+	TALLY_SYNACK_UNKNOWN = 0,     /* answers no SYN that was seen */
+	TALLY_SYNACK_RETRANSMITS = 1, /* came again, after the one that was reported */
+	TALLY_SYNACK_MISMATCHED = 2,  /* acknowledges another SYN of the same addresses and ports */
+	TALLY_REPLACED = 3,	      /* a new SYN of the same addresses and ports came before an answer */
+	TALLY_COUNT = 4,
 };
 
 /*

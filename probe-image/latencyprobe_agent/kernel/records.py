@@ -73,6 +73,7 @@ class Lost(IntEnum):
     COUNTS = 2
     STORAGE = 3
     RECURSION = 4
+    STATE = 5
 
 
 class ExchangeFlags(IntFlag):
@@ -132,6 +133,15 @@ class HandshakeFlags(IntFlag):
     AMBIGUOUS = 1
     TIMESTAMPS = 2
     PARTIAL = 4
+
+
+class HandshakeTally(IntEnum):
+    """`enum handshake_tally`."""
+
+    SYNACK_UNKNOWN = 0
+    SYNACK_RETRANSMITS = 1
+    SYNACK_MISMATCHED = 2
+    REPLACED = 3
 
 
 class RuleSide(IntEnum):

@@ -39,4 +39,6 @@ HANDSHAKES = Signal(
     switch="handshakes",
     explains=handshakes.EXPLAINS,
 )
+# The same records from packets, for a tool: its programs are attached to interfaces (`kernel.packets`).
+HANDSHAKES_TC = Signal("handshake_tc", "handshakes", HANDSHAKE, handshakes.columns, iterated="going_on")
 EVIDENCE: tuple[Signal, ...] = (HANDSHAKES,)
