@@ -1,9 +1,25 @@
-"""Every RPC of the truth generator against its own log: bytes, stamps, stages, pairs (measurement.md section 9)."""
+"""Every RPC of the truth generator against its own log: bytes, stamps, stages, pairs (measurement.md section 9).
+
+RPCS=1000000 in the environment makes the largest test as long as that.
+"""
+
+import os
 
 import numpy as np
 import pytest
 import workload
-from join import CLIENT, SERVER, STAGES, Truth, disagreements, match, outside_calls, pairs_by_rpc, quantiles_us
+from join import (
+    CLIENT,
+    SERVER,
+    STAGES,
+    Truth,
+    disagreements,
+    match,
+    outside_calls,
+    pairs_by_rpc,
+    quantiles_us,
+    stamp_errors,
+)
 
 from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded
 from latencyprobe_agent.measure.stages import PAIR_STAGES
@@ -12,12 +28,13 @@ pytestmark = pytest.mark.root
 
 MS = 1_000_000
 PORT = workload.free_port()
+RPCS = int(os.environ.get("RPCS", "100000"))
 NAMES = {CLIENT: "client", SERVER: "server"}
 
 
 def assert_equals_log(session, truth: Truth, network_checked: bool = True, timed: bool = True) -> None:
     """Every RPC is one linked pair, equal to the log in what can be counted, and to 2 µs (median) in what is timed."""
-    records = session.records(2 * len(truth))
+    records = session.records(2 * len(truth), timeout_s=60)
     assert not any(session.programs.lost().values()), session.programs.lost()
     matched = match(truth, records)
     print(matched.describe())
@@ -67,13 +84,54 @@ def test_five_hundred_rpcs_equal_the_log_however_slow_the_machine(session, tmp_p
     assert_equals_log(session, truth, timed=False)
 
 
-def test_one_hundred_thousand_random_rpcs_equal_the_log(session, tmp_path):
+def test_all_random_rpcs_of_sixteen_threads_equal_the_log(session, tmp_path):
     session.measure(PORT)
     truth = workload.run_both(
-        tmp_path / "log", address=f"127.0.0.1:{PORT}", total=100_000, seed=2, threads=16, jitter_us=50, rpcs=40
+        tmp_path / "log", address=f"127.0.0.1:{PORT}", total=RPCS, seed=2, threads=16, jitter_us=50, rpcs=40
     )
+    assert len(truth) == RPCS
     assert (np.unique(truth.client["cookie"], return_counts=True)[1] == 1).sum() > 100
     assert_equals_log(session, truth)
+
+
+def test_stamps_are_within_2_us_of_the_log(session, tmp_path):
+    """Both ends on a processor of their own: a stamp is wrong, the log is late only when somebody else runs.
+
+    As others may: the best of five slices counts. Data is ready some time after the kernel's receive stamp; that time
+    is no error of ours, and taken out by its median.
+    """
+    session.measure(PORT)
+    server, client = (["taskset", "-c", str(cpu)] for cpu in ((os.cpu_count() or 1) - 1, 0))
+    records, worst = 0, {}
+    for number in range(5):
+        truth = workload.run_apart(
+            tmp_path / f"log{number}",
+            server,
+            client,
+            address=f"127.0.0.1:{PORT}",
+            total=5_000,
+            seed=number,
+            threads=1,
+            one_piece=True,
+            size=64,
+        )
+        records += 2 * len(truth)
+        measured = session.records(records)
+        errors = stamp_errors(truth, measured, match(truth, measured))
+        backlog = 100 * np.mean(measured[-2 * len(truth) :]["flags"] & ExchangeFlags.BACKLOG != 0)
+        print(f"slice {number}, {len(truth)} RPCs, backlog {backlog:.1f} %:")
+        worst = {}
+        for stamp, error_ns in errors.items():
+            constant_ns = np.median(error_ns) if "ready" in stamp else 0
+            p50, p99 = np.percentile(np.abs(error_ns - constant_ns), (50, 99))
+            print(
+                f"  {stamp:<22}{quantiles_us(error_ns)}  less {constant_ns:5.0f} ns: |p50| {p50:4.0f}, |p99| {p99:5.0f}"
+            )
+            if p50 > 700 or p99 > 2_000:
+                worst[stamp] = (p50, p99)
+        if not worst:
+            break
+    assert not worst, "median and p99 in ns of the last slice"
 
 
 def test_connections_of_one_request_equal_the_log(session, tmp_path):
