@@ -131,6 +131,53 @@ struct exchange {
 };
 _Static_assert(sizeof(struct exchange) == 192, "struct exchange has no hidden padding");
 
+/* Signals that explain exchanges, tcp-evidence.md. Each is an object of its own, with a ring of its own. */
+enum evidence_flags {
+	EVIDENCE_RETRANSMITS = 1 << 0,
+	EVIDENCE_HANDSHAKES = 1 << 1,
+	EVIDENCE_TCPRT = 1 << 2,
+};
+
+/*
+ * What every record of evidence begins with: whose socket it was. Addresses as in struct exchange, as they were when the
+ * connection was established. owner: last task known to have sent, connected or read on it, 0 = unknown; never the
+ * task that a softirq interrupted. target_set: 0 for a tool, which asks no plan.
+ */
+struct flow_header {
+	__u64 boot_ns;
+	__u64 sock_cookie;
+	__u64 cgroup_id;
+	__u8 local_addr[16];
+	__u8 peer_addr[16];
+	__u32 netns_ino;
+	__u32 target_set;
+	__u32 owner_tgid;
+	__u32 owner_tid;
+	__u8 owner_comm[16];
+	__u16 local_port;
+	__u16 peer_port;
+	__u8 family; /* 4 or 6; IPv4-mapped is 4 */
+	__u8 role;
+	__u8 _pad[2];
+};
+_Static_assert(sizeof(struct flow_header) == 96, "struct flow_header has no hidden padding");
+
+enum evidence_mode {
+	MATCH_PLAN = 0,	  /* sockets of targets that ask for the signal */
+	MATCH_FILTER = 1, /* sockets that the filter lets through: a tool */
+};
+
+/* The one entry of the array `evidence_filter`. A field of 0 lets everything through; port and addr: of either end. */
+struct evidence_filter {
+	__u64 cgroup_id;
+	__u8 addr[16];
+	__u32 tgid;
+	__u16 port;
+	__u8 family; /* 4 or 6 */
+	__u8 mode;   /* enum evidence_mode */
+};
+_Static_assert(sizeof(struct evidence_filter) == 32, "struct evidence_filter has no hidden padding");
+
 /* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
 struct counts_key {
 	__u64 owner;
@@ -162,7 +209,7 @@ struct exchange_counts {
 struct target_set {
 	__u64 thresholds_ns[LP_THRESHOLDS];
 	__u32 setup_turns;
-	__u32 _pad;
+	__u32 evidence; /* enum evidence_flags: signals that a target of the set asks for */
 };
 
 /* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */

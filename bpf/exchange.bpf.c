@@ -13,13 +13,6 @@
 #include "connection.bpf.h"
 #include "account.bpf.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct connection);
-} connections SEC(".maps");
-
 /* Generation of the agent's own sockets and of those that cannot be measured: no plan ever wants them. */
 #define NEVER_WANTED (~0ULL)
 
@@ -51,24 +44,6 @@ static __always_inline void place(struct connection *c, const struct tcp_sock *t
 	c->out_offset = tp->bytes_acked + (__u32)(v->written - tp->snd_una);
 	if (c->current.role == ROLE_CLIENT)
 		c->out_offset--; /* its SYN is in bytes_acked */
-}
-
-/* The plan's target set for this end, and its role if it was ROLE_UNKNOWN: the rules tell that of an old connection. */
-static __always_inline __u32 wanted(const struct scope *scope, const struct flow *flow, __u8 *role)
-{
-	__u32 set = 0;
-
-	if (*role != ROLE_CLIENT) {
-		set = find_server_rule(flow, scope->server_group, *role == ROLE_UNKNOWN);
-		if (set)
-			*role = ROLE_SERVER;
-	}
-	if (!set && *role != ROLE_SERVER) {
-		set = find_client_rule(flow, scope->client_group);
-		if (set)
-			*role = ROLE_CLIENT;
-	}
-	return set;
 }
 
 /*
@@ -130,7 +105,7 @@ static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp
 	} else {
 		read_flow(sk, &flow);
 	}
-	set = wanted(scope, &flow, &role);
+	set = find_target(scope, &flow, &role);
 	if (c && c->target_set && c->target_set == set) {
 		c->generation = generation;
 		return c;

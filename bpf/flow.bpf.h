@@ -113,4 +113,22 @@ static __always_inline __u32 find_client_rule(const struct flow *flow, __u32 gro
 	return find_rule(&key);
 }
 
+/* The plan's target set for this end, and its role if it was ROLE_UNKNOWN: the rules tell that of an old connection. */
+static __always_inline __u32 find_target(const struct scope *scope, const struct flow *flow, __u8 *role)
+{
+	__u32 set = 0;
+
+	if (*role != ROLE_CLIENT) {
+		set = find_server_rule(flow, scope->server_group, *role == ROLE_UNKNOWN);
+		if (set)
+			*role = ROLE_SERVER;
+	}
+	if (!set && *role != ROLE_SERVER) {
+		set = find_client_rule(flow, scope->client_group);
+		if (set)
+			*role = ROLE_CLIENT;
+	}
+	return set;
+}
+
 #endif

@@ -76,7 +76,8 @@ class Target(_Wire, frozen=True):
 
     `pods`: selected pods on this node. `callers`: uids of pods on this node whose client halves are wanted;
     `endpoints`: what they dial. With `NodePlan.host` both are empty: `ports` and `clients` say it all.
-    `thresholds_ns`: ascending, distinct, at most 8.
+    `thresholds_ns`: ascending, distinct, at most 8. `evidence`: signals that explain its exchanges: names of the fields
+    of `spec.evidence` that are on.
     """
 
     id: str
@@ -93,6 +94,7 @@ class Target(_Wire, frozen=True):
     endpoints: tuple[Endpoint, ...] = ()
     ports: tuple[int, ...] = ()
     clients: bool = False
+    evidence: tuple[str, ...] = ()
 
 
 class Objective(_Wire, frozen=True):

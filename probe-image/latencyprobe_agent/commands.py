@@ -91,7 +91,7 @@ def agent() -> None:
     from latencyprobe import logs  # noqa: PLC0415
     from latencyprobe_agent.app import Agent, Export  # noqa: PLC0415
     from latencyprobe_agent.cluster import DirectoryControl  # noqa: PLC0415
-    from latencyprobe_agent.standalone import ending  # noqa: PLC0415
+    from latencyprobe_agent.ending import ending  # noqa: PLC0415
 
     config = settings.from_environment()
     if not config.directory:

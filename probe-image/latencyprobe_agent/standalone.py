@@ -1,10 +1,8 @@
 """`latencyprobe run`: this host alone, with a live line while it measures and the report at its end."""
 
 import logging
-import signal
 import time
-from collections.abc import Callable, Sequence
-from types import FrameType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +17,7 @@ from latencyprobe.store import SqliteStore
 from latencyprobe_agent.app import Agent, Export
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.control import LocalControl
+from latencyprobe_agent.ending import ending
 from latencyprobe_agent.measuring import Moment
 
 if TYPE_CHECKING:
@@ -95,26 +94,6 @@ class Run:
             if str(error) != self._problem:
                 self._problem = str(error)
                 logging.getLogger(__name__).error("%s: the report will miss these counts", error)
-
-
-class ending:  # noqa: N801 - reads as a statement
-    """Within it, the first SIGINT or SIGTERM calls `stop`, the second one ends the process at once."""
-
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        self._before: dict[int, signal.Handlers | Callable[[int, FrameType | None], object] | int | None] = {}
-
-    def __enter__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._handle)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        self._stop()
 
 
 def _ports(ports: Sequence[int]) -> str:

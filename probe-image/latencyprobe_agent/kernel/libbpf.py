@@ -78,6 +78,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "bpf_map__type": (c.c_int, [c.c_void_p]),
     "bpf_map__max_entries": (c.c_uint32, [c.c_void_p]),
     "bpf_map__set_max_entries": (c.c_int, [c.c_void_p, c.c_uint32]),
+    "bpf_map__reuse_fd": (c.c_int, [c.c_void_p, c.c_int]),
     "bpf_map_lookup_elem": (c.c_int, [c.c_int, c.c_char_p, c.c_void_p]),
     "bpf_map_update_elem": (c.c_int, [c.c_int, c.c_char_p, c.c_char_p, c.c_uint64]),
     "bpf_map_delete_elem": (c.c_int, [c.c_int, c.c_char_p]),
@@ -175,6 +176,12 @@ class Map:
         result = _lib().bpf_map__set_max_entries(self._handle, entries)
         if result:
             raise _error(f"cannot resize map {self.name} to {entries}", result)
+
+    def share(self, fd: int) -> None:
+        """Use the map behind `fd`, of an object that is loaded, in place of one of its own. Before `Object.load()`."""
+        result = _lib().bpf_map__reuse_fd(self._handle, fd)
+        if result:
+            raise _error(f"cannot share map {self.name}", result)
 
     def keys(self) -> Iterator[bytes]:
         """Walk the keys; one that is added or removed meanwhile may be missed, or others seen twice."""

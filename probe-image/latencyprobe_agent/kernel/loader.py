@@ -46,8 +46,18 @@ def event_of(program: Program) -> tuple[str, str]:
     return event, variant_part[0] if variant_part else program.section.partition("/")[0]
 
 
-def load(path: Path, kernel_btf: Path | None, hooks: Hooks, adjust: Callable[[Object], None]) -> Loaded:
-    """Load and attach the object at `path`. `adjust` is called on the opened object, to resize maps.
+@dataclass(frozen=True)
+class Demands:
+    """What an object asks of its loader. `optional`: events that may be left without a variant; `iterated`: the map
+    that its iterators walk; `adjust`: called on the opened object, to resize or share maps."""
+
+    adjust: Callable[[Object], None]
+    optional: frozenset[str] = frozenset()
+    iterated: str = "connections"
+
+
+def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) -> Loaded:
+    """Load and attach the object at `path`.
 
     Raises Unsupported when an event is left without a variant, AbiMismatch when the layouts are not ours.
     """
@@ -59,9 +69,9 @@ def load(path: Path, kernel_btf: Path | None, hooks: Hooks, adjust: Callable[[Ob
             raise Unsupported("ObjectUnreadable", f"{e}: build it with `make bpf`") from e
         try:
             _check_layouts(opened, path)
-            chosen = _choose(opened.programs(), hooks, refused)
-            adjust(opened)
-            loaded = _try(opened, chosen, refused)
+            chosen = _choose(opened.programs(), hooks, refused, demands.optional)
+            demands.adjust(opened)
+            loaded = _try(opened, chosen, refused, demands.iterated)
         except BaseException:
             opened.close()
             raise
@@ -74,11 +84,13 @@ def _check_layouts(opened: Object, path: Path) -> None:
     for name, dtype in STRUCTS.items():
         here = (dtype.itemsize, {field: offset for field, (_, offset, *_) in (dtype.fields or {}).items()})
         there = opened.struct(name)
-        if there != here:
+        if there not in (None, here):  # an object has the structs that it uses
             raise AbiMismatch(f"struct {name} of {path} is not as in records.py: run `make gen bpf`")
 
 
-def _choose(programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str], str]) -> Chosen:
+def _choose(
+    programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str], str], optional: frozenset[str]
+) -> Chosen:
     """Switch one variant per event on; `refused` gains those before it that the kernel has no hook for."""
     by_event: dict[str, dict[str, list[Program]]] = defaultdict(lambda: defaultdict(list))
     for program in programs:
@@ -96,14 +108,17 @@ def _choose(programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str]
             chosen[event] = (variant, parts)
             break
         else:
+            if event in optional:
+                continue
             reasons = "; ".join(f"{variant}: {refused[event, variant]}" for variant in variants)
             raise Unsupported("KernelUnsupported", f"this kernel gives no way to see `{event}` ({reasons})")
-        for part in chosen[event][1]:
+    for _, parts in chosen.values():
+        for part in parts:
             part.autoload(True)
     return chosen
 
 
-def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str]) -> Loaded | None:
+def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str], iterated: str) -> Loaded | None:
     """Load and attach; None after a failure that one more entry in `refused` explains."""
     try:
         opened.load()
@@ -115,7 +130,7 @@ def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str]) ->
         raise Unsupported("KernelUnsupported", _explain(e)) from e
     links: dict[str, list[Link]] = defaultdict(list)
     for event, (variant, parts) in chosen.items():
-        over = opened.map("connections") if variant == "iter" else None
+        over = opened.map(iterated) if variant == "iter" else None
         try:
             for part in parts:
                 links[event].append(part.attach(over))

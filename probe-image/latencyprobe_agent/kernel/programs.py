@@ -1,10 +1,8 @@
-"""The kernel side of one signal, as the agent sees it: load, attach, give it rules, read records and counts.
+"""The measuring programs as the agent sees them: give them rules, read counts, end quiet exchanges.
 
-Nothing is pinned: programs, maps and what they hold go with `close()`, or with the process. One thread calls it.
+Loading, records and losses are as for every signal (`attached.py`).
 """
 
-import os
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
@@ -12,68 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
-from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, Hooks, require_capabilities
-from latencyprobe_agent.kernel.libbpf import Object, possible_cpus
-from latencyprobe_agent.kernel.loader import Loaded, load
-from latencyprobe_agent.kernel.records import CONFIG, COUNTS_KEY, EXCHANGE_COUNTS, RULE_KEY, SCOPE, TARGET_SET, Lost
-from latencyprobe_agent.kernel.ring import Ring
+from latencyprobe_agent.kernel.attached import Attached, u32
+from latencyprobe_agent.kernel.libbpf import possible_cpus
+from latencyprobe_agent.kernel.loader import Loaded
+from latencyprobe_agent.kernel.records import CONFIG, COUNTS_KEY, EXCHANGE_COUNTS, RULE_KEY, SCOPE, TARGET_SET
 from latencyprobe_agent.measure.counts import COUNTS, Widening
-from latencyprobe_agent.measure.rules import Rules
+from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.signals.table import EXCHANGES, Signal
 
 _KEYS_AT_ONCE = 32  # counts of 1,024 keys on 64 CPUs would be 300 MB: read and add up a few at a time
 
 
-class Programs(AbstractContextManager["Programs"]):
-    """A loaded and attached signal. `variants`: event → attach variant in use; `refused`: (event, variant) → why not.
-
-    Nothing is measured before the first `apply()`.
-    """
+class Programs(Attached):
+    """The programs of `exchange.bpf.c`. Nothing is measured before the first `apply()`."""
 
     def __init__(self, loaded: Loaded, signal: Signal) -> None:
-        self._loaded = loaded
-        self.variants = loaded.variants
-        self.refused = loaded.refused
-        self._maps = {name: loaded.object.map(name) for name in ("target_sets", "rules", "scopes", "config")}
-        self._counts, self._lost = loaded.object.map("counts"), loaded.object.map("lost")
-        ring = loaded.object.map(signal.ring)
-        self._ring_bytes = ring.max_entries
-        self._ring = Ring.open(ring.fd, ring.max_entries, signal.record)
+        super().__init__(loaded, signal)
+        self._maps = {name: self.map(name) for name in ("target_sets", "rules", "scopes", "config")}
+        self._counts = self.map("counts")
         self._written: dict[str, dict[bytes, bytes]] = {name: {} for name in self._maps}
         self._generation = 0
         self._widening = Widening()
-        self.drain, self.wait, self.waiting = self._ring.drain, self._ring.wait, self._ring.waiting
 
     @classmethod
-    def open(cls, object_path: Path, *, ring_bytes: int | None = None, signal: Signal = EXCHANGES) -> Self:
-        """Load and attach. `ring_bytes`: size of the ring, a power of two; None: as compiled.
-
-        The environment variable LATENCYPROBE_BTF names type information to use in place of the kernel's own file.
-        Raises Unsupported (with a reason and a remedy) or AbiMismatch.
-        """
-        require_capabilities(Path("/proc/self/status").read_text())
-        custom = os.environ.get(KERNEL_BTF_VARIABLE)
-
-        def adjust(opened: Object) -> None:
-            if ring_bytes is not None:
-                opened.map(signal.ring).max_entries = ring_bytes
-
-        with Hooks(Path(custom) if custom else KERNEL_BTF) as hooks:
-            loaded = load(object_path, Path(custom) if custom else None, hooks, adjust)
-        try:
-            return cls(loaded, signal)
-        except BaseException:
-            loaded.close()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Detach and free everything; a batch from `drain()` stays valid."""
-        del self.drain, self.wait, self.waiting
-        self._ring.close()
-        self._loaded.close()
+    def open(cls, object_path: Path, *, ring_bytes: int | None = None) -> Self:
+        """Load and attach, as `Attached.load()` does."""
+        return cls(cls.load(object_path, EXCHANGES, ring_bytes), EXCHANGES)
 
     def apply(self, rules: Rules, *, quiet_ns: int, own_tgid: int, owner_by_process: bool) -> None:
         """Put `rules` in force: from the next event on, every socket is decided by them, and no later by older ones.
@@ -83,10 +45,8 @@ class Programs(AbstractContextManager["Programs"]):
         per cgroup. Raises Unsupported, with nothing changed, when a map is too small.
         """
         wanted = {
-            "target_sets": {
-                _u32(index): _target_set(s.thresholds_ns, s.setup_turns) for index, s in rules.sets.items()
-            },
-            "rules": {_rule_key(*match): _u32(index) for match, index in rules.rules.items()},
+            "target_sets": {u32(index): _target_set(one) for index, one in rules.sets.items()},
+            "rules": {_rule_key(*match): u32(index) for match, index in rules.rules.items()},
             "scopes": {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()},
         }
         for name, entries in wanted.items():
@@ -101,12 +61,12 @@ class Programs(AbstractContextManager["Programs"]):
         config = np.zeros((), CONFIG)
         config["quiet_ns"], config["own_tgid"], config["owner_by_process"] = quiet_ns, own_tgid, owner_by_process
         config["host"] = rules.host
-        config["wakeup_bytes"] = self._ring_bytes // 4
+        config["wakeup_bytes"] = self.ring_bytes // 4
         # Twice: the generation is the first word of the entry, and a program that saw it new with the old host groups
         # would keep that decision.
         for generation in (self._generation, self._generation + 1):
             config["generation"] = generation
-            self._maps["config"].update(_u32(0), config.tobytes())
+            self._maps["config"].update(u32(0), config.tobytes())
         self._generation += 1
         self._remove("rules", wanted["rules"])
 
@@ -121,11 +81,6 @@ class Programs(AbstractContextManager["Programs"]):
         for key in self._written[name].keys() - entries.keys():
             self._maps[name].delete(key)
             del self._written[name][key]
-
-    def flush(self) -> None:
-        """End the exchanges that are complete and have been quiet; call it once a second."""
-        for link in self._loaded.links["flush"]:
-            link.read()
 
     def counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over CPUs, growing since `open()`."""
@@ -145,29 +100,15 @@ class Programs(AbstractContextManager["Programs"]):
             self._counts.delete(key.tobytes())
             self._widening.forget(key.tobytes())
 
-    def lost(self) -> dict[str, int]:
-        """Return how many records or counts never arrived, by reason (`enum lost`, in lower case), since `open()`."""
-        per_cpu = np.zeros(possible_cpus(), np.uint64)
-        lost = {}
-        for reason in Lost:
-            self._lost.lookup(_u32(reason), per_cpu.view(np.uint8).data)
-            lost[reason.name.lower()] = int(per_cpu.sum())
-        lost[Lost.RECURSION.name.lower()] = sum(p.recursion_misses() for p in self._loaded.programs)
-        return lost
-
-
-def _u32(value: int) -> bytes:
-    return np.uint32(value).tobytes()
-
 
 def _scope(groups: tuple[int, int]) -> bytes:
     return np.array(groups, SCOPE).tobytes()
 
 
-def _target_set(thresholds_ns: tuple[int, ...], setup_turns: int) -> bytes:
+def _target_set(one: TargetSet) -> bytes:
     value = np.zeros((), TARGET_SET)
-    value["thresholds_ns"][: len(thresholds_ns)] = thresholds_ns
-    value["setup_turns"] = setup_turns
+    value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
+    value["setup_turns"], value["evidence"] = one.setup_turns, one.evidence
     return value.tobytes()
 
 

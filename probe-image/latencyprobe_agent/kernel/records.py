@@ -92,6 +92,21 @@ class ExchangeFlags(IntFlag):
     READY_APPROX = 2048
 
 
+class EvidenceFlags(IntFlag):
+    """`enum evidence_flags`."""
+
+    RETRANSMITS = 1
+    HANDSHAKES = 2
+    TCPRT = 4
+
+
+class EvidenceMode(IntEnum):
+    """`enum evidence_mode`."""
+
+    PLAN = 0
+    FILTER = 1
+
+
 class RuleSide(IntEnum):
     """`enum rule_side`."""
 
@@ -143,6 +158,35 @@ EXCHANGE = _struct(
     ("excluded", 191, "u1"),
 )
 
+FLOW_HEADER = _struct(
+    96,
+    ("boot_ns", 0, "u8"),
+    ("sock_cookie", 8, "u8"),
+    ("cgroup_id", 16, "u8"),
+    ("local_addr", 24, "(16,)u1"),
+    ("peer_addr", 40, "(16,)u1"),
+    ("netns_ino", 56, "u4"),
+    ("target_set", 60, "u4"),
+    ("owner_tgid", 64, "u4"),
+    ("owner_tid", 68, "u4"),
+    ("owner_comm", 72, "(16,)u1"),
+    ("local_port", 88, "u2"),
+    ("peer_port", 90, "u2"),
+    ("family", 92, "u1"),
+    ("role", 93, "u1"),
+    ("_pad", 94, "(2,)u1"),
+)
+
+EVIDENCE_FILTER = _struct(
+    32,
+    ("cgroup_id", 0, "u8"),
+    ("addr", 8, "(16,)u1"),
+    ("tgid", 24, "u4"),
+    ("port", 28, "u2"),
+    ("family", 30, "u1"),
+    ("mode", 31, "u1"),
+)
+
 COUNTS_KEY = _struct(
     16,
     ("owner", 0, "u8"),
@@ -168,7 +212,7 @@ TARGET_SET = _struct(
     72,
     ("thresholds_ns", 0, "(8,)u8"),
     ("setup_turns", 64, "u4"),
-    ("_pad", 68, "u4"),
+    ("evidence", 68, "u4"),
 )
 
 SCOPE = _struct(
@@ -199,6 +243,8 @@ CONFIG = _struct(
 
 STRUCTS = {
     "exchange": EXCHANGE,
+    "flow_header": FLOW_HEADER,
+    "evidence_filter": EVIDENCE_FILTER,
     "counts_key": COUNTS_KEY,
     "exchange_counts": EXCHANGE_COUNTS,
     "target_set": TARGET_SET,

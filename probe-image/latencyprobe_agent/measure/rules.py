@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
-from latencyprobe_agent.kernel.records import THRESHOLDS, RuleSide
+from latencyprobe_agent.kernel.records import THRESHOLDS, EvidenceFlags, RuleSide
 
 ANY_ADDRESS = bytes(16)
 ANY_PORT = 0
+NO_EVIDENCE = EvidenceFlags(0)
 
 _MAX_SETS = 1023  # the array `target_sets` of bpf/maps.bpf.h, without index 0
 
@@ -28,7 +29,7 @@ class TargetSet:
     """The targets (ids, in the plan's order) that one socket belongs to.
 
     `thresholds_ns`: those of all of them, ascending, distinct, at most 8. `spans`: the widest of their policies.
-    `probe`: `namespace/probe` of the first, whose span budget the set draws on.
+    `probe`: `namespace/probe` of the first, whose span budget the set draws on. `evidence`: what any of them asks for.
     """
 
     targets: tuple[str, ...]
@@ -36,6 +37,7 @@ class TargetSet:
     setup_turns: int
     spans: SpanPolicy
     probe: str
+    evidence: EvidenceFlags = NO_EVIDENCE
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,7 @@ class _Numbering:
                 max_per_second=max(t.spans.max_per_second for t in members),
             ),
             probe=f"{members[0].namespace}/{members[0].probe}",
+            evidence=EvidenceFlags(sum({EvidenceFlags[name.upper()] for t in members for name in t.evidence})),
         )
 
 

@@ -1,4 +1,4 @@
-"""The signal table: one row per signal. `Programs` loads and drains what it names; a new signal is a new row."""
+"""The signal table: one row per signal. `Attached` loads and drains what it names; a new signal is a new row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,17 +8,27 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.records import EXCHANGE
 from latencyprobe_agent.signals import exchanges
+from latencyprobe_agent.signals.evidence import Explains
 
 
 @dataclass(frozen=True)
 class Signal:
-    """`name`: file stem of the object; `ring`: its ring map; `record`: dtype in it; `columns`: the decoder."""
+    """`name`: file stem of the object; `ring`: its ring map; `record`: dtype in it; `columns`: the decoder.
+
+    `optional`: events that a kernel may be without, at the cost of a detail; `iterated`: the socket storage that the
+    iterator program `flush` walks; `explains`: of a signal of evidence, which is switched by the field `switch` of
+    `spec.evidence`.
+    """
 
     name: str
     ring: str
     record: np.dtype[np.void]
     columns: Callable[[NDArray[np.void]], object]
+    optional: tuple[str, ...] = ()
+    iterated: str = "connections"
+    switch: str = ""
+    explains: Explains | None = None
 
 
 EXCHANGES = Signal("exchange", "exchanges", EXCHANGE, exchanges.columns)
-SIGNALS = (EXCHANGES,)
+EVIDENCE: tuple[Signal, ...] = ()

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * storage.bpf.h: what is kept with each measured socket. exchange.bpf.c fills it, connection.bpf.h says what it means;
+ * evidence looks up in it whose socket it is. One map for all objects of an agent.
+ */
+#ifndef LATENCYPROBE_STORAGE_BPF_H
+#define LATENCYPROBE_STORAGE_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+
+enum phase {
+	PHASE_IDLE = 0,	    /* no exchange is open */
+	PHASE_REQUEST = 1,  /* request bytes seen, none of the response */
+	PHASE_RESPONSE = 2, /* response begun; the next request ends it */
+};
+
+/* Whose message the send call in progress writes. */
+enum send_owner {
+	SEND_NONE = 0,
+	SEND_CURRENT = 1,
+	SEND_PREVIOUS = 2, /* the next request's data-ready came before this send returned */
+};
+
+struct connection {
+	struct bpf_spin_lock lock;
+	__u32 target_set; /* 0: no target, a negative mark */
+	__u64 generation; /* of the plan that decided */
+	__u64 in_offset;  /* stream offset of in_seq: inbound bytes known to have arrived */
+	__u64 out_offset; /* stream offset of out_seq: outbound bytes known to be written */
+	__u64 last_ns;	  /* last event */
+	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
+	__u32 in_seq;
+	__u32 out_seq;
+	__u32 read_seq;	      /* copied_seq as last seen */
+	__u32 unread_history; /* 32 turns: the next message was sent over unread bytes */
+	__u32 early_history;  /* 32 turns: bytes arrived that the peer sent before it had all of ours */
+	__u32 turns;
+	__u32 clean_turns; /* since the last overlap */
+	__u32 probation;   /* clean turns that end `ambiguous` */
+	__u32 setup_turns; /* turns of protocol set-up still to come */
+	__u32 send_tid;
+	__u32 retransmits; /* total_retrans when the exchange opened */
+	__u8 phase;
+	__u8 send_owner;
+	__u8 previous_used;
+	__u8 first_excluded; /* enum excluded of the next exchange to end, whose beginning was not seen */
+	__u8 unasked;	     /* the open exchange has no request: greeting or push */
+	__u8 unread;	     /* the open exchange overlaps: sent over unread bytes */
+	__u8 early;	     /* the open exchange overlaps: its bytes left the peer before ours had reached it */
+	__u8 talked;	     /* client bytes were seen */
+	__u8 shut;	     /* no more outbound bytes: what write_seq gains now is our FIN */
+	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
+	__u8 _pad[6];
+	struct exchange current;
+	struct exchange previous; /* ended, but its last send call has not returned */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+#endif

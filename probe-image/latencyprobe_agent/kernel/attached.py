@@ -1,0 +1,93 @@
+"""The kernel side of one signal: load and attach its object, read its records, know what was lost.
+
+Nothing is pinned: programs, maps and what they hold go with `close()`, or with the process. One thread calls it.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, Hooks, require_capabilities
+from latencyprobe_agent.kernel.libbpf import Map, Object, possible_cpus
+from latencyprobe_agent.kernel.loader import Demands, Loaded, load
+from latencyprobe_agent.kernel.records import Lost
+from latencyprobe_agent.kernel.ring import Ring
+from latencyprobe_agent.signals.table import Signal
+
+
+class Attached(AbstractContextManager["Attached"]):
+    """A loaded and attached signal. `variants`: event → attach variant in use; `refused`: (event, variant) → why not.
+
+    `drain()`, `wait()` and `waiting()` are those of its `Ring`; `ring_bytes` is its size.
+    """
+
+    def __init__(self, loaded: Loaded, signal: Signal) -> None:
+        self._loaded = loaded
+        self.variants = loaded.variants
+        self.refused = loaded.refused
+        self._lost = self.map("lost")
+        ring = self.map(signal.ring)
+        self.ring_bytes = ring.max_entries
+        self._ring = Ring.open(ring.fd, ring.max_entries, signal.record)
+        self.drain, self.wait, self.waiting = self._ring.drain, self._ring.wait, self._ring.waiting
+
+    @staticmethod
+    def load(path: Path, signal: Signal, ring_bytes: int | None, shared: Mapping[str, int] | None = None) -> Loaded:
+        """Load and attach the object at `path`. `ring_bytes`: size of the ring, a power of two; None: as compiled.
+
+        `shared`: map name → file descriptor of another object's map to use. The environment variable LATENCYPROBE_BTF
+        names type information to use in place of the kernel's own file. Raises Unsupported (with a reason and a remedy)
+        or AbiMismatch.
+        """
+        require_capabilities(Path("/proc/self/status").read_text())
+        custom = os.environ.get(KERNEL_BTF_VARIABLE)
+
+        def adjust(opened: Object) -> None:
+            if ring_bytes is not None:
+                opened.map(signal.ring).max_entries = ring_bytes
+            for name, fd in (shared or {}).items():
+                opened.map(name).share(fd)
+
+        demands = Demands(adjust, frozenset(signal.optional), signal.iterated)
+        with Hooks(Path(custom) if custom else KERNEL_BTF) as hooks:
+            return load(path, Path(custom) if custom else None, hooks, demands)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Detach and free everything; a batch from `drain()` stays valid."""
+        del self.drain, self.wait, self.waiting
+        self._ring.close()
+        self._loaded.close()
+
+    def map(self, name: str) -> Map:
+        """Return a map of the object. Raises KeyError if it has none of this name."""
+        return self._loaded.object.map(name)
+
+    def flush(self) -> None:
+        """Run the signal's iterator over its sockets, once a second: it ends what has been quiet."""
+        for link in self._loaded.links.get("flush", ()):
+            link.read()
+
+    def lost(self) -> dict[str, int]:
+        """Return how many records or counts never arrived, by reason (`enum lost`, in lower case), since the start."""
+        per_cpu = np.zeros(possible_cpus(), np.uint64)
+        lost = {}
+        for reason in Lost:
+            self._lost.lookup(u32(reason), per_cpu.view(np.uint8).data)
+            lost[reason.name.lower()] = int(per_cpu.sum())
+        lost[Lost.RECURSION.name.lower()] = sum(p.recursion_misses() for p in self._loaded.programs)
+        return lost
+
+
+def u32(value: int) -> bytes:
+    """Return a key or value of four bytes in the kernel's layout."""
+    return np.uint32(value).tobytes()

@@ -1,0 +1,67 @@
+"""A signal of evidence in the kernel: beside the measuring programs, or alone under a tool.
+
+Beside them it shares their connections and plan, so that a socket is asked for once; `Filter` is a tool's choice.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from latencyprobe_agent.kernel.attached import Attached, u32
+from latencyprobe_agent.kernel.records import CONFIG, EVIDENCE_FILTER, EvidenceMode
+from latencyprobe_agent.signals.table import Signal
+
+_SHARED = ("connections", "target_sets", "rules", "scopes", "config")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which sockets a tool wants; what is 0 or empty lets everything through. `port`, `addr`: of either end.
+
+    `tgid`: the process that connected the socket; `family`: 4 or 6.
+    """
+
+    port: int = 0
+    addr: str = ""
+    tgid: int = 0
+    cgroup_id: int = 0
+    family: int = 0
+
+    def packed(self) -> bytes:
+        """Return it as the kernel's. Raises ValueError for what is no address."""
+        value = np.zeros((), EVIDENCE_FILTER)
+        value["mode"] = EvidenceMode.FILTER
+        value["port"], value["tgid"], value["family"] = self.port, self.tgid, self.family
+        value["cgroup_id"] = self.cgroup_id
+        if self.addr:
+            ip = ipaddress.ip_address(self.addr)
+            mapped = ip if ip.version == 6 else ipaddress.ip_address(f"::ffff:{ip}")
+            value["addr"] = np.frombuffer(mapped.packed, np.uint8)
+        return value.tobytes()
+
+
+class EvidencePrograms(Attached):
+    """The programs of one signal of evidence, attached."""
+
+    @classmethod
+    def beside(cls, programs: Attached, folder: Path, signal: Signal, *, ring_bytes: int | None = None) -> Self:
+        """Load and attach what `programs` (of exchange.bpf.c) decide: sockets of targets that ask for the signal.
+
+        `folder`: of the compiled objects. Raises Unsupported or AbiMismatch, as `Attached.load()` does.
+        """
+        shared = {name: programs.map(name).fd for name in _SHARED}
+        return cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes, shared), signal)
+
+    @classmethod
+    def alone(cls, folder: Path, signal: Signal, wanted: Filter, *, ring_bytes: int | None = None) -> Self:
+        """Load and attach for a tool. Raises as `beside()` does, and ValueError for a filter's wrong address."""
+        packed = wanted.packed()
+        attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes), signal)
+        config = np.zeros((), CONFIG)
+        config["wakeup_bytes"] = attached.ring_bytes // 4
+        attached.map("config").update(u32(0), config.tobytes())
+        attached.map("evidence_filter").update(u32(0), packed)
+        return attached

@@ -1,0 +1,98 @@
+"""A signal's records as they come, until Ctrl-C or the end of the duration; then what was lost. Every tool reads it."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent import config as settings
+from latencyprobe_agent.ending import ending
+from latencyprobe_agent.identity.peers import address
+from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.kernel.evidence import EvidencePrograms
+from latencyprobe_agent.signals.table import Signal
+from latencyprobe_agent.tools.options import Options
+
+_DRAIN_S = 0.1
+_TICK_S = 1.0
+
+
+def batches(
+    signal: Signal,
+    options: Options,
+    *,
+    attached: Callable[[EvidencePrograms], None] = lambda _: None,
+    ended: Callable[[EvidencePrograms], None] = lambda _: None,
+    ring_bytes: int | None = None,
+) -> Iterator[tuple[NDArray[np.void], Clock]]:
+    """Yield batches of the signal's records, and the clock that turns their stamps into Unix time.
+
+    An empty batch comes about once a second when nothing happens. `attached` is called once everything is measured,
+    `ended` before it is detached. Tells on stderr when it begins, and the losses at the end. Raises Unsupported.
+    """
+    stop = threading.Event()
+    clock = Clock()
+    folder = settings.from_environment().bpf_dir
+    with EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes) as programs, ending(stop.set):
+        click.echo("attached; Ctrl-C ends", err=True)
+        attached(programs)
+        now = time.monotonic()
+        until = math.inf if options.duration_s is None else now + options.duration_s
+        tick = now
+        while now < until and not stop.is_set():
+            programs.wait(max(0.0, min(_DRAIN_S, until - now)))
+            batch = programs.drain()
+            due = (now := time.monotonic()) >= tick
+            if due:
+                tick = now + _TICK_S
+                programs.flush()
+                clock.resample()
+            if len(batch) or due:
+                yield batch, clock
+        while len(batch := programs.drain()):
+            yield batch, clock
+        ended(programs)
+        lost = {reason: n for reason, n in programs.lost().items() if n}
+    click.echo("lost: " + (", ".join(f"{n} ({reason})" for reason, n in lost.items()) or "none"), err=True)
+
+
+def as_object(record: np.void, unix_ns: int, more: Mapping[str, object]) -> dict[str, object]:
+    """Return a record as JSON has it: the fields' own names, the header's first, `time` in ISO 8601 UTC."""
+    flow = record["flow"]
+    return {
+        "time": timestamp(unix_ns),
+        "sock_cookie": int(flow["sock_cookie"]),
+        "cgroup_id": int(flow["cgroup_id"]),
+        "netns_ino": int(flow["netns_ino"]),
+        "family": int(flow["family"]),
+        "local_addr": address(bytes(flow["local_addr"])),
+        "local_port": int(flow["local_port"]),
+        "peer_addr": address(bytes(flow["peer_addr"])),
+        "peer_port": int(flow["peer_port"]),
+        "owner_tgid": int(flow["owner_tgid"]),
+        "owner_tid": int(flow["owner_tid"]),
+        "owner_comm": comm(flow["owner_comm"]),
+        **more,
+    }
+
+
+def comm(field: NDArray[np.uint8]) -> str:
+    """Return a task's name as text."""
+    return field.tobytes().split(b"\0", 1)[0].decode(errors="replace")
+
+
+def timestamp(unix_ns: int) -> str:
+    """Return ISO 8601 in UTC, to the microsecond."""
+    seconds, ns = divmod(unix_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns // 1000:06d}Z"
+
+
+def endpoint(packed: bytes, port: int) -> str:
+    """Return address:port, an IPv6 address in brackets."""
+    text = address(packed)
+    return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
