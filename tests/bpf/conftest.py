@@ -15,7 +15,7 @@ from workload import wait_until
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Object
-from latencyprobe_agent.kernel.loader import load
+from latencyprobe_agent.kernel.loader import Demands, load
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags
 from latencyprobe_agent.measure.halves import Halves, halves
@@ -118,14 +118,14 @@ def open_programs(ring_bytes: int, entries: Mapping[str, int]) -> Programs:
             opened.map(name).max_entries = size
 
     with Hooks(KERNEL_BTF) as hooks:
-        return Programs(load(OBJECT, None, hooks, adjust), EXCHANGES)
+        return Programs(load(OBJECT, None, hooks, Demands(adjust)), EXCHANGES)
 
 
 class Drainer:
     """A process that drains the ring of `programs`; what it has taken is in a file. Stop it, go on, terminate it."""
 
     def __init__(self, programs: Programs, folder: Path) -> None:
-        ring = programs._loaded.object.map(EXCHANGES.ring)
+        ring = programs.map(EXCHANGES.ring)
         self._file, self._taken = folder / "records", 0
         words = [Path(__file__).with_name("drainer.py"), str(ring.fd), str(ring.max_entries), self._file]
         self.process = subprocess.Popen([sys.executable, *words], pass_fds=[ring.fd])
