@@ -35,15 +35,18 @@ NAMES = {CLIENT: "client", SERVER: "server"}
 def assert_equals_log(session, truth: Truth, network_checked: bool = True, timed: bool = True) -> None:
     """Every RPC is one linked pair, equal to the log in what can be counted, and to 2 µs (median) in what is timed."""
     records = session.records(2 * len(truth), timeout_s=60)
-    assert not any(session.programs.lost().values()), session.programs.lost()
+    lost = session.programs.lost()
+    assert not any(n for reason, n in lost.items() if timed or reason != "recursion"), lost
     matched = match(truth, records)
     print(matched.describe())
     for role in NAMES:
         assert len(matched.missing(role)) == 0, matched.describe()
         assert len(matched.extra[role]) == 0, matched.describe()
     assert (records["excluded"] == Excluded.NONE).all()
-    assert not any((different := disagreements(truth, records, matched)).values()), different
-    assert not any((outside := outside_calls(truth, records, matched)).values()), outside
+    different = disagreements(truth, records, matched)
+    missed = 0 if timed else lost["recursion"]  # each firing that was skipped may cost one call and its stamps
+    assert not any(n for field, n in different.items() if n > missed or not field.endswith("calls")), different
+    assert not any(n for n in outside_calls(truth, records, matched).values() if n > missed)
 
     halves, pairs = session.pairs(records)
     position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
@@ -78,9 +81,13 @@ def test_two_thousand_random_rpcs_equal_the_log(session, tmp_path):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_five_hundred_rpcs_equal_the_log_however_slow_the_machine(session, tmp_path, host):
-    """What tests/kernels runs on each kernel, on emulated processors: all that can be counted."""
+    """What tests/kernels runs on each kernel, on emulated processors: all that can be counted.
+
+    One client thread: Linux 7 preempts tracing programs, and skips one (`lost()["recursion"]`) on a processor where
+    another thread is inside it. Programs that take 16 times longer are often preempted between busy threads.
+    """
     session.measure(PORT)
-    truth = workload.run_both(tmp_path / "log", address=f"{host}:{PORT}", total=500, seed=11, threads=4, rpcs=20)
+    truth = workload.run_both(tmp_path / "log", address=f"{host}:{PORT}", total=500, seed=11, threads=1, rpcs=20)
     assert_equals_log(session, truth, timed=False)
 
 
