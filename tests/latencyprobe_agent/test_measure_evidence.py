@@ -33,11 +33,10 @@ def resent(at_ms, *, cookie=7, seq=1000, end_seq=1100, before_start=False, joins
     return Evidence(rows, np.array([seq], "u4"), np.array([end_seq], "u4"), np.array([before_start]), np.array([joins]))
 
 
-NONE = half().take(np.zeros(1, np.bool_))
-
-
 def add(one: EvidenceJoin, ended: Halves | None, evidence: Evidence | None, now_ms: int = 30) -> Joined | None:
-    return one.add(NONE if ended is None else ended, evidence, now_ms * MS)
+    if ended is not None:
+        one.keep(ended)
+    return one.join(evidence, now_ms * MS)
 
 
 def test_a_resent_segment_explains_the_exchange_whose_bytes_it_carried():
@@ -91,6 +90,18 @@ def test_wait_is_the_time_since_the_bytes_were_last_sent():
     assert joined is not None
     assert (joined.wait_ns // MS).tolist() == [290, 400]
     assert joined.first.tolist() == [True, False]
+    assert (joined.new_ns // MS).tolist() == [290, 400]
+
+
+def test_waits_of_two_segments_of_one_message_count_once_where_they_overlap():
+    one = EvidenceJoin(waits=True)
+    both = Evidence.concatenate([resent(300, end_seq=1050), resent(310, seq=1050)])
+
+    joined = add(one, half(start_ms=10, end_ms=800), both, 900)
+
+    assert joined is not None
+    assert (joined.wait_ns // MS).tolist() == [290, 300]
+    assert (joined.new_ns // MS).tolist() == [290, 10]
 
 
 def test_the_second_record_of_an_exchange_is_not_its_first_in_a_later_batch_either():

@@ -25,7 +25,7 @@ ENDED = np.dtype(
         *(("at", "u8"), ("sock_cookie", "u8"), ("trace_id", "2u8"), ("start_ns", "i8"), ("end_ns", "i8")),
         *(("send_start_ns", "i8"), ("send_end_ns", "i8"), ("duration_ns", "i8"), ("seq", "u4"), ("end_seq", "u4")),
         *(("target_set", "u4"), ("local_port", "u2"), ("peer_port", "u2"), ("role", "u1"), ("excluded", "u1")),
-        *(("outcome", "u1"), ("fresh", "?"), ("hit", "?")),
+        *(("outcome", "u1"), ("fresh", "?"), ("hit", "?"), ("covered_ns", "i8")),
     ]
 )
 
@@ -34,13 +34,15 @@ ENDED = np.dtype(
 class Joined:
     """Evidence of one signal and the half that each record explains: ENDED[n].
 
-    `wait_ns`: i64[n], since the bytes had last been sent, an upper bound of what the record cost. `first`: bool[n], no
-    record of this signal was joined to that exchange before.
+    `wait_ns`: i64[n], since the bytes had last been sent, an upper bound of what the record cost; `new_ns`: i64[n], the
+    part of it that no earlier record of that exchange had covered. `first`: bool[n], no record of this signal was
+    joined to that exchange before.
     """
 
     evidence: Evidence
     half: NDArray[np.void]
     wait_ns: NDArray[np.int64]
+    new_ns: NDArray[np.int64]
     first: NDArray[np.bool_]
 
 
@@ -52,20 +54,28 @@ class EvidenceJoin:
         self.outcomes: Counter[str] = Counter()
         self._ended = np.zeros(halves, ENDED)
         self._next = 0
+        self._news = False
         self._waits = waits
         self._limit = waiting
         self._waiting: Evidence | None = None
         self._sent: dict[tuple[int, int], int] = {}  # (cookie, seq) → when last sent again
 
-    def add(self, halves: Halves, evidence: Evidence | None, now_ns: int) -> Joined | None:
-        """Take in halves that ended and evidence that was recorded before `now_ns`; return what was joined."""
-        new = self._keep(halves) if len(halves) else 0
+    def keep(self, halves: Halves) -> None:
+        """Take in halves that have ended."""
+        limit = len(self._ended)
+        newest = halves if len(halves) <= limit else halves.take(np.arange(len(halves) - limit, len(halves)))
+        slots = (self._next + np.arange(len(newest))) % limit
+        self._ended[slots] = _ended(newest, self._next + 1)
+        self._next += len(newest)
+        self._news |= len(newest) > 0
+
+    def join(self, evidence: Evidence | None, now_ns: int) -> Joined | None:
+        """Join what waits and what was recorded since, before `now_ns`, to the halves so far."""
         if evidence is not None and not evidence.joins.all():
             evidence = evidence.take(evidence.joins)
-        parts = [part for part in (self._waiting, evidence) if part is not None and len(part)]
-        if not parts or (new == 0 and evidence is None):
-            return None
-        return self._join(Evidence.concatenate(parts), now_ns)
+        parts = [part for part in (self._waiting if self._news or evidence else None, evidence) if part]
+        self._news = False
+        return self._join(Evidence.concatenate(parts), now_ns) if parts else None
 
     def waiting(self) -> int:
         """Return how many records wait for their exchange to end."""
@@ -75,26 +85,6 @@ class EvidenceJoin:
         """Count what still waits as without an exchange: nothing ends any more."""
         self.outcomes["no_exchange"] += self.waiting()
         self._waiting = None
-
-    def _keep(self, halves: Halves) -> int:
-        limit = len(self._ended)
-        newest = halves if len(halves) <= limit else halves.take(np.arange(len(halves) - limit, len(halves)))
-        record, client = newest.rec, newest.rec["role"] == Role.CLIENT
-        rows = np.zeros(len(newest), ENDED)
-        rows["at"] = self._next + 1 + np.arange(len(newest))
-        rows["seq"] = np.where(client, record["request_seq"], record["response_seq"])
-        rows["end_seq"] = rows["seq"] + np.where(client, record["request_bytes"], record["response_bytes"]).astype("u4")
-        rows["fresh"] = record["flags"] & ExchangeFlags.FRESH != 0
-        for name in ("sock_cookie", "send_start_ns", "send_end_ns", "target_set", "local_port", "peer_port"):
-            rows[name] = record[name]
-        for name in ("role", "excluded", "outcome"):
-            rows[name] = record[name]
-        for name in ("trace_id", "start_ns", "end_ns", "duration_ns"):
-            rows[name] = getattr(newest, name)
-        slots = (self._next + np.arange(len(newest))) % limit
-        self._ended[slots] = rows
-        self._next += len(newest)
-        return len(newest)
 
     def _join(self, evidence: Evidence, now_ns: int) -> Joined | None:
         flow = evidence.rec["flow"]
@@ -126,7 +116,8 @@ class EvidenceJoin:
         first[first_at] = True
         first &= ~self._ended["hit"][slot]
         self._ended["hit"][slot] = True
-        return Joined(joined, self._ended[slot], self._since_sent(joined, self._ended[slot]), first)
+        wait_ns = self._since_sent(joined, self._ended[slot])
+        return Joined(joined, self._ended[slot], wait_ns, self._newly_covered(joined, slot, wait_ns), first)
 
     def _since_sent(self, evidence: Evidence, half: NDArray[np.void]) -> NDArray[np.int64]:
         """Time since the last earlier transmission of each record's bytes that is known."""
@@ -143,6 +134,34 @@ class EvidenceJoin:
             self._sent[key] = int(at_ns[i])
         wait_ns: NDArray[np.int64] = np.where(sent_ns > 0, np.maximum(at_ns - sent_ns, 0), 0)
         return wait_ns
+
+    def _newly_covered(
+        self, evidence: Evidence, slots: NDArray[np.intp], wait_ns: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Length that each wait adds to the union of those of its exchange. Records are in order of time."""
+        new_ns = np.zeros(len(evidence), np.int64)
+        for i in np.flatnonzero(wait_ns).tolist():
+            at_ns, covered = int(evidence.rec["flow"]["boot_ns"][i]), self._ended["covered_ns"]
+            new_ns[i] = at_ns - max(at_ns - int(wait_ns[i]), int(covered[slots[i]]))
+            covered[slots[i]] = at_ns
+        return new_ns
+
+
+def _ended(halves: Halves, at: int) -> NDArray[np.void]:
+    """Return ENDED rows, numbered from `at`."""
+    record, client = halves.rec, halves.rec["role"] == Role.CLIENT
+    rows = np.zeros(len(halves), ENDED)
+    rows["at"] = at + np.arange(len(halves))
+    rows["seq"] = np.where(client, record["request_seq"], record["response_seq"])
+    rows["end_seq"] = rows["seq"] + np.where(client, record["request_bytes"], record["response_bytes"]).astype("u4")
+    rows["fresh"] = record["flags"] & ExchangeFlags.FRESH != 0
+    for name in ("sock_cookie", "send_start_ns", "send_end_ns", "target_set", "local_port", "peer_port"):
+        rows[name] = record[name]
+    for name in ("role", "excluded", "outcome"):
+        rows[name] = record[name]
+    for name in ("trace_id", "start_ns", "end_ns", "duration_ns"):
+        rows[name] = getattr(halves, name)
+    return rows
 
 
 def _find(ended: NDArray[np.void], evidence: Evidence) -> NDArray[np.intp]:
