@@ -72,7 +72,8 @@ enum lost {
 	LOST_COUNTS = 2,      /* not even owner 0: the exchange is in no count */
 	LOST_STORAGE = 3,     /* no socket storage: connection not measured */
 	LOST_RECURSION = 4,   /* filled in by user space from bpf_prog_info.recursion_misses */
-	LOST_COUNT = 5,
+	LOST_STATE = 5,	      /* no room to follow one more handshake */
+	LOST_COUNT = 6,
 };
 
 enum exchange_flags {
@@ -241,6 +242,60 @@ struct retransmit_stack {
 	struct retransmit retransmit;
 	__u64 stack[LP_STACK_FRAMES];
 };
+/* How the opening of a connection was measured. */
+enum handshake_method {
+	METHOD_KERNEL = 0, /* the kernel's own RTT sample, where the socket changes its state */
+	METHOD_TC = 1,	   /* times of the packets, at a network interface */
+};
+
+/* How the opening of a connection ended, tcp-evidence.md section C.5. */
+enum connect_outcome {
+	CONNECT_OK = 0,
+	CONNECT_REFUSED = 1,
+	CONNECT_UNREACHABLE = 2,
+	CONNECT_TIMEOUT = 3,
+	CONNECT_SIMULTANEOUS = 4, /* established, both ends having sent a SYN */
+	CONNECT_ABORTED = 5,	  /* its own side gave up */
+	CONNECT_OTHER = 6,	  /* another socket error; no port left, when no SYN was sent */
+	CONNECT_COUNT = 7,
+};
+
+enum handshake_flags {
+	HANDSHAKE_AMBIGUOUS = 1 << 0,  /* which packet was answered is not known: rtt_ns is 0 */
+	HANDSHAKE_TIMESTAMPS = 1 << 1, /* of several packets, TCP timestamps tell which was answered */
+	HANDSHAKE_PARTIAL = 1 << 2,    /* its beginning was not seen */
+};
+
+/* What METHOD_TC saw and reported nowhere. One per-CPU counter each in the map `tally`. */
+enum handshake_tally {
+	TALLY_SYNACK_UNKNOWN = 0,     /* answers no SYN that was seen */
+	TALLY_SYNACK_RETRANSMITS = 1, /* came again, after the one that was reported */
+	TALLY_SYNACK_MISMATCHED = 2,  /* acknowledges another SYN of the same addresses and ports */
+	TALLY_REPLACED = 3,	      /* a new SYN of the same addresses and ports came before an answer */
+	TALLY_COUNT = 4,
+};
+
+/*
+ * One opened connection, or one that failed to open. RTT: client, SYN to SYN-ACK; server, SYN-ACK to ACK. With
+ * HANDSHAKE_AMBIGUOUS it lies between rtt_min_ns and rtt_max_ns, 0 = no bound. flow.boot_ns: its end. Ring `handshakes`.
+ */
+struct handshake {
+	struct flow_header flow;
+	__u64 rtt_ns; /* 0 = none */
+	__u64 rtt_min_ns;
+	__u64 rtt_max_ns;
+	__u64 connect_ns; /* client, METHOD_KERNEL: what the application waited; 0 = not known */
+	__u32 client_isn;
+	__u32 server_isn;
+	__u32 n_syn; /* 0 = not known */
+	__u32 synack_retransmits;
+	__u32 flags;   /* enum handshake_flags */
+	__u32 ifindex; /* METHOD_TC */
+	__u8 method;
+	__u8 outcome; /* enum connect_outcome */
+	__u8 _pad[6];
+};
+_Static_assert(sizeof(struct handshake) == 160, "struct handshake has no hidden padding");
 
 /* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
 struct counts_key {

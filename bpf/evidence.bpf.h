@@ -8,17 +8,11 @@
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
+#include "filter.bpf.h"
 #include "flow.bpf.h"
 #include "kernel.h"
 #include "maps.bpf.h"
 #include "storage.bpf.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct evidence_filter);
-} evidence_filter SEC(".maps");
 
 /* Who connected a socket: the one moment that is surely in its process's context. */
 struct owner {
@@ -45,30 +39,6 @@ static __always_inline void remember_owner(struct sock *sk)
 	o->tgid = pid_tgid >> 32;
 	o->tid = pid_tgid;
 	bpf_get_current_comm(o->comm, sizeof(o->comm));
-}
-
-static __always_inline bool is_mapped(const __u8 *addr)
-{
-	const __u32 *words = (const __u32 *)addr;
-
-	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
-}
-
-static __always_inline bool same_addr(const __u8 *one, const __u8 *other)
-{
-	const __u64 *a = (const __u64 *)one, *b = (const __u64 *)other;
-
-	return a[0] == b[0] && a[1] == b[1];
-}
-
-static __always_inline bool passes(const struct evidence_filter *f, const struct flow_header *flow)
-{
-	const __u64 *addr = (const __u64 *)f->addr;
-
-	return (!f->cgroup_id || f->cgroup_id == flow->cgroup_id) && (!f->tgid || f->tgid == flow->owner_tgid) &&
-	       (!f->port || f->port == flow->local_port || f->port == flow->peer_port) &&
-	       (!f->family || f->family == flow->family) &&
-	       ((!addr[0] && !addr[1]) || same_addr(f->addr, flow->local_addr) || same_addr(f->addr, flow->peer_addr));
 }
 
 /*

@@ -13,10 +13,15 @@
 #define AF_INET6 10
 #define IPPROTO_TCP 6
 
+#define EACCES 13
 #define EPIPE 32
+#define ENONET 64
+#define ENOPROTOOPT 92
 #define ENETUNREACH 101
 #define ECONNRESET 104
 #define ETIMEDOUT 110
+#define ECONNREFUSED 111
+#define EHOSTDOWN 112
 #define EHOSTUNREACH 113
 
 #define RCV_SHUTDOWN 1
@@ -116,12 +121,33 @@ struct socket {
 	struct sock *sk;
 };
 
+struct sk_buff {
+	char cb[48];
+	unsigned int len;
+};
+
+struct sk_buff_head {
+	struct sk_buff *next;
+	struct sk_buff *prev;
+	__u32 qlen;
+};
+
+struct sock_extended_err {
+	__u32 ee_errno;
+};
+
+struct sock_exterr_skb {
+	struct sock_extended_err ee;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	socket_lock_t sk_lock;
 	__u8 sk_shutdown;
 	__u16 sk_protocol;
 	int sk_err;
+	int sk_err_soft;
+	struct sk_buff_head sk_error_queue;
 	int sk_rcvlowat;
 	void *sk_user_data;
 	struct socket *sk_socket;
@@ -167,6 +193,7 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u32 srtt_us;
 	struct minmax rtt_min;
+	__u32 data_segs_in;
 	__u32 total_retrans;
 	__u32 data_segs_out;
 	__u64 bytes_sent;
@@ -176,6 +203,7 @@ struct tcp_sock {
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;
 	__u32 snd_wnd;
+	__u64 tcp_mstamp;
 	bool is_mptcp;
 	bool syn_smc;
 };
@@ -188,11 +216,6 @@ struct request_sock {
 
 struct tcp_request_sock {
 	__u32 snt_isn;
-};
-
-struct sk_buff {
-	char cb[48];
-	unsigned int len;
 };
 
 struct tcp_skb_cb {

@@ -66,6 +66,12 @@ EVENTS = {  # attributes of the events that evidence adds to a span
     "RETRANSMIT_SIZE": "its bytes",
     "RETRANSMIT_NTH": "how often these bytes had been sent again by then",
     "TCP_STATE": "state of the connection",
+    "HANDSHAKE_RTT": "round trip time of the handshake, seconds",
+    "HANDSHAKE_RTT_MIN": "its least, where it is not known which packet was answered",
+    "HANDSHAKE_RTT_MAX": "its most",
+    "HANDSHAKE_CONNECT": "what the client waited for the connection, seconds",
+    "HANDSHAKE_SYNS": "SYNs sent, or seen",
+    "HANDSHAKE_SYNACK_RETRANSMITS": "SYN-ACKs that the server sent again",
     "WAIT": "time since the bytes had last been sent, seconds: at most so much did it cost",
 }
 
@@ -79,6 +85,7 @@ POINTS = {
     "PERSPECTIVE": "`client` or `server`",
     "OUTCOME": "`good` or `bad`; of spans and records of evidence: what became of them",
     "REASON": "why something was excluded, lost, unresolved or sent again",
+    "METHOD": "how a handshake was measured: `kernel`, or `tc` at a network interface",
     "SIGNAL": "the kind of record",
     "DIRECTION": "`request` if this end is the client, else `response`",
     "ERROR_TYPE": "as on spans",

@@ -73,6 +73,7 @@ class Lost(IntEnum):
     COUNTS = 2
     STORAGE = 3
     RECURSION = 4
+    STATE = 5
 
 
 class ExchangeFlags(IntFlag):
@@ -122,6 +123,42 @@ class RetransmitOptionFlags(IntFlag):
 
     OPTION_STACKS = 1
     OPTION_PROBES = 2
+
+
+class HandshakeMethod(IntEnum):
+    """`enum handshake_method`."""
+
+    KERNEL = 0
+    TC = 1
+
+
+class ConnectOutcome(IntEnum):
+    """`enum connect_outcome`."""
+
+    OK = 0
+    REFUSED = 1
+    UNREACHABLE = 2
+    TIMEOUT = 3
+    SIMULTANEOUS = 4
+    ABORTED = 5
+    OTHER = 6
+
+
+class HandshakeFlags(IntFlag):
+    """`enum handshake_flags`."""
+
+    AMBIGUOUS = 1
+    TIMESTAMPS = 2
+    PARTIAL = 4
+
+
+class HandshakeTally(IntEnum):
+    """`enum handshake_tally`."""
+
+    SYNACK_UNKNOWN = 0
+    SYNACK_RETRANSMITS = 1
+    SYNACK_MISMATCHED = 2
+    REPLACED = 3
 
 
 class RuleSide(IntEnum):
@@ -249,6 +286,24 @@ RETRANSMIT_STACK = _struct(
     ("stack", 224, "(48,)u8"),
 )
 
+HANDSHAKE = _struct(
+    160,
+    ("flow", 0, FLOW_HEADER),
+    ("rtt_ns", 96, "u8"),
+    ("rtt_min_ns", 104, "u8"),
+    ("rtt_max_ns", 112, "u8"),
+    ("connect_ns", 120, "u8"),
+    ("client_isn", 128, "u4"),
+    ("server_isn", 132, "u4"),
+    ("n_syn", 136, "u4"),
+    ("synack_retransmits", 140, "u4"),
+    ("flags", 144, "u4"),
+    ("ifindex", 148, "u4"),
+    ("method", 152, "u1"),
+    ("outcome", 153, "u1"),
+    ("_pad", 154, "(6,)u1"),
+)
+
 COUNTS_KEY = _struct(
     16,
     ("owner", 0, "u8"),
@@ -309,6 +364,7 @@ STRUCTS = {
     "evidence_filter": EVIDENCE_FILTER,
     "retransmit": RETRANSMIT,
     "retransmit_stack": RETRANSMIT_STACK,
+    "handshake": HANDSHAKE,
     "counts_key": COUNTS_KEY,
     "exchange_counts": EXCHANGE_COUNTS,
     "target_set": TARGET_SET,

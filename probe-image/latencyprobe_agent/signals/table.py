@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE, RETRANSMIT
-from latencyprobe_agent.signals import exchanges, retransmits
+from latencyprobe_agent.kernel.records import EXCHANGE, HANDSHAKE, RETRANSMIT
+from latencyprobe_agent.signals import exchanges, handshakes, retransmits
 from latencyprobe_agent.signals.evidence import Explains
 
 
@@ -40,4 +40,14 @@ RETRANSMITS = Signal(
     switch="retransmits",
     explains=retransmits.EXPLAINS,
 )
-EVIDENCE: tuple[Signal, ...] = (RETRANSMITS,)
+HANDSHAKES = Signal(
+    "handshake",
+    "handshakes",
+    HANDSHAKE,
+    handshakes.columns,
+    switch="handshakes",
+    explains=handshakes.EXPLAINS,
+)
+# The same records from packets, for a tool: its programs are attached to interfaces (`kernel.packets`).
+HANDSHAKES_TC = Signal("handshake_tc", "handshakes", HANDSHAKE, handshakes.columns, iterated="going_on")
+EVIDENCE: tuple[Signal, ...] = (RETRANSMITS, HANDSHAKES)

@@ -69,6 +69,13 @@ TCP_STATE = "latencyprobe.tcp.state"
 RETRANSMIT_SEGMENTS = "latencyprobe.retransmit.segments"
 RETRANSMIT_SIZE = "latencyprobe.retransmit.size"
 RETRANSMIT_NTH = "latencyprobe.retransmit.nth"
+METHOD = "latencyprobe.method"
+HANDSHAKE_RTT = "latencyprobe.handshake.rtt"
+HANDSHAKE_RTT_MIN = "latencyprobe.handshake.rtt_min"
+HANDSHAKE_RTT_MAX = "latencyprobe.handshake.rtt_max"
+HANDSHAKE_CONNECT = "latencyprobe.handshake.connect"
+HANDSHAKE_SYNS = "latencyprobe.handshake.syns"
+HANDSHAKE_SYNACK_RETRANSMITS = "latencyprobe.handshake.synack_retransmits"
 WAIT = "latencyprobe.wait"  # of an event: time since the bytes had last been sent
 
 OTHER = "other"  # the series that takes what is above the cap
@@ -133,6 +140,27 @@ EXCLUDED = Metric(
 )
 PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, here or by recall.")
 SLO_EVENTS = Metric("latencyprobe.slo.events", "{event}", "counter", "SLI events, good and bad.")
+HANDSHAKE_DURATION = Metric(
+    "latencyprobe.tcp.handshake.duration",
+    "s",
+    "histogram",
+    "RTT of the handshake: a client's SYN to its SYN-ACK, a server's SYN-ACK to the ACK.",
+)
+CONNECT_DURATION = Metric(
+    "latencyprobe.tcp.connect.duration",
+    "s",
+    "histogram",
+    "What a client waited for a connection that opened, lost SYNs included.",
+)
+FAILED_CONNECTIONS = Metric(
+    "latencyprobe.tcp.failed_connections", "{connection}", "counter", "Connections that did not open, by reason."
+)
+HANDSHAKE_AMBIGUOUS = Metric(
+    "latencyprobe.tcp.handshake.ambiguous",
+    "{connection}",
+    "counter",
+    "Handshakes whose RTT is not known: which of several packets was answered cannot be told.",
+)
 
 RECORDS_READ = Metric("latencyprobe.agent.records.read", "{record}", "counter", "Records read from the kernel.")
 RECORDS_LOST = Metric(
