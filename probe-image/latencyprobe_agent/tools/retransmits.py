@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from latencyprobe_agent.signals.retransmits import FIN, JIFFY_US, STATES, reason
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.tools.options import Options, tool_options
 from latencyprobe_agent.tools.owners import Owners
-from latencyprobe_agent.tools.tail import as_object, batches, comm, endpoint
+from latencyprobe_agent.tools.tail import as_object, batches, comm, endpoint, timestamp
 
 ROW = "%-15s %-7s %-2s %-22s %s> %-22s %-12s %-17s %4s %s"
 _HEADER = ("TIME", "PID", "IP", "LADDR:LPORT", "T", "RADDR:RPORT", "STATE", "REASON", "SEGS", "LEN")
@@ -32,20 +31,26 @@ _RAW = (
 )
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Reasons: fast, rack_reo (reordering timer), tlp (loss probe), rto (timeout), slow_start (after it),
+syn, synack, zero_window_probe, pmtu, other; failed: not sent, and no retransmit.
+\b
+Examples:
+  latencyprobe retransmits --port 443
+  latencyprobe retransmits -c --duration 1m
+\b
+Times are UTC. T: R retransmit, L loss probe. SEGS: segments of one retransmit.
+Needs root, or CAP_BPF and CAP_PERFMON.
+"""
+)
 @click.option("-s", "--stack", is_flag=True, help="Show the kernel's stack of each retransmit.")
 @click.option("--seq", is_flag=True, help="Show sequence numbers.")
 @click.option("-l", "--lossprobe", is_flag=True, help="Show attempts of tail loss probes too.")
 @click.option("-c", "--count", is_flag=True, help="Count segments per flow, shown at the end.")
 @tool_options
-def retransmits(options: Options, stack: bool, seq: bool, lossprobe: bool, count: bool) -> None:
-    """Show what TCP sends again on this host, of which connection, and why.
-
-    \b
-    TIME is the event's own. T: R retransmit, L loss probe. SEGS: segments of one retransmit.
-    REASON: fast, rack_reo (reordering timer), tlp (loss probe), rto (timeout), slow_start (after it),
-    syn, synack, zero_window_probe, pmtu, other; failed: not sent, and no retransmit.
-    """
+def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, count: bool) -> None:
+    """Show what TCP sends again on this host, of which connection, and why."""
     tool = _Tool(options, KernelSymbols() if stack else None, seq, count)
     asked = RetransmitOptionFlags(0)
     if stack:
@@ -159,8 +164,7 @@ class _Event:
 
     def row(self) -> str:
         flow, (local, peer) = self.record["flow"], self.ends
-        seconds, ns = divmod(self.unix_ns, 10**9)
-        clock = f"{datetime.fromtimestamp(seconds, UTC).astimezone():%H:%M:%S}.{ns // 1000:06d}"
+        clock = timestamp(self.unix_ns)[11:26]
         size = (int(self.record["segs"]), int(self.record["len"]))
         what = (self.type, peer, self.state, self.reason or "-")
         return ROW % (clock, self.pid or "-", int(flow["family"]), local, *what, *size)
