@@ -18,4 +18,19 @@ static __always_inline __u64 sock_cgroup_id(const struct sock *sk)
 	return sk->sk_cgrp_data.cgroup->kn->id;
 }
 
+/* drift: "tcp: trace retransmit failures in tcp_retransmit_skb", v6.17
+ * newer: tcp_retransmit_skb fires for every attempt and passes its error as the third argument
+ * older: two arguments; fires for what was sent
+ * test:  struct trace_event_raw_tcp_retransmit_skb exists; older ones share trace_event_raw_tcp_event_sk_skb
+ * drop:  with the last supported kernel before 6.17
+ */
+struct trace_event_raw_tcp_retransmit_skb {
+	int err;
+};
+
+static __always_inline int retransmit_error(const __u64 *ctx)
+{
+	return bpf_core_type_exists(struct trace_event_raw_tcp_retransmit_skb) ? (int)ctx[2] : 0;
+}
+
 #endif

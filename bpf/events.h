@@ -13,6 +13,7 @@ enum lp_limits {
 	LP_HISTOGRAM_SCALE = 5,	    /* 32 buckets per power of two: quantiles within 1.1 % */
 	LP_HISTOGRAM_MIN = -672,    /* index of the first bucket: 2^(-672/32) s = 477 ns; shorter ones land in it */
 	LP_HISTOGRAM_BUCKETS = 992, /* 31 powers of two: up to 2^10 s = 17 min; longer ones land in the last */
+	LP_STACK_FRAMES = 48,	    /* of a kernel stack; an ACK that arrives inside a send call makes some 45 */
 };
 
 /* Who initiated the connection. */
@@ -178,6 +179,68 @@ struct evidence_filter {
 	__u8 mode;   /* enum evidence_mode */
 };
 _Static_assert(sizeof(struct evidence_filter) == 32, "struct evidence_filter has no hidden padding");
+
+enum retransmit_kind {
+	RETRANSMIT_SEGMENT = 1, /* an attempt of a full socket, SYN and FIN included */
+	RETRANSMIT_SYNACK = 2,	/* of a connection that is no socket yet */
+	RETRANSMIT_PROBE = 3, /* the loss-probe timer fired; what it sent again, if anything, is a record of its own */
+	RETRANSMIT_UNDO = 4,  /* TCP found its last recovery needless: `segs` had been sent again in it for nothing */
+	RETRANSMIT_SENT = 5,  /* nothing but the counters: at close, and from time to time */
+};
+
+/* Switches of a tool, the one entry of the array `retransmit_options`. */
+enum retransmit_option_flags {
+	RETRANSMIT_OPTION_STACKS = 1 << 0, /* records go to the ring `stacks`, as struct retransmit_stack */
+	RETRANSMIT_OPTION_PROBES = 1 << 1, /* loss-probe attempts too */
+};
+
+/*
+ * TCP sent again, tcp-evidence.md section A.2. Raw fields of the socket at the event; `reason` is derived from them in
+ * user space (signals/retransmits.py), so that the rule can be run again over recorded ones. Values of enums and bits
+ * are the kernel's own. `new_*`: since the last record of the same socket that could be delivered. Ring `retransmits`.
+ */
+struct retransmit {
+	struct flow_header flow;
+	__u64 inode; /* of the socket in /proc/PID/fd, 0 = no process holds it */
+	__u64 bytes_retrans;
+	__u64 bytes_sent; /* retransmits included */
+	__u64 new_bytes_retrans;
+	__u64 new_bytes_sent;
+	__u32 new_segs_sent;  /* of data_segs_out, retransmits included */
+	__u32 new_duplicates; /* segments that the peer reported as received twice, by DSACK */
+	__u32 seq;
+	__u32 end_seq;
+	__u32 segs;
+	__u32 len; /* bytes */
+	__u32 nth; /* how often this range was sent again so far; 0 = not known, or the attempt failed */
+	__u32 rto_jiffies;
+	__u32 total_retrans; /* segments */
+	__u32 data_segs_out;
+	__u32 undo_marker;
+	__u32 snd_cwnd;
+	__u32 snd_ssthresh;
+	__u32 snd_wnd;
+	__u32 srtt_us;
+	__u32 dsack_dups;
+	__s32 err; /* of the attempt: 0 or -errno, only where the kernel passes it */
+	__u16 tcp_flags;
+	__u8 kind;	/* enum retransmit_kind */
+	__u8 tcp_state; /* 12: a request socket */
+	__u8 ca_state;
+	__u8 icsk_pending;
+	__u8 icsk_retransmits;
+	__u8 backoff;
+	__u8 sacked;
+	__u8 in_process; /* the current task was the owner, at work on this socket */
+	__u8 _pad[2];
+};
+_Static_assert(sizeof(struct retransmit) == 216, "struct retransmit has no hidden padding");
+
+/* With RETRANSMIT_OPTION_STACKS. Unused frames are 0. Ring `stacks`. */
+struct retransmit_stack {
+	struct retransmit retransmit;
+	__u64 stack[LP_STACK_FRAMES];
+};
 
 /* How the opening of a connection was measured. */
 enum handshake_method {

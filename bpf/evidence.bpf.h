@@ -43,9 +43,11 @@ static __always_inline void remember_owner(struct sock *sk)
 
 /*
  * Fill `flow` for a full socket; false: nobody wants its evidence. `role`: of a socket that is not ESTABLISHED yet,
- * else ROLE_UNKNOWN. In a plan a socket that no target wants costs one look-up.
+ * else ROLE_UNKNOWN. In a plan a socket that no target wants costs one look-up. `end`: `sk`, or of a listener the
+ * request socket that the addresses are of; its cookie becomes that of its child.
  */
-static __noinline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, struct flow_header *flow)
+static __noinline bool wants_evidence_of(struct sock *sk, struct sock *end, __u32 signal, __u8 role,
+					 struct flow_header *flow)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	const struct config *cfg = get_config();
@@ -68,7 +70,7 @@ static __noinline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, 
 		flow->local_port = c->current.local_port;
 		flow->peer_port = c->current.peer_port;
 	} else {
-		read_flow(sk, &live);
+		read_flow(end, &live);
 		__builtin_memcpy(flow->local_addr, live.local_addr, sizeof(flow->local_addr));
 		__builtin_memcpy(flow->peer_addr, live.peer_addr, sizeof(flow->peer_addr));
 		flow->local_port = live.local_port;
@@ -86,7 +88,7 @@ static __noinline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, 
 			return false;
 	}
 	flow->boot_ns = bpf_ktime_get_boot_ns();
-	flow->sock_cookie = bpf_get_socket_cookie(sk);
+	flow->sock_cookie = bpf_get_socket_cookie(end);
 	flow->netns_ino = sk->__sk_common.skc_net.net->ns.inum;
 	flow->family = is_mapped(flow->peer_addr) ? 4 : 6;
 	owner = bpf_sk_storage_get(&owners, sk, 0, 0);
@@ -99,6 +101,11 @@ static __noinline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, 
 		flow->owner_tid = c->current.writer_tgid ? c->current.writer_tid : c->current.reader_tid;
 	}
 	return f->mode == MATCH_PLAN || passes(f, flow);
+}
+
+static __always_inline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, struct flow_header *flow)
+{
+	return wants_evidence_of(sk, sk, signal, role, flow);
 }
 
 #endif

@@ -36,8 +36,19 @@ enum tcp_state {
 	TCP_CLOSE = 7,
 	TCP_CLOSE_WAIT = 8,
 	TCP_LAST_ACK = 9,
+	TCP_LISTEN = 10,
 	TCP_CLOSING = 11,
+	TCP_NEW_SYN_RECV = 12,
 };
+
+enum tcp_ca_state {
+	TCP_CA_Open = 0,
+	TCP_CA_Recovery = 3,
+	TCP_CA_Loss = 4,
+};
+
+#define TCPHDR_SYN 0x02
+#define TCPHDR_ACK 0x10
 
 #define SK_USER_DATA_PSOCK 4 /* include/net/sock.h, from 6.0: the socket is in a sockmap */
 
@@ -95,9 +106,22 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
-struct sk_buff {
-	char cb[48];
+struct inode {
+	unsigned long i_ino;
 };
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct sock;
+
+struct socket {
+	struct file *file;
+	struct sock *sk;
+};
+
+struct sk_buff;
 
 struct sk_buff_head {
 	struct sk_buff *next;
@@ -123,11 +147,8 @@ struct sock {
 	struct sk_buff_head sk_error_queue;
 	int sk_rcvlowat;
 	void *sk_user_data;
+	struct socket *sk_socket;
 	struct sock_cgroup_data sk_cgrp_data;
-};
-
-struct socket {
-	struct sock *sk;
 };
 
 struct minmax_sample {
@@ -150,7 +171,12 @@ struct tcp_ulp_ops {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	__u32 icsk_rto;
 	const struct tcp_ulp_ops *icsk_ulp_ops;
+	__u8 icsk_ca_state : 5;
+	__u8 icsk_retransmits;
+	__u8 icsk_pending;
+	__u8 icsk_backoff;
 };
 
 struct tcp_sock {
@@ -166,9 +192,40 @@ struct tcp_sock {
 	struct minmax rtt_min;
 	__u32 data_segs_in;
 	__u32 total_retrans;
+	__u32 data_segs_out;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+	__u32 dsack_dups;
+	__u32 undo_marker;
+	__u32 snd_cwnd;
+	__u32 snd_ssthresh;
+	__u32 snd_wnd;
 	__u64 tcp_mstamp;
 	bool is_mptcp;
 	bool syn_smc;
+};
+
+/* The second argument of tcp_retransmit_synack; its addresses are where a sock has its own. */
+struct request_sock {
+	struct sock_common __req_common;
+	__u8 num_retrans;
+};
+
+struct tcp_request_sock {
+	__u32 snt_isn;
+};
+
+struct sk_buff {
+	char cb[48];
+	unsigned int len;
+};
+
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+	__u16 tcp_gso_segs;
+	__u16 tcp_flags;
+	__u8 sacked;
 };
 
 struct seq_file;

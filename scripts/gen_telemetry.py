@@ -61,6 +61,11 @@ ATTRIBUTES = {
 }
 
 EVENTS = {  # attributes of the events that evidence adds to a span
+    "REASON": "why it was sent again",
+    "RETRANSMIT_SEGMENTS": "segments of one retransmit",
+    "RETRANSMIT_SIZE": "its bytes",
+    "RETRANSMIT_NTH": "how often these bytes had been sent again by then",
+    "TCP_STATE": "state of the connection",
     "HANDSHAKE_RTT": "round trip time of the handshake, seconds",
     "HANDSHAKE_RTT_MIN": "its least, where it is not known which packet was answered",
     "HANDSHAKE_RTT_MAX": "its most",
@@ -79,9 +84,10 @@ POINTS = {
     "OBJECTIVE": "name of the objective",
     "PERSPECTIVE": "`client` or `server`",
     "OUTCOME": "`good` or `bad`; of spans and records of evidence: what became of them",
-    "REASON": "why something was excluded, lost or unresolved",
+    "REASON": "why something was excluded, lost, unresolved or sent again",
     "METHOD": "how a handshake was measured: `kernel`, or `tc` at a network interface",
     "SIGNAL": "the kind of record",
+    "DIRECTION": "`request` if this end is the client, else `response`",
     "ERROR_TYPE": "as on spans",
     "SERVICE_PEER_NAME": "service at the other end; `other` beyond the cap on series",
 }

@@ -108,6 +108,23 @@ class EvidenceMode(IntEnum):
     FILTER = 1
 
 
+class RetransmitKind(IntEnum):
+    """`enum retransmit_kind`."""
+
+    SEGMENT = 1
+    SYNACK = 2
+    PROBE = 3
+    UNDO = 4
+    SENT = 5
+
+
+class RetransmitOptionFlags(IntFlag):
+    """`enum retransmit_option_flags`."""
+
+    OPTION_STACKS = 1
+    OPTION_PROBES = 2
+
+
 class HandshakeMethod(IntEnum):
     """`enum handshake_method`."""
 
@@ -156,6 +173,7 @@ STAGES = 4
 HISTOGRAM_SCALE = 5
 HISTOGRAM_MIN = -672
 HISTOGRAM_BUCKETS = 992
+STACK_FRAMES = 48
 
 EXCHANGE = _struct(
     192,
@@ -222,6 +240,49 @@ EVIDENCE_FILTER = _struct(
     ("port", 28, "u2"),
     ("family", 30, "u1"),
     ("mode", 31, "u1"),
+)
+
+RETRANSMIT = _struct(
+    216,
+    ("flow", 0, FLOW_HEADER),
+    ("inode", 96, "u8"),
+    ("bytes_retrans", 104, "u8"),
+    ("bytes_sent", 112, "u8"),
+    ("new_bytes_retrans", 120, "u8"),
+    ("new_bytes_sent", 128, "u8"),
+    ("new_segs_sent", 136, "u4"),
+    ("new_duplicates", 140, "u4"),
+    ("seq", 144, "u4"),
+    ("end_seq", 148, "u4"),
+    ("segs", 152, "u4"),
+    ("len", 156, "u4"),
+    ("nth", 160, "u4"),
+    ("rto_jiffies", 164, "u4"),
+    ("total_retrans", 168, "u4"),
+    ("data_segs_out", 172, "u4"),
+    ("undo_marker", 176, "u4"),
+    ("snd_cwnd", 180, "u4"),
+    ("snd_ssthresh", 184, "u4"),
+    ("snd_wnd", 188, "u4"),
+    ("srtt_us", 192, "u4"),
+    ("dsack_dups", 196, "u4"),
+    ("err", 200, "i4"),
+    ("tcp_flags", 204, "u2"),
+    ("kind", 206, "u1"),
+    ("tcp_state", 207, "u1"),
+    ("ca_state", 208, "u1"),
+    ("icsk_pending", 209, "u1"),
+    ("icsk_retransmits", 210, "u1"),
+    ("backoff", 211, "u1"),
+    ("sacked", 212, "u1"),
+    ("in_process", 213, "u1"),
+    ("_pad", 214, "(2,)u1"),
+)
+
+RETRANSMIT_STACK = _struct(
+    600,
+    ("retransmit", 0, RETRANSMIT),
+    ("stack", 216, "(48,)u8"),
 )
 
 HANDSHAKE = _struct(
@@ -300,6 +361,8 @@ STRUCTS = {
     "exchange": EXCHANGE,
     "flow_header": FLOW_HEADER,
     "evidence_filter": EVIDENCE_FILTER,
+    "retransmit": RETRANSMIT,
+    "retransmit_stack": RETRANSMIT_STACK,
     "handshake": HANDSHAKE,
     "counts_key": COUNTS_KEY,
     "exchange_counts": EXCHANGE_COUNTS,

@@ -175,4 +175,4 @@ def _low(key: str) -> int:
 
 
 def _policy(one: TargetSet) -> SpanPolicy:
-    return with_fields(one.spans, slower_than_ns=min(one.spans.slower_than_ns, *one.thresholds_ns), ratio=0.0)
+    return with_fields(one.spans, slower_than_ns=min((one.spans.slower_than_ns, *one.thresholds_ns)), ratio=0.0)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE, HANDSHAKE
-from latencyprobe_agent.signals import exchanges, handshakes
+from latencyprobe_agent.kernel.records import EXCHANGE, HANDSHAKE, RETRANSMIT
+from latencyprobe_agent.signals import exchanges, handshakes, retransmits
 from latencyprobe_agent.signals.evidence import Explains
 
 
@@ -31,6 +31,15 @@ class Signal:
 
 
 EXCHANGES = Signal("exchange", "exchanges", EXCHANGE, exchanges.columns)
+RETRANSMITS = Signal(
+    "retransmit",
+    "retransmits",
+    RETRANSMIT,
+    retransmits.columns,
+    optional=("loss_probe", "cong_state"),
+    switch="retransmits",
+    explains=retransmits.EXPLAINS,
+)
 HANDSHAKES = Signal(
     "handshake",
     "handshakes",
@@ -41,4 +50,4 @@ HANDSHAKES = Signal(
 )
 # The same records from packets, for a tool: its programs are attached to interfaces (`kernel.packets`).
 HANDSHAKES_TC = Signal("handshake_tc", "handshakes", HANDSHAKE, handshakes.columns, iterated="going_on")
-EVIDENCE: tuple[Signal, ...] = (HANDSHAKES,)
+EVIDENCE: tuple[Signal, ...] = (RETRANSMITS, HANDSHAKES)

@@ -64,6 +64,11 @@ JOINED = "latencyprobe.joined"
 FLAGS = "latencyprobe.flags"
 PEER_UNRESOLVED = "latencyprobe.peer.unresolved"
 ROOT_REASON = "latencyprobe.root.reason"
+DIRECTION = "latencyprobe.direction"
+TCP_STATE = "latencyprobe.tcp.state"
+RETRANSMIT_SEGMENTS = "latencyprobe.retransmit.segments"
+RETRANSMIT_SIZE = "latencyprobe.retransmit.size"
+RETRANSMIT_NTH = "latencyprobe.retransmit.nth"
 METHOD = "latencyprobe.method"
 HANDSHAKE_RTT = "latencyprobe.handshake.rtt"
 HANDSHAKE_RTT_MIN = "latencyprobe.handshake.rtt_min"
@@ -116,6 +121,18 @@ NETWORK_DURATION = Metric(
     "latencyprobe.network.duration", "s", "histogram", "Network share of joined pairs: both ways, without the hosts."
 )
 TCP_RTT = Metric("latencyprobe.tcp.rtt", "s", "histogram", "Smoothed round trip time at the end of each exchange.")
+TCP_RETRANSMITS = Metric("latencyprobe.tcp.retransmits", "{segment}", "counter", "Segments sent again, by reason.")
+TCP_RETRANSMITS_FAILED = Metric(
+    "latencyprobe.tcp.retransmits.failed", "{attempt}", "counter", "Attempts to send again that failed, by error."
+)
+TCP_RETRANSMITS_SPURIOUS = Metric(
+    "latencyprobe.tcp.retransmits.spurious", "{segment}", "counter", "Segments sent again in vain, by how it was found."
+)
+TCP_SENT_SEGMENTS = Metric(
+    "latencyprobe.tcp.sent.segments", "{segment}", "counter", "Segments with data that were sent, retransmits included."
+)
+TCP_SENT_SIZE = Metric("latencyprobe.tcp.sent.size", "By", "counter", "Bytes that were sent, retransmits included.")
+TCP_RETRANSMITTED_SIZE = Metric("latencyprobe.tcp.retransmitted.size", "By", "counter", "Bytes that were sent again.")
 EXCHANGES = Metric("latencyprobe.exchanges", "{exchange}", "counter", "Ended exchanges by class of their connection.")
 FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Exchanges that failed, by error.")
 EXCLUDED = Metric(

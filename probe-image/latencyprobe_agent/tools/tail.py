@@ -46,14 +46,14 @@ def follow(
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
     """Yield batches of records, and the clock that turns their stamps into Unix time; at the end close `programs`.
 
-    An empty batch comes about once a second when nothing happens. `attached` is called once everything is measured,
+    An empty batch comes about once a second when nothing happens. `attached` is called before the first record is read,
     `ended` before it is detached. Tells on stderr when it begins, and the losses at the end.
     """
     stop = threading.Event()
     clock = Clock()
     with programs, ending(stop.set):
-        click.echo("attached; Ctrl-C ends", err=True)
         attached()
+        click.echo("attached; Ctrl-C ends", err=True)
         now = time.monotonic()
         until = math.inf if options.duration_s is None else now + options.duration_s
         tick = now

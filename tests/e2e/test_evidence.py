@@ -1,0 +1,79 @@
+"""Evidence between two nodes: what drops on the way shows on the spans of the RPCs that lost it, and in the report."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from bench.chart import Chart
+from bench.cluster import Cluster, wait_for
+from bench.jaeger import Jaeger, Span
+from bench.workload import PORT, Workload
+from probes import is_true, latency_probe, pairs, results
+
+pytestmark = pytest.mark.e2e
+
+RPCS, EVERY = 1000, 40
+OBJECTIVE = {"name": "fast", "target": "rpc", "threshold": "100ms", "goal": "99", "minEvents": 20}
+# An answer of one segment: only its own loss probe or timeout brings it again, after 200 ms or more.
+CALL = ("--threads", "8", "--size", "400", "--one-piece")
+
+
+@pytest.fixture
+def lossy(cluster: Cluster) -> Iterator[None]:
+    """Every 40th answer of the servers on n2 is dropped where it leaves the node."""
+    answers = f"tcp sport {PORT} meta length > 200 numgen inc mod {EVERY} == {EVERY - 1} drop"
+    table = "table ip loss { chain forward { type filter hook forward priority -10; " + answers + "; } }"
+    cluster.in_node("n2", "nft", table)
+    yield
+    cluster.in_node("n2", "nft", "delete table ip loss")
+
+
+@pytest.mark.timeout(420, func_only=True)
+def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
+    release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload, lossy: None
+) -> None:
+    namespace = workload.namespace
+    workload.serve(node="n2")
+    workload.serve("caller", "n1")
+    cluster.apply(latency_probe(objectives=[OBJECTIVE]), namespace)
+    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 30, "agents are ready")
+
+    workload.call_from("caller", RPCS, *CALL)
+
+    both = wait_for(
+        lambda: found if len(found := pairs(jaeger, namespace)) >= RPCS else [], 60, f"{RPCS} linked pairs in Jaeger"
+    )
+    slow = {client.trace_id for client, _ in both if client.duration_us >= 150_000}
+    hit = {server.trace_id: server for _, server in both if resent(server)}
+    print(f"{len(slow)} of {len(both)} RPCs were slow, {len(hit)} server spans say what was sent again")
+    assert len(hit) >= RPCS // EVERY
+    assert hit.keys() == slow
+    for server in hit.values():
+        events = resent(server)
+        assert {one["latencyprobe.reason"] for one in events} <= {"tlp", "rto"}
+        assert (
+            sum(one["latencyprobe.retransmit.segments"] for one in events)
+            == server.tags["latencyprobe.tcp.retransmits"]
+        )
+        assert min(one["latencyprobe.wait"] for one in events) > 0.1
+    assert not [client for client, _ in both if resent(client)], "the requests were not dropped"
+
+    opened = [server for _, server in both if any(one["event"] == "handshake" for one in server.events)]
+    assert sorted(map(connection, opened)) == sorted({connection(server) for _, server in both})
+
+    def told() -> dict[str, Any]:
+        result = results(cluster, namespace).get("fast", {})
+        return result if result.get("events") == RPCS and result.get("evidence") else {}
+
+    result = wait_for(told, 120, "a report of all events with evidence")
+    print(f"evidence in the report: {result['evidence']}")
+    (evidence,) = result["evidence"]
+    assert (evidence["signal"], evidence["events"]) == ("retransmits", len(hit))
+
+
+def connection(server: Span) -> tuple[str, int]:
+    return server.tags["client.address"], server.tags["client.port"]
+
+
+def resent(span: Span) -> list[dict[str, Any]]:
+    return [event for event in span.events if event["event"] == "retransmit"]
