@@ -241,7 +241,6 @@ struct retransmit_stack {
 	struct retransmit retransmit;
 	__u64 stack[LP_STACK_FRAMES];
 };
-
 /* How the opening of a connection was measured. */
 enum handshake_method {
 	METHOD_KERNEL = 0, /* the kernel's own RTT sample, where the socket changes its state */

@@ -121,7 +121,10 @@ struct socket {
 	struct sock *sk;
 };
 
-struct sk_buff;
+struct sk_buff {
+	char cb[48];
+	unsigned int len;
+};
 
 struct sk_buff_head {
 	struct sk_buff *next;
@@ -213,11 +216,6 @@ struct request_sock {
 
 struct tcp_request_sock {
 	__u32 snt_isn;
-};
-
-struct sk_buff {
-	char cb[48];
-	unsigned int len;
 };
 
 struct tcp_skb_cb {

@@ -1,19 +1,27 @@
 """A measuring session over the real kernel programs, without agent, identity or telemetry around them."""
 
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from workload import wait_until
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
+from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
+from latencyprobe_agent.kernel.libbpf import Object
+from latencyprobe_agent.kernel.loader import Demands, load
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
+from latencyprobe_agent.signals.table import EXCHANGES
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 PAIR_KEY = bytes(range(32))
@@ -21,11 +29,15 @@ MS = 1_000_000
 
 
 class Session:
-    """Programs that are attached, a thread that drains their ring as the agent does, and all records so far."""
+    """Programs that are attached, a thread that drains their ring as the agent does, and all records so far.
 
-    def __init__(self, programs: Programs, drain_s: float) -> None:
+    `take`: where the thread gets them from, instead of the ring.
+    """
+
+    def __init__(self, programs: Programs, drain_s: float, take: Callable[[], NDArray[np.void]] | None = None) -> None:
         self.programs = programs
         self._drain_s = drain_s
+        self._take = take or programs.drain
         self.rules = NO_RULES
         self._batches = [np.empty(0, EXCHANGE)]
         self._ended = threading.Event()
@@ -33,7 +45,12 @@ class Session:
         self._drainer.start()
 
     def measure(
-        self, *ports: int, thresholds_ns: tuple[int, ...] = (25 * MS,), setup_turns: int = 0, quiet_ns: int = 2000 * MS
+        self,
+        *ports: int,
+        thresholds_ns: tuple[int, ...] = (25 * MS,),
+        setup_turns: int = 0,
+        quiet_ns: int = 2000 * MS,
+        owner_by_process: bool = False,
     ) -> None:
         """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing."""
         target = Target(
@@ -52,7 +69,7 @@ class Session:
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
         self.rules = compile_rules(plan, {}, self.rules)
-        self.programs.apply(self.rules, quiet_ns=quiet_ns, own_tgid=0, owner_by_process=False)
+        self.programs.apply(self.rules, quiet_ns=quiet_ns, own_tgid=0, owner_by_process=owner_by_process)
 
     def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:
         """All records so far, once there are `at_least` so many."""
@@ -88,8 +105,52 @@ class Session:
 
     def _drain(self) -> None:
         while not self._ended.wait(self._drain_s):
-            while len(batch := self.programs.drain()):
+            while len(batch := self._take()):
                 self._batches.append(batch)
+
+
+def open_programs(ring_bytes: int, entries: Mapping[str, int]) -> Programs:
+    """Programs with smaller maps than compiled. `entries`: map → its size."""
+
+    def adjust(opened: Object) -> None:
+        opened.map(EXCHANGES.ring).max_entries = ring_bytes
+        for name, size in entries.items():
+            opened.map(name).max_entries = size
+
+    with Hooks(KERNEL_BTF) as hooks:
+        return Programs(load(OBJECT, None, hooks, Demands(adjust)), EXCHANGES)
+
+
+class Drainer:
+    """A process that drains the ring of `programs`; what it has taken is in a file. Stop it, go on, terminate it."""
+
+    def __init__(self, programs: Programs, folder: Path) -> None:
+        ring = programs.map(EXCHANGES.ring)
+        self._file, self._taken = folder / "records", 0
+        words = [Path(__file__).with_name("drainer.py"), str(ring.fd), str(ring.max_entries), self._file]
+        self.process = subprocess.Popen([sys.executable, *words], pass_fds=[ring.fd])
+        wait_until(self._file.exists, "the drainer drains")
+
+    def stop(self) -> None:
+        """Stand still (SIGSTOP), as an agent does that gets no CPU time."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Drain again."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def take(self) -> NDArray[np.void]:
+        """The next records that it has written."""
+        count = self._file.stat().st_size // EXCHANGE.itemsize - self._taken
+        records = np.fromfile(self._file, EXCHANGE, count, offset=self._taken * EXCHANGE.itemsize)
+        self._taken += count
+        return records
+
+    def close(self) -> None:
+        """Let it take what is in the ring, and end."""
+        self.go_on()
+        self.process.terminate()
+        self.process.wait()
 
 
 @pytest.fixture
@@ -103,6 +164,23 @@ def make_session() -> Iterator[Callable[..., Session]]:
 
     yield make
     for session in opened:
+        session.close()
+
+
+@pytest.fixture
+def make_stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tuple[Session, Drainer]]]:
+    """Open a session with maps of other sizes, drained by a process that can be stopped."""
+    opened: list[tuple[Session, Drainer]] = []
+
+    def make(ring_bytes: int, **entries: int) -> tuple[Session, Drainer]:
+        programs = open_programs(ring_bytes, entries)
+        drainer = Drainer(programs, tmp_path_factory.mktemp("drained"))
+        opened.append((Session(programs, 0.005, drainer.take), drainer))
+        return opened[-1]
+
+    yield make
+    for session, drainer in opened:
+        drainer.close()
         session.close()
 
 

@@ -1,9 +1,25 @@
-"""Every RPC of the truth generator against its own log: bytes, stamps, stages, pairs (measurement.md section 9)."""
+"""Every RPC of the truth generator against its own log: bytes, stamps, stages, pairs (measurement.md section 9).
+
+RPCS=1000000 in the environment makes the largest test as long as that.
+"""
+
+import os
 
 import numpy as np
 import pytest
 import workload
-from join import CLIENT, SERVER, STAGES, Truth, disagreements, match, outside_calls, pairs_by_rpc, quantiles_us
+from join import (
+    CLIENT,
+    SERVER,
+    STAGES,
+    Truth,
+    disagreements,
+    match,
+    outside_calls,
+    pairs_by_rpc,
+    quantiles_us,
+    stamp_errors,
+)
 
 from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded
 from latencyprobe_agent.measure.stages import PAIR_STAGES
@@ -12,21 +28,25 @@ pytestmark = pytest.mark.root
 
 MS = 1_000_000
 PORT = workload.free_port()
+RPCS = int(os.environ.get("RPCS", "100000"))
 NAMES = {CLIENT: "client", SERVER: "server"}
 
 
 def assert_equals_log(session, truth: Truth, network_checked: bool = True, timed: bool = True) -> None:
     """Every RPC is one linked pair, equal to the log in what can be counted, and to 2 µs (median) in what is timed."""
-    records = session.records(2 * len(truth))
-    assert not any(session.programs.lost().values()), session.programs.lost()
+    records = session.records(2 * len(truth), timeout_s=60)
+    lost = session.programs.lost()
+    assert not any(n for reason, n in lost.items() if timed or reason != "recursion"), lost
     matched = match(truth, records)
     print(matched.describe())
     for role in NAMES:
         assert len(matched.missing(role)) == 0, matched.describe()
         assert len(matched.extra[role]) == 0, matched.describe()
     assert (records["excluded"] == Excluded.NONE).all()
-    assert not any((different := disagreements(truth, records, matched)).values()), different
-    assert not any((outside := outside_calls(truth, records, matched)).values()), outside
+    different = disagreements(truth, records, matched)
+    missed = 0 if timed else lost["recursion"]  # each firing that was skipped may cost one call and its stamps
+    assert not any(n for field, n in different.items() if n > missed or not field.endswith("calls")), different
+    assert not any(n for n in outside_calls(truth, records, matched).values() if n > missed)
 
     halves, pairs = session.pairs(records)
     position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
@@ -61,19 +81,66 @@ def test_two_thousand_random_rpcs_equal_the_log(session, tmp_path):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_five_hundred_rpcs_equal_the_log_however_slow_the_machine(session, tmp_path, host):
-    """What tests/kernels runs on each kernel, on emulated processors: all that can be counted."""
+    """What tests/kernels runs on each kernel, on emulated processors: all that can be counted.
+
+    One client thread: Linux 7 preempts tracing programs, and skips one (`lost()["recursion"]`) on a processor where
+    another thread is inside it. Programs that take 16 times longer are often preempted between busy threads.
+    """
     session.measure(PORT)
-    truth = workload.run_both(tmp_path / "log", address=f"{host}:{PORT}", total=500, seed=11, threads=4, rpcs=20)
+    truth = workload.run_both(tmp_path / "log", address=f"{host}:{PORT}", total=500, seed=11, threads=1, rpcs=20)
     assert_equals_log(session, truth, timed=False)
 
 
-def test_one_hundred_thousand_random_rpcs_equal_the_log(session, tmp_path):
+def test_all_random_rpcs_of_sixteen_threads_equal_the_log(session, tmp_path):
     session.measure(PORT)
     truth = workload.run_both(
-        tmp_path / "log", address=f"127.0.0.1:{PORT}", total=100_000, seed=2, threads=16, jitter_us=50, rpcs=40
+        tmp_path / "log", address=f"127.0.0.1:{PORT}", total=RPCS, seed=2, threads=16, jitter_us=50, rpcs=40
     )
+    assert len(truth) == RPCS
     assert (np.unique(truth.client["cookie"], return_counts=True)[1] == 1).sum() > 100
     assert_equals_log(session, truth)
+
+
+def test_stamps_are_within_2_us_of_the_log(session, tmp_path):
+    """Both ends on a processor of their own. Others use the machine too: of up to ten slices, a stamp's best counts.
+
+    What "readable" is compared with, the kernel's receive stamp, is taken before IP and TCP see the segment. Their time
+    is taken out by its median; when others have the caches it varies by microseconds, so its p99 is printed only.
+    """
+    session.measure(PORT)
+    server, client = (["taskset", "-c", str(cpu)] for cpu in ((os.cpu_count() or 1) - 1, 0))
+    came, left = 0, {"not yet measured"}
+    for number in range(10):
+        truth = workload.run_apart(
+            tmp_path / f"log{number}",
+            server,
+            client,
+            address=f"127.0.0.1:{PORT}",
+            total=5_000,
+            seed=number,
+            threads=1,
+            one_piece=True,
+            size=64,
+        )
+        came += 2 * len(truth)
+        records = session.records(came)
+        errors = stamp_errors(truth, records, match(truth, records))
+        backlog = 100 * np.mean(records[-2 * len(truth) :]["flags"] & ExchangeFlags.BACKLOG != 0)
+        print(f"slice {number}, {len(truth)} RPCs, backlog {backlog:.1f} %:")
+        met = set()
+        for stamp, error_ns in errors.items():
+            by_call = "ready" not in stamp
+            constant_ns = 0 if by_call else np.median(error_ns)
+            p50, p99 = np.percentile(np.abs(error_ns - constant_ns), (50, 99))
+            print(
+                f"  {stamp:<22}{quantiles_us(error_ns)}  less {constant_ns:5.0f} ns: |p50| {p50:4.0f}, |p99| {p99:5.0f}"
+            )
+            if p50 <= 700 and (p99 <= 2_000 or not by_call):
+                met.add(stamp)
+        left = (left if number else set(errors)) - met
+        if not left:
+            break
+    assert not left
 
 
 def test_connections_of_one_request_equal_the_log(session, tmp_path):

@@ -1,4 +1,4 @@
-"""Evidence between two nodes: what drops on the way shows on the spans of the RPCs that lost it, and in the report."""
+"""What is dropped between two nodes shows on the spans of the RPCs that lost it, and in the report."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -128,6 +128,20 @@ def test_losses_are_differences_too():
     assert [2, 0, 1] == lost
 
 
+@pytest.mark.parametrize("step_s", [3600, -3600, 5, -5])
+def test_a_step_of_the_wall_clock_changes_the_minute_and_neither_counts_nor_time(step_s):
+    slicer = make_slicer(objective())
+    slicer.add_counts(*counts_of({("outcomes", 0): 3, ("within", 0): 3}), NO_LOSS, MS, UNIX_NS)
+    stepped_ns = UNIX_NS + step_s * 10**9
+
+    slicer.add_counts(*counts_of({("outcomes", 0): 7, ("within", 0): 7}), NO_LOSS, 1001 * MS, stepped_ns + 1000 * MS)
+    slicer.add_counts(*counts_of({("outcomes", 0): 8, ("within", 0): 8}), NO_LOSS, 2001 * MS, stepped_ns + 2000 * MS)
+    rows = taken(slicer)
+
+    assert (8, 2001) == (sum(row.good for row in rows), sum(row.coverage.measured_ms for row in rows))
+    assert {MINUTE, stepped_ns // MINUTE_NS * 60} <= {row.minute for row in rows}
+
+
 def test_measured_time_is_split_at_minutes_and_nothing_of_it_gets_lost():
     slicer = make_slicer(objective())
 

@@ -9,6 +9,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latencyprobe import plan
 from latencyprobe.plan import Identity, SpanPolicy, Target
+from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.records import ExchangeFlags, Outcome, Role
 from latencyprobe_agent.measure.selection import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
@@ -30,10 +31,10 @@ class Names:
         return {"service.name": f"service-{owner}", "service.namespace": "shop", "process.pid": owner}
 
 
-def decoded(*chosen: Chosen, shared_key: bool = False) -> list[tuple[dict[str, Any], Span]]:
+def decoded(*chosen: Chosen, shared_key: bool = False, offset_ns: int = OFFSET_NS) -> list[tuple[dict[str, Any], Span]]:
     """Return (resource attributes, span) of everything that the official parser finds."""
     found = []
-    for body, _ in spans.requests(chosen, spans.Context(Names(), OFFSET_NS, shared_key)):
+    for body, _ in spans.requests(chosen, spans.Context(Names(), offset_ns, shared_key)):
         request = ExportTraceServiceRequest.FromString(body)
         for group in request.resource_spans:
             resource = values(group.resource.attributes)
@@ -53,6 +54,20 @@ def chosen(make_halves: Any) -> Any:
         return Chosen(rows, 0, CART, Reason.SLOW, 1.0, record.get("peer", "10.0.0.2"), 0.0, identity, join)
 
     return choose
+
+
+@pytest.mark.parametrize("step_s", [3600, -3600, 5, -5])
+def test_a_step_of_the_wall_clock_moves_a_span_and_lengthens_nothing(chosen: Any, step_s: int) -> None:
+    boot_ns, offset_ns = 10**12, OFFSET_NS
+    clock = Clock(lambda: boot_ns, lambda: boot_ns + offset_ns)
+    ((_, before),) = decoded(chosen(Role.SERVER), offset_ns=clock.offset_ns)
+    offset_ns += step_s * 10**9
+    assert clock.resample() == step_s * 10**9
+    ((_, after),) = decoded(chosen(Role.SERVER), offset_ns=clock.offset_ns)
+    assert after.start_time_unix_nano - before.start_time_unix_nano == step_s * 10**9
+    for span in (before, after):
+        assert span.end_time_unix_nano - span.start_time_unix_nano == 100
+    assert values(before.attributes) == values(after.attributes)
 
 
 def test_a_server_half_is_a_server_span_in_wall_time(chosen: Any) -> None:

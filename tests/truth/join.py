@@ -153,6 +153,22 @@ def outside_calls(truth: Truth, records: NDArray[np.void], matched: Match) -> di
     return outside
 
 
+def stamp_errors(truth: Truth, records: NDArray[np.void], matched: Match) -> dict[str, I64]:
+    """Signed error of each stamp in ns, over all matched RPCs: less the log's own reading of the clock.
+
+    Stamps of a call are compared with the reading just before it (send_start) or just after it, those of data-ready
+    with the kernel's receive stamp, which it takes before IP and TCP see the segment: exact for single segments.
+    """
+    errors: dict[str, I64] = {}
+    for name, role in (("client", CLIENT), ("server", SERVER)):
+        log, record = _matched(truth, records, matched, role)
+        ready_first, ready_last = (column[matched.record[role] >= 0] for column in truth.ready_ns(role))
+        expected = {field: log[field] for field in ("send_start_ns", "send_end_ns", "read_first_ns", "read_last_ns")}
+        expected |= {"ready_first_ns": ready_first, "ready_last_ns": ready_last}
+        errors |= {f"{name} {field}": record[field].astype(np.int64) - at for field, at in expected.items()}
+    return errors
+
+
 def pairs_by_rpc(truth: Truth, matched: Match, client_rows: I64, server_rows: I64) -> tuple[I64, int]:
     """Check pairs given as record indices: (per RPC the position of its right pair or -1, number of wrong pairs)."""
     records = max(client_rows.max(initial=-1), server_rows.max(initial=-1)) + 1

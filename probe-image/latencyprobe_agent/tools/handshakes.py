@@ -1,4 +1,4 @@
-"""`latencyprobe handshakes`: every connection that opens or fails to: its RTT, what the application waited, and why."""
+"""`latencyprobe handshakes`: each connection that opens or fails to, with its RTT, what the application waited, why."""
 
 import json
 

@@ -1,0 +1,189 @@
+"""The accounting identity (measurement.md section 8): nothing that the generator did is missing, doubled or invented.
+
+seen - delivered - lost - excluded - in flight = 0, by the kernel's counts and by the records that came through the
+ring. `seen` is what the generator and the test itself did, `in flight` what the test's connections hold open.
+"""
+
+import random
+import socket
+import subprocess
+from collections import Counter
+
+import numpy as np
+import pytest
+import workload
+from join import CLIENT, SERVER, Truth, match
+from peers import Peers
+
+from latencyprobe_agent.kernel.records import Excluded, Lost
+
+pytestmark = pytest.mark.root
+
+PORT = workload.free_port()
+SEED = 20
+RUNS = 40  # of each size
+MS = 1_000_000
+SO_COOKIE = 57  # asm-generic/socket.h
+# (ring in bytes, entries of maps, counts per process): a key per role, or two for each run of the generator.
+SIZES = {
+    "a ring of a page": (4096, {}, False),
+    "a ring of a page, counts for one": (4096, {"counts": 1}, False),
+    "counts for four": (16 << 20, {"counts": 4, "rules": 4, "scopes": 1}, True),
+    "counts for 64": (16 << 20, {"counts": 64, "rules": 64, "scopes": 64, "target_sets": 64}, True),
+    "all small": (4096, {"counts": 1, "rules": 4, "scopes": 1, "target_sets": 64}, True),
+}
+
+
+class World:
+    """One session, what has been done under it, and the connections that stay open between runs."""
+
+    def __init__(self, session, drainer, dice: random.Random, by_process: bool) -> None:
+        self.session, self.drainer, self.dice, self.by_process = session, drainer, dice, by_process
+        self.truths: list[Truth] = []
+        self.peers: list[Peers] = []
+        self.cookies: list[int] = []
+        self.turns = 0
+
+    @property
+    def seen(self) -> int:
+        return 2 * (sum(map(len, self.truths)) + self.turns)
+
+    def plan(self) -> None:
+        thresholds = sorted(self.dice.sample(range(10_000, 10 * MS), self.dice.randint(1, 8)))
+        self.session.measure(
+            PORT,
+            thresholds_ns=tuple(thresholds),
+            setup_turns=self.dice.choice((0, 0, 1, 3)),
+            owner_by_process=self.by_process,
+        )
+
+    def talk(self) -> None:
+        """Take a few turns on connections that stay open: the last one of each is in flight, at both ends."""
+        if len(self.peers) < 4:
+            self.peers.append(Peers(PORT))
+            ends = (self.peers[-1].client, self.peers[-1].server)
+            self.cookies += [int.from_bytes(end.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8), "little") for end in ends]
+            self.take_turn(self.peers[-1])
+        for peers in self.dice.sample(self.peers, self.dice.randint(0, len(self.peers))):
+            self.take_turn(peers)
+        if self.dice.random() < 0.3:
+            self.peers.pop(self.dice.randrange(len(self.peers))).close()
+
+    def take_turn(self, peers: Peers) -> None:
+        peers.turn(bytes(self.dice.randint(1, 3000)), bytes(self.dice.randint(1, 3000)))
+        self.turns += 1
+
+    def run(self, log, **options: int) -> None:
+        dice = self.dice
+        options = {
+            "total": dice.randint(1, 2000),
+            "threads": dice.randint(1, 8),
+            "rpcs": dice.randint(1, 40),
+            "single_percent": dice.choice((0, 25, 100)),
+            "max_size": 1 << dice.randint(5, 16),
+            "jitter_us": dice.choice((0, 0, 20)),
+        } | options
+        seed = len(self.truths) + 1
+        self.truths.append(workload.run_both(log, address=f"127.0.0.1:{PORT}", seed=seed, **options))
+
+    def unexplained_counts(self) -> int:
+        """Seen less what the kernel counted."""
+        _, counts = self.session.programs.counts()
+        events, excluded = int(counts["outcomes"].sum()), int(counts["excluded"].sum())
+        assert events + excluded == counts["classes"].sum()
+        assert events == counts["histogram"].sum()
+        return self.seen - events - excluded - self.session.programs.lost()["counts"] - 2 * len(self.peers)
+
+    def unexplained_records(self) -> int:
+        """Seen less what came through the ring."""
+        excluded = self.session.records()["excluded"] != Excluded.NONE
+        delivered, lost = int((~excluded).sum()), self.session.programs.lost()["ring_full"]
+        return self.seen - delivered - lost - int(excluded.sum()) - 2 * len(self.peers)
+
+    def check_each_record(self) -> None:
+        """Sets, not sums: each record is an RPC of the log, once, and no reason has more records than counts."""
+        records = self.session.records()
+        rows = ~np.isin(records["sock_cookie"], np.array(self.cookies, np.uint64))
+        whole = Truth(*(np.concatenate(column) for column in zip(*map(columns, self.truths), strict=True)))
+        extra = match(whole, records[rows]).extra
+        assert (len(extra[CLIENT]), len(extra[SERVER])) == (0, 0)
+        _, counts = self.session.programs.counts()
+        lost = self.session.programs.lost()
+        of_reason = np.bincount(records["excluded"], minlength=len(Excluded))[1:]
+        room = lost["counts"] + counts["excluded"][:, 1:].sum(axis=0)
+        assert (of_reason <= room).all()
+        assert lost["ring_full"] - lost["counts"] <= counts["lost_records"].sum() <= lost["ring_full"]
+
+
+def columns(truth: Truth) -> tuple[np.ndarray, ...]:
+    return truth.client, truth.server, truth.request_offset, truth.response_offset
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_exchange_of_forty_random_runs_is_accounted_for(make_stoppable, tmp_path, size):
+    ring_bytes, entries, by_process = SIZES[size]
+    world = World(*make_stoppable(ring_bytes, **entries), random.Random(f"{SEED} {size}"), by_process)
+    stopped = stops = 0
+    for run in range(RUNS):
+        if run == 0 or world.dice.random() < 0.2:
+            world.plan()
+        if not stopped and world.dice.random() < 0.3:
+            world.drainer.stop()
+            stopped, stops = world.dice.randint(1, 8), stops + 1
+        world.talk()
+        world.run(tmp_path / f"log{run}")
+        assert world.unexplained_counts() == 0, f"run {run} of seed {SEED}"
+        if stopped := max(0, stopped - 1):
+            continue
+        world.drainer.go_on()
+        workload.wait_until(lambda: world.unexplained_records() == 0, f"run {run} of seed {SEED}")
+    while world.peers:
+        world.peers.pop().close()
+    world.drainer.close()
+    workload.wait_until(lambda: world.unexplained_records() == 0, "all records have come")
+    assert world.unexplained_counts() == 0
+    world.check_each_record()
+
+    records, lost = world.session.records(), world.session.programs.lost()
+    reasons = {Excluded(int(reason)).name: n for reason, n in Counter(records["excluded"].tolist()).items()}
+    print(f"{size}, seed {SEED}: {RUNS} runs, {world.seen} seen; records {reasons}; lost {lost}; {stops} stops")
+    assert {"NONE", "SETUP", "PLAN", "PARTIAL"} <= reasons.keys()
+    assert stops >= 3
+    assert bool(lost["ring_full"]) == (ring_bytes == 4096), "the ring was as small as the test means"
+    assert bool(lost["counts"]) == ("counts" in entries), "and so were the counts"
+
+
+def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stoppable, tmp_path):
+    world = World(*make_stoppable(1 << 18), random.Random(SEED), by_process=False)
+    world.plan()
+    world.run(tmp_path / "before", total=1000)
+    workload.wait_until(lambda: world.unexplained_records() == 0, "all records have come")
+    world.drainer.stop()
+    world.run(tmp_path / "while it stands", total=6000, rate=3000, threads=4)
+    world.drainer.go_on()
+    world.run(tmp_path / "after", total=1000)
+    workload.wait_until(lambda: world.unexplained_records() == 0, "all records have come")
+    assert world.unexplained_counts() == 0
+    world.check_each_record()
+    lost = world.session.programs.lost()
+    print(f"{world.seen} seen in all, a ring of {(1 << 18) // 200} records, stopped for 2 s: lost {lost}")
+    assert 12_000 - (1 << 18) // 200 - 2_000 < lost["ring_full"] <= 12_000
+
+
+def test_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):
+    """The kernel charges storage to the socket's option memory (net.core.optmem_max, per namespace)."""
+    name = "lp-optmem"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        inside = ("ip", "netns", "exec", name)
+        subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
+        subprocess.run([*inside, "sysctl", "-qw", "net.core.optmem_max=256"], check=True)
+        session.measure(PORT)
+        truth = workload.run_apart(tmp_path / "log", inside, inside, address=f"127.0.0.1:{PORT}", total=100, seed=1)
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+    lost = session.programs.lost()
+    print(f"{len(truth)} RPCs without storage: lost {lost}")
+    assert len(truth) == 100
+    assert lost[Lost.STORAGE.name.lower()] > 0
+    assert len(session.records()) == 0
