@@ -50,6 +50,14 @@ class SlowExchange(_Wire, frozen=True):
     joined: bool = False
 
 
+class EvidenceCount(_Wire, frozen=True, array_like=True):
+    """Exchanges that a signal explains, how many of them were bad, and the time that it cost them at most."""
+
+    exchanges: int = 0
+    bad: int = 0
+    wait_ns: int = 0
+
+
 class SliRow(_Wire, frozen=True):
     """Counts of one objective in one minute (`minute`: Unix seconds, a multiple of 60).
 
@@ -74,6 +82,7 @@ class SliRow(_Wire, frozen=True):
     coverage: Coverage = Coverage()
     slowest: tuple[SlowExchange, ...] = ()
     peers: dict[str, int] = {}  # bad events by peer, from records, at most 20
+    evidence: dict[str, EvidenceCount] = {}  # by signal, from records
 
 
 class SliBatch(_Wire, frozen=True):
@@ -105,7 +114,17 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
         coverage=Coverage(*coverage),
         slowest=slowest((*one.slowest, *other.slowest)),
         peers=most(added(one.peers, other.peers)),
+        evidence=added_evidence(one.evidence, other.evidence),
     )
+
+
+def added_evidence(one: Mapping[str, EvidenceCount], other: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
+    """Add up what signals explain."""
+    total = dict(one)
+    for signal, count in other.items():
+        before = msgspec.structs.astuple(total.get(signal, EvidenceCount()))
+        total[signal] = EvidenceCount(*map(sum, zip(before, msgspec.structs.astuple(count), strict=True)))
+    return total
 
 
 def added(one: Mapping[K, int], other: Mapping[K, int]) -> dict[K, int]:

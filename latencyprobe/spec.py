@@ -99,6 +99,14 @@ class SpansSpec(_Spec, frozen=True):
     max_per_second: Annotated[int, Meta(ge=0, le=100_000)] = 100
 
 
+class EvidenceSpec(_Spec, frozen=True):
+    """`spec.evidence`: which signals explain slow exchanges. The names are those of the agent's signals."""
+
+    retransmits: bool = True
+    handshakes: bool = True
+    tcprt: bool = False
+
+
 class LatencyProbeSpec(_Spec, frozen=True):
     """`spec` of a LatencyProbe."""
 
@@ -106,6 +114,7 @@ class LatencyProbeSpec(_Spec, frozen=True):
     clients: ClientsSpec = ClientsSpec()
     objectives: Annotated[tuple[ObjectiveSpec, ...], Meta(max_length=32)] = ()
     spans: SpansSpec = SpansSpec()
+    evidence: EvidenceSpec = EvidenceSpec()
     suspend: bool = False
 
 
@@ -164,6 +173,9 @@ _EXPECTED = {  # by the field's last name, for every complaint about its value
     "minEvents": "a whole number from 1 to 1000000000",
     "ratio": 'a share from 0 to 1, in quotes, such as "0.01"',
     "maxPerSecond": "a whole number from 0 to 100000",
+    "retransmits": "true or false",
+    "handshakes": "true or false",
+    "tcprt": "true or false",
     "operator": "In, NotIn, Exists or DoesNotExist",
     "key": "a label's name, such as app or example.com/app",
     "values": "label values of at most 63 characters",
@@ -246,6 +258,11 @@ def slower_than_ns(probe: LatencyProbe, target_name: str) -> int:
     if probe.spec.spans.slower_than is not None:
         return duration_ns(probe.spec.spans.slower_than)
     return min(target_thresholds_ns(probe, target_name), default=DEFAULT_SLOWER_THAN_NS)
+
+
+def evidence(probe: LatencyProbe) -> tuple[str, ...]:
+    """Return the names of the signals that are on."""
+    return tuple(name for name, wanted in msgspec.structs.asdict(probe.spec.evidence).items() if wanted)
 
 
 def objective_hash(probe: LatencyProbe, objective: ObjectiveSpec) -> str:

@@ -60,6 +60,10 @@ ATTRIBUTES = {
     "ROOT_REASON": "why a SERVER span has no parent",
 }
 
+EVENTS = {  # attributes of the events that evidence adds to a span
+    "WAIT": "time since the bytes had last been sent, seconds: at most so much did it cost",
+}
+
 POINTS = {
     "PROBE": "name of the LatencyProbe",
     "TARGET": "name of its target",
@@ -68,7 +72,7 @@ POINTS = {
     "CLASS": "how the connection takes turns",
     "OBJECTIVE": "name of the objective",
     "PERSPECTIVE": "`client` or `server`",
-    "OUTCOME": "`good` or `bad`; of spans: what became of them",
+    "OUTCOME": "`good` or `bad`; of spans and records of evidence: what became of them",
     "REASON": "why something was excluded, lost or unresolved",
     "SIGNAL": "the kind of record",
     "ERROR_TYPE": "as on spans",
@@ -84,13 +88,21 @@ def rows(meanings: dict[str, str]) -> list[str]:
 def page() -> str:
     """Return the text of docs/telemetry.md."""
     ours = {name for name, value in vars(conventions).items() if str(value).startswith("latencyprobe.")}
-    if missing := ours - ATTRIBUTES.keys() - POINTS.keys():
-        sys.exit(f"gen_telemetry: describe {', '.join(sorted(missing))} of conventions.py in ATTRIBUTES or POINTS")
+    if missing := ours - ATTRIBUTES.keys() - EVENTS.keys() - POINTS.keys():
+        sys.exit(
+            f"gen_telemetry: describe {', '.join(sorted(missing))} of conventions.py in ATTRIBUTES, EVENTS or POINTS"
+        )
     metrics = [f"| `{m.name}` | {m.kind}, {m.unit} | {m.description} |" for m in conventions.METRICS]
     return HEAD + "\n".join(
         [
             *rows(ATTRIBUTES),
             f"| `{conventions.stage_attribute('<name>')}` | duration of each stage of the half, seconds |",
+            "",
+            "What TCP did to an exchange is an event of its span, at its own time (`spec.evidence` switches it):",
+            "",
+            "| attribute of events | meaning |",
+            "| --- | --- |",
+            *rows(EVENTS),
             "",
             "The resource is the observed container, not the agent: `service.*`, `k8s.*`, `container.id`; standalone:",
             "`service.name` is the process's name, with `host.name` and `process.pid`.",

@@ -22,6 +22,7 @@ MAX_RESULTS = 256
 MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear once a minute
 _PEER = 320  # namespace/workload at its longest; names that agents send are cut to what the CRD takes
 _STAGES = 16
+_SIGNALS = 8
 _WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 4 KiB at their longest
 NAME = "latency"
 KIND = "LatencyReport"
@@ -59,6 +60,19 @@ class BadStage(_Model, frozen=True):
     events: int
     share: str
     time: str
+
+
+class Explained(_Model, frozen=True):
+    """What TCP did to the events, by signal: how many it hit and how many of them were bad, each also in percent of all
+    and of the bad ones; `wait`: the time that it cost them at most. From records: exchanges whose record was lost are
+    not among them."""
+
+    signal: str
+    events: int
+    share: str
+    bad: int
+    bad_share: str
+    wait: str
 
 
 class Coverage(_Model, frozen=True):
@@ -122,6 +136,7 @@ class Result(_Model, frozen=True):
     burn_rates: tuple[BurnRate, ...] = ()
     quantiles: Quantiles | None = None
     bad_by_stage: tuple[BadStage, ...] = ()
+    evidence: tuple[Explained, ...] = ()
     slowest: tuple[Slow, ...] = ()
     top_peers: tuple[Peer, ...] = ()
     since: str | None = None
@@ -215,6 +230,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
         burn_rates=tuple(map(_burn_rate, verdict.burns)),
         quantiles=_quantiles(row),
         bad_by_stage=_bad_by_stage(row),
+        evidence=_evidence(row),
         slowest=tuple(map(_slow, row.slowest)),
         top_peers=tuple(Peer(peer[:_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
@@ -275,6 +291,21 @@ def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:
             time=units.duration(both[stage][1]),
         )
         for stage in stages[:_STAGES]
+    )
+
+
+def _evidence(row: SliRow) -> tuple[Explained, ...]:
+    return tuple(
+        Explained(
+            signal=signal[:63],
+            events=count.exchanges,
+            share=units.percent(Fraction(count.exchanges, max(row.good + row.bad, 1)), 2),
+            bad=count.bad,
+            bad_share=units.percent(Fraction(count.bad, max(row.bad, 1)), 1),
+            wait=units.duration(count.wait_ns),
+        )
+        for signal, count in sorted(row.evidence.items())[:_SIGNALS]
+        if count.exchanges
     )
 
 

@@ -124,6 +124,9 @@ def _notes(result: Result) -> Iterable[str]:
         yield f"needs {result.events_needed:,} events to judge, has {result.events:,}: {remedy}"
     elif result.bad and result.bad_by_stage:
         yield "burned by " + ", ".join(f"{s.stage} {s.share} %" for s in result.bad_by_stage[:3] if s.events)
+    for one in result.evidence:
+        of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
+        yield f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most"
     if firing := next((burn for burn in result.burn_rates if burn.state == "Firing"), None):
         rates = f"{firing.long_rate}× over {firing.long} and {firing.short_rate}× over {firing.short}"
         yield f"burns {rates}: {firing.severity} above {firing.factor}×"

@@ -5,7 +5,7 @@
 
 import msgspec
 
-from latencyprobe.sli import SlowExchange, added, most, slowest
+from latencyprobe.sli import EvidenceCount, SlowExchange, added, added_evidence, most, slowest
 
 # Names that are stored as their position; only ever append. Unknown names are stored as they are.
 _STAGES = (
@@ -16,11 +16,13 @@ _CODES: dict[str, int | str] = {name: i for i, name in enumerate(_STAGES)}
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
-    """Of one row: counts by histogram bucket; of bad events each stage's sum in ns and how many it dominated."""
+    """Of one row: counts by histogram bucket; of bad events each stage's sum in ns and how many it dominated; what
+    signals explain."""
 
     histogram: dict[int, int] = {}
     stage_ns: dict[str, int] = {}
     dominant: dict[str, int] = {}
+    evidence: dict[str, EvidenceCount] = {}
 
 
 class Witnesses(msgspec.Struct, frozen=True, array_like=True):
@@ -31,7 +33,12 @@ class Witnesses(msgspec.Struct, frozen=True, array_like=True):
 
 
 # The histogram: first bucket's index, then counts in order, where -n stands for n empty buckets: mostly one byte each.
-_Packed = tuple[list[int], dict[int | str, tuple[int, int]]]
+class _Packed(msgspec.Struct, frozen=True, array_like=True):
+    dense: list[int]
+    stages: dict[int | str, tuple[int, int]]
+    evidence: dict[str, EvidenceCount] = {}
+
+
 _detail = msgspec.msgpack.Decoder(_Packed)
 _witnesses = msgspec.msgpack.Decoder(Witnesses)
 
@@ -51,14 +58,18 @@ def pack_detail(detail: Detail) -> bytes:
         _CODES.get(name, name): (detail.stage_ns.get(name, 0), detail.dominant.get(name, 0))
         for name in {**detail.stage_ns, **detail.dominant}
     }
-    return msgspec.msgpack.encode((dense, stages)) if dense or stages else b""
+    if not dense and not stages and not detail.evidence:
+        return b""
+    evidence = (detail.evidence,) if detail.evidence else ()  # most rows have none
+    return msgspec.msgpack.encode((dense, stages, *evidence))
 
 
 def unpack_detail(blob: bytes) -> Detail:
     """Return what `pack_detail` packed."""
     if not blob:
         return Detail()
-    dense, coded = _detail.decode(blob)
+    packed = _detail.decode(blob)
+    dense, coded = packed.dense, packed.stages
     histogram = {}
     index = dense[0] if dense else 0
     for count in dense[1:]:
@@ -70,6 +81,7 @@ def unpack_detail(blob: bytes) -> Detail:
         histogram,
         {name: total_ns for name, (total_ns, _) in stages.items() if total_ns},
         {name: count for name, (_, count) in stages.items() if count},
+        packed.evidence,
     )
 
 
@@ -77,7 +89,7 @@ def add_details(one: bytes, other: bytes) -> bytes:
     """Add up two blobs; SQLite calls it where a row is already there."""
     a, b = unpack_detail(one), unpack_detail(other)
     sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
-    return pack_detail(Detail(*sums))
+    return pack_detail(Detail(*sums, added_evidence(a.evidence, b.evidence)))
 
 
 def pack_witnesses(witnesses: Witnesses) -> bytes:

@@ -106,6 +106,7 @@ def _resolve_target(
             ratio=float(probe.spec.spans.ratio),
             max_per_second=probe.spec.spans.max_per_second,
         ),
+        evidence=spec.evidence(probe),
     )
     pods_on: defaultdict[str, list[plan.TargetPod]] = defaultdict(list)
     for pod in selected:

@@ -94,8 +94,7 @@ class Agent:
         measuring.follow()
         self.health.measuring = True
         self._attached()
-        variants = {event: str(variant) for event, variant in measuring.programs.variants.items()}
-        _log.info("attached", extra={"variants": variants})
+        _log.info("attached", extra={"variants": dict(measuring.variants)})
         pipeline = self._pipeline(started_unix_ns)
         measuring.export_to(pipeline)
         now = time.monotonic()
@@ -110,7 +109,7 @@ class Agent:
                 tick = max(tick + config.tick_s, now)  # a host that slept does not make up for the ticks it missed
                 moment = measuring.tick()
                 self.health.turned()
-                self._tell(moment, variants, measuring.problem)
+                self._tell(moment, measuring.variants, measuring.problem)
                 if moment:
                     self._watch(moment)
                 if now >= upload:

@@ -7,6 +7,7 @@ proves more than any version number, and measures nothing.
 import platform
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,10 @@ import msgspec
 from latencyprobe.errors import AbiMismatch, DirectoryError, Unsupported
 from latencyprobe_agent.config import Config, ConfigError
 from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
 from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.signals.table import EVIDENCE, Signal
 from latencyprobe_agent.telemetry.endpoints import endpoints
 
 _SAID_ABOVE = ("MissingCapability", "KernelBtfMissing")
@@ -45,6 +48,7 @@ def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield _capabilities(Path("/proc/self/status").read_text())
     yield _type_information(Path(environ.get(KERNEL_BTF_VARIABLE) or KERNEL_BTF))
     yield _programs(config)
+    yield from map(partial(_evidence, config), EVIDENCE)
     yield _cgroups(config)
     yield _directory(config)
     yield from _collector(environ)
@@ -87,6 +91,23 @@ def _programs(config: Config) -> Finding:
     except AbiMismatch as error:
         return Finding("programs", Verdict.FAIL, "AbiMismatch", impossible, _one_line(error))
     return Finding("programs", Verdict.OK, variants + (f" (not: {refused})" if refused else ""))
+
+
+def _evidence(config: Config, signal: Signal) -> Finding:
+    """Attach one signal as a tool would, with a filter that no socket passes."""
+    nothing = Filter(tgid=0xFFFFFFFF)
+    lost = f"nothing explains RPCs by their {signal.switch}"
+    try:
+        with EvidencePrograms.alone(config.bpf_dir, signal, nothing) as programs:
+            variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
+            absent = "; ".join(
+                f"{event}: {why}" for (event, _), why in programs.refused.items() if event not in programs.variants
+            )
+    except (Unsupported, AbiMismatch) as error:
+        reason = getattr(error, "reason", "AbiMismatch")
+        said = "not tried, see above" if reason in _SAID_ABOVE else reason
+        return Finding(signal.switch, Verdict.WARN, said, lost, "" if said != reason else _one_line(error))
+    return Finding(signal.switch, Verdict.OK, variants + (f" (without {absent})" if absent else ""))
 
 
 def _one_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ from latencyprobe.errors import Unsupported
 from latencyprobe.plan import NodePlan
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.control import Control
+from latencyprobe_agent.explaining import Explaining
 from latencyprobe_agent.identity import peers
 from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
@@ -70,6 +71,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._clock = Clock()
         self._join = LocalJoin(_WAITING)
         self._recalling = Recalling(control.recall, config) if control.recall else None
+        self._explaining = Explaining(config, self.programs)
         self._slicer = Slicer(self._clock.now_ns())
         self._ended = Ended()
         self._forgot = time.monotonic()
@@ -84,7 +86,13 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._lag_s = 0.0
 
     def __exit__(self, *_: object) -> None:
+        self._explaining.__exit__()
         self.programs.close()
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """Attach variant in use by event, those of evidence under their signal's name."""
+        return {**self.programs.variants, **self._explaining.variants}
 
     def follow(self) -> None:
         """Put the control's plan in force, if it or the cgroups of its pods have changed."""
@@ -143,8 +151,10 @@ class Measuring(AbstractContextManager["Measuring"]):
             self._slicer.add_records(measured, pairs, offset_ns, now_ns + offset_ns)
             if self.pipeline:
                 self.pipeline.measure(measured, pairs, now_ns)
+            self._explaining.ended(measured)
             if self._recalling:
                 self._recalling.consider(measured, pairs, self._rules.sets, now_ns)
+        self._explain()
         if self._resources is None:
             return
         self._recall(self._resources)
@@ -159,6 +169,8 @@ class Measuring(AbstractContextManager["Measuring"]):
         if step_ns := self._clock.resample():
             _log.warning("the wall clock stepped by %.3f s; durations are not affected", step_ns / 1e9)
         self.follow()
+        self._explaining.follow(self._rules)  # here and not in follow(): measuring begins before
+        self._explaining.tick()
         if self.pipeline:
             self.pipeline.name_peers(self._clock.now_ns())
         return self._count()
@@ -176,7 +188,15 @@ class Measuring(AbstractContextManager["Measuring"]):
         from latencyprobe_agent.telemetry.selfmetrics import Self  # noqa: PLC0415 - same
 
         recall = self._recalling.counts if self._recalling else {}
-        own = Self(self._records, moment.lost, self._control.plan_age_s(), self._lag_s, recall)
+        own = Self(
+            self._records,
+            moment.lost,
+            self._control.plan_age_s(),
+            self._lag_s,
+            recall,
+            evidence=self._explaining.outcomes,
+            evidence_lost=self._explaining.lost,
+        )
         now_unix_ns = self._clock.now_ns() + self._clock.offset_ns
         living = Counts(moment.keys[: moment.living], moment.totals[: moment.living])
         self.pipeline.export(living, self._resources, own, now_unix_ns)
@@ -194,6 +214,16 @@ class Measuring(AbstractContextManager["Measuring"]):
         if self.pipeline and moment:
             self.export(moment)
         return moment
+
+    def _explain(self) -> None:
+        """Join what TCP did to the exchanges of this drain and of those before."""
+        now_ns = self._clock.now_ns()
+        for signal, evidence, joined in self._explaining.drain(now_ns):
+            assert signal.explains is not None
+            if self.pipeline:
+                self.pipeline.explained(signal.explains, evidence, joined)
+            if joined is not None and signal.explains.waits:
+                self._slicer.add_evidence(signal.switch, joined, now_ns + self._clock.offset_ns)
 
     def _recall(self, resources: Resources) -> None:
         """Ask other nodes for what is due, answer what they ask, and take in what they told."""

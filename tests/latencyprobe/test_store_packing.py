@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe.sli import PEERS, SLOWEST, SlowExchange
+from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, SlowExchange
 from latencyprobe.store.packing import (
     Detail,
     Witnesses,
@@ -19,7 +19,10 @@ from latencyprobe.store.packing import (
 
 counts = st.integers(1, 2**40)
 stages = st.dictionaries(st.sampled_from(["receive", "process", "server_send", "a stage of tomorrow"]), counts)
-details = st.builds(Detail, st.dictionaries(st.integers(-672, 320), counts, max_size=40), stages, stages)
+signals = st.dictionaries(
+    st.sampled_from(["retransmits", "handshakes"]), st.builds(EvidenceCount, counts, counts, counts)
+)
+details = st.builds(Detail, st.dictionaries(st.integers(-672, 320), counts, max_size=40), stages, stages, signals)
 
 
 @given(details)
@@ -33,6 +36,8 @@ def test_added_details_are_the_sum(one: Detail, other: Detail) -> None:
     assert Counter(one.histogram) + Counter(other.histogram) == Counter(added.histogram)
     assert Counter(one.stage_ns) + Counter(other.stage_ns) == Counter(added.stage_ns)
     assert Counter(one.dominant) + Counter(other.dominant) == Counter(added.dominant)
+    bad = [Counter({name: count.bad for name, count in d.evidence.items()}) for d in (one, other, added)]
+    assert bad[0] + bad[1] == bad[2]
 
 
 def test_a_correction_that_comes_later_is_taken_off() -> None:

@@ -23,7 +23,7 @@ def test_every_field_is_added_up_over_cpus():
         assert np.all(total[name][1] == 0), name
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**31)), min_size=1, max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1)), min_size=1, max_size=8))
 def test_a_histogram_goes_on_growing_when_a_cpus_bucket_wraps(steps):
     widening, per_cpu, true = Widening(), np.zeros((1, 2), EXCHANGE_COUNTS), 0
 

@@ -7,13 +7,15 @@ import pytest
 
 from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
-from latencyprobe.sli import merged
-from latencyprobe_agent.kernel.records import COUNTS_KEY, Excluded, Outcome, Role
+from latencyprobe.sli import EvidenceCount, merged
+from latencyprobe_agent.kernel.records import COUNTS_KEY, FLOW_HEADER, Excluded, Outcome, Role
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.evidence import EvidenceJoin
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.measure.slicing import MINUTE_NS, Slicer
+from latencyprobe_agent.signals.evidence import Evidence
 
 MS = 1_000_000
 FAST_NS, SLOW_NS = 5 * MS, 25 * MS
@@ -259,3 +261,24 @@ def test_how_records_are_cut_into_batches_changes_no_row(make_halves, batches):
 
     assert [9, 8, 7, 6, 5] == [slow.duration_ns // MS for slow in row.slowest]
     assert {"10.0.0.9", "10.0.0.8", "10.0.0.7", "10.0.0.6"} == set(row.peers)
+
+
+def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves):
+    slicer = make_slicer(objective("fast"), objective("slow", threshold_index=1))
+    sent = {"role": Role.SERVER, "response_bytes": 100}
+    slow = {"sock_cookie": 1, "response_seq": 100, "stages": (0, 0, 0, 10 * MS)}
+    quick = {"sock_cookie": 2, "response_seq": 100, "stages": (0, 0, 0, 1 * MS)}
+    join = EvidenceJoin(waits=True)
+    join.keep(make_halves({**sent, **slow}, {**sent, **quick}))
+    rows = np.zeros(3, np.dtype([("flow", FLOW_HEADER)]))
+    rows["flow"]["sock_cookie"] = (1, 1, 2)
+    rows["flow"]["boot_ns"] = np.array([3, 5, 1]) * MS + 1_000_000_000
+    ranges = np.full(3, 100, "u4"), np.full(3, 150, "u4")
+    joined = join.join(Evidence(rows, *ranges, np.zeros(3, np.bool_), np.ones(3, np.bool_)), 2 * 10**9)
+
+    slicer.add_evidence("retransmits", joined, UNIX_NS)
+
+    fast, lenient = sorted(taken(slicer), key=lambda row: row.objective)
+    assert fast.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=1, wait_ns=6 * MS)}
+    assert lenient.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=0, wait_ns=6 * MS)}
+    assert merged(fast, fast).evidence["retransmits"] == EvidenceCount(4, 2, 12 * MS)

@@ -71,6 +71,7 @@ def _target(probe: LatencyProbe, index: int) -> Target:
             ratio=float(probe.spec.spans.ratio),
             max_per_second=probe.spec.spans.max_per_second,
         ),
+        evidence=spec.evidence(probe),
         ports=_numbers(f"{probe.namespace}/{probe.name}", target, index),
         clients=probe.spec.clients.scope != "None",
     )

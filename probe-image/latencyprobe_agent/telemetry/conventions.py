@@ -64,6 +64,7 @@ JOINED = "latencyprobe.joined"
 FLAGS = "latencyprobe.flags"
 PEER_UNRESOLVED = "latencyprobe.peer.unresolved"
 ROOT_REASON = "latencyprobe.root.reason"
+WAIT = "latencyprobe.wait"  # of an event: time since the bytes had last been sent
 
 OTHER = "other"  # the series that takes what is above the cap
 LOCAL = "local"  # both halves were seen by this agent
@@ -125,6 +126,9 @@ PEERS_UNRESOLVED = Metric(
 )
 RECALL = Metric(
     "latencyprobe.agent.recall", "{half}", "counter", "Halves asked of other nodes, or by them, by what became of them."
+)
+EVIDENCE = Metric(
+    "latencyprobe.agent.evidence", "{record}", "counter", "Records of evidence, by signal and by what became of them."
 )
 SPANS = Metric("latencyprobe.agent.spans", "{span}", "counter", "Spans selected, by what became of them.")
 EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter", "Failed export attempts.")

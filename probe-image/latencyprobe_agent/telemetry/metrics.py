@@ -22,6 +22,7 @@ from latencyprobe_agent.kernel.records import (
 )
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.points import Histogram, Labels, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms
 
@@ -101,6 +102,23 @@ def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[in
         if metric is names.NETWORK_DURATION:
             pairs = int(histogram.counts.sum()) + histogram.zero
             yield Point(owner, names.PAIRS, labels, pairs)
+
+
+def evidence_points(evidence: EvidenceSeries, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
+    """Yield what the signals of evidence say of every target of the plan."""
+    targets = {target.id: target for target in plan.targets}
+    merged: dict[tuple[int, names.Metric, Labels], int | float | Histogram] = {}
+    for series, value in evidence.series():
+        for target in _targets(series.group, targets, sets):
+            labels = (*target_labels(target), (names.ROLE, series.group.role.name.lower()), *series.labels)
+            key = (series.group.owner, series.metric, labels)
+            before = merged.get(key)
+            if isinstance(value, Histogram):
+                merged[key] = _sum(before, value) if isinstance(before, Histogram) else value
+            else:
+                merged[key] = value + (before if isinstance(before, int | float) else 0)
+    for (owner, metric, labels), value in merged.items():
+        yield Point(owner, metric, labels, value)
 
 
 def target_labels(target: Target) -> Labels:

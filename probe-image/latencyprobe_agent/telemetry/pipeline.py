@@ -1,8 +1,9 @@
-"""Everything between measured batches and the collector, behind seven calls of the loop.
+"""Everything between measured batches and the collector, behind eight calls of the loop.
 
 Built only when somebody asked for OTLP, and imported only after the programs are attached: protobuf and HTTP cost time
-and memory that measuring does not need. `choose()` and `measure()` per batch, `recalled()` and `send_spans()` per
-drain, `name_peers()` per tick, `export()` per metric interval, `stop()` at the end. None of them waits for a collector.
+and memory that measuring does not need. `choose()` and `measure()` per batch, `recalled()`, `explained()` and
+`send_spans()` per drain, `name_peers()` per tick, `export()` per metric interval, `stop()` at the end. None of them
+waits for a collector.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -14,14 +15,17 @@ from latencyprobe.plan import NodePlan, Target
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.peers import Peers
 from latencyprobe_agent.identity.resources import Resources
+from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.measure.selection import Budget, lone, recall, select
+from latencyprobe_agent.signals.evidence import Evidence, Explains
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import otlp, selfmetrics, spans
 from latencyprobe_agent.telemetry.endpoints import Settings, Signal
-from latencyprobe_agent.telemetry.metrics import Counts, count_points, record_points
+from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
+from latencyprobe_agent.telemetry.metrics import Counts, count_points, evidence_points, record_points
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import MetricRequests, Resource
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
@@ -55,6 +59,7 @@ class Pipeline:
         self._histograms = RecordHistograms(
             config.series, by_process=standalone, identity_wait_s=config.identity_wait_s
         )
+        self._evidence = EvidenceSeries(config.series, by_process=standalone)
         self._requests = MetricRequests(origin.start_unix_ns, delta=delta)
         self._agent = selfmetrics.agent_resource(config, host=standalone)
         self._plan: NodePlan | None = None
@@ -113,6 +118,13 @@ class Pipeline:
         if "metrics" in self.outboxes:
             self._histograms.add_pairs(pairs, names.RECALLED)
 
+    def explained(self, explains: Explains, evidence: Evidence | None, joined: Joined | None) -> None:
+        """Take in what a signal recorded, and what it explains."""
+        if evidence is not None and "metrics" in self.outboxes:
+            self._evidence.add(evidence, explains.samples(evidence))
+        if joined is not None and "traces" in self.outboxes:
+            self._waiting.note_evidence(explains, joined)
+
     def _admit(self, halves: Halves, now_ns: int) -> None:
         if len(halves):
             selected = recall(halves, self._rules.sets, self._recall_budget, now_ns)
@@ -147,12 +159,13 @@ class Pipeline:
         own = own._replace(
             peers_unresolved=self._waiting.unresolved,
             spans_left_out=self._waiting.left_out,
-            series_overflow=self._histograms.overflow,
+            series_overflow=self._histograms.overflow + self._evidence.overflow,
         )
         counts = self._without_ended(counts, resources)
         points = [
             *count_points(counts, self._plan, self._rules.sets, self._origin.config.series),
             *record_points(self._histograms, self._plan, self._rules.sets),
+            *evidence_points(self._evidence, self._plan, self._rules.sets),
             *selfmetrics.points(own, self.outboxes),
         ]
         observed: dict[object, Resource] = {
@@ -172,6 +185,7 @@ class Pipeline:
         over = {owner for owner, n in now.items() if self._exported.get(owner) == n and resources.ended(owner)}
         self._exported = now
         self._histograms.forget(over)
+        self._evidence.forget(over)
         kept = ~np.isin(counts.keys["owner"], np.array(sorted(over), np.uint64))
         return Counts(counts.keys[kept], counts.values[kept])
 

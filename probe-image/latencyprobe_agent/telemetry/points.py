@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
+from latencyprobe_agent.signals.evidence import Attribute
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.conventions import Metric
-from latencyprobe_agent.telemetry.spans import Attribute, fill
+from latencyprobe_agent.telemetry.spans import fill
 
 _REQUEST_BYTES = 3 << 20  # receivers take 4 MiB by default
 

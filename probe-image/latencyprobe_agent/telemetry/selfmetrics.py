@@ -11,17 +11,18 @@ from typing import NamedTuple
 
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.resources import sdk
+from latencyprobe_agent.signals.evidence import Attribute
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.endpoints import Signal
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import Point
-from latencyprobe_agent.telemetry.spans import Attribute
 
 AGENT = "agent"  # `Point.observed` of these points
 
 
 class Self(NamedTuple):
-    """Counters since the start. `lost`: by reason; `recall`: by what became of the halves; `spans_left_out`: chosen
+    """Counters since the start. `lost`: by reason; `recall`: by what became of the halves; `evidence`, `evidence_lost`:
+    by signal, then by what became of the records or by reason; `spans_left_out`: chosen
     ones that never became a span."""
 
     records_read: int
@@ -29,6 +30,8 @@ class Self(NamedTuple):
     plan_age_s: float
     drain_lag_s: float
     recall: Mapping[str, int] = {}
+    evidence: Mapping[str, Mapping[str, int]] = {}
+    evidence_lost: Mapping[str, Mapping[str, int]] = {}
     peers_unresolved: int = 0
     spans_left_out: int = 0
     series_overflow: int = 0
@@ -40,6 +43,12 @@ def points(own: Self, outboxes: Mapping[Signal, Outbox]) -> Iterator[Point]:
     yield Point(AGENT, names.RECORDS_READ, signal, own.records_read)
     for reason, count in own.lost.items():
         yield Point(AGENT, names.RECORDS_LOST, (*signal, (names.REASON, reason)), count)
+    for name, reasons in own.evidence_lost.items():
+        for reason, count in reasons.items():
+            yield Point(AGENT, names.RECORDS_LOST, ((names.SIGNAL, name), (names.REASON, reason)), count)
+    for name, outcomes in own.evidence.items():
+        for outcome, count in outcomes.items():
+            yield Point(AGENT, names.EVIDENCE, ((names.SIGNAL, name), (names.OUTCOME, outcome)), count)
     for outcome, count in own.recall.items():
         yield Point(AGENT, names.RECALL, ((names.OUTCOME, outcome),), count)
     yield Point(AGENT, names.PEERS_UNRESOLVED, (), own.peers_unresolved)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
@@ -18,10 +19,9 @@ from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
 from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Outcome
 from latencyprobe_agent.measure.selection import Reason
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
+from latencyprobe_agent.signals.evidence import Attribute, Explains
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.waiting import Chosen, is_server, owner
-
-Attribute = str | int | float | bool
 
 _SPANS_PER_REQUEST = 1500  # of about 2 kB: 3 MiB, below the 4 MiB that receivers accept by default
 _NO_RTT_MIN = 0xFFFFFFFF
@@ -79,6 +79,8 @@ def _span(span: Span, one: Chosen, context: Context) -> None:
     if outcome is not Outcome.OK:
         attributes[names.ERROR_TYPE] = names.ERROR_TYPES[outcome.name]
         span.status.code = Status.STATUS_CODE_ERROR
+    for explains, records in _by_signal(one).items():
+        attributes.update(explains.attributes(np.array(records)))
     fill(span.attributes, attributes)
     at_ns = start_ns
     stage_names = SERVER_STAGES if server else CLIENT_STAGES
@@ -86,6 +88,19 @@ def _span(span: Span, one: Chosen, context: Context) -> None:
     for stage, before_ns in zip(stage_names[1:], stage_ns, strict=False):
         at_ns += before_ns
         span.events.add(time_unix_nano=at_ns, name=names.stage_attribute(stage))
+    for explains, evidence, wait_ns in one.evidence:
+        event = span.events.add(name=explains.event)
+        event.time_unix_nano = int(evidence["flow"]["boot_ns"]) + context.unix_offset_ns
+        fill(event.attributes, explains.fields(evidence))
+        if explains.waits:
+            fill(event.attributes, {names.WAIT: wait_ns / 1e9})
+
+
+def _by_signal(one: Chosen) -> dict[Explains, list[np.void]]:
+    found: dict[Explains, list[np.void]] = {}
+    for explains, record, _ in one.evidence:
+        found.setdefault(explains, []).append(record)
+    return found
 
 
 def _attributes(one: Chosen, context: Context) -> Iterator[tuple[str, Attribute]]:

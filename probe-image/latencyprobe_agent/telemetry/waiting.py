@@ -7,16 +7,18 @@ section 6). Bounded; what does not fit is counted.
 """
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from latencyprobe.plan import Identity, Target
 from latencyprobe_agent.identity.peers import Peers, address
-from latencyprobe_agent.kernel.records import Role
+from latencyprobe_agent.kernel.records import ExchangeFlags, Role
+from latencyprobe_agent.measure.evidence import HOLD_NS, Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.selection import Reason, Selected
+from latencyprobe_agent.signals.evidence import Explains
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,10 @@ class Join:
 
 @dataclass(slots=True)
 class Chosen:
-    """Row `row` of `halves`, chosen to become a span. `identity` None: nobody could say who `peer` is."""
+    """Row `row` of `halves`, chosen to become a span. `identity` None: nobody could say who `peer` is.
+
+    `held_s`: until when evidence may still come. `evidence`: signal, record and its wait in ns.
+    """
 
     halves: Halves
     row: int
@@ -48,6 +53,8 @@ class Chosen:
     since_s: float
     identity: Identity | None = None
     join: Join | None = None
+    held_s: float = 0.0
+    evidence: list[tuple[Explains, np.void, int]] = field(default_factory=list)
 
 
 class WaitingRoom:
@@ -76,7 +83,8 @@ class WaitingRoom:
             if target is None or len(self._chosen) >= self._capacity:
                 self.left_out += 1
             else:
-                self._chosen.append(Chosen(rows, row, target, Reason(reason), ratio, peer, now_s))
+                held_s = now_s + HOLD_NS / 1e9 if _may_be_resent(rows.rec[row], target) else 0.0
+                self._chosen.append(Chosen(rows, row, target, Reason(reason), ratio, peer, now_s, held_s=held_s))
 
     def note_pairs(
         self, pairs: Pairs, *, by_process: bool, recalled: Mapping[int, tuple[str, str]] | None = None
@@ -104,6 +112,19 @@ class WaitingRoom:
             for chosen in waiting[int(low[hit])]:
                 chosen.join = join
 
+    def note_evidence(self, explains: Explains, joined: Joined) -> None:
+        """Give the waiting halves what explains them."""
+        if not self._chosen:
+            return
+        waiting: dict[tuple[int, int], Chosen] = {}
+        for chosen in self._chosen:
+            low = int(chosen.halves.trace_id[chosen.row, 1])
+            waiting[low, int(chosen.halves.rec["role"][chosen.row])] = chosen
+        keys = zip(joined.half["trace_id"][:, 1].tolist(), joined.half["role"].tolist(), strict=True)
+        for row, key in enumerate(keys):
+            if key in waiting:
+                waiting[key].evidence.append((explains, joined.evidence.rec[row], int(joined.wait_ns[row])))
+
     def take_ready(
         self, peers: Peers, now_s: float, asking: Container[int] = (), *, all_of_them: bool = False
     ) -> list[Chosen]:
@@ -122,13 +143,22 @@ class WaitingRoom:
             joined = chosen.join is not None or (
                 waited_s >= self._join_wait_s and int(chosen.halves.trace_id[chosen.row, 1]) not in asking
             )
-            if all_of_them or (named and joined):
+            if all_of_them or (named and joined and now_s >= chosen.held_s):
                 ready.append(chosen)
                 self.unresolved += chosen.identity is None and chosen.join is None
             else:
                 waiting.append(chosen)
         self._chosen = waiting
         return ready
+
+
+def _may_be_resent(record: np.void, target: Target) -> bool:
+    """Return whether a half may have ended before its message was acknowledged: a server that closes after answering.
+
+    The message of any other half was acknowledged by what ended it: the next request, the response, or the flush.
+    """
+    closed = bool(record["flags"] & ExchangeFlags.CLOSED) and record["role"] == Role.SERVER
+    return closed and "retransmits" in target.evidence
 
 
 def owner(record: np.void, *, by_process: bool) -> int:

@@ -1,0 +1,121 @@
+"""Evidence as the measuring loop drives it: attach what a target asks for, drain, join, hand over what was found.
+
+Signals are attached after measuring has begun, and detached when no target asks for them any more. One that this
+kernel cannot give is said once; measuring goes on without it.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from latencyprobe.errors import Unsupported
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.kernel.evidence import EvidencePrograms
+from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.kernel.records import EvidenceFlags
+from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.rules import Rules
+from latencyprobe_agent.signals.evidence import Evidence
+from latencyprobe_agent.signals.table import EVIDENCE, Signal
+
+_log = logging.getLogger(__name__)
+_BATCH = 4096
+
+
+class Found(NamedTuple):
+    """What one drain of one signal brought: all that was recorded, and what explains an exchange."""
+
+    signal: Signal
+    evidence: Evidence | None
+    joined: Joined | None
+
+
+class _Running(NamedTuple):
+    signal: Signal
+    programs: EvidencePrograms
+    join: EvidenceJoin
+
+
+class Explaining(AbstractContextManager["Explaining"]):
+    """The signals of evidence beside `programs`."""
+
+    def __init__(self, config: Config, programs: Programs) -> None:
+        self._folder = config.bpf_dir
+        self._programs = programs
+        self._running: dict[str, _Running] = {}
+        self._refused: dict[str, str] = {}
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._running.values():
+            one.programs.close()
+        self._running.clear()
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """Attach variant by event of every signal, `unsupported` for a signal that cannot be attached."""
+        found = {
+            f"{name}.{event}": variant
+            for name, one in self._running.items()
+            for event, variant in one.programs.variants.items()
+        }
+        return found | dict.fromkeys(self._refused, "unsupported")
+
+    @property
+    def lost(self) -> Mapping[str, Mapping[str, int]]:
+        """Records that never arrived, by signal and reason."""
+        return {name: one.programs.lost() for name, one in self._running.items()}
+
+    @property
+    def outcomes(self) -> Mapping[str, Mapping[str, int]]:
+        """Records by signal and by what became of them."""
+        return {name: one.join.outcomes for name, one in self._running.items()}
+
+    def follow(self, rules: Rules) -> None:
+        """Attach what the target sets in force ask for, and nothing else."""
+        in_force = set(rules.rules.values())
+        wanted = EvidenceFlags(0)
+        for index in in_force:
+            wanted |= rules.sets[index].evidence
+        for signal in EVIDENCE:
+            name = signal.switch
+            if EvidenceFlags[name.upper()] not in wanted:
+                if name in self._running:
+                    self._running.pop(name).programs.close()
+                self._refused.pop(name, None)
+            elif name not in self._running and name not in self._refused:
+                try:
+                    self._attach(signal)
+                except Unsupported as error:
+                    self._refused[name] = str(error)
+                    _log.warning("no %s: %s; measuring goes on without them", name, error)
+
+    def ended(self, halves: Halves) -> None:
+        """Take in a batch of exchanges."""
+        for one in self._running.values():
+            one.join.keep(halves)
+
+    def drain(self, now_ns: int) -> Iterator[Found]:
+        """Yield what each signal recorded and what it explains. Call it when the ring of exchanges has been drained:
+        whatever explains these was recorded before."""
+        for one in self._running.values():
+            while True:
+                batch = one.programs.drain(_BATCH)
+                columns = one.signal.columns(batch) if len(batch) else None
+                assert columns is None or isinstance(columns, Evidence)
+                joined = one.join.join(columns, now_ns)
+                if columns is not None or joined is not None:
+                    yield Found(one.signal, columns, joined)
+                if len(batch) < _BATCH:
+                    break
+
+    def tick(self) -> None:
+        """Let the signals look at what has been quiet, once a second."""
+        for one in self._running.values():
+            one.programs.flush()
+
+    def _attach(self, signal: Signal) -> None:
+        assert signal.explains is not None
+        programs = EvidencePrograms.beside(self._programs, self._folder, signal)
+        self._running[signal.switch] = _Running(signal, programs, EvidenceJoin(waits=signal.explains.waits))

@@ -1,0 +1,107 @@
+"""Metrics of evidence: the samples of every signal, added up per target set, role and owner, cumulative.
+
+The loop adds each batch, `metrics.py` reads the series at export. What the samples are, each signal says itself
+(`signals.evidence.Explains.samples`). Series of a metric and target set are capped as those of records are.
+"""
+
+from collections.abc import Iterator, Sequence, Set
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
+from latencyprobe_agent.measure.histogram import positions
+from latencyprobe_agent.signals.evidence import Evidence, Sample
+from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.telemetry.conventions import Metric
+from latencyprobe_agent.telemetry.points import Histogram, Labels
+from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group
+
+_METRICS = {metric.name: metric for metric in names.METRICS}
+
+
+class Series(NamedTuple):
+    """One counter or histogram, with the labels that its signal gave it."""
+
+    metric: Metric
+    group: Group
+    labels: Labels
+
+
+class EvidenceSeries:
+    """`overflow` counts series that were folded into `other`."""
+
+    def __init__(self, series_cap: int, *, by_process: bool) -> None:
+        self.overflow = 0
+        self._cap = series_cap
+        self._by_process = by_process
+        self._sums: dict[Series, float] = {}
+        self._histograms: dict[Series, Histogram] = {}
+        self._members: dict[tuple[Metric, int], int] = {}
+
+    def add(self, evidence: Evidence, samples: Sequence[Sample]) -> None:
+        """Add what a batch says."""
+        flow = evidence.rec["flow"]
+        owner = flow["owner_tgid"].astype(np.uint64) if self._by_process else flow["cgroup_id"]
+        for sample in samples:
+            at = flow[sample.rows]
+            columns = [at["target_set"], at["role"], owner[sample.rows], *sample.labels.values()]
+            for rows in _groups(columns):
+                first = rows[0]
+                role = Role(int(at["role"][first]))
+                if role is Role.UNKNOWN:
+                    continue
+                group = Group(int(at["target_set"][first]), role, int(owner[sample.rows][first]))
+                labels = tuple((name, str(values[first])) for name, values in sample.labels.items())
+                self._into(Series(_METRICS[sample.metric], group, labels), sample.values[rows])
+
+    def forget(self, owners: Set[int]) -> None:
+        """Drop the series of owners that have ended, which makes room for others."""
+        held: tuple[dict[Series, float], dict[Series, Histogram]] = (self._sums, self._histograms)
+        for table in held:
+            for series in [series for series in table if series.group.owner in owners]:
+                del table[series]
+                self._members[series.metric, series.group.target_set] -= 1
+
+    def series(self) -> Iterator[tuple[Series, int | float | Histogram]]:
+        """Yield all series, cumulative."""
+        for series, total in self._sums.items():
+            yield series, int(total) if total == int(total) else total
+        yield from self._histograms.items()
+
+    def _into(self, series: Series, values: NDArray[np.generic]) -> None:
+        if series not in self._sums and series not in self._histograms:
+            series = self._capped(series)
+        if series.metric.kind == "counter":
+            self._sums[series] = self._sums.get(series, 0) + values.sum().item()
+            return
+        ns = np.round(values.astype(np.float64) * 1e9).astype(np.int64)
+        counts = np.bincount(positions(ns[ns > 0]), minlength=HISTOGRAM_BUCKETS)
+        before = self._histograms.get(series)
+        new = Histogram(counts, HISTOGRAM_MIN, HISTOGRAM_SCALE, int((ns <= 0).sum()), float(ns.sum()) / 1e9)
+        if before:
+            new = new._replace(
+                counts=before.counts + counts, zero=before.zero + new.zero, sum_s=before.sum_s + new.sum_s
+            )
+        self._histograms[series] = new
+
+    def _capped(self, series: Series) -> Series:
+        key = series.metric, series.group.target_set
+        if self._members.get(key, 0) < self._cap:
+            self._members[key] = self._members.get(key, 0) + 1
+            return series
+        self.overflow += 1
+        return series._replace(group=series.group._replace(owner=OTHER_OWNER))
+
+
+def _groups(columns: Sequence[NDArray[np.generic]]) -> list[NDArray[np.intp]]:
+    """Return the rows of each distinct combination."""
+    if not len(columns[0]):
+        return []
+    codes = np.zeros(len(columns[0]), np.intp)
+    for column in columns:
+        values, of_row = np.unique(column, return_inverse=True)
+        _, codes = np.unique(codes * len(values) + of_row, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
