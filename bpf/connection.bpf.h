@@ -42,11 +42,11 @@ static __always_inline __u32 ones(__u32 bits)
 #define PIPELINED_TURNS 2
 #define MULTIPLEXED_TURNS 8
 /*
- * Turns without overlap until such a connection is believed again: twice as many after each relapse, for among many
- * streams there are long runs in which one end sees turns alternate (50 gRPC streams: up to 60 on the client's side).
+ * Turns without overlap until such a connection is believed again, and until one is that has relapsed or multiplexes:
+ * among many streams there are long runs in which one end sees turns alternate (50 gRPC streams: up to 60 turns).
  */
 #define CLEAN_TURNS 32
-#define CLEAN_TURNS_MAX 1024
+#define CLEAN_TURNS_AGAIN 1024
 /* Client bytes that its FIN follows this closely ask for no answer; a client that waited longer gave up. */
 #define TEARDOWN_NS 5000000LL
 
@@ -55,13 +55,13 @@ static __always_inline __u8 classify(struct connection *c, const struct exchange
 	c->clean_turns = c->unread || c->early ? 0 : c->clean_turns + 1;
 	if (ones(c->unread_history | c->early_history) >= PIPELINED_TURNS) {
 		if (!c->ambiguous) {
-			c->probation = c->probation ? c->probation * 2 : CLEAN_TURNS;
-			if (c->probation > CLEAN_TURNS_MAX)
-				c->probation = CLEAN_TURNS_MAX;
+			c->probation = c->probation ? CLEAN_TURNS_AGAIN : CLEAN_TURNS;
 			c->ambiguous = CLASS_PIPELINED;
 		}
-		if (ones(c->unread_history) >= MULTIPLEXED_TURNS && ones(c->early_history) >= MULTIPLEXED_TURNS)
+		if (ones(c->unread_history) >= MULTIPLEXED_TURNS && ones(c->early_history) >= MULTIPLEXED_TURNS) {
 			c->ambiguous = CLASS_MULTIPLEXED;
+			c->probation = CLEAN_TURNS_AGAIN;
+		}
 	} else if (c->clean_turns >= c->probation) {
 		c->ambiguous = 0;
 	}

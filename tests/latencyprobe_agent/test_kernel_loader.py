@@ -7,7 +7,7 @@ import pytest
 
 from latencyprobe.errors import AbiMismatch, Unsupported
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
-from latencyprobe_agent.kernel.loader import load
+from latencyprobe_agent.kernel.loader import Demands, load
 from latencyprobe_agent.kernel.records import STRUCTS
 
 pytestmark = pytest.mark.root
@@ -37,7 +37,7 @@ def compile_object(tmp_path):
 
 def load_and_close(path):
     with Hooks(KERNEL_BTF) as hooks:
-        loaded = load(path, None, hooks, lambda _: None)
+        loaded = load(path, None, hooks, Demands(lambda _: None))
     loaded.close()
     return loaded
 
