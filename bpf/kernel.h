@@ -132,6 +132,7 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 snd_nxt;
 	__u32 snd_una;
 	__u32 write_seq;
 	__u32 rcv_wnd;
@@ -140,8 +141,18 @@ struct tcp_sock {
 	__u32 srtt_us;
 	struct minmax rtt_min;
 	__u32 total_retrans;
+	__u32 mss_cache;
+	__u32 rcv_ooopack;
 	bool is_mptcp;
 	bool syn_smc;
+};
+
+struct sk_buff {
+	char cb[48];
+};
+
+struct tcp_skb_cb {
+	__u32 ack_seq;
 };
 
 struct seq_file;

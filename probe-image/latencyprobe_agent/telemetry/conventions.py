@@ -64,6 +64,11 @@ JOINED = "latencyprobe.joined"
 FLAGS = "latencyprobe.flags"
 PEER_UNRESOLVED = "latencyprobe.peer.unresolved"
 ROOT_REASON = "latencyprobe.root.reason"
+TCPRT_RECEIVE = "latencyprobe.tcprt.receive"
+TCPRT_SERVER = "latencyprobe.tcprt.server"
+TCPRT_TOTAL = "latencyprobe.tcprt.total"
+TCPRT_REORDER = "latencyprobe.tcprt.reorder"
+TCPRT_RECORD = "latencyprobe.tcprt.record"
 WAIT = "latencyprobe.wait"  # of an event: time since the bytes had last been sent
 
 OTHER = "other"  # the series that takes what is above the cap
@@ -109,6 +114,16 @@ NETWORK_DURATION = Metric(
     "latencyprobe.network.duration", "s", "histogram", "Network share of joined pairs: both ways, without the hosts."
 )
 TCP_RTT = Metric("latencyprobe.tcp.rtt", "s", "histogram", "Smoothed round trip time at the end of each exchange.")
+TCPRT_DURATION = Metric(
+    "latencyprobe.tcprt.duration", "s", "histogram", "Tasks of TCP-RT: first byte of the request to the last ACK."
+)
+TCPRT_SERVER_DURATION = Metric(
+    "latencyprobe.tcprt.server", "s", "histogram", "Tasks of TCP-RT: last byte of the request to first of the response."
+)
+TCPRT_RECEIVE_DURATION = Metric(
+    "latencyprobe.tcprt.receive", "s", "histogram", "Tasks of TCP-RT: first to last byte of what came in."
+)
+TCPRT_TASKS = Metric("latencyprobe.tcprt.tasks", "{task}", "counter", "Tasks of TCP-RT by how they ended.")
 EXCHANGES = Metric("latencyprobe.exchanges", "{exchange}", "counter", "Ended exchanges by class of their connection.")
 FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Exchanges that failed, by error.")
 EXCLUDED = Metric(

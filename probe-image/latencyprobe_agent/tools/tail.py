@@ -29,16 +29,21 @@ def batches(
     attached: Callable[[EvidencePrograms], None] = lambda _: None,
     ended: Callable[[EvidencePrograms], None] = lambda _: None,
     ring_bytes: int | None = None,
+    entries: Mapping[str, Mapping[bytes, bytes]] | None = None,
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
     """Yield batches of the signal's records, and the clock that turns their stamps into Unix time.
 
     An empty batch comes about once a second when nothing happens. `attached` is called once everything is measured,
-    `ended` before it is detached. Tells on stderr when it begins, and the losses at the end. Raises Unsupported.
+    `ended` before it is detached; `entries`: as in `EvidencePrograms.alone()`. Tells on stderr when it begins, and the
+    losses at the end. Raises Unsupported.
     """
     stop = threading.Event()
     clock = Clock()
     folder = settings.from_environment().bpf_dir
-    with EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes) as programs, ending(stop.set):
+    with (
+        EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes, entries=entries) as programs,
+        ending(stop.set),
+    ):
         click.echo("attached; Ctrl-C ends", err=True)
         attached(programs)
         now = time.monotonic()

@@ -84,6 +84,10 @@ class Averages:
             yield from self.lines(self._due_ns // 1_000_000_000)
             self._due_ns += self._interval_ns
 
+    def rest(self) -> Iterator[str]:
+        """Yield the lines of the interval that has not ended, as if it had."""
+        return self.due(self._due_ns)
+
     def lines(self, unix_s: int) -> Iterator[str]:
         """Yield a line per port, each with its newline, and start again from zero."""
         taken, self._sums = self._sums, {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from latencyprobe_agent.measure.tcprt.operations import Side
 
 Range = tuple[int, int]
+_WORDS = 1024  # 65,536 ports
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,22 @@ class Ports:
         if peer_port in self.peer or _within(peer_port, self.peer_ranges):
             return "peer"
         return None
+
+    def words(self) -> dict[int, int]:
+        """Return the kernel's bit map, word → 64 ports: the local end's, from word 1024 the peer's; {} for no choice.
+
+        Port 0, which no connection has, says that there is a choice (bpf/tcprt.bpf.c).
+        """
+        words: dict[int, int] = {}
+        for first_word, exact, ranges in (
+            (0, self.local, self.local_ranges),
+            (_WORDS, self.peer, self.peer_ranges),
+        ):
+            for first, last in (*((port, port) for port in exact), *ranges):
+                for port in range(first, last + 1):
+                    word = first_word + port // 64
+                    words[word] = words.get(word, 0) | 1 << port % 64
+        return {**words, 0: words.get(0, 0) | 1} if words else {}
 
 
 def parse_ports(text: str) -> tuple[tuple[int, ...], tuple[Range, ...]]:
