@@ -33,7 +33,9 @@ class Recalling:
     """Both sides of recall on one node. `low in recalling.asking`: that exchange may still get its server half."""
 
     def __init__(self, post: RecallPost, config: Config) -> None:
-        self.asking = Asking(join_wait_s=config.join_wait_s, answer_wait_s=config.recall_wait_s)
+        self.asking = Asking(
+            join_wait_s=config.join_wait_s, answer_wait_s=config.recall_wait_s, per_second=config.spans_per_second
+        )
         self._answering = Answering(keep_s=config.recall_keep_s)
         self._post = post
 

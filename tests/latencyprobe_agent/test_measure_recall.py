@@ -40,7 +40,7 @@ class Node:
 
     def __init__(self) -> None:
         self.join = LocalJoin()
-        self.asking = Asking(join_wait_s=0.25, answer_wait_s=4.0)
+        self.asking = Asking(join_wait_s=0.25, answer_wait_s=4.0, per_second=2000)
 
     def sees(self, halves: Halves, at_s: float = 0.0) -> None:
         self.asking.consider(halves, self.join.join(halves), SETS, int(at_s * S))
@@ -69,6 +69,14 @@ def test_slow_and_failed_clients_ask_and_nobody_else(node: Node, make_halves: An
     )
     node.sees(halves)
     assert sorted(node.asks()) == sorted(rows_of(halves, [1, 3]))
+
+
+def test_without_objectives_slow_is_what_is_slow_as_a_span(make_halves: Any) -> None:
+    asking = Asking(join_wait_s=0.25, answer_wait_s=4.0, per_second=2000)
+    halves = make_halves(client(1, wait_ms=20), client(2, wait_ms=60))
+    policy = {1: TargetSet(("shop/p/cart",), (), 0, SpanPolicy(50 * MS, 1.0, 100), "shop/p")}
+    asking.consider(halves, LocalJoin().join(halves), policy, 0)
+    assert [question.key for question in asking.due(0.3)] == rows_of(halves, [2])
 
 
 def test_a_question_tells_whom_the_client_dialled_and_whether_it_is_a_span(node: Node, make_halves: Any) -> None:

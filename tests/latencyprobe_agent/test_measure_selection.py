@@ -33,7 +33,7 @@ def test_slow_and_failed_exchanges_are_chosen_whatever_the_ratio():
     duration_ns = np.array([SLOW_NS, SLOW_NS + 1, 10, SLOW_NS + 1])
     outcome = [Outcome.OK, Outcome.OK, Outcome.RESET, Outcome.RESET]
 
-    chosen = select(batch_of(4, duration_ns=duration_ns, outcome=outcome), sets(), Budget(), 0)
+    chosen = select(batch_of(4, duration_ns=duration_ns, outcome=outcome), sets(), Budget(PLENTY), 0)
 
     assert [1, 2, 3] == chosen.index.tolist()
     assert [Reason.SLOW, Reason.ERROR, Reason.ERROR] == chosen.reason.tolist()
@@ -42,13 +42,13 @@ def test_slow_and_failed_exchanges_are_chosen_whatever_the_ratio():
 
 @given(st.floats(0, 1))
 def test_both_sides_of_an_exchange_are_chosen_or_neither(ratio):
-    sides = [select(batch_of(300, role), sets(ratio), Budget(), 0) for role in (Role.CLIENT, Role.SERVER)]
+    sides = [select(batch_of(300, role), sets(ratio), Budget(PLENTY), 0) for role in (Role.CLIENT, Role.SERVER)]
 
     assert sides[0].index.tolist() == sides[1].index.tolist()
 
 
 def test_the_ratio_is_the_share_that_is_chosen():
-    chosen = select(batch_of(20_000), sets(0.25), Budget(), 0)
+    chosen = select(batch_of(20_000), sets(0.25), Budget(PLENTY), 0)
 
     assert abs(len(chosen.index) / 20_000 - 0.25) < 0.02  # 6 standard deviations
     assert {0.25} == set(chosen.ratio.tolist())
@@ -56,8 +56,8 @@ def test_the_ratio_is_the_share_that_is_chosen():
 
 
 def test_ratio_0_chooses_none_and_1_all():
-    assert 0 == len(select(batch_of(5000), sets(0), Budget(), 0).index)
-    assert 5000 == len(select(batch_of(5000), sets(1), Budget(), 0).index)
+    assert 0 == len(select(batch_of(5000), sets(0), Budget(PLENTY), 0).index)
+    assert 5000 == len(select(batch_of(5000), sets(1), Budget(PLENTY), 0).index)
 
 
 def test_the_budget_drops_the_ratio_before_slow_before_failed_and_says_so():
@@ -65,7 +65,7 @@ def test_the_budget_drops_the_ratio_before_slow_before_failed_and_says_so():
     outcome = np.where(np.arange(100) % 2, Outcome.OK, Outcome.RESET)  # 50 failed, 25 slow, 25 others
     half = batch_of(100, duration_ns=duration_ns, outcome=outcome)
 
-    chosen = select(half, sets(1.0, max_per_second=60), Budget(), 0)
+    chosen = select(half, sets(1.0, max_per_second=60), Budget(PLENTY), 0)
 
     assert {Reason.ERROR: 50, Reason.SLOW: 10} == {r: int((chosen.reason == r).sum()) for r in set(chosen.reason)}
     assert {1.0, 10 / 25} == set(chosen.ratio.tolist())
@@ -73,7 +73,8 @@ def test_the_budget_drops_the_ratio_before_slow_before_failed_and_says_so():
 
 def test_what_the_budget_drops_is_the_same_on_both_sides():
     sides = [
-        select(batch_of(500, role), sets(1.0, max_per_second=40), Budget(), 0) for role in (Role.CLIENT, Role.SERVER)
+        select(batch_of(500, role), sets(1.0, max_per_second=40), Budget(PLENTY), 0)
+        for role in (Role.CLIENT, Role.SERVER)
     ]
 
     assert 40 == len(sides[0].index)
@@ -81,7 +82,7 @@ def test_what_the_budget_drops_is_the_same_on_both_sides():
 
 
 def test_the_budget_refills_with_time_up_to_one_second():
-    budget, half = Budget(), batch_of(500)
+    budget, half = Budget(PLENTY), batch_of(500)
 
     counts = [len(select(half, sets(1.0, 100), budget, round(at_s * 1e9)).index) for at_s in (0, 0.1, 0.6, 50, 50)]
 
@@ -92,6 +93,18 @@ def test_excluded_exchanges_and_sets_without_a_policy_are_never_chosen():
     excluded = batch_of(2, excluded=Excluded.PIPELINED, outcome=Outcome.RESET)
     unknown = batch_of(3, target_set=[0, 2, 99])
 
-    assert 0 == len(select(excluded, sets(1.0), Budget(), 0).index)
-    assert 0 == len(select(unknown, sets(1.0), Budget(), 0).index)
-    assert 0 == len(select(unknown, {}, Budget(), 0).index)
+    assert 0 == len(select(excluded, sets(1.0), Budget(PLENTY), 0).index)
+    assert 0 == len(select(unknown, sets(1.0), Budget(PLENTY), 0).index)
+    assert 0 == len(select(unknown, {}, Budget(PLENTY), 0).index)
+
+
+def test_all_latencyprobes_of_a_node_share_its_budget_failed_ones_first():
+    both = {1: sets(1.0)[1], 2: sets(1.0, probe="shop/pay")[1]}
+    target_set, outcome = np.arange(100) % 2 + 1, np.where(np.arange(100) < 20, Outcome.RESET, Outcome.OK)
+    half = batch_of(100, target_set=target_set, outcome=outcome)
+
+    chosen = select(half, both, Budget(50), 0)
+
+    assert 50 == len(chosen.index)
+    assert set(range(20)) <= set(chosen.index.tolist())
+    assert 50 == chosen.left_out

@@ -39,11 +39,11 @@ class Question(NamedTuple):
 class Asking:
     """Client halves that want their server half. `counts`: questions by what became of them."""
 
-    def __init__(self, *, join_wait_s: float, answer_wait_s: float) -> None:
+    def __init__(self, *, join_wait_s: float, answer_wait_s: float, per_second: int) -> None:
         self.counts: Counter[str] = Counter()
         self._join_wait_s = join_wait_s
         self._answer_wait_s = answer_wait_s
-        self._budget = Budget()
+        self._budget = Budget(per_second)
         self._sets: Mapping[int, TargetSet] = {}
         self._policies: Mapping[int, TargetSet] = {}
         self._join = LocalJoin(_ASKED)
@@ -175,4 +175,4 @@ def _low(key: str) -> int:
 
 
 def _policy(one: TargetSet) -> SpanPolicy:
-    return with_fields(one.spans, slower_than_ns=min(one.spans.slower_than_ns, *one.thresholds_ns), ratio=0.0)
+    return with_fields(one.spans, slower_than_ns=min((one.spans.slower_than_ns, *one.thresholds_ns)), ratio=0.0)

@@ -19,6 +19,7 @@ from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 
 _RANDOM_BITS = 56
+_NODE = ""  # no LatencyProbe's name: the budget of all together
 
 
 class Reason(enum.IntEnum):
@@ -49,9 +50,13 @@ class Selected:
 
 
 class Budget:
-    """Spans that each LatencyProbe may still make on this node: at most one second's worth is saved up."""
+    """Spans that each LatencyProbe, and all together, may still make on this node. One second's worth is saved up.
 
-    def __init__(self) -> None:
+    `per_second`: of all together.
+    """
+
+    def __init__(self, per_second: int) -> None:
+        self.per_second = per_second
         self._left: dict[str, tuple[float, int]] = {}
 
     def left(self, probe: str, per_second: int, now_ns: int) -> int:
@@ -85,8 +90,8 @@ def recall(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
 def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
     """Choose the halves that become spans, by the span policies of their target sets (`Rules.sets`).
 
-    What exceeds the budget of a LatencyProbe goes in the order of Reason, within one by the trace id: both sides drop
-    the same. Halves of unknown sets, and such as are no SLI events, are never chosen.
+    What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the trace id:
+    both sides drop the same. Halves of unknown sets, and such as are no SLI events, are never chosen.
     """
     table = np.zeros(max(sets, default=0) + 2, [("slower_ns", "i8"), ("reject_below", "u8"), ("probe", "i4")])
     probes = sorted({s.probe for s in sets.values()})
@@ -106,14 +111,15 @@ def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
     kept = np.ones(len(index), np.bool_)
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}
-    for number, probe in enumerate(probes):
-        offered = np.flatnonzero(of_row["probe"][index] == number)
-        left = budget.left(probe, per_second[probe], now_ns)
+    shares = [(probe, per_second[probe], of_row["probe"][index] == i) for i, probe in enumerate(probes)]
+    for whose, limit, mine in (*shares, (_NODE, budget.per_second, np.ones(len(index), np.bool_))):
+        offered = np.flatnonzero(mine & kept)
+        left = budget.left(whose, limit, now_ns)
         if len(offered) > left:
             order = np.lexsort((~randomness[index][offered], reason[offered]))
             kept[offered[order[left:]]] = False
             for r in Reason:
                 of_reason = offered[reason[offered] == r]
                 ratio[of_reason] *= kept[of_reason].mean() if len(of_reason) else 1.0
-        budget.spend(probe, int(kept[offered].sum()))
+        budget.spend(whose, int(kept[offered].sum()))
     return Selected(index[kept], reason[kept], ratio[kept], int(len(kept) - kept.sum()))

@@ -49,8 +49,10 @@ class Pipeline:
         self.outboxes = outboxes
         self._origin = origin
         self._peers = origin.peers or Peers(None)
-        self._budget = Budget()
-        self._recall_budget = Budget()  # as many again: the other halves of what the first one let through
+        self._budget = Budget(config.spans_per_second)
+        self._recall_budget = Budget(
+            config.spans_per_second
+        )  # as many again: the other halves of what the first one let through
         self._waiting = WaitingRoom(
             identity_wait_s=config.identity_wait_s,
             join_wait_s=config.join_wait_s,
