@@ -33,9 +33,14 @@ class Session:
         self._drainer.start()
 
     def measure(
-        self, *ports: int, thresholds_ns: tuple[int, ...] = (25 * MS,), setup_turns: int = 0, quiet_ns: int = 2000 * MS
+        self,
+        *ports: int,
+        thresholds_ns: tuple[int, ...] = (25 * MS,),
+        setup_turns: int = 0,
+        quiet_ns: int = 2000 * MS,
+        evidence: tuple[str, ...] = (),
     ) -> None:
-        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing."""
+        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
         target = Target(
             id="default/truth/server",
             namespace="default",
@@ -48,6 +53,7 @@ class Session:
             spans=SpanPolicy(slower_than_ns=25 * MS, ratio=0.01, max_per_second=1000),
             ports=ports,
             clients=True,
+            evidence=evidence,
         )
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)

@@ -18,17 +18,19 @@ from netns import Namespace
 
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.kernel.records import Role, TcprtKind, TcprtSide
 from latencyprobe_agent.measure.tcprt import v6
 from latencyprobe_agent.measure.tcprt.decoded import decoded
 from latencyprobe_agent.measure.tcprt.machine import Record
 from latencyprobe_agent.measure.tcprt.ports import Ports
+from latencyprobe_agent.signals import tcprt
 from latencyprobe_agent.signals.table import TASKS
 
 pytestmark = pytest.mark.root
 
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 PORT = workload.free_port()
-MS = 1_000_000
+CLIENT, SERVER, SERVER_IPV6 = "10.99.0.1", "10.99.0.2", "fd99::2"
 # linux/tcp.h
 TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ, TCP_REPAIR_OPTIONS, RECV_QUEUE, SEND_QUEUE = 19, 20, 21, 22, 1, 2
 MSS_OPTION, WINDOW_OPTION = 2, 3
@@ -77,22 +79,31 @@ def follow() -> Iterator[Callable[..., Followed]]:
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[tuple[Namespace, Namespace]]:
     """(client, server)."""
-    with netns.pair() as ends:
+    with netns.joined() as ends:
         yield ends
+
+
+def made(
+    host: Namespace, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, protocol: int = 0
+) -> socket.socket:
+    """A socket of a host, that gives up after 10 s."""
+    with host.inside():
+        end = socket.socket(family, kind, protocol)
+    end.settimeout(10)
+    return end
 
 
 @contextmanager
 def connected(hosts: tuple[Namespace, Namespace], how: str = "ipv4") -> Iterator[tuple[socket.socket, socket.socket]]:
     """(client, server): a connection over the veth. `mapped`: an IPv4 client, an IPv6 server socket."""
-    client_host, server_host = hosts
     family = socket.AF_INET if how == "ipv4" else socket.AF_INET6
-    with closing(server_host.socket(family)) as listener:
+    with closing(made(hosts[1], family)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", PORT))
         listener.listen()
-        with closing(client_host.socket(socket.AF_INET6 if how == "ipv6" else socket.AF_INET)) as client:
+        with closing(made(hosts[0], socket.AF_INET6 if how == "ipv6" else socket.AF_INET)) as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client.connect((server_host.ipv6 if how == "ipv6" else server_host.ipv4, PORT))
+            client.connect((SERVER_IPV6 if how == "ipv6" else SERVER, PORT))
             accepted, _ = listener.accept()
             with closing(accepted) as server:
                 server.settimeout(10)
@@ -103,13 +114,16 @@ def connected(hosts: tuple[Namespace, Namespace], how: str = "ipv4") -> Iterator
 @contextmanager
 def dropping(host: Namespace, rule: str) -> Iterator[None]:
     """Drop what arrives at a host and matches."""
-    host.run(
-        "nft", "-f", "-", text=f"table inet lp {{ chain in {{ type filter hook input priority 0; {rule} drop\n}}\n}}\n"
-    )
+    host.filter("input", f"{rule} drop")
     try:
         yield
     finally:
-        host.run("nft", "delete", "table", "inet", "lp")
+        host.unfilter()
+
+
+def retransmitted(host: Namespace) -> int:
+    """Segments that a host has sent again, of nstat."""
+    return int(host.run("nstat", "-asz", "TcpRetransSegs").split()[-2])
 
 
 def receive(end: socket.socket, size: int) -> None:
@@ -155,7 +169,7 @@ def test_two_segments_each_way_agree_with_the_applications_log(follow, hosts, ho
     assert statistics.median(receive_us) <= 100
     assert statistics.median(server_us) <= 100
     assert {(1600, 2896, 0, False)} == {(t.received_bytes, t.sent_bytes, t.retransmits, t.reorder) for t in tasks}
-    address = hosts[1].ipv6 if how == "ipv6" else hosts[1].ipv4
+    address = SERVER_IPV6 if how == "ipv6" else SERVER
     assert {(address, PORT)} == {(str(t.connection.local.address), t.connection.local.port) for t in tasks}
 
 
@@ -240,22 +254,22 @@ def test_a_task_over_the_wrap_of_sequence_numbers(follow, hosts):
     port = workload.free_port()  # its own: a repaired socket's port cannot be used again for a while
     followed = follow(Ports(local=(port,), peer=(port,)))
     start = {"client": (1 << 32) - 1000, "server": (1 << 32) - 5000}
-    ends = {"client": (hosts[0], 40_000), "server": (hosts[1], port)}
+    ends = {"client": (hosts[0], CLIENT, 40_000), "server": (hosts[1], SERVER, port)}
     sockets = {}
     for name, other in (("client", "server"), ("server", "client")):
-        (host, port), (other_host, other_port) = ends[name], ends[other]
-        made = sockets[name] = host.socket()
-        made.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+        host, *address = ends[name]
+        end = sockets[name] = made(host)
+        end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
         for queue, seq in ((SEND_QUEUE, start[name]), (RECV_QUEUE, start[other])):
-            made.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, queue)
-            made.setsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ, struct.pack("I", seq))
-        made.bind((host.ipv4, port))
-        made.connect((other_host.ipv4, other_port))
+            end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, queue)
+            end.setsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ, struct.pack("I", seq))
+        end.bind(tuple(address))
+        end.connect(ends[other][1:])
         agreed = struct.pack("IIII", MSS_OPTION, 1460, WINDOW_OPTION, 7 << 16 | 7)  # both windows in units of 128
-        made.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_OPTIONS, agreed)
-    for made in sockets.values():
-        made.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 0)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_OPTIONS, agreed)
+    for end in sockets.values():
+        end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 0)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     client, server = sockets["client"], sockets["server"]
     with closing(client), closing(server):
         rpc(client, server, request=3000, response=9000)
@@ -295,8 +309,8 @@ def test_reorder_is_set_only_when_packets_were_swapped(follow, hosts):
         seq = queue_seq(client, SEND_QUEUE)
         ack = queue_seq(client, RECV_QUEUE)
         segment = tcp_segment(client.getsockname(), client.getpeername(), seq + 100, ack, bytes(50))
-        with closing(hosts[0].socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)) as raw:
-            raw.sendto(segment, (hosts[1].ipv4, 0))
+        with closing(made(hosts[0], socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)) as raw:
+            raw.sendto(segment, (SERVER, 0))
         client.sendall(bytes(100))
         receive(server, 150)
         client.sendall(bytes(50))  # what has come already
@@ -311,13 +325,13 @@ def test_reorder_is_set_only_when_packets_were_swapped(follow, hosts):
 
 def test_retransmits_are_those_of_nstat(follow, hosts):
     followed = follow()
-    before = hosts[1].counter("TcpRetransSegs")
+    before = retransmitted(hosts[1])
     with dropping(hosts[0], f"tcp sport {PORT} tcp flags & (syn | fin | rst) == 0 numgen inc mod 7 == 3"):
         for _ in range(10):
             with connected(hosts) as (client, server):
                 for _ in range(5):
                     rpc(client, server, response=20_000)
-    after = hosts[1].counter("TcpRetransSegs")
+    after = retransmitted(hosts[1])
     followed.until("local", "RRRRRE" * 10)
     tasks = [record for record in followed.records if record.connection.side == "local" and record.kind == "R"]
     ends = [record for record in followed.records if record.connection.side == "local" and record.kind == "E"]
@@ -348,6 +362,43 @@ def test_twice_the_buffer_with_nobody_reading_loses_exactly_the_rest(follow, hos
     else:
         assert {"E"} == {record.kind for record in records} - {"R"}
         assert total in numbers
+
+
+def test_an_agent_follows_the_targets_that_ask_for_it(session, hosts):
+    """Server halves of a target are its local side, client halves its peer side; others have no record."""
+    wanting, other = PORT, workload.free_port()
+    session.measure(wanting, evidence=("tcprt",))
+    with EvidencePrograms.beside(session.programs, OBJECTS, TASKS) as programs:
+        with connected(hosts) as (client, server):
+            for _ in range(2):
+                rpc(client, server)
+        batches = []
+
+        def closed() -> bool:
+            batches.append(programs.drain())
+            return sum(int((batch["kind"] == TcprtKind.E).sum()) for batch in batches) == 2
+
+        workload.wait_until(closed, "both ends")
+        exchanges = session.records(4)
+        session.measure(other, evidence=("tcprt",))
+        with connected(hosts) as (client, server):
+            rpc(client, server)
+        session.measure(wanting)
+        with connected(hosts) as (client, server):
+            rpc(client, server)
+        session.records(6)
+        assert 0 == len(programs.drain())
+    records = np.concatenate(batches)
+    assert {"RRE", "PPE"} == {
+        "".join(TcprtKind(kind).name for kind in records["kind"][records["side"] == side]) for side in TcprtSide
+    }
+    evidence = tcprt.columns(records)
+    for role, begin in ((Role.SERVER, "response_seq"), (Role.CLIENT, "request_seq")):
+        halves = exchanges[exchanges["role"] == role]
+        tasks = evidence.joins & (records["flow"]["role"] == role)
+        assert list(halves[begin]) == list(evidence.seq[tasks]), "a task has the bytes of its half"
+        assert set(halves["sock_cookie"]) == set(records["flow"]["sock_cookie"][tasks])
+        assert {1} == set(records["flow"]["target_set"][tasks])
 
 
 def not_open(host: Namespace) -> bool:

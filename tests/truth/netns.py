@@ -1,73 +1,80 @@
-"""Network namespaces joined by veth pairs, for tests in one process: a socket stays in the namespace that made it."""
+"""Two network namespaces joined by a veth pair, and sockets of this process in either; for tests of what goes between.
+
+"client" is 10.99.0.1 and fd99::1, "server" 10.99.0.2 and fd99::2; both ends of the pair are called lp0.
+"""
 
 import ctypes
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-CLONE_NEWNET = 0x40000000
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
+_CLONE_NEWNET = 0x40000000  # linux/sched.h
+INTERFACE = "lp0"
 
 
 class Namespace:
-    """A namespace with one end of a veth pair, `lp0`: 10.99.0.N and fd99::N."""
+    """A network namespace that is there until `delete()`."""
 
-    def __init__(self, name: str, number: int) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.ipv4, self.ipv6 = f"10.99.0.{number}", f"fd99::{number}"
+        subprocess.run(["ip", "netns", "add", name], check=True)
+        self.run("ip", "link", "set", "lo", "up")
+
+    def run(self, *words: str, given: str | None = None) -> str:
+        """Run a command inside, with `given` as its input; return what it says."""
+        command = ["ip", "netns", "exec", self.name, *words]
+        return subprocess.run(command, input=given, check=True, capture_output=True, text=True).stdout
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """This thread makes its sockets here, and reads this namespace's /proc/thread-self/net."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        with (
-            Path("/proc/thread-self/ns/net").open("rb") as before,
-            Path("/run/netns", self.name).open("rb") as inside,
-        ):
-            assert not libc.setns(inside.fileno(), CLONE_NEWNET), os.strerror(ctypes.get_errno())
+    def inside(self) -> Iterator[None]:
+        """Let this thread make sockets here; they stay here."""
+        with Path("/proc/thread-self/ns/net").open() as home, Path("/run/netns", self.name).open() as there:
+            _enter(there.fileno())
             try:
                 yield
             finally:
-                assert not libc.setns(before.fileno(), CLONE_NEWNET), os.strerror(ctypes.get_errno())
+                _enter(home.fileno())
 
-    def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, protocol: int = 0) -> socket.socket:
-        """A socket of this namespace, that gives up after 10 s."""
-        with self.entered():
-            made = socket.socket(family, kind, protocol)
-        made.settimeout(10)
-        return made
+    def filter(self, hook: str, rule: str) -> None:
+        """Add an nft rule to a chain of its own at a hook of the inet family, such as `input`."""
+        chain = f"chain {hook} {{ type filter hook {hook} priority 0; }}"
+        self.run("nft", "-f", "-", given=f"table inet lp {{ {chain}; }}\nadd rule inet lp {hook} {rule}\n")
 
-    def run(self, *words: str, text: str | None = None) -> str:
-        """Run a command here and return what it printed; `text` is its input."""
-        command = ["ip", "netns", "exec", self.name, *words]
-        return subprocess.run(command, check=True, text=True, input=text, stdout=subprocess.PIPE).stdout
+    def unfilter(self) -> None:
+        """Take all rules away."""
+        self.run("nft", "flush", "ruleset")
 
-    def counter(self, name: str) -> int:
-        """A counter of `nstat`, such as TcpRetransSegs."""
-        table = {line.split()[0]: line.split()[1] for line in self.run("nstat", "-asz", name).splitlines()[1:]}
-        return int(table[name])
+    def sysctl(self, name: str, value: object) -> None:
+        """Set a value of this namespace."""
+        self.run("sysctl", "-qw", f"{name}={value}")
+
+    def delete(self) -> None:
+        """Remove it and its end of the pair."""
+        subprocess.run(["ip", "netns", "del", self.name], check=True)
 
 
 @contextmanager
-def pair() -> Iterator[tuple[Namespace, Namespace]]:
-    """Two namespaces, joined; gone at the end, whatever happened."""
-    ends = tuple(Namespace(f"lp-{os.getpid()}-{number}", number) for number in (1, 2))
+def joined() -> Iterator[tuple[Namespace, Namespace]]:
+    """Yield the namespaces of client and server."""
+    made: list[Namespace] = []
     try:
-        for end in ends:
-            ip("netns", "add", end.name)
-        ip("link", "add", "lp0", "netns", ends[0].name, "type", "veth", "peer", "lp0", "netns", ends[1].name)
-        for end in ends:
-            ip("-n", end.name, "addr", "add", f"{end.ipv4}/24", "dev", "lp0")
-            ip("-n", end.name, "addr", "add", f"{end.ipv6}/64", "dev", "lp0", "nodad")
-            ip("-n", end.name, "link", "set", "lo", "up")
-            ip("-n", end.name, "link", "set", "lp0", "up")
-        yield ends[0], ends[1]
+        for host, side in enumerate(("client", "server"), start=1):
+            made.append(Namespace(f"lp-{os.getpid()}-{side}"))
+            if host == 2:
+                peer = ["peer", INTERFACE, "netns", made[1].name]
+                made[0].run("ip", "link", "add", INTERFACE, "type", "veth", *peer)
+        for host, namespace in enumerate(made, start=1):
+            namespace.run("ip", "addr", "add", f"10.99.0.{host}/24", "dev", INTERFACE)
+            namespace.run("ip", "addr", "add", f"fd99::{host}/64", "dev", INTERFACE, "nodad")
+            namespace.run("ip", "link", "set", INTERFACE, "up")
+        yield made[0], made[1]
     finally:
-        for end in ends:
-            subprocess.run(["ip", "netns", "del", end.name], check=False, stderr=subprocess.DEVNULL)
+        for namespace in made:
+            namespace.delete()
+
+
+def _enter(fd: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(fd, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
