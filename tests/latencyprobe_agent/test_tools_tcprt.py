@@ -4,7 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner, Result
-from operations import EXAMPLE_LINES, example
+from operations import EXAMPLE_LINES, EXAMPLE_STATISTICS, example
 
 from latencyprobe_agent.tools.tcprt import tcprt
 
@@ -43,3 +43,23 @@ def test_the_table_has_a_row_per_record():
 @pytest.mark.parametrize("words", [("-o", "json", "--format", "v6"), ("--format", "v5")])
 def test_formats_that_do_not_exist_are_refused(words):
     assert 2 == run(*words).exit_code
+
+
+def test_log_files_have_v6_lines_and_averages(tmp_path):
+    done = run("--lports", "3306", "--stats", "--log-dir", str(tmp_path))
+    assert "" == done.output
+    assert run("--format", "v6").output == (tmp_path / "rt-network-log").read_text()
+    # 10 s after the start, where the document's example has a minute
+    assert EXAMPLE_STATISTICS.replace("1660", "1610") == (tmp_path / "rt-network-stats").read_text()
+    run("--log-dir", str(tmp_path))
+    assert 6 == (tmp_path / "rt-network-log").read_text().count("\n"), "appended"
+
+
+def test_averages_follow_the_lines_without_files():
+    assert run("--stats", "--format", "v6").output.endswith(" 3306 6500 3500 250 180 0 1698 500 850 2\n")
+    assert 2 == run("--stats", "-o", "json").exit_code
+
+
+def test_wrong_ports_are_named():
+    refused = run("--pports", "80,90-80")
+    assert (2, True) == (refused.exit_code, "'90-80'" in refused.output)
