@@ -149,6 +149,7 @@ struct tcp_sock {
 
 struct sk_buff {
 	char cb[48];
+	unsigned int len;
 };
 
 struct tcp_skb_cb {

@@ -39,7 +39,7 @@ struct tcprt_connection {
 	struct bpf_spin_lock lock;
 	__u32 ooopack;	  /* out-of-order packets until the last send */
 	__u64 generation; /* of the plan that decided */
-	__u64 send_ns;	  /* entry of a send call that nothing holds back, and whose bytes were not seen to leave yet */
+	__u64 send_ns;	  /* entry of the last send call, until its bytes are seen to leave or to be held back */
 	__u64 last_ns;	  /* of the last operation: time never goes back */
 	__u32 una;	  /* snd_una as last seen */
 	__u8 followed;
@@ -56,6 +56,8 @@ struct {
 	__type(key, int);
 	__type(value, struct tcprt_connection);
 } tasks SEC(".maps");
+
+#define TCP_HEADER_MAX 60
 
 /* What a hook sees. Its own event comes last: what moved unseen before it did so earlier. */
 struct seen {
@@ -95,19 +97,19 @@ static __always_inline bool receive(struct tcprt_connection *c, struct seen *s, 
 }
 
 /*
- * New bytes have left. When the send call that wrote them is still in progress they left at its entry: so a stamp is
- * never later than the peer's answer, however soon that came.
+ * New bytes have left: at the entry of the send call that wrote them, so that the stamp is never later than the peer's
+ * answer, however soon that came; unless a hook since has seen them held back, by the window, Nagle or the like.
  */
 static __always_inline bool transmit(struct tcprt_connection *c, struct seen *s, struct tcprt *out)
 {
-	__u64 now_ns = s->op.now_ns;
+	__u64 now_ns = s->op.now_ns, send_ns = c->send_ns;
 	bool ended;
 
+	c->send_ns = 0;
 	if (tcprt_apart(s->op.sent, c->machine.sent_seq) <= 0)
 		return false;
-	if (c->send_ns)
-		s->op.now_ns = c->send_ns > c->last_ns ? c->send_ns : c->last_ns;
-	c->send_ns = 0;
+	if (send_ns)
+		s->op.now_ns = send_ns > c->last_ns ? send_ns : c->last_ns;
 	c->ooopack = s->ooopack;
 	ended = tcprt_send_data(&c->machine, &s->op, out);
 	s->op.now_ns = now_ns;
@@ -238,8 +240,7 @@ static __always_inline struct tcprt_connection *connection_of(struct sock *sk, s
 	return follow(sk, tp, ROLE_UNKNOWN);
 }
 
-/* A hook of process context: `current` is the socket's owner. */
-static __noinline int send_hook(struct sock *sk, struct tcp_sock *tp, struct tcprt_connection *c, bool begins)
+static __noinline int send_hook(struct sock *sk, struct tcp_sock *tp, struct tcprt_connection *c)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct tcprt out;
@@ -256,14 +257,17 @@ static __noinline int send_hook(struct sock *sk, struct tcp_sock *tp, struct tcp
 	bpf_spin_lock(&c->lock);
 	ended = step(c, &s, &out);
 	/* bytes that wait behind others leave when an ACK lets them: not at this call */
-	c->send_ns = begins && s.op.snd_nxt == tp->write_seq ? s.op.now_ns : 0;
+	c->send_ns = s.op.snd_nxt == tp->write_seq ? s.op.now_ns : 0;
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		send_record(sk, c, &out);
 	return 0;
 }
 
-/* tcp_sendmsg_locked: once per skb appended, before its bytes are; the socket is locked. */
+/*
+ * tcp_sendmsg_locked: once per skb appended, before its bytes are; the socket is locked and `current` its owner. The
+ * return of the call needs no hook: the next one that sees its bytes gone gives them this one's time.
+ */
 static __always_inline int on_send_start(struct sock *sk)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -272,22 +276,7 @@ static __always_inline int on_send_start(struct sock *sk)
 	if (!tp)
 		return 0;
 	c = connection_of(sk, tp, true);
-	return c ? send_hook(sk, tp, c, true) : 0;
-}
-
-/* sock_send_length: a send call returned; the socket is not locked. */
-static __always_inline int on_send_end(struct sock *sk)
-{
-	struct tcprt_connection *c;
-	struct tcp_sock *tp;
-
-	if (!is_tcp(sk))
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
-	c = connection_of(sk, tp, false);
-	return c ? send_hook(sk, tp, c, false) : 0;
+	return c ? send_hook(sk, tp, c) : 0;
 }
 
 static __noinline int segment_hook(struct sock *sk, struct tcp_sock *tp, struct tcprt_connection *c, __u32 acked)
@@ -322,21 +311,24 @@ static __always_inline int on_ready(struct sock *sk)
 	return c ? segment_hook(sk, tp, c, tp->snd_una) : 0;
 }
 
-/* tcp_probe: a segment is about to be processed in ESTABLISHED. `skb` NULL: it has been. */
+/*
+ * tcp_probe: a segment is about to be processed in ESTABLISHED. One that is longer than any header brings data, and
+ * sk_data_ready comes in a moment and sees its ACK too. `skb` NULL: it has been processed.
+ */
 static __always_inline int on_segment(struct sock *sk, struct sk_buff *skb)
 {
-	struct tcprt_connection *c = bpf_sk_storage_get(&tasks, sk, 0, 0);
+	struct tcprt_connection *c;
 	struct tcp_sock *tp;
-	__u32 acked;
 
+	if (skb && skb->len > TCP_HEADER_MAX)
+		return 0;
+	c = bpf_sk_storage_get(&tasks, sk, 0, 0);
 	if (!c || !c->followed)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	acked = skb ? BPF_CORE_READ((struct tcp_skb_cb *)skb->cb, ack_seq) : tp->snd_una;
-	c = connection_of(sk, tp, true);
-	return c ? segment_hook(sk, tp, c, acked) : 0;
+	return segment_hook(sk, tp, c, skb ? BPF_CORE_READ((struct tcp_skb_cb *)skb->cb, ack_seq) : tp->snd_una);
 }
 
 /* A tool that wants one process's sockets asks who connected them. */
@@ -434,12 +426,6 @@ static __always_inline int on_destroy(struct sock *sk)
 	return end_connection(sk, tp, c);
 }
 
-/* A send call of a TCP socket in a kernel without sock_send_length; UDP comes through the same functions. */
-static __always_inline int on_send_return(struct socket *sock)
-{
-	return sock->sk ? on_send_end(sock->sk) : 0;
-}
-
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(send_start__tp_btf, struct sock *sk)
 {
@@ -462,42 +448,6 @@ SEC("fentry/tcp_sendmsg_locked")
 int BPF_PROG(send_start__fentry, struct sock *sk)
 {
 	return on_send_start(sk);
-}
-
-SEC("tp_btf/sock_send_length")
-int BPF_PROG(send_end__tp_btf, struct sock *sk)
-{
-	return on_send_end(sk);
-}
-
-SEC("fexit/inet_sendmsg")
-int BPF_PROG(send_end__fexit_sendpage__inet, struct socket *sock)
-{
-	return on_send_return(sock);
-}
-
-SEC("fexit/inet6_sendmsg")
-int BPF_PROG(send_end__fexit_sendpage__inet6, struct socket *sock)
-{
-	return on_send_return(sock);
-}
-
-SEC("fexit/inet_sendpage")
-int BPF_PROG(send_end__fexit_sendpage__sendpage, struct socket *sock)
-{
-	return on_send_return(sock);
-}
-
-SEC("fexit/inet_sendmsg")
-int BPF_PROG(send_end__fexit__inet, struct socket *sock)
-{
-	return on_send_return(sock);
-}
-
-SEC("fexit/inet6_sendmsg")
-int BPF_PROG(send_end__fexit__inet6, struct socket *sock)
-{
-	return on_send_return(sock);
 }
 
 SEC("tp_btf/sk_data_ready")
