@@ -22,7 +22,7 @@ CALL = ("--threads", "8", "--size", "400", "--one-piece")
 def lossy(cluster: Cluster) -> Iterator[None]:
     """Every 40th answer of the servers on n2 is dropped where it leaves the node."""
     answers = f"tcp sport {PORT} meta length > 200 numgen inc mod {EVERY} == {EVERY - 1} drop"
-    table = "table ip loss { chain forward { type filter hook forward priority -10; " + answers + "; } }"
+    table = "table ip loss { chain forward { type filter hook forward priority -10; " + answers + "; } }\n"
     cluster.in_node("n2", "nft", table)
     yield
     cluster.in_node("n2", "nft", "delete table ip loss")
