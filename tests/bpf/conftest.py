@@ -53,7 +53,7 @@ class Session:
         owner_by_process: bool = False,
         evidence: tuple[str, ...] = (),
     ) -> None:
-        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing."""
+        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
         target = Target(
             id="default/truth/server",
             namespace="default",
