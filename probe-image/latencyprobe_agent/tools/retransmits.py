@@ -51,7 +51,7 @@ Needs root, or CAP_BPF and CAP_PERFMON.
 @tool_options
 def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, count: bool) -> None:
     """Show what TCP sends again on this host, of which connection, and why."""
-    tool = _Tool(options, KernelSymbols() if stack else None, seq, count)
+    table = Table(options, KernelSymbols() if stack else None, seq, count)
     asked = RetransmitOptionFlags(0)
     if stack:
         asked |= RetransmitOptionFlags.OPTION_STACKS
@@ -74,13 +74,13 @@ def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, co
     # the process of an accepted socket is found here, not in the kernel
     anyone = replace(options, wanted=replace(options.wanted, tgid=0))
     signal, ring_bytes = (_WITH_STACK, _STACK_RING_BYTES) if stack else (RETRANSMITS, None)
-    tool.begin()
+    table.begin()
     for batch, clock in batches(signal, anyone, attached=attached, ended=ended, ring_bytes=ring_bytes):
-        tool.show(batch, clock.offset_ns)
-    tool.end()
+        table.show(batch, clock.offset_ns)
+    table.end()
 
 
-class _Tool:
+class Table:
     """Rows of the table, or JSON; what is counted until the end."""
 
     def __init__(self, options: Options, symbols: KernelSymbols | None, seq: bool, count: bool) -> None:
@@ -94,10 +94,12 @@ class _Tool:
         self._spurious: Counter[str] = Counter()
 
     def begin(self) -> None:
+        """Print the header."""
         if not self._json and not self._count:
             click.echo(ROW % _HEADER + (" SEQ" if self._seq else ""))
 
     def show(self, batch: NDArray[np.void], offset_ns: int) -> None:
+        """Print a batch. `offset_ns`: from boot time to Unix time."""
         records = batch["retransmit"] if self._symbols else batch
         owners = self._owners.find(records["inode"].tolist())
         for i, (record, reason, was_sent) in enumerate(zip(records, reasons(records), sent(records), strict=True)):
@@ -118,6 +120,7 @@ class _Tool:
                     click.echo(f" => {name}")
 
     def end(self) -> None:
+        """Print what was counted."""
         for (local, peer), segments in sorted(self._flows.items(), key=lambda flow: -flow[1]):
             if segments and self._json:
                 click.echo(msgspec.json.encode({"local": local, "peer": peer, "segments": segments}))
