@@ -101,6 +101,7 @@ def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts(
         names = ("RetransSegs", "TCPRetransFail", "TCPTimeouts", "TCPFastRetrans", "TCPLossProbes")
         told = {name: grown[end][name] for name in (*names, "TCPSlowStartRetrans", "TCPDSACKRecv", "TCPLossUndo")}
         print(f"{end.name}: {len(mine)} records, {dict(by_reason)}; kernel: {told}")
+        print("unrecorded", int(unrecorded(mine).sum()))
         recorded, missing = int(mine["segs"][sent(mine)].sum()), int(unrecorded(mine).sum())
         assert recorded + missing == grown[end]["RetransSegs"] - grown[end]["TCPRetransFail"]
         assert missing <= recorded / 100, "what a skipped program did not record, the next one counts"
