@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -193,9 +194,8 @@ class _Event:
 
 
 def without_hook(stack: list[str]) -> list[str]:
-    """Return a stack without our own program and what called it."""
-    ours = [i for i, name in enumerate(stack) if name.startswith(("bpf_", "__traceiter_", "__bpf_trace"))]
-    return stack[ours[-1] + 1 :] if ours else stack
+    """Return a stack without our own program and what called it. Whatever was interrupted may be BPF as well."""
+    return list(dropwhile(lambda name: name.startswith(("bpf_", "__traceiter_", "__bpf_trace")), stack))
 
 
 def _loss_probes() -> int:
