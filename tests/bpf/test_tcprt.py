@@ -1,8 +1,13 @@
 """TCP-RT on real sockets between two network namespaces: the acceptance of tcp-evidence.md B.9."""
 
+import json
+import os
+import signal
 import socket
 import statistics
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +34,7 @@ from latencyprobe_agent.signals.table import TASKS
 pytestmark = pytest.mark.root
 
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
+LATENCYPROBE = Path(sys.executable).with_name("latencyprobe")
 PORT = workload.free_port()
 CLIENT, SERVER, SERVER_IPV6 = "10.99.0.1", "10.99.0.2", "fd99::2"
 # linux/tcp.h
@@ -399,6 +405,32 @@ def test_an_agent_follows_the_targets_that_ask_for_it(session, hosts):
         assert list(halves[begin]) == list(evidence.seq[tasks]), "a task has the bytes of its half"
         assert set(halves["sock_cookie"]) == set(records["flow"]["sock_cookie"][tasks])
         assert {1} == set(records["flow"]["target_set"][tasks])
+
+
+def test_the_tool_prints_what_the_connections_did(hosts):
+    words = ["tcprt", "--lports", str(PORT), "--pports", f"{PORT}-{PORT}", "--buffer", "overwrite", "-o", "json"]
+    tool = subprocess.Popen([LATENCYPROBE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert "attached" in tool.stderr.readline()
+        with connected(hosts, "mapped") as (client, server):
+            rpc(client, server)
+            rpc(client, server)
+        workload.wait_until(lambda: not_open(hosts[1]), "the end of the socket")
+        tool.send_signal(signal.SIGINT)
+        printed, said = tool.communicate(timeout=10)
+    finally:
+        tool.kill()
+        tool.wait()
+    records = [json.loads(line) for line in printed.splitlines()]
+    for side, kinds in (("local", "RRE"), ("peer", "PPE")):
+        assert kinds == "".join(record["record"] for record in records if record["side"] == side)
+    served = next(record for record in records if record["record"] == "R")
+    assert (100, 1000, 1, SERVER, PORT, CLIENT, 4) == tuple(
+        served[name]
+        for name in ("recv_bytes", "sent_bytes", "task_no", "local_addr", "local_port", "peer_addr", "family")
+    )
+    assert os.getpid() == served["owner_tgid"], "the process that sent"
+    assert (0, "lost: none\n") == (tool.returncode, said)
 
 
 def not_open(host: Namespace) -> bool:
