@@ -21,9 +21,9 @@ CALL = ("--threads", "8", "--size", "400", "--one-piece")
 @pytest.fixture
 def lossy(cluster: Cluster) -> Iterator[None]:
     """Every 40th answer of the servers on n2 is dropped where it leaves the node."""
+    hook = "type filter hook forward priority -10;"
     answers = f"tcp sport {PORT} meta length > 200 numgen inc mod {EVERY} == {EVERY - 1} drop"
-    table = "table ip loss { chain forward { type filter hook forward priority -10; " + answers + "; } }\n"
-    cluster.in_node("n2", "nft", table)
+    cluster.in_node("n2", "nft", f"table ip loss {{ chain forward {{ {hook}\n{answers}\n}} }}\n")
     yield
     cluster.in_node("n2", "nft", "delete table ip loss")
 
