@@ -13,6 +13,8 @@
 #include "evidence.bpf.h"
 #include "newest.bpf.h"
 #include "tcprt.h"
+#include "tcprt_connection.bpf.h"
+#include "tcprt_follow.bpf.h"
 
 /*
  * 2 MiB per CPU, as the original's 8 x 256 KiB: 10,000 records of 200 + 8 bytes. User space asks for the CPUs that
@@ -23,118 +25,7 @@ struct {
 	__uint(max_entries, 2 << 20);
 } tcprts SEC(".maps");
 
-/*
- * Ports that a tool follows, one bit each: words 0 to 1023 for the local end, then as many for the peer's. The bit of
- * port 0, which no connection has, says that there is a choice; without it the role decides.
- */
-#define PORT_WORDS 1024
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * PORT_WORDS);
-	__type(key, __u32);
-	__type(value, __u64);
-} tcprt_ports SEC(".maps");
-
-struct tcprt_connection {
-	struct bpf_spin_lock lock;
-	__u32 ooopack;	  /* out-of-order packets until the last send */
-	__u64 generation; /* of the plan that decided */
-	__u64 send_ns;	  /* entry of the last send call, until its bytes are seen to leave or to be held back */
-	__u64 last_ns;	  /* of the last operation: time never goes back */
-	__u32 una;	  /* snd_una as last seen */
-	__u8 followed;
-	__u8 partial;
-	__u8 shut; /* our FIN is in write_seq, or will be in a moment */
-	__u8 _pad;
-	struct tcprt_machine machine;
-	struct flow_header flow;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct tcprt_connection);
-} tasks SEC(".maps");
-
 #define TCP_HEADER_MAX 60
-
-/* What a hook sees. Its own event comes last: what moved unseen before it did so earlier. */
-struct seen {
-	struct tcprt_op op;
-	__u32 ooopack;
-	bool sending; /* a send hook: unseen arrivals were before this send */
-};
-
-/*
- * snd_nxt holds our FIN once everything up to it is sent, rcv_nxt the peer's once tcp_fin() has seen it. `acked`: what
- * the segment at hand acknowledges, which tcp_probe sees before snd_una does.
- */
-static __always_inline void see(const struct sock *sk, const struct tcp_sock *tp, const struct tcprt_connection *c,
-				struct seen *s)
-{
-	struct tcprt_op *op = &s->op;
-
-	op->now_ns = bpf_ktime_get_boot_ns();
-	op->snd_nxt = tp->snd_nxt;
-	op->snd_una = tp->snd_una;
-	op->rcv_nxt = tp->rcv_nxt;
-	op->sent = op->snd_nxt - (c->shut && op->snd_nxt == tp->write_seq);
-	op->received = op->rcv_nxt - (sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0);
-	op->total_retrans = tp->total_retrans;
-	op->min_rtt_us = tp->rtt_min.s[0].v;
-	op->mss = tp->mss_cache;
-	s->ooopack = tp->rcv_ooopack;
-	s->sending = false;
-}
-
-static __always_inline bool receive(struct tcprt_connection *c, struct seen *s, struct tcprt *out)
-{
-	if (tcprt_apart(s->op.received, c->machine.received_seq) <= 0)
-		return false;
-	s->op.ofo = s->ooopack != c->ooopack;
-	return tcprt_recv_data(&c->machine, &s->op, out);
-}
-
-/*
- * New bytes have left: at the entry of the send call that wrote them, so that the stamp is never later than the peer's
- * answer, however soon that came; unless a hook since has seen them held back, by the window, Nagle or the like.
- */
-static __always_inline bool transmit(struct tcprt_connection *c, struct seen *s, struct tcprt *out)
-{
-	__u64 now_ns = s->op.now_ns, send_ns = c->send_ns;
-	bool ended;
-
-	c->send_ns = 0;
-	if (tcprt_apart(s->op.sent, c->machine.sent_seq) <= 0)
-		return false;
-	if (send_ns)
-		s->op.now_ns = send_ns > c->last_ns ? send_ns : c->last_ns;
-	c->ooopack = s->ooopack;
-	ended = tcprt_send_data(&c->machine, &s->op, out);
-	s->op.now_ns = now_ns;
-	return ended;
-}
-
-/* Turn what has moved into operations. True: `out` holds a record. At most one of these can end a task. */
-static __always_inline bool step(struct tcprt_connection *c, struct seen *s, struct tcprt *out)
-{
-	bool ended = false;
-
-	if (s->op.now_ns < c->last_ns)
-		s->op.now_ns = c->last_ns;
-	if (s->sending)
-		ended |= receive(c, s, out);
-	ended |= transmit(c, s, out);
-	if (tcprt_apart(s->op.snd_una, c->una) > 0) {
-		c->una = s->op.snd_una;
-		tcprt_pkts_acked(&c->machine, &s->op);
-	}
-	if (!s->sending)
-		ended |= receive(c, s, out);
-	c->last_ns = s->op.now_ns;
-	return ended;
-}
 
 /* Send a record of the connection: its flow as it was established, its time as the machine says. */
 static __noinline int send_record(struct sock *sk, struct tcprt_connection *c, struct tcprt *record)
@@ -151,93 +42,6 @@ static __noinline int send_record(struct sock *sk, struct tcprt_connection *c, s
 	if (cfg && !keep_newest(record))
 		emit(&tcprts, record, sizeof(*record), cfg);
 	return 0;
-}
-
-static __always_inline bool has_port(__u16 port, __u32 first_word)
-{
-	__u32 word = first_word + (port >> 6);
-	__u64 *bits = bpf_map_lookup_elem(&tcprt_ports, &word);
-
-	return bits && *bits >> (port & 63) & 1;
-}
-
-/* Which side of a connection this end is, 0 = none. The first match wins, tcp-evidence.md B.1. */
-static __always_inline __u8 side_of(__u16 local_port, __u16 peer_port, __u8 role)
-{
-	if (has_port(0, 0))
-		return has_port(local_port, 0) ? TCPRT_LOCAL : has_port(peer_port, PORT_WORDS) ? TCPRT_PEER : 0;
-	return role == ROLE_SERVER ? TCPRT_LOCAL : role == ROLE_CLIENT ? TCPRT_PEER : 0;
-}
-
-/*
- * Decide whether this connection is followed, and begin. NULL: it is not. `role`: ROLE_UNKNOWN for one whose beginning
- * was not seen. A socket that is not followed is marked only where that spares it from being asked again.
- */
-static __noinline struct tcprt_connection *follow(struct sock *sk, struct tcp_sock *tp, __u8 role)
-{
-	const struct config *cfg = get_config();
-	__u64 generation = cfg ? cfg->generation : 0;
-	struct tcprt_connection *c;
-	struct flow_header flow = {};
-	struct seen s;
-	bool partial = role == ROLE_UNKNOWN || tp->bytes_received; /* or data in the SYN */
-	__u8 side = 0;
-
-	if (wants_evidence(sk, EVIDENCE_TCPRT, role, &flow))
-		side = side_of(flow.local_port, flow.peer_port, flow.role);
-	c = bpf_sk_storage_get(&tasks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!c) {
-		if (side)
-			count_lost(LOST_STORAGE);
-		return NULL;
-	}
-	if (flow.role == ROLE_UNKNOWN)
-		flow.role = side == TCPRT_LOCAL ? ROLE_SERVER : ROLE_CLIENT;
-	if (role != ROLE_UNKNOWN)
-		c->shut = 0;
-	see(sk, tp, c, &s);
-	bpf_spin_lock(&c->lock);
-	if (!c->followed || role != ROLE_UNKNOWN || c->machine.side != side) {
-		c->followed = side != 0;
-		c->partial = partial;
-		c->ooopack = s.ooopack;
-		c->send_ns = 0;
-		c->last_ns = s.op.now_ns;
-		c->una = s.op.snd_una;
-		tcprt_init(&c->machine, &s.op, side);
-	}
-	c->generation = generation;
-	__builtin_memcpy(&c->flow, &flow, sizeof(c->flow));
-	bpf_spin_unlock(&c->lock);
-	return side ? c : NULL;
-}
-
-/* An old connection may be worth a look: in a plan if it is measured, for a tool if it has one of the ports. */
-static __always_inline bool may_adopt(struct sock *sk)
-{
-	struct connection *measured;
-
-	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)
-		return false;
-	if (has_port(0, 0))
-		return side_of(sk->__sk_common.skc_num, bpf_ntohs(sk->__sk_common.skc_dport), ROLE_UNKNOWN);
-	measured = bpf_sk_storage_get(&connections, sk, 0, 0);
-	return measured && measured->target_set;
-}
-
-/* The state of a connection that is followed, or NULL. `locked`: the socket is locked or owned here, so it may begin. */
-static __always_inline struct tcprt_connection *connection_of(struct sock *sk, struct tcp_sock *tp, bool locked)
-{
-	struct tcprt_connection *c = bpf_sk_storage_get(&tasks, sk, 0, 0);
-	const struct config *cfg = get_config();
-
-	if (!cfg)
-		return NULL;
-	if (c && c->generation == cfg->generation)
-		return c->followed ? c : NULL;
-	if (!locked || (!c && !may_adopt(sk)))
-		return NULL;
-	return follow(sk, tp, ROLE_UNKNOWN);
 }
 
 static __noinline int send_hook(struct sock *sk, struct tcp_sock *tp, struct tcprt_connection *c)
@@ -270,13 +74,13 @@ static __noinline int send_hook(struct sock *sk, struct tcp_sock *tp, struct tcp
  */
 static __always_inline int on_send_start(struct sock *sk)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct tcprt_connection *c;
+	struct tcprt_connection *c = connection_of(sk, true);
+	struct tcp_sock *tp;
 
-	if (!tp)
+	if (!c)
 		return 0;
-	c = connection_of(sk, tp, true);
-	return c ? send_hook(sk, tp, c) : 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	return tp ? send_hook(sk, tp, c) : 0;
 }
 
 static __noinline int segment_hook(struct sock *sk, struct tcp_sock *tp, struct tcprt_connection *c, __u32 acked)
@@ -304,11 +108,11 @@ static __always_inline int on_ready(struct sock *sk)
 
 	if (!is_tcp(sk))
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	c = connection_of(sk, true);
+	if (!c)
 		return 0;
-	c = connection_of(sk, tp, true);
-	return c ? segment_hook(sk, tp, c, tp->snd_una) : 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	return tp ? segment_hook(sk, tp, c, tp->snd_una) : 0;
 }
 
 /*
@@ -322,8 +126,8 @@ static __always_inline int on_segment(struct sock *sk, struct sk_buff *skb)
 
 	if (skb && skb->len > TCP_HEADER_MAX)
 		return 0;
-	c = bpf_sk_storage_get(&tasks, sk, 0, 0);
-	if (!c || !c->followed)
+	c = connection_of(sk, false);
+	if (!c)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
@@ -360,8 +164,8 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		follow(sk, tp, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER);
 		return 0;
 	}
-	c = bpf_sk_storage_get(&tasks, sk, 0, 0);
-	if (!c || !c->followed)
+	c = connection_of(sk, false);
+	if (!c)
 		return 0;
 	segment_hook(sk, tp, c, tp->snd_una);
 	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
@@ -418,8 +222,8 @@ static __always_inline int on_destroy(struct sock *sk)
 
 	if (!tp)
 		return 0;
-	c = bpf_sk_storage_get(&tasks, sk, 0, 0);
-	if (!c || !c->followed)
+	c = connection_of(sk, false);
+	if (!c)
 		return 0;
 	segment_hook(sk, tp, c, tp->snd_una);
 	end_task(sk, tp, c);

@@ -1,8 +1,13 @@
 """TCP-RT on real sockets between two network namespaces: the acceptance of tcp-evidence.md B.9."""
 
+import json
+import os
+import signal
 import socket
 import statistics
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +18,7 @@ from pathlib import Path
 import netns
 import numpy as np
 import pytest
+import repair
 import workload
 from netns import Namespace
 
@@ -29,11 +35,9 @@ from latencyprobe_agent.signals.table import TASKS
 pytestmark = pytest.mark.root
 
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
+LATENCYPROBE = Path(sys.executable).with_name("latencyprobe")
 PORT = workload.free_port()
 CLIENT, SERVER, SERVER_IPV6 = "10.99.0.1", "10.99.0.2", "fd99::2"
-# linux/tcp.h
-TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ, TCP_REPAIR_OPTIONS, RECV_QUEUE, SEND_QUEUE = 19, 20, 21, 22, 1, 2
-MSS_OPTION, WINDOW_OPTION = 2, 3
 
 
 class Followed:
@@ -254,23 +258,9 @@ def test_a_task_over_the_wrap_of_sequence_numbers(follow, hosts):
     port = workload.free_port()  # its own: a repaired socket's port cannot be used again for a while
     followed = follow(Ports(local=(port,), peer=(port,)))
     start = {"client": (1 << 32) - 1000, "server": (1 << 32) - 5000}
-    ends = {"client": (hosts[0], CLIENT, 40_000), "server": (hosts[1], SERVER, port)}
-    sockets = {}
-    for name, other in (("client", "server"), ("server", "client")):
-        host, *address = ends[name]
-        end = sockets[name] = made(host)
-        end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
-        for queue, seq in ((SEND_QUEUE, start[name]), (RECV_QUEUE, start[other])):
-            end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, queue)
-            end.setsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ, struct.pack("I", seq))
-        end.bind(tuple(address))
-        end.connect(ends[other][1:])
-        agreed = struct.pack("IIII", MSS_OPTION, 1460, WINDOW_OPTION, 7 << 16 | 7)  # both windows in units of 128
-        end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_OPTIONS, agreed)
-    for end in sockets.values():
-        end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 0)
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    client, server = sockets["client"], sockets["server"]
+    client, server = repair.connection(
+        (made(hosts[0]), (CLIENT, 40_000), start["client"]), (made(hosts[1]), (SERVER, port), start["server"])
+    )
     with closing(client), closing(server):
         rpc(client, server, request=3000, response=9000)
         rpc(client, server)
@@ -306,9 +296,9 @@ def test_reorder_is_set_only_when_packets_were_swapped(follow, hosts):
     followed = follow()
     with connected(hosts) as (client, server):
         rpc(client, server)
-        seq = queue_seq(client, SEND_QUEUE)
-        ack = queue_seq(client, RECV_QUEUE)
-        segment = tcp_segment(client.getsockname(), client.getpeername(), seq + 100, ack, bytes(50))
+        seq = repair.next_seq(client, repair.SEND_QUEUE)
+        ack = repair.next_seq(client, repair.RECV_QUEUE)
+        segment = repair.segment(client.getsockname(), client.getpeername(), seq + 100, ack, bytes(50))
         with closing(made(hosts[0], socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)) as raw:
             raw.sendto(segment, (SERVER, 0))
         client.sendall(bytes(100))
@@ -401,25 +391,31 @@ def test_an_agent_follows_the_targets_that_ask_for_it(session, hosts):
         assert {1} == set(records["flow"]["target_set"][tasks])
 
 
+def test_the_tool_prints_what_the_connections_did(hosts):
+    words = ["tcprt", "--lports", str(PORT), "--pports", f"{PORT}-{PORT}", "--buffer", "overwrite", "-o", "json"]
+    tool = subprocess.Popen([LATENCYPROBE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert "attached" in tool.stderr.readline()
+        with connected(hosts, "mapped") as (client, server):
+            rpc(client, server)
+            rpc(client, server)
+        workload.wait_until(lambda: not_open(hosts[1]), "the end of the socket")
+        tool.send_signal(signal.SIGINT)
+        printed, said = tool.communicate(timeout=10)
+    finally:
+        tool.kill()
+        tool.wait()
+    records = [json.loads(line) for line in printed.splitlines()]
+    for side, kinds in (("local", "RRE"), ("peer", "PPE")):
+        assert kinds == "".join(record["record"] for record in records if record["side"] == side)
+    served = next(record for record in records if record["record"] == "R")
+    assert (100, 1000, 1, SERVER, PORT, CLIENT, 4) == tuple(
+        served[name]
+        for name in ("recv_bytes", "sent_bytes", "task_no", "local_addr", "local_port", "peer_addr", "family")
+    )
+    assert os.getpid() == served["owner_tgid"], "the process that sent"
+    assert (0, "lost: none\n") == (tool.returncode, said)
+
+
 def not_open(host: Namespace) -> bool:
     return not host.run("ss", "-Htan", "exclude", "time-wait", "sport", f"= :{PORT}").strip()
-
-
-def queue_seq(end: socket.socket, queue: int) -> int:
-    """The next sequence number of an end's queue."""
-    end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
-    end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, queue)
-    seq = end.getsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ) & 0xFFFFFFFF
-    end.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, -1)  # TCP_REPAIR_OFF_NO_WP: sends nothing
-    return seq
-
-
-def tcp_segment(source: tuple[str, int], target: tuple[str, int], seq: int, ack: int, payload: bytes) -> bytes:
-    """A TCP segment over IPv4 without options, with its checksum."""
-    head = struct.pack("!HHIIBBHHH", source[1], target[1], seq & 0xFFFFFFFF, ack & 0xFFFFFFFF, 5 << 4, 0x18, 500, 0, 0)
-    pseudo = socket.inet_aton(source[0]) + socket.inet_aton(target[0]) + struct.pack("!BBH", 0, 6, 20 + len(payload))
-    words = struct.unpack(f"!{(len(pseudo) + 20 + len(payload)) // 2}H", pseudo + head + payload)
-    total = sum(words)
-    total = (total & 0xFFFF) + (total >> 16)
-    checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
-    return head[:16] + struct.pack("!H", checksum) + head[18:] + payload
