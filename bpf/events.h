@@ -241,6 +241,7 @@ struct retransmit_stack {
 	struct retransmit retransmit;
 	__u64 stack[LP_STACK_FRAMES];
 };
+
 /* How the opening of a connection was measured. */
 enum handshake_method {
 	METHOD_KERNEL = 0, /* the kernel's own RTT sample, where the socket changes its state */
@@ -295,6 +296,70 @@ struct handshake {
 	__u8 _pad[6];
 };
 _Static_assert(sizeof(struct handshake) == 160, "struct handshake has no hidden padding");
+
+/* Records of TCP-RT, tcp-evidence.md part B. */
+enum tcprt_kind {
+	TCPRT_R = 0, /* local side: a task is done */
+	TCPRT_P = 1, /* peer side: a task is done */
+	TCPRT_N = 2, /* closed in the middle of a request */
+	TCPRT_W = 3, /* closed before the response was acknowledged */
+	TCPRT_E = 4, /* the connection is closed */
+};
+
+enum tcprt_side {
+	TCPRT_LOCAL = 1, /* this end serves */
+	TCPRT_PEER = 2,	 /* this end asks */
+};
+
+enum tcprt_flags {
+	TCPRT_REORDER = 1 << 0, /* data of the message came out of order */
+	TCPRT_PARTIAL = 1 << 1, /* connection adopted in its middle */
+};
+
+/*
+ * One task, or the end of a connection (E). Bytes are those of the task, of E all payload of the connection; seq to
+ * end_seq is what this end sent in it. Where the original errs, v6_* repeat it: tcp-evidence.md B.6. flow.boot_ns is
+ * end_ns: R: ACK of the last response byte, P: last response byte, others: when it was emitted. Ring `tcprts`.
+ */
+struct tcprt {
+	struct flow_header flow;
+	__u64 start_ns;
+	__u64 end_ns;
+	__u64 v6_end_ns;
+	__u64 server_us;
+	__u64 recv_us;
+	__u64 sent_bytes;
+	__u64 received_bytes;
+	__u32 v6_sent_bytes;
+	__u32 v6_received_bytes;
+	__u32 unacked_bytes;
+	__u32 v6_unacked_bytes;
+	__u32 seq;
+	__u32 end_seq;
+	__u32 task_no;	   /* of E: tasks of the connection */
+	__u32 retransmits; /* segments; of E without those of the handshake */
+	__u32 handshake_retransmits;
+	__u32 min_rtt_us; /* 0xffffffff = no sample */
+	__u32 mss;
+	__u8 kind; /* enum tcprt_kind */
+	__u8 side; /* enum tcprt_side */
+	__u8 flags;
+	__u8 conn_class; /* enum exchange_class of the last exchange, CLASS_UNKNOWN for a tool */
+};
+_Static_assert(sizeof(struct tcprt) == 200, "struct tcprt has no hidden padding");
+
+/* In the array `newest`, after a lock: a record and its number among those of its CPU, from 1. */
+struct newest_record {
+	__u64 number;
+	struct tcprt record;
+};
+
+/* In the array `newest_heads`, one per CPU, after a lock. slots: 0 unless records go to `newest`. */
+struct newest_head {
+	__u64 written;
+	__u32 slots;
+	__u32 _pad;
+};
 
 /* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
 struct counts_key {

@@ -186,6 +186,7 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 snd_nxt;
 	__u32 snd_una;
 	__u32 write_seq;
 	__u32 rcv_wnd;
@@ -204,6 +205,8 @@ struct tcp_sock {
 	__u32 snd_ssthresh;
 	__u32 snd_wnd;
 	__u64 tcp_mstamp;
+	__u32 mss_cache;
+	__u32 rcv_ooopack;
 	bool is_mptcp;
 	bool syn_smc;
 };
@@ -224,6 +227,7 @@ struct tcp_skb_cb {
 	__u16 tcp_gso_segs;
 	__u16 tcp_flags;
 	__u8 sacked;
+	__u32 ack_seq;
 };
 
 struct seq_file;

@@ -51,6 +51,10 @@ ATTRIBUTES = {
     "RTT": "the kernel's smoothed round trip time, seconds",
     "RTT_MIN": "its minimum, seconds",
     "RETRANSMITS": "segments that this end sent again during the exchange",
+    "TCPRT_RECEIVE": "with `evidence.tcprt`: first to last byte of what came in, seconds",
+    "TCPRT_SERVER": "with `evidence.tcprt`: last byte of the request to first of the response, seconds",
+    "TCPRT_TOTAL": "with `evidence.tcprt`: until the last ACK (server) or the last byte (client), seconds",
+    "TCPRT_REORDER": "with `evidence.tcprt`: data of the message came out of order",
     "SAMPLED_REASON": "`slow`, `error`, `ratio`, or `recall`: the other half is slow or failed",
     "SAMPLED_RATIO": "inclusion probability, to scale counts",
     "NETWORK_EXCESS": "network share beyond the round trip, seconds; may be negative by the sample's error",
@@ -76,6 +80,7 @@ EVENTS = {  # attributes of the events that evidence adds to a span
 }
 
 POINTS = {
+    "TCPRT_RECORD": "how a task of TCP-RT ended: `R`, `P` done, `N` in the request, `W` before the last ACK",
     "PROBE": "name of the LatencyProbe",
     "TARGET": "name of its target",
     "ROLE": "`client` or `server`",

@@ -8,6 +8,7 @@ libbpf raises the memory-lock limit by itself where the kernel is old enough to 
 import ctypes as c
 import errno
 import os
+import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -80,6 +81,10 @@ class _ProgramInfo(c.Structure):  # the part of struct bpf_prog_info (linux/bpf.
     _fields_ = [("_before", c.c_uint8 * 208), ("recursion_misses", c.c_uint64), ("_verified_insns", c.c_uint64)]
 
 
+class _BatchOptions(c.Structure):  # struct bpf_map_batch_opts
+    _fields_ = [("sz", c.c_size_t), ("elem_flags", c.c_uint64), ("flags", c.c_uint64)]
+
+
 class _BtfType(c.Structure):
     _fields_ = [("name_off", c.c_uint32), ("info", c.c_uint32), ("size", c.c_uint32)]
 
@@ -123,12 +128,18 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "bpf_map__set_max_entries": (c.c_int, [c.c_void_p, c.c_uint32]),
     "bpf_map__reuse_fd": (c.c_int, [c.c_void_p, c.c_int]),
     "bpf_map_lookup_elem": (c.c_int, [c.c_int, c.c_char_p, c.c_void_p]),
+    "bpf_map_lookup_batch": (
+        c.c_int,
+        [c.c_int, c.c_char_p, c.c_char_p, c.c_void_p, c.c_void_p, c.POINTER(c.c_uint32), c.POINTER(_BatchOptions)],
+    ),
     "bpf_map_update_elem": (c.c_int, [c.c_int, c.c_char_p, c.c_char_p, c.c_uint64]),
     "bpf_map_delete_elem": (c.c_int, [c.c_int, c.c_char_p]),
     "bpf_map_get_next_key": (c.c_int, [c.c_int, c.c_char_p, c.c_char_p]),
     "bpf_obj_get_info_by_fd": (c.c_int, [c.c_int, c.c_void_p, c.POINTER(c.c_uint32)]),
     "libbpf_num_possible_cpus": (c.c_int, []),
 }
+_RINGBUF_TYPE = 27  # BPF_MAP_TYPE_RINGBUF
+_F_LOCK = 4  # BPF_F_LOCK
 _PERCPU_TYPES = {5, 6}  # BPF_MAP_TYPE_PERCPU_HASH, _PERCPU_ARRAY
 _PRINT = c.CFUNCTYPE(c.c_int, c.c_int, c.c_char_p, c.c_void_p)
 _messages: deque[str] = deque(maxlen=_MESSAGES_KEPT)
@@ -219,6 +230,24 @@ class Map:
         result = _lib().bpf_map__set_max_entries(self._handle, entries)
         if result:
             raise _error(f"cannot resize map {self.name} to {entries}", result)
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether it is a BPF ring buffer."""
+        return bool(_lib().bpf_map__type(self._handle) == _RINGBUF_TYPE)
+
+    def read_range(self, first: int, into: memoryview) -> int:
+        """Copy the values of an array of locked values from index `first`, each under its lock; return how many."""
+        count = c.c_uint32(into.nbytes // self.value_size)
+        before = (first - 1).to_bytes(4, sys.byteorder) if first else None
+        keys = c.create_string_buffer(4 * count.value)
+        options = _BatchOptions(sz=c.sizeof(_BatchOptions), elem_flags=_F_LOCK)
+        values = (c.c_char * into.nbytes).from_buffer(into)
+        after = c.create_string_buffer(4)
+        result = _lib().bpf_map_lookup_batch(self.fd, before, after, keys, values, c.byref(count), c.byref(options))
+        if result and -result != errno.ENOENT:  # the array's end
+            raise _error(f"cannot read map {self.name}", result)
+        return count.value
 
     def share(self, fd: int) -> None:
         """Use the map behind `fd`, of an object that is loaded, in place of one of its own. Before `Object.load()`."""

@@ -161,6 +161,30 @@ class HandshakeTally(IntEnum):
     REPLACED = 3
 
 
+class TcprtKind(IntEnum):
+    """`enum tcprt_kind`."""
+
+    R = 0
+    P = 1
+    N = 2
+    W = 3
+    E = 4
+
+
+class TcprtSide(IntEnum):
+    """`enum tcprt_side`."""
+
+    LOCAL = 1
+    PEER = 2
+
+
+class TcprtFlags(IntFlag):
+    """`enum tcprt_flags`."""
+
+    REORDER = 1
+    PARTIAL = 2
+
+
 class RuleSide(IntEnum):
     """`enum rule_side`."""
 
@@ -303,6 +327,46 @@ HANDSHAKE = _struct(
     ("_pad", 154, "(6,)u1"),
 )
 
+TCPRT = _struct(
+    200,
+    ("flow", 0, FLOW_HEADER),
+    ("start_ns", 96, "u8"),
+    ("end_ns", 104, "u8"),
+    ("v6_end_ns", 112, "u8"),
+    ("server_us", 120, "u8"),
+    ("recv_us", 128, "u8"),
+    ("sent_bytes", 136, "u8"),
+    ("received_bytes", 144, "u8"),
+    ("v6_sent_bytes", 152, "u4"),
+    ("v6_received_bytes", 156, "u4"),
+    ("unacked_bytes", 160, "u4"),
+    ("v6_unacked_bytes", 164, "u4"),
+    ("seq", 168, "u4"),
+    ("end_seq", 172, "u4"),
+    ("task_no", 176, "u4"),
+    ("retransmits", 180, "u4"),
+    ("handshake_retransmits", 184, "u4"),
+    ("min_rtt_us", 188, "u4"),
+    ("mss", 192, "u4"),
+    ("kind", 196, "u1"),
+    ("side", 197, "u1"),
+    ("flags", 198, "u1"),
+    ("conn_class", 199, "u1"),
+)
+
+NEWEST_RECORD = _struct(
+    208,
+    ("number", 0, "u8"),
+    ("record", 8, TCPRT),
+)
+
+NEWEST_HEAD = _struct(
+    16,
+    ("written", 0, "u8"),
+    ("slots", 8, "u4"),
+    ("_pad", 12, "u4"),
+)
+
 COUNTS_KEY = _struct(
     16,
     ("owner", 0, "u8"),
@@ -364,6 +428,9 @@ STRUCTS = {
     "retransmit": RETRANSMIT,
     "retransmit_stack": RETRANSMIT_STACK,
     "handshake": HANDSHAKE,
+    "tcprt": TCPRT,
+    "newest_record": NEWEST_RECORD,
+    "newest_head": NEWEST_HEAD,
     "counts_key": COUNTS_KEY,
     "exchange_counts": EXCHANGE_COUNTS,
     "target_set": TARGET_SET,

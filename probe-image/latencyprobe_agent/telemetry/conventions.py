@@ -76,6 +76,11 @@ HANDSHAKE_RTT_MAX = "latencyprobe.handshake.rtt_max"
 HANDSHAKE_CONNECT = "latencyprobe.handshake.connect"
 HANDSHAKE_SYNS = "latencyprobe.handshake.syns"
 HANDSHAKE_SYNACK_RETRANSMITS = "latencyprobe.handshake.synack_retransmits"
+TCPRT_RECEIVE = "latencyprobe.tcprt.receive"
+TCPRT_SERVER = "latencyprobe.tcprt.server"
+TCPRT_TOTAL = "latencyprobe.tcprt.total"
+TCPRT_REORDER = "latencyprobe.tcprt.reorder"
+TCPRT_RECORD = "latencyprobe.tcprt.record"
 WAIT = "latencyprobe.wait"  # of an event: time since the bytes had last been sent
 
 OTHER = "other"  # the series that takes what is above the cap
@@ -133,6 +138,16 @@ TCP_SENT_SEGMENTS = Metric(
 )
 TCP_SENT_SIZE = Metric("latencyprobe.tcp.sent.size", "By", "counter", "Bytes that were sent, retransmits included.")
 TCP_RETRANSMITTED_SIZE = Metric("latencyprobe.tcp.retransmitted.size", "By", "counter", "Bytes that were sent again.")
+TCPRT_DURATION = Metric(
+    "latencyprobe.tcprt.duration", "s", "histogram", "Tasks of TCP-RT: first byte of the request to the last ACK."
+)
+TCPRT_SERVER_DURATION = Metric(
+    "latencyprobe.tcprt.server", "s", "histogram", "Tasks of TCP-RT: last byte of the request to first of the response."
+)
+TCPRT_RECEIVE_DURATION = Metric(
+    "latencyprobe.tcprt.receive", "s", "histogram", "Tasks of TCP-RT: first to last byte of what came in."
+)
+TCPRT_TASKS = Metric("latencyprobe.tcprt.tasks", "{task}", "counter", "Tasks of TCP-RT by how they ended.")
 EXCHANGES = Metric("latencyprobe.exchanges", "{exchange}", "counter", "Ended exchanges by class of their connection.")
 FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Exchanges that failed, by error.")
 EXCLUDED = Metric(

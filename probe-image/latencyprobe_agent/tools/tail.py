@@ -30,10 +30,14 @@ def batches(
     attached: Callable[[EvidencePrograms], None] = lambda _: None,
     ended: Callable[[EvidencePrograms], None] = lambda _: None,
     ring_bytes: int | None = None,
+    entries: Mapping[str, Mapping[bytes, bytes]] | None = None,
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
-    """Attach to what `options` want, and yield as `follow()` does. Raises Unsupported."""
+    """Attach to what `options` want, and yield as `follow()` does. Raises Unsupported.
+
+    `entries`: as in `EvidencePrograms.alone()`.
+    """
     folder = settings.from_environment().bpf_dir
-    programs = EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes)
+    programs = EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes, entries=entries)
     return follow(programs, options, attached=lambda: attached(programs), ended=lambda: ended(programs))
 
 
