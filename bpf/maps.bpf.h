@@ -68,20 +68,16 @@ static __always_inline struct config *get_config(void)
 }
 
 /* Copy a record into a ring or count it as lost. Wake the reader early only when the ring has filled up. */
-static __always_inline bool emit(void *ring, const void *record, __u64 size, const struct config *cfg)
+static __always_inline bool emit(void *ring, void *record, __u64 size, const struct config *cfg)
 {
-	void *slot = bpf_ringbuf_reserve(ring, size, 0);
 	__u64 flags = BPF_RB_NO_WAKEUP;
 
-	if (!slot) {
-		count_lost(LOST_RING_FULL);
-		return false;
-	}
-	__builtin_memcpy(slot, record, size);
 	if (bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= cfg->wakeup_bytes)
 		flags = BPF_RB_FORCE_WAKEUP;
-	bpf_ringbuf_submit(slot, flags);
-	return true;
+	if (!bpf_ringbuf_output(ring, record, size, flags))
+		return true;
+	count_lost(LOST_RING_FULL);
+	return false;
 }
 
 #endif
