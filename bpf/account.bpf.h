@@ -41,13 +41,14 @@ static __always_inline struct exchange_counts *counts_of(struct counts_key *key)
 	n = bpf_map_lookup_elem(&counts, key);
 	if (n)
 		return n;
-	count_lost(LOST_COUNTS_FULL);
 	key->owner = 0;
 	n = bpf_map_lookup_elem(&counts, key);
-	if (n)
-		return n;
-	bpf_map_update_elem(&counts, key, &no_counts, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&counts, key);
+	if (!n) {
+		bpf_map_update_elem(&counts, key, &no_counts, BPF_NOEXIST);
+		n = bpf_map_lookup_elem(&counts, key);
+	}
+	count_lost(n ? LOST_COUNTS_FULL : LOST_COUNTS);
+	return n;
 }
 
 /* 1 if a < b, without a branch: the verifier would follow each of the 2^11 ways through bucket_of(). a, b < 2^63. */
@@ -178,9 +179,7 @@ __noinline int account(struct exchange *x, const struct config *cfg)
 		x->send_end_ns = x->send_start_ns;
 		x->flags |= FLAG_SEND_APPROX;
 	}
-	if (!n) {
-		count_lost(LOST_COUNTS);
-	} else {
+	if (n) {
 		if (x->conn_class < CLASS_COUNT)
 			add(&n->classes[x->conn_class], 1);
 		if (x->excluded == EXCLUDED_NONE)

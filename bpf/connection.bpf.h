@@ -15,16 +15,17 @@
 #include "kernel.h"
 #include "storage.bpf.h"
 
-/* What a hook read from the socket before it took the lock. `received`: rcv_nxt without the peer's FIN. */
+/*
+ * What a hook read from the socket before it took the lock. `received`: rcv_nxt without the peer's FIN. What only
+ * beginnings and ends of exchanges need is read from the socket there.
+ */
 struct view {
+	const struct tcp_sock *tp;
 	__u64 now_ns;
 	__u32 received;
 	__u32 copied;
 	__u32 written;
 	__u32 acked; /* snd_una: what the peer had of ours when it sent what it sent last */
-	__u32 srtt_us;
-	__u32 rtt_min_us;
-	__u32 total_retrans;
 	__u32 flags; /* enum exchange_flags found on the way */
 };
 
@@ -110,7 +111,7 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 		x->request_offset = c->out_offset;
 		x->response_offset = c->in_offset;
 	}
-	c->retransmits = v->total_retrans;
+	c->retransmits = v->tp->total_retrans;
 	c->phase = phase;
 	c->unasked = 0;
 	c->unread = 0;
@@ -189,9 +190,9 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 		x->request_bytes = c->out_offset - x->request_offset;
 		x->response_bytes = c->in_offset - x->response_offset;
 	}
-	x->srtt_us = v->srtt_us;
-	x->rtt_min_us = v->rtt_min_us;
-	x->retransmits = v->total_retrans - c->retransmits;
+	x->srtt_us = v->tp->srtt_us >> 3;
+	x->rtt_min_us = v->tp->rtt_min.s[0].v;
+	x->retransmits = v->tp->total_retrans - c->retransmits;
 	c->unread_history = c->unread_history << 1 | c->unread;
 	c->early_history = c->early_history << 1 | c->early;
 	if (!c->unasked && answered)

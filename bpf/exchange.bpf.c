@@ -21,6 +21,7 @@ static __always_inline void read_view(const struct sock *sk, const struct tcp_so
 {
 	__u32 fin = sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0;
 
+	v->tp = tp;
 	v->now_ns = bpf_ktime_get_boot_ns();
 	v->received = tp->rcv_nxt - fin;
 	v->copied = tp->copied_seq;
@@ -28,9 +29,6 @@ static __always_inline void read_view(const struct sock *sk, const struct tcp_so
 		v->copied = v->received;
 	v->written = tp->write_seq;
 	v->acked = tp->snd_una;
-	v->srtt_us = tp->srtt_us >> 3;
-	v->rtt_min_us = tp->rtt_min.s[0].v;
-	v->total_retrans = tp->total_retrans;
 	v->flags = 0;
 }
 
@@ -73,20 +71,20 @@ static __always_inline void drop(struct connection *c, const struct config *cfg,
  * Ask the plan about this socket and remember the answer. NULL: not measured. `locked`: the socket is locked or owned
  * here, so its positions may be taken; else a connection that is not measured yet waits for its next locked hook.
  */
-static __noinline struct connection *decide(struct sock *sk, struct tcp_sock *tp, __u8 role, __u8 first_excluded,
-					    bool locked)
+static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 first_excluded, bool locked)
 {
 	/* the generation first: with rules older than it the decision would outlive the plan that it came from */
 	const struct config *cfg = get_config();
 	__u64 generation = cfg ? cfg->generation : 0, cgroup_id = sock_cgroup_id(sk), cookie;
 	const struct scope *scope = bpf_map_lookup_elem(&scopes, &cgroup_id);
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct target_set *t;
 	struct flow flow = {};
 	struct view v;
 	__u32 set, netns_ino;
 
-	if (!cfg)
+	if (!cfg || !tp)
 		return NULL;
 	if (!scope)
 		scope = &cfg->host;
@@ -169,23 +167,23 @@ static __always_inline bool in_scope(const struct sock *sk, const struct config 
 	return bpf_map_lookup_elem(&scopes, &cgroup_id);
 }
 
-/* The measured connection of a socket, or NULL. `locked` as in decide(). */
-static __always_inline struct connection *connection_of(struct sock *sk, struct tcp_sock *tp, bool locked,
-							const struct config *cfg)
+/* The measured connection of a socket, or NULL. `locked` as in decide(). Nothing but TCP has storage of ours. */
+static __always_inline struct connection *connection_of(struct sock *sk, bool locked, const struct config *cfg)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 
 	if (c && (c->generation == cfg->generation || c->generation == NEVER_WANTED))
 		return c->target_set ? c : NULL;
-	if (!c && (!locked || sk->__sk_common.skc_state != TCP_ESTABLISHED || !in_scope(sk, cfg)))
+	locked = locked && sk->__sk_common.skc_state == TCP_ESTABLISHED;
+	if (!c && (!locked || !is_tcp(sk) || !in_scope(sk, cfg)))
 		return NULL;
-	return decide(sk, tp, ROLE_UNKNOWN, EXCLUDED_PARTIAL, locked && sk->__sk_common.skc_state == TCP_ESTABLISHED);
+	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, locked);
 }
 
 /* The same for hooks that adopt nothing. */
-static __always_inline struct connection *measured(struct sock *sk, struct tcp_sock *tp, const struct config *cfg)
+static __always_inline struct connection *measured(struct sock *sk, const struct config *cfg)
 {
-	return bpf_sk_storage_get(&connections, sk, 0, 0) ? connection_of(sk, tp, false, cfg) : NULL;
+	return bpf_sk_storage_get(&connections, sk, 0, 0) ? connection_of(sk, false, cfg) : NULL;
 }
 
 /*
@@ -211,14 +209,10 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 static __always_inline int on_send_start(struct sock *sk)
 {
 	struct config *cfg = get_config();
-	struct connection *c;
-	struct tcp_sock *tp;
+	struct connection *c = cfg ? connection_of(sk, true, cfg) : NULL;
+	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!cfg || !tp)
-		return 0;
-	c = connection_of(sk, tp, true, cfg);
-	if (c)
+	if (tp)
 		send_begins(sk, tp, c, cfg);
 	return 0;
 }
@@ -246,16 +240,10 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 static __always_inline int on_send_end(struct sock *sk, int ret)
 {
 	struct config *cfg = get_config();
-	struct connection *c;
-	struct tcp_sock *tp;
+	struct connection *c = cfg ? connection_of(sk, false, cfg) : NULL;
+	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
-	if (!cfg || !is_tcp(sk))
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
-	c = connection_of(sk, tp, false, cfg);
-	if (c)
+	if (tp)
 		send_returns(sk, tp, c, ret, cfg);
 	return 0;
 }
@@ -267,8 +255,8 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 	struct view v;
 	bool ended;
 
-	if (is_unsupported(sk, tp)) {
-		drop(c, cfg, EXCLUDED_UNSUPPORTED); /* it has become so since it was decided */
+	if (is_taken_over(sk, tp)) {
+		drop(c, cfg, EXCLUDED_UNSUPPORTED); /* since it was decided */
 		return;
 	}
 	read_view(sk, tp, &v);
@@ -290,16 +278,10 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 static __always_inline int on_ready(struct sock *sk)
 {
 	struct config *cfg = get_config();
-	struct connection *c;
-	struct tcp_sock *tp;
+	struct connection *c = cfg ? connection_of(sk, true, cfg) : NULL;
+	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
-	if (!cfg || !is_tcp(sk))
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
-	c = connection_of(sk, tp, true, cfg);
-	if (c)
+	if (tp)
 		bytes_arrive(sk, tp, c, cfg);
 	return 0;
 }
@@ -312,6 +294,9 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 	bool ended = false;
 	struct view v;
 
+	/* EAGAIN, or a peek: servers read until there is no more */
+	if ((__s32)(tp->copied_seq - c->read_seq) <= 0 && c->send_owner == SEND_NONE)
+		return;
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
 	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid) {
@@ -337,16 +322,10 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 static __always_inline int on_read(struct sock *sk)
 {
 	struct config *cfg = get_config();
-	struct connection *c;
-	struct tcp_sock *tp;
+	struct connection *c = cfg ? connection_of(sk, false, cfg) : NULL;
+	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
-	if (!cfg || !is_tcp(sk))
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
-	c = connection_of(sk, tp, false, cfg);
-	if (c)
+	if (tp)
 		read_returns(sk, tp, c, cfg);
 	return 0;
 }
@@ -430,7 +409,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 
 		c = bpf_sk_storage_get(&connections, sk, 0, 0);
 		if (!c || c->generation != NEVER_WANTED)
-			decide(sk, tp, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
+			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
 			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, true);
 		return 0;
 	}
@@ -443,7 +422,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		}
 		return 0;
 	}
-	c = measured(sk, tp, cfg);
+	c = measured(sk, cfg);
 	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
@@ -487,7 +466,7 @@ static __always_inline int on_destroy(struct sock *sk)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!cfg || !tp)
 		return 0;
-	c = measured(sk, tp, cfg);
+	c = measured(sk, cfg);
 	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
@@ -532,7 +511,7 @@ static __always_inline int on_flush(struct sock *sk)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!cfg || !tp)
 		return 0;
-	c = measured(sk, tp, cfg);
+	c = measured(sk, cfg);
 	if (c)
 		end_if_quiet(sk, tp, c, cfg);
 	return 0;

@@ -24,17 +24,20 @@ static __always_inline bool is_tcp(const struct sock *sk)
 	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_TCP;
 }
 
-/*
- * Bytes of such a socket move past our hooks: Multipath TCP, SMC, another protocol on top (kernel TLS), a sockmap.
- * A socket of one of the first two that fell back to TCP says so before it is ESTABLISHED.
- */
+/* Bytes of such a socket move past our hooks: another protocol on top (kernel TLS), a sockmap. It may become so. */
+static __always_inline bool is_taken_over(const struct sock *sk, const struct tcp_sock *tp)
+{
+	return tp->inet_conn.icsk_ulp_ops || (__u64)sk->sk_user_data & SK_USER_DATA_PSOCK;
+}
+
+/* The same, and Multipath TCP and SMC: a socket of these that fell back to TCP says so before it is ESTABLISHED. */
 static __always_inline bool is_unsupported(const struct sock *sk, const struct tcp_sock *tp)
 {
 	if (bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp)
 		return true;
 	if (bpf_core_field_exists(tp->syn_smc) && tp->syn_smc)
 		return true;
-	return tp->inet_conn.icsk_ulp_ops || (__u64)sk->sk_user_data & SK_USER_DATA_PSOCK;
+	return is_taken_over(sk, tp);
 }
 
 static __always_inline void map_ipv4(__u8 *addr, __be32 ipv4)

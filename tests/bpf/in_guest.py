@@ -74,8 +74,12 @@ def test_kernel_tls_says_unsupported_once_and_is_left_alone(session):
 
 def test_smc_says_unsupported(session):
     """Without a device for it, its sockets negotiate over TCP and stay there: no exchange of theirs is an event."""
+    try:
+        listener, client = (socket.socket(AF_SMC, socket.SOCK_STREAM) for _ in range(2))
+    except OSError as error:
+        pytest.xfail(f"this kernel has no SMC: {error}")
     session.measure(PORT)
-    with socket.socket(AF_SMC, socket.SOCK_STREAM) as listener, socket.socket(AF_SMC, socket.SOCK_STREAM) as client:
+    with listener, client:
         address = struct.pack("=H", socket.AF_INET) + struct.pack("!H", PORT) + socket.inet_aton("127.0.0.1") + bytes(8)
         c = ctypes.CDLL(None)  # Python knows no addresses of this family
         assert c.bind(listener.fileno(), address, len(address)) == 0
