@@ -18,8 +18,8 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.compare import F64, added, paired, ratio_of_added, verdict
-from benchmarks.subjects import LOAD_CPU, cpu_ns, machine_busy_s, pingpong, redis
-from benchmarks.variants import BUILD, Variant, build, variants
+from benchmarks.subjects import LOAD_CPU, Redis, cpu_ns, machine_busy_s, pingpong, redis
+from benchmarks.variants import BUILD, Variant, build, evidence, variants
 
 PINGPONG_PORT, REDIS_PORT = 7871, 7872
 FOREIGN_LIMIT = 0.05  # of the machine; rounds above it are left out
@@ -91,25 +91,36 @@ def report(name: str, slices: Slices, note: str, console: Console) -> dict[str, 
 @click.command()
 @click.option("--rounds", default=16, show_default=True, help="Rounds of each subject.")
 @click.option("--turns", default=50_000, show_default=True, help="RPCs or GETs of one slice.")
-def main(rounds: int, turns: int) -> None:
+@click.option("--of", type=click.Choice(["measuring", "evidence", "both"]), default="both", show_default=True)
+def main(rounds: int, turns: int, of: str) -> None:
     """Measure what the kernel programs cost (needs root, clang and Redis)."""
     build()
     os.sched_setaffinity(0, {LOAD_CPU})  # the drain of the ring runs beside the load, not beside what is measured
     statistics = BPF_STATS.read_text()
     BPF_STATS.write_text("0")  # counting program runs would add to what is measured
-    try:
-        rpc = run_rounds("ping-pong", lambda: pingpong(PINGPONG_PORT, turns), variants(PINGPONG_PORT), rounds)
-        with redis(REDIS_PORT) as server:
-            get = run_rounds("Redis GET", lambda: server.get(turns), variants(REDIS_PORT), rounds, server.pid)
-    finally:
-        BPF_STATS.write_text(statistics)
-
     console = Console(record=True, width=120)
     machine = f"Linux {platform.release()}, {os.cpu_count()} CPUs"
     console.print(f"{machine}, bpf_stats_enabled 0, {rounds} rounds, {turns:,} operations a slice")
+    results: dict[str, object] = {"machine": machine, "rounds": rounds, "turns": turns}
+    try:
+        with redis(REDIS_PORT) as server:
+            if of != "evidence":
+                results |= cost_of_measuring(server, rounds, turns, console)
+            if of != "measuring":
+                results["evidence"] = cost_of_evidence(server, rounds, turns, console)
+    finally:
+        BPF_STATS.write_text(statistics)
+    BUILD.joinpath("cost.txt").write_text(console.export_text())
+    BUILD.joinpath("cost.json").write_text(json.dumps(results, indent=2))
+
+
+def cost_of_measuring(server: Redis, rounds: int, turns: int, console: Console) -> dict[str, object]:
+    """Print and return what measuring costs, with the bars of quality."""
+    rpc = run_rounds("ping-pong", lambda: pingpong(PINGPONG_PORT, turns), variants(PINGPONG_PORT), rounds)
+    get = run_rounds("Redis GET", lambda: server.get(turns), variants(REDIS_PORT), rounds, server.pid)
     rpc_slices, rpc_note = quiet_rounds(*rpc)
     get_slices, get_note = quiet_rounds(*get)
-    results = [
+    subjects = [
         report("CPU of a 64-byte RPC over loopback, both ends", rpc_slices, rpc_note, console),
         report("CPU of the Redis server per GET", get_slices, get_note, console),
     ]
@@ -124,13 +135,23 @@ def main(rounds: int, turns: int) -> None:
     for label, found, goal in bars:
         table.add_row(label, found.text(".3f"), f"≤ {goal}", verdict(found, goal))
     console.print(table)
-    BUILD.joinpath("cost.txt").write_text(console.export_text())
     judged = [
         {"bar": label, "found": [found.median, found.low, found.high], "goal": goal, "verdict": verdict(found, goal)}
         for label, found, goal in bars
     ]
-    everything = {"machine": machine, "rounds": rounds, "turns": turns, "subjects": results, "bars": judged}
-    BUILD.joinpath("cost.json").write_text(json.dumps(everything, indent=2))
+    return {"subjects": subjects, "bars": judged}
+
+
+def cost_of_evidence(server: Redis, rounds: int, turns: int, console: Console) -> list[dict[str, object]]:
+    """Print and return what each signal of evidence costs alone, and all of them."""
+    subjects = (
+        ("CPU of the Redis server per GET", lambda: server.get(turns)),
+        ("CPU of the Redis server per connection with one GET", lambda: server.connect(turns // 10)),
+    )
+    return [
+        report(name, *quiet_rounds(*run_rounds(name, slice_ns, evidence(REDIS_PORT), rounds, server.pid)), console)
+        for name, slice_ns in subjects
+    ]
 
 
 if __name__ == "__main__":

@@ -34,9 +34,18 @@ class Redis:
 
     def get(self, requests: int) -> float:
         """CPU time of the server per GET: 8 connections, no pipelining, at saturation."""
+        return self._benchmark(requests, "-c 8")
+
+    def connect(self, requests: int) -> float:
+        """CPU time of the server per connection with one GET on it."""
+        return self._benchmark(requests, "-c 8 -k 0")
+
+    def _benchmark(self, requests: int, options: str) -> float:
         before = cpu_ns(self.pid)
-        words = f"redis-benchmark -p {self.port} -c 8 -n {requests} -t get -q".split()
-        subprocess.run(["taskset", "-c", str(LOAD_CPU), *words], check=True, stdout=subprocess.DEVNULL)
+        words = f"redis-benchmark -p {self.port} {options} -n {requests} -t get -q".split()
+        subprocess.run(
+            ["taskset", "-c", str(LOAD_CPU), *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         return (cpu_ns(self.pid) - before) / requests
 
 
@@ -44,7 +53,9 @@ class Redis:
 def redis(port: int) -> Iterator[Redis]:
     """Start and stop the server."""
     words = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--dir", str(BUILD)]
-    server = subprocess.Popen(["taskset", "-c", str(SERVER_CPU), *words], stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        ["taskset", "-c", str(SERVER_CPU), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         deadline = time.monotonic() + 10
         while subprocess.run(["redis-cli", "-p", str(port), "ping"], capture_output=True, check=False).returncode:

@@ -1,18 +1,23 @@
-"""What is attached while a slice runs: nothing, empty hooks, the programs on other sockets, the programs on these."""
+"""What is attached while a slice runs: nothing, empty hooks, the programs on other sockets or on these, evidence."""
 
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target, TargetPod
+from latencyprobe_agent.kernel.attached import Attached
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.rules import compile_rules
+from latencyprobe_agent.signals.table import EVIDENCE, Signal
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "bench"
+OBJECTS = ROOT / "build" / "bpf"
 OTHER_CGROUP = 2**63 - 1  # id of no cgroup
 
 
@@ -60,25 +65,43 @@ def measuring(port: int, targeted: bool) -> Iterator[None]:
         pods=(TargetPod("pod", (port,)),),
     )
     plan = NodePlan(node="", generation=1, digest="", targets=(target,), objectives=(), host=targeted)
-    with Programs.open(ROOT / "build" / "bpf" / "exchange.bpf.o") as programs:
+    with Programs.open(OBJECTS / "exchange.bpf.o") as programs:
         rules = compile_rules(plan, {"pod": [OTHER_CGROUP]})
         programs.apply(rules, quiet_ns=2_000_000_000, own_tgid=0, owner_by_process=False)
-        ended = threading.Event()
-
-        def drain() -> None:
-            while not ended.wait(0.05):
-                while len(programs.drain()):
-                    pass
-
-        drainer = threading.Thread(target=drain)
-        drainer.start()
-        try:
+        with drained(programs):
             yield
-        finally:
-            ended.set()
-            drainer.join()
-            assert targeted == bool(len(programs.counts()[0])), "the slice was not what it says"
-            assert not any(programs.lost().values()), programs.lost()
+        assert targeted == bool(len(programs.counts()[0])), "the slice was not what it says"
+
+
+@contextmanager
+def explaining(port: int, signals: Sequence[Signal]) -> Iterator[None]:
+    """Attach signals of evidence for the sockets of `port`, each as its tool does."""
+    with ExitStack() as stack:
+        for signal in signals:
+            stack.enter_context(
+                drained(stack.enter_context(EvidencePrograms.alone(OBJECTS, signal, Filter(port=port))))
+            )
+        yield
+
+
+@contextmanager
+def drained(programs: Attached) -> Iterator[None]:
+    """Read and drop the records, as an agent would; none may be lost."""
+    ended = threading.Event()
+
+    def drain() -> None:
+        while not ended.wait(0.05):
+            while len(programs.drain()):
+                pass
+
+    drainer = threading.Thread(target=drain)
+    drainer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        drainer.join()
+        assert not any(programs.lost().values()), programs.lost()
 
 
 Variant = Callable[[], AbstractContextManager[None]]
@@ -93,3 +116,10 @@ def variants(port: int) -> dict[str, Variant]:
         "targeted": lambda: measuring(port, targeted=True),
         "none again": nullcontext,
     }
+
+
+def evidence(port: int) -> dict[str, Variant]:
+    """Each signal of evidence alone and all together; "none" twice, as above."""
+    alone = {one.switch: partial(explaining, port, (one,)) for one in EVIDENCE}
+    together = partial(explaining, port, EVIDENCE)
+    return {"none": nullcontext, **alone, "all together": together, "none again": nullcontext}

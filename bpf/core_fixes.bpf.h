@@ -4,6 +4,7 @@
 #define LATENCYPROBE_CORE_FIXES_BPF_H
 
 #include <bpf/bpf_core_read.h>
+#include "kernel.h"
 
 /* drift: 8520e224f547 ("bpf, cgroups: Fix cgroup v2 fallback on v1/v2 mixed mode"), v5.15
  * newer: sock_cgroup_data::cgroup, a pointer
@@ -16,6 +17,32 @@ static __always_inline __u64 sock_cgroup_id(const struct sock *sk)
 	if (!bpf_core_field_exists(sk->sk_cgrp_data.cgroup))
 		return 0;
 	return sk->sk_cgrp_data.cgroup->kn->id;
+}
+
+/* drift: ad892e912b84 ("tcp: trace retransmit failures in tcp_retransmit_skb"), v6.17
+ * newer: tcp_retransmit_skb fires for every attempt and passes its error as the third argument
+ * older: two arguments; fires for what was sent
+ * test:  struct trace_event_raw_tcp_retransmit_skb exists; older ones share trace_event_raw_tcp_event_sk_skb
+ * drop:  with the last supported kernel before 6.17
+ */
+struct trace_event_raw_tcp_retransmit_skb {
+	int err;
+};
+
+static __always_inline int retransmit_error(const __u64 *ctx)
+{
+	return bpf_core_type_exists(struct trace_event_raw_tcp_retransmit_skb) ? (int)ctx[2] : 0;
+}
+
+/* drift: tcp_skb_cb::tcp_flags gained the AE bit of accurate ECN, between v6.12 and v6.18
+ * newer: 16 bits
+ * older: 8 bits
+ * test:  the size of the field, by which it is read
+ * drop:  with the last supported kernel that has 8 bits
+ */
+static __always_inline __u16 tcp_flags_of(const struct tcp_skb_cb *cb)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED(cb, tcp_flags);
 }
 
 #endif

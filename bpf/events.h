@@ -13,6 +13,7 @@ enum lp_limits {
 	LP_HISTOGRAM_SCALE = 5,	    /* 32 buckets per power of two: quantiles within 1.1 % */
 	LP_HISTOGRAM_MIN = -672,    /* index of the first bucket: 2^(-672/32) s = 477 ns; shorter ones land in it */
 	LP_HISTOGRAM_BUCKETS = 992, /* 31 powers of two: up to 2^10 s = 17 min; longer ones land in the last */
+	LP_STACK_FRAMES = 48,	    /* of a kernel stack; an ACK that arrives inside a send call makes some 45 */
 };
 
 /* Who initiated the connection. */
@@ -71,7 +72,8 @@ enum lost {
 	LOST_COUNTS = 2,      /* not even owner 0: the exchange is in no count */
 	LOST_STORAGE = 3,     /* no socket storage: connection not measured */
 	LOST_RECURSION = 4,   /* filled in by user space from bpf_prog_info.recursion_misses */
-	LOST_COUNT = 5,
+	LOST_STATE = 5,	      /* no room to follow one more handshake */
+	LOST_COUNT = 6,
 };
 
 enum exchange_flags {
@@ -177,6 +179,188 @@ struct evidence_filter {
 	__u8 mode;   /* enum evidence_mode */
 };
 _Static_assert(sizeof(struct evidence_filter) == 32, "struct evidence_filter has no hidden padding");
+
+enum retransmit_kind {
+	RETRANSMIT_SEGMENT = 1, /* an attempt of a full socket, SYN and FIN included */
+	RETRANSMIT_SYNACK = 2,	/* of a connection that is no socket yet */
+	RETRANSMIT_PROBE = 3, /* the loss-probe timer fired; what it sent again, if anything, is a record of its own */
+	RETRANSMIT_UNDO = 4,  /* TCP found its last recovery needless: `segs` had been sent again in it for nothing */
+	RETRANSMIT_SENT = 5,  /* nothing but the counters: at close, and from time to time */
+};
+
+/* Switches of a tool, the one entry of the array `retransmit_options`. */
+enum retransmit_option_flags {
+	RETRANSMIT_OPTION_STACKS = 1 << 0, /* records go to the ring `stacks`, as struct retransmit_stack */
+	RETRANSMIT_OPTION_PROBES = 1 << 1, /* loss-probe attempts too */
+};
+
+/*
+ * TCP sent again, tcp-evidence.md section A.2. Raw fields of the socket at the event; `reason` is derived from them in
+ * user space (signals/retransmits.py), so that the rule can be run again over recorded ones. Values of enums and bits
+ * are the kernel's own. `new_*`: since the last record of the same socket that could be delivered. Ring `retransmits`.
+ */
+struct retransmit {
+	struct flow_header flow;
+	__u64 inode; /* of the socket in /proc/PID/fd, 0 = no process holds it */
+	__u64 bytes_retrans;
+	__u64 bytes_sent; /* retransmits included */
+	__u64 new_bytes_retrans;
+	__u64 new_bytes_sent;
+	__u32 new_segs_sent;	/* of data_segs_out, retransmits included */
+	__u32 new_segs_retrans; /* of total_retrans: more than `segs` if records of others never arrived */
+	__u32 new_duplicates;	/* segments that the peer reported as received twice, by DSACK */
+	__u32 seq;
+	__u32 end_seq;
+	__u32 segs;
+	__u32 len; /* bytes */
+	__u32 nth; /* how often this range was sent again so far; 0 = not known, or the attempt failed */
+	__u32 rto_jiffies;
+	__u32 total_retrans; /* segments */
+	__u32 data_segs_out;
+	__u32 undo_marker;
+	__u32 snd_cwnd;
+	__u32 snd_ssthresh;
+	__u32 snd_wnd;
+	__u32 srtt_us;
+	__u32 dsack_dups;
+	__s32 err; /* of the attempt: 0 or -errno, only where the kernel passes it */
+	__u16 tcp_flags;
+	__u8 kind;	/* enum retransmit_kind */
+	__u8 tcp_state; /* 12: a request socket */
+	__u8 ca_state;
+	__u8 icsk_pending;
+	__u8 icsk_retransmits;
+	__u8 backoff;
+	__u8 sacked;
+	__u8 in_process; /* the current task was the owner, at work on this socket */
+	__u8 _pad[6];
+};
+_Static_assert(sizeof(struct retransmit) == 224, "struct retransmit has no hidden padding");
+
+/* With RETRANSMIT_OPTION_STACKS. Unused frames are 0. Ring `stacks`. */
+struct retransmit_stack {
+	struct retransmit retransmit;
+	__u64 stack[LP_STACK_FRAMES];
+};
+
+/* How the opening of a connection was measured. */
+enum handshake_method {
+	METHOD_KERNEL = 0, /* the kernel's own RTT sample, where the socket changes its state */
+	METHOD_TC = 1,	   /* times of the packets, at a network interface */
+};
+
+/* How the opening of a connection ended, tcp-evidence.md section C.5. */
+enum connect_outcome {
+	CONNECT_OK = 0,
+	CONNECT_REFUSED = 1,
+	CONNECT_UNREACHABLE = 2,
+	CONNECT_TIMEOUT = 3,
+	CONNECT_SIMULTANEOUS = 4, /* established, both ends having sent a SYN */
+	CONNECT_ABORTED = 5,	  /* its own side gave up */
+	CONNECT_OTHER = 6,	  /* another socket error; no port left, when no SYN was sent */
+	CONNECT_COUNT = 7,
+};
+
+enum handshake_flags {
+	HANDSHAKE_AMBIGUOUS = 1 << 0,  /* which packet was answered is not known: rtt_ns is 0 */
+	HANDSHAKE_TIMESTAMPS = 1 << 1, /* of several packets, TCP timestamps tell which was answered */
+	HANDSHAKE_PARTIAL = 1 << 2,    /* its beginning was not seen */
+};
+
+/* What METHOD_TC saw and reported nowhere. One per-CPU counter each in the map `tally`. */
+enum handshake_tally {
+	TALLY_SYNACK_UNKNOWN = 0,     /* answers no SYN that was seen */
+	TALLY_SYNACK_RETRANSMITS = 1, /* came again, after the one that was reported */
+	TALLY_SYNACK_MISMATCHED = 2,  /* acknowledges another SYN of the same addresses and ports */
+	TALLY_REPLACED = 3,	      /* a new SYN of the same addresses and ports came before an answer */
+	TALLY_COUNT = 4,
+};
+
+/*
+ * One opened connection, or one that failed to open. RTT: client, SYN to SYN-ACK; server, SYN-ACK to ACK. With
+ * HANDSHAKE_AMBIGUOUS it lies between rtt_min_ns and rtt_max_ns, 0 = no bound. flow.boot_ns: its end. Ring `handshakes`.
+ */
+struct handshake {
+	struct flow_header flow;
+	__u64 rtt_ns; /* 0 = none */
+	__u64 rtt_min_ns;
+	__u64 rtt_max_ns;
+	__u64 connect_ns; /* client, METHOD_KERNEL: what the application waited; 0 = not known */
+	__u32 client_isn;
+	__u32 server_isn;
+	__u32 n_syn; /* 0 = not known */
+	__u32 synack_retransmits;
+	__u32 flags;   /* enum handshake_flags */
+	__u32 ifindex; /* METHOD_TC */
+	__u8 method;
+	__u8 outcome; /* enum connect_outcome */
+	__u8 _pad[6];
+};
+_Static_assert(sizeof(struct handshake) == 160, "struct handshake has no hidden padding");
+
+/* Records of TCP-RT, tcp-evidence.md part B. */
+enum tcprt_kind {
+	TCPRT_R = 0, /* local side: a task is done */
+	TCPRT_P = 1, /* peer side: a task is done */
+	TCPRT_N = 2, /* closed in the middle of a request */
+	TCPRT_W = 3, /* closed before the response was acknowledged */
+	TCPRT_E = 4, /* the connection is closed */
+};
+
+enum tcprt_side {
+	TCPRT_LOCAL = 1, /* this end serves */
+	TCPRT_PEER = 2,	 /* this end asks */
+};
+
+enum tcprt_flags {
+	TCPRT_REORDER = 1 << 0, /* data of the message came out of order */
+	TCPRT_PARTIAL = 1 << 1, /* connection adopted in its middle */
+};
+
+/*
+ * One task, or the end of a connection (E). Bytes are those of the task, of E all payload of the connection; seq to
+ * end_seq is what this end sent in it. Where the original errs, v6_* repeat it: tcp-evidence.md B.6. flow.boot_ns is
+ * end_ns: R: ACK of the last response byte, P: last response byte, others: when it was emitted. Ring `tcprts`.
+ */
+struct tcprt {
+	struct flow_header flow;
+	__u64 start_ns;
+	__u64 end_ns;
+	__u64 v6_end_ns;
+	__u64 server_us;
+	__u64 recv_us;
+	__u64 sent_bytes;
+	__u64 received_bytes;
+	__u32 v6_sent_bytes;
+	__u32 v6_received_bytes;
+	__u32 unacked_bytes;
+	__u32 v6_unacked_bytes;
+	__u32 seq;
+	__u32 end_seq;
+	__u32 task_no;	   /* of E: tasks of the connection */
+	__u32 retransmits; /* segments; of E without those of the handshake */
+	__u32 handshake_retransmits;
+	__u32 min_rtt_us; /* 0xffffffff = no sample */
+	__u32 mss;
+	__u8 kind; /* enum tcprt_kind */
+	__u8 side; /* enum tcprt_side */
+	__u8 flags;
+	__u8 conn_class; /* enum exchange_class of the last exchange, CLASS_UNKNOWN for a tool */
+};
+_Static_assert(sizeof(struct tcprt) == 200, "struct tcprt has no hidden padding");
+
+/* In the array `newest`, after a lock: a record and its number among those of its CPU, from 1. */
+struct newest_record {
+	__u64 number;
+	struct tcprt record;
+};
+
+/* In the array `newest_heads`, one per CPU, after a lock. slots: 0 unless records go to `newest`. */
+struct newest_head {
+	__u64 written;
+	__u32 slots;
+	__u32 _pad;
+};
 
 /* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
 struct counts_key {

@@ -8,17 +8,11 @@
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
+#include "filter.bpf.h"
 #include "flow.bpf.h"
 #include "kernel.h"
 #include "maps.bpf.h"
 #include "storage.bpf.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct evidence_filter);
-} evidence_filter SEC(".maps");
 
 /* Who connected a socket: the one moment that is surely in its process's context. */
 struct owner {
@@ -47,35 +41,13 @@ static __always_inline void remember_owner(struct sock *sk)
 	bpf_get_current_comm(o->comm, sizeof(o->comm));
 }
 
-static __always_inline bool is_mapped(const __u8 *addr)
-{
-	const __u32 *words = (const __u32 *)addr;
-
-	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
-}
-
-static __always_inline bool same_addr(const __u8 *one, const __u8 *other)
-{
-	const __u64 *a = (const __u64 *)one, *b = (const __u64 *)other;
-
-	return a[0] == b[0] && a[1] == b[1];
-}
-
-static __always_inline bool passes(const struct evidence_filter *f, const struct flow_header *flow)
-{
-	const __u64 *addr = (const __u64 *)f->addr;
-
-	return (!f->cgroup_id || f->cgroup_id == flow->cgroup_id) && (!f->tgid || f->tgid == flow->owner_tgid) &&
-	       (!f->port || f->port == flow->local_port || f->port == flow->peer_port) &&
-	       (!f->family || f->family == flow->family) &&
-	       ((!addr[0] && !addr[1]) || same_addr(f->addr, flow->local_addr) || same_addr(f->addr, flow->peer_addr));
-}
-
 /*
  * Fill `flow` for a full socket; false: nobody wants its evidence. `role`: of a socket that is not ESTABLISHED yet,
- * else ROLE_UNKNOWN. In a plan a socket that no target wants costs one look-up.
+ * else ROLE_UNKNOWN. In a plan a socket that no target wants costs one look-up. `end`: `sk`, or of a listener the
+ * request socket that the addresses are of; its cookie becomes that of its child.
  */
-static __noinline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, struct flow_header *flow)
+static __noinline bool wants_evidence_of(struct sock *sk, struct sock *end, __u32 signal, __u8 role,
+					 struct flow_header *flow)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	const struct config *cfg = get_config();
@@ -98,7 +70,7 @@ static __noinline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, 
 		flow->local_port = c->current.local_port;
 		flow->peer_port = c->current.peer_port;
 	} else {
-		read_flow(sk, &live);
+		read_flow(end, &live);
 		__builtin_memcpy(flow->local_addr, live.local_addr, sizeof(flow->local_addr));
 		__builtin_memcpy(flow->peer_addr, live.peer_addr, sizeof(flow->peer_addr));
 		flow->local_port = live.local_port;
@@ -116,7 +88,7 @@ static __noinline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, 
 			return false;
 	}
 	flow->boot_ns = bpf_ktime_get_boot_ns();
-	flow->sock_cookie = bpf_get_socket_cookie(sk);
+	flow->sock_cookie = bpf_get_socket_cookie(end);
 	flow->netns_ino = sk->__sk_common.skc_net.net->ns.inum;
 	flow->family = is_mapped(flow->peer_addr) ? 4 : 6;
 	owner = bpf_sk_storage_get(&owners, sk, 0, 0);
@@ -129,6 +101,11 @@ static __noinline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, 
 		flow->owner_tid = c->current.writer_tgid ? c->current.writer_tid : c->current.reader_tid;
 	}
 	return f->mode == MATCH_PLAN || passes(f, flow);
+}
+
+static __always_inline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, struct flow_header *flow)
+{
+	return wants_evidence_of(sk, sk, signal, role, flow);
 }
 
 #endif

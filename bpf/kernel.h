@@ -13,10 +13,15 @@
 #define AF_INET6 10
 #define IPPROTO_TCP 6
 
+#define EACCES 13
 #define EPIPE 32
+#define ENONET 64
+#define ENOPROTOOPT 92
 #define ENETUNREACH 101
 #define ECONNRESET 104
 #define ETIMEDOUT 110
+#define ECONNREFUSED 111
+#define EHOSTDOWN 112
 #define EHOSTUNREACH 113
 
 #define RCV_SHUTDOWN 1
@@ -31,8 +36,19 @@ enum tcp_state {
 	TCP_CLOSE = 7,
 	TCP_CLOSE_WAIT = 8,
 	TCP_LAST_ACK = 9,
+	TCP_LISTEN = 10,
 	TCP_CLOSING = 11,
+	TCP_NEW_SYN_RECV = 12,
 };
+
+enum tcp_ca_state {
+	TCP_CA_Open = 0,
+	TCP_CA_Recovery = 3,
+	TCP_CA_Loss = 4,
+};
+
+#define TCPHDR_SYN 0x02
+#define TCPHDR_ACK 0x10
 
 #define SK_USER_DATA_PSOCK 4 /* include/net/sock.h, from 6.0: the socket is in a sockmap */
 
@@ -90,19 +106,52 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct inode {
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct sock;
+
+struct socket {
+	struct file *file;
+	struct sock *sk;
+};
+
+struct sk_buff {
+	char cb[48];
+	unsigned int len;
+};
+
+struct sk_buff_head {
+	struct sk_buff *next;
+	struct sk_buff *prev;
+	__u32 qlen;
+};
+
+struct sock_extended_err {
+	__u32 ee_errno;
+};
+
+struct sock_exterr_skb {
+	struct sock_extended_err ee;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	socket_lock_t sk_lock;
 	__u8 sk_shutdown;
 	__u16 sk_protocol;
 	int sk_err;
+	int sk_err_soft;
+	struct sk_buff_head sk_error_queue;
 	int sk_rcvlowat;
 	void *sk_user_data;
+	struct socket *sk_socket;
 	struct sock_cgroup_data sk_cgrp_data;
-};
-
-struct socket {
-	struct sock *sk;
 };
 
 struct minmax_sample {
@@ -125,13 +174,19 @@ struct tcp_ulp_ops {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	__u32 icsk_rto;
 	const struct tcp_ulp_ops *icsk_ulp_ops;
+	__u8 icsk_ca_state : 5;
+	__u8 icsk_retransmits;
+	__u8 icsk_pending;
+	__u8 icsk_backoff;
 };
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 snd_nxt;
 	__u32 snd_una;
 	__u32 write_seq;
 	__u32 rcv_wnd;
@@ -139,9 +194,40 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u32 srtt_us;
 	struct minmax rtt_min;
+	__u32 data_segs_in;
 	__u32 total_retrans;
+	__u32 data_segs_out;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+	__u32 dsack_dups;
+	__u32 undo_marker;
+	__u32 snd_cwnd;
+	__u32 snd_ssthresh;
+	__u32 snd_wnd;
+	__u64 tcp_mstamp;
+	__u32 mss_cache;
+	__u32 rcv_ooopack;
 	bool is_mptcp;
 	bool syn_smc;
+};
+
+/* The second argument of tcp_retransmit_synack; its addresses are where a sock has its own. */
+struct request_sock {
+	struct sock_common __req_common;
+	__u8 num_retrans;
+};
+
+struct tcp_request_sock {
+	__u32 snt_isn;
+};
+
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+	__u16 tcp_gso_segs;
+	__u16 tcp_flags;
+	__u8 sacked;
+	__u32 ack_seq;
 };
 
 struct seq_file;

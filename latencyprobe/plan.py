@@ -152,6 +152,7 @@ class ServerHalf(_Wire, frozen=True):
     """What a client's agent gets to know of the other half. `stages_ns`: receive, read_delay, process, send.
 
     Sizes are not told: the key is a hash over them, so they are equal. `service`, `namespace`, `pod`: as in its spans.
+    `lost_ns`: what signals of evidence say that it lost, at most.
     """
 
     key: TraceId
@@ -161,6 +162,7 @@ class ServerHalf(_Wire, frozen=True):
     service: Name = ""
     namespace: Name = ""
     pod: Name = ""
+    lost_ns: Annotated[dict[Name, Natural], msgspec.Meta(max_length=8)] = {}
 
 
 class Recall(_Wire, frozen=True):

@@ -51,6 +51,10 @@ ATTRIBUTES = {
     "RTT": "the kernel's smoothed round trip time, seconds",
     "RTT_MIN": "its minimum, seconds",
     "RETRANSMITS": "segments that this end sent again during the exchange",
+    "TCPRT_RECEIVE": "with `evidence.tcprt`: first to last byte of what came in, seconds",
+    "TCPRT_SERVER": "with `evidence.tcprt`: last byte of the request to first of the response, seconds",
+    "TCPRT_TOTAL": "with `evidence.tcprt`: until the last ACK (server) or the last byte (client), seconds",
+    "TCPRT_REORDER": "with `evidence.tcprt`: data of the message came out of order",
     "SAMPLED_REASON": "`slow`, `error`, `ratio`, or `recall`: the other half is slow or failed",
     "SAMPLED_RATIO": "inclusion probability, to scale counts",
     "NETWORK_EXCESS": "network share beyond the round trip, seconds; may be negative by the sample's error",
@@ -61,10 +65,22 @@ ATTRIBUTES = {
 }
 
 EVENTS = {  # attributes of the events that evidence adds to a span
+    "REASON": "why it was sent again",
+    "RETRANSMIT_SEGMENTS": "segments of one retransmit",
+    "RETRANSMIT_SIZE": "its bytes",
+    "RETRANSMIT_NTH": "how often these bytes had been sent again by then",
+    "TCP_STATE": "state of the connection",
+    "HANDSHAKE_RTT": "round trip time of the handshake, seconds",
+    "HANDSHAKE_RTT_MIN": "its least, where it is not known which packet was answered",
+    "HANDSHAKE_RTT_MAX": "its most",
+    "HANDSHAKE_CONNECT": "what the client waited for the connection, seconds",
+    "HANDSHAKE_SYNS": "SYNs sent, or seen",
+    "HANDSHAKE_SYNACK_RETRANSMITS": "SYN-ACKs that the server sent again",
     "WAIT": "time since the bytes had last been sent, seconds: at most so much did it cost",
 }
 
 POINTS = {
+    "TCPRT_RECORD": "how a task of TCP-RT ended: `R`, `P` done, `N` in the request, `W` before the last ACK",
     "PROBE": "name of the LatencyProbe",
     "TARGET": "name of its target",
     "ROLE": "`client` or `server`",
@@ -73,8 +89,10 @@ POINTS = {
     "OBJECTIVE": "name of the objective",
     "PERSPECTIVE": "`client` or `server`",
     "OUTCOME": "`good` or `bad`; of spans and records of evidence: what became of them",
-    "REASON": "why something was excluded, lost or unresolved",
+    "REASON": "why something was excluded, lost, unresolved or sent again",
+    "METHOD": "how a handshake was measured: `kernel`, or `tc` at a network interface",
     "SIGNAL": "the kind of record",
+    "DIRECTION": "`request` if this end is the client, else `response`",
     "ERROR_TYPE": "as on spans",
     "SERVICE_PEER_NAME": "service at the other end; `other` beyond the cap on series",
 }

@@ -47,8 +47,9 @@ def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("kernel", Verdict.OK, f"Linux {platform.release()} on {platform.machine()}")
     yield _capabilities(Path("/proc/self/status").read_text())
     yield _type_information(Path(environ.get(KERNEL_BTF_VARIABLE) or KERNEL_BTF))
-    yield _programs(config)
-    yield from map(partial(_evidence, config), EVIDENCE)
+    yield (programs := _programs(config))
+    if programs.verdict is not Verdict.FAIL:
+        yield from map(partial(_evidence, config), EVIDENCE)
     yield _cgroups(config)
     yield _directory(config)
     yield from _collector(environ)
@@ -104,9 +105,7 @@ def _evidence(config: Config, signal: Signal) -> Finding:
                 f"{event}: {why}" for (event, _), why in programs.refused.items() if event not in programs.variants
             )
     except (Unsupported, AbiMismatch) as error:
-        reason = getattr(error, "reason", "AbiMismatch")
-        said = "not tried, see above" if reason in _SAID_ABOVE else reason
-        return Finding(signal.switch, Verdict.WARN, said, lost, "" if said != reason else _one_line(error))
+        return Finding(signal.switch, Verdict.WARN, getattr(error, "reason", "AbiMismatch"), lost, _one_line(error))
     return Finding(signal.switch, Verdict.OK, variants + (f" (without {absent})" if absent else ""))
 
 

@@ -5,16 +5,19 @@ kernel cannot give is said once; measuring goes on without it.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+import numpy as np
+
 from latencyprobe.errors import Unsupported
+from latencyprobe.plan import ServerHalf
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.kernel.records import EvidenceFlags
-from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined
+from latencyprobe_agent.kernel.records import EvidenceFlags, Role
+from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Evidence
@@ -22,14 +25,17 @@ from latencyprobe_agent.signals.table import EVIDENCE, Signal
 
 _log = logging.getLogger(__name__)
 _BATCH = 4096
+_REMEMBERED = 4096  # server halves, for those who ask within seconds
 
 
 class Found(NamedTuple):
-    """What one drain of one signal brought: all that was recorded, and what explains an exchange."""
+    """What one drain of one signal brought: all that was recorded, what explains an exchange, and the
+    exchanges of callers that waited for what their server half lost."""
 
     signal: Signal
     evidence: Evidence | None
     joined: Joined | None
+    shared: Shared | None = None
 
 
 class _Running(NamedTuple):
@@ -46,6 +52,7 @@ class Explaining(AbstractContextManager["Explaining"]):
         self._programs = programs
         self._running: dict[str, _Running] = {}
         self._refused: dict[str, str] = {}
+        self._lost: dict[int, dict[str, int]] = {}  # by the low half of the trace id: ns by signal
 
     def __exit__(self, *_: object) -> None:
         for one in self._running.values():
@@ -105,10 +112,34 @@ class Explaining(AbstractContextManager["Explaining"]):
                 columns = one.signal.columns(batch) if len(batch) else None
                 assert columns is None or isinstance(columns, Evidence)
                 joined = one.join.join(columns, now_ns)
-                if columns is not None or joined is not None:
-                    yield Found(one.signal, columns, joined)
+                if joined is not None and joined.wait_ns.any():
+                    self._note(one.signal.switch, joined)
+                shared = one.join.shared()
+                if columns is not None or joined is not None or shared is not None:
+                    yield Found(one.signal, columns, joined, shared)
                 if len(batch) < _BATCH:
                     break
+
+    def of(self, trace_low: int) -> Mapping[str, int]:
+        """Return what a server half of this node lost, in ns by signal, for the node that asks for it (recall)."""
+        return self._lost.get(trace_low, {})
+
+    def told(self, halves: Sequence[ServerHalf]) -> None:
+        """Take in what other nodes say that the server halves of our callers lost."""
+        for half in halves:
+            for name, ns in half.lost_ns.items():
+                if name in self._running:
+                    low = np.array([int(half.key[16:], 16)], np.uint64)
+                    self._running[name].join.share(low, np.array([ns]))
+
+    def _note(self, name: str, joined: Joined) -> None:
+        servers = np.flatnonzero(joined.half["role"] == Role.SERVER)
+        rows = zip(joined.half["trace_id"][servers, 1].tolist(), joined.new_ns[servers].tolist(), strict=True)
+        for low, ns in rows:
+            of_half = self._lost.setdefault(low, {})
+            of_half[name] = of_half.get(name, 0) + ns
+        while len(self._lost) > _REMEMBERED:
+            del self._lost[next(iter(self._lost))]
 
     def tick(self) -> None:
         """Let the signals look at what has been quiet, once a second."""

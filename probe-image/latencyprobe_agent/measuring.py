@@ -218,19 +218,21 @@ class Measuring(AbstractContextManager["Measuring"]):
     def _explain(self) -> None:
         """Join what TCP did to the exchanges of this drain and of those before."""
         now_ns = self._clock.now_ns()
-        for signal, evidence, joined in self._explaining.drain(now_ns):
+        for signal, evidence, joined, shared in self._explaining.drain(now_ns):
             assert signal.explains is not None
             if self.pipeline:
                 self.pipeline.explained(signal.explains, evidence, joined)
-            if joined is not None and signal.explains.waits:
-                self._slicer.add_evidence(signal.switch, joined, now_ns + self._clock.offset_ns)
+            for found in (joined, shared) if signal.explains.waits else ():
+                if found is not None:
+                    self._slicer.add_evidence(signal.switch, found, now_ns + self._clock.offset_ns)
 
     def _recall(self, resources: Resources) -> None:
         """Ask other nodes for what is due, answer what they ask, and take in what they told."""
         if self._recalling is None:
             return
         now_ns, offset_ns = self._clock.now_ns(), self._clock.offset_ns
-        turn = self._recalling.turn(self._join, resources, now_ns / 1e9)
+        turn = self._recalling.turn(self._join, resources, self._explaining.of, now_ns / 1e9)
+        self._explaining.told(turn.answers)
         if len(turn.pairs):
             self._pairs += len(turn.pairs)
             self._slicer.add_recalled(turn.pairs, offset_ns, now_ns + offset_ns)

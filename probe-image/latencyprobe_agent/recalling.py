@@ -5,7 +5,7 @@ both halves of everything that it can know.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from latencyprobe.plan import NAME, ServerHalf
@@ -22,11 +22,13 @@ from latencyprobe_agent.telemetry import conventions as names
 
 class Turn(NamedTuple):
     """What a drain brought. `pairs`: client halves of this node with their server halves; `peers`: service name and
-    namespace of the servers, by the low half of the trace id; `lone`: server halves that shall become spans."""
+    namespace of the servers, by the low half of the trace id; `lone`: server halves that shall become spans; `answers`:
+    what other nodes told."""
 
     pairs: Pairs
     peers: Mapping[int, tuple[str, str]]
     lone: Halves
+    answers: Sequence[ServerHalf] = ()
 
 
 class Recalling:
@@ -49,8 +51,13 @@ class Recalling:
         """Take in a batch and what was joined on this node."""
         self.asking.consider(halves, pairs, sets, now_ns)
 
-    def turn(self, join: LocalJoin, resources: Resources, now_s: float) -> Turn:
-        """Send what is due, and take in what has come. `join` keeps this node's halves without a pair."""
+    def turn(
+        self, join: LocalJoin, resources: Resources, lost: Callable[[int], Mapping[str, int]], now_s: float
+    ) -> Turn:
+        """Send what is due, and take in what has come. `join` keeps this node's halves without a pair.
+
+        `lost`: low half of a trace id → what evidence says that the server half lost, in ns by signal.
+        """
         heard, refused = self._post.take()
         self.asking.refused(refused)
         answers = [half for one in heard for half in one.halves]
@@ -61,12 +68,12 @@ class Recalling:
         due = self.asking.due(now_s)
         if due or len(found):
             questions = [(address(question.peer), question.span, question.key) for question in due]
-            self._post.send(questions, _told(found, resources))
+            self._post.send(questions, _told(found, resources, lost))
         peers = {int(half.key[16:], 16): (half.service, half.namespace) for half in answers}
-        return Turn(pairs, peers, found.take(spans))
+        return Turn(pairs, peers, found.take(spans), answers)
 
 
-def _told(halves: Halves, resources: Resources) -> list[ServerHalf]:
+def _told(halves: Halves, resources: Resources, lost: Callable[[int], Mapping[str, int]]) -> list[ServerHalf]:
     """Return halves as they are told to the node that asked."""
     told = []
     rows = zip(keys_of(halves), halves.stages.tolist(), halves.rec, strict=True)
@@ -82,6 +89,7 @@ def _told(halves: Halves, resources: Resources) -> list[ServerHalf]:
                 service="" if service == UNKNOWN_SERVICE else str(service)[:NAME],
                 namespace=str(who.get(names.SERVICE_NAMESPACE) or who.get(names.K8S_NAMESPACE_NAME) or "")[:NAME],
                 pod=str(who.get(names.K8S_POD_NAME, ""))[:NAME],
+                lost_ns=dict(lost(int(key[16:], 16))),
             )
         )
     return told

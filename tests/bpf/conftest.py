@@ -51,8 +51,9 @@ class Session:
         setup_turns: int = 0,
         quiet_ns: int = 2000 * MS,
         owner_by_process: bool = False,
+        evidence: tuple[str, ...] = (),
     ) -> None:
-        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing."""
+        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
         target = Target(
             id="default/truth/server",
             namespace="default",
@@ -65,6 +66,7 @@ class Session:
             spans=SpanPolicy(slower_than_ns=25 * MS, ratio=0.01, max_per_second=1000),
             ports=ports,
             clients=True,
+            evidence=evidence,
         )
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)

@@ -40,15 +40,11 @@ def test_report_counts_every_rpc_and_names_the_stage_of_the_slow_ones(
     cluster.apply(PROBE, namespace)
     wait_for(lambda: status(cluster, namespace, "nodes") == "2/2", 30, "agents measure on both nodes")
 
-    def call(total: int, *options: str, server: str = "server") -> None:
-        command = ("truth", "client", "--address", f"{server}:{PORT}", "--total", str(total), *options)
-        sent = json.loads(cluster.exec("deployment/caller", *command, namespace=namespace).splitlines()[-1])
-        assert (sent["answered"], sent["errors"]) == (total, 0)
-
-    call(RPCS, "--rate", "400", "--threads", "4")
-    call(CLEAN, "--rate", "100", "--threads", "1", "--size", "200", "--one-piece", server="clean")
+    workload.call_from("caller", RPCS, "--rate", "400", "--threads", "4")
+    evenly = ("--rate", "100", "--threads", "1", "--size", "200", "--one-piece")
+    workload.call_from("caller", CLEAN, *evenly, server="clean")
     workload.delay(40)
-    call(SLOW, "--threads", "8")
+    workload.call_from("caller", SLOW, "--threads", "8")
 
     # Every RPC is one linked pair, and one event on each side.
     wait_for(lambda: len(pairs(jaeger, namespace)) >= RPCS + SLOW, 60, f"{RPCS + SLOW} linked pairs in Jaeger")
@@ -62,7 +58,10 @@ def test_report_counts_every_rpc_and_names_the_stage_of_the_slow_ones(
         "clean": "Met",
     }
     assert told["fast"]["bad"] >= SLOW
-    assert [told[name]["badByStage"][0]["stage"] for name in ("fast", "fast-for-callers")] == ["process", "wait"]
+    assert [told[name]["badByStage"][0]["stage"] for name in ("fast", "fast-for-callers")] == [
+        "process",
+        "server_process",
+    ]
     slowest = linked([jaeger.trace(told["fast"]["slowest"][0]["traceId"])])
     assert max(server.duration_us for _, server in slowest) >= 40_000
     wait_for(lambda: status(cluster, namespace, "slo") == "Violated", 10, "the LatencyProbe shows its worst state")

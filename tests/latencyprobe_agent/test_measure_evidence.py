@@ -175,6 +175,25 @@ def test_what_is_no_event_is_explained_by_nothing(excluded, outcome):
     assert one.outcomes[outcome] == 1
 
 
+def test_a_caller_shares_what_its_server_half_lost_whichever_ends_first():
+    one = EvidenceJoin(waits=True)
+    server = half(cookie=8, role=Role.SERVER, seq=5000, start_ms=10, end_ms=20)
+    client = half(cookie=9, start_ms=5, end_ms=400)
+    client.trace_id[:] = server.trace_id
+
+    assert add(one, server, resent(220, cookie=8, seq=5000, end_seq=5100)) is not None
+    assert one.shared() is None
+    one.keep(client)
+    shared = one.shared()
+
+    assert shared is not None
+    assert shared.half["sock_cookie"].tolist() == [9]
+    assert (shared.new_ns // MS).tolist() == [200]
+    assert shared.first.tolist() == [True]
+    assert one.shared() is None
+    assert add(one, None, resent(390, cookie=9)).first.tolist() == [False]  # type: ignore[union-attr]
+
+
 def test_waiting_records_are_bounded_and_counted():
     one = EvidenceJoin(waits=True, waiting=10)
 

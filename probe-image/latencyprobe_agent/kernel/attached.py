@@ -14,6 +14,7 @@ import numpy as np
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, Hooks, require_capabilities
 from latencyprobe_agent.kernel.libbpf import Map, Object, possible_cpus
 from latencyprobe_agent.kernel.loader import Demands, Loaded, load
+from latencyprobe_agent.kernel.newest import Newest
 from latencyprobe_agent.kernel.records import Lost
 from latencyprobe_agent.kernel.ring import Ring
 from latencyprobe_agent.signals.table import Signal
@@ -32,12 +33,17 @@ class Attached(AbstractContextManager["Attached"]):
         self._lost = self.map("lost")
         ring = self.map(signal.ring)
         self.ring_bytes = ring.max_entries
-        self._ring = Ring.open(ring.fd, ring.max_entries, signal.record)
+        self._ring: Ring | Newest
+        if ring.is_ring:
+            self._ring = Ring.open(ring.fd, ring.max_entries, signal.record)
+        else:
+            self._ring = Newest(ring, self.map(f"{signal.ring}_heads"))
         self.drain, self.wait, self.waiting = self._ring.drain, self._ring.wait, self._ring.waiting
 
     @staticmethod
     def load(path: Path, signal: Signal, ring_bytes: int | None, shared: Mapping[str, int] | None = None) -> Loaded:
-        """Load and attach the object at `path`. `ring_bytes`: size of the ring, a power of two; None: as compiled.
+        """Load and attach the object at `path`. `ring_bytes`: size of the ring, a power of two; None: as compiled, or
+        what the signal asks for each CPU.
 
         `shared`: map name → file descriptor of another object's map to use. The environment variable LATENCYPROBE_BTF
         names type information to use in place of the kernel's own file. Raises Unsupported (with a reason and a remedy)
@@ -47,8 +53,11 @@ class Attached(AbstractContextManager["Attached"]):
         custom = os.environ.get(KERNEL_BTF_VARIABLE)
 
         def adjust(opened: Object) -> None:
-            if ring_bytes is not None:
-                opened.map(signal.ring).max_entries = ring_bytes
+            ring, size = opened.map(signal.ring), ring_bytes
+            if size is None and signal.ring_bytes_per_cpu:
+                size = 1 << (signal.ring_bytes_per_cpu * possible_cpus() - 1).bit_length()
+            if size is not None:
+                ring.max_entries = size if ring.is_ring else max(size // ring.value_size, possible_cpus())
             for name, fd in (shared or {}).items():
                 opened.map(name).share(fd)
 
@@ -84,6 +93,7 @@ class Attached(AbstractContextManager["Attached"]):
         for reason in Lost:
             self._lost.lookup(u32(reason), per_cpu.view(np.uint8).data)
             lost[reason.name.lower()] = int(per_cpu.sum())
+        lost[Lost.RING_FULL.name.lower()] += self._ring.lost
         lost[Lost.RECURSION.name.lower()] = sum(p.recursion_misses() for p in self._loaded.programs)
         return lost
 

@@ -4,6 +4,7 @@ Beside them it shares their connections and plan, so that a socket is asked for 
 """
 
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -56,10 +57,24 @@ class EvidencePrograms(Attached):
         return cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes, shared), signal)
 
     @classmethod
-    def alone(cls, folder: Path, signal: Signal, wanted: Filter, *, ring_bytes: int | None = None) -> Self:
-        """Load and attach for a tool. Raises as `beside()` does, and ValueError for a filter's wrong address."""
+    def alone(
+        cls,
+        folder: Path,
+        signal: Signal,
+        wanted: Filter,
+        *,
+        ring_bytes: int | None = None,
+        entries: Mapping[str, Mapping[bytes, bytes]] | None = None,
+    ) -> Self:
+        """Load and attach for a tool. `entries`: map → key → value, of the signal's own maps, in force from the start.
+
+        Raises as `beside()` does, and ValueError for a filter's wrong address.
+        """
         packed = wanted.packed()
         attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes), signal)
+        for name, values in (entries or {}).items():
+            for key, value in values.items():
+                attached.map(name).update(key, value)
         config = np.zeros((), CONFIG)
         config["wakeup_bytes"] = attached.ring_bytes // 4
         attached.map("config").update(u32(0), config.tobytes())

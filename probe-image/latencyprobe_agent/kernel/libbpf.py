@@ -8,6 +8,7 @@ libbpf raises the memory-lock limit by itself where the kernel is old enough to 
 import ctypes as c
 import errno
 import os
+import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -16,9 +17,12 @@ from pathlib import Path
 
 from latencyprobe.errors import Unsupported
 
+TCX_INGRESS, TCX_EGRESS = 46, 47  # enum bpf_attach_type
+CLSACT_INGRESS, CLSACT_EGRESS = 1, 2  # enum bpf_tc_attach_point
 BTF_KIND_FUNC = 12
 BTF_KIND_STRUCT = 4
 BTF_KIND_TYPEDEF = 8
+_BEFORE = 8  # linux/bpf.h: BPF_F_BEFORE
 _WARN = 0  # enum libbpf_print_level
 _MESSAGES_KEPT = 200
 
@@ -39,8 +43,46 @@ class _IteratorOptions(c.Structure):  # struct bpf_iter_attach_opts
     _fields_ = [("sz", c.c_size_t), ("link_info", c.c_void_p), ("link_info_len", c.c_uint32)]
 
 
+class _LinkOptions(c.Structure):  # struct bpf_link_create_opts, as far as we use it
+    _fields_ = [("sz", c.c_size_t), ("flags", c.c_uint32), ("_end", c.c_uint32)]
+
+
+class _Hook(c.Structure):  # struct bpf_tc_hook
+    _fields_ = [("sz", c.c_size_t), ("ifindex", c.c_int), ("point", c.c_int), ("_parent", c.c_uint32)]
+
+
+class _FilterOptions(c.Structure):  # struct bpf_tc_opts
+    _fields_ = [
+        ("sz", c.c_size_t),
+        ("prog_fd", c.c_int),
+        ("flags", c.c_uint32),
+        ("prog_id", c.c_uint32),
+        ("handle", c.c_uint32),
+        ("priority", c.c_uint32),
+    ]
+
+
+class _RunOptions(c.Structure):  # struct bpf_test_run_opts, as far as we use it
+    _fields_ = [
+        ("sz", c.c_size_t),
+        ("data_in", c.c_char_p),
+        ("data_out", c.c_void_p),
+        ("data_size_in", c.c_uint32),
+        ("data_size_out", c.c_uint32),
+        ("_context", c.c_void_p * 2),
+        ("_context_size", c.c_uint32 * 2),
+        ("retval", c.c_uint32),
+        ("repeat", c.c_int),
+        ("_end", c.c_uint32 * 2),
+    ]
+
+
 class _ProgramInfo(c.Structure):  # the part of struct bpf_prog_info (linux/bpf.h) that we read
     _fields_ = [("_before", c.c_uint8 * 208), ("recursion_misses", c.c_uint64), ("_verified_insns", c.c_uint64)]
+
+
+class _BatchOptions(c.Structure):  # struct bpf_map_batch_opts
+    _fields_ = [("sz", c.c_size_t), ("elem_flags", c.c_uint64), ("flags", c.c_uint64)]
 
 
 class _BtfType(c.Structure):
@@ -69,6 +111,12 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "bpf_program__fd": (c.c_int, [c.c_void_p]),
     "bpf_program__attach": (c.c_void_p, [c.c_void_p]),
     "bpf_program__attach_iter": (c.c_void_p, [c.c_void_p, c.POINTER(_IteratorOptions)]),
+    "bpf_link_create": (c.c_int, [c.c_int, c.c_int, c.c_int, c.POINTER(_LinkOptions)]),
+    "bpf_tc_hook_create": (c.c_int, [c.POINTER(_Hook)]),
+    "bpf_tc_hook_destroy": (c.c_int, [c.POINTER(_Hook)]),
+    "bpf_tc_attach": (c.c_int, [c.POINTER(_Hook), c.POINTER(_FilterOptions)]),
+    "bpf_tc_detach": (c.c_int, [c.POINTER(_Hook), c.POINTER(_FilterOptions)]),
+    "bpf_prog_test_run_opts": (c.c_int, [c.c_int, c.POINTER(_RunOptions)]),
     "bpf_link__fd": (c.c_int, [c.c_void_p]),
     "bpf_link__destroy": (c.c_int, [c.c_void_p]),
     "bpf_iter_create": (c.c_int, [c.c_int]),
@@ -80,12 +128,18 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "bpf_map__set_max_entries": (c.c_int, [c.c_void_p, c.c_uint32]),
     "bpf_map__reuse_fd": (c.c_int, [c.c_void_p, c.c_int]),
     "bpf_map_lookup_elem": (c.c_int, [c.c_int, c.c_char_p, c.c_void_p]),
+    "bpf_map_lookup_batch": (
+        c.c_int,
+        [c.c_int, c.c_char_p, c.c_char_p, c.c_void_p, c.c_void_p, c.POINTER(c.c_uint32), c.POINTER(_BatchOptions)],
+    ),
     "bpf_map_update_elem": (c.c_int, [c.c_int, c.c_char_p, c.c_char_p, c.c_uint64]),
     "bpf_map_delete_elem": (c.c_int, [c.c_int, c.c_char_p]),
     "bpf_map_get_next_key": (c.c_int, [c.c_int, c.c_char_p, c.c_char_p]),
     "bpf_obj_get_info_by_fd": (c.c_int, [c.c_int, c.c_void_p, c.POINTER(c.c_uint32)]),
     "libbpf_num_possible_cpus": (c.c_int, []),
 }
+_RINGBUF_TYPE = 27  # BPF_MAP_TYPE_RINGBUF
+_F_LOCK = 4  # BPF_F_LOCK
 _PERCPU_TYPES = {5, 6}  # BPF_MAP_TYPE_PERCPU_HASH, _PERCPU_ARRAY
 _PRINT = c.CFUNCTYPE(c.c_int, c.c_int, c.c_char_p, c.c_void_p)
 _messages: deque[str] = deque(maxlen=_MESSAGES_KEPT)
@@ -177,6 +231,24 @@ class Map:
         if result:
             raise _error(f"cannot resize map {self.name} to {entries}", result)
 
+    @property
+    def is_ring(self) -> bool:
+        """Whether it is a BPF ring buffer."""
+        return bool(_lib().bpf_map__type(self._handle) == _RINGBUF_TYPE)
+
+    def read_range(self, first: int, into: memoryview) -> int:
+        """Copy the values of an array of locked values from index `first`, each under its lock; return how many."""
+        count = c.c_uint32(into.nbytes // self.value_size)
+        before = (first - 1).to_bytes(4, sys.byteorder) if first else None
+        keys = c.create_string_buffer(4 * count.value)
+        options = _BatchOptions(sz=c.sizeof(_BatchOptions), elem_flags=_F_LOCK)
+        values = (c.c_char * into.nbytes).from_buffer(into)
+        after = c.create_string_buffer(4)
+        result = _lib().bpf_map_lookup_batch(self.fd, before, after, keys, values, c.byref(count), c.byref(options))
+        if result and -result != errno.ENOENT:  # the array's end
+            raise _error(f"cannot read map {self.name}", result)
+        return count.value
+
     def share(self, fd: int) -> None:
         """Use the map behind `fd`, of an object that is loaded, in place of one of its own. Before `Object.load()`."""
         result = _lib().bpf_map__reuse_fd(self._handle, fd)
@@ -236,6 +308,39 @@ class Link:
         _lib().bpf_link__destroy(self._handle)
 
 
+class TcxLink(Link):
+    """A program in front of all others of a tcx hook; detached when its descriptor is closed."""
+
+    def close(self) -> None:
+        """Detach."""
+        os.close(self._handle)
+
+
+class ClsactLink(Link):
+    """A program in front of all others of a clsact queueing discipline; it outlives a process that is killed."""
+
+    def __init__(self, hook: _Hook, options: _FilterOptions) -> None:
+        self._hook, self._options = hook, options
+
+    def close(self) -> None:
+        """Detach."""
+        mine = _FilterOptions(c.sizeof(_FilterOptions), handle=self._options.handle, priority=self._options.priority)
+        _lib().bpf_tc_detach(c.byref(self._hook), c.byref(mine))
+
+
+def make_clsact(ifindex: int) -> bool:
+    """Give an interface the queueing discipline that `Program.attach_clsact()` needs; False: it had one."""
+    result = _lib().bpf_tc_hook_create(c.byref(_Hook(c.sizeof(_Hook), ifindex, CLSACT_INGRESS | CLSACT_EGRESS)))
+    if result and -result != errno.EEXIST:
+        raise _error(f"cannot make a clsact queueing discipline on interface {ifindex}", result)
+    return not result
+
+
+def remove_clsact(ifindex: int) -> None:
+    """Remove it, with all programs on it."""
+    _lib().bpf_tc_hook_destroy(c.byref(_Hook(c.sizeof(_Hook), ifindex, CLSACT_INGRESS | CLSACT_EGRESS)))
+
+
 class Program:
     """A program of an object. `section` says what it attaches to, such as `tp_btf/sk_data_ready`."""
 
@@ -259,6 +364,33 @@ class Program:
         if not handle:
             raise _error(f"cannot attach {self.name} to {self.section}")
         return Link(handle)
+
+    def attach_tcx(self, ifindex: int, hook: int) -> TcxLink:
+        """Attach in front of all programs at TCX_INGRESS or TCX_EGRESS of an interface."""
+        options = _LinkOptions(c.sizeof(_LinkOptions), _BEFORE)
+        fd = _lib().bpf_link_create(_lib().bpf_program__fd(self._handle), ifindex, hook, c.byref(options))
+        if fd < 0:
+            raise _error(f"cannot attach {self.name} to tcx of interface {ifindex}", fd)
+        return TcxLink(fd)
+
+    def attach_clsact(self, ifindex: int, point: int) -> ClsactLink:
+        """Attach in front of all filters at CLSACT_INGRESS or CLSACT_EGRESS of an interface."""
+        hook = _Hook(c.sizeof(_Hook), ifindex, point)
+        # no priority: the kernel takes one in front of all others
+        options = _FilterOptions(c.sizeof(_FilterOptions), _lib().bpf_program__fd(self._handle))
+        result = _lib().bpf_tc_attach(c.byref(hook), c.byref(options))
+        if result:
+            raise _error(f"cannot attach {self.name} to clsact of interface {ifindex}", result)
+        return ClsactLink(hook, options)
+
+    def run(self, frame: bytes) -> tuple[int, bytes]:
+        """Run a tc program on a frame that is on no wire. Return its verdict and the frame behind it; for tests."""
+        out = c.create_string_buffer(len(frame) + 256)
+        options = _RunOptions(c.sizeof(_RunOptions), frame, c.addressof(out), len(frame), len(out), repeat=1)
+        result = _lib().bpf_prog_test_run_opts(_lib().bpf_program__fd(self._handle), c.byref(options))
+        if result:
+            raise _error(f"cannot run {self.name}", result)
+        return c.c_int32(options.retval).value, out.raw[: options.data_size_out]
 
     def recursion_misses(self) -> int:
         """Return how often the kernel skipped the program because it would have run inside itself."""

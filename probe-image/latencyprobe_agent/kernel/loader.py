@@ -68,7 +68,7 @@ def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) ->
         except OSError as e:
             raise Unsupported("ObjectUnreadable", f"{e}: build it with `make bpf`") from e
         try:
-            _check_layouts(opened, path)
+            check_layouts(opened, path)
             chosen = _choose(opened.programs(), hooks, refused, demands.optional)
             demands.adjust(opened)
             loaded = _try(opened, chosen, refused, demands.iterated)
@@ -80,7 +80,8 @@ def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) ->
         opened.close()
 
 
-def _check_layouts(opened: Object, path: Path) -> None:
+def check_layouts(opened: Object, path: Path) -> None:
+    """Raise AbiMismatch when a record of the object is not laid out as here."""
     for name, dtype in STRUCTS.items():
         here = (dtype.itemsize, {field: offset for field, (_, offset, *_) in (dtype.fields or {}).items()})
         there = opened.struct(name)
@@ -125,9 +126,9 @@ def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str], it
     except OSError as e:
         for event, (variant, parts) in chosen.items():
             if any(re.search(rf"prog '{part.name}': .*failed", str(e)) for part in parts):
-                refused[event, variant] = _in_short(str(e))
+                refused[event, variant] = in_short(str(e))
                 return None
-        raise Unsupported("KernelUnsupported", _explain(e)) from e
+        raise Unsupported("KernelUnsupported", explain(e)) from e
     links: dict[str, list[Link]] = defaultdict(list)
     for event, (variant, parts) in chosen.items():
         over = opened.map(iterated) if variant == "iter" else None
@@ -135,7 +136,7 @@ def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str], it
             for part in parts:
                 links[event].append(part.attach(over))
         except OSError as e:
-            refused[event, variant] = _in_short(str(e))
+            refused[event, variant] = in_short(str(e))
             _detach(links)
             return None
     programs = tuple(part for _, parts in chosen.values() for part in parts)
@@ -148,7 +149,7 @@ def _detach(links: dict[str, list[Link]]) -> None:
             link.close()
 
 
-def _in_short(message: str) -> str:
+def in_short(message: str) -> str:
     """Return what the verifier said last, or without a log of it, the first line."""
     log = re.search(
         r"BEGIN PROG LOAD LOG --\n(.*?)\n(?:processed \d+ insns.*)?-- END PROG LOAD LOG", message, re.DOTALL
@@ -156,7 +157,8 @@ def _in_short(message: str) -> str:
     return f"verifier: {log[1].splitlines()[-1]}" if log else message.splitlines()[0]
 
 
-def _explain(error: OSError) -> str:
+def explain(error: OSError) -> str:
+    """Return why the kernel refused an object, and what to do where that is known."""
     if error.errno != errno.EPERM:
         return str(error)
     lockdown = _LOCKDOWN.read_text() if _LOCKDOWN.exists() else ""

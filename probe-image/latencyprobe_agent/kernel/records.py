@@ -73,6 +73,7 @@ class Lost(IntEnum):
     COUNTS = 2
     STORAGE = 3
     RECURSION = 4
+    STATE = 5
 
 
 class ExchangeFlags(IntFlag):
@@ -107,6 +108,83 @@ class EvidenceMode(IntEnum):
     FILTER = 1
 
 
+class RetransmitKind(IntEnum):
+    """`enum retransmit_kind`."""
+
+    SEGMENT = 1
+    SYNACK = 2
+    PROBE = 3
+    UNDO = 4
+    SENT = 5
+
+
+class RetransmitOptionFlags(IntFlag):
+    """`enum retransmit_option_flags`."""
+
+    OPTION_STACKS = 1
+    OPTION_PROBES = 2
+
+
+class HandshakeMethod(IntEnum):
+    """`enum handshake_method`."""
+
+    KERNEL = 0
+    TC = 1
+
+
+class ConnectOutcome(IntEnum):
+    """`enum connect_outcome`."""
+
+    OK = 0
+    REFUSED = 1
+    UNREACHABLE = 2
+    TIMEOUT = 3
+    SIMULTANEOUS = 4
+    ABORTED = 5
+    OTHER = 6
+
+
+class HandshakeFlags(IntFlag):
+    """`enum handshake_flags`."""
+
+    AMBIGUOUS = 1
+    TIMESTAMPS = 2
+    PARTIAL = 4
+
+
+class HandshakeTally(IntEnum):
+    """`enum handshake_tally`."""
+
+    SYNACK_UNKNOWN = 0
+    SYNACK_RETRANSMITS = 1
+    SYNACK_MISMATCHED = 2
+    REPLACED = 3
+
+
+class TcprtKind(IntEnum):
+    """`enum tcprt_kind`."""
+
+    R = 0
+    P = 1
+    N = 2
+    W = 3
+    E = 4
+
+
+class TcprtSide(IntEnum):
+    """`enum tcprt_side`."""
+
+    LOCAL = 1
+    PEER = 2
+
+
+class TcprtFlags(IntFlag):
+    """`enum tcprt_flags`."""
+
+    REORDER = 1
+    PARTIAL = 2
+
+
 class RuleSide(IntEnum):
     """`enum rule_side`."""
 
@@ -119,6 +197,7 @@ STAGES = 4
 HISTOGRAM_SCALE = 5
 HISTOGRAM_MIN = -672
 HISTOGRAM_BUCKETS = 992
+STACK_FRAMES = 48
 
 EXCHANGE = _struct(
     192,
@@ -187,6 +266,108 @@ EVIDENCE_FILTER = _struct(
     ("mode", 31, "u1"),
 )
 
+RETRANSMIT = _struct(
+    224,
+    ("flow", 0, FLOW_HEADER),
+    ("inode", 96, "u8"),
+    ("bytes_retrans", 104, "u8"),
+    ("bytes_sent", 112, "u8"),
+    ("new_bytes_retrans", 120, "u8"),
+    ("new_bytes_sent", 128, "u8"),
+    ("new_segs_sent", 136, "u4"),
+    ("new_segs_retrans", 140, "u4"),
+    ("new_duplicates", 144, "u4"),
+    ("seq", 148, "u4"),
+    ("end_seq", 152, "u4"),
+    ("segs", 156, "u4"),
+    ("len", 160, "u4"),
+    ("nth", 164, "u4"),
+    ("rto_jiffies", 168, "u4"),
+    ("total_retrans", 172, "u4"),
+    ("data_segs_out", 176, "u4"),
+    ("undo_marker", 180, "u4"),
+    ("snd_cwnd", 184, "u4"),
+    ("snd_ssthresh", 188, "u4"),
+    ("snd_wnd", 192, "u4"),
+    ("srtt_us", 196, "u4"),
+    ("dsack_dups", 200, "u4"),
+    ("err", 204, "i4"),
+    ("tcp_flags", 208, "u2"),
+    ("kind", 210, "u1"),
+    ("tcp_state", 211, "u1"),
+    ("ca_state", 212, "u1"),
+    ("icsk_pending", 213, "u1"),
+    ("icsk_retransmits", 214, "u1"),
+    ("backoff", 215, "u1"),
+    ("sacked", 216, "u1"),
+    ("in_process", 217, "u1"),
+    ("_pad", 218, "(6,)u1"),
+)
+
+RETRANSMIT_STACK = _struct(
+    608,
+    ("retransmit", 0, RETRANSMIT),
+    ("stack", 224, "(48,)u8"),
+)
+
+HANDSHAKE = _struct(
+    160,
+    ("flow", 0, FLOW_HEADER),
+    ("rtt_ns", 96, "u8"),
+    ("rtt_min_ns", 104, "u8"),
+    ("rtt_max_ns", 112, "u8"),
+    ("connect_ns", 120, "u8"),
+    ("client_isn", 128, "u4"),
+    ("server_isn", 132, "u4"),
+    ("n_syn", 136, "u4"),
+    ("synack_retransmits", 140, "u4"),
+    ("flags", 144, "u4"),
+    ("ifindex", 148, "u4"),
+    ("method", 152, "u1"),
+    ("outcome", 153, "u1"),
+    ("_pad", 154, "(6,)u1"),
+)
+
+TCPRT = _struct(
+    200,
+    ("flow", 0, FLOW_HEADER),
+    ("start_ns", 96, "u8"),
+    ("end_ns", 104, "u8"),
+    ("v6_end_ns", 112, "u8"),
+    ("server_us", 120, "u8"),
+    ("recv_us", 128, "u8"),
+    ("sent_bytes", 136, "u8"),
+    ("received_bytes", 144, "u8"),
+    ("v6_sent_bytes", 152, "u4"),
+    ("v6_received_bytes", 156, "u4"),
+    ("unacked_bytes", 160, "u4"),
+    ("v6_unacked_bytes", 164, "u4"),
+    ("seq", 168, "u4"),
+    ("end_seq", 172, "u4"),
+    ("task_no", 176, "u4"),
+    ("retransmits", 180, "u4"),
+    ("handshake_retransmits", 184, "u4"),
+    ("min_rtt_us", 188, "u4"),
+    ("mss", 192, "u4"),
+    ("kind", 196, "u1"),
+    ("side", 197, "u1"),
+    ("flags", 198, "u1"),
+    ("conn_class", 199, "u1"),
+)
+
+NEWEST_RECORD = _struct(
+    208,
+    ("number", 0, "u8"),
+    ("record", 8, TCPRT),
+)
+
+NEWEST_HEAD = _struct(
+    16,
+    ("written", 0, "u8"),
+    ("slots", 8, "u4"),
+    ("_pad", 12, "u4"),
+)
+
 COUNTS_KEY = _struct(
     16,
     ("owner", 0, "u8"),
@@ -245,6 +426,12 @@ STRUCTS = {
     "exchange": EXCHANGE,
     "flow_header": FLOW_HEADER,
     "evidence_filter": EVIDENCE_FILTER,
+    "retransmit": RETRANSMIT,
+    "retransmit_stack": RETRANSMIT_STACK,
+    "handshake": HANDSHAKE,
+    "tcprt": TCPRT,
+    "newest_record": NEWEST_RECORD,
+    "newest_head": NEWEST_HEAD,
     "counts_key": COUNTS_KEY,
     "exchange_counts": EXCHANGE_COUNTS,
     "target_set": TARGET_SET,

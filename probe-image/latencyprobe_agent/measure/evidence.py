@@ -46,6 +46,15 @@ class Joined:
     first: NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class Shared:
+    """Client halves, ENDED[n], whose server half lost `new_ns` (i64[n]); `first` as in `Joined`."""
+
+    half: NDArray[np.void]
+    new_ns: NDArray[np.int64]
+    first: NDArray[np.bool_]
+
+
 class EvidenceJoin:
     """The join of one signal. `outcomes`: records by what became of them, `joined`, `late`, `no_exchange`, `ambiguous`;
     those that still wait for their exchange are in none of them. `waits`: as in `Explains`."""
@@ -59,6 +68,8 @@ class EvidenceJoin:
         self._limit = waiting
         self._waiting: Evidence | None = None
         self._sent: dict[tuple[int, int], int] = {}  # (cookie, seq) → when last sent again
+        self._to_share: dict[int, int] = {}  # low half of the trace id → ns that its server half lost
+        self._noted = False
 
     def keep(self, halves: Halves) -> None:
         """Take in halves that have ended."""
@@ -68,6 +79,7 @@ class EvidenceJoin:
         self._ended[slots] = _ended(newest, self._next + 1)
         self._next += len(newest)
         self._news |= len(newest) > 0
+        self._noted |= self._news
 
     def join(self, evidence: Evidence | None, now_ns: int) -> Joined | None:
         """Join what waits and what was recorded since, before `now_ns`, to the halves so far."""
@@ -76,6 +88,32 @@ class EvidenceJoin:
         parts = [part for part in (self._waiting if self._news or evidence else None, evidence) if part]
         self._news = False
         return self._join(Evidence.concatenate(parts), now_ns) if parts else None
+
+    def share(self, trace_low: NDArray[np.uint64], ns: NDArray[np.int64]) -> None:
+        """Note what server halves (by the low half of their trace ids) lost: their clients waited for it too.
+
+        What finds no client half is forgotten when newer notes need the room.
+        """
+        for low, lost in zip(trace_low.tolist(), ns.tolist(), strict=True):
+            self._to_share[low] = self._to_share.get(low, 0) + lost
+        for low in list(self._to_share)[: -self._limit]:
+            del self._to_share[low]
+        self._noted |= len(ns) > 0
+
+    def shared(self) -> Shared | None:
+        """Return the client halves so far for which something was noted, once each."""
+        if not self._noted or not self._to_share:
+            return None
+        self._noted = False
+        lows = np.fromiter(self._to_share, np.uint64, len(self._to_share))
+        of_clients = (self._ended["role"] == Role.CLIENT) & (self._ended["at"] > 0)
+        at = np.flatnonzero(of_clients & np.isin(self._ended["trace_id"][:, 1], lows))
+        if not len(at):
+            return None
+        ns = [self._to_share.pop(low) for low in self._ended["trace_id"][at, 1].tolist()]
+        first = ~self._ended["hit"][at]
+        self._ended["hit"][at] = True
+        return Shared(self._ended[at], np.array(ns, np.int64), first)
 
     def waiting(self) -> int:
         """Return how many records wait for their exchange to end."""
@@ -116,8 +154,13 @@ class EvidenceJoin:
         first[first_at] = True
         first &= ~self._ended["hit"][slot]
         self._ended["hit"][slot] = True
-        wait_ns = self._since_sent(joined, self._ended[slot])
-        return Joined(joined, self._ended[slot], wait_ns, self._newly_covered(joined, slot, wait_ns), first)
+        half = self._ended[slot]
+        wait_ns = self._since_sent(joined, half)
+        new_ns = self._newly_covered(joined, slot, wait_ns)
+        if self._waits:
+            servers = half["role"] == Role.SERVER
+            self.share(half["trace_id"][servers, 1], new_ns[servers])
+        return Joined(joined, half, wait_ns, new_ns, first)
 
     def _since_sent(self, evidence: Evidence, half: NDArray[np.void]) -> NDArray[np.int64]:
         """Time since the last earlier transmission of each record's bytes that is known."""

@@ -17,7 +17,7 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe_agent.kernel.records import Excluded, Outcome, Role
 from latencyprobe_agent.measure import histogram
-from latencyprobe_agent.measure.evidence import Joined
+from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import TargetSet
@@ -114,14 +114,13 @@ def joined(judge: Judge, minute: int, pairs: int) -> SliRow:
     return replace(judge.row(minute), coverage=Coverage(joined=pairs))
 
 
-def explained(judge: Judge, signal: str, joined: Joined, rows: NDArray[np.intp], minute: int) -> SliRow:
+def explained(judge: Judge, signal: str, found: Joined | Shared, rows: NDArray[np.intp], minute: int) -> SliRow:
     """Return the row that says how many exchanges a signal explains, how many of them bad ones, and the time lost."""
-    half = joined.half[rows]
+    half, first, new_ns = found.half[rows], found.first[rows], found.new_ns[rows]
     bad = half["duration_ns"] > judge.threshold_ns
     if judge.objective.errors_count_as_bad:
         bad |= half["outcome"] != Outcome.OK
-    first = joined.first[rows]
-    count = sli.EvidenceCount(int(first.sum()), int((first & bad).sum()), int(joined.new_ns[rows].sum()))
+    count = sli.EvidenceCount(int(first.sum()), int((first & bad).sum()), int(new_ns.sum()))
     return replace(judge.row(minute), evidence={signal: count})
 
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from latencyprobe import sli
 from latencyprobe.plan import NodePlan
 from latencyprobe.sli import Coverage, SliRow
-from latencyprobe_agent.kernel.records import Role
+from latencyprobe_agent.kernel.records import Excluded, Role
 from latencyprobe_agent.measure import rows
 from latencyprobe_agent.measure.counts import COUNTS
-from latencyprobe_agent.measure.evidence import Joined
+from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
@@ -93,14 +93,14 @@ class Slicer:
                 self._add(replace(row, peers={}))  # they are counted already
         self._join(pairs, (pairs.client,), minute)
 
-    def add_evidence(self, signal: str, joined: Joined, unix_ns: int) -> None:
-        """Take in records of a signal and the exchanges that they explain."""
+    def add_evidence(self, signal: str, found: Joined | Shared, unix_ns: int) -> None:
+        """Take in exchanges that a signal explains."""
         minute = _minute(unix_ns)
-        both = joined.half["target_set"].astype(np.int64) * 4 + joined.half["role"]
+        both = found.half["target_set"].astype(np.int64) * 4 + found.half["role"]
         for group in np.unique(both).tolist():
-            at = np.flatnonzero(both == group)
+            at = np.flatnonzero((both == group) & (found.half["excluded"] == Excluded.NONE))
             for judge in self._judges.get((group // 4, group % 4), ()):
-                self._add(rows.explained(judge, signal, joined, at, minute))
+                self._add(rows.explained(judge, signal, found, at, minute))
 
     def _join(self, pairs: Pairs, sides: Sequence[Halves], minute: int) -> None:
         """Count what knows its other half, and let pairs correct what counts of the client's half alone say."""

@@ -64,6 +64,23 @@ JOINED = "latencyprobe.joined"
 FLAGS = "latencyprobe.flags"
 PEER_UNRESOLVED = "latencyprobe.peer.unresolved"
 ROOT_REASON = "latencyprobe.root.reason"
+DIRECTION = "latencyprobe.direction"
+TCP_STATE = "latencyprobe.tcp.state"
+RETRANSMIT_SEGMENTS = "latencyprobe.retransmit.segments"
+RETRANSMIT_SIZE = "latencyprobe.retransmit.size"
+RETRANSMIT_NTH = "latencyprobe.retransmit.nth"
+METHOD = "latencyprobe.method"
+HANDSHAKE_RTT = "latencyprobe.handshake.rtt"
+HANDSHAKE_RTT_MIN = "latencyprobe.handshake.rtt_min"
+HANDSHAKE_RTT_MAX = "latencyprobe.handshake.rtt_max"
+HANDSHAKE_CONNECT = "latencyprobe.handshake.connect"
+HANDSHAKE_SYNS = "latencyprobe.handshake.syns"
+HANDSHAKE_SYNACK_RETRANSMITS = "latencyprobe.handshake.synack_retransmits"
+TCPRT_RECEIVE = "latencyprobe.tcprt.receive"
+TCPRT_SERVER = "latencyprobe.tcprt.server"
+TCPRT_TOTAL = "latencyprobe.tcprt.total"
+TCPRT_REORDER = "latencyprobe.tcprt.reorder"
+TCPRT_RECORD = "latencyprobe.tcprt.record"
 WAIT = "latencyprobe.wait"  # of an event: time since the bytes had last been sent
 
 OTHER = "other"  # the series that takes what is above the cap
@@ -109,6 +126,28 @@ NETWORK_DURATION = Metric(
     "latencyprobe.network.duration", "s", "histogram", "Network share of joined pairs: both ways, without the hosts."
 )
 TCP_RTT = Metric("latencyprobe.tcp.rtt", "s", "histogram", "Smoothed round trip time at the end of each exchange.")
+TCP_RETRANSMITS = Metric("latencyprobe.tcp.retransmits", "{segment}", "counter", "Segments sent again, by reason.")
+TCP_RETRANSMITS_FAILED = Metric(
+    "latencyprobe.tcp.retransmits.failed", "{attempt}", "counter", "Attempts to send again that failed, by error."
+)
+TCP_RETRANSMITS_SPURIOUS = Metric(
+    "latencyprobe.tcp.retransmits.spurious", "{segment}", "counter", "Segments sent again in vain, by how it was found."
+)
+TCP_SENT_SEGMENTS = Metric(
+    "latencyprobe.tcp.sent.segments", "{segment}", "counter", "Segments with data that were sent, retransmits included."
+)
+TCP_SENT_SIZE = Metric("latencyprobe.tcp.sent.size", "By", "counter", "Bytes that were sent, retransmits included.")
+TCP_RETRANSMITTED_SIZE = Metric("latencyprobe.tcp.retransmitted.size", "By", "counter", "Bytes that were sent again.")
+TCPRT_DURATION = Metric(
+    "latencyprobe.tcprt.duration", "s", "histogram", "Tasks of TCP-RT: first byte of the request to the last ACK."
+)
+TCPRT_SERVER_DURATION = Metric(
+    "latencyprobe.tcprt.server", "s", "histogram", "Tasks of TCP-RT: last byte of the request to first of the response."
+)
+TCPRT_RECEIVE_DURATION = Metric(
+    "latencyprobe.tcprt.receive", "s", "histogram", "Tasks of TCP-RT: first to last byte of what came in."
+)
+TCPRT_TASKS = Metric("latencyprobe.tcprt.tasks", "{task}", "counter", "Tasks of TCP-RT by how they ended.")
 EXCHANGES = Metric("latencyprobe.exchanges", "{exchange}", "counter", "Ended exchanges by class of their connection.")
 FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Exchanges that failed, by error.")
 EXCLUDED = Metric(
@@ -116,6 +155,27 @@ EXCLUDED = Metric(
 )
 PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, here or by recall.")
 SLO_EVENTS = Metric("latencyprobe.slo.events", "{event}", "counter", "SLI events, good and bad.")
+HANDSHAKE_DURATION = Metric(
+    "latencyprobe.tcp.handshake.duration",
+    "s",
+    "histogram",
+    "RTT of the handshake: a client's SYN to its SYN-ACK, a server's SYN-ACK to the ACK.",
+)
+CONNECT_DURATION = Metric(
+    "latencyprobe.tcp.connect.duration",
+    "s",
+    "histogram",
+    "What a client waited for a connection that opened, lost SYNs included.",
+)
+FAILED_CONNECTIONS = Metric(
+    "latencyprobe.tcp.failed_connections", "{connection}", "counter", "Connections that did not open, by reason."
+)
+HANDSHAKE_AMBIGUOUS = Metric(
+    "latencyprobe.tcp.handshake.ambiguous",
+    "{connection}",
+    "counter",
+    "Handshakes whose RTT is not known: which of several packets was answered cannot be told.",
+)
 
 RECORDS_READ = Metric("latencyprobe.agent.records.read", "{record}", "counter", "Records read from the kernel.")
 RECORDS_LOST = Metric(

@@ -73,7 +73,8 @@ def tool_options(command: Callable[..., Any]) -> Callable[..., Any]:
         wanted = Filter(
             given.pop("port") or 0, given.pop("addr") or "", given.pop("pid") or 0, given.pop("cgroup"), family
         )
-        return command(**given, options=Options(wanted, given.pop("duration"), given.pop("output")))
+        options = Options(wanted, given.pop("duration"), given.pop("output"))
+        return command(**given, options=options)
 
     for option in reversed(_OPTIONS):
         with_options = option(with_options)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.ending import ending
 from latencyprobe_agent.identity.peers import address
+from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.signals.table import Signal
@@ -29,18 +30,34 @@ def batches(
     attached: Callable[[EvidencePrograms], None] = lambda _: None,
     ended: Callable[[EvidencePrograms], None] = lambda _: None,
     ring_bytes: int | None = None,
+    entries: Mapping[str, Mapping[bytes, bytes]] | None = None,
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
-    """Yield batches of the signal's records, and the clock that turns their stamps into Unix time.
+    """Attach to what `options` want, and yield as `follow()` does. Raises Unsupported.
 
-    An empty batch comes about once a second when nothing happens. `attached` is called once everything is measured,
-    `ended` before it is detached. Tells on stderr when it begins, and the losses at the end. Raises Unsupported.
+    `entries`: as in `EvidencePrograms.alone()`.
+    """
+    folder = settings.from_environment().bpf_dir
+    programs = EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes, entries=entries)
+    return follow(programs, options, attached=lambda: attached(programs), ended=lambda: ended(programs))
+
+
+def follow(
+    programs: Attached,
+    options: Options,
+    *,
+    attached: Callable[[], None] = lambda: None,
+    ended: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[NDArray[np.void], Clock]]:
+    """Yield batches of records, and the clock that turns their stamps into Unix time; at the end close `programs`.
+
+    An empty batch comes about once a second when nothing happens. `attached` is called before the first record is read,
+    `ended` before it is detached. Tells on stderr when it begins, and the losses at the end.
     """
     stop = threading.Event()
     clock = Clock()
-    folder = settings.from_environment().bpf_dir
-    with EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes) as programs, ending(stop.set):
+    with programs, ending(stop.set):
+        attached()
         click.echo("attached; Ctrl-C ends", err=True)
-        attached(programs)
         now = time.monotonic()
         until = math.inf if options.duration_s is None else now + options.duration_s
         tick = now
@@ -56,7 +73,7 @@ def batches(
                 yield batch, clock
         while len(batch := programs.drain()):
             yield batch, clock
-        ended(programs)
+        ended()
         lost = {reason: n for reason, n in programs.lost().items() if n}
     click.echo("lost: " + (", ".join(f"{n} ({reason})" for reason, n in lost.items()) or "none"), err=True)
 

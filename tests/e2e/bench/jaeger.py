@@ -18,7 +18,10 @@ CONFIG = Path(__file__).parent / "conf/jaeger.yaml"
 
 @dataclass(frozen=True)
 class Span:
-    """One span as Jaeger gives it back; times in µs since 1970, `resource` are the attributes of who sent it."""
+    """One span as Jaeger gives it back; times in µs since 1970, `resource` are the attributes of who sent it.
+
+    `events`: the attributes of each, with its name as `event` and its time as `at_us`.
+    """
 
     trace_id: str
     span_id: str
@@ -29,6 +32,7 @@ class Span:
     duration_us: int
     tags: Mapping[str, Any] = field(hash=False)
     resource: Mapping[str, Any] = field(hash=False)
+    events: tuple[Mapping[str, Any], ...] = field(hash=False)
 
     @property
     def kind(self) -> str:
@@ -100,6 +104,7 @@ def _span(span: Mapping[str, Any], process: Mapping[str, Any]) -> Span:
         duration_us=span["duration"],
         tags=values(span["tags"]),
         resource=values(process.get("tags")),
+        events=tuple({**values(log["fields"]), "at_us": log["timestamp"]} for log in span.get("logs") or ()),
     )
 
 

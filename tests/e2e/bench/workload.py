@@ -79,6 +79,13 @@ class Workload:
         count: dict[str, Any] = json.loads(log.splitlines()[-1])
         return count
 
+    def call_from(self, caller: str, total: int, *more: str, server: str = "server") -> None:
+        """Make `total` RPCs from a pod of a Deployment that runs, and is measured, already; all are answered."""
+        command = ("truth", "client", "--address", f"{server}:{PORT}", "--total", str(total), *more)
+        answer = self.cluster.exec(f"deployment/{caller}", *command, namespace=self.namespace)
+        sent = json.loads(answer.splitlines()[-1])
+        assert (sent["answered"], sent["errors"]) == (total, 0), sent
+
     def delay(self, milliseconds: int, server: str = "server") -> None:
         """From now on every server pod sleeps so long before each response; 0 ends it."""
         for one in self.cluster.pods(self.namespace, f"app={server}"):

@@ -1,0 +1,82 @@
+"""Read a ring that keeps the newest records: bpf/newest.bpf.h writes, per CPU; `Attached` drains it like a `Ring`.
+
+Records are numbered per CPU, so each one that was overwritten before it was read is counted, exactly. What `drain()`
+returns is a copy that the caller owns. CPUs follow each other in a batch; within one the order is that of emission.
+"""
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.libbpf import Map, possible_cpus
+from latencyprobe_agent.kernel.records import NEWEST_HEAD, NEWEST_RECORD
+
+_LOCK = 8  # bytes: bpf_spin_lock and padding, before the value
+
+
+class Newest:
+    """The array `records` divided among the CPUs; it keeps nothing before this opens it. `lost`: overwritten unread."""
+
+    def __init__(self, records: Map, heads: Map) -> None:
+        self._records, self._heads = records, heads
+        cpus = possible_cpus()
+        self._slots = records.max_entries // cpus
+        self._next = [1] * cpus
+        self.lost = 0
+        self._slot = np.dtype([("lock", "u1", _LOCK), ("value", NEWEST_RECORD)])
+        assert self._slot.itemsize == records.value_size
+        head = np.zeros((), [("lock", "u1", _LOCK), ("value", NEWEST_HEAD)])
+        head["value"]["slots"] = self._slots
+        for cpu in range(cpus):
+            heads.update(np.uint32(cpu).tobytes(), head.tobytes())
+
+    def waiting(self) -> int:
+        """Return how many records can be read."""
+        written = (self._written(cpu) for cpu in range(len(self._next)))
+        return sum(min(n - following + 1, self._slots) for n, following in zip(written, self._next, strict=True))
+
+    def drain(self, limit: int = 16_384) -> NDArray[np.void]:
+        """Return the next records, about `limit` at most. A copy."""
+        share = max(limit // len(self._next), 1)
+        parts = [self._drain_cpu(cpu, share) for cpu in range(len(self._next))]
+        return np.concatenate(parts)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait: nobody is woken for this ring, as what is not read in time is not wanted."""
+        time.sleep(timeout_s)
+
+    def close(self) -> None:
+        """Nothing is held: the maps are the object's."""
+
+    def _drain_cpu(self, cpu: int, limit: int) -> NDArray[np.void]:
+        following, written = self._next[cpu], self._written(cpu)
+        oldest = max(following, written - self._slots + 1)
+        self.lost += oldest - following
+        count = min(written - oldest + 1, limit)
+        values = self._read(cpu, (oldest - 1) % self._slots, count)
+        numbers = values["number"].astype(np.int64)
+        expected = oldest + np.arange(count)
+        unfinished = numbers < expected  # a program has its number, but has not written the record yet
+        if unfinished.any():
+            count = int(unfinished.argmax())
+        kept = numbers[:count] == expected[:count]  # others were overwritten while we read
+        self.lost += int(count - kept.sum())
+        self._next[cpu] = oldest + count
+        records: NDArray[np.void] = values["record"][:count][kept]
+        return records
+
+    def _read(self, cpu: int, at: int, count: int) -> NDArray[np.void]:
+        values = np.zeros(count, self._slot)
+        before_end = min(count, self._slots - at)
+        for start, end, index in ((0, before_end, at), (before_end, count, 0)):
+            if end > start:
+                got = self._records.read_range(cpu * self._slots + index, values[start:end].view(np.uint8).data)
+                assert got == end - start
+        read: NDArray[np.void] = values["value"]
+        return read
+
+    def _written(self, cpu: int) -> int:
+        value = np.zeros(self._heads.value_size, np.uint8)
+        self._heads.lookup(np.uint32(cpu).tobytes(), value.data)
+        return int(value[_LOCK:].view(NEWEST_HEAD)[0]["written"])

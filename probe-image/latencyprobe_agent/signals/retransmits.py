@@ -1,0 +1,127 @@
+"""The signal `retransmits`: what TCP sent again, and why.
+
+The kernel records raw fields only; `reasons()` derives the reason from them, so that it can be run again over recorded
+ones. Source of the rule: net/ipv4/tcp_timer.c, tcp_input.c, tcp_output.c; tcp-evidence.md section A.3.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from errno import errorcode
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.records import RETRANSMIT, RetransmitKind, Role
+from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+
+# include/net/tcp_states.h
+STATES = (
+    *("", "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT", "CLOSE", "CLOSE_WAIT"),
+    *("LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV"),
+)
+FIN, SYN = 0x01, 0x02
+JIFFY_US = round(time.clock_getres(6) * 1e6)  # CLOCK_MONOTONIC_COARSE moves once per jiffy
+
+_ATTEMPTS = (RetransmitKind.SEGMENT, RetransmitKind.SYNACK)
+_SYN_SENT, _SYN_RECV = 2, 3
+_RECOVERY, _LOSS = 3, 4  # icsk_ca_state; below: Open, Disorder, CWR
+_NO_TIMER, _RETRANSMIT, _LOSS_PROBE, _REORDERING = 0, 1, 5, 6  # icsk_pending
+
+
+def reasons(rec: NDArray[np.void]) -> NDArray[np.str_]:
+    """Return why each record was sent again: the first row of the table that matches. Empty for what sent nothing."""
+    ca, pending, timeouts = rec["ca_state"], rec["icsk_pending"], rec["icsk_retransmits"]
+    connected = ~np.isin(rec["tcp_state"], [_SYN_SENT, _SYN_RECV])
+    table = {
+        "": ~np.isin(rec["kind"], _ATTEMPTS),
+        "failed": rec["err"] != 0,
+        "synack": rec["kind"] == RetransmitKind.SYNACK,
+        "syn": rec["tcp_flags"] & SYN != 0,
+        "zero_window_probe": connected & (rec["snd_wnd"] == 0) & (ca == _LOSS) & (pending == _NO_TIMER),
+        "tlp": (pending == _LOSS_PROBE) & (ca < _RECOVERY),
+        "rack_reo": (ca == _RECOVERY) & (pending == _REORDERING),
+        "fast": ca == _RECOVERY,
+        "rto": (ca == _LOSS) & (timeouts >= 1) & (pending == _NO_TIMER),
+        "slow_start": (ca == _LOSS) & (pending == _RETRANSMIT),
+        "pmtu": (ca == _LOSS) & (timeouts == 0) & (rec["undo_marker"] == 0),
+    }
+    return np.select(list(table.values()), list(table), "other")
+
+
+def sent(rec: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Tell which records are segments that were sent again: no failed attempt, no mark."""
+    was_sent: NDArray[np.bool_] = np.isin(rec["kind"], _ATTEMPTS) & (rec["err"] == 0)
+    return was_sent
+
+
+def unrecorded(rec: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return how many segments had been sent again before each record and are in none: that one never arrived.
+
+    What a failed attempt added is not among them: it counts as sent in `total_retrans` if it came as far as the device.
+    """
+    grown, own = (
+        rec["new_segs_retrans"].astype(np.int64),
+        np.where(rec["kind"] == RetransmitKind.SEGMENT, rec["segs"], 0),
+    )
+    missing: NDArray[np.int64] = np.where(grown >= own, grown - own, 0)
+    return missing
+
+
+def columns(batch: NDArray[np.void]) -> Evidence:
+    """Return a batch of RETRANSMIT records for the join. A bare FIN has no range of bytes."""
+    if batch.dtype != RETRANSMIT:
+        raise TypeError(f"expected records of RETRANSMIT, got {batch.dtype}")
+    before_start = (batch["kind"] == RetransmitKind.SYNACK) | (batch["tcp_flags"] & SYN != 0)
+    end_seq = np.where((batch["len"] == 0) & ~before_start, batch["seq"], batch["end_seq"])
+    return Evidence(batch, batch["seq"], end_seq, before_start, sent(batch))
+
+
+def fields(record: np.void) -> Mapping[str, Attribute]:
+    """Return the attributes of one record's span event."""
+    nth = int(record["nth"])
+    return {
+        "latencyprobe.reason": str(reasons(record.reshape(1))[0]),
+        "latencyprobe.retransmit.segments": int(record["segs"]),
+        "latencyprobe.retransmit.size": int(record["len"]),
+        "latencyprobe.tcp.state": STATES[record["tcp_state"]],
+        **({"latencyprobe.retransmit.nth": nth} if nth else {}),
+    }
+
+
+def samples(evidence: Evidence) -> Sequence[Sample]:
+    """Return the values of metrics in a batch: what was sent again, tried in vain, not needed; and sent at all."""
+    rec = evidence.rec
+    direction = np.where(rec["flow"]["role"] == Role.CLIENT, "request", "response")
+
+    def sample(metric: str, rows: NDArray[np.bool_], values: NDArray[np.generic], **labels: NDArray[np.str_]) -> Sample:
+        at = np.flatnonzero(rows)
+        named = {"latencyprobe.direction": direction[at], **{f"latencyprobe.{k}": v[at] for k, v in labels.items()}}
+        return Sample(f"latencyprobe.tcp.{metric}", at, values[at], named)
+
+    missing = unrecorded(rec)
+    undo, duplicates = rec["kind"] == RetransmitKind.UNDO, rec["new_duplicates"]
+    found = (
+        sample("retransmits", evidence.joins, rec["segs"], reason=reasons(rec)),
+        sample("retransmits", missing > 0, missing, reason=np.full(len(rec), "unrecorded")),
+        sample("retransmits.failed", rec["err"] != 0, np.ones(len(rec), np.int64), reason=_errors(rec["err"])),
+        sample("retransmits.spurious", undo, rec["segs"], reason=np.full(len(rec), "undo")),
+        sample("retransmits.spurious", duplicates > 0, duplicates, reason=np.full(len(rec), "dsack")),
+        sample("sent.segments", rec["new_segs_sent"] > 0, rec["new_segs_sent"]),
+        sample("sent.size", rec["new_bytes_sent"] > 0, rec["new_bytes_sent"]),
+        sample("retransmitted.size", rec["new_bytes_retrans"] > 0, rec["new_bytes_retrans"]),
+    )
+    return [one for one in found if len(one.rows)]
+
+
+def attributes(records: NDArray[np.void]) -> Mapping[str, Attribute]:
+    """Return what the span of an exchange says of the records that were joined to it."""
+    return {"latencyprobe.tcp.retransmits": int(records["segs"].sum())}
+
+
+def _errors(err: NDArray[np.int32]) -> NDArray[np.str_]:
+    """Return the names of negative error numbers."""
+    values, of_row = np.unique(err, return_inverse=True)
+    return np.array([errorcode.get(-int(value), str(int(value))) for value in values], np.str_)[of_row]
+
+
+EXPLAINS = Explains("retransmit", fields, samples, attributes, waits=True)

@@ -1,0 +1,66 @@
+"""The signal `tcprt`: requests and responses as TCP-RT cuts them, tcp-evidence.md part B.
+
+Receives batches of TCPRT records; the join, the spans and the metrics use what it returns. What a live tool prints is
+made from the same records by `measure.tcprt`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.records import TCPRT, TcprtFlags, TcprtKind
+from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+
+RECEIVE = "latencyprobe.tcprt.receive"
+SERVER = "latencyprobe.tcprt.server"
+TOTAL = "latencyprobe.tcprt.total"
+REORDER = "latencyprobe.tcprt.reorder"
+RECORD = "latencyprobe.tcprt.record"
+
+_NAMES = np.array([kind.name for kind in TcprtKind])
+_TASKS = [TcprtKind.R, TcprtKind.P, TcprtKind.N, TcprtKind.W]
+_WITH_RESPONSE = [TcprtKind.R, TcprtKind.P, TcprtKind.W]
+_DONE = [TcprtKind.R, TcprtKind.P]
+
+
+def columns(batch: NDArray[np.void]) -> Evidence:
+    """Return a batch of TCPRT records as evidence: R, W and P join by the bytes that this end sent."""
+    if batch.dtype != TCPRT:
+        raise TypeError(f"expected records of TCPRT, got {batch.dtype}")
+    joins = np.isin(batch["kind"], _WITH_RESPONSE) & (batch["seq"] != batch["end_seq"])
+    return Evidence(batch, batch["seq"].copy(), batch["end_seq"].copy(), np.zeros(len(batch), np.bool_), joins)
+
+
+def fields(record: np.void) -> dict[str, Attribute]:
+    """Return the attributes of a record's span event; times in seconds."""
+    return {
+        RECORD: TcprtKind(int(record["kind"])).name,
+        RECEIVE: int(record["recv_us"]) / 1e6,
+        SERVER: int(record["server_us"]) / 1e6,
+        TOTAL: (int(record["end_ns"]) - int(record["start_ns"])) / 1e9,
+        REORDER: bool(record["flags"] & TcprtFlags.REORDER),
+    }
+
+
+def attributes(records: NDArray[np.void]) -> Mapping[str, Attribute]:
+    """Return the attributes of the span of an exchange, from its last record."""
+    named = fields(records[-1])
+    del named[RECORD]
+    return named
+
+
+def samples(evidence: Evidence) -> list[Sample]:
+    """Return durations (s) of tasks that are done, and the number of tasks by record."""
+    rec = evidence.rec
+    done, tasks = (np.flatnonzero(np.isin(rec["kind"], kinds)) for kinds in (_DONE, _TASKS))
+    total_ns = rec["end_ns"][done] - rec["start_ns"][done]
+    return [
+        Sample("latencyprobe.tcprt.duration", done, total_ns / 1e9),
+        Sample("latencyprobe.tcprt.server", done, rec["server_us"][done] / 1e6),
+        Sample("latencyprobe.tcprt.receive", done, rec["recv_us"][done] / 1e6),
+        Sample("latencyprobe.tcprt.tasks", tasks, np.ones(len(tasks), np.int64), {RECORD: _NAMES[rec["kind"][tasks]]}),
+    ]
+
+
+EXPLAINS = Explains("tcprt", fields, samples, attributes)

@@ -1,0 +1,161 @@
+"""`latencyprobe handshakes`: each connection that opens or fails to, with its RTT, what the application waited, why."""
+
+import json
+
+import click
+import numpy as np
+
+from latencyprobe.report import units
+from latencyprobe_agent import config as settings
+from latencyprobe_agent.commands import Duration
+from latencyprobe_agent.kernel.packets import PacketPrograms, Place
+from latencyprobe_agent.kernel.records import ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
+from latencyprobe_agent.signals.table import HANDSHAKES, HANDSHAKES_TC
+from latencyprobe_agent.tools.options import Options, tool_options
+from latencyprobe_agent.tools.tail import as_object, batches, endpoint, follow, timestamp
+
+_ROW = "%-15s %-6s %-22s %-22s %-15s %8s %4s %-12s %-6s %s"
+_HEADER = _ROW % ("TIME", "ROLE", "CLIENT", "SERVER", "RTT", "CONNECT", "SYNS", "OUTCOME", "METHOD", "IF")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  latencyprobe handshakes --port 443
+  latencyprobe handshakes --duration 1m -o json
+  latencyprobe handshakes --method tc --interface eth0
+  latencyprobe handshakes --method tc --pod-interface veth12ab34cd
+\b
+Method kernel reads the kernel's own sample where a socket changes its state. Method tc takes the times of the
+packets; they hold the interface's queue, not the interrupts of its hardware.
+Times are UTC; an RTT such as 1ms..2s? lies between the two: which of several packets was answered is not known.
+Needs root, or CAP_BPF and CAP_PERFMON; --method tc CAP_NET_ADMIN too.
+"""
+)
+@click.option("--method", type=click.Choice(["kernel", "tc"]), default="kernel", show_default=True)
+@click.option(
+    "--interface",
+    "interfaces",
+    multiple=True,
+    metavar="NAME",
+    help="Take the times here, where this host's own packets pass; repeatable. Method tc.",
+)
+@click.option(
+    "--pod-interface",
+    "pod_interfaces",
+    multiple=True,
+    metavar="NAME",
+    help="The same at this host's end of a pod's interface: what comes in leaves the pod. Bridge ports are such.",
+)
+@click.option(
+    "--timeout",
+    type=Duration(),
+    default="130s",
+    show_default=True,
+    help="What nobody answered after this time has failed. Method tc; Linux gives up before 130s.",
+)
+@click.option("--pull", is_flag=True, help="Parse as the original tool did, for comparison: dearer. Method tc.")
+@tool_options
+def handshakes(
+    *,
+    method: str,
+    interfaces: tuple[str, ...],
+    pod_interfaces: tuple[str, ...],
+    timeout: float,
+    pull: bool,
+    options: Options,
+) -> None:
+    """Show how long connections take to open, and why some do not."""
+    names: dict[int, str] = {}
+    if method == "kernel":
+        if interfaces or pod_interfaces or pull:
+            raise click.UsageError("--interface, --pod-interface and --pull need --method tc")
+        found = batches(HANDSHAKES, options)
+    else:
+        places = _places(interfaces, pod_interfaces, options)
+        names = {place.interface.ifindex: place.interface.name for place in places}
+        folder = settings.from_environment().bpf_dir
+        programs = PacketPrograms.alone(
+            folder, HANDSHAKES_TC, options.wanted, places=places, timeout_ns=int(timeout * 1e9), pull=pull
+        )
+        found = follow(programs, options, ended=lambda: _tell(programs.tally()))
+    if options.output == "table":
+        click.echo(_HEADER)
+    write = row if options.output == "table" else line
+    for batch, clock in found:
+        for record in batch:
+            unix_ns = clock.to_unix(int(record["flow"]["boot_ns"]))
+            click.echo(write(record, unix_ns, names.get(int(record["ifindex"]))))
+
+
+def _places(interfaces: tuple[str, ...], pod_interfaces: tuple[str, ...], options: Options) -> list[Place]:
+    if not interfaces and not pod_interfaces:
+        raise click.UsageError("--method tc needs an --interface, such as eth0")
+    if options.wanted.tgid or options.wanted.cgroup_id:
+        raise click.UsageError("packets name no process: --pid and --cgroup need --method kernel")
+    places = [Place.find(name, pod=False) for name in interfaces]
+    places += [Place.find(name, pod=True) for name in pod_interfaces]
+    for place in places:
+        click.echo(f"{place.interface.name}: {'of a pod' if place.pod else 'of this host'}", err=True)
+    return places
+
+
+def _tell(tally: dict[str, int]) -> None:
+    seen = ", ".join(f"{n} ({kind})" for kind, n in tally.items() if n)
+    click.echo(f"not reported: {seen or 'nothing'}", err=True)
+
+
+def row(record: np.void, unix_ns: int, interface: str | None = None) -> str:
+    """Return one line of the table."""
+    client, server = _ends(record)
+    text: str = _ROW % (
+        timestamp(unix_ns)[11:26],
+        Role(record["flow"]["role"]).name.lower(),
+        client,
+        server,
+        _rtt(record),
+        _time(record["connect_ns"]),
+        record["n_syn"] or "-",
+        ConnectOutcome(record["outcome"]).name.lower(),
+        HandshakeMethod(record["method"]).name.lower(),
+        interface or "-",
+    )
+    return text
+
+
+def line(record: np.void, unix_ns: int, interface: str | None = None) -> str:
+    """Return one line of JSON; what is not known is null."""
+    flags = HandshakeFlags(int(record["flags"]))
+    more = {
+        "role": Role(record["flow"]["role"]).name.lower(),
+        "method": HandshakeMethod(record["method"]).name.lower(),
+        "outcome": ConnectOutcome(record["outcome"]).name.lower(),
+        **{name: int(record[name]) or None for name in ("rtt_ns", "rtt_min_ns", "rtt_max_ns", "connect_ns", "n_syn")},
+        "synack_retransmits": int(record["synack_retransmits"]),
+        "ambiguous": HandshakeFlags.AMBIGUOUS in flags,
+        "timestamps_used": HandshakeFlags.TIMESTAMPS in flags,
+        "partial": HandshakeFlags.PARTIAL in flags,
+        "client_isn": int(record["client_isn"]),
+        "server_isn": int(record["server_isn"]) or None,
+        "ifindex": int(record["ifindex"]) or None,
+        "interface": interface,
+    }
+    return json.dumps(as_object(record, unix_ns, more))
+
+
+def _ends(record: np.void) -> tuple[str, str]:
+    flow = record["flow"]
+    local = endpoint(bytes(flow["local_addr"]), int(flow["local_port"]))
+    peer = endpoint(bytes(flow["peer_addr"]), int(flow["peer_port"]))
+    return (local, peer) if flow["role"] == Role.CLIENT else (peer, local)
+
+
+def _rtt(record: np.void) -> str:
+    if not record["flags"] & HandshakeFlags.AMBIGUOUS:
+        return _time(record["rtt_ns"])
+    low, high = (units.duration(int(record[name])) if record[name] else "" for name in ("rtt_min_ns", "rtt_max_ns"))
+    return f"{low}..{high}?"
+
+
+def _time(ns: np.uint64) -> str:
+    return units.duration(int(ns)) if ns else "-"

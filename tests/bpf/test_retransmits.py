@@ -1,0 +1,305 @@
+"""Retransmits on real sockets: drop rules between two namespaces provoke each reason; the kernel's counters agree."""
+
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import workload
+from lossy import Network, Watch, cookie, counters, inode, network, watching
+from netns import INTERFACE, Namespace
+
+from latencyprobe_agent.kernel.records import RetransmitKind, Role
+from latencyprobe_agent.signals.retransmits import reasons, sent
+
+pytestmark = pytest.mark.root
+
+SEGMENT, SYNACK = RetransmitKind.SEGMENT, RetransmitKind.SYNACK
+ONCE = "numgen inc mod 1000000 == 0"  # the first packet that comes to this part of a rule
+FIRST_TEN = "numgen inc mod 1000000 < 10"
+PIECE = 60_000
+DATA = "meta length > 500"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Network]:
+    with network() as one:
+        yield one
+
+
+@pytest.fixture
+def lossy(shared: Network) -> Iterator[Network]:
+    """A network that loses nothing yet; its timers are as usual."""
+    yield shared
+    shared.mend()
+    shared.client.sysctl("net.ipv4.tcp_early_retrans", 3)
+    shared.client.sysctl("net.ipv4.tcp_min_rtt_wlen", 300)
+
+
+@pytest.fixture(scope="module")
+def watch() -> Iterator[Watch]:
+    with watching() as one:
+        yield one
+
+
+@pytest.fixture
+def port() -> int:
+    return workload.free_port()
+
+
+@contextmanager
+def limited(namespace: Namespace, rate: str) -> Iterator[None]:
+    """Let what leaves a namespace queue up for this rate; one packet at a time goes at once."""
+    qdisc = ["tc", "qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", rate, "burst", "1600", "limit", "200000"]
+    namespace.run(*qdisc)
+    try:
+        yield
+    finally:
+        namespace.run("tc", "qdisc", "del", "dev", INTERFACE, "root")
+
+
+class Grown:
+    """Differences of a namespace's counters since `Grown(...)`."""
+
+    def __init__(self, namespace):
+        self._namespace = namespace
+        self._before = counters(namespace)
+
+    def __getitem__(self, name: str) -> int:
+        return counters(self._namespace)[name] - self._before[name]
+
+
+def segments_by_reason(records) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for reason, segs in zip(reasons(records).tolist(), records["segs"].tolist(), strict=True):
+        if reason:
+            found[reason] += segs
+    return found
+
+
+def transfer(client: socket.socket, server: socket.socket, size: int) -> None:
+    """Send so many bytes and read them, in pieces that both buffers hold."""
+    for left in range(size, 0, -PIECE):
+        piece = min(left, PIECE)
+        client.sendall(bytes(piece))
+        assert len(server.recv(piece, socket.MSG_WAITALL)) == piece
+
+
+def test_a_lost_syn_is_sent_again_by_syn(lossy, watch, port):
+    lossy.server.filter("input", f"tcp dport {port} tcp flags syn {ONCE} drop")
+    grown = Grown(lossy.client)
+    ((client, _),) = lossy.connect(port)
+    (record,) = watch.of(client, SEGMENT)
+
+    assert {"syn": 1} == segments_by_reason(watch.of(client))
+    assert (grown["TCPSynRetrans"], grown["RetransSegs"], grown["TCPTimeouts"]) == (1, 1, 1)
+    assert (record["nth"], record["tcp_state"], record["flow"]["role"]) == (1, 2, Role.CLIENT)
+    assert record["flow"]["local_port"] == client.getsockname()[1]
+    assert record["flow"]["peer_port"] == port
+
+
+def test_a_lost_syn_ack_is_sent_again_by_synack_of_the_socket_that_is_to_come(lossy, watch, port):
+    lossy.client.filter("input", f"tcp sport {port} {ONCE} drop")
+    grown = Grown(lossy.server)
+    ((client, server),) = lossy.connect(port)
+    records = watch.of(lossy.server, SYNACK)
+    mine = records[records["flow"]["local_port"] == port]
+
+    assert len(mine) >= 1
+    assert {"synack": len(mine)} == segments_by_reason(mine)
+    assert (len(mine), len(mine)) == (grown["TCPSynRetrans"], grown["RetransSegs"])
+    assert {cookie(server)} == set(mine["flow"]["sock_cookie"].tolist())
+    assert {client.getsockname()[1]} == set(mine["flow"]["peer_port"].tolist())
+    assert list(range(1, len(mine) + 1)) == mine["nth"].tolist()
+    assert (Role.SERVER, 12) == (mine[0]["flow"]["role"], mine[0]["tcp_state"])
+
+
+def test_a_lost_tail_is_sent_again_by_tlp(lossy, watch, port):
+    ((client, server),) = lossy.connect(port)
+    lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
+    grown = Grown(lossy.client)
+    transfer(client, server, 1000)
+
+    (record,) = watch.of(client, SEGMENT)
+    assert {"tlp": 1} == segments_by_reason(watch.of(client))
+    assert (grown["TCPLossProbes"], grown["RetransSegs"]) == (1, 1)
+    assert (record["len"], record["end_seq"] - record["seq"]) == (1000, 1000)
+
+
+def test_what_no_probe_saves_is_sent_again_by_rto_and_counted(lossy, watch, port):
+    lossy.client.sysctl("net.ipv4.tcp_early_retrans", 0)
+    ((client, server),) = lossy.connect(port)
+    lossy.server.filter("input", f"tcp dport {port} {DATA} numgen inc mod 1000000 < 3 drop")
+    grown = Grown(lossy.client)
+    transfer(client, server, 1000)
+
+    records = watch.of(client, SEGMENT)
+    assert {"rto": 3} == segments_by_reason(records)
+    assert (grown["TCPTimeouts"], grown["RetransSegs"]) == (3, 3)
+    assert [1, 2, 3] == records["nth"].tolist()
+    assert [1, 2, 3] == records["icsk_retransmits"].tolist()
+    waited = np.diff(records["flow"]["boot_ns"].astype(np.int64)) / 1e9
+    assert (waited > 0.3).all(), "each timeout is twice the one before, from 0.2 s"
+
+
+def test_a_hole_is_sent_again_by_fast_and_is_no_mistake(lossy, watch, port):
+    ((client, server),) = lossy.connect(port)
+    lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
+    grown = Grown(lossy.client)
+    for _ in range(10):
+        client.sendall(bytes(1000))
+    assert len(server.recv(10_000, socket.MSG_WAITALL)) == 10_000
+    workload.wait_until(lambda: grown["TCPFastRetrans"] == 1, "a fast retransmit")
+
+    assert {"fast": 1} == segments_by_reason(watch.of(client))
+    assert grown["RetransSegs"] == 1
+    client.close()
+    server.close()
+    watch.programs.flush()
+    assert not marks(watch, lossy, port), "a recovery that was needed"
+
+
+def test_a_hole_that_one_ack_tells_of_is_sent_again_by_the_reordering_timer(lossy, watch, port):
+    """The reordering window is a part of the round trip time: it has to be longer than two sends take."""
+    lossy.client.sysctl("net.ipv4.tcp_min_rtt_wlen", 0)
+    with limited(lossy.client, "4mbit"):
+        ((client, server),) = lossy.connect(port)
+        transfer(client, server, 20_000)
+        lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
+        grown = Grown(lossy.client)
+        transfer(client, server, 2 * 1448)
+
+        assert {"rack_reo": 1} == segments_by_reason(watch.of(client))
+        assert (grown["TCPFastRetrans"], grown["RetransSegs"]) == (1, 1)
+
+
+def test_after_a_timeout_the_rest_is_sent_again_by_slow_start(lossy, watch, port):
+    lossy.client.sysctl("net.ipv4.tcp_early_retrans", 0)
+    ((client, server),) = lossy.connect(port)
+    lossy.server.filter("input", f"tcp dport {port} {DATA} {FIRST_TEN} drop")
+    grown = Grown(lossy.client)
+    for _ in range(10):
+        client.sendall(bytes(1000))
+    assert len(server.recv(10_000, socket.MSG_WAITALL)) == 10_000
+
+    found = segments_by_reason(watch.of(client))
+    assert found.keys() == {"rto", "slow_start"}
+    assert (found["rto"], found["slow_start"]) == (grown["TCPTimeouts"], grown["TCPSlowStartRetrans"])
+    assert found.total() == grown["RetransSegs"]
+
+
+def test_an_attempt_that_the_host_itself_refuses_is_failed_and_no_retransmit(lossy, watch, port):
+    ((client, server),) = lossy.connect(port)
+    lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
+    lossy.client.filter("output", f"tcp dport {port} {DATA} numgen inc mod 1000000 > 0 drop")
+    grown = Grown(lossy.client)
+    client.sendall(bytes(1000))
+    watch.until(client, "failed")
+    lossy.client.unfilter()
+    assert len(server.recv(1000, socket.MSG_WAITALL)) == 1000
+
+    records = watch.of(client, SEGMENT)
+    failed = records["err"] != 0
+    assert {-1} == set(records["err"][failed].tolist()), "EPERM, by the rule"
+    assert failed.sum() == grown["TCPRetransFail"]
+    assert records["segs"][sent(records)].sum() == grown["RetransSegs"] - failed.sum()
+    assert {0} == set(records["nth"][failed].tolist())
+
+
+def of_port(records, port):
+    return records[records["flow"]["peer_port"] == port]
+
+
+def marks(watch, lossy, port) -> dict[str, int]:
+    """Segments of the port's connections that were found to be sent again in vain, by how."""
+    records = of_port(watch.of(lossy.client), port)
+    undone = records["segs"][records["kind"] == RetransmitKind.UNDO]
+    found = {"undo": int(undone.sum()), "dsack": int(records["new_duplicates"].sum())}
+    return {how: n for how, n in found.items() if n}
+
+
+@pytest.mark.parametrize("seen", ["by the iterator", "at close", "at the next retransmit"])
+def test_a_segment_that_came_twice_is_marked_by_dsack(lossy, watch, port, seen):
+    ((client, server),) = lossy.connect(port)
+    lossy.client.filter("input", f"tcp sport {port} {ONCE} drop")  # the ACK
+    grown = Grown(lossy.client)
+    client.sendall(bytes(1000))
+    workload.wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer has reported a duplicate")
+    assert not marks(watch, lossy, port)
+
+    if seen == "by the iterator":
+        watch.programs.flush()
+    elif seen == "at close":
+        client.close()
+        server.close()
+        workload.wait_until(lambda: marks(watch, lossy, port), "the end of the connection")
+    else:
+        lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
+        client.sendall(bytes(1000))
+        workload.wait_until(lambda: grown["RetransSegs"] == 2, "another retransmit")
+    assert {"dsack": 1} == marks(watch, lossy, port)
+    assert (of_port(watch.all(), port)["flow"]["local_port"] > 0).all(), "a closed socket has lost its port"
+
+
+def test_a_timeout_that_was_too_early_is_marked_by_undo_and_not_again_by_dsack(lossy, watch, port):
+    """The ACK is not lost but late: it waits behind other bytes for the rate limit."""
+    lossy.client.sysctl("net.ipv4.tcp_early_retrans", 0)
+    ((client, server),) = lossy.connect(port)
+    client.sendall(bytes(100))
+    server.recv(100)
+    grown = Grown(lossy.client)
+    with limited(lossy.server, "8kbit"):
+        with lossy.server.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as filler:
+            for size in (1400, 300, 100):
+                filler.sendto(bytes(size), ("10.99.0.1", 9))
+        client.sendall(bytes(1000))
+        workload.wait_until(
+            lambda: grown["TCPSpuriousRTOs"] + grown["TCPLossUndo"] + grown["TCPFullUndo"] > 0, "an undo"
+        )
+        assert {"undo": 1} == marks(watch, lossy, port)
+        workload.wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer's DSACK of the same segment")
+    watch.programs.flush()
+    client.close()
+    server.close()
+    assert {"undo": 1} == marks(watch, lossy, port)
+
+
+@pytest.mark.parametrize("form", ["IPv4", "IPv6", "mapped"])
+def test_addresses_have_one_form_whatever_the_socket(lossy, watch, port, form):
+    host, listen = {"IPv4": ("10.99.0.2", ""), "IPv6": ("fd99::2", ""), "mapped": ("::ffff:10.99.0.2", "::")}[form]
+    ((client, server),) = lossy.connect(port, host, listen)
+    lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
+    transfer(client, server, 1000)
+
+    (record,) = watch.of(client, SEGMENT)
+    flow = record["flow"]
+    family, address = (6, "fd99::1") if form == "IPv6" else (4, "::ffff:10.99.0.1")
+    assert (family, socket.inet_pton(socket.AF_INET6, address)) == (flow["family"], bytes(flow["local_addr"]))
+    assert (client.getsockname()[1], port) == (flow["local_port"], flow["peer_port"])
+    assert inode(lossy.client) == flow["netns_ino"]
+
+
+def test_records_that_the_ring_refuses_are_counted_and_their_counters_come_with_the_next(lossy, port):
+    with watching(port=port, ring_bytes=4096) as small:
+        ((client, server),) = lossy.connect(port)
+        grown = Grown(lossy.client)
+        transfer(client, server, 200_000)  # its window is wide enough then for 40 at once
+        lossy.server.filter("input", f"tcp dport {port} {DATA} numgen inc mod 1000000 < 40 drop")
+        transfer(client, server, 60_000)
+        lost = small.programs.lost()["ring_full"]
+        read = len(small.of(client, SEGMENT))
+        assert lost > 0
+        assert grown["RetransSegs"] == lost + read
+
+        lossy.server.unfilter()
+        lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
+        transfer(client, server, 1000)
+        assert small.programs.lost()["ring_full"] == lost
+        records = small.of(client)
+        last = records[-1]
+        assert grown["RetransSegs"] == lost + len(records) == last["total_retrans"]
+        assert records["new_bytes_retrans"].sum() == last["bytes_retrans"]
+        for new, total in (("new_bytes_sent", "bytes_sent"), ("new_segs_sent", "data_segs_out")):
+            assert records[new][1:].sum() == last[total] - records[total][0]

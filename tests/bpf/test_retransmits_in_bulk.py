@@ -1,0 +1,174 @@
+"""Retransmits in numbers: every segment of tens of thousands is counted, and a path without loss runs no program."""
+
+import json
+import re
+import socket
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import workload
+from lossy import counters, network, watching
+from netns import INTERFACE, Namespace
+
+from latencyprobe_agent.kernel.records import RetransmitKind
+from latencyprobe_agent.signals.retransmits import reasons, sent, unrecorded
+
+pytestmark = pytest.mark.root
+
+DROPS = 10_000
+SEGMENTS = 4  # of one packet at most, where they leave together
+PACKETS = 1_000_000
+RING_BYTES = 1 << 24
+STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
+
+
+@contextmanager
+def flooding(pairs: list[tuple[socket.socket, socket.socket]]) -> Iterator[None]:
+    """Send from both ends of every connection as fast as they take it, and read what comes."""
+    ended = threading.Event()
+
+    def send(end: socket.socket) -> None:
+        while not ended.is_set():
+            end.sendall(bytes(65_536))
+
+    def read(end: socket.socket) -> None:
+        into = bytearray(1 << 20)
+        while end.recv_into(into):
+            pass
+
+    ends = [end for pair in pairs for end in pair]
+    for end in ends:
+        end.settimeout(60)
+    senders = [threading.Thread(target=send, args=[end]) for end in ends]
+    readers = [threading.Thread(target=read, args=[end]) for end in ends]
+    for thread in senders + readers:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in senders:
+            thread.join()
+        for end in ends:
+            end.shutdown(socket.SHUT_WR)
+        for thread in readers:
+            thread.join()
+
+
+def dropped(*namespaces: Namespace) -> int:
+    """Packets that the rules with a counter have dropped so far."""
+    rules = "".join(namespace.run("nft", "list", "ruleset") for namespace in namespaces)
+    return sum(map(int, re.findall(r"counter packets (\d+)", rules)))
+
+
+def carried(namespace: Namespace) -> int:
+    """Packets that its end of the pair has sent and received so far."""
+    (link,) = json.loads(namespace.run("ip", "-s", "-j", "link", "show", INTERFACE))
+    return sum(link["stats64"][way]["packets"] for way in ("rx", "tx"))
+
+
+def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts():
+    port = workload.free_port()
+    with network() as lossy, watching(ring_bytes=RING_BYTES) as watch:
+        for namespace in (lossy.client, lossy.server):
+            namespace.run("ip", "link", "set", INTERFACE, "gso_max_segs", str(SEGMENTS))
+            namespace.sysctl("net.ipv4.tcp_rto_min_us", 5_000)
+        pairs = lossy.connect(port, count=12)
+        before = {end: counters(end) for end in (lossy.client, lossy.server)}
+        for namespace in (lossy.client, lossy.server):
+            namespace.filter("input", "numgen random mod 12 == 0 counter drop")
+        with flooding(pairs):
+            workload.wait_until(lambda: dropped(lossy.client, lossy.server) >= DROPS, "drops", timeout_s=60)
+            drops = dropped(lossy.client, lossy.server)
+            for namespace in (lossy.client, lossy.server):
+                namespace.unfilter()
+        for client, server in pairs:
+            client.close()
+            server.close()
+        records = {end: watch.of(end) for end in before}
+        lost = watch.programs.lost()
+        grown = {end: counters(end) - before[end] for end in before}
+    print(f"{drops} drops, lost: {lost}")
+    for end, mine in records.items():
+        by_reason: Counter[str] = Counter()
+        for reason, segs in zip(reasons(mine).tolist(), mine["segs"].tolist(), strict=True):
+            by_reason[reason] += segs
+        names = ("RetransSegs", "TCPRetransFail", "TCPTimeouts", "TCPFastRetrans", "TCPLossProbes")
+        told = {name: grown[end][name] for name in (*names, "TCPSlowStartRetrans", "TCPDSACKRecv", "TCPLossUndo")}
+        print(f"{end.name}: {len(mine)} records, {dict(by_reason)}; kernel: {told}")
+        print("unrecorded", int(unrecorded(mine).sum()))
+        recorded, missing = int(mine["segs"][sent(mine)].sum()), int(unrecorded(mine).sum())
+        assert recorded + missing == grown[end]["RetransSegs"] - grown[end]["TCPRetransFail"]
+        assert missing <= recorded / 100, "what a skipped program did not record, the next one counts"
+        assert by_reason["fast"] + by_reason["rack_reo"] + missing >= grown[end]["TCPFastRetrans"]
+        assert by_reason["slow_start"] + missing >= grown[end]["TCPSlowStartRetrans"]
+        assert mine["segs"].max() >= SEGMENTS, "one record can be several segments"
+    assert not sum(lost.values()) - lost["recursion"]
+
+
+def runs() -> Counter[str]:
+    """Runs of each program that this process holds, by event."""
+    names = {p["id"]: p["name"].split("__")[0] for p in json.loads(_bpftool("prog", "show"))}
+    found: Counter[str] = Counter()
+    for path in Path("/proc/self/fdinfo").iterdir():
+        try:
+            text = path.read_text()
+        except OSError:  # the descriptor that reads this folder
+            continue
+        if counted := re.search(r"^run_cnt:\t(\d+)$", text, re.MULTILINE):
+            found[names[int(re.search(r"^prog_id:\t(\d+)$", text, re.MULTILINE)[1])]] += int(counted[1])
+    return found
+
+
+def _bpftool(*words: str) -> bytes:
+    return subprocess.check_output(["bpftool", "-j", *words])
+
+
+@pytest.fixture
+def statistics() -> Iterator[None]:
+    """The kernel counts how often programs run."""
+    before = STATISTICS.read_text()
+    STATISTICS.write_text("1")
+    yield
+    STATISTICS.write_text(before)
+
+
+@pytest.mark.usefixtures("statistics")
+def test_a_million_packets_without_loss_run_no_program():
+    port = workload.free_port()
+    with network() as calm, watching(ring_bytes=RING_BYTES) as watch:
+        for namespace in (calm.client, calm.server):
+            namespace.sysctl("net.ipv4.tcp_early_retrans", 0)  # a machine that stalls is no loss
+            namespace.sysctl("net.ipv4.tcp_rto_min_us", 5_000_000)
+            namespace.sysctl("net.ipv4.tcp_wmem", "4096 65536 65536")  # all of it fits into the queue
+        pairs = calm.connect(port, count=4)
+        before, retransmitted, packets = runs(), counters(calm.client)["RetransSegs"], carried(calm.client)
+        elsewhere = len(watch.all())
+        with flooding(pairs):
+            workload.wait_until(lambda: carried(calm.client) - packets >= PACKETS, "packets", timeout_s=120)
+            after, records = runs(), watch.all()[elsewhere:]
+        assert counters(calm.client)["RetransSegs"] == retransmitted
+    more = after - before
+    others = Counter(records["kind"].tolist())  # of whatever else this machine does
+    print(f"runs: {dict(more)}, elsewhere: {dict(others)}")
+    assert more["retransmit"] == others[RetransmitKind.SEGMENT]
+    assert more["synack"] == others[RetransmitKind.SYNACK]
+    assert more["loss_probe"] == 0
+
+
+@pytest.mark.usefixtures("statistics")
+def test_a_new_connection_runs_the_congestion_program_once_at_most():
+    with network() as calm, watching():
+        port = workload.free_port()
+        for _ in range(5):  # another program of this machine may connect meanwhile
+            before = runs()
+            calm.connect(port, count=100)
+            if (more := (runs() - before)["cong_state"]) <= 100:
+                break
+        print(f"{more} runs for 100 connections")
+        assert more <= 100

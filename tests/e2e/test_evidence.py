@@ -1,0 +1,87 @@
+"""What is dropped between two nodes shows on the spans of the RPCs that lost it, and in the report."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from bench.chart import Chart
+from bench.cluster import Cluster, wait_for
+from bench.jaeger import Jaeger, Span
+from bench.workload import PORT, Workload
+from probes import is_true, latency_probe, pairs, results
+
+pytestmark = pytest.mark.e2e
+
+RPCS, EVERY = 1000, 40
+OBJECTIVE = {"name": "fast", "target": "rpc", "threshold": "100ms", "goal": "99", "minEvents": 20}
+SLOW_US = 150_000
+CALL = ("--threads", "8", "--size", "400", "--one-piece")
+
+
+@pytest.fixture
+def lossy(cluster: Cluster) -> Iterator[None]:
+    """Every 40th answer of the servers on n2 is dropped where it leaves the node."""
+    cluster.in_node("n2", "nft", "add table ip loss")
+    cluster.in_node("n2", "nft", "add chain ip loss forward { type filter hook forward priority -10 ; }")
+    answers = f"tcp sport {PORT} meta length > 200 numgen inc mod {EVERY} == {EVERY - 1}"
+    cluster.in_node("n2", "nft", f"add rule ip loss forward {answers} counter drop")
+    yield
+    cluster.in_node("n2", "nft", "delete table ip loss")
+
+
+@pytest.mark.timeout(420, func_only=True)
+def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
+    release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload, lossy: None
+) -> None:
+    namespace = workload.namespace
+    workload.serve(node="n2")
+    workload.serve("caller", "n1")
+    cluster.apply(latency_probe(objectives=[OBJECTIVE]), namespace)
+    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 30, "agents are ready")
+
+    workload.call_from("caller", RPCS, *CALL)
+
+    both = wait_for(
+        lambda: found if len(found := pairs(jaeger, namespace)) >= RPCS else [], 60, f"{RPCS} linked pairs in Jaeger"
+    )
+    hit = {server.trace_id: (client, server) for client, server in both if resent(server)}
+    slow = {client.trace_id for client, _ in both if client.duration_us >= SLOW_US}
+    again = sum(one["latencyprobe.retransmit.segments"] for _, server in hit.values() for one in resent(server))
+    print(f"{dropped(cluster)} answers dropped, {again} segments sent again in {len(hit)} RPCs, {len(slow)} slow ones")
+    assert slow <= hit.keys(), "nothing else makes an RPC slow here"
+    assert len(hit) >= RPCS // EVERY // 2
+    assert again >= dropped(cluster) >= RPCS // EVERY
+    for client, server in hit.values():
+        events = resent(server)
+        assert {one["latencyprobe.reason"] for one in events} <= {"tlp", "rto", "fast", "rack_reo", "slow_start"}
+        assert (
+            sum(one["latencyprobe.retransmit.segments"] for one in events)
+            == server.tags["latencyprobe.tcp.retransmits"]
+        )
+        # the answer was not there before it had been sent again
+        assert max(one["latencyprobe.wait"] for one in events) * 1e6 <= client.duration_us
+    opened = [server for _, server in both if any(one["event"] == "handshake" for one in server.events)]
+    assert sorted(map(connection, opened)) == sorted({connection(server) for _, server in both})
+
+    def told() -> dict[str, Any]:
+        result = results(cluster, namespace).get("fast", {})
+        return result if result.get("events") == RPCS and result.get("evidence") else {}
+
+    result = wait_for(told, 120, "a report of all events with evidence")
+    print(f"evidence in the report: {result['evidence']}")
+    (evidence,) = result["evidence"]
+    assert (evidence["signal"], evidence["events"]) == ("retransmits", len(hit))
+
+
+def dropped(cluster: Cluster) -> int:
+    rule = cluster.in_node("n2", "nft", "list", "table", "ip", "loss")
+    return int(re.search(r"packets (\d+)", rule)[1])  # type: ignore[index]
+
+
+def connection(server: Span) -> tuple[str, int]:
+    return server.tags["client.address"], server.tags["client.port"]
+
+
+def resent(span: Span) -> list[dict[str, Any]]:
+    return [event for event in span.events if event["event"] == "retransmit"]

@@ -1,0 +1,108 @@
+"""What handshakes say of exchanges and in metrics, from records made by hand."""
+
+import numpy as np
+import pytest
+
+from latencyprobe_agent.kernel.records import EXCHANGE, HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
+from latencyprobe_agent.signals import handshakes
+from latencyprobe_agent.telemetry import conventions
+
+US, MS = 1_000, 1_000_000
+METRICS = {metric.name: metric for metric in conventions.METRICS}
+
+
+def records(*changes: dict[str, object]) -> np.ndarray:
+    """Handshakes of clients that went well, but for what is said."""
+    batch = np.zeros(len(changes), HANDSHAKE)
+    batch["flow"]["role"] = Role.CLIENT
+    for record, changed in zip(batch, changes, strict=True):
+        record["n_syn"] = 1
+        record["rtt_ns"] = record["rtt_min_ns"] = record["rtt_max_ns"] = 80 * US
+        record["connect_ns"] = 120 * US
+        for name, value in changed.items():
+            record[name] = value
+    return batch
+
+
+AMBIGUOUS = {"flags": HandshakeFlags.AMBIGUOUS, "rtt_ns": 0, "rtt_min_ns": 2 * MS, "rtt_max_ns": 1002 * MS, "n_syn": 2}
+REFUSED = {"outcome": ConnectOutcome.REFUSED, "rtt_ns": 0, "server_isn": 0}
+
+
+def test_a_handshake_is_about_the_time_before_the_first_exchange():
+    evidence = handshakes.columns(records({}))
+    assert (evidence.before_start.tolist(), evidence.joins.tolist()) == ([True], [True])
+    assert evidence.seq.tolist() == evidence.end_seq.tolist()
+
+
+def test_only_a_connection_that_opened_joins_an_exchange():
+    outcomes = list(ConnectOutcome)
+    joins = handshakes.columns(records(*({"outcome": outcome} for outcome in outcomes))).joins
+    opened = [outcome for outcome, joined in zip(outcomes, joins, strict=True) if joined]
+    assert opened == [ConnectOutcome.OK, ConnectOutcome.SIMULTANEOUS]
+
+
+def test_records_of_another_signal_are_refused():
+    with pytest.raises(TypeError, match="HANDSHAKE"):
+        handshakes.columns(np.zeros(1, EXCHANGE))
+
+
+def test_the_event_tells_rtt_and_connect_time_in_seconds():
+    assert handshakes.fields(records({})[0]) == {
+        "latencyprobe.handshake.rtt": 80e-6,
+        "latencyprobe.handshake.connect": 120e-6,
+        "latencyprobe.handshake.syns": 1,
+        "latencyprobe.outcome": "ok",
+        "latencyprobe.method": "kernel",
+    }
+
+
+def test_an_ambiguous_handshake_has_bounds_and_no_rtt():
+    fields = handshakes.fields(records(AMBIGUOUS)[0])
+    assert "latencyprobe.handshake.rtt" not in fields
+    assert (fields["latencyprobe.handshake.rtt_min"], fields["latencyprobe.handshake.rtt_max"]) == (0.002, 1.002)
+
+
+def test_what_is_not_known_is_left_out():
+    server = {"connect_ns": 0, "n_syn": 0, "flags": HandshakeFlags.AMBIGUOUS, "rtt_ns": 0, "rtt_min_ns": 0}
+    fields = handshakes.fields(records(server | {"rtt_max_ns": 0})[0])
+    assert fields == {"latencyprobe.outcome": "ok", "latencyprobe.method": "kernel"}
+
+
+def test_every_name_is_one_of_the_conventions():
+    known = {value for value in vars(conventions).values() if isinstance(value, str)}
+    everything = records(AMBIGUOUS | {"rtt_ns": 1, "synack_retransmits": 1}, REFUSED)
+    assert handshakes.fields(everything[0]).keys() <= known
+    for sample in handshakes.samples(handshakes.columns(everything)):
+        assert sample.metric in METRICS
+        assert sample.labels.keys() <= known
+
+
+def sampled(batch: np.ndarray) -> dict[str, tuple[list[int], list[float], dict[str, list[str]]]]:
+    samples = handshakes.samples(handshakes.columns(batch))
+    return {
+        sample.metric.removeprefix("latencyprobe.tcp."): (
+            sample.rows.tolist(),
+            sample.values.tolist(),
+            {name: values.tolist() for name, values in sample.labels.items()},
+        )
+        for sample in samples
+    }
+
+
+def test_an_ambiguous_rtt_is_counted_and_in_no_histogram():
+    metrics = sampled(records({}, AMBIGUOUS))
+    assert metrics["handshake.duration"] == ([0], [80e-6], {"latencyprobe.method": ["kernel"]})
+    assert metrics["handshake.ambiguous"] == ([1], [1], {})
+    assert metrics["connect.duration"] == ([0, 1], [120e-6, 120e-6], {}), "what the application waited is known"
+
+
+def test_a_failed_connection_counts_by_its_reason_and_has_no_connect_time():
+    timeout = {"outcome": ConnectOutcome.TIMEOUT, "rtt_ns": 0, "method": HandshakeMethod.TC}
+    metrics = sampled(records(REFUSED, {}, timeout))
+    assert metrics["failed_connections"] == ([0, 2], [1, 1], {"latencyprobe.reason": ["refused", "timeout"]})
+    assert metrics["connect.duration"][0] == [1]
+
+
+def test_a_refusal_that_was_timed_is_a_round_trip():
+    timed = {"outcome": ConnectOutcome.REFUSED, "method": HandshakeMethod.TC, "connect_ns": 0}
+    assert sampled(records(timed))["handshake.duration"] == ([0], [80e-6], {"latencyprobe.method": ["tc"]})

@@ -1,0 +1,185 @@
+"""Retransmits: the reason rule over recorded fields, and what the join, spans and metrics get of a batch."""
+
+from errno import EBUSY, EPERM
+
+import numpy as np
+import pytest
+
+from latencyprobe_agent.kernel.records import EXCHANGE, RETRANSMIT, RetransmitKind, Role
+from latencyprobe_agent.signals.retransmits import EXPLAINS, columns, reasons, samples, unrecorded
+from latencyprobe_agent.telemetry import conventions
+
+ESTABLISHED, SYN_SENT, SYN_RECV = 1, 2, 3
+OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
+RETRANSMIT_TIMER, LOSS_PROBE, REORDERING = 1, 5, 6
+SYN = 0x02
+
+
+def records(*rows):
+    """RETRANSMIT[n]: a segment of an established connection unless a row says otherwise; `role` is the header's."""
+    found = np.zeros(len(rows), RETRANSMIT)
+    for record, row in zip(found, rows, strict=True):
+        usual = {"kind": RetransmitKind.SEGMENT, "tcp_state": ESTABLISHED, "snd_wnd": 64_000, "undo_marker": 77}
+        usual |= {"segs": 1, "len": 1448, "seq": 1000, "end_seq": 2448, "tcp_flags": 0x10}
+        for name, value in {**usual, **row}.items():
+            into = record["flow"] if name in ("role", "sock_cookie") else record
+            into[name] = value
+    return found
+
+
+def reason(**row):
+    return str(reasons(records(row))[0])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "row"),
+    [  # as measured on Linux 6.18
+        ("syn", {"tcp_state": SYN_SENT, "ca_state": LOSS, "icsk_retransmits": 1, "tcp_flags": SYN}),
+        ("tlp", {"ca_state": OPEN, "icsk_pending": LOSS_PROBE, "sacked": 0x80}),
+        ("rto", {"ca_state": LOSS, "icsk_retransmits": 1, "sacked": 0x84}),
+        ("fast", {"ca_state": RECOVERY, "icsk_pending": LOSS_PROBE}),
+    ],
+)
+def test_measured_fields_give_their_reason(wanted, row):
+    assert wanted == reason(**row)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "row"),
+    [
+        ("failed", {"err": -EPERM, "ca_state": LOSS, "icsk_retransmits": 1}),
+        ("failed", {"err": -EBUSY, "icsk_pending": LOSS_PROBE}),
+        ("synack", {"kind": RetransmitKind.SYNACK, "tcp_state": 12, "tcp_flags": 0x12}),
+        ("syn", {"tcp_state": SYN_RECV, "ca_state": LOSS, "tcp_flags": 0x12}),
+        ("zero_window_probe", {"snd_wnd": 0, "ca_state": LOSS, "icsk_retransmits": 3}),
+        ("rto", {"snd_wnd": 0, "ca_state": LOSS, "icsk_retransmits": 1, "tcp_state": SYN_RECV}),
+        ("tlp", {"ca_state": DISORDER, "icsk_pending": LOSS_PROBE}),
+        ("tlp", {"ca_state": CWR, "icsk_pending": LOSS_PROBE}),
+        ("rack_reo", {"ca_state": RECOVERY, "icsk_pending": REORDERING}),
+        ("fast", {"ca_state": RECOVERY, "icsk_pending": RETRANSMIT_TIMER}),
+        ("slow_start", {"ca_state": LOSS, "icsk_pending": RETRANSMIT_TIMER, "icsk_retransmits": 1}),
+        ("pmtu", {"ca_state": LOSS, "undo_marker": 0}),
+        ("other", {"ca_state": LOSS}),
+        ("other", {"ca_state": OPEN}),
+    ],
+)
+def test_first_row_of_the_table_that_matches_is_the_reason(wanted, row):
+    assert wanted == reason(**row)
+
+
+def test_what_sent_nothing_has_no_reason():
+    kinds = (RetransmitKind.PROBE, RetransmitKind.UNDO, RetransmitKind.SENT)
+    assert ["", "", ""] == reasons(records(*({"kind": kind, "err": -1} for kind in kinds))).tolist()
+
+
+def test_a_batch_has_the_reasons_of_its_records_one_by_one():
+    rng = np.random.default_rng(11)
+    rows = [
+        {
+            "ca_state": int(ca),
+            "icsk_pending": int(pending),
+            "icsk_retransmits": int(timeouts),
+            "snd_wnd": int(window),
+            "undo_marker": int(undo),
+        }
+        for ca, pending, timeouts, window, undo in rng.integers(0, (5, 7, 3, 2, 2), (300, 5))
+    ]
+    assert [reason(**row) for row in rows] == reasons(records(*rows)).tolist()
+
+
+def test_join_gets_ranges_of_bytes_but_of_a_bare_fin_and_of_a_handshake():
+    evidence = columns(
+        records(
+            {},
+            {"len": 0, "seq": 2448, "end_seq": 2449, "tcp_flags": 0x11},
+            {"len": 0, "seq": 999, "end_seq": 1000, "tcp_flags": SYN},
+            {"kind": RetransmitKind.SYNACK, "len": 0, "seq": 999, "end_seq": 1000},
+            {"err": -EPERM},
+            {"kind": RetransmitKind.SENT},
+        )
+    )
+    assert [(1000, 2448), (2448, 2448), (999, 1000), (999, 1000)] == list(
+        zip(evidence.seq.tolist(), evidence.end_seq.tolist(), strict=True)
+    )[:4]
+    assert [False, False, True, True, False, False] == evidence.before_start.tolist()
+    assert [True, True, True, True, False, False] == evidence.joins.tolist()
+
+
+def test_other_records_are_refused():
+    with pytest.raises(TypeError, match="RETRANSMIT"):
+        columns(np.zeros(1, EXCHANGE))
+
+
+def test_metrics_count_segments_by_reason_and_direction():
+    client = {"role": Role.CLIENT}
+    evidence = columns(
+        records(
+            {**client, "segs": 3, "ca_state": RECOVERY},
+            {"role": Role.SERVER, "segs": 2, "ca_state": RECOVERY, "new_segs_sent": 9, "new_bytes_sent": 900},
+            {**client, "err": -EPERM, "ca_state": LOSS},
+            {**client, "err": -EBUSY, "ca_state": LOSS},
+            {**client, "kind": RetransmitKind.UNDO, "segs": 4},
+            {**client, "kind": RetransmitKind.SENT, "segs": 0, "new_duplicates": 2, "new_bytes_retrans": 70},
+        )
+    )
+
+    found = {}
+    for sample in samples(evidence):
+        labels = [values.tolist() for values in sample.labels.values()]
+        for value, *key in zip(sample.values.tolist(), *labels, strict=True):
+            found[sample.metric.removeprefix("latencyprobe.tcp."), *key] = value
+
+    assert found == {
+        ("retransmits", "request", "fast"): 3,
+        ("retransmits", "response", "fast"): 2,
+        ("retransmits.failed", "request", "EPERM"): 1,
+        ("retransmits.failed", "request", "EBUSY"): 1,
+        ("retransmits.spurious", "request", "undo"): 4,
+        ("retransmits.spurious", "request", "dsack"): 2,
+        ("sent.segments", "response"): 9,
+        ("sent.size", "response"): 900,
+        ("retransmitted.size", "request"): 70,
+    }
+
+
+def test_segments_whose_record_never_arrived_are_counted_with_the_next_one():
+    evidence = columns(
+        records(
+            {"segs": 2, "new_segs_retrans": 2, "ca_state": RECOVERY},
+            {"segs": 2, "new_segs_retrans": 5, "ca_state": RECOVERY},
+            {"kind": RetransmitKind.SENT, "segs": 0, "new_segs_retrans": 4},
+            {"segs": 1, "new_segs_retrans": 0, "err": -EBUSY},
+            {"segs": 1, "new_segs_retrans": 1, "err": -EPERM},
+        )
+    )
+    assert [0, 3, 4, 0, 0] == unrecorded(evidence.rec).tolist()
+    (sample,) = [one for one in samples(evidence) if "unrecorded" in one.labels.get("latencyprobe.reason", [])]
+    assert ("latencyprobe.tcp.retransmits", [3, 4]) == (sample.metric, sample.values.tolist())
+
+
+def test_every_name_is_one_of_the_conventions():
+    every = {"new_segs_sent": 1, "new_bytes_sent": 1, "new_bytes_retrans": 1, "new_duplicates": 1, "nth": 1}
+    evidence = columns(records(every, {"err": -EPERM}, {"kind": RetransmitKind.UNDO}))
+    spelled = {value for value in vars(conventions).values() if isinstance(value, str)}
+    metrics = {metric.name for metric in conventions.METRICS}
+
+    found = samples(evidence)
+
+    assert {sample.metric for sample in found} <= metrics
+    assert {name for sample in found for name in sample.labels} <= spelled
+    assert EXPLAINS.fields(evidence.rec[0]).keys() <= spelled
+    assert EXPLAINS.attributes(evidence.rec).keys() <= spelled
+
+
+def test_event_says_what_was_sent_again_and_the_span_how_much():
+    both = records({"ca_state": RECOVERY, "segs": 2, "len": 2896, "nth": 1}, {"ca_state": LOSS, "icsk_retransmits": 1})
+
+    assert EXPLAINS.fields(both[0]) == {
+        "latencyprobe.reason": "fast",
+        "latencyprobe.retransmit.segments": 2,
+        "latencyprobe.retransmit.size": 2896,
+        "latencyprobe.retransmit.nth": 1,
+        "latencyprobe.tcp.state": "ESTABLISHED",
+    }
+    assert "latencyprobe.retransmit.nth" not in EXPLAINS.fields(both[1]), "0: not known"
+    assert EXPLAINS.attributes(both) == {"latencyprobe.tcp.retransmits": 3}
