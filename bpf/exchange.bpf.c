@@ -13,9 +13,6 @@
 #include "connection.bpf.h"
 #include "account.bpf.h"
 
-/* Generation of the agent's own sockets and of those that cannot be measured: no plan ever wants them. */
-#define NEVER_WANTED (~0ULL)
-
 /* The peer's FIN takes one sequence number of rcv_nxt and, once read, of copied_seq; it is no data. */
 static __always_inline void read_view(const struct sock *sk, const struct tcp_sock *tp, struct view *v)
 {

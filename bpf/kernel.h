@@ -121,6 +121,14 @@ struct socket {
 	struct sock *sk;
 };
 
+struct iov_iter {
+	unsigned long iov_offset;
+};
+
+struct msghdr {
+	struct iov_iter msg_iter;
+};
+
 struct sk_buff {
 	char cb[48];
 	unsigned int len;

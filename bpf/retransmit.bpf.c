@@ -67,6 +67,9 @@ static __always_inline void read_socket(struct sock *sk, const struct tcp_sock *
 			bpf_get_current_pid_tgid() >> 32 == r->flow.owner_tgid;
 }
 
+/* Puts the type into the object's BTF, where the loader compares it: a pointer alone does not. */
+struct retransmit_stack *retransmit_stack_type __attribute__((unused));
+
 static __noinline bool emit_with_stack(void *ctx, const struct retransmit *r)
 {
 	struct retransmit_stack *with = bpf_ringbuf_reserve(&stacks, sizeof(*with), 0);

@@ -22,6 +22,9 @@ enum send_owner {
 	SEND_PREVIOUS = 2, /* the next request's data-ready came before this send returned */
 };
 
+/* Generation of the agent's own sockets and of those that cannot be measured: no plan ever wants them. */
+#define NEVER_WANTED (~0ULL)
+
 struct connection {
 	struct bpf_spin_lock lock;
 	__u32 target_set; /* 0: no target, a negative mark */

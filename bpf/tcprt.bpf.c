@@ -69,7 +69,7 @@ static __noinline int send_hook(struct sock *sk, struct tcp_sock *tp, struct tcp
 }
 
 /*
- * tcp_sendmsg_locked: once per skb appended, before its bytes are; the socket is locked and `current` its owner. The
+ * tcp_sendmsg_locked, before any byte is written; the socket is locked and `current` its owner. The
  * return of the call needs no hook: the next one that sees its bytes gone gives them this one's time.
  */
 static __always_inline int on_send_start(struct sock *sk)
@@ -230,10 +230,11 @@ static __always_inline int on_destroy(struct sock *sk)
 	return end_connection(sk, tp, c);
 }
 
+/* Once per skb and page that a call fills: behind its first bytes it is no new call. */
 SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(send_start__tp_btf, struct sock *sk)
+int BPF_PROG(send_start__tp_btf, struct sock *sk, struct msghdr *msg)
 {
-	return on_send_start(sk);
+	return msg && msg->msg_iter.iov_offset ? 0 : on_send_start(sk);
 }
 
 SEC("fentry/tcp_sendmsg_locked")

@@ -54,18 +54,20 @@ IS_SYN, IS_SYNACK, IS_ACK = (f"tcp flags & (fin | syn | rst | ack) == {flags}" f
 
 
 class Watch:
-    """Both methods at work, the packets' at each end, and all that they reported of a port."""
+    """Both methods at work, the packets' at each end, and what they report of one port."""
 
-    def __init__(self, kernel: EvidencePrograms, tc: Sequence[PacketPrograms]) -> None:
+    def __init__(self, port: int, kernel: EvidencePrograms, tc: Sequence[PacketPrograms]) -> None:
         self.kernel = kernel
         self.tc = tc
+        self._port = port
         self._batches = [np.empty(0, HANDSHAKE)]
 
     def records(self, role: Role | None = None, method: HandshakeMethod | None = None) -> np.ndarray:
         """What was reported so far."""
         for programs in (self.kernel, *self.tc):
             while len(batch := programs.drain()):
-                self._batches.append(batch)
+                flow = batch["flow"]
+                self._batches.append(batch[(flow["local_port"] == self._port) | (flow["peer_port"] == self._port)])
         records = np.concatenate(self._batches)
         if role is not None:
             records = records[records["flow"]["role"] == role]
@@ -104,7 +106,7 @@ def port() -> int:
 
 @contextlib.contextmanager
 def at_packets(
-    namespace: Namespace, port: int, variant: str = VARIANTS[0], *, pod: bool = False, timeout_ns: int = 130 * S
+    namespace: Namespace, port: int = 0, variant: str = VARIANTS[0], *, pod: bool = False, timeout_ns: int = 130 * S
 ) -> Iterator[PacketPrograms]:
     """The tc method at a namespace's interface, by this variant and no other."""
     with namespace.inside():
@@ -124,20 +126,19 @@ def at_packets(
             programs.close()
 
 
-@contextlib.contextmanager
-def watching(ends: tuple[Namespace, Namespace], port: int, timeout_ns: int = 130 * S) -> Iterator[Watch]:
+@pytest.fixture(scope="module")
+def attached(pair: tuple[Namespace, Namespace]) -> Iterator[tuple[EvidencePrograms, list[PacketPrograms]]]:
+    """The programs of all ports: to load them takes a second."""
     with contextlib.ExitStack() as stack:
-        kernel = EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(port=port), ring_bytes=1 << 26)
-        stack.enter_context(kernel)
-        yield Watch(
-            kernel, [stack.enter_context(at_packets(namespace, port, timeout_ns=timeout_ns)) for namespace in ends]
-        )
+        kernel = EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(), ring_bytes=1 << 26)
+        yield stack.enter_context(kernel), [stack.enter_context(at_packets(namespace)) for namespace in pair]
 
 
 @pytest.fixture
-def watch(ends: tuple[Namespace, Namespace], port: int) -> Iterator[Watch]:
-    with watching(ends, port) as one:
-        yield one
+def watch(attached: tuple[EvidencePrograms, list[PacketPrograms]], ends: object, port: int) -> Watch:
+    one = Watch(port, *attached)
+    one.records()
+    return one
 
 
 def listen(namespace: Namespace, port: int, host: str = "10.99.0.2", backlog: int = 100) -> socket.socket:
@@ -322,24 +323,28 @@ def test_an_icmp_error_is_unreachable(ends, watch, port, host, timeout_s):
 
 def test_an_address_that_nobody_has_is_unreachable_for_the_kernel(ends, watch, port):
     """The ICMP error is the host's own: it does not pass the interface."""
+    ends[0].sysctl(f"net.ipv4.neigh.{INTERFACE}.retrans_time_ms", 50)
     fails(ends[0], port, host="10.99.0.77")
     assert "unreachable" == outcome(watch.one(CLIENT, KERNEL))
 
 
-def test_silence_times_out(ends, port):
+def test_silence_times_out(ends, watch, port):
     client, server = ends
-    client.sysctl("net.ipv4.tcp_syn_retries", 1)
     server.filter("input", f"tcp dport {port} drop")
-    with watching(ends, port, timeout_ns=S) as watch:
-        fails(client, port)
+    with at_packets(client, port, timeout_ns=1) as near, at_packets(server, port, timeout_ns=1) as far:
+        with a_socket(client, "10.99.0.2", None) as made:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 500)
+            with pytest.raises(TimeoutError):
+                made.connect(("10.99.0.2", port))
         kernel = watch.one(CLIENT, KERNEL)
-        for programs in watch.tc:
+        for programs in (near, far):
             programs.flush()
-        tc = [watch.one(role, TC) for role in (CLIENT, SERVER)]
+        tc = [programs.drain()[0] for programs in (near, far)]
         assert ["timeout"] * 3 == [outcome(record) for record in (kernel, *tc)]
-        assert kernel["n_syn"] == tc[0]["n_syn"] >= 2
-        assert kernel["connect_ns"] > S
-        assert [0, 0] == [size(programs) for programs in watch.tc]
+        assert [CLIENT, SERVER] == [record["flow"]["role"] for record in tc]
+        assert kernel["n_syn"] == tc[0]["n_syn"] >= 1
+        assert kernel["connect_ns"] > 500 * MS
+        assert [0, 0] == [size(programs) for programs in (near, far)]
 
 
 def test_an_application_that_gives_up_aborts(ends, watch, port):
@@ -367,12 +372,12 @@ def test_two_ends_that_dial_each_other_open_simultaneously(ends, watch, port):
     assert (records["rtt_ns"] < 500 * MS).all()
 
 
-def test_no_port_left_is_no_timeout(ends, port):
+def test_no_port_left_is_no_timeout(ends, watch, port):
     """No SYN is sent, and nobody is to blame but the host."""
     client, server = ends
     client.sysctl("net.ipv4.ip_local_port_range", "40000 40001")
     try:
-        with watching(ends, port) as watch, listen(server, port), dial(client, port), dial(client, port):
+        with listen(server, port), dial(client, port), dial(client, port):
             fails(client, port)
             workload.wait_until(lambda: len(watch.records(CLIENT, KERNEL)) == 3, "three attempts")
             last = watch.records(CLIENT, KERNEL)[-1]
@@ -385,37 +390,38 @@ def size(programs: PacketPrograms) -> int:
     return len(list(programs.map("going_on").keys()))
 
 
-def test_100000_short_connections_are_each_reported_once(ends, watch, port):
-    count, sizes, done = 100_000, [0], threading.Event()
-
-    def look() -> None:
-        while not done.wait(0.2):
-            sizes.extend(map(size, watch.tc))
-
+def test_100000_short_connections_are_each_reported_once(ends, attached, port):
     client, server = ends
+    count, sizes, done = 100_000, [0], threading.Event()
     program = workload.build("short")
-    looking = threading.Thread(target=look)
-    with listen(server, port) as at:
-        serving = subprocess.Popen([program, "serve", str(count)], stdin=at)
-    try:
+    with at_packets(client, port) as near, at_packets(server, port) as far:
+
+        def look() -> None:
+            while not done.wait(0.2):
+                sizes.extend(map(size, (near, far)))
+
+        watch = Watch(port, attached[0], [near, far])
+        looking = threading.Thread(target=look)
         looking.start()
-        client.run(str(program), "call", "10.99.0.2", str(port), str(count))
-        assert 0 == serving.wait(10)
-    finally:
-        serving.kill()
-        serving.wait()
-        done.set()
-        looking.join()
-    workload.wait_until(lambda: len(watch.records()) >= 4 * count, "four records of each")
-    for role in (CLIENT, SERVER):
-        for method in (KERNEL, TC):
-            records = watch.records(role, method)
-            assert (count, {ConnectOutcome.OK}) == (len(records), set(records["outcome"]))
-            assert count == len(np.unique(records["flow"]["sock_cookie"]))
-    assert all(not any(programs.lost().values()) for programs in (watch.kernel, *watch.tc))
-    print(f"at most {max(sizes)} at a time")
-    assert max(sizes) < 100
-    assert [0, 0] == [size(programs) for programs in watch.tc]
+        with listen(server, port) as at:
+            serving = subprocess.Popen([program, "serve", str(count)], stdin=at)
+        try:
+            client.run(str(program), "call", "10.99.0.2", str(port), str(count))
+            assert 0 == serving.wait(10)
+        finally:
+            serving.kill()
+            serving.wait()
+            done.set()
+            looking.join()
+        workload.wait_until(lambda: len(watch.records()) >= 4 * count, "four records of each")
+        assert not any(n for programs in (watch.kernel, near, far) for n in programs.lost().values())
+        print(f"at most {max(sizes)} at a time")
+        assert max(sizes) < 100
+        assert [0, 0] == [size(programs) for programs in (near, far)]
+        found = [watch.records(role, method) for role in (CLIENT, SERVER) for method in (KERNEL, TC)]
+    for records in found:
+        assert (count, {ConnectOutcome.OK}) == (len(records), set(records["outcome"]))
+        assert count == len(np.unique(records["flow"]["sock_cookie"]))
 
 
 def inode(namespace: Namespace) -> int:
@@ -597,8 +603,8 @@ def test_a_connection_older_than_the_watch_is_partial(ends, port):
     with listen(server, port), a_socket(client, "10.99.0.2", 0) as made:
         with contextlib.suppress(BlockingIOError):
             made.connect(("10.99.0.2", port))
-        with watching(ends, port) as watch:
-            record = watch.one(CLIENT, KERNEL)
+        with EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(port=port)) as programs:
+            record = Watch(port, programs, []).one(CLIENT, KERNEL)
     assert record["flags"] & HandshakeFlags.PARTIAL
     assert (True, 0) == (ambiguous(record), record["connect_ns"])
     assert record["rtt_max_ns"] == 0 or record["rtt_max_ns"] < 500 * MS
@@ -625,6 +631,18 @@ def test_beside_a_plan_only_its_targets_are_reported_and_join(session, ends, por
     assert [("ok", CLIENT), ("ok", SERVER), ("refused", CLIENT)] == [(outcome(r), r["flow"]["role"]) for r in records]
     of_port = exchanges[np.isin(exchanges["target_set"], list(wanted))]
     assert set(of_port["sock_cookie"]) == set(records["flow"]["sock_cookie"][:2])
+
+
+def test_the_agents_own_connections_are_no_evidence(session, ends, port):
+    client, server = ends
+    plan = NodePlan(
+        node="", generation=1, digest="", targets=(target("wanted", port, ("handshakes",)),), objectives=(), host=True
+    )
+    rules = compile_rules(plan, {}, session.rules)
+    session.programs.apply(rules, quiet_ns=S, own_tgid=os.getpid(), owner_by_process=False)
+    with EvidencePrograms.beside(session.programs, OBJECTS, HANDSHAKES) as programs, listen(server, port):
+        dial(client, port).close()
+        assert [SERVER] == programs.drain()["flow"]["role"].tolist()
 
 
 def target(name: str, port: int, evidence: tuple[str, ...]) -> Target:

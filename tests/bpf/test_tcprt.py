@@ -286,9 +286,12 @@ def test_the_clients_times_contain_the_servers(follow, hosts):
         echo.join()
     served = followed.until("local", "R" * 300 + "E")[:-1]
     asked = followed.until("peer", "P" * 300 + "E")[:-1]
-    for r, p in zip(served, asked, strict=True):
-        assert p.server_us >= r.server_us
-        assert (p.v6_end_ns - p.start_ns) // 1000 >= r.recv_us + r.server_us
+    within = [
+        p.server_us >= r.server_us and (p.v6_end_ns - p.start_ns) // 1000 >= r.recv_us + r.server_us
+        for r, p in zip(served, asked, strict=True)
+    ]
+    # a hook that the kernel skipped, because another thread was inside it, leaves its stamp to the next one
+    assert within.count(False) <= followed.programs.lost()["recursion"]
 
 
 def test_reorder_is_set_only_when_packets_were_swapped(follow, hosts):

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.e2e
 
 RPCS, EVERY = 1000, 40
 OBJECTIVE = {"name": "fast", "target": "rpc", "threshold": "100ms", "goal": "99", "minEvents": 20}
+FOR_CALLERS = {**OBJECTIVE, "name": "fast-for-callers", "perspective": "Client"}
 SLOW_US = 150_000
 CALL = ("--threads", "8", "--size", "400", "--one-piece")
 
@@ -37,7 +38,7 @@ def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
     namespace = workload.namespace
     workload.serve(node="n2")
     workload.serve("caller", "n1")
-    cluster.apply(latency_probe(objectives=[OBJECTIVE]), namespace)
+    cluster.apply(latency_probe(objectives=[OBJECTIVE, FOR_CALLERS]), namespace)
     wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 30, "agents are ready")
 
     workload.call_from("caller", RPCS, *CALL)
@@ -65,13 +66,17 @@ def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
     assert sorted(map(connection, opened)) == sorted({connection(server) for _, server in both})
 
     def told() -> dict[str, Any]:
-        result = results(cluster, namespace).get("fast", {})
-        return result if result.get("events") == RPCS and result.get("evidence") else {}
+        found = results(cluster, namespace)
+        evidence = {name: one["evidence"][0] for name, one in found.items() if one.get("evidence")}
+        complete = found.get("fast", {}).get("events") == found.get("fast-for-callers", {}).get("events") == RPCS
+        callers = evidence.get("fast-for-callers", {"bad": -1})
+        return evidence if complete and callers["bad"] == found["fast-for-callers"]["bad"] else {}
 
-    result = wait_for(told, 120, "a report of all events with evidence")
-    print(f"evidence in the report: {result['evidence']}")
-    (evidence,) = result["evidence"]
-    assert (evidence["signal"], evidence["events"]) == ("retransmits", len(hit))
+    evidence = wait_for(told, 120, "a report of all events, and for callers one that explains all bad ones")
+    print(f"evidence in the report: {evidence}")
+    assert {one["signal"] for one in evidence.values()} == {"retransmits"}
+    assert evidence["fast"]["events"] == len(hit)
+    assert evidence["fast-for-callers"]["bad"] >= len(slow)
 
 
 def dropped(cluster: Cluster) -> int:

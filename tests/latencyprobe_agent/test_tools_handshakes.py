@@ -27,7 +27,7 @@ def record(**changed: object) -> np.void:
 
 def test_a_row_tells_both_ends_and_what_the_application_waited():
     assert handshakes.row(record(), UNIX_NS).split() == (
-        "08:00:00.000456 client 10.0.0.1:40000 10.0.0.2:443 84us 1.02s 2 ok kernel -".split()
+        ["08:00:00.000456", "client", "10.0.0.1:40000", "10.0.0.2:443", "84us", "1.02s", "2", "ok", "kernel", "-"]
     )
 
 

@@ -54,7 +54,11 @@ Needs root, or CAP_BPF and CAP_PERFMON; --method tc CAP_NET_ADMIN too.
     show_default=True,
     help="What nobody answered after this time has failed. Method tc; Linux gives up before 130s.",
 )
-@click.option("--pull", is_flag=True, help="Parse as the original tool did, for comparison: dearer. Method tc.")
+@click.option(
+    "--pull",
+    is_flag=True,
+    help="Read packets as the original tool did, by pulling their headers, for comparison. Method tc.",
+)
 @tool_options
 def handshakes(
     *,
