@@ -45,8 +45,10 @@ def assert_equals_log(session, truth: Truth, network_checked: bool = True, timed
     assert (records["excluded"] == Excluded.NONE).all()
     different = disagreements(truth, records, matched)
     missed = 0 if timed else lost["recursion"]  # each firing that was skipped may cost one call and its stamps
-    assert not any(n for field, n in different.items() if n > missed or not field.endswith("calls")), different
-    assert not any(n for n in outside_calls(truth, records, matched).values() if n > missed)
+    wrong = {field: n for field, n in different.items() if n > (missed if field.endswith("calls") else 0)}
+    assert not wrong, (wrong, missed)
+    outside = {field: n for field, n in outside_calls(truth, records, matched).items() if n > missed}
+    assert not outside, (outside, missed)
 
     halves, pairs = session.pairs(records)
     position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)

@@ -11,8 +11,11 @@ import pytest
 import workload
 from join import CLIENT, SERVER, match, outside_calls
 
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Role
+from latencyprobe_agent.signals.table import EVIDENCE, HANDSHAKES_TC
 
 pytestmark = pytest.mark.root
 
@@ -42,22 +45,38 @@ def alive(kind: str) -> set[int]:
     return {entry["id"] for entry in json.loads(subprocess.check_output(["bpftool", "-j", kind, "show"]))}
 
 
+def verified(before: dict[str, dict[int, str]]) -> list[int]:
+    """How many instructions the verifier processed for each program that came since `before`."""
+    fresh = [text for number, text in held_by_this_process()["prog"].items() if number not in before["prog"]]
+    return sorted(int(re.search(r"^verified_insns:\t(\d+)$", text, re.MULTILINE)[1]) for text in fresh)
+
+
 def test_every_event_has_one_variant_within_the_verifier_budget():
     before = held_by_this_process()
     with Programs.open(OBJECT) as programs:
         assert set(programs.variants) == EVENTS
-        held = held_by_this_process()
-        verified = {
-            number: int(re.search(r"^verified_insns:\t(\d+)$", text, re.MULTILINE)[1])
-            for number, text in held["prog"].items()
-            if number not in before["prog"]
-        }
-        links = held["link"].keys() - before["link"].keys()
+        instructions = verified(before)
+        links = held_by_this_process()["link"].keys() - before["link"].keys()
         variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
-    print(f"{variants}; verified instructions: {sorted(verified.values())}")
-    assert len(links) == len(verified), "two links of one program would count everything twice"
-    assert len(verified) >= len(EVENTS)
-    assert max(verified.values()) <= VERIFIER_BUDGET
+    print(f"{variants}; verified instructions: {instructions}")
+    assert len(links) == len(instructions), "two links of one program would count everything twice"
+    assert len(instructions) >= len(EVENTS)
+    assert max(instructions) <= VERIFIER_BUDGET
+
+
+@pytest.mark.parametrize("signal", [*EVIDENCE, HANDSHAKES_TC], ids=lambda signal: signal.name)
+def test_every_program_of_evidence_is_within_the_verifier_budget(session, signal):
+    before = held_by_this_process()
+    if signal is HANDSHAKES_TC:
+        places = [Place.find("lo", pod=False)]
+        programs = PacketPrograms.alone(OBJECT.parent, signal, Filter(), places=places, timeout_ns=10**9)
+    else:
+        programs = EvidencePrograms.beside(session.programs, OBJECT.parent, signal)
+    with programs:
+        instructions = verified(before)
+        refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
+    print(f"{signal.name}: verified instructions {instructions}" + (f" (not: {refused})" if refused else ""))
+    assert 0 < max(instructions) <= VERIFIER_BUDGET
 
 
 def test_nothing_is_left_in_the_kernel_after_close(tmp_path):
