@@ -17,7 +17,7 @@ from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.records import EvidenceFlags, Role
-from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, Shared
+from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves, Shared
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Evidence
@@ -50,6 +50,7 @@ class Explaining(AbstractContextManager["Explaining"]):
     def __init__(self, config: Config, programs: Programs) -> None:
         self._folder = config.bpf_dir
         self._programs = programs
+        self._recent = RecentHalves()
         self._running: dict[str, _Running] = {}
         self._refused: dict[str, str] = {}
         self._lost: dict[int, dict[str, int]] = {}  # by the low half of the trace id: ns by signal
@@ -100,8 +101,8 @@ class Explaining(AbstractContextManager["Explaining"]):
 
     def ended(self, halves: Halves) -> None:
         """Take in a batch of exchanges."""
-        for one in self._running.values():
-            one.join.keep(halves)
+        if self._running:
+            self._recent.keep(halves)
 
     def drain(self, now_ns: int) -> Iterator[Found]:
         """Yield what each signal recorded and what it explains. Call it when the ring of exchanges has been drained:
@@ -149,4 +150,6 @@ class Explaining(AbstractContextManager["Explaining"]):
     def _attach(self, signal: Signal) -> None:
         assert signal.explains is not None
         programs = EvidencePrograms.beside(self._programs, self._folder, signal)
-        self._running[signal.switch] = _Running(signal, programs, EvidenceJoin(waits=signal.explains.waits))
+        self._running[signal.switch] = _Running(
+            signal, programs, EvidenceJoin(self._recent, waits=signal.explains.waits)
+        )

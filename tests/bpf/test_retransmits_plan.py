@@ -10,7 +10,7 @@ from lossy import OBJECTS, Network, Watch, network
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.records import RetransmitKind, Role
-from latencyprobe_agent.measure.evidence import EvidenceJoin
+from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
 from latencyprobe_agent.signals.retransmits import columns, reasons
 from latencyprobe_agent.signals.table import RETRANSMITS
 
@@ -70,8 +70,8 @@ def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, besi
     server.close()
     halves, _ = session.pairs(session.records(40))
     evidence = columns(watch.all())
-    join = EvidenceJoin(waits=True)
-    join.keep(halves)
+    join = EvidenceJoin(RecentHalves(), waits=True)
+    join.recent.keep(halves)
     joined = join.join(evidence, int(halves.end_ns.max()) + MS)
 
     assert joined is not None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.kernel.records import EXCHANGE, FLOW_HEADER, ExchangeFlags, Excluded, Role
-from latencyprobe_agent.measure.evidence import HOLD_NS, EvidenceJoin, Joined
+from latencyprobe_agent.measure.evidence import HOLD_NS, EvidenceJoin, Joined, RecentHalves
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.signals.evidence import Evidence
 
@@ -35,12 +35,12 @@ def resent(at_ms, *, cookie=7, seq=1000, end_seq=1100, before_start=False, joins
 
 def add(one: EvidenceJoin, ended: Halves | None, evidence: Evidence | None, now_ms: int = 30) -> Joined | None:
     if ended is not None:
-        one.keep(ended)
+        one.recent.keep(ended)
     return one.join(evidence, now_ms * MS)
 
 
 def test_a_resent_segment_explains_the_exchange_whose_bytes_it_carried():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
     exchanges = Halves.concatenate([half(seq=900), half(seq=1000, start_ms=21), half(cookie=8)])
 
     joined = add(one, exchanges, resent(25, seq=1040, end_seq=1060))
@@ -52,7 +52,7 @@ def test_a_resent_segment_explains_the_exchange_whose_bytes_it_carried():
 
 
 def test_bytes_of_two_messages_explain_the_older_one_only():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
 
     joined = add(one, Halves.concatenate([half(seq=900), half(seq=1000)]), resent(25, seq=950, end_seq=1050))
 
@@ -61,7 +61,7 @@ def test_bytes_of_two_messages_explain_the_older_one_only():
 
 
 def test_sequence_numbers_wrap():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
 
     joined = add(one, half(seq=2**32 - 50, size=100), resent(15, seq=10, end_seq=20))
 
@@ -70,7 +70,7 @@ def test_sequence_numbers_wrap():
 
 
 def test_evidence_waits_for_the_exchange_that_is_still_open():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
 
     assert add(one, half(seq=900), resent(15)) is None
     assert one.waiting() == 1
@@ -82,7 +82,7 @@ def test_evidence_waits_for_the_exchange_that_is_still_open():
 
 
 def test_wait_is_the_time_since_the_bytes_were_last_sent():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
     both = Evidence.concatenate([resent(300), resent(700)])
 
     joined = add(one, half(start_ms=10, end_ms=800), both, 900)
@@ -94,7 +94,7 @@ def test_wait_is_the_time_since_the_bytes_were_last_sent():
 
 
 def test_waits_of_two_segments_of_one_message_count_once_where_they_overlap():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
     both = Evidence.concatenate([resent(300, end_seq=1050), resent(310, seq=1050)])
 
     joined = add(one, half(start_ms=10, end_ms=800), both, 900)
@@ -105,7 +105,7 @@ def test_waits_of_two_segments_of_one_message_count_once_where_they_overlap():
 
 
 def test_the_second_record_of_an_exchange_is_not_its_first_in_a_later_batch_either():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
     assert add(one, half(), resent(12)) is not None
 
     later = add(one, None, resent(15))
@@ -115,7 +115,7 @@ def test_the_second_record_of_an_exchange_is_not_its_first_in_a_later_batch_eith
 
 
 def test_handshake_explains_the_first_exchange_of_its_connection():
-    one = EvidenceJoin(waits=False)
+    one = EvidenceJoin(RecentHalves(), waits=False)
     exchanges = Halves.concatenate([half(fresh=True), half(seq=1100)])
 
     joined = add(one, exchanges, resent(1, seq=0, end_seq=0, before_start=True))
@@ -125,7 +125,7 @@ def test_handshake_explains_the_first_exchange_of_its_connection():
 
 
 def test_handshake_of_an_adopted_connection_waits_in_vain():
-    one = EvidenceJoin(waits=False)
+    one = EvidenceJoin(RecentHalves(), waits=False)
 
     assert add(one, half(), resent(1, seq=0, end_seq=0, before_start=True)) is None
     assert add(one, half(seq=1100), None, now_ms=61_000) is None
@@ -134,7 +134,7 @@ def test_handshake_of_an_adopted_connection_waits_in_vain():
 
 
 def test_syn_ack_is_known_by_where_the_first_response_begins():
-    one = EvidenceJoin(waits=False)
+    one = EvidenceJoin(RecentHalves(), waits=False)
     ended = half(role=Role.SERVER, seq=5001, fresh=True)
 
     joined = add(one, ended, resent(1, cookie=0, seq=5000, end_seq=5001, before_start=True))
@@ -144,7 +144,7 @@ def test_syn_ack_is_known_by_where_the_first_response_begins():
 
 
 def test_a_record_without_bytes_explains_the_last_exchange_that_had_begun():
-    one = EvidenceJoin(waits=False)
+    one = EvidenceJoin(RecentHalves(), waits=False)
     exchanges = Halves.concatenate(
         [half(seq=900, start_ms=1), half(seq=1000, start_ms=10), half(seq=1100, start_ms=90)]
     )
@@ -156,7 +156,7 @@ def test_a_record_without_bytes_explains_the_last_exchange_that_had_begun():
 
 
 def test_evidence_long_after_the_end_is_late():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
 
     assert add(one, half(end_ms=20), resent(20 + HOLD_NS // MS + 1), now_ms=2000) is None
 
@@ -168,7 +168,7 @@ def test_evidence_long_after_the_end_is_late():
     [(Excluded.PIPELINED, "ambiguous"), (Excluded.OVERLAP, "ambiguous"), (Excluded.SETUP, "no_exchange")],
 )
 def test_what_is_no_event_is_explained_by_nothing(excluded, outcome):
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
 
     assert add(one, half(excluded=excluded), resent(15)) is None
 
@@ -176,14 +176,14 @@ def test_what_is_no_event_is_explained_by_nothing(excluded, outcome):
 
 
 def test_a_caller_shares_what_its_server_half_lost_whichever_ends_first():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
     server = half(cookie=8, role=Role.SERVER, seq=5000, start_ms=10, end_ms=20)
     client = half(cookie=9, start_ms=5, end_ms=400)
     client.trace_id[:] = server.trace_id
 
     assert add(one, server, resent(220, cookie=8, seq=5000, end_seq=5100)) is not None
     assert one.shared() is None
-    one.keep(client)
+    one.recent.keep(client)
     shared = one.shared()
 
     assert shared is not None
@@ -195,7 +195,7 @@ def test_a_caller_shares_what_its_server_half_lost_whichever_ends_first():
 
 
 def test_waiting_records_are_bounded_and_counted():
-    one = EvidenceJoin(waits=True, waiting=10)
+    one = EvidenceJoin(RecentHalves(), waits=True, waiting=10)
 
     add(one, None, Evidence.concatenate([resent(i, cookie=100 + i) for i in range(15)]))
 
@@ -206,7 +206,7 @@ def test_waiting_records_are_bounded_and_counted():
 
 
 def test_attempts_that_explain_nothing_are_left_out():
-    one = EvidenceJoin(waits=True)
+    one = EvidenceJoin(RecentHalves(), waits=True)
 
     assert add(one, half(), resent(15, joins=False)) is None
 
@@ -215,7 +215,7 @@ def test_attempts_that_explain_nothing_are_left_out():
 
 def test_every_record_ends_in_exactly_one_outcome():
     rng = np.random.default_rng(3)
-    one = EvidenceJoin(waits=True, waiting=50)
+    one = EvidenceJoin(RecentHalves(), waits=True, waiting=50)
     given = 0
     for i in range(50):
         ended = [half(int(c), seq=int(s)) for c, s in zip(rng.integers(1, 9, 5), rng.integers(0, 5000, 5), strict=True)]

@@ -11,7 +11,7 @@ from latencyprobe.sli import EvidenceCount, merged
 from latencyprobe_agent.kernel.records import COUNTS_KEY, FLOW_HEADER, Excluded, Outcome, Role
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import COUNTS
-from latencyprobe_agent.measure.evidence import EvidenceJoin
+from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.measure.slicing import MINUTE_NS, Slicer
@@ -282,8 +282,8 @@ def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves)
     sent = {"role": Role.SERVER, "response_bytes": 100}
     slow = {"sock_cookie": 1, "response_seq": 100, "stages": (0, 0, 0, 10 * MS)}
     quick = {"sock_cookie": 2, "response_seq": 100, "stages": (0, 0, 0, 1 * MS)}
-    join = EvidenceJoin(waits=True)
-    join.keep(make_halves({**sent, **slow}, {**sent, **quick}))
+    join = EvidenceJoin(RecentHalves(), waits=True)
+    join.recent.keep(make_halves({**sent, **slow}, {**sent, **quick}))
     rows = np.zeros(3, np.dtype([("flow", FLOW_HEADER)]))
     rows["flow"]["sock_cookie"] = (1, 1, 2)
     rows["flow"]["boot_ns"] = np.array([3, 5, 1]) * MS + 1_000_000_000

@@ -11,7 +11,7 @@ from latencyprobe import plan
 from latencyprobe.plan import SpanPolicy, Target
 from latencyprobe_agent.identity.peers import Peers
 from latencyprobe_agent.kernel.records import FLOW_HEADER, ExchangeFlags, Role
-from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined
+from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves
 from latencyprobe_agent.measure.selection import Reason, Selected
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
 from latencyprobe_agent.telemetry import conventions as names
@@ -56,8 +56,8 @@ def answered(make_halves: Any) -> Any:
 
 
 def joined(halves: Any, evidence: Evidence) -> Joined:
-    join = EvidenceJoin(waits=True)
-    join.keep(halves)
+    join = EvidenceJoin(RecentHalves(), waits=True)
+    join.recent.keep(halves)
     found = join.join(evidence, 2_000_000_000)
     assert found is not None
     return found

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, Hooks, require_capabilities
-from latencyprobe_agent.kernel.libbpf import Map, Object, possible_cpus
+from latencyprobe_agent.kernel.libbpf import Map, Object, give_back, possible_cpus
 from latencyprobe_agent.kernel.loader import Demands, Loaded, load
 from latencyprobe_agent.kernel.newest import Newest
 from latencyprobe_agent.kernel.records import Lost
@@ -63,7 +63,9 @@ class Attached(AbstractContextManager["Attached"]):
 
         demands = Demands(adjust, frozenset(signal.optional), signal.iterated)
         with Hooks(Path(custom) if custom else KERNEL_BTF) as hooks:
-            return load(path, Path(custom) if custom else None, hooks, demands)
+            loaded = load(path, Path(custom) if custom else None, hooks, demands)
+        give_back()
+        return loaded
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,6 @@ Evidence only: the proof that a hook works is `loader.load()`. Never by the kern
 
 import os
 from contextlib import AbstractContextManager
-from functools import cached_property
 from pathlib import Path
 
 from latencyprobe.errors import Unsupported
@@ -15,6 +14,7 @@ KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 KERNEL_BTF_VARIABLE = "LATENCYPROBE_BTF"
 _CAPABILITIES = {"CAP_PERFMON": 38, "CAP_BPF": 39}  # linux/capability.h
 _CAP_SYS_ADMIN = 21
+_CHUNK_BYTES = 1 << 16
 
 
 class Hooks(AbstractContextManager["Hooks"]):
@@ -36,9 +36,15 @@ class Hooks(AbstractContextManager["Hooks"]):
     def __exit__(self, *_: object) -> None:
         self._btf.__exit__()
 
-    @cached_property
-    def _symbols(self) -> frozenset[str]:
-        return frozenset(line.split()[2] for line in self._kallsyms.read_text().splitlines())
+    def _has_symbol(self, name: str) -> bool:
+        """Look for a symbol of exactly this name, without ever holding the table: it takes 15 MB."""
+        wanted, before = f" {name}".encode(), b""
+        with self._kallsyms.open("rb") as table:
+            while chunk := table.read(_CHUNK_BYTES):
+                if any(wanted + end in before + chunk for end in (b"\n", b"\t")):
+                    return True
+                before = chunk[-len(wanted) - 1 :]
+        return before.endswith(wanted)
 
     def refusal(self, section: str) -> str:
         """Return why a program of this ELF section cannot attach here, empty if nothing speaks against it."""
@@ -48,7 +54,7 @@ class Hooks(AbstractContextManager["Hooks"]):
         if kind == "iter":
             return "" if self._btf.has(f"bpf_iter_{name}", BTF_KIND_FUNC) else f"no iterator {name}"
         # an exact symbol: a function renamed to name.isra.0 or inlined away is not there to attach to
-        if not self._btf.has(name, BTF_KIND_FUNC) or name not in self._symbols:
+        if not self._btf.has(name, BTF_KIND_FUNC) or not self._has_symbol(name):
             return f"no function {name}"
         return ""
 

@@ -25,7 +25,7 @@ ENDED = np.dtype(
         *(("at", "u8"), ("sock_cookie", "u8"), ("trace_id", "2u8"), ("start_ns", "i8"), ("end_ns", "i8")),
         *(("send_start_ns", "i8"), ("send_end_ns", "i8"), ("duration_ns", "i8"), ("seq", "u4"), ("end_seq", "u4")),
         *(("target_set", "u4"), ("local_port", "u2"), ("peer_port", "u2"), ("role", "u1"), ("excluded", "u1")),
-        *(("outcome", "u1"), ("fresh", "?"), ("hit", "?"), ("covered_ns", "i8")),
+        *(("outcome", "u1"), ("fresh", "?")),
     ]
 )
 
@@ -55,38 +55,46 @@ class Shared:
     first: NDArray[np.bool_]
 
 
+class RecentHalves:
+    """The latest halves, which all signals look at: `rows`, ENDED[limit]; `kept`: how many there have been."""
+
+    def __init__(self, limit: int = 16_384) -> None:
+        self.rows = np.zeros(limit, ENDED)
+        self.kept = 0
+
+    def keep(self, halves: Halves) -> None:
+        """Take in halves that have ended, in the place of the oldest ones."""
+        limit = len(self.rows)
+        newest = halves if len(halves) <= limit else halves.take(np.arange(len(halves) - limit, len(halves)))
+        slots = (self.kept + np.arange(len(newest))) % limit
+        self.rows[slots] = _ended(newest, self.kept + 1)
+        self.kept += len(newest)
+
+
 class EvidenceJoin:
     """The join of one signal. `outcomes`: records by what became of them, `joined`, `late`, `no_exchange`, `ambiguous`;
     those that still wait for their exchange are in none of them. `waits`: as in `Explains`."""
 
-    def __init__(self, *, waits: bool, halves: int = 16_384, waiting: int = 4_096) -> None:
+    def __init__(self, recent: RecentHalves, *, waits: bool, waiting: int = 4_096) -> None:
         self.outcomes: Counter[str] = Counter()
-        self._ended = np.zeros(halves, ENDED)
-        self._next = 0
-        self._news = False
+        self.recent = recent
+        self._ended = recent.rows
+        self._joined_at = self._shared_at = 0  # `recent.kept` when it was last looked at
         self._waits = waits
         self._limit = waiting
         self._waiting: Evidence | None = None
         self._sent: dict[tuple[int, int], int] = {}  # (cookie, seq) → when last sent again
         self._to_share: dict[int, int] = {}  # low half of the trace id → ns that its server half lost
         self._noted = False
-
-    def keep(self, halves: Halves) -> None:
-        """Take in halves that have ended."""
-        limit = len(self._ended)
-        newest = halves if len(halves) <= limit else halves.take(np.arange(len(halves) - limit, len(halves)))
-        slots = (self._next + np.arange(len(newest))) % limit
-        self._ended[slots] = _ended(newest, self._next + 1)
-        self._next += len(newest)
-        self._news |= len(newest) > 0
-        self._noted |= self._news
+        self._hit = np.zeros(len(recent.rows), np.uint64)  # by slot: the half (its `at`) that was hit last
+        self._covered_ns = np.zeros(len(recent.rows), np.int64)  # by slot, of that half: until when waits are counted
 
     def join(self, evidence: Evidence | None, now_ns: int) -> Joined | None:
         """Join what waits and what was recorded since, before `now_ns`, to the halves so far."""
         if evidence is not None and not evidence.joins.all():
             evidence = evidence.take(evidence.joins)
-        parts = [part for part in (self._waiting if self._news or evidence else None, evidence) if part]
-        self._news = False
+        news, self._joined_at = self.recent.kept > self._joined_at, self.recent.kept
+        parts = [part for part in (self._waiting if news or evidence else None, evidence) if part]
         return self._join(Evidence.concatenate(parts), now_ns) if parts else None
 
     def share(self, trace_low: NDArray[np.uint64], ns: NDArray[np.int64]) -> None:
@@ -102,7 +110,8 @@ class EvidenceJoin:
 
     def shared(self) -> Shared | None:
         """Return the client halves so far for which something was noted, once each."""
-        if not self._noted or not self._to_share:
+        news, self._shared_at = self.recent.kept > self._shared_at, self.recent.kept
+        if not self._to_share or not (news or self._noted):
             return None
         self._noted = False
         lows = np.fromiter(self._to_share, np.uint64, len(self._to_share))
@@ -111,9 +120,7 @@ class EvidenceJoin:
         if not len(at):
             return None
         ns = [self._to_share.pop(low) for low in self._ended["trace_id"][at, 1].tolist()]
-        first = ~self._ended["hit"][at]
-        self._ended["hit"][at] = True
-        return Shared(self._ended[at], np.array(ns, np.int64), first)
+        return Shared(self._ended[at], np.array(ns, np.int64), self._mark(at))
 
     def waiting(self) -> int:
         """Return how many records wait for their exchange to end."""
@@ -149,18 +156,22 @@ class EvidenceJoin:
             return None
         good = good[np.argsort(flow["boot_ns"][good], kind="stable")]
         joined, slot = evidence.take(good), slot[good]
-        _, first_at = np.unique(slot, return_index=True)
-        first = np.zeros(len(good), np.bool_)
-        first[first_at] = True
-        first &= ~self._ended["hit"][slot]
-        self._ended["hit"][slot] = True
-        half = self._ended[slot]
+        first, half = self._mark(slot), self._ended[slot]
         wait_ns = self._since_sent(joined, half)
         new_ns = self._newly_covered(joined, slot, wait_ns)
         if self._waits:
             servers = half["role"] == Role.SERVER
             self.share(half["trace_id"][servers, 1], new_ns[servers])
         return Joined(joined, half, wait_ns, new_ns, first)
+
+    def _mark(self, slots: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Note that the halves in these slots are hit, and tell where for the first time."""
+        first = np.zeros(len(slots), np.bool_)
+        first[np.unique(slots, return_index=True)[1]] = True
+        first &= self._hit[slots] != self._ended["at"][slots]
+        self._covered_ns[slots[first]] = 0
+        self._hit[slots] = self._ended["at"][slots]
+        return first
 
     def _since_sent(self, evidence: Evidence, half: NDArray[np.void]) -> NDArray[np.int64]:
         """Time since the last earlier transmission of each record's bytes that is known."""
@@ -184,9 +195,9 @@ class EvidenceJoin:
         """Length that each wait adds to the union of those of its exchange. Records are in order of time."""
         new_ns = np.zeros(len(evidence), np.int64)
         for i in np.flatnonzero(wait_ns).tolist():
-            at_ns, covered = int(evidence.rec["flow"]["boot_ns"][i]), self._ended["covered_ns"]
-            new_ns[i] = at_ns - max(at_ns - int(wait_ns[i]), int(covered[slots[i]]))
-            covered[slots[i]] = at_ns
+            at_ns, covered_ns = int(evidence.rec["flow"]["boot_ns"][i]), int(self._covered_ns[slots[i]])
+            new_ns[i] = max(0, at_ns - max(at_ns - int(wait_ns[i]), covered_ns))
+            self._covered_ns[slots[i]] = max(at_ns, covered_ns)
         return new_ns
 
 
