@@ -212,6 +212,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         moment = self._count()
         self.upload()
         if self.pipeline and moment:
+            self.pipeline.name_peers(self._clock.now_ns(), all_of_them=True)
             self.export(moment)
         return moment
 
@@ -221,7 +222,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         for signal, evidence, joined, shared in self._explaining.drain(now_ns):
             assert signal.explains is not None
             if self.pipeline:
-                self.pipeline.explained(signal.explains, evidence, joined)
+                self.pipeline.explained(signal.explains, evidence, joined, now_ns)
             for found in (joined, shared) if signal.explains.waits else ():
                 if found is not None:
                     self._slicer.add_evidence(signal.switch, found, now_ns + self._clock.offset_ns)

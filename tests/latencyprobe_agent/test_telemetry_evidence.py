@@ -8,15 +8,19 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencyprobe import plan
-from latencyprobe.plan import SpanPolicy, Target
+from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
+from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.peers import Peers
 from latencyprobe_agent.kernel.records import FLOW_HEADER, ExchangeFlags, Role
 from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves
+from latencyprobe_agent.measure.rules import Rules, TargetSet, packed
 from latencyprobe_agent.measure.selection import Reason, Selected
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import spans
+from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
+from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
@@ -132,3 +136,34 @@ def test_series_above_the_cap_share_one_and_are_counted() -> None:
     series.forget({0})
     series.add(records({"cgroup_id": 9}), [Sample(COUNTER, np.arange(1), np.ones(1, np.int64))])
     assert {s.group.owner for s, _ in series.series()} == {1, 9, OTHER_OWNER}
+
+
+def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(otlp_sink: Any) -> None:
+    class Slow(Peers):
+        def resolve(self, addresses: Any) -> dict[str, Identity]:
+            return {peer: known[peer] for peer in addresses if peer in known}
+
+    policy = Rules(sets={1: TargetSet((CART.id,), (), 0, CART.spans, "shop/p")})
+    sends = Explains(
+        event="lost",
+        fields=lambda _: {},
+        samples=lambda all_: [Sample(COUNTER, np.arange(len(all_)), np.ones(len(all_), np.int64), by_peer=True)],
+    )
+    known: dict[str, Identity] = {}
+    origin = Origin(Config(), peers=Slow(None), shared_key=False, start_unix_ns=0)
+    pipeline = Pipeline.open(origin, endpoints({}, otlp_sink.url), delta=False)
+    pipeline.use(NodePlan("n1", 1, "", (CART,), ()), policy)
+    web, nobody = (np.frombuffer(packed(text), np.uint8) for text in ("10.0.0.2", "192.0.2.1"))
+
+    pipeline.explained(sends, records({"peer_addr": web}, {"peer_addr": nobody}), None, 0)
+    known["10.0.0.2"] = Identity("10.0.0.2", service="web")
+    pipeline.name_peers(10**9)
+    assert by_service(pipeline) == {}
+    pipeline.name_peers(3 * 10**9)
+
+    assert by_service(pipeline) == {"web": 1, names.UNRESOLVED: 1}
+    pipeline.stop(1)
+
+
+def by_service(pipeline: Pipeline) -> dict[str, Any]:
+    return {dict(series.labels)[names.SERVICE_PEER_NAME]: value for series, value in pipeline._evidence.series()}

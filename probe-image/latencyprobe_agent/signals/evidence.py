@@ -48,13 +48,14 @@ class Sample:
     """Values of one metric: of rows `rows` of an `Evidence`, one value and one value of each label per row.
 
     `metric`: its name in telemetry/conventions.py; `labels`: attribute name → str[m]. Counters add `values` up,
-    histograms record them (seconds).
+    histograms record them (seconds). `by_peer`: by the service at the other end too, where somebody can name it.
     """
 
     metric: str
     rows: NDArray[np.intp]
     values: NDArray[Any]
     labels: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    by_peer: bool = False
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def samples(evidence: Evidence) -> Sequence[Sample]:
     def sample(metric: str, rows: NDArray[np.bool_], values: NDArray[np.generic], **labels: NDArray[np.str_]) -> Sample:
         at = np.flatnonzero(rows)
         named = {"latencyprobe.direction": direction[at], **{f"latencyprobe.{k}": v[at] for k, v in labels.items()}}
-        return Sample(f"latencyprobe.tcp.{metric}", at, values[at], named)
+        return Sample(f"latencyprobe.tcp.{metric}", at, values[at], named, by_peer=metric == "retransmits")
 
     missing = unrecorded(rec)
     undo, duplicates = rec["kind"] == RetransmitKind.UNDO, rec["new_duplicates"]

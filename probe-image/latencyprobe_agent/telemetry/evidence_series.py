@@ -40,20 +40,23 @@ class EvidenceSeries:
         self._histograms: dict[Series, Histogram] = {}
         self._members: dict[tuple[Metric, int], int] = {}
 
-    def add(self, evidence: Evidence, samples: Sequence[Sample]) -> None:
-        """Add what a batch says."""
+    def add(self, evidence: Evidence, samples: Sequence[Sample], services: NDArray[np.str_] | None = None) -> None:
+        """Add what a batch says. `services`: str[n], who is at the other end of each record."""
         flow = evidence.rec["flow"]
         owner = flow["owner_tgid"].astype(np.uint64) if self._by_process else flow["cgroup_id"]
         for sample in samples:
             at = flow[sample.rows]
-            columns = [at["target_set"], at["role"], owner[sample.rows], *sample.labels.values()]
+            of_rows = dict(sample.labels)
+            if sample.by_peer and services is not None:
+                of_rows[names.SERVICE_PEER_NAME] = services[sample.rows]
+            columns = [at["target_set"], at["role"], owner[sample.rows], *of_rows.values()]
             for rows in _groups(columns):
                 first = rows[0]
                 role = Role(int(at["role"][first]))
                 if role is Role.UNKNOWN:
                     continue
                 group = Group(int(at["target_set"][first]), role, int(owner[sample.rows][first]))
-                labels = tuple((name, str(values[first])) for name, values in sample.labels.items())
+                labels = tuple((name, str(values[first])) for name, values in of_rows.items())
                 self._into(Series(_METRICS[sample.metric], group, labels), sample.values[rows])
 
     def forget(self, owners: Set[int]) -> None:

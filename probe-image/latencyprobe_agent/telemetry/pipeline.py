@@ -6,6 +6,7 @@ and memory that measuring does not need. `choose()` and `measure()` per batch, `
 waits for a collector.
 """
 
+import math
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple, Self
 
@@ -13,14 +14,14 @@ import numpy as np
 
 from latencyprobe.plan import NodePlan, Target
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.identity.peers import Peers
+from latencyprobe_agent.identity.peers import Peers, address
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.measure.selection import Budget, lone, recall, select
-from latencyprobe_agent.signals.evidence import Evidence, Explains
+from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import otlp, selfmetrics, spans
 from latencyprobe_agent.telemetry.endpoints import Settings, Signal
@@ -28,8 +29,10 @@ from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.metrics import Counts, count_points, evidence_points, record_points
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import MetricRequests, Resource
-from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
+from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms, service_of
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
+
+_UNNAMED = 16_384  # records of evidence whose peers are asked for; older ones beyond go without
 
 
 class Origin(NamedTuple):
@@ -62,6 +65,7 @@ class Pipeline:
             config.series, by_process=standalone, identity_wait_s=config.identity_wait_s
         )
         self._evidence = EvidenceSeries(config.series, by_process=standalone)
+        self._unnamed: list[tuple[Evidence, Sequence[Sample], float]] = []  # whose peers are asked for, and since when
         self._requests = MetricRequests(origin.start_unix_ns, delta=delta)
         self._agent = selfmetrics.agent_resource(config, host=standalone)
         self._plan: NodePlan | None = None
@@ -120,10 +124,14 @@ class Pipeline:
         if "metrics" in self.outboxes:
             self._histograms.add_pairs(pairs, names.RECALLED)
 
-    def explained(self, explains: Explains, evidence: Evidence | None, joined: Joined | None) -> None:
+    def explained(self, explains: Explains, evidence: Evidence | None, joined: Joined | None, now_ns: int) -> None:
         """Take in what a signal recorded, and what it explains."""
         if evidence is not None and "metrics" in self.outboxes:
-            self._evidence.add(evidence, explains.samples(evidence))
+            samples = explains.samples(evidence)
+            if self._origin.peers and any(sample.by_peer for sample in samples):
+                self._unnamed.append((evidence, samples, now_ns / 1e9))
+            else:
+                self._evidence.add(evidence, samples)
         if joined is not None and "traces" in self.outboxes:
             self._waiting.note_evidence(explains, joined)
 
@@ -148,11 +156,22 @@ class Pipeline:
             for body, count in spans.requests(ready, context):
                 self.outboxes["traces"].put(body, count)
 
-    def name_peers(self, now_ns: int) -> None:
-        """Give durations by peer the names that are known by now."""
+    def name_peers(self, now_ns: int, *, all_of_them: bool = False) -> None:
+        """Give what is counted by peer the names that are known by now; `all_of_them` at the end of the run."""
+        now_s = math.inf if all_of_them else now_ns / 1e9
         wanted = self._histograms.waiting_peers
         if wanted:
-            self._histograms.name_peers(self._peers.resolve(wanted), now_ns / 1e9)
+            self._histograms.name_peers(self._peers.resolve(wanted), now_s)
+        rows, waiting = 0, []
+        for evidence, samples, since_s in reversed(self._unnamed):
+            peers = [address(bytes(packed)) for packed in evidence.rec["flow"]["peer_addr"]]
+            known = self._peers.resolve(set(peers))
+            rows += len(evidence)
+            if known.keys() < set(peers) and now_s - since_s < self._origin.config.identity_wait_s and rows < _UNNAMED:
+                waiting.append((evidence, samples, since_s))
+            else:
+                self._evidence.add(evidence, samples, np.array([service_of(known.get(peer)) for peer in peers]))
+        self._unnamed = waiting[::-1]
 
     def export(self, counts: Counts, resources: Resources, own: selfmetrics.Self, now_unix_ns: int) -> None:
         """Queue all metrics as they stand."""

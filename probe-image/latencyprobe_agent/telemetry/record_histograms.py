@@ -96,8 +96,7 @@ class RecordHistograms:
             if identity is None and now_s - since_s < self._wait_s:
                 continue
             del self._pending[key]
-            service = names.UNRESOLVED if identity is None else identity.service or identity.workload or names.OTHER
-            self._into(Series(names.PEER_DURATION, group, service), counts, sum_ns)
+            self._into(Series(names.PEER_DURATION, group, service_of(identity)), counts, sum_ns)
 
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""
@@ -182,6 +181,11 @@ class RecordHistograms:
                 self._folded.add(series)
         detail = names.OTHER if series.metric is names.PEER_DURATION else series.detail
         return series._replace(group=series.group._replace(owner=OTHER_OWNER), detail=detail)
+
+
+def service_of(identity: Identity | None) -> str:
+    """Return what points by peer call this one; None: nobody could say in time."""
+    return names.UNRESOLVED if identity is None else identity.service or identity.workload or names.OTHER
 
 
 def _column(ns: NDArray[np.int64]) -> NDArray[np.int64]:
