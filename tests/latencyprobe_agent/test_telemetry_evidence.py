@@ -138,6 +138,20 @@ def test_series_above_the_cap_share_one_and_are_counted() -> None:
     assert {s.group.owner for s, _ in series.series()} == {1, 9, OTHER_OWNER}
 
 
+def test_peers_above_the_cap_share_one_series_too() -> None:
+    series = EvidenceSeries(2, by_process=False)
+    services = np.array([f"service-{i}" for i in range(9)])
+
+    sample = Sample(COUNTER, np.arange(9), np.ones(9, np.int64), by_peer=True)
+    series.add(records(*[{}] * 9), [sample], services)
+
+    assert sorted(str(dict(one.labels)[names.SERVICE_PEER_NAME]) for one, _ in series.series()) == [
+        names.OTHER,
+        "service-0",
+        "service-1",
+    ]
+
+
 def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(otlp_sink: Any) -> None:
     class Slow(Peers):
         def resolve(self, addresses: Any) -> dict[str, Identity]:

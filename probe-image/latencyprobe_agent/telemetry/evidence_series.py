@@ -95,7 +95,8 @@ class EvidenceSeries:
             self._members[key] = self._members.get(key, 0) + 1
             return series
         self.overflow += 1
-        return series._replace(group=series.group._replace(owner=OTHER_OWNER))
+        labels = tuple((name, names.OTHER if name == names.SERVICE_PEER_NAME else v) for name, v in series.labels)
+        return series._replace(group=series.group._replace(owner=OTHER_OWNER), labels=labels)
 
 
 def _groups(columns: Sequence[NDArray[np.generic]]) -> list[NDArray[np.intp]]:
