@@ -13,9 +13,10 @@ apt_root() {
 	mkdir -p "$root"/{etc/sources.list.d,etc/preferences.d,state/lists/partial,cache/archives/partial}
 	mirror=$(env -u APT_CONFIG apt-get indextargets --format '$(REPO_URI) $(COMPONENT)' 'Identifier: Packages' |
 		awk '/\/debian\/? main$/ { print $1; exit }')
+	[ -n "$mirror" ] || fail "apt knows no mirror of Debian: name one in /etc/apt/sources.list and run apt-get update"
 	cat >"$root/etc/sources.list.d/debian.sources" <<-SOURCES
 		Types: deb
-		URIs: ${mirror:-http://deb.debian.org/debian}
+		URIs: $mirror
 		Suites: ${*:2}
 		Components: main
 		Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
