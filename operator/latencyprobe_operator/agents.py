@@ -6,6 +6,7 @@ agent reports again within 15 s.
 
 import enum
 import math
+from collections.abc import Iterable
 
 import msgspec
 
@@ -88,6 +89,11 @@ class Agents:
         if node in self._ready_since:
             return self._ready_since[node]
         return self._wanted_since.get(node, math.inf) + STARTING_S
+
+    def measures(self, node: str, targets: Iterable[str]) -> bool:
+        """Return whether the node's agent has applied a plan with all of these targets (ids)."""
+        plan = self.applied.get(node)
+        return plan is not None and set(targets) <= {t.id for t in plan.targets}
 
     def applied_callers(self, node: str, uid: str) -> tuple[str, ...]:
         """Return the ids of the targets for which the node's agent measures this pod's client half."""

@@ -84,7 +84,9 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
             return Condition("ProbesReady", "False", "DirectoryRefused", why)
         why = f"no agent reports from {_names(missing)}: look at the agent pods there"
         return Condition("ProbesReady", "False", "AgentMissing", why)
-    if starting := by_state[NodeState.STARTING]:
+    # an agent that is ready for the plan before need not have heard of this LatencyProbe yet
+    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, (t.id for t in resolved.targets.get(n, ())))]
+    if starting := by_state[NodeState.STARTING] + late:
         return Condition("ProbesReady", "Unknown", "AgentStarting", f"waiting for the agent on {_names(starting)}")
     return Condition("ProbesReady", "True", "AgentsReady", "")
 

@@ -94,6 +94,14 @@ def test_new_plan_on_its_way_does_not_make_a_ready_agent_unready_for_long(world:
     assert world.conditions(41)["ProbesReady"] == ("Unknown", "AgentStarting")
 
 
+def test_agent_that_measures_others_but_not_this_latencyprobe_yet_is_starting(world: World) -> None:
+    world.heard("n1", 5)
+    world.agents.applied["n1"] = msgspec.structs.replace(world.planner.plan_of("n1"), targets=())
+    assert world.conditions(6)["ProbesReady"] == ("Unknown", "AgentStarting")
+    world.heard("n1", 7)
+    assert world.conditions(8)["ProbesReady"] == ("True", "AgentsReady")
+
+
 def test_selector_without_pods_says_what_to_do(make: Any) -> None:
     found = World(make, make.pod("web-1"), clients={"scope": "None"}).status(1)["conditions"]
     assert found[1]["reason"] == "NoMatchingPods"
