@@ -21,22 +21,24 @@ CALL = ("--threads", "8", "--size", "400", "--one-piece")
 
 
 @pytest.fixture
-def lossy(cluster: Cluster) -> Iterator[None]:
-    """Every 40th answer of the servers on n2 is dropped where it leaves the node."""
+def lossy_server(cluster: Cluster, workload: Workload) -> Iterator[None]:
+    """A server on n2, every 40th of whose answers is dropped where it leaves the node."""
+    workload.serve(node="n2")
+    (pod,) = cluster.pods(workload.namespace, "app=server")
+    answers = f"ip saddr {pod['status']['podIP']} tcp sport {PORT} meta length > 200"
     cluster.in_node("n2", "nft", "add table ip loss")
     cluster.in_node("n2", "nft", "add chain ip loss forward { type filter hook forward priority -10 ; }")
-    answers = f"tcp sport {PORT} meta length > 200 numgen inc mod {EVERY} == {EVERY - 1}"
-    cluster.in_node("n2", "nft", f"add rule ip loss forward {answers} counter drop")
+    every = f"numgen inc mod {EVERY} == {EVERY - 1}"
+    cluster.in_node("n2", "nft", f"add rule ip loss forward {answers} {every} counter drop")
     yield
     cluster.in_node("n2", "nft", "delete table ip loss")
 
 
 @pytest.mark.timeout(420, func_only=True)
 def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
-    release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload, lossy: None
+    release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload, lossy_server: None
 ) -> None:
     namespace = workload.namespace
-    workload.serve(node="n2")
     workload.serve("caller", "n1")
     cluster.apply(latency_probe(objectives=[OBJECTIVE, FOR_CALLERS]), namespace)
     wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 30, "agents are ready")
