@@ -227,7 +227,6 @@ def test_a_segment_that_came_twice_is_marked_by_dsack(lossy, watch, port, seen):
     grown = Grown(lossy.client)
     client.sendall(bytes(1000))
     workload.wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer has reported a duplicate")
-    assert not marks(watch, lossy, port)
 
     if seen == "by the iterator":
         watch.programs.flush()
