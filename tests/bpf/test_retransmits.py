@@ -91,7 +91,7 @@ def test_a_lost_syn_is_sent_again_by_syn(lossy, watch, port):
     lossy.server.filter("input", f"tcp dport {port} tcp flags syn {ONCE} drop")
     grown = Grown(lossy.client)
     ((client, _),) = lossy.connect(port)
-    (record,) = watch.of(client, SEGMENT)
+    record = watch.one(client, SEGMENT)
 
     assert {"syn": 1} == segments_by_reason(watch.of(client))
     assert (grown["TCPSynRetrans"], grown["RetransSegs"], grown["TCPTimeouts"]) == (1, 1, 1)
@@ -122,7 +122,7 @@ def test_a_lost_tail_is_sent_again_by_tlp(lossy, watch, port):
     grown = Grown(lossy.client)
     transfer(client, server, 1000)
 
-    (record,) = watch.of(client, SEGMENT)
+    record = watch.one(client, SEGMENT)
     assert {"tlp": 1} == segments_by_reason(watch.of(client))
     assert (grown["TCPLossProbes"], grown["RetransSegs"]) == (1, 1)
     assert (record["len"], record["end_seq"] - record["seq"]) == (1000, 1000)
@@ -272,7 +272,7 @@ def test_addresses_have_one_form_whatever_the_socket(lossy, watch, port, form):
     lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
     transfer(client, server, 1000)
 
-    (record,) = watch.of(client, SEGMENT)
+    record = watch.one(client, SEGMENT)
     flow = record["flow"]
     family, address = (6, "fd99::1") if form == "IPv6" else (4, "::ffff:10.99.0.1")
     assert (family, socket.inet_pton(socket.AF_INET6, address)) == (flow["family"], bytes(flow["local_addr"]))

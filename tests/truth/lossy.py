@@ -115,6 +115,12 @@ class Watch:
             records = records[records["flow"]["sock_cookie"] == cookie(end)]
         return records[np.isin(records["kind"], kinds)] if kinds else records
 
+    def one(self, end: Namespace | socket.socket, kind: RetransmitKind) -> np.void:
+        """The only record of this kind of `end`, as soon as the ring gives it out."""
+        workload.wait_until(lambda: len(self.of(end, kind)) > 0, f"a record of kind {kind.name}")
+        (record,) = self.of(end, kind)
+        return record
+
     def until(self, end: Namespace | socket.socket, reason: str) -> np.ndarray:
         """Records of `end`, as soon as one of them has this reason."""
         workload.wait_until(lambda: reason in reasons(self.of(end)), f"a retransmit by {reason}")
