@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from latencyprobe_agent.telemetry.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
-_BATCH = 2048  # records: 0.4 MiB, and about five times that while they are measured
+_BATCH = 1024  # records: 0.2 MiB, and about five times that while they are measured
 # Halves that have not met their other half, also for other nodes to ask for (recall): 165 bytes each, 2.7 MB. That is
 # 30 s of 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
 _WAITING = 16_384
-_BATCHES_AT_ONCE = 128  # then the clock is looked at again
+_BATCHES_AT_ONCE = 256  # then the clock is looked at again
 
 
 _FORGET_INTERVAL_S = 60.0
