@@ -111,8 +111,9 @@ static __always_inline void return_counters(struct sender *s, const struct retra
 }
 
 /*
- * The sender of a wanted socket, made when it is first seen; its counters count from then, with what it sends again now. `connections` are the plan's; those of a tool are its own:
- * there they keep the addresses of what has sent again, for the iterator and for the end, when the socket has lost them.
+ * The sender of a wanted socket, made when it is first seen; its counters count from then, with what it sends again
+ * now. `connections` are the plan's; those of a tool are its own: there they keep the addresses of what has sent again,
+ * for the iterator and for the end, when the socket has lost them.
  */
 static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_sock *tp, const struct flow_header *flow,
 					   __u32 segs, __u32 bytes)

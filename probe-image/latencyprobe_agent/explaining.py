@@ -25,6 +25,7 @@ from latencyprobe_agent.signals.table import EVIDENCE, Signal
 
 _log = logging.getLogger(__name__)
 _BATCH = 4096
+_BATCHES_AT_ONCE = 64  # then exchanges have their turn again
 _REMEMBERED = 4096  # server halves, for those who ask within seconds
 
 
@@ -51,6 +52,7 @@ class Explaining(AbstractContextManager["Explaining"]):
         self._folder = config.bpf_dir
         self._programs = programs
         self._recent = RecentHalves()
+        self._rules: Rules | None = None
         self._running: dict[str, _Running] = {}
         self._refused: dict[str, str] = {}
         self._lost: dict[int, dict[str, int]] = {}  # by the low half of the trace id: ns by signal
@@ -82,6 +84,9 @@ class Explaining(AbstractContextManager["Explaining"]):
 
     def follow(self, rules: Rules) -> None:
         """Attach what the target sets in force ask for, and nothing else."""
+        if rules is self._rules:
+            return
+        self._rules = rules
         in_force = set(rules.rules.values())
         wanted = EvidenceFlags(0)
         for index in in_force:
@@ -108,7 +113,7 @@ class Explaining(AbstractContextManager["Explaining"]):
         """Yield what each signal recorded and what it explains. Call it when the ring of exchanges has been drained:
         whatever explains these was recorded before."""
         for one in self._running.values():
-            while True:
+            for _ in range(_BATCHES_AT_ONCE):
                 batch = one.programs.drain(_BATCH)
                 columns = one.signal.columns(batch) if len(batch) else None
                 assert columns is None or isinstance(columns, Evidence)
@@ -141,6 +146,11 @@ class Explaining(AbstractContextManager["Explaining"]):
             of_half[name] = of_half.get(name, 0) + ns
         while len(self._lost) > _REMEMBERED:
             del self._lost[next(iter(self._lost))]
+
+    def give_up(self) -> None:
+        """Count what still waits for an exchange: nothing ends any more."""
+        for one in self._running.values():
+            one.join.give_up()
 
     def tick(self) -> None:
         """Let the signals look at what has been quiet, once a second."""

@@ -209,6 +209,7 @@ class Measuring(AbstractContextManager["Measuring"]):
             self._apply(self._plan, self._rules, 0)
         self.programs.flush()
         self.drain(to_the_end=True)
+        self._explaining.give_up()
         moment = self._count()
         self.upload()
         if self.pipeline and moment:
