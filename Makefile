@@ -30,6 +30,8 @@ build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 	$(CLANG) $(BPF_FLAGS) -c $< -o $@
 	@llvm-strip-19 -g $@
 
+build/bpf/exchange_hash.bpf.o: bpf/exchange.bpf.c
+
 gen: ## regenerate what is generated: records.py, histogram.h, docs/telemetry.md
 	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
 

@@ -4,6 +4,7 @@
 #define LATENCYPROBE_ACCOUNT_BPF_H
 
 #include <bpf/bpf_helpers.h>
+#include "core_fixes.bpf.h"
 #include "events.h"
 #include "histogram.h"
 #include "maps.bpf.h"
@@ -102,7 +103,7 @@ struct stages {
 };
 
 /* Stages of a half, in the order of measurement.md section 4; their sum is its duration. */
-__noinline int cut_stages(const struct exchange *x, struct stages *s)
+VERIFIED_ONCE int cut_stages(const struct exchange *x, struct stages *s)
 {
 	bool server;
 	__u64 point;
@@ -163,8 +164,8 @@ static __always_inline void count_event(struct exchange_counts *n, struct exchan
 	}
 }
 
-/* Count an ended exchange and send its record. Not static: verified once, not once per path to it. */
-__noinline int account(struct exchange *x, const struct config *cfg)
+/* Count an ended exchange and send its record. */
+VERIFIED_ONCE int account(struct exchange *x, const struct config *cfg)
 {
 	struct counts_key key = {};
 	struct exchange_counts *n;

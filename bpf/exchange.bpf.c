@@ -43,13 +43,14 @@ static __always_inline void place(struct connection *c, const struct tcp_sock *t
 
 /*
  * This connection is not measured any more: what is open ends uncounted, under the old target set. One that cannot be
- * measured says so by an exchange of its own, once.
+ * measured says so by an exchange of its own, once. False: its lock was not to be had.
  */
-static __always_inline void drop(struct connection *c, const struct config *cfg, __u8 why)
+static __always_inline bool drop(struct connection *c, const struct config *cfg, __u8 why)
 {
 	bool tell, never = why == EXCLUDED_UNSUPPORTED;
 
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return false;
 	tell = c->target_set && (never || c->phase != PHASE_IDLE);
 	c->target_set = 0;
 	c->generation = never ? NEVER_WANTED : cfg->generation;
@@ -59,9 +60,10 @@ static __always_inline void drop(struct connection *c, const struct config *cfg,
 	c->current.response_bytes = 0;
 	c->current.conn_class = never ? CLASS_UNSUPPORTED : CLASS_UNKNOWN;
 	c->current.excluded = why;
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (tell)
 		account(&c->current, cfg);
+	return true;
 }
 
 /*
@@ -74,7 +76,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	const struct config *cfg = get_config();
 	__u64 generation = cfg ? cfg->generation : 0, cgroup_id = sock_cgroup_id(sk), cookie;
 	const struct scope *scope = bpf_map_lookup_elem(&scopes, &cgroup_id);
-	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct connection *c = find_connection(sk);
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct target_set *t;
 	struct flow flow = {};
@@ -105,21 +107,22 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 		c->generation = generation;
 		return c;
 	}
-	if (c)
-		drop(c, cfg, EXCLUDED_PLAN);
+	if (c && !drop(c, cfg, EXCLUDED_PLAN))
+		return NULL;
 	if (!locked)
 		return NULL;
-	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	c = make_connection(sk);
 	if (!c) {
 		if (set)
 			count_lost(LOST_STORAGE);
 		return NULL;
 	}
-	cookie = bpf_get_socket_cookie(sk);
+	cookie = cookie_of(sk);
 	netns_ino = sk->__sk_common.skc_net.net->ns.inum;
 	t = bpf_map_lookup_elem(&target_sets, &set);
 	read_view(sk, tp, &v);
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return NULL;
 	c->target_set = set;
 	c->generation = generation;
 	c->current.sock_cookie = cookie;
@@ -145,7 +148,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;
 	place(c, tp, &v);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (set && is_unsupported(sk, tp)) {
 		drop(c, cfg, EXCLUDED_UNSUPPORTED);
 		return NULL;
@@ -167,7 +170,7 @@ static __always_inline bool in_scope(const struct sock *sk, const struct config 
 /* The measured connection of a socket, or NULL. `locked` as in decide(). Nothing but TCP has storage of ours. */
 static __always_inline struct connection *connection_of(struct sock *sk, bool locked, const struct config *cfg)
 {
-	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct connection *c = find_connection(sk);
 
 	if (c && (c->generation == cfg->generation || c->generation == NEVER_WANTED))
 		return c->target_set ? c : NULL;
@@ -180,7 +183,7 @@ static __always_inline struct connection *connection_of(struct sock *sk, bool lo
 /* The same for hooks that adopt nothing. */
 static __always_inline struct connection *measured(struct sock *sk, const struct config *cfg)
 {
-	return bpf_sk_storage_get(&connections, sk, 0, 0) ? connection_of(sk, false, cfg) : NULL;
+	return find_connection(sk) ? connection_of(sk, false, cfg) : NULL;
 }
 
 /*
@@ -195,9 +198,10 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	bool ended;
 
 	read_view(sk, tp, &v);
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	ended = begin_send(c, &v, pid_tgid, false, &out);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
 }
@@ -223,12 +227,13 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 	struct view v;
 
 	read_view(sk, tp, &v);
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	if (c->send_owner == SEND_NONE && ret > 0 && (__s32)(v.written - c->out_seq) > 0)
 		ended = begin_send(c, &v, pid_tgid, true, &out);
 	/* begin_send gave an older exchange out: then no previous one waits, and end_send only stamps */
 	ended |= end_send(c, &v, ret > 0, &out);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
 }
@@ -263,10 +268,11 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		v.flags |= FLAG_LOWAT;
 	if (!tp->rcv_wnd)
 		v.flags |= FLAG_RECEIVER_LIMITED;
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	advance_out(c, v.written);
 	ended = arrive(c, &v, v.received, &out);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
 }
@@ -295,7 +301,8 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 	if ((__s32)(tp->copied_seq - c->read_seq) <= 0 && c->send_owner == SEND_NONE)
 		return;
 	read_view(sk, tp, &v);
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid) {
 		/* this thread's send has returned unseen */
 		if (c->send_owner == SEND_PREVIOUS)
@@ -310,7 +317,7 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 		ended = arrive(c, &v, v.copied, &out);
 	}
 	take(c, &v, pid_tgid);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
 }
@@ -334,18 +341,20 @@ static __noinline void close_connection(struct connection *c, const struct view 
 	struct exchange out;
 	bool ended = false;
 
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	if (c->previous_used) {
 		out = c->previous;
 		c->previous_used = 0;
 		ended = true;
 	}
 	c->send_owner = SEND_NONE;
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
 	ended = false;
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	advance_out(c, v->written);
 	take_unseen(c, v);
 	if (c->phase != PHASE_IDLE) {
@@ -353,7 +362,7 @@ static __noinline void close_connection(struct connection *c, const struct view 
 		c->current.outcome = outcome;
 		ended = end_exchange(c, v, &out);
 	}
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
 }
@@ -361,10 +370,11 @@ static __noinline void close_connection(struct connection *c, const struct view 
 /* Half close: the answer may still come. */
 static __always_inline void shut(struct connection *c, const struct view *v)
 {
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	advance_out(c, v->written);
 	c->shut = 1;
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 }
 
 static __always_inline __u32 outcome_of(int err)
@@ -404,16 +414,19 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una || tp->bytes_acked > 1
 							  : tp->bytes_received;
 
-		c = bpf_sk_storage_get(&connections, sk, 0, 0);
+		if (oldstate != TCP_SYN_SENT)
+			forget_connection(sk); /* an earlier socket's */
+		c = find_connection(sk);
 		if (!c || c->generation != NEVER_WANTED)
 			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
 			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, true);
 		return 0;
 	}
 	if (newstate == TCP_SYN_SENT) {
+		forget_connection(sk);
 		/* the one moment of a client socket that is surely in its process's context */
 		if (cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid) {
-			c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+			c = make_connection(sk);
 			if (c)
 				c->generation = NEVER_WANTED;
 		}
@@ -464,10 +477,11 @@ static __always_inline int on_destroy(struct sock *sk)
 	if (!cfg || !tp)
 		return 0;
 	c = measured(sk, cfg);
-	if (!c)
-		return 0;
-	read_view(sk, tp, &v);
-	close_connection(c, &v, OUTCOME_OK, cfg);
+	if (c) {
+		read_view(sk, tp, &v);
+		close_connection(c, &v, OUTCOME_OK, cfg);
+	}
+	forget_connection(sk);
 	return 0;
 }
 
@@ -481,7 +495,8 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 	read_view(sk, tp, &v);
 	if (tp->snd_una != v.written || v.received != v.copied)
 		return;
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->quiet_ns && v.received == c->in_seq) {
 		if (c->previous_used) {
 			out = c->previous;
@@ -493,7 +508,7 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 			ended = end_exchange(c, &v, &out);
 		}
 	}
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
 }
@@ -515,14 +530,11 @@ static __always_inline int on_flush(struct sock *sk)
 }
 
 /* A send call of a TCP socket in a kernel without sock_send_length; UDP comes through the same functions. */
-static __always_inline int on_send_return(void *ctx, struct socket *sock)
+static __always_inline int on_send_return(struct socket *sock, int ret)
 {
 	struct sock *sk = sock->sk;
-	__u64 ret;
 
-	if (!sk || bpf_get_func_ret(ctx, &ret))
-		return 0;
-	return on_send_end(sk, ret);
+	return sk ? on_send_end(sk, ret) : 0;
 }
 
 /* A receive call in a kernel without sock_recv_length. */
@@ -564,33 +576,34 @@ int BPF_PROG(send_end__tp_btf, struct sock *sk, int ret)
 }
 
 SEC("fexit/inet_sendmsg")
-int BPF_PROG(send_end__fexit_sendpage__inet, struct socket *sock)
+int BPF_PROG(send_end__fexit_sendpage__inet, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("fexit/inet6_sendmsg")
-int BPF_PROG(send_end__fexit_sendpage__inet6, struct socket *sock)
+int BPF_PROG(send_end__fexit_sendpage__inet6, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("fexit/inet_sendpage")
-int BPF_PROG(send_end__fexit_sendpage__sendpage, struct socket *sock)
+int BPF_PROG(send_end__fexit_sendpage__sendpage, struct socket *sock, void *page, int offset, unsigned long size, int flags,
+	     int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("fexit/inet_sendmsg")
-int BPF_PROG(send_end__fexit__inet, struct socket *sock)
+int BPF_PROG(send_end__fexit__inet, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("fexit/inet6_sendmsg")
-int BPF_PROG(send_end__fexit__inet6, struct socket *sock)
+int BPF_PROG(send_end__fexit__inet6, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("tp_btf/sk_data_ready")
@@ -635,6 +648,7 @@ int BPF_PROG(destroy__tp_btf, struct sock *sk)
 	return on_destroy(sk);
 }
 
+#ifndef CONNECTIONS_IN_HASH /* an iterator over a hash gives no socket */
 SEC("iter/bpf_sk_storage_map")
 int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -642,5 +656,6 @@ int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	return sk ? on_flush(sk) : 0;
 }
+#endif
 
 char LICENSE[] SEC("license") = "GPL";

@@ -44,6 +44,11 @@ class Session:
         self._drainer = threading.Thread(target=self._drain)
         self._drainer.start()
 
+    @property
+    def kernel_cookies(self) -> bool:
+        """Tell whether sockets have the kernel's own cookies, as they have with socket storage."""
+        return "flush" in self.programs.variants
+
     def measure(
         self,
         *ports: int,

@@ -19,6 +19,7 @@ from join import (
     pairs_by_rpc,
     quantiles_us,
     stamp_errors,
+    with_cookies_of_log,
 )
 
 from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded
@@ -37,6 +38,8 @@ def assert_equals_log(session, truth: Truth, network_checked: bool = True, timed
     records = session.records(2 * len(truth), timeout_s=60)
     lost = session.programs.lost()
     assert not any(n for reason, n in lost.items() if timed or reason != "recursion"), lost
+    if not session.kernel_cookies:
+        records = with_cookies_of_log(truth, records)
     matched = match(truth, records)
     print(matched.describe())
     for role in NAMES:

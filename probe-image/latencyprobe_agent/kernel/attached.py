@@ -96,7 +96,7 @@ class Attached(AbstractContextManager["Attached"]):
             self._lost.lookup(u32(reason), per_cpu.view(np.uint8).data)
             lost[reason.name.lower()] = int(per_cpu.sum())
         lost[Lost.RING_FULL.name.lower()] += self._ring.lost
-        lost[Lost.RECURSION.name.lower()] = sum(p.recursion_misses() for p in self._loaded.programs)
+        lost[Lost.RECURSION.name.lower()] += sum(p.recursion_misses() for p in self._loaded.programs)
         return lost
 
 
