@@ -26,18 +26,6 @@ static __always_inline __u64 sock_cgroup_id(const struct sock *sk)
 	return packed & 3 ? 0 : BPF_CORE_READ((struct cgroup *)packed, kn, id);
 }
 
-/* drift: e5069b9c23b3 ("bpf: Support pointers in global function args"), v5.12
- * newer: a global function is verified once, not once per path to it
- * older: one that takes pointers must be static
- * test:  as for CONNECTIONS_IN_HASH (storage.bpf.h)
- * drop:  with that
- */
-#ifndef CONNECTIONS_IN_HASH
-#define VERIFIED_ONCE __noinline
-#else
-#define VERIFIED_ONCE static __noinline
-#endif
-
 /* drift: ad892e912b84 ("tcp: trace retransmit failures in tcp_retransmit_skb"), v6.17
  * newer: tcp_retransmit_skb fires for every attempt and passes its error as the third argument
  * older: two arguments; fires for what was sent

@@ -588,8 +588,8 @@ int BPF_PROG(send_end__fexit_sendpage__inet6, struct socket *sock, struct msghdr
 }
 
 SEC("fexit/inet_sendpage")
-int BPF_PROG(send_end__fexit_sendpage__sendpage, struct socket *sock, void *page, int offset, unsigned long size, int flags,
-	     int ret)
+int BPF_PROG(send_end__fexit_sendpage__sendpage, struct socket *sock, void *page, int offset, unsigned long size,
+	     int flags, int ret)
 {
 	return on_send_return(sock, ret);
 }

@@ -162,11 +162,11 @@ class Drainer:
 
 @pytest.fixture
 def make_session() -> Iterator[Callable[..., Session]]:
-    """Open a session with a ring of another size, or one that is drained less often."""
+    """Open a session with a ring of another size, one that is drained less often, or of another object."""
     opened: list[Session] = []
 
-    def make(ring_bytes: int | None = None, drain_s: float = 0.02) -> Session:
-        opened.append(Session(Programs.open(OBJECT, ring_bytes=ring_bytes), drain_s))
+    def make(ring_bytes: int | None = None, drain_s: float = 0.02, path: Path = OBJECT) -> Session:
+        opened.append(Session(Programs.open(path, ring_bytes=ring_bytes), drain_s))
         return opened[-1]
 
     yield make
