@@ -194,6 +194,19 @@ def test_one_overlap_is_excluded_alone_two_are_pipelined_and_32_clean_turns_lead
     assert server[pipelined[-1] + 1 :] == (len(server) - pipelined[-1] - 1) * [("PINGPONG", "NONE")]
 
 
+def test_a_connection_that_overlapped_for_long_is_believed_after_as_many_clean_turns(peers, session):
+    for _ in range(100):
+        overlap(peers)
+    for _ in range(120):
+        peers.turn()
+    peers.close()
+    server = names(of_role(session.records_of_closed(2), Role.SERVER))
+    pipelined = np.flatnonzero([kind == "PIPELINED" for kind, _ in server])
+    print(f"100 overlaps, then pipelined for {len(pipelined) + 1 - 100} turns more")
+    assert (np.diff(pipelined) == 1).all()
+    assert 96 <= len(pipelined) + 1 - 100 <= 100
+
+
 def test_a_connection_that_relapses_is_believed_after_1024_turns(peers, session):
     for turns in (70, 1100):
         for _ in range(2):
