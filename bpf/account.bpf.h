@@ -7,6 +7,7 @@
 #include "events.h"
 #include "histogram.h"
 #include "maps.bpf.h"
+#include "verdict.bpf.h"
 
 /*
  * 16 MiB hold 83,000 records of 192 + 8 bytes: 0.8 s at 100,000 records/s, eight drain intervals. The reader may
@@ -163,14 +164,19 @@ static __always_inline void count_event(struct exchange_counts *n, struct exchan
 	}
 }
 
-/* Count an ended exchange and send its record. Not static: verified once, not once per path to it. */
+/*
+ * Count an ended exchange and send its record. True: the other end says that requests overtake responses. Not static:
+ * verified once, not once per path to it.
+ */
 __noinline int account(struct exchange *x, const struct config *cfg)
 {
 	struct counts_key key = {};
 	struct exchange_counts *n;
+	bool told;
 
 	if (!x || !cfg)
 		return 0;
+	told = share_verdict(x);
 	key.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id;
 	key.target_set = x->target_set;
 	key.role = x->role;
@@ -189,7 +195,7 @@ __noinline int account(struct exchange *x, const struct config *cfg)
 	}
 	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
 		add(&n->lost_records, 1);
-	return 0;
+	return told;
 }
 
 #endif

@@ -72,8 +72,8 @@ static __always_inline __u8 classify(struct connection *c, const struct exchange
 	} else if (c->clean_turns >= c->probation) {
 		c->ambiguous = 0;
 	}
-	if (c->ambiguous)
-		return c->ambiguous;
+	if (c->ambiguous || c->told)
+		return c->ambiguous ?: CLASS_PIPELINED;
 	if (x->request_bytes > STREAM_BYTES || x->response_bytes > STREAM_BYTES ||
 	    (x->send_end_ns > x->send_start_ns && x->send_end_ns - x->send_start_ns > STREAM_NS))
 		return CLASS_STREAM;

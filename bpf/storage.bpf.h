@@ -55,7 +55,8 @@ struct connection {
 	__u8 talked;	     /* client bytes were seen */
 	__u8 shut;	     /* no more outbound bytes: what write_seq gains now is our FIN */
 	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
-	__u8 _pad[6];
+	__u8 told;	     /* the other end of this host says so: verdict.bpf.h */
+	__u8 _pad[5];
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 };

@@ -194,6 +194,25 @@ def test_one_overlap_is_excluded_alone_two_are_pipelined_and_32_clean_turns_lead
     assert server[pipelined[-1] + 1 :] == (len(server) - pipelined[-1] - 1) * [("PINGPONG", "NONE")]
 
 
+def test_the_server_end_tells_the_client_end_of_its_host_that_requests_overtake_responses(peers, session):
+    told = session.programs.map("overlapping")
+    for _ in range(4):
+        overlap(peers)
+    assert len(list(told.keys())) == 1
+    for _ in range(50):
+        peers.turn()
+    assert not list(told.keys())
+    for _ in range(2):
+        overlap(peers)
+    peers.close()
+    records = session.records_of_closed(2)
+    workload.wait_until(lambda: not list(told.keys()), "the server's socket is gone")
+    client, server = (np.array([kind for kind, _ in names(of_role(records, role))]) for role in ROLES)
+    print(f"pipelined: {sum(client == 'PIPELINED')} at the client, {sum(server == 'PIPELINED')} at the server")
+    assert abs(sum(client == "PIPELINED") - sum(server == "PIPELINED")) <= 4
+    assert (client[-12:-4] == "PINGPONG").all()
+
+
 def test_a_connection_that_overlapped_for_long_is_believed_after_as_many_clean_turns(peers, session):
     for _ in range(100):
         overlap(peers)
