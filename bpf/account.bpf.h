@@ -7,6 +7,7 @@
 #include "events.h"
 #include "histogram.h"
 #include "maps.bpf.h"
+#include "verdict.bpf.h"
 
 /*
  * 16 MiB hold 83,000 records of 192 + 8 bytes: 0.8 s at 100,000 records/s, eight drain intervals. The reader may
@@ -36,7 +37,7 @@ struct {
  * drop:  with the last supported kernel before 5.12
  */
 #ifdef CONNECTIONS_IN_HASH
-#define VERIFIED_ONCE static __noinline
+#define VERIFIED_ONCE static __always_inline
 #else
 #define VERIFIED_ONCE __noinline
 #endif
@@ -175,13 +176,16 @@ static __always_inline void count_event(struct exchange_counts *n, struct exchan
 	}
 }
 
+/* Count an ended exchange and send its record. True: the other end says that requests overtake responses. */
 static __always_inline int count_and_emit(struct exchange *x, const struct config *cfg)
 {
 	struct counts_key key = {};
 	struct exchange_counts *n;
+	bool told;
 
 	if (!x || !cfg)
 		return 0;
+	told = share_verdict(x);
 	key.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id;
 	key.target_set = x->target_set;
 	key.role = x->role;
@@ -200,7 +204,7 @@ static __always_inline int count_and_emit(struct exchange *x, const struct confi
 	}
 	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
 		add(&n->lost_records, 1);
-	return 0;
+	return told;
 }
 
 #ifdef CONNECTIONS_IN_HASH
@@ -225,10 +229,11 @@ __noinline int account_of(__u32 depth)
 	return count_and_emit(bpf_map_lookup_elem(&accounted, &depth), get_config());
 }
 
-static __noinline int account(struct exchange *x, const struct config *cfg)
+static __always_inline int account(struct exchange *x, const struct config *cfg)
 {
 	__u32 zero = 0, *programs = bpf_map_lookup_elem(&accounting, &zero), depth;
 	struct exchange *copy;
+	int told = 0;
 
 	if (!programs)
 		return 0;
@@ -237,17 +242,16 @@ static __noinline int account(struct exchange *x, const struct config *cfg)
 	copy = bpf_map_lookup_elem(&accounted, &depth);
 	if (copy) {
 		*copy = *x;
-		account_of(depth);
+		told = account_of(depth);
 	} else {
 		count_lost(LOST_COUNTS);
 	}
 	__sync_fetch_and_add(programs, -1);
-	return 0;
+	return told;
 }
 
 #else
 
-/* Count an ended exchange and send its record. */
 __noinline int account(struct exchange *x, const struct config *cfg)
 {
 	return count_and_emit(x, cfg);

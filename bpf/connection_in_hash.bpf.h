@@ -70,8 +70,10 @@ static __always_inline void unlock_connection(struct connection *c)
 }
 
 /* The boot time at which we met the socket, and the processor: unique for two years. */
-static __always_inline __u64 cookie_of(struct sock *sk)
+static __always_inline __u64 cookie_of(struct sock *sk, const struct connection *c)
 {
+	if (c->current.sock_cookie)
+		return c->current.sock_cookie;
 	return bpf_ktime_get_boot_ns() << 8 | (bpf_get_smp_processor_id() & 0xff);
 }
 

@@ -61,6 +61,7 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 	c->current.conn_class = never ? CLASS_UNSUPPORTED : CLASS_UNKNOWN;
 	c->current.excluded = why;
 	unlock_connection(c);
+	forget_verdict(c);
 	if (tell)
 		account(&c->current, cfg);
 	return true;
@@ -117,7 +118,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 			count_lost(LOST_STORAGE);
 		return NULL;
 	}
-	cookie = cookie_of(sk);
+	cookie = cookie_of(sk, c);
 	netns_ino = sk->__sk_common.skc_net.net->ns.inum;
 	t = bpf_map_lookup_elem(&target_sets, &set);
 	read_view(sk, tp, &v);
@@ -142,6 +143,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->clean_turns = 0;
 	c->probation = 0;
 	c->ambiguous = 0;
+	c->told = 0;
 	c->unasked = 0;
 	c->shut = 0;
 	/* an old connection has had its set-up turns */
@@ -203,7 +205,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	ended = begin_send(c, &v, pid_tgid, false, &out);
 	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		c->told = account(&out, cfg);
 }
 
 /* tcp_sendmsg_locked: its bytes are not in write_seq yet; the socket is locked. The tracepoint fires once per skb. */
@@ -480,6 +482,7 @@ static __always_inline int on_destroy(struct sock *sk)
 	if (c) {
 		read_view(sk, tp, &v);
 		close_connection(c, &v, OUTCOME_OK, cfg);
+		forget_verdict(c);
 	}
 	forget_connection(sk);
 	return 0;
