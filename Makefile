@@ -52,7 +52,7 @@ $(BIN)/latencyprobe:
 test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
 	@scripts/test
 
-test-kernels: everything ## the kernel tests on Linux 6.1, 6.12 and the newest, in emulation (QEMU)
+test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
 	@tests/kernels/run
 
 bench: everything ## what the measurement costs, as paired ratios

@@ -408,6 +408,8 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 
 	if (!cfg || !is_tcp(sk))
 		return 0;
+	if (oldstate == TCP_CLOSE || oldstate == TCP_LISTEN)
+		forget_connection(sk); /* it begins: a socket of its own, a listener, the copy of one */
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
@@ -416,8 +418,6 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una || tp->bytes_acked > 1
 							  : tp->bytes_received;
 
-		if (oldstate != TCP_SYN_SENT)
-			forget_connection(sk); /* an earlier socket's */
 		c = find_connection(sk);
 		if (!c || c->generation != NEVER_WANTED)
 			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
@@ -425,7 +425,6 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		return 0;
 	}
 	if (newstate == TCP_SYN_SENT) {
-		forget_connection(sk);
 		/* the one moment of a client socket that is surely in its process's context */
 		if (cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid) {
 			c = make_connection(sk);

@@ -94,7 +94,7 @@ static __always_inline struct connection *make_connection(struct sock *sk)
 	return bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
-/* Call it where a socket begins or ends: here its storage does. */
+/* Call it where a socket begins or ends: here its storage does so too. */
 static __always_inline void forget_connection(struct sock *sk)
 {
 }

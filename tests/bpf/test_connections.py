@@ -50,6 +50,7 @@ def test_an_older_connection_is_adopted_and_its_first_exchange_is_partial(peers,
     assert len(pairs) == 4
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_a_quiet_connection_is_flushed_once(peers, session):
     session.measure(PORT, quiet_ns=200 * MS)
     for _ in range(3):

@@ -35,8 +35,8 @@ def compile_object(tmp_path):
     return compile_
 
 
-def load_and_close(path):
-    with Hooks(KERNEL_BTF) as hooks:
+def load_and_close(path, kernel_btf=KERNEL_BTF):
+    with Hooks(kernel_btf) as hooks:
         loaded = load(path, None, hooks, Demands(lambda _: None))
     loaded.close()
     return loaded
@@ -102,6 +102,30 @@ def test_an_event_without_any_variant_is_unsupported_with_every_reason(compile_o
 
     assert "KernelUnsupported" == caught.value.reason
     assert ("", "") == capfd.readouterr(), "libbpf's words belong into the error"
+
+
+@pytest.fixture
+def old_btf(tmp_path):
+    """Type information of a kernel like this one that gives tracing programs no socket storage."""
+    types = KERNEL_BTF.read_bytes()
+    (tmp_path / "btf").write_bytes(types.replace(b"bpf_sk_storage_tracing_allowed", b"bpf_sk_storage_tracing_missing"))
+    return tmp_path / "btf"
+
+
+def test_a_kernel_without_socket_storage_gets_the_object_that_does_without(compile_object, old_btf):
+    path = compile_object(("close__in_hash", "tp_btf/tcp_destroy_sock", GOOD))
+    path.rename(path.with_name("test_hash.o"))
+    path = compile_object(("close__in_storage", "tp_btf/tcp_destroy_sock", GOOD))
+
+    assert {"close": "in_hash"} == load_and_close(path, old_btf).variants
+    assert {"close": "in_storage"} == load_and_close(path).variants
+
+
+def test_an_object_that_cannot_do_without_socket_storage_is_unsupported(compile_object, old_btf):
+    path = compile_object(("close__in_storage", "tp_btf/tcp_destroy_sock", GOOD))
+
+    with pytest.raises(Unsupported, match=r"no socket storage.*: use Linux 5\.11"):
+        load_and_close(path, old_btf)
 
 
 def test_an_object_with_other_layouts_is_refused(compile_object):
