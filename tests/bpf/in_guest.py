@@ -63,7 +63,11 @@ def test_kernel_tls_says_unsupported_once_and_is_left_alone(session):
     peers = Peers(PORT)
     peers.turn()
     peers.turn()
-    peers.server.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+    try:
+        peers.server.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+    except FileNotFoundError as error:
+        peers.close()
+        pytest.xfail(f"this kernel has no TLS: {error}")
     for _ in range(3):
         peers.turn()
     peers.close()
