@@ -87,9 +87,10 @@ def test_every_event_has_one_variant_within_the_verifier_budget():
     assert max(instructions) <= VERIFIER_BUDGET
 
 
-@pytest.mark.usefixtures("needs_storage")
 @pytest.mark.parametrize("signal", [*EVIDENCE, HANDSHAKES_TC], ids=lambda signal: signal.name)
 def test_every_program_of_evidence_is_within_the_verifier_budget(session, signal):
+    if not session.kernel_cookies:
+        pytest.xfail("this kernel has no socket storage for evidence, and does not keep what its verifier processed")
     before = held_by_this_process()
     if signal is HANDSHAKES_TC:
         places = [Place.find("lo", pod=False)]
