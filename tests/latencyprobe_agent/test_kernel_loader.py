@@ -1,5 +1,6 @@
 """One variant of every event is loaded and attached; what the kernel refuses is remembered with its reason."""
 
+import errno
 import subprocess
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from latencyprobe.errors import AbiMismatch, Unsupported
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
-from latencyprobe_agent.kernel.loader import Demands, load
+from latencyprobe_agent.kernel.loader import Demands, explain, load
 from latencyprobe_agent.kernel.records import STRUCTS
 
 pytestmark = pytest.mark.root
@@ -141,3 +142,9 @@ def test_a_missing_object_says_how_to_build_it(tmp_path):
         load_and_close(tmp_path / "none.o")
 
     assert "ObjectUnreadable" == caught.value.reason
+
+
+def test_a_low_limit_of_locked_memory_is_named_with_its_remedy():
+    libbpf_says = "libbpf: permission error while running as root; try raising 'ulimit -l'? current value: 64.0 KiB"
+
+    assert "raise it (LimitMEMLOCK), or add SYS_RESOURCE" in explain(OSError(errno.EPERM, libbpf_says))

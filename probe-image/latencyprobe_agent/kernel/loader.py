@@ -181,4 +181,6 @@ def explain(error: OSError) -> str:
     lockdown = _LOCKDOWN.read_text() if _LOCKDOWN.exists() else ""
     if "[confidentiality]" in lockdown:
         return f"kernel lockdown forbids reading kernel memory (mode confidentiality): boot without it. {error}"
+    if "ulimit -l" in str(error):  # libbpf's guess; such kernels count maps as locked memory of the process
+        return f"the limit of locked memory is too low: raise it (LimitMEMLOCK), or add SYS_RESOURCE. {error}"
     return f"the kernel refuses BPF to this process, perhaps by a seccomp profile or a security module: {error}"
