@@ -93,6 +93,7 @@ enum exchange_flags {
 	FLAG_STAGE_OVERLAP = 1 << 10,	/* a stamp lay before its predecessor */
 	FLAG_READY_APPROX = 1 << 11,	/* data was read before any data-ready was seen */
 	FLAG_THINNED = 1 << 12,		/* records were left out: this one stands for 2^LP_THINNED_BITS like it */
+	FLAG_SUSPENDED = 1 << 13,	/* the host slept meanwhile: added by user space, which knows when */
 };
 
 /*

@@ -22,10 +22,10 @@ from latencyprobe_agent.explaining import Explaining
 from latencyprobe_agent.identity import peers
 from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
-from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.kernel.clock import Clock, Sleeps
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.counts import Ended
-from latencyprobe_agent.measure.halves import halves
+from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
 from latencyprobe_agent.measure.slicing import Slicer
@@ -69,6 +69,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._config = config
         self._control = control
         self._clock = Clock()
+        self._sleeps = Sleeps()
         self._join = LocalJoin(_WAITING)
         self._recalling = Recalling(control.recall, config) if control.recall else None
         self._explaining = Explaining(config, self.programs)
@@ -142,6 +143,8 @@ class Measuring(AbstractContextManager["Measuring"]):
             if self._plan is None:
                 continue
             measured = halves(batch, self._plan.pair_key)
+            self._sleeps.watch()  # after these have ended
+            flag_suspended(measured, self._sleeps.known)
             if self.pipeline:
                 self.pipeline.choose(measured, self._clock.now_ns())
             pairs = self._join.join(measured)

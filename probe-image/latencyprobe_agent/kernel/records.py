@@ -92,6 +92,7 @@ class ExchangeFlags(IntFlag):
     STAGE_OVERLAP = 1024
     READY_APPROX = 2048
     THINNED = 4096
+    SUSPENDED = 8192
 
 
 class EvidenceFlags(IntFlag):
