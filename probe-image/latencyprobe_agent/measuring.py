@@ -224,9 +224,9 @@ class Measuring(AbstractContextManager["Measuring"]):
             assert signal.explains is not None
             if self.pipeline:
                 self.pipeline.explained(signal.explains, evidence, joined, now_ns)
-            for found in (joined, shared) if signal.explains.waits else ():
+            for found in (joined, shared):
                 if found is not None:
-                    self._slicer.add_evidence(signal.switch, found, now_ns + self._clock.offset_ns)
+                    self._slicer.add_evidence(signal.switch, signal.explains, found, now_ns + self._clock.offset_ns)
 
     def _recall(self, resources: Resources) -> None:
         """Ask other nodes for what is due, answer what they ask, and take in what they told."""

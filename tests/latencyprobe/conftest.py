@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.plan import Role
-from latencyprobe.sli import Coverage, SliRow, SlowExchange
+from latencyprobe.sli import Coverage, Hit, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
 
@@ -22,10 +22,23 @@ def objective(name: str, namespace: str = "shop", goal: str = "99.9", role: Role
 FAST, CALLS, IDLE = objective("fast"), objective("calls", goal="99", role=Role.CLIENT), objective("idle")
 
 
+EVIDENCE = {
+    59: (Hit("handshakes", "ok", 2, 1_021_000_000), Hit("retransmits", "rto", 1, 812_000_000)),
+    57: (Hit("retransmits", "server", 0, 3_000_000), Hit("tcprt", "R reordered", 1, 0)),
+}
+
+
 def exchange(number: int, now: int) -> SlowExchange:
     stages = {"receive": 100_000, "read_delay": 4_000_000, "process": 40_000_000 + 1000 * number, "send": 50_000}
     start_unix_ns = (now - 600) * 10**9 + number
-    return SlowExchange(f"{number:032x}", start_unix_ns, sum(stages.values()), stages, "shop/frontend")
+    return SlowExchange(
+        f"{number:032x}",
+        start_unix_ns,
+        sum(stages.values()),
+        stages,
+        "shop/frontend",
+        evidence=EVIDENCE.get(number, ()),
+    )
 
 
 @pytest.fixture

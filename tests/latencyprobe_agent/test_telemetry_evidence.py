@@ -34,6 +34,7 @@ LOST = Explains(
     fields=lambda record: {"segs": int(record["segs"])},
     attributes=lambda records: {names.RETRANSMITS: int(records["segs"].sum())},
     samples=lambda _: [],
+    says=lambda record: ("lost", int(record["segs"]), 0),
     waits=True,
 )
 COUNTER, DURATION = "latencyprobe.exchanges", "latencyprobe.tcp.rtt"
@@ -162,6 +163,7 @@ def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(otlp
         event="lost",
         fields=lambda _: {},
         samples=lambda all_: [Sample(COUNTER, np.arange(len(all_)), np.ones(len(all_), np.int64), by_peer=True)],
+        says=lambda _: ("lost", 1, 0),
     )
     known: dict[str, Identity] = {}
     origin = Origin(Config(), peers=Slow(None), shared_key=False, start_unix_ns=0)
