@@ -1,16 +1,18 @@
-"""A store that was filled by hand: one objective that a slow process violates, one that is met, one without data."""
+"""A LatencyProbe, and a store filled by hand: an objective that a slow process violates, one met, one without data."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from latencyprobe import spec
 from latencyprobe.plan import Role
 from latencyprobe.sli import Coverage, Hit, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
 
+MakeProbe = Callable[..., spec.LatencyProbe]
 NOW = 1_790_000_000 // 60 * 60
 
 
@@ -78,3 +80,24 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
             for minute in minutes
         )
         yield opened
+
+
+@pytest.fixture(scope="session")
+def probe() -> MakeProbe:
+    """Return who makes a LatencyProbe, with changes to its spec."""
+
+    def make(**changes: object) -> spec.LatencyProbe:
+        fields = {
+            "targets": [{"name": "cart"}, {"name": "db", "role": "Client", "ports": [5432]}],
+            "objectives": [{"name": "fast", "target": "cart", "threshold": "25ms", "goal": "99.9"}],
+        }
+        return spec.parse(
+            {
+                "apiVersion": spec.API_VERSION,
+                "kind": "LatencyProbe",
+                "metadata": {"name": "checkout", "namespace": "shop", "uid": "u1", "generation": 3},
+                "spec": fields | changes,
+            }
+        )
+
+    return make
