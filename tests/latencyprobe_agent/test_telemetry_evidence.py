@@ -130,10 +130,11 @@ def test_series_above_the_cap_share_one_and_are_counted() -> None:
     series = EvidenceSeries(2, by_process=False)
     evidence = records(*({"cgroup_id": owner} for owner in range(5)))
 
-    series.add(evidence, [Sample(COUNTER, np.arange(5), np.ones(5, np.int64))])
+    for _ in range(2):
+        series.add(evidence, [Sample(COUNTER, np.arange(5), np.ones(5, np.int64))])
 
-    assert {s.group.owner: value for s, value in series.series()} == {0: 1, 1: 1, OTHER_OWNER: 3}
-    assert series.overflow == 3
+    assert {s.group.owner: value for s, value in series.series()} == {0: 2, 1: 2, OTHER_OWNER: 6}
+    assert series.overflow == 3, "each once, however often it comes again"
     series.forget({0})
     series.add(records({"cgroup_id": 9}), [Sample(COUNTER, np.arange(1), np.ones(1, np.int64))])
     assert {s.group.owner for s, _ in series.series()} == {1, 9, OTHER_OWNER}
