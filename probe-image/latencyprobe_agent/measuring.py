@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from latencyprobe_agent.identity import peers
 from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
 from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.counts import Ended
 from latencyprobe_agent.measure.halves import halves
@@ -71,7 +73,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._clock = Clock()
         self._join = LocalJoin(_WAITING)
         self._recalling = Recalling(control.recall, config) if control.recall else None
-        self._explaining = Explaining(config, self.programs)
+        self._explaining = Explaining(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
         self._slicer = Slicer(self._clock.now_ns())
         self._ended = Ended()
         self._forgot = time.monotonic()

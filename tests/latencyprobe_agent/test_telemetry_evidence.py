@@ -20,6 +20,7 @@ from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import spans
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
+from latencyprobe_agent.telemetry.metrics import evidence_points
 from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
@@ -138,6 +139,22 @@ def test_series_above_the_cap_share_one_and_are_counted() -> None:
     series.forget({0})
     series.add(records({"cgroup_id": 9}), [Sample(COUNTER, np.arange(1), np.ones(1, np.int64))])
     assert {s.group.owner for s, _ in series.series()} == {1, 9, OTHER_OWNER}
+
+
+def test_a_sum_goes_on_when_a_signal_is_switched_off_and_on_which_makes_a_new_target_set() -> None:
+    series = EvidenceSeries(10, by_process=False)
+    sets = {
+        number: TargetSet((CART.id,), (), 0, CART.spans, "shop/p", flags) for number, flags in ((1, 1), (2, 0), (3, 1))
+    }
+    one = [Sample(COUNTER, np.arange(1), np.ones(1, np.int64))]
+
+    sums = []
+    for number in (1, 3):
+        series.add(records({"target_set": number}), one)
+        (point,) = evidence_points(series, NodePlan("n1", 1, "", (CART,), ()), sets)
+        sums.append(point.value)
+
+    assert sums == [1, 2]
 
 
 def test_peers_above_the_cap_share_one_series_too() -> None:
