@@ -34,11 +34,6 @@ def lossy(shared: Network) -> Iterator[Network]:
 
 
 @pytest.fixture
-def port() -> int:
-    return workload.free_port()
-
-
-@pytest.fixture
 def beside(session) -> Iterator[Callable[[], Watch]]:
     """Attach the programs of retransmits beside those of the session, from now on."""
     attached: list[EvidencePrograms] = []
