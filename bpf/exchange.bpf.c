@@ -60,6 +60,7 @@ static __always_inline void drop(struct connection *c, const struct config *cfg,
 	c->current.conn_class = never ? CLASS_UNSUPPORTED : CLASS_UNKNOWN;
 	c->current.excluded = why;
 	bpf_spin_unlock(&c->lock);
+	forget_verdict(c);
 	if (tell)
 		account(&c->current, cfg);
 }
@@ -146,6 +147,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->clean_turns = 0;
 	c->probation = 0;
 	c->ambiguous = 0;
+	c->told = 0;
 	c->unasked = 0;
 	c->shut = 0;
 	/* an old connection has had its set-up turns */
@@ -207,7 +209,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	ended = begin_send(c, &v, pid_tgid, false, &out);
 	bpf_spin_unlock(&c->lock);
 	if (ended)
-		account(&out, cfg);
+		c->told = account(&out, cfg);
 }
 
 /* tcp_sendmsg_locked: its bytes are not in write_seq yet; the socket is locked. The tracepoint fires once per skb. */
@@ -476,6 +478,7 @@ static __always_inline int on_destroy(struct sock *sk)
 		return 0;
 	read_view(sk, tp, &v);
 	close_connection(c, &v, OUTCOME_OK, cfg);
+	forget_verdict(c);
 	return 0;
 }
 

@@ -196,6 +196,7 @@ class Measuring(AbstractContextManager["Measuring"]):
             self._control.plan_age_s(),
             self._lag_s,
             recall,
+            thinned=int(moment.totals["thinned_records"].sum()),
             evidence=self._explaining.outcomes,
             evidence_lost=self._explaining.lost,
         )
@@ -245,7 +246,13 @@ class Measuring(AbstractContextManager["Measuring"]):
 
     def _apply(self, plan: NodePlan, rules: Rules, quiet_ns: int) -> None:
         own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one
-        self.programs.apply(rules, quiet_ns=quiet_ns, own_tgid=own, owner_by_process=plan.host)
+        self.programs.apply(
+            rules,
+            quiet_ns=quiet_ns,
+            own_tgid=own,
+            owner_by_process=plan.host,
+            records_per_second=self._config.records_per_second,
+        )
 
     def _batches(self) -> Iterator[NDArray[np.void]]:
         for _ in range(_BATCHES_AT_ONCE):

@@ -52,6 +52,7 @@ class Session:
         setup_turns: int = 0,
         quiet_ns: int = 2000 * MS,
         owner_by_process: bool = False,
+        records_per_second: int = 0,
         evidence: tuple[str, ...] = (),
     ) -> None:
         """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
@@ -72,7 +73,13 @@ class Session:
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
         self.rules = compile_rules(plan, {}, self.rules)
-        self.programs.apply(self.rules, quiet_ns=quiet_ns, own_tgid=0, owner_by_process=owner_by_process)
+        self.programs.apply(
+            self.rules,
+            quiet_ns=quiet_ns,
+            own_tgid=0,
+            owner_by_process=owner_by_process,
+            records_per_second=records_per_second,
+        )
 
     def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:
         """All records so far, once there are `at_least` so many."""

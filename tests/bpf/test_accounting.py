@@ -15,7 +15,7 @@ import workload
 from join import CLIENT, SERVER, Truth, match
 from peers import Peers
 
-from latencyprobe_agent.kernel.records import Excluded, Lost
+from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Lost, Role
 
 pytestmark = pytest.mark.root
 
@@ -168,6 +168,36 @@ def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stop
     lost = world.session.programs.lost()
     print(f"{world.seen} seen in all, a ring of {(1 << 18) // 200} records, stopped for 2 s: lost {lost}")
     assert 12_000 - (1 << 18) // 200 - 2_000 < lost["ring_full"] <= 12_000
+
+
+def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else_changes(session, tmp_path):
+    """10 records a second and 4 seconds' worth at once: 40 or so, then 1 in 16. What is slow comes anyway."""
+
+    def totals() -> np.ndarray:
+        _, counts = session.programs.counts()
+        return np.array([counts[field].sum() for field in ("classes", "thinned_records")], np.int64)
+
+    def run(name: str, threshold_ns: int, total: int) -> tuple[np.ndarray, int]:
+        session.measure(PORT, thresholds_ns=(threshold_ns,), records_per_second=10)
+        records, before = len(session.records()), totals()
+        workload.run_both(tmp_path / name, address=f"127.0.0.1:{PORT}", seed=total, total=total, rpcs=20)
+        seen, thinned = (totals() - before).tolist()
+        assert seen == 2 * total
+        delivered = session.records(records + seen - thinned)[records:]
+        assert len(delivered) == seen - thinned
+        return delivered, thinned
+
+    delivered, thinned = run("fast", 10_000 * MS, 4_000)
+    flagged = delivered[delivered["flags"] & ExchangeFlags.THINNED != 0]
+    place = ["request_offset", "response_offset", "request_seq", "response_seq", "request_bytes", "response_bytes"]
+    ends = [set(flagged[flagged["role"] == role][place].tolist()) for role in (Role.CLIENT, Role.SERVER)]
+    print(f"8,000 halves: {len(delivered)} records, {len(flagged)} of them for 16 each; {thinned} left out")
+    assert 8_000 / 16 * 0.7 < len(flagged) < 8_000 / 16 * 1.3
+    assert len(delivered) - len(flagged) < 100
+    assert len(ends[0] ^ ends[1]) <= 4, "both ends choose the same, but for the moment at which the limit is reached"
+    slow, thinned = run("slow", 1, 1_000)
+    assert (len(slow), thinned) == (2_000, 0)
+    assert not (slow["flags"] & ExchangeFlags.THINNED).any()
 
 
 def test_each_message_of_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags
+from latencyprobe_agent.kernel.records import EXCHANGE, THINNED_BITS, ExchangeFlags
 from latencyprobe_agent.measure import keys, stages
 from latencyprobe_agent.signals.exchanges import columns
 
@@ -39,6 +39,11 @@ class Halves:
 
     def __len__(self) -> int:
         return len(self.rec)
+
+    @property
+    def stands_for(self) -> NDArray[np.int64]:
+        """i64[n]: of how many like it each is the one that the kernel's thinning left; 1 where nothing was left out."""
+        return np.where(self.rec["flags"] & np.uint32(ExchangeFlags.THINNED), 1 << THINNED_BITS, 1)
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> "Halves":
         """Return the rows of `index` (positions or a mask) as a copy."""

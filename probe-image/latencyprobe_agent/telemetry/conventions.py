@@ -181,6 +181,9 @@ RECORDS_READ = Metric("latencyprobe.agent.records.read", "{record}", "counter", 
 RECORDS_LOST = Metric(
     "latencyprobe.agent.records.lost", "{record}", "counter", "What the kernel could not deliver, by reason."
 )
+RECORDS_EXCLUDED = Metric(
+    "latencyprobe.agent.records.excluded", "{record}", "counter", "What the kernel was not to deliver, by reason."
+)
 PEERS_UNRESOLVED = Metric(
     "latencyprobe.agent.peers.unresolved", "{peer}", "counter", "Spans sent before their peer was known."
 )

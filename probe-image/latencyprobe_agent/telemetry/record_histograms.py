@@ -1,7 +1,8 @@
 """Histograms that only records can fill: stages, round trips, `network` of pairs, durations by peer.
 
 The loop adds each batch; `metrics.py` reads the series at export. Cumulative; the series of a target are capped, what
-is above goes to `other` and is counted. Unlike the kernel's own counts these miss records that the ring refused.
+is above goes to `other` and is counted. Unlike the kernel's own counts these miss records that the ring refused; what
+thinning left counts for what it stands for.
 """
 
 from collections.abc import Sequence, Set
@@ -71,16 +72,17 @@ class RecordHistograms:
         if not len(counted):
             return
         groups, of_row = self._groups(counted)
+        weights = counted.stands_for
         columns = [_column(counted.stages[:, i]) for i in range(counted.stages.shape[1])]
-        tables = [_tables(of_row, len(groups), column) for column in columns]
+        tables = [_tables(of_row, len(groups), column, weights) for column in columns]
         for i, table in enumerate(tables):
-            sums = _sums(of_row, len(groups), counted.stages[:, i])
+            sums = _sums(of_row, len(groups), counted.stages[:, i], weights)
             for g, group in enumerate(groups):
                 stage = (SERVER_STAGES if group.role is Role.SERVER else CLIENT_STAGES)[i]
                 self._into(Series(names.STAGE_DURATION, group, stage), table[g], sums[g])
         rtt_ns = counted.rec["srtt_us"].astype(np.int64) * 1000
         sampled = rtt_ns > 0
-        self._spread(names.TCP_RTT, groups, of_row[sampled], rtt_ns[sampled])
+        self._spread(names.TCP_RTT, groups, of_row[sampled], rtt_ns[sampled], weights[sampled])
         if by_peer:
             self._add_peers(counted, groups, of_row, now_s)
 
@@ -88,7 +90,8 @@ class RecordHistograms:
         """Add `network` of pairs that were joined alike, under their client halves."""
         if len(pairs):
             groups, of_row = self._groups(pairs.client)
-            self._spread(names.NETWORK_DURATION, groups, of_row, pairs.stages[:, _NETWORK], joined)
+            weights = pairs.client.stands_for
+            self._spread(names.NETWORK_DURATION, groups, of_row, pairs.stages[:, _NETWORK], weights, joined)
 
     def name_peers(self, known: dict[str, Identity], now_s: float) -> None:
         """Move what waits for a name under it; after the wait, under `unresolved`."""
@@ -140,9 +143,10 @@ class RecordHistograms:
         groups: Sequence[Group],
         of_row: NDArray[np.intp],
         ns: NDArray[np.int64],
+        weights: NDArray[np.int64],
         detail: str = "",
     ) -> None:
-        table, sums = _tables(of_row, len(groups), _column(ns)), _sums(of_row, len(groups), ns)
+        table, sums = _tables(of_row, len(groups), _column(ns), weights), _sums(of_row, len(groups), ns, weights)
         for g, group in enumerate(groups):
             if table[g].any():
                 self._into(Series(metric, group, detail), table[g], sums[g])
@@ -150,8 +154,8 @@ class RecordHistograms:
     def _add_peers(self, halves: Halves, groups: Sequence[Group], of_row: NDArray[np.intp], now_s: float) -> None:
         packed = np.ascontiguousarray(halves.rec["peer_addr"]).view(np.uint64)
         first, of_peer = _distinct([of_row, packed[:, 0], packed[:, 1]])
-        table = _tables(of_peer, len(first), _column(halves.duration_ns))
-        sums = _sums(of_peer, len(first), halves.duration_ns)
+        table = _tables(of_peer, len(first), _column(halves.duration_ns), halves.stands_for)
+        sums = _sums(of_peer, len(first), halves.duration_ns, halves.stands_for)
         for p, row in enumerate(first.tolist()):
             group, peer = groups[of_row[row]], address(bytes(halves.rec["peer_addr"][row]))
             counts, sum_ns, since_s = self._pending.get((group, peer), (None, 0, now_s))
@@ -189,15 +193,21 @@ def _column(ns: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(ns > 0, positions(ns) >> 1, _ZERO)
 
 
-def _tables(of_row: NDArray[np.intp], groups: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return i64[groups, _BUCKETS + 1]: how many rows of each group fall in each column."""
+def _tables(
+    of_row: NDArray[np.intp], groups: int, column: NDArray[np.int64], weights: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return i64[groups, _BUCKETS + 1]: how many exchanges of each group fall in each column, each row by its weight."""
     width = _BUCKETS + 1
-    return np.bincount(of_row * width + column, minlength=groups * width).reshape(groups, width)
+    at, cells = of_row * width + column, groups * width
+    table = np.bincount(at, minlength=cells)
+    if (heavy := weights > 1).any():
+        table += np.bincount(at[heavy], weights=weights[heavy] - 1, minlength=cells).astype(np.int64)
+    return table.reshape(groups, width)
 
 
-def _sums(of_row: NDArray[np.intp], groups: int, ns: NDArray[np.int64]) -> list[int]:
+def _sums(of_row: NDArray[np.intp], groups: int, ns: NDArray[np.int64], weights: NDArray[np.int64]) -> list[int]:
     # float64 is exact up to 2^53 ns: 104 days of durations in one batch
-    return [int(total) for total in np.bincount(of_row, weights=ns, minlength=groups)]
+    return [int(total) for total in np.bincount(of_row, weights=ns * weights, minlength=groups)]
 
 
 def _distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
