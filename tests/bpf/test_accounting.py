@@ -171,7 +171,7 @@ def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stop
 
 
 def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else_changes(session, tmp_path):
-    """10 records a second and 4 seconds' worth at once: 40 or so, then 1 in 16. What is slow comes anyway."""
+    """A limit of 10 records a second, 4 seconds' worth at once: 40 or so, then 1 in 16. What is slow comes anyway."""
 
     def totals() -> np.ndarray:
         _, counts = session.programs.counts()

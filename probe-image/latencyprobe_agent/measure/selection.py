@@ -39,8 +39,8 @@ class Selected:
     """`index`: ascending rows of the chosen halves; `reason`: u8, a Reason each.
 
     `ratio`: f8, the probability with which an exchange like this one is chosen: 1 for slow and failed ones, the
-    policy's ratio for others, times what the kernel's thinning and the budget left of its like. `left_out`: chosen ones that the
-    budget had no room for.
+    policy's ratio for others, times what the kernel's thinning and the budget left of its like. `left_out`: chosen ones
+    that the budget had no room for.
     """
 
     index: NDArray[np.intp]

@@ -73,16 +73,15 @@ class RecordHistograms:
             return
         groups, of_row = self._groups(counted)
         weights = counted.stands_for
-        columns = [_column(counted.stages[:, i]) for i in range(counted.stages.shape[1])]
-        tables = [_tables(of_row, len(groups), column, weights) for column in columns]
-        for i, table in enumerate(tables):
-            sums = _sums(of_row, len(groups), counted.stages[:, i], weights)
+        for i in range(counted.stages.shape[1]):
+            rows = _Rows(of_row, counted.stages[:, i], weights)
+            table, sums = _tables(rows, len(groups)), _sums(rows, len(groups))
             for g, group in enumerate(groups):
                 stage = (SERVER_STAGES if group.role is Role.SERVER else CLIENT_STAGES)[i]
                 self._into(Series(names.STAGE_DURATION, group, stage), table[g], sums[g])
         rtt_ns = counted.rec["srtt_us"].astype(np.int64) * 1000
         sampled = rtt_ns > 0
-        self._spread(names.TCP_RTT, groups, of_row[sampled], rtt_ns[sampled], weights[sampled])
+        self._spread(names.TCP_RTT, groups, _Rows(of_row[sampled], rtt_ns[sampled], weights[sampled]))
         if by_peer:
             self._add_peers(counted, groups, of_row, now_s)
 
@@ -90,8 +89,8 @@ class RecordHistograms:
         """Add `network` of pairs that were joined alike, under their client halves."""
         if len(pairs):
             groups, of_row = self._groups(pairs.client)
-            weights = pairs.client.stands_for
-            self._spread(names.NETWORK_DURATION, groups, of_row, pairs.stages[:, _NETWORK], weights, joined)
+            rows = _Rows(of_row, pairs.stages[:, _NETWORK], pairs.client.stands_for)
+            self._spread(names.NETWORK_DURATION, groups, rows, joined)
 
     def name_peers(self, known: dict[str, Identity], now_s: float) -> None:
         """Move what waits for a name under it; after the wait, under `unresolved`."""
@@ -137,16 +136,8 @@ class RecordHistograms:
         ]
         return groups, of_row
 
-    def _spread(
-        self,
-        metric: Metric,
-        groups: Sequence[Group],
-        of_row: NDArray[np.intp],
-        ns: NDArray[np.int64],
-        weights: NDArray[np.int64],
-        detail: str = "",
-    ) -> None:
-        table, sums = _tables(of_row, len(groups), _column(ns), weights), _sums(of_row, len(groups), ns, weights)
+    def _spread(self, metric: Metric, groups: Sequence[Group], rows: "_Rows", detail: str = "") -> None:
+        table, sums = _tables(rows, len(groups)), _sums(rows, len(groups))
         for g, group in enumerate(groups):
             if table[g].any():
                 self._into(Series(metric, group, detail), table[g], sums[g])
@@ -154,8 +145,8 @@ class RecordHistograms:
     def _add_peers(self, halves: Halves, groups: Sequence[Group], of_row: NDArray[np.intp], now_s: float) -> None:
         packed = np.ascontiguousarray(halves.rec["peer_addr"]).view(np.uint64)
         first, of_peer = _distinct([of_row, packed[:, 0], packed[:, 1]])
-        table = _tables(of_peer, len(first), _column(halves.duration_ns), halves.stands_for)
-        sums = _sums(of_peer, len(first), halves.duration_ns, halves.stands_for)
+        rows = _Rows(of_peer, halves.duration_ns, halves.stands_for)
+        table, sums = _tables(rows, len(first)), _sums(rows, len(first))
         for p, row in enumerate(first.tolist()):
             group, peer = groups[of_row[row]], address(bytes(halves.rec["peer_addr"][row]))
             counts, sum_ns, since_s = self._pending.get((group, peer), (None, 0, now_s))
@@ -189,25 +180,29 @@ def service_of(identity: Identity | None) -> str:
     return names.UNRESOLVED if identity is None else identity.service or identity.workload or names.OTHER
 
 
-def _column(ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.where(ns > 0, positions(ns) >> 1, _ZERO)
+class _Rows(NamedTuple):
+    """`group`: number of each row's group; `ns`: what is counted; `weight`: how many exchanges it stands for."""
+
+    group: NDArray[np.intp]
+    ns: NDArray[np.int64]
+    weight: NDArray[np.int64]
 
 
-def _tables(
-    of_row: NDArray[np.intp], groups: int, column: NDArray[np.int64], weights: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return i64[groups, _BUCKETS + 1]: how many exchanges of each group fall in each column, each row by its weight."""
+def _tables(rows: _Rows, groups: int) -> NDArray[np.int64]:
+    """Return i64[groups, _BUCKETS + 1]: how many exchanges of each group fall in each column."""
     width = _BUCKETS + 1
-    at, cells = of_row * width + column, groups * width
+    column = np.where(rows.ns > 0, positions(rows.ns) >> 1, _ZERO)
+    at, cells = rows.group * width + column, groups * width
     table = np.bincount(at, minlength=cells)
-    if (heavy := weights > 1).any():
-        table += np.bincount(at[heavy], weights=weights[heavy] - 1, minlength=cells).astype(np.int64)
+    heavy = rows.weight > 1
+    if heavy.any():
+        table += np.bincount(at[heavy], weights=rows.weight[heavy] - 1, minlength=cells).astype(np.int64)
     return table.reshape(groups, width)
 
 
-def _sums(of_row: NDArray[np.intp], groups: int, ns: NDArray[np.int64], weights: NDArray[np.int64]) -> list[int]:
+def _sums(rows: _Rows, groups: int) -> list[int]:
     # float64 is exact up to 2^53 ns: 104 days of durations in one batch
-    return [int(total) for total in np.bincount(of_row, weights=ns * weights, minlength=groups)]
+    return [int(total) for total in np.bincount(rows.group, weights=rows.ns * rows.weight, minlength=groups)]
 
 
 def _distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
