@@ -53,7 +53,8 @@ class Programs(Attached):
 
         Pass rules that `compile_rules()` made from the ones in force. `quiet_ns`: quiet time that ends an exchange;
         `own_tgid`: this process in the root PID namespace, 0 for none; `owner_by_process`: count per process instead of
-        per cgroup; `records_per_second`: above it records are thinned, 0 for never. Raises Unsupported, with nothing changed, when a map is too small.
+        per cgroup; `records_per_second`: above it records are thinned, 0 for never. Raises Unsupported, with
+        nothing changed, when a map is too small.
         """
         wanted = {
             "target_sets": {u32(index): _target_set(one) for index, one in rules.sets.items()},
