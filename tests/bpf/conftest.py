@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lossy import Network, network
 from netns import Namespace, joined
 from numpy.typing import NDArray
 from workload import free_port, wait_until
@@ -186,6 +187,22 @@ def ends(pair: tuple[Namespace, Namespace]) -> Iterator[tuple[Namespace, Namespa
         namespace.sysctl("net.ipv4.tcp_syncookies", 1)
         namespace.sysctl("net.ipv4.tcp_syn_retries", 6)
         namespace.sysctl("net.ipv4.tcp_fastopen", 1)
+
+
+@pytest.fixture(scope="module")
+def reno() -> Iterator[Network]:
+    """A network whose ends use reno."""
+    with network() as one:
+        yield one
+
+
+@pytest.fixture
+def lossy(reno: Network) -> Iterator[Network]:
+    """The same, which loses nothing yet; its timers are as usual."""
+    yield reno
+    reno.mend()
+    reno.client.sysctl("net.ipv4.tcp_early_retrans", 3)
+    reno.client.sysctl("net.ipv4.tcp_min_rtt_wlen", 300)
 
 
 @pytest.fixture

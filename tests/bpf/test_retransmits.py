@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import workload
-from lossy import Network, Watch, cookie, counters, network, watching
+from lossy import Watch, cookie, counters, watching
 from netns import INTERFACE, Namespace
 
 from latencyprobe_agent.kernel.records import RetransmitKind, Role
@@ -21,21 +21,6 @@ ONCE = "numgen inc mod 1000000 == 0"  # the first packet that comes to this part
 FIRST_TEN = "numgen inc mod 1000000 < 10"
 PIECE = 60_000
 DATA = "meta length > 500"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Network]:
-    with network() as one:
-        yield one
-
-
-@pytest.fixture
-def lossy(shared: Network) -> Iterator[Network]:
-    """A network that loses nothing yet; its timers are as usual."""
-    yield shared
-    shared.mend()
-    shared.client.sysctl("net.ipv4.tcp_early_retrans", 3)
-    shared.client.sysctl("net.ipv4.tcp_min_rtt_wlen", 300)
 
 
 @pytest.fixture(scope="module")
