@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from latencyprobe_agent.identity import peers
 from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
 from latencyprobe_agent.kernel.clock import Clock, Sleeps
+from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.counts import Ended
 from latencyprobe_agent.measure.halves import flag_suspended, halves
@@ -72,7 +74,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._sleeps = Sleeps()
         self._join = LocalJoin(_WAITING)
         self._recalling = Recalling(control.recall, config) if control.recall else None
-        self._explaining = Explaining(config, self.programs)
+        self._explaining = Explaining(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
         self._slicer = Slicer(self._clock.now_ns())
         self._ended = Ended()
         self._forgot = time.monotonic()
@@ -228,9 +230,9 @@ class Measuring(AbstractContextManager["Measuring"]):
             assert signal.explains is not None
             if self.pipeline:
                 self.pipeline.explained(signal.explains, evidence, joined, now_ns)
-            for found in (joined, shared) if signal.explains.waits else ():
+            for found in (joined, shared):
                 if found is not None:
-                    self._slicer.add_evidence(signal.switch, found, now_ns + self._clock.offset_ns)
+                    self._slicer.add_evidence(signal.switch, signal.explains, found, now_ns + self._clock.offset_ns)
 
     def _recall(self, resources: Resources) -> None:
         """Ask other nodes for what is due, answer what they ask, and take in what they told."""

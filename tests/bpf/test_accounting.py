@@ -200,7 +200,7 @@ def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else
     assert not (slow["flags"] & ExchangeFlags.THINNED).any()
 
 
-def test_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):
+def test_each_message_of_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):
     """The kernel charges storage to the socket's option memory (net.core.optmem_max, per namespace)."""
     name = "lp-optmem"
     subprocess.run(["ip", "netns", "add", name], check=True)
@@ -209,11 +209,13 @@ def test_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
         subprocess.run([*inside, "sysctl", "-qw", "net.core.optmem_max=256"], check=True)
         session.measure(PORT)
-        truth = workload.run_apart(tmp_path / "log", inside, inside, address=f"127.0.0.1:{PORT}", total=100, seed=1)
+        truth = workload.run_apart(
+            *(tmp_path / "log", inside, inside), address=f"127.0.0.1:{PORT}", total=100, seed=1, size=64, one_piece=True
+        )
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True)
     lost = session.programs.lost()
     print(f"{len(truth)} RPCs without storage: lost {lost}")
     assert len(truth) == 100
-    assert lost[Lost.STORAGE.name.lower()] > 0
+    assert lost[Lost.STORAGE.name.lower()] == 2 * len(truth), "a request at one end and an answer at the other"
     assert len(session.records()) == 0

@@ -21,6 +21,7 @@ from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.conventions import Metric
 from latencyprobe_agent.telemetry.points import Histogram
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
 
 # Two kernel buckets are one of ours: scale 4, 16 per power of two, errs by at most 2.2 % and takes 4 kB per series.
 _SCALE = HISTOGRAM_SCALE - 1
@@ -50,18 +51,20 @@ class Series(NamedTuple):
 
 
 class RecordHistograms:
-    """`overflow` counts series that were folded into `other`."""
+    """Histograms by `Series`."""
 
     def __init__(self, series_cap: int, *, by_process: bool, identity_wait_s: float) -> None:
-        self.overflow = 0
-        self._cap = series_cap
+        self._cap = SeriesCap(series_cap)
         self._by_process = by_process
         self._wait_s = identity_wait_s
         self._counts: dict[Series, NDArray[np.int64]] = {}
         self._sums_ns: dict[Series, int] = {}
-        self._members: dict[tuple[Metric, int], set[Series]] = {}
-        self._folded: set[Series] = set()
         self._pending: dict[tuple[Group, str], tuple[NDArray[np.int64], int, float]] = {}
+
+    @property
+    def overflow(self) -> int:
+        """Return how many series were folded into `other`."""
+        return self._cap.overflow
 
     def add(self, halves: Halves, now_s: float, *, by_peer: bool) -> None:
         """Add the counted halves of a batch. `by_peer`: somebody can name addresses."""
@@ -104,7 +107,7 @@ class RecordHistograms:
         """Drop the series of owners that have ended, which makes room for others."""
         for series in [series for series in self._counts if series.group.owner in owners]:
             del self._counts[series], self._sums_ns[series]
-            self._members[series.metric, series.group.target_set].discard(series)
+            self._cap.release(series.metric, series.group.target_set)
 
     @property
     def waiting_peers(self) -> set[str]:
@@ -166,14 +169,8 @@ class RecordHistograms:
 
     def _capped(self, series: Series) -> Series:
         """Return the series itself while its metric and target set have room, else their `other`."""
-        members = self._members.setdefault((series.metric, series.group.target_set), set())
-        if len(members) < self._cap:
-            members.add(series)
+        if self._cap.admit(series.metric, series.group.target_set, series):
             return series
-        if series not in self._folded:
-            self.overflow += 1
-            if len(self._folded) < 10 * self._cap:
-                self._folded.add(series)
         detail = names.OTHER if series.metric is names.PEER_DURATION else series.detail
         return series._replace(group=series.group._replace(owner=OTHER_OWNER), detail=detail)
 
