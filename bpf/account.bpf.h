@@ -7,6 +7,7 @@
 #include "events.h"
 #include "histogram.h"
 #include "maps.bpf.h"
+#include "thinning.bpf.h"
 #include "verdict.bpf.h"
 
 /*
@@ -141,7 +142,8 @@ VERIFIED_ONCE int cut_stages(const struct exchange *x, struct stages *s)
 	return 0;
 }
 
-static __always_inline void count_event(struct exchange_counts *n, struct exchange *x)
+/* True: it was slow or failed, which is worth a record in any case. */
+static __always_inline bool count_event(struct exchange_counts *n, struct exchange *x)
 {
 	__u32 index = x->target_set, bucket;
 	struct target_set *set = bpf_map_lookup_elem(&target_sets, &index);
@@ -158,7 +160,7 @@ static __always_inline void count_event(struct exchange_counts *n, struct exchan
 	if (bucket < LP_HISTOGRAM_BUCKETS)
 		__sync_fetch_and_add(&n->histogram[bucket], 1);
 	if (!set)
-		return;
+		return failed;
 	for (__u32 i = 0; i < LP_THRESHOLDS; i++) {
 		__u64 threshold_ns = set->thresholds_ns[i];
 
@@ -174,6 +176,7 @@ static __always_inline void count_event(struct exchange_counts *n, struct exchan
 			add(&n->over_stage_ns[i][stage], s.ns[stage]);
 		add(&n->over_dominant[i][s.dominant & (LP_STAGES - 1)], 1);
 	}
+	return failed || s.duration_ns > set->slow_ns;
 }
 
 /* Count an ended exchange and send its record. True: the other end says that requests overtake responses. */
@@ -181,7 +184,7 @@ static __always_inline int count_and_emit(struct exchange *x, const struct confi
 {
 	struct counts_key key = {};
 	struct exchange_counts *n;
-	bool told;
+	bool told, telling = false;
 
 	if (!x || !cfg)
 		return 0;
@@ -198,9 +201,16 @@ static __always_inline int count_and_emit(struct exchange *x, const struct confi
 		if (x->conn_class < CLASS_COUNT)
 			add(&n->classes[x->conn_class], 1);
 		if (x->excluded == EXCLUDED_NONE)
-			count_event(n, x);
+			telling = count_event(n, x);
 		else if (x->excluded < EXCLUDED_COUNT)
 			add(&n->excluded[x->excluded], 1);
+	}
+	if (n && above_rate(x, cfg) && !telling) {
+		if (!chosen_alike(x)) {
+			add(&n->thinned_records, 1);
+			return told;
+		}
+		x->flags |= FLAG_THINNED;
 	}
 	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
 		add(&n->lost_records, 1);
