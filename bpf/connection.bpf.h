@@ -78,7 +78,7 @@ static __always_inline void advance_out(struct connection *c, __u32 written)
 {
 	__s32 fresh = written - c->out_seq;
 
-	if (fresh > 0 && !c->shut) {
+	if (fresh > 0) {
 		c->out_seq = written;
 		c->out_offset += fresh;
 	}
@@ -265,6 +265,16 @@ static __always_inline bool arrive(struct connection *c, const struct view *v, _
 	return emit;
 }
 
+/* Bytes were read whose arrival was not seen. */
+static __always_inline bool arrive_unseen(struct connection *c, struct view *v, struct exchange *out)
+{
+	if ((__s32)(v->copied - c->in_seq) <= 0)
+		return false;
+	v->flags = FLAG_READY_APPROX;
+	v->acked = c->out_seq; /* what the peer had then is not known any more */
+	return arrive(c, v, v->copied, out);
+}
+
 /* Bytes were read up to v->copied. Stamps belong to the message that is inbound now. */
 static __always_inline void take(struct connection *c, const struct view *v, __u64 pid_tgid)
 {
@@ -303,16 +313,48 @@ static __always_inline void take_unseen(struct connection *c, const struct view 
 		x->read_last_ns = v->now_ns;
 }
 
-/* A send call begins to write at v->written (the socket is locked), or `approx`: is known by its return only. */
-static __always_inline bool begin_send(struct connection *c, const struct view *v, __u64 pid_tgid, bool approx,
+/* The send call in progress returned at `ns`. True: the previous exchange waited for it and is in `out`. */
+static __always_inline bool finish_send(struct connection *c, __u64 ns, bool wrote, __u32 flags, struct exchange *out)
+{
+	__u8 owner = c->send_owner;
+
+	c->send_owner = SEND_NONE;
+	if (owner == SEND_PREVIOUS && c->previous_used) {
+		c->previous.send_end_ns = ns;
+		c->previous.send_calls++;
+		c->previous.flags |= flags;
+		*out = c->previous;
+		c->previous_used = 0;
+		return true;
+	}
+	if (owner == SEND_CURRENT && wrote) {
+		c->current.send_end_ns = ns;
+		c->current.send_calls++;
+		c->current.flags |= flags;
+	}
+	return false;
+}
+
+/* The same for one whose return was not seen, but what comes after it. It ended soon after it was last seen to write. */
+static __always_inline bool end_unseen_send(struct connection *c, struct exchange *out)
+{
+	return finish_send(c, c->send_ns, true, FLAG_SEND_APPROX, out);
+}
+
+/*
+ * A send call writes at v->written and will have written all at `until` (the socket is locked), or `approx`: is known
+ * by its return only.
+ */
+static __always_inline bool begin_send(struct connection *c, struct view *v, __u64 pid_tgid, __u32 until, bool approx,
 				       struct exchange *out)
 {
 	struct exchange *x = &c->current;
-	bool unread = v->received != v->copied, emit = false, opens = false;
+	bool unread = v->received != v->copied, emit, opens = false;
 	__u32 first = c->out_seq;
 
-	if (c->send_owner != SEND_NONE) {
+	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid && c->send_until == until) {
 		/* the same call goes on (the hook fires once per skb): the request came before all of this was written */
+		c->send_ns = v->now_ns;
 		if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
 			c->early_history |= 1;
 			c->clean_turns = 0;
@@ -324,6 +366,9 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 		advance_out(c, v->written);
 		return false;
 	}
+	emit = end_unseen_send(c, out);
+	if (!emit)
+		emit = arrive_unseen(c, v, out);
 	take_unseen(c, v);
 	if (!approx)
 		advance_out(c, v->written);
@@ -334,7 +379,7 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 				x->flags |= FLAG_OVERLAP;
 				c->unread = 1;
 			}
-			emit = end_exchange(c, v, out);
+			emit |= end_exchange(c, v, out);
 			open_exchange(c, v, PHASE_REQUEST);
 			x->request_seq = approx ? first : c->out_seq;
 			if (unread)
@@ -366,30 +411,36 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 		x->flags |= FLAG_SEND_APPROX;
 	c->send_owner = SEND_CURRENT;
 	c->send_tid = pid_tgid;
+	c->send_until = until;
+	c->send_ns = v->now_ns;
 	c->last_ns = v->now_ns;
 	return emit;
 }
 
-/* The send call in progress returned. True: the previous exchange waited for it and is in `out`. */
+/* The send call in progress returned. True: as finish_send(). */
 static __always_inline bool end_send(struct connection *c, const struct view *v, bool wrote, struct exchange *out)
 {
-	__u8 owner = c->send_owner;
-
-	c->send_owner = SEND_NONE;
 	advance_out(c, v->written);
 	c->last_ns = v->now_ns;
-	if (owner == SEND_PREVIOUS && c->previous_used) {
-		c->previous.send_end_ns = v->now_ns;
-		c->previous.send_calls++;
-		*out = c->previous;
-		c->previous_used = 0;
-		return true;
+	return finish_send(c, v->now_ns, wrote, 0, out);
+}
+
+/* What was written before bytes arrived, also by a send call that no hook saw. True: `out` is as of begin_send(). */
+static __always_inline bool send_unseen(struct connection *c, struct view *v, struct exchange *out)
+{
+	__u32 received = v->received;
+	bool emit;
+
+	if ((__s32)(v->written - c->out_seq) <= 0 || c->send_owner != SEND_NONE) {
+		advance_out(c, v->written);
+		return false;
 	}
-	if (owner == SEND_CURRENT && wrote) {
-		c->current.send_end_ns = v->now_ns;
-		c->current.send_calls++;
-	}
-	return false;
+	v->received = c->in_seq;
+	emit = begin_send(c, v, 0, v->written, true, out);
+	v->received = received;
+	advance_out(c, v->written);
+	finish_send(c, v->now_ns, true, FLAG_SEND_APPROX, out);
+	return emit;
 }
 
 #endif
