@@ -336,21 +336,28 @@ static __always_inline bool finish_send(struct connection *c, __u64 ns, bool wro
 }
 
 /* The same for one whose return was not seen, but what comes after it. It ended soon after it was last seen to write. */
-static __always_inline bool end_unseen_send(struct connection *c, struct exchange *out)
+static __always_inline bool end_unseen_send(struct connection *c, const struct view *v, struct exchange *out)
 {
+	if (c->send_owner != SEND_NONE)
+		advance_out(c, (__s32)(v->written - c->send_until) < 0 ? v->written : c->send_until);
 	return finish_send(c, c->send_ns, true, FLAG_SEND_APPROX, out);
 }
 
+/* More was written than by the calls that were seen to begin. */
+static __always_inline bool wrote_unseen(const struct connection *c, const struct view *v)
+{
+	return (__s32)(v->written - (c->send_owner == SEND_NONE ? c->out_seq : c->send_until)) > 0;
+}
+
 /*
- * A send call writes at v->written and will have written all at `until` (the socket is locked), or `approx`: is known
- * by its return only.
+ * A send call writes at v->written (the socket is locked, but for calls that are known by their return only) and will
+ * have written all at `until`. What is written there and was not seen is its own, or of its message.
  */
-static __always_inline bool begin_send(struct connection *c, struct view *v, __u64 pid_tgid, __u32 until, bool approx,
+static __always_inline bool begin_send(struct connection *c, struct view *v, __u64 pid_tgid, __u32 until,
 				       struct exchange *out)
 {
 	struct exchange *x = &c->current;
 	bool unread = v->received != v->copied, emit, opens = false;
-	__u32 first = c->out_seq;
 
 	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid && c->send_until == until) {
 		/* the same call goes on (the hook fires once per skb): the request came before all of this was written */
@@ -366,12 +373,10 @@ static __always_inline bool begin_send(struct connection *c, struct view *v, __u
 		advance_out(c, v->written);
 		return false;
 	}
-	emit = end_unseen_send(c, out);
+	emit = end_unseen_send(c, v, out);
 	if (!emit)
 		emit = arrive_unseen(c, v, out);
 	take_unseen(c, v);
-	if (!approx)
-		advance_out(c, v->written);
 	if (x->role == ROLE_CLIENT) {
 		opens = c->phase != PHASE_REQUEST;
 		if (opens) {
@@ -381,7 +386,7 @@ static __always_inline bool begin_send(struct connection *c, struct view *v, __u
 			}
 			emit |= end_exchange(c, v, out);
 			open_exchange(c, v, PHASE_REQUEST);
-			x->request_seq = approx ? first : c->out_seq;
+			x->request_seq = c->out_seq;
 			if (unread)
 				x->flags |= FLAG_OVERLAP;
 			c->talked = 1;
@@ -397,7 +402,7 @@ static __always_inline bool begin_send(struct connection *c, struct view *v, __u
 				c->unread = 1;
 			}
 			c->phase = PHASE_RESPONSE;
-			x->response_seq = approx ? first : c->out_seq;
+			x->response_seq = c->out_seq;
 			x->response_offset = c->out_offset;
 		}
 	}
@@ -407,8 +412,9 @@ static __always_inline bool begin_send(struct connection *c, struct view *v, __u
 		x->writer_tgid = pid_tgid >> 32;
 		x->writer_tid = pid_tgid;
 	}
-	if (approx)
+	if (wrote_unseen(c, v))
 		x->flags |= FLAG_SEND_APPROX;
+	advance_out(c, v->written);
 	c->send_owner = SEND_CURRENT;
 	c->send_tid = pid_tgid;
 	c->send_until = until;
@@ -431,14 +437,13 @@ static __always_inline bool send_unseen(struct connection *c, struct view *v, st
 	__u32 received = v->received;
 	bool emit;
 
-	if ((__s32)(v->written - c->out_seq) <= 0 || c->send_owner != SEND_NONE) {
+	if (!wrote_unseen(c, v)) {
 		advance_out(c, v->written);
 		return false;
 	}
 	v->received = c->in_seq;
-	emit = begin_send(c, v, 0, v->written, true, out);
+	emit = begin_send(c, v, 0, v->written, out);
 	v->received = received;
-	advance_out(c, v->written);
 	finish_send(c, v->now_ns, true, FLAG_SEND_APPROX, out);
 	return emit;
 }

@@ -200,7 +200,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
-	ended = begin_send(c, &v, pid_tgid, v.written + left, false, &out);
+	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
@@ -231,8 +231,8 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
-	if (c->send_owner == SEND_NONE && ret > 0 && (__s32)(v.written - c->out_seq) > 0)
-		ended = begin_send(c, &v, pid_tgid, v.written, true, &out);
+	if (ret > 0 && wrote_unseen(c, &v))
+		ended = begin_send(c, &v, pid_tgid, v.written, &out);
 	/*
 	 * Of two threads' calls the later is in progress: the earlier one's end was taken as unseen when it began. If
 	 * begin_send gave an older exchange out, then no previous one waits, and end_send only stamps.
@@ -309,10 +309,8 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 		return;
 	read_view(sk, tp, &v);
 	bpf_spin_lock(&c->lock);
-	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid) {
-		advance_out(c, v.written);
-		ended = end_unseen_send(c, &out); /* this thread's */
-	}
+	if (c->send_tid == (__u32)pid_tgid)
+		ended = end_unseen_send(c, &v, &out); /* this thread's */
 	if (!ended)
 		ended = arrive_unseen(c, &v, &out);
 	take(c, &v, pid_tgid);
@@ -334,20 +332,19 @@ static __always_inline int on_read(struct sock *sk)
 }
 
 /* The connection ends here. What is still open is emitted: first what waits for a send return, then the rest. */
-static __noinline void close_connection(struct connection *c, const struct view *v, __u32 outcome,
-					const struct config *cfg)
+static __noinline void close_connection(struct connection *c, struct view *v, __u32 outcome, const struct config *cfg)
 {
 	struct exchange out;
 	bool ended = false;
 
 	bpf_spin_lock(&c->lock);
-	ended = end_unseen_send(c, &out);
+	ended = end_unseen_send(c, v, &out);
+	ended |= send_unseen(c, v, &out);
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
 	ended = false;
 	bpf_spin_lock(&c->lock);
-	advance_out(c, v->written);
 	take_unseen(c, v);
 	if (c->phase != PHASE_IDLE) {
 		c->current.flags |= FLAG_CLOSED;
@@ -457,6 +454,7 @@ static __always_inline int on_destroy(struct sock *sk)
 	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
+	v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
 	close_connection(c, &v, OUTCOME_OK, cfg);
 	return 0;
 }
@@ -473,7 +471,7 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 		return;
 	bpf_spin_lock(&c->lock);
 	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->quiet_ns && v.received == c->in_seq) {
-		ended = end_unseen_send(c, &out);
+		ended = end_unseen_send(c, &v, &out);
 		if (!ended && c->phase == PHASE_RESPONSE) {
 			c->current.flags |= FLAG_MAYBE_CUT;
 			ended = end_exchange(c, &v, &out);

@@ -32,13 +32,6 @@ def by_turns() -> Iterator[Iterator[ThreadPoolExecutor]]:
         yield itertools.cycle([stack.enter_context(ThreadPoolExecutor(1)) for _ in range(3)])
 
 
-def skip(session, *events: str) -> None:
-    """Run the programs of these events no more."""
-    links = session.programs._loaded.links
-    for link in [link for event in events for link in links.pop(event)]:
-        link.close()
-
-
 def of_role(session, role: Role) -> np.ndarray:
     records = session.records()
     return np.sort(records[records["role"] == role], order="request_offset")
@@ -79,7 +72,7 @@ def test_messages_are_exact_without(session, by_turns, events, threads):
     peers = Peers(PORT)
     for n, (request, response) in enumerate(TURNS):
         if n == 2:
-            skip(session, *events)
+            session.skip(*events)
         send(peers.client, peers.server, request, by_turns)
         send(peers.server, peers.client, response, by_turns)
     peers.close()
@@ -100,7 +93,7 @@ def test_a_close_that_no_event_tells_adds_no_byte(session, by_turns, half):
     session.measure(PORT)
     peers = Peers(PORT)
     send(peers.client, peers.server, (7,), by_turns)
-    skip(session, "state")
+    session.skip("state")
     send(peers.server, peers.client, (8,), by_turns)
     send(peers.client, peers.server, (9, 1), by_turns)
     if half:
