@@ -62,7 +62,9 @@ def assert_messages_are_exact(session, turns: list[tuple[tuple[int, ...], tuple[
 
 @pytest.mark.parametrize("threads", ["one", "three"])
 @pytest.mark.parametrize(
-    "events", [("send_start",), ("send_end",), ("ready",), ("read",), ("send_start", "send_end"), ("send_end", "read")]
+    "events",
+    [("send_start",), ("send_end",), ("ready",), ("read",), ("send_start", "send_end"), ("send_end", "read")],
+    ids="+".join,
 )
 def test_messages_are_exact_without(session, by_turns, events, threads):
     """... and the calls of events that are there, and those of sending, whose end the next one tells."""
