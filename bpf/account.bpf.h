@@ -7,6 +7,8 @@
 #include "events.h"
 #include "histogram.h"
 #include "maps.bpf.h"
+#include "thinning.bpf.h"
+#include "verdict.bpf.h"
 
 /*
  * 16 MiB hold 83,000 records of 192 + 8 bytes: 0.8 s at 100,000 records/s, eight drain intervals. The reader may
@@ -128,7 +130,8 @@ __noinline int cut_stages(const struct exchange *x, struct stages *s)
 	return 0;
 }
 
-static __always_inline void count_event(struct exchange_counts *n, struct exchange *x)
+/* True: it was slow or failed, which is worth a record in any case. */
+static __always_inline bool count_event(struct exchange_counts *n, struct exchange *x)
 {
 	__u32 index = x->target_set, bucket;
 	struct target_set *set = bpf_map_lookup_elem(&target_sets, &index);
@@ -145,7 +148,7 @@ static __always_inline void count_event(struct exchange_counts *n, struct exchan
 	if (bucket < LP_HISTOGRAM_BUCKETS)
 		__sync_fetch_and_add(&n->histogram[bucket], 1);
 	if (!set)
-		return;
+		return failed;
 	for (__u32 i = 0; i < LP_THRESHOLDS; i++) {
 		__u64 threshold_ns = set->thresholds_ns[i];
 
@@ -161,16 +164,22 @@ static __always_inline void count_event(struct exchange_counts *n, struct exchan
 			add(&n->over_stage_ns[i][stage], s.ns[stage]);
 		add(&n->over_dominant[i][s.dominant & (LP_STAGES - 1)], 1);
 	}
+	return failed || s.duration_ns > set->slow_ns;
 }
 
-/* Count an ended exchange and send its record. Not static: verified once, not once per path to it. */
+/*
+ * Count an ended exchange and send its record. True: the other end says that requests overtake responses. Not static:
+ * verified once, not once per path to it.
+ */
 __noinline int account(struct exchange *x, const struct config *cfg)
 {
 	struct counts_key key = {};
 	struct exchange_counts *n;
+	bool told, telling = false;
 
 	if (!x || !cfg)
 		return 0;
+	told = share_verdict(x);
 	key.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id;
 	key.target_set = x->target_set;
 	key.role = x->role;
@@ -183,13 +192,20 @@ __noinline int account(struct exchange *x, const struct config *cfg)
 		if (x->conn_class < CLASS_COUNT)
 			add(&n->classes[x->conn_class], 1);
 		if (x->excluded == EXCLUDED_NONE)
-			count_event(n, x);
+			telling = count_event(n, x);
 		else if (x->excluded < EXCLUDED_COUNT)
 			add(&n->excluded[x->excluded], 1);
 	}
+	if (n && above_rate(x, cfg) && !telling) {
+		if (!chosen_alike(x)) {
+			add(&n->thinned_records, 1);
+			return told;
+		}
+		x->flags |= FLAG_THINNED;
+	}
 	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
 		add(&n->lost_records, 1);
-	return 0;
+	return told;
 }
 
 #endif

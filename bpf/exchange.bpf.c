@@ -64,15 +64,23 @@ static __always_inline void drop(struct connection *c, const struct config *cfg,
 	c->current.conn_class = never ? CLASS_UNSUPPORTED : CLASS_UNKNOWN;
 	c->current.excluded = why;
 	bpf_spin_unlock(&c->lock);
+	forget_verdict(c);
 	if (tell)
 		account(&c->current, cfg);
 }
 
 /*
- * Ask the plan about this socket and remember the answer. NULL: not measured. `locked`: the socket is locked or owned
- * here, so its positions may be taken; else a connection that is not measured yet waits for its next locked hook.
+ * The hook's hold of the socket. Locked or owned: its positions may be taken; else a connection that is not measured yet
+ * waits for its next locked hook. Sending: so once per message at least, the one hook that counts where there is no room.
  */
-static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 first_excluded, bool locked)
+enum hold {
+	UNLOCKED = 0,
+	LOCKED = 1,
+	SENDING = 2,
+};
+
+/* Ask the plan about this socket and remember the answer. NULL: not measured. */
+static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 first_excluded, enum hold hold)
 {
 	/* the generation first: with rules older than it the decision would outlive the plan that it came from */
 	const struct config *cfg = get_config();
@@ -111,11 +119,11 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	}
 	if (c)
 		drop(c, cfg, EXCLUDED_PLAN);
-	if (!locked)
+	if (hold == UNLOCKED)
 		return NULL;
 	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!c) {
-		if (set)
+		if (set && hold == SENDING)
 			count_lost(LOST_STORAGE);
 		return NULL;
 	}
@@ -143,6 +151,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->clean_turns = 0;
 	c->probation = 0;
 	c->ambiguous = 0;
+	c->told = 0;
 	c->unasked = 0;
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
@@ -167,23 +176,24 @@ static __always_inline bool in_scope(const struct sock *sk, const struct config 
 	return bpf_map_lookup_elem(&scopes, &cgroup_id);
 }
 
-/* The measured connection of a socket, or NULL. `locked` as in decide(). Nothing but TCP has storage of ours. */
-static __always_inline struct connection *connection_of(struct sock *sk, bool locked, const struct config *cfg)
+/* The measured connection of a socket, or NULL. Nothing but TCP has storage of ours. */
+static __always_inline struct connection *connection_of(struct sock *sk, enum hold hold, const struct config *cfg)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 
 	if (c && (c->generation == cfg->generation || c->generation == NEVER_WANTED))
 		return c->target_set ? c : NULL;
-	locked = locked && sk->__sk_common.skc_state == TCP_ESTABLISHED;
-	if (!c && (!locked || !is_tcp(sk) || !in_scope(sk, cfg)))
+	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)
+		hold = UNLOCKED;
+	if (!c && (hold == UNLOCKED || !is_tcp(sk) || !in_scope(sk, cfg)))
 		return NULL;
-	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, locked);
+	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold);
 }
 
 /* The same for hooks that adopt nothing. */
 static __always_inline struct connection *measured(struct sock *sk, const struct config *cfg)
 {
-	return bpf_sk_storage_get(&connections, sk, 0, 0) ? connection_of(sk, false, cfg) : NULL;
+	return bpf_sk_storage_get(&connections, sk, 0, 0) ? connection_of(sk, UNLOCKED, cfg) : NULL;
 }
 
 /*
@@ -203,7 +213,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
 	bpf_spin_unlock(&c->lock);
 	if (ended)
-		account(&out, cfg);
+		c->told = account(&out, cfg);
 }
 
 /*
@@ -213,7 +223,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 static __always_inline int on_send_start(struct sock *sk, __u32 left)
 {
 	struct config *cfg = get_config();
-	struct connection *c = cfg ? connection_of(sk, true, cfg) : NULL;
+	struct connection *c = cfg ? connection_of(sk, SENDING, cfg) : NULL;
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
@@ -248,7 +258,7 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 static __always_inline int on_send_end(struct sock *sk, int ret)
 {
 	struct config *cfg = get_config();
-	struct connection *c = cfg ? connection_of(sk, false, cfg) : NULL;
+	struct connection *c = cfg ? connection_of(sk, UNLOCKED, cfg) : NULL;
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
@@ -288,7 +298,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 static __always_inline int on_ready(struct sock *sk)
 {
 	struct config *cfg = get_config();
-	struct connection *c = cfg ? connection_of(sk, true, cfg) : NULL;
+	struct connection *c = cfg ? connection_of(sk, LOCKED, cfg) : NULL;
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
@@ -323,7 +333,7 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 static __always_inline int on_read(struct sock *sk)
 {
 	struct config *cfg = get_config();
-	struct connection *c = cfg ? connection_of(sk, false, cfg) : NULL;
+	struct connection *c = cfg ? connection_of(sk, UNLOCKED, cfg) : NULL;
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
@@ -396,7 +406,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		c = bpf_sk_storage_get(&connections, sk, 0, 0);
 		if (!c || c->generation != NEVER_WANTED)
 			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
-			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, true);
+			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, LOCKED);
 		return 0;
 	}
 	if (newstate == TCP_SYN_SENT) {
@@ -456,6 +466,7 @@ static __always_inline int on_destroy(struct sock *sk)
 	read_view(sk, tp, &v);
 	v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
 	close_connection(c, &v, OUTCOME_OK, cfg);
+	forget_verdict(c);
 	return 0;
 }
 

@@ -40,9 +40,10 @@ struct connection {
 	__u32 unread_history; /* 32 turns: the next message was sent over unread bytes */
 	__u32 early_history;  /* 32 turns: bytes arrived that the peer sent before it had all of ours */
 	__u32 turns;
-	__u32 clean_turns; /* since the last overlap */
-	__u32 probation;   /* clean turns that end `ambiguous` */
-	__u32 setup_turns; /* turns of protocol set-up still to come */
+	__u32 clean_turns;    /* since the last overlap */
+	__u32 probation;      /* clean turns that end `ambiguous` */
+	__u32 ambiguous_from; /* turns when it became so */
+	__u32 setup_turns;    /* turns of protocol set-up still to come */
 	__u32 send_tid;
 	__u32 send_until;  /* where the send call in progress will have written all: the same while it lasts */
 	__u32 retransmits; /* total_retrans when the exchange opened */
@@ -55,7 +56,8 @@ struct connection {
 	__u8 early;	     /* the open exchange overlaps: its bytes left the peer before ours had reached it */
 	__u8 talked;	     /* client bytes were seen */
 	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
-	__u8 _pad[7];
+	__u8 told;	     /* the other end of this host says so: verdict.bpf.h */
+	__u8 _pad[2];
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 };

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from latencyprobe.plan import Role
 
 HISTOGRAM_SCALE = 5
 SLOWEST = 5  # exchanges kept per row, whatever time it spans
 PEERS = 20
+HITS = 8  # kinds of evidence kept per exchange
 
 K = TypeVar("K")
 
@@ -37,9 +39,24 @@ class Coverage(_Wire, frozen=True):
     wanted_ms: int = 0
 
 
+class Hit(_Wire, frozen=True, array_like=True):
+    """Records of one signal that say the same of one exchange.
+
+    `what`: a retransmit's reason (`server`: what the server's half lost, for whatever reason), a handshake's outcome, a
+    record of TCP-RT. `count`: segments, SYNs, records; 0 = not told. `wait_ns`: what retransmits cost at most, how
+    long connecting took, how long TCP-RT saw the message under way; 0 = not told.
+    """
+
+    signal: str
+    what: str
+    count: int
+    wait_ns: int
+
+
 class SlowExchange(_Wire, frozen=True):
     """One of the slowest exchanges of a row. `start_unix_ns`, `duration_ns`; `stages` in ns by stage name; `peer` as a
-    person would name it (`namespace/workload`, else address)."""
+    person would name it (`namespace/workload`, else address); `evidence`: what explains it, longest wait first. Of one
+    exchange there may be several accounts, the later ones with the evidence alone that came since."""
 
     trace_id: str
     start_unix_ns: int
@@ -48,6 +65,7 @@ class SlowExchange(_Wire, frozen=True):
     peer: str
     error: str = ""
     joined: bool = False
+    evidence: tuple[Hit, ...] = ()
 
 
 class EvidenceCount(_Wire, frozen=True, array_like=True):
@@ -104,7 +122,7 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
     coverage = map(
         sum, zip(msgspec.structs.astuple(one.coverage), msgspec.structs.astuple(other.coverage), strict=True)
     )
-    return msgspec.structs.replace(
+    return replace(
         one,
         good=one.good + other.good,
         bad=one.bad + other.bad,
@@ -136,9 +154,23 @@ def added(one: Mapping[K, int], other: Mapping[K, int]) -> dict[K, int]:
 
 
 def slowest(exchanges: Iterable[SlowExchange]) -> tuple[SlowExchange, ...]:
-    """Keep the slowest exchanges, slowest first; of two accounts of one, that which knows both halves."""
-    distinct = {slow.trace_id: slow for slow in sorted(exchanges, key=lambda slow: slow.joined)}
+    """Keep the slowest exchanges, slowest first; of two accounts of one, that which knows both halves, and the evidence
+    of both."""
+    distinct: dict[str, SlowExchange] = {}
+    for slow in sorted(exchanges, key=lambda slow: slow.joined):
+        other = distinct.get(slow.trace_id)
+        more = other is not None and other.evidence
+        distinct[slow.trace_id] = replace(slow, evidence=added_hits(more + slow.evidence)) if more else slow
     return tuple(sorted(distinct.values(), key=lambda slow: -slow.duration_ns)[:SLOWEST])
+
+
+def added_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
+    """Add up the hits that say the same; keep those with the longest wait, longest first."""
+    total: dict[tuple[str, str], Hit] = {}
+    for hit in hits:
+        before = total.get((hit.signal, hit.what), Hit(hit.signal, hit.what, 0, 0))
+        total[hit.signal, hit.what] = replace(hit, count=before.count + hit.count, wait_ns=before.wait_ns + hit.wait_ns)
+    return tuple(sorted(total.values(), key=lambda hit: (-hit.wait_ns, hit.signal, hit.what))[:HITS])
 
 
 def most(peers: Mapping[str, int]) -> dict[str, int]:

@@ -6,7 +6,6 @@ The operator, the standalone agent and `latencyprobe validate` call it; crds/lat
 """
 
 import difflib
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -17,14 +16,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from latencyprobe import manifest, plan
+from latencyprobe import manifest
 from latencyprobe.errors import SpecError
 from latencyprobe.manifest import API_VERSION, KIND
 from latencyprobe.plan import Role
 
 MAX_THRESHOLDS = 8  # per target: the kernel keeps one counter for each, LP_THRESHOLDS in bpf/events.h
 MAX_DURATION_NS = 3_600_000_000_000
-DEFAULT_SLOWER_THAN_NS = 100_000_000
 _UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 
 # \Z and not $, which would let a final newline pass.
@@ -243,61 +241,6 @@ def goal_fraction(text: str) -> Fraction:
     return Fraction(Decimal(text)) / 100
 
 
-def perspective(probe: LatencyProbe, objective: ObjectiveSpec) -> Role:
-    """Return the side on which the objective is judged: its own word, else its target's role."""
-    return objective.perspective or _target(probe.spec, objective.target).role
-
-
-def target_thresholds_ns(probe: LatencyProbe, target_name: str) -> tuple[int, ...]:
-    """Return the distinct thresholds of all objectives of the target, ascending; at most 8."""
-    return tuple(sorted({duration_ns(o.threshold) for o in probe.spec.objectives if o.target == target_name}))
-
-
-def slower_than_ns(probe: LatencyProbe, target_name: str) -> int:
-    """Return from which duration on an exchange of the target always becomes a span."""
-    if probe.spec.spans.slower_than is not None:
-        return duration_ns(probe.spec.spans.slower_than)
-    return min(target_thresholds_ns(probe, target_name), default=DEFAULT_SLOWER_THAN_NS)
-
-
-def evidence(probe: LatencyProbe) -> tuple[str, ...]:
-    """Return the names of the signals that are on."""
-    return tuple(name for name, wanted in msgspec.structs.asdict(probe.spec.evidence).items() if wanted)
-
-
-def objective_hash(probe: LatencyProbe, objective: ObjectiveSpec) -> str:
-    """Return 16 hex digits of what makes an objective's counts comparable: target, role, side, threshold, errors.
-
-    Goal and window are not in it: they judge the same counts anew.
-    """
-    target = _target(probe.spec, objective.target)
-    definition = (
-        *(target.name, target.role, perspective(probe, objective)),
-        *(duration_ns(objective.threshold), objective.errors_count_as_bad),
-    )
-    return hashlib.sha256(msgspec.json.encode(definition)).hexdigest()[:16]
-
-
-def plan_objectives(probe: LatencyProbe) -> tuple[plan.Objective, ...]:
-    """Return the probe's objectives as a node plan carries them."""
-    prefix = f"{probe.namespace}/{probe.name}"
-    return tuple(
-        plan.Objective(
-            id=f"{prefix}/{o.name}",
-            target=f"{prefix}/{o.target}",
-            name=o.name,
-            perspective=perspective(probe, o),
-            threshold_index=target_thresholds_ns(probe, o.target).index(duration_ns(o.threshold)),
-            errors_count_as_bad=o.errors_count_as_bad,
-            hash=objective_hash(probe, o),
-            goal=o.goal,
-            window=o.window,
-            min_events=o.min_events,
-        )
-        for o in probe.spec.objectives
-    )
-
-
 def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return whether a Kubernetes label selector selects an object with these labels.
 
@@ -317,10 +260,6 @@ def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool
                 return not present
 
     return selector.match_labels.items() <= labels.items() and all(map(holds, selector.match_expressions))
-
-
-def _target(spec: LatencyProbeSpec, name: str) -> TargetSpec:
-    return next(target for target in spec.targets if target.name == name)
 
 
 def _rules(spec: LatencyProbeSpec) -> Iterator[tuple[str, str]]:

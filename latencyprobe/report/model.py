@@ -11,7 +11,7 @@ import msgspec
 
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.report import units
-from latencyprobe.sli import SLOWEST, SliRow, SlowExchange, most
+from latencyprobe.sli import HITS, SLOWEST, SliRow, SlowExchange, most
 from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, windows_needed
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -23,7 +23,7 @@ MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear 
 _PEER = 320  # namespace/workload at its longest; names that agents send are cut to what the CRD takes
 _STAGES = 16
 _SIGNALS = 8
-_WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 4 KiB at their longest
+_WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 12 KiB at their longest
 NAME = "latency"
 KIND = "LatencyReport"
 
@@ -96,8 +96,17 @@ class Stage(_Model, frozen=True):
     duration: str
 
 
+class Hit(_Model, frozen=True):
+    """What a signal says of one exchange (sli.Hit): `what` and how often, and the time that it tells of."""
+
+    signal: str
+    what: str
+    count: int = 0
+    wait: str = ""
+
+
 class Slow(_Model, frozen=True):
-    """One of the slowest exchanges of the window."""
+    """One of the slowest exchanges of the window. `evidence`: what explains it, longest wait first."""
 
     trace_id: str
     time: str
@@ -106,6 +115,7 @@ class Slow(_Model, frozen=True):
     peer: str = ""
     error: str = ""
     joined: bool = False
+    evidence: tuple[Hit, ...] = ()
 
 
 class Peer(_Model, frozen=True):
@@ -334,4 +344,8 @@ def _slow(exchange: SlowExchange) -> Slow:
         peer=exchange.peer[:_PEER],
         error=exchange.error[:63],
         joined=exchange.joined,
+        evidence=tuple(
+            Hit(hit.signal[:63], hit.what[:63], hit.count, units.duration(hit.wait_ns) if hit.wait_ns else "")
+            for hit in exchange.evidence[:HITS]
+        ),
     )

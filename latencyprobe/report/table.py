@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe.report import units
-from latencyprobe.report.model import LatencyReport, Report, Result, Slow
+from latencyprobe.report.model import Hit, LatencyReport, Report, Result, Slow
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 
@@ -38,6 +38,7 @@ _STAGES = {
     "server_send": ("S", "green"),
     "client_read_delay": ("D", "bright_yellow"),
 }
+_SIGNALS = {"retransmits": "resent", "handshakes": "connect"}  # as a verb, and shorter
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _WIDE = 110  # from here on there is room for the peers
 _BAR = 14
@@ -73,19 +74,23 @@ def slowest(results: Iterable[Result]) -> list[tuple[Result, Slow]]:
 
 
 def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
-    """Print exchanges with their stages as bars, and what the bars mean."""
+    """Print exchanges with their stages as bars, what explains them below the largest stage, and what the bars mean."""
     wide = console.width >= _WIDE
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("slowest", justify="right", no_wrap=True)
     table.add_column("stages", no_wrap=True)
-    table.add_column("mostly", no_wrap=True)
+    table.add_column("mostly, and why" if any(slow.evidence for _, slow in exchanges) else "mostly")
     if wide:
         table.add_column("target", overflow="fold")
         table.add_column("peer", overflow="fold")
         table.add_column("UTC", no_wrap=True)
     table.add_column("trace id", no_wrap=True)
     for result, slow in exchanges:
-        row: list[str | Text] = [_short(slow.duration, 4), _bar(slow, console), _largest(slow)]
+        row: list[str | Text] = [
+            _short(slow.duration, 4),
+            _bar(slow, console),
+            "\n".join((_largest(slow), *map(_said, slow.evidence))),
+        ]
         context = [result.target, slow.peer, slow.time[5:16].replace("T", " ")] if wide else []
         table.add_row(*row, *context, slow.trace_id)
     console.print(table)
@@ -173,6 +178,12 @@ def _largest(slow: Slow) -> str:
         return slow.error
     stage = max(slow.stages, key=lambda stage: duration_ns(stage.duration))
     return f"{stage.stage} {_short(stage.duration, 3)}"
+
+
+def _said(hit: Hit) -> str:
+    count = f" ×{hit.count}" if hit.count > 1 else ""
+    wait = f", {_short(hit.wait, 3)}" if hit.wait else ""
+    return f"{_SIGNALS.get(hit.signal, hit.signal)} {hit.what}{count}{wait}"
 
 
 def _block(stage: str, console: Console) -> str:

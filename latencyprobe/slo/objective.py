@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from latencyprobe import spec
+from latencyprobe import planning, spec
 from latencyprobe.plan import Role
 from latencyprobe.sli import SliRow
 from latencyprobe.spec import LatencyProbe
@@ -47,7 +47,7 @@ def objectives(probe: LatencyProbe) -> tuple[Objective, ...]:
         Objective(
             key=ObjectiveKey(
                 *(probe.namespace, probe.name, probe.uid, o.name),
-                *(spec.objective_hash(probe, o), spec.perspective(probe, o)),
+                *(planning.objective_hash(probe, o), planning.perspective(probe, o)),
             ),
             target=o.target,
             threshold_ns=spec.duration_ns(o.threshold),

@@ -1,4 +1,4 @@
-"""The running operator: waits for the Lease, runs the loops until one ends or a signal comes.
+"""The running operator: waits for the Lease, runs the loops until one ends or it is cancelled.
 
 `commands.py` calls `run`. Everything here is wiring: the directory serves from the first moment (health), plans flow
 once every kind was listed, and losing the Lease ends the process, which the kubelet starts again.
@@ -49,10 +49,13 @@ EVALUATE_S = 60.0  # when the counts of a minute are complete
 FILES_S = 10.0
 
 
-async def run(config: Config) -> None:
-    """Run until cancelled. Raises LatencyProbeError when it cannot go on: the process must end then."""
+async def run(config: Config, take_signals: Callable[[], None]) -> None:
+    """Run until cancelled. Raises LatencyProbeError when it cannot go on: the process must end then.
+
+    `take_signals` makes SIGTERM cancel this, again after kopf has taken the signals for itself.
+    """
     async with await Api.connect() as api:
-        operator = Operator(config, api)
+        operator = Operator(config, api, take_signals)
         runner = web.AppRunner(operator.directory.app(), access_log=None, shutdown_timeout=2.0)
         await runner.setup()
         try:
@@ -71,8 +74,8 @@ async def run(config: Config) -> None:
 class Operator:
     """The parts, and the loops of the one process that holds the Lease."""
 
-    def __init__(self, config: Config, api: Api) -> None:
-        self._config = config
+    def __init__(self, config: Config, api: Api, take_signals: Callable[[], None]) -> None:
+        self._config, self._take_signals = config, take_signals
         self.certificate = Certificate(config.tls_dir)
         self._changed = asyncio.Event()
         self._planned = asyncio.Event()
@@ -114,7 +117,7 @@ class Operator:
         )
 
     async def lead(self, lease: Lease) -> None:
-        """Run everything until the Lease is lost, a part fails, or kopf has caught a signal."""
+        """Run everything until cancelled, the Lease is lost, or a part fails."""
         self._informers.reset()
         self._leading, self._began = True, time.monotonic()
         async with self._books:
@@ -131,6 +134,7 @@ class Operator:
                 for task in done:
                     task.result()
             finally:
+                self.directory.close()
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -162,10 +166,18 @@ class Operator:
                 )
             ]
             try:
-                await kopf.operator(registry=kopf_registry(self._registry), clusterwide=True, standalone=True)
+                await self._run_kopf()
             finally:
                 for loop in loops:
                     loop.cancel()
+
+    async def _run_kopf(self) -> None:
+        """Run kopf until cancelled. It must not catch a signal: it would then wait 5 s for all tasks that are younger
+        than itself, and these are the directory's connections."""
+        older = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(registry=kopf_registry(self._registry), clusterwide=True, standalone=True)
+        self._take_signals()
+        await kopf.run_tasks(tasks, ignored=older)
 
     def _replan(self) -> None:
         """Bring plans up to date, and tell whom it concerns."""

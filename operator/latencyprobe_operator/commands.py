@@ -6,7 +6,8 @@ The CLI finds it through the entry point group `latencyprobe.commands`. What the
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import click
@@ -34,12 +35,14 @@ def operator(cleanup: bool, log_level: str) -> None:
     logs.setup(log_level)
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(log_level.upper())))
     config = Config.from_environment()
-    asyncio.run(_until_signal(cleaning.run(config) if cleanup else run(config)))
+    asyncio.run(_until_signal((lambda _: cleaning.run(config)) if cleanup else partial(run, config)))
 
 
-async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Run until done, or until SIGTERM or SIGINT, which end it in an orderly way."""
-    task = asyncio.ensure_future(work)
+async def _until_signal(work: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> None:
+    """Run until done, or until SIGTERM or SIGINT, which end it in an orderly way.
+
+    `work` receives a function that takes the signals again, after somebody else did.
+    """
     asked = False
 
     def stop() -> None:
@@ -47,8 +50,12 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
         asked = True
         task.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+    def take_signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+
+    task = asyncio.ensure_future(work(take_signals))
+    take_signals()
     try:
         await task
     except asyncio.CancelledError:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from latencyprobe import plan, spec
+from latencyprobe import plan, planning, spec
 from latencyprobe.plan import Role
 from latencyprobe_operator.decoding import CLUSTER_SCOPE_LABEL
 from latencyprobe_operator.objects import Pod
@@ -68,7 +68,7 @@ def resolve(probe: spec.LatencyProbe, state: ClusterState) -> Resolved:
         node: {u for t in parts for u in (*(p.uid for p in t.pods), *t.callers)} for node, parts in by_node.items()
     }
     known = {p.uid: p for p in (*own, *callers)}
-    objectives = spec.plan_objectives(probe)
+    objectives = planning.objectives(probe)
     nodes = set(state.nodes()) if clients.scope == "Cluster" and has_server else set(by_node)
     return Resolved(
         probe,
@@ -92,22 +92,7 @@ def _resolve_target(
     ports = {p.uid: _ports(target, p) for p in matching}
     # `()` means every port: a pod without the named port must not fall into that.
     selected = [p for p in matching if ports[p.uid] or not target.ports]
-    whole = plan.Target(
-        id=f"{probe.namespace}/{probe.name}/{target.name}",
-        namespace=probe.namespace,
-        probe=probe.name,
-        probe_uid=probe.uid,
-        name=target.name,
-        role=target.role,
-        thresholds_ns=spec.target_thresholds_ns(probe, target.name),
-        setup_turns=target.setup_turns,
-        spans=plan.SpanPolicy(
-            slower_than_ns=spec.slower_than_ns(probe, target.name),
-            ratio=float(probe.spec.spans.ratio),
-            max_per_second=probe.spec.spans.max_per_second,
-        ),
-        evidence=spec.evidence(probe),
-    )
+    whole = planning.target(probe, target)
     pods_on: defaultdict[str, list[plan.TargetPod]] = defaultdict(list)
     for pod in selected:
         pods_on[pod.node].append(plan.TargetPod(uid=pod.uid, ports=ports[pod.uid]))

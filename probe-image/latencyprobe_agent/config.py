@@ -10,8 +10,8 @@ LATENCYPROBE_CGROUP_ROOT  the host's cgroup mount (in the pod /host/cgroup, read
 LATENCYPROBE_STATE_DIR    the last plan is kept here (emptyDir)
 LATENCYPROBE_BPF_DIR      folder of exchange.bpf.o
 LATENCYPROBE_HEALTH_PORT  GET /healthz: the loop turns; /readyz: it measures. 0 switches it off
-LATENCYPROBE_RING_BYTES, LATENCYPROBE_OUTBOX_BYTES, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES
-                          sizes; see the fields below
+LATENCYPROBE_RECORDS_PER_SECOND, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES, LATENCYPROBE_RING_BYTES,
+LATENCYPROBE_OUTBOX_BYTES bounds and sizes; see the fields below
 POD_NAME, POD_NAMESPACE   names of the agent in its own metrics (downward API)
 OTEL_METRIC_EXPORT_INTERVAL  ms between exports of metrics; OTEL_EXPORTER_OTLP_* are read by telemetry/endpoints.py
 
@@ -54,6 +54,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # 8 MiB = 41,943 records of 192 + 8 bytes: 420 ms at 100,000 records/s, when both cores of a small host are busy.
     # Every MiB is one of resident memory.
     ring_bytes: int = 8 << 20
+    # Records of this node over all targets; above, only slow, failed and some others send theirs (measurement.md
+    # section 3). One costs about 1 us to read and measure: a tenth of a core. 0: no limit.
+    records_per_second: int = 100_000
     # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full.
     drain_interval_s: float = 0.1
     # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.
@@ -100,6 +103,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
         field: _number(environ, name, lowest, highest)
         for field, name, lowest, highest in (
             ("health_port", "LATENCYPROBE_HEALTH_PORT", 0, 65535),
+            ("records_per_second", "LATENCYPROBE_RECORDS_PER_SECOND", 0, 10_000_000),
             ("ring_bytes", "LATENCYPROBE_RING_BYTES", 4096, 1 << 30),
             ("outbox_bytes", "LATENCYPROBE_OUTBOX_BYTES", 1 << 16, 1 << 30),
             ("spans_per_second", "LATENCYPROBE_SPANS_PER_SECOND", 0, 1_000_000),

@@ -5,7 +5,8 @@ kernel cannot give is said once; measuring goes on without it.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -13,9 +14,8 @@ import numpy as np
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import ServerHalf
-from latencyprobe_agent.config import Config
+from latencyprobe.sli import added
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
-from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.records import EvidenceFlags, Role
 from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves, Shared
 from latencyprobe_agent.measure.halves import Halves
@@ -46,15 +46,17 @@ class _Running(NamedTuple):
 
 
 class Explaining(AbstractContextManager["Explaining"]):
-    """The signals of evidence beside `programs`."""
+    """The signals of evidence, in the kernel by `attach`. What it counts goes on growing when one is detached and
+    attached again."""
 
-    def __init__(self, config: Config, programs: Programs) -> None:
-        self._folder = config.bpf_dir
-        self._programs = programs
+    def __init__(self, attach: Callable[[Signal], EvidencePrograms]) -> None:
+        self._attach = attach
         self._recent = RecentHalves()
         self._rules: Rules | None = None
         self._running: dict[str, _Running] = {}
         self._refused: dict[str, str] = {}
+        self._outcomes: dict[str, Counter[str]] = {}
+        self._lost_before: dict[str, dict[str, int]] = {}  # by signals that have been detached since
         self._lost: dict[int, dict[str, int]] = {}  # by the low half of the trace id: ns by signal
 
     def __exit__(self, *_: object) -> None:
@@ -75,12 +77,15 @@ class Explaining(AbstractContextManager["Explaining"]):
     @property
     def lost(self) -> Mapping[str, Mapping[str, int]]:
         """Records that never arrived, by signal and reason."""
-        return {name: one.programs.lost() for name, one in self._running.items()}
+        now = {name: one.programs.lost() for name, one in self._running.items()}
+        return {
+            name: added(self._lost_before.get(name, {}), now.get(name, {})) for name in {**self._lost_before, **now}
+        }
 
     @property
     def outcomes(self) -> Mapping[str, Mapping[str, int]]:
         """Records by signal and by what became of them."""
-        return {name: one.join.outcomes for name, one in self._running.items()}
+        return self._outcomes
 
     def follow(self, rules: Rules) -> None:
         """Attach what the target sets in force ask for, and nothing else."""
@@ -95,11 +100,11 @@ class Explaining(AbstractContextManager["Explaining"]):
             name = signal.switch
             if EvidenceFlags[name.upper()] not in wanted:
                 if name in self._running:
-                    self._running.pop(name).programs.close()
+                    self._detach(name)
                 self._refused.pop(name, None)
             elif name not in self._running and name not in self._refused:
                 try:
-                    self._attach(signal)
+                    self._start(signal)
                 except Unsupported as error:
                     self._refused[name] = str(error)
                     _log.warning("no %s: %s; measuring goes on without them", name, error)
@@ -157,9 +162,14 @@ class Explaining(AbstractContextManager["Explaining"]):
         for one in self._running.values():
             one.programs.flush()
 
-    def _attach(self, signal: Signal) -> None:
+    def _start(self, signal: Signal) -> None:
         assert signal.explains is not None
-        programs = EvidencePrograms.beside(self._programs, self._folder, signal)
-        self._running[signal.switch] = _Running(
-            signal, programs, EvidenceJoin(self._recent, waits=signal.explains.waits)
-        )
+        programs, outcomes = self._attach(signal), self._outcomes.setdefault(signal.switch, Counter())
+        join = EvidenceJoin(self._recent, waits=signal.explains.waits, outcomes=outcomes)
+        self._running[signal.switch] = _Running(signal, programs, join)
+
+    def _detach(self, name: str) -> None:
+        one = self._running.pop(name)
+        one.join.give_up()
+        self._lost_before[name] = added(self._lost_before.get(name, {}), one.programs.lost())
+        one.programs.close()

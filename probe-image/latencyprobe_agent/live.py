@@ -38,11 +38,13 @@ class Slo(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Since the start. RPCs are those seen at the servers of this host, or at its clients where it has no server."""
+    """Since the start. RPCs are those seen at the servers of this host, or at its clients where it has no server.
+    `thinned`: records that the limit left out, of both ends."""
 
     rpcs: int
     pairs: int
     lost: int
+    thinned: int
     histogram: NDArray[np.int64]
     slos: tuple[Slo, ...]
 
@@ -56,6 +58,7 @@ def figures(moment: Moment) -> Figures:
         rpcs=int(seen["outcomes"].sum()),
         pairs=moment.pairs,
         lost=sum(moment.lost.values()),
+        thinned=int(moment.totals["thinned_records"].sum()),
         histogram=seen["histogram"].sum(axis=0).astype(np.int64),
         slos=tuple(_slos(moment)),
     )
@@ -132,7 +135,7 @@ def line(recent: "deque[tuple[float, Figures]]") -> Text:
         Text(f"{rate:,.0f} RPC/s", style="bold"),
         Text(f"{last.rpcs:,} RPCs"),
         Text(f"{last.pairs:,} pairs"),
-        Text(f"{last.lost:,} lost", style="bold red" if last.lost else ""),
+        *_missing(last),
         *_quantiles(lately),
         *map(_objective, last.slos),
     ]
@@ -143,10 +146,15 @@ def _sum(last: Figures, seconds: float) -> Text:
     parts = [
         Text(f"{last.rpcs:,} RPCs in {seconds:.1f} s"),
         Text(f"{last.pairs:,} pairs"),
-        Text(f"{last.lost:,} lost", style="bold red" if last.lost else ""),
+        *_missing(last),
         *_quantiles(last.histogram),
     ]
     return Text(", ").join(parts)
+
+
+def _missing(last: Figures) -> list[Text]:
+    lost = Text(f"{last.lost:,} lost", style="bold red" if last.lost else "")
+    return [lost, Text(f"{last.thinned:,} records thinned")] if last.thinned else [lost]
 
 
 def _quantiles(counts: NDArray[np.int64]) -> list[Text]:

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,10 +23,11 @@ from latencyprobe_agent.explaining import Explaining
 from latencyprobe_agent.identity import peers
 from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
-from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.kernel.clock import Clock, Sleeps
+from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.counts import Ended
-from latencyprobe_agent.measure.halves import halves
+from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
 from latencyprobe_agent.measure.slicing import Slicer
@@ -69,9 +71,10 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._config = config
         self._control = control
         self._clock = Clock()
+        self._sleeps = Sleeps()
         self._join = LocalJoin(_WAITING)
         self._recalling = Recalling(control.recall, config) if control.recall else None
-        self._explaining = Explaining(config, self.programs)
+        self._explaining = Explaining(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
         self._slicer = Slicer(self._clock.now_ns())
         self._ended = Ended()
         self._forgot = time.monotonic()
@@ -142,6 +145,8 @@ class Measuring(AbstractContextManager["Measuring"]):
             if self._plan is None:
                 continue
             measured = halves(batch, self._plan.pair_key)
+            self._sleeps.watch()  # after these have ended
+            flag_suspended(measured, self._sleeps.known)
             if self.pipeline:
                 self.pipeline.choose(measured, self._clock.now_ns())
             pairs = self._join.join(measured)
@@ -194,6 +199,7 @@ class Measuring(AbstractContextManager["Measuring"]):
             self._control.plan_age_s(),
             self._lag_s,
             recall,
+            thinned=int(moment.totals["thinned_records"].sum()),
             evidence=self._explaining.outcomes,
             evidence_lost=self._explaining.lost,
         )
@@ -224,9 +230,9 @@ class Measuring(AbstractContextManager["Measuring"]):
             assert signal.explains is not None
             if self.pipeline:
                 self.pipeline.explained(signal.explains, evidence, joined, now_ns)
-            for found in (joined, shared) if signal.explains.waits else ():
+            for found in (joined, shared):
                 if found is not None:
-                    self._slicer.add_evidence(signal.switch, found, now_ns + self._clock.offset_ns)
+                    self._slicer.add_evidence(signal.switch, signal.explains, found, now_ns + self._clock.offset_ns)
 
     def _recall(self, resources: Resources) -> None:
         """Ask other nodes for what is due, answer what they ask, and take in what they told."""
@@ -243,7 +249,13 @@ class Measuring(AbstractContextManager["Measuring"]):
 
     def _apply(self, plan: NodePlan, rules: Rules, quiet_ns: int) -> None:
         own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one
-        self.programs.apply(rules, quiet_ns=quiet_ns, own_tgid=own, owner_by_process=plan.host)
+        self.programs.apply(
+            rules,
+            quiet_ns=quiet_ns,
+            own_tgid=own,
+            owner_by_process=plan.host,
+            records_per_second=self._config.records_per_second,
+        )
 
     def _batches(self) -> Iterator[NDArray[np.void]]:
         for _ in range(_BATCHES_AT_ONCE):

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lossy import Network, network
+from netns import Namespace, joined
 from numpy.typing import NDArray
-from workload import wait_until
+from workload import free_port, wait_until
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
@@ -52,6 +54,7 @@ class Session:
         setup_turns: int = 0,
         quiet_ns: int = 2000 * MS,
         owner_by_process: bool = False,
+        records_per_second: int = 0,
         evidence: tuple[str, ...] = (),
     ) -> None:
         """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
@@ -72,7 +75,13 @@ class Session:
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
         self.rules = compile_rules(plan, {}, self.rules)
-        self.programs.apply(self.rules, quiet_ns=quiet_ns, own_tgid=0, owner_by_process=owner_by_process)
+        self.programs.apply(
+            self.rules,
+            quiet_ns=quiet_ns,
+            own_tgid=0,
+            owner_by_process=owner_by_process,
+            records_per_second=records_per_second,
+        )
 
     def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:
         """All records so far, once there are `at_least` so many."""
@@ -167,6 +176,47 @@ class Drainer:
         self.go_on()
         self.process.terminate()
         self.process.wait()
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that nobody uses."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Namespace, Namespace]]:
+    """The namespaces of client and server."""
+    with joined() as both:
+        yield both
+
+
+@pytest.fixture
+def ends(pair: tuple[Namespace, Namespace]) -> Iterator[tuple[Namespace, Namespace]]:
+    """The same, which lose nothing yet and are as the kernel makes them."""
+    yield pair
+    for namespace in pair:
+        namespace.unfilter()
+        namespace.sysctl("net.ipv4.tcp_timestamps", 1)
+        namespace.sysctl("net.ipv4.tcp_syncookies", 1)
+        namespace.sysctl("net.ipv4.tcp_syn_retries", 6)
+        namespace.sysctl("net.ipv4.tcp_fastopen", 1)
+
+
+@pytest.fixture(scope="module")
+def reno() -> Iterator[Network]:
+    """A network whose ends use reno."""
+    with network() as one:
+        yield one
+
+
+@pytest.fixture
+def lossy(reno: Network) -> Iterator[Network]:
+    """The same, which loses nothing yet; its timers are as usual."""
+    yield reno
+    reno.mend()
+    reno.client.sysctl("net.ipv4.tcp_early_retrans", 3)
+    reno.client.sysctl("net.ipv4.tcp_min_rtt_wlen", 300)
 
 
 @pytest.fixture

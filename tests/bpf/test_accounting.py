@@ -15,7 +15,7 @@ import workload
 from join import CLIENT, SERVER, Truth, match
 from peers import Peers
 
-from latencyprobe_agent.kernel.records import Excluded, Lost
+from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Lost, Role
 
 pytestmark = pytest.mark.root
 
@@ -170,7 +170,37 @@ def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stop
     assert 12_000 - (1 << 18) // 200 - 2_000 < lost["ring_full"] <= 12_000
 
 
-def test_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):
+def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else_changes(session, tmp_path):
+    """A limit of 10 records a second, 4 seconds' worth at once: 40 or so, then 1 in 16. What is slow comes anyway."""
+
+    def totals() -> np.ndarray:
+        _, counts = session.programs.counts()
+        return np.array([counts[field].sum() for field in ("classes", "thinned_records")], np.int64)
+
+    def run(name: str, threshold_ns: int, total: int) -> tuple[np.ndarray, int]:
+        session.measure(PORT, thresholds_ns=(threshold_ns,), records_per_second=10)
+        records, before = len(session.records()), totals()
+        workload.run_both(tmp_path / name, address=f"127.0.0.1:{PORT}", seed=total, total=total, rpcs=20)
+        seen, thinned = (totals() - before).tolist()
+        assert seen == 2 * total
+        delivered = session.records(records + seen - thinned)[records:]
+        assert len(delivered) == seen - thinned
+        return delivered, thinned
+
+    delivered, thinned = run("fast", 10_000 * MS, 4_000)
+    flagged = delivered[delivered["flags"] & ExchangeFlags.THINNED != 0]
+    place = ["request_offset", "response_offset", "request_seq", "response_seq", "request_bytes", "response_bytes"]
+    ends = [set(flagged[flagged["role"] == role][place].tolist()) for role in (Role.CLIENT, Role.SERVER)]
+    print(f"8,000 halves: {len(delivered)} records, {len(flagged)} of them for 16 each; {thinned} left out")
+    assert 8_000 / 16 * 0.7 < len(flagged) < 8_000 / 16 * 1.3
+    assert len(delivered) - len(flagged) < 100
+    assert len(ends[0] ^ ends[1]) <= 4, "both ends choose the same, but for the moment at which the limit is reached"
+    slow, thinned = run("slow", 1, 1_000)
+    assert (len(slow), thinned) == (2_000, 0)
+    assert not (slow["flags"] & ExchangeFlags.THINNED).any()
+
+
+def test_each_message_of_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):
     """The kernel charges storage to the socket's option memory (net.core.optmem_max, per namespace)."""
     name = "lp-optmem"
     subprocess.run(["ip", "netns", "add", name], check=True)
@@ -179,11 +209,13 @@ def test_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
         subprocess.run([*inside, "sysctl", "-qw", "net.core.optmem_max=256"], check=True)
         session.measure(PORT)
-        truth = workload.run_apart(tmp_path / "log", inside, inside, address=f"127.0.0.1:{PORT}", total=100, seed=1)
+        truth = workload.run_apart(
+            *(tmp_path / "log", inside, inside), address=f"127.0.0.1:{PORT}", total=100, seed=1, size=64, one_piece=True
+        )
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True)
     lost = session.programs.lost()
     print(f"{len(truth)} RPCs without storage: lost {lost}")
     assert len(truth) == 100
-    assert lost[Lost.STORAGE.name.lower()] > 0
+    assert lost[Lost.STORAGE.name.lower()] == 2 * len(truth), "a request at one end and an answer at the other"
     assert len(session.records()) == 0

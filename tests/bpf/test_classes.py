@@ -194,6 +194,38 @@ def test_one_overlap_is_excluded_alone_two_are_pipelined_and_32_clean_turns_lead
     assert server[pipelined[-1] + 1 :] == (len(server) - pipelined[-1] - 1) * [("PINGPONG", "NONE")]
 
 
+def test_the_server_end_tells_the_client_end_of_its_host_that_requests_overtake_responses(peers, session):
+    told = session.programs.map("overlapping")
+    for _ in range(4):
+        overlap(peers)
+    assert len(list(told.keys())) == 1
+    for _ in range(50):
+        peers.turn()
+    assert not list(told.keys())
+    for _ in range(2):
+        overlap(peers)
+    peers.close()
+    records = session.records_of_closed(2)
+    workload.wait_until(lambda: not list(told.keys()), "the server's socket is gone")
+    client, server = (np.array([kind for kind, _ in names(of_role(records, role))]) for role in ROLES)
+    print(f"pipelined: {sum(client == 'PIPELINED')} at the client, {sum(server == 'PIPELINED')} at the server")
+    assert abs(sum(client == "PIPELINED") - sum(server == "PIPELINED")) <= 4
+    assert (client[-12:-4] == "PINGPONG").all()
+
+
+def test_a_connection_that_overlapped_for_long_is_believed_after_as_many_clean_turns(peers, session):
+    for _ in range(100):
+        overlap(peers)
+    for _ in range(120):
+        peers.turn()
+    peers.close()
+    server = names(of_role(session.records_of_closed(2), Role.SERVER))
+    pipelined = np.flatnonzero([kind == "PIPELINED" for kind, _ in server])
+    print(f"100 overlaps, then pipelined for {len(pipelined) + 1 - 100} turns more")
+    assert (np.diff(pipelined) == 1).all()
+    assert 96 <= len(pipelined) + 1 - 100 <= 100
+
+
 def test_a_connection_that_relapses_is_believed_after_1024_turns(peers, session):
     for turns in (70, 1100):
         for _ in range(2):

@@ -12,7 +12,7 @@ import pytest
 from frames import ACK, FIN, RST, SYN, Segment, client_rtts, unreachable, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from netns import INTERFACE, Namespace, joined
+from netns import INTERFACE, Namespace
 from workload import wait_until
 
 from latencyprobe_agent.kernel.evidence import Filter
@@ -407,12 +407,6 @@ def test_every_length_of_a_frame_passes_unchanged(loaded: Table, syn: Segment):
             for name in PROGRAMS:
                 loaded.run(name, frame[:length])
     loaded.records()
-
-
-@pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[Namespace, Namespace]]:
-    with joined() as both:
-        yield both
 
 
 @pytest.mark.parametrize("syn", [V4, SHAPES["IPv6 with extension headers"]], ids=["IPv4", "IPv6"])

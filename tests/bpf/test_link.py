@@ -83,6 +83,7 @@ def test_lost_packets_are_network_excess_and_nothing_else(session, tmp_path):
         show(f"5 ms each way, 5 % lost, {title}", pairs.stages[rows], pairs.network_excess[rows])
     assert resent.sum() >= 20
     assert np.median(pairs.network_excess[resent]) >= 10 * MS, "a loss is noticed after one round trip at the earliest"
-    assert abs(np.median(pairs.network_excess[~resent])) < 4 * MS
+    # the round trip time is a smoothed one: on a busy machine that of lost ones weighs on the others
+    assert abs(np.median(pairs.network_excess[~resent])) < 8 * MS
     assert (np.median(np.delete(pairs.stages, NETWORK, axis=1)[resent], axis=0) < 4 * MS).all()
     assert (np.median(np.abs(error_ns[resent]), axis=0) < 0.1 * MS).all()

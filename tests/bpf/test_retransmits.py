@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import workload
-from lossy import Network, Watch, cookie, counters, inode, network, watching
+from lossy import Watch, cookie, counters, watching
 from netns import INTERFACE, Namespace
 
 from latencyprobe_agent.kernel.records import RetransmitKind, Role
@@ -24,29 +24,9 @@ DATA = "meta length > 500"
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Network]:
-    with network() as one:
-        yield one
-
-
-@pytest.fixture
-def lossy(shared: Network) -> Iterator[Network]:
-    """A network that loses nothing yet; its timers are as usual."""
-    yield shared
-    shared.mend()
-    shared.client.sysctl("net.ipv4.tcp_early_retrans", 3)
-    shared.client.sysctl("net.ipv4.tcp_min_rtt_wlen", 300)
-
-
-@pytest.fixture(scope="module")
 def watch() -> Iterator[Watch]:
     with watching() as one:
         yield one
-
-
-@pytest.fixture
-def port() -> int:
-    return workload.free_port()
 
 
 @contextmanager
@@ -277,7 +257,7 @@ def test_addresses_have_one_form_whatever_the_socket(lossy, watch, port, form):
     family, address = (6, "fd99::1") if form == "IPv6" else (4, "::ffff:10.99.0.1")
     assert (family, socket.inet_pton(socket.AF_INET6, address)) == (flow["family"], bytes(flow["local_addr"]))
     assert (client.getsockname()[1], port) == (flow["local_port"], flow["peer_port"])
-    assert inode(lossy.client) == flow["netns_ino"]
+    assert lossy.client.inode == flow["netns_ino"]
 
 
 def test_records_that_the_ring_refuses_are_counted_and_their_counters_come_with_the_next(lossy, port):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import workload
-from lossy import OBJECTS, Network, Watch, network
+from lossy import OBJECTS, Watch
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.records import RetransmitKind, Role
@@ -19,23 +19,6 @@ pytestmark = pytest.mark.root
 MS = 1_000_000
 DATA = "meta length > 500"
 ONCE = "numgen inc mod 1000000 == 0"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Network]:
-    with network() as one:
-        yield one
-
-
-@pytest.fixture
-def lossy(shared: Network) -> Iterator[Network]:
-    yield shared
-    shared.mend()
-
-
-@pytest.fixture
-def port() -> int:
-    return workload.free_port()
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ POSTGRES_PORT = workload.free_port()  # its server stays up between tests
 ADDRESS = ("127.0.0.1", PORT)
 ECHO = (sys.executable, Path(echo.__file__))
 ROLES = (Role.CLIENT, Role.SERVER)
+FIRST_TURNS = 256  # of gRPC streams: 10 to 70 as a rule; more on a machine too busy to start all streams
 
 
 @contextmanager
@@ -245,13 +246,13 @@ def test_fifty_grpc_streams_are_no_events_beyond_the_first_turns_and_never_pair(
         records = session.records_of_closed(2)
     show("gRPC, 50 streams, 5,000 calls", records)
     for role in ROLES:
-        mine = of_role(records, role)
-        overlapping = np.isin(mine["conn_class"], (ExchangeClass.MULTIPLEXED, ExchangeClass.PIPELINED))
-        # the client's end sees runs of clean turns now and then: at most one of them is believed in 1,000 turns
-        assert overlapping.mean() > 0.9
-        assert events(records, role) < 0.05 * len(mine)
-    # the first turns alternate as long as the machine is slow to start all streams; after them hardly any does
-    assert len(session.pairs(records)[1]) <= 50
+        mine = np.sort(of_role(records, role), order=["request_offset", "response_offset"])
+        believed = np.flatnonzero(mine["excluded"] == Excluded.NONE)
+        print(f"{role.name.lower()}: {len(believed)} events, the last one is turn {believed.max(initial=-1)}")
+        assert len(mine) > 500
+        assert (believed < FIRST_TURNS).all()
+        assert np.isin(mine["conn_class"][FIRST_TURNS:-1], (ExchangeClass.MULTIPLEXED, ExchangeClass.PIPELINED)).all()
+    assert len(session.pairs(records)[1]) < FIRST_TURNS
 
 
 def test_one_grpc_stream_is_classified_and_counted(session):
@@ -268,10 +269,11 @@ def test_one_grpc_stream_is_classified_and_counted(session):
     assert counts["outcomes"].sum() + counts["excluded"].sum() == len(records)
 
 
-def test_a_client_with_a_window_of_eight_is_no_event_at_the_server_and_never_pairs(session):
+def test_a_client_with_a_window_of_eight_is_no_event_beyond_the_first_turns_and_never_pairs(session):
     """It sends request k + 8 as soon as response k is there, which the server sends after 1 ms of work.
 
-    On the client's side turns alternate: each response comes to a peer that has all of the requests (docs/limits.md).
+    On the client's side turns alternate: each response comes to a peer that has all of the requests. The server's end
+    finds out and tells the client's.
     """
     requests, window = 500, 8
 
@@ -297,7 +299,9 @@ def test_a_client_with_a_window_of_eight_is_no_event_at_the_server_and_never_pai
         server.join()
     records = session.records_of_closed(2)
     show(f"window of {window}, {requests} requests", records)
-    server_side = np.sort(of_role(records, Role.SERVER), order="request_offset")
-    assert (server_side["excluded"][2:] != Excluded.NONE).all()
-    assert (server_side["conn_class"][2:] == ExchangeClass.PIPELINED).all()
+    for role in ROLES:
+        mine = np.sort(of_role(records, role), order="request_offset")[8:]
+        assert len(mine) > 400
+        assert (mine["excluded"] == Excluded.PIPELINED).all()
+        assert (mine["conn_class"] == ExchangeClass.PIPELINED).all()
     assert len(session.pairs(records)[1]) <= 2

@@ -11,6 +11,8 @@ from bench.jaeger import Jaeger, Span
 from bench.workload import PORT, Workload
 from probes import is_true, latency_probe, pairs, results
 
+from latencyprobe.report.units import duration_ns
+
 pytestmark = pytest.mark.e2e
 
 RPCS, EVERY = 1000, 40
@@ -79,6 +81,9 @@ def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
     assert {one["signal"] for one in evidence.values()} == {"retransmits"}
     assert evidence["fast"]["events"] == len(hit)
     assert evidence["fast-for-callers"]["bad"] >= len(slow)
+    for one in results(cluster, namespace)["fast-for-callers"]["slowest"]:
+        if duration_ns(one["duration"]) >= SLOW_US * 1000:
+            assert "retransmits" in {hit["signal"] for hit in one.get("evidence", ())}, one
 
 
 def dropped(cluster: Cluster) -> int:

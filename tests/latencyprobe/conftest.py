@@ -1,16 +1,18 @@
-"""A store that was filled by hand: one objective that a slow process violates, one that is met, one without data."""
+"""A LatencyProbe, and a store filled by hand: an objective that a slow process violates, one met, one without data."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from latencyprobe import spec
 from latencyprobe.plan import Role
-from latencyprobe.sli import Coverage, SliRow, SlowExchange
+from latencyprobe.sli import Coverage, Hit, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
 
+MakeProbe = Callable[..., spec.LatencyProbe]
 NOW = 1_790_000_000 // 60 * 60
 
 
@@ -22,10 +24,23 @@ def objective(name: str, namespace: str = "shop", goal: str = "99.9", role: Role
 FAST, CALLS, IDLE = objective("fast"), objective("calls", goal="99", role=Role.CLIENT), objective("idle")
 
 
+EVIDENCE = {
+    59: (Hit("handshakes", "ok", 2, 1_021_000_000), Hit("retransmits", "rto", 1, 812_000_000)),
+    57: (Hit("retransmits", "server", 0, 3_000_000), Hit("tcprt", "R reordered", 1, 0)),
+}
+
+
 def exchange(number: int, now: int) -> SlowExchange:
     stages = {"receive": 100_000, "read_delay": 4_000_000, "process": 40_000_000 + 1000 * number, "send": 50_000}
     start_unix_ns = (now - 600) * 10**9 + number
-    return SlowExchange(f"{number:032x}", start_unix_ns, sum(stages.values()), stages, "shop/frontend")
+    return SlowExchange(
+        f"{number:032x}",
+        start_unix_ns,
+        sum(stages.values()),
+        stages,
+        "shop/frontend",
+        evidence=EVIDENCE.get(number, ()),
+    )
 
 
 @pytest.fixture
@@ -65,3 +80,24 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
             for minute in minutes
         )
         yield opened
+
+
+@pytest.fixture(scope="session")
+def probe() -> MakeProbe:
+    """Return who makes a LatencyProbe, with changes to its spec."""
+
+    def make(**changes: object) -> spec.LatencyProbe:
+        fields = {
+            "targets": [{"name": "cart"}, {"name": "db", "role": "Client", "ports": [5432]}],
+            "objectives": [{"name": "fast", "target": "cart", "threshold": "25ms", "goal": "99.9"}],
+        }
+        return spec.parse(
+            {
+                "apiVersion": spec.API_VERSION,
+                "kind": "LatencyProbe",
+                "metadata": {"name": "checkout", "namespace": "shop", "uid": "u1", "generation": 3},
+                "spec": fields | changes,
+            }
+        )
+
+    return make

@@ -104,6 +104,7 @@ def test_slow_prints_one_object_a_line(capfd: pytest.CaptureFixture[str], store_
     code, out, _ = run(capfd, "slow", "--store", store_of_today.path, "--target", "cart", "-o", "json")
     lines = [json.loads(line) for line in out.splitlines()]
     assert (0, 5) == (code, len(lines))
+    assert ["ok", "rto"] == [hit["what"] for hit in lines[0]["evidence"]]
     assert ("cart", "Server", f"{59:032x}") == tuple(lines[0][name] for name in ("target", "perspective", "traceId"))
 
 
@@ -111,6 +112,7 @@ def test_slow_table_shows_stages_and_trace_ids(capfd: pytest.CaptureFixture[str]
     out = run(capfd, "slow", "--store", store_of_today.path)[1]
     assert f"{59:032x}" in out
     assert "process 40.1ms" in out
+    assert "resent rto, 812ms" in out
 
 
 def test_slow_refuses_an_unknown_target(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:

@@ -70,7 +70,12 @@ def test_slowest_keep_their_stages_in_order(store: SqliteStore) -> None:
             {"stage": "send", "duration": "50us"},
         ],
         "peer": "shop/frontend",
+        "evidence": [
+            {"signal": "handshakes", "what": "ok", "count": 2, "wait": "1.02s"},
+            {"signal": "retransmits", "what": "rto", "count": 1, "wait": "812ms"},
+        ],
     } == slowest[0]
+    assert "evidence" not in slowest[1]
 
 
 def test_coverage_tells_what_is_missing(store: SqliteStore) -> None:

@@ -4,13 +4,18 @@ import io
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from latencyprobe.report import model, table
+from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore
 
 NOW = 1_790_000_000 // 60 * 60
 GOLDEN = Path(__file__).parents[1] / "data" / "reports"
+COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
+STAGES = (model.Stage("server_read_delay", "123.4ms"),)
+SLOW = model.Slow(f"{7:032x}", "2026-09-21T14:03:00Z", "123.4ms", STAGES, "shop/frontend")
 
 
 def printed(report: model.Report, width: int = 80, *, colours: bool = False, title: str = "shop") -> str:
@@ -52,3 +57,26 @@ def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
 def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
     fast = next(result for result in model.build(store, store.objectives(), NOW).results if result.objective == "fast")
     assert 5 == len(table.slowest([fast, fast]))
+
+
+def listed(*exchanges: model.Slow, width: int) -> str:
+    file = io.StringIO()
+    result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 1, 0, 1, COVERAGE, "")
+    table.render_slowest([(result, slow) for slow in exchanges], Console(file=file, width=width))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_long_names_wrap_and_leave_the_trace_id_whole(width: int) -> None:
+    hits = (model.Hit("retransmits", "zero_window_probe", 12, "1.02s"), model.Hit("tcprt", "P reordered", 1, "201ms"))
+    found = listed(replace(SLOW, evidence=hits), width=width)
+    assert max(map(len, found.splitlines())) <= width
+    assert SLOW.trace_id in found
+    words = {"123ms", "resent", "zero_window_probe", "×12,", "1.02s", "tcprt", "P", "reordered,", "201ms"}
+    assert words <= set(found.split())
+
+
+def test_list_without_evidence_says_nothing_of_it() -> None:
+    header, row, _ = listed(SLOW, width=120).splitlines()
+    assert ["slowest", "stages", "mostly", "target"] == header.split()[:4]
+    assert ["123.4ms", "dddddddddddddd", "server_read_delay", "123ms", "cart"] == row.split()[:5]

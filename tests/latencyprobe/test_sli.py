@@ -1,7 +1,11 @@
 """sli.py: counts that may be added up."""
 
+from functools import reduce
+
+from msgspec.structs import replace
+
 from latencyprobe.plan import Role
-from latencyprobe.sli import PEERS, SLOWEST, Coverage, SliRow, SlowExchange, merged
+from latencyprobe.sli import PEERS, SLOWEST, Coverage, Hit, SliRow, SlowExchange, merged
 
 KEY = ("shop", "checkout", "u1", "fast", "h1", Role.SERVER)
 
@@ -32,6 +36,25 @@ def test_of_two_accounts_of_an_exchange_the_one_with_both_halves_is_kept() -> No
     late = SlowExchange("a" * 32, 0, 9, {"network": 2, "server_process": 7}, "", joined=True)
     one, other = (SliRow(*KEY, minute=0, slowest=(slow,)) for slow in (early, late))
     assert (late,) == merged(one, other).slowest == merged(other, one).slowest
+
+
+def test_evidence_of_all_accounts_of_an_exchange_is_added_up() -> None:
+    account = SlowExchange("a" * 32, 0, 9, {"wait": 9}, "")
+    rto, tlp, opened = (
+        Hit("retransmits", "rto", 1, 200),
+        Hit("retransmits", "tlp", 1, 20),
+        Hit("handshakes", "ok", 1, 5),
+    )
+    accounts = [
+        replace(account, evidence=(opened, rto)),
+        replace(account, stages={"network": 9}, joined=True),
+        replace(account, evidence=(tlp,)),
+        replace(account, evidence=(rto,)),
+    ]
+    rows = [SliRow(*KEY, minute=0, slowest=(one,)) for one in accounts]
+
+    expected = replace(accounts[1], evidence=(Hit("retransmits", "rto", 2, 400), tlp, opened))
+    assert [(expected,)] * 2 == [reduce(merged, some).slowest for some in (rows, rows[::-1])]
 
 
 def test_only_the_slowest_and_the_most_frequent_are_kept() -> None:

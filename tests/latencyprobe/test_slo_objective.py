@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from latencyprobe import spec
+from latencyprobe import planning, spec
 from latencyprobe.plan import Role
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import ObjectiveKey, key_of, objectives
@@ -17,7 +17,7 @@ def test_objectives_carry_what_the_evaluation_needs() -> None:
         (objective.target, objective.threshold_ns, objective.goal) for objective in found
     ]
     assert [Role.SERVER, Role.CLIENT, Role.CLIENT] == [objective.key.perspective for objective in found]
-    assert [objective.hash for objective in spec.plan_objectives(probe)] == [objective.key.hash for objective in found]
+    assert [objective.hash for objective in planning.objectives(probe)] == [objective.key.hash for objective in found]
 
 
 def test_row_belongs_to_the_key_it_was_made_from() -> None:

@@ -1,6 +1,7 @@
 """spec.py: the verdict on a LatencyProbe, and what its fields mean."""
 
 import contextlib
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,27 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe import manifest, spec
+from latencyprobe import manifest, planning, spec
 from latencyprobe.errors import SpecError
-from latencyprobe.plan import Role
 
+MakeProbe = Callable[..., spec.LatencyProbe]
 DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def probe(**changes: object) -> spec.LatencyProbe:
-    fields = {
-        "targets": [{"name": "cart"}, {"name": "db", "role": "Client", "ports": [5432]}],
-        "objectives": [{"name": "fast", "target": "cart", "threshold": "25ms", "goal": "99.9"}],
-    }
-    return spec.parse(
-        {
-            "apiVersion": spec.API_VERSION,
-            "kind": "LatencyProbe",
-            "metadata": {"name": "checkout", "namespace": "shop", "uid": "u1", "generation": 3},
-            "spec": fields | changes,
-        }
-    )
 
 
 @pytest.mark.parametrize("path", sorted((DATA / "bad").glob("*.yaml")), ids=lambda path: path.stem)
@@ -45,7 +31,7 @@ def test_bad_document_is_refused_at_the_exact_path(path: Path) -> None:
 @pytest.mark.parametrize("path", [*sorted((DATA / "good").glob("*.yaml")), *EXAMPLES.glob("*.yaml")], ids=str)
 def test_good_document_is_accepted(path: Path) -> None:
     (parsed,) = spec.load_file(path)
-    assert len(parsed.spec.objectives) == len(spec.plan_objectives(parsed))
+    assert len(parsed.spec.objectives) == len(planning.objectives(parsed))
 
 
 def test_all_problems_of_list_entries_are_found_at_once() -> None:
@@ -76,23 +62,23 @@ json_values = st.recursive(
 
 
 @given(st.sampled_from(["targets", "objectives", "clients", "spans", "suspend"]), json_values)
-def test_no_value_of_a_field_escapes_as_another_exception(field: str, value: object) -> None:
+def test_no_value_of_a_field_escapes_as_another_exception(probe: MakeProbe, field: str, value: object) -> None:
     with contextlib.suppress(SpecError):
         probe(**{field: value})
 
 
-def test_unknown_field_is_refused_even_if_it_is_null() -> None:
+def test_unknown_field_is_refused_even_if_it_is_null(probe: MakeProbe) -> None:
     with pytest.raises(SpecError, match=r"spec\.objectves: unknown field: did you mean objectives"):
         probe(objectves=None)
 
 
-def test_numbers_are_read_as_the_api_server_reads_them() -> None:
+def test_numbers_are_read_as_the_api_server_reads_them(probe: MakeProbe) -> None:
     assert (8080,) == probe(targets=[{"name": "cart", "ports": [8080.0]}], objectives=[]).spec.targets[0].ports
     with pytest.raises(SpecError, match=r"ports\[0\]: 80.5"):
         probe(targets=[{"name": "cart", "ports": [80.5]}])
 
 
-def test_identity_comes_from_the_metadata() -> None:
+def test_identity_comes_from_the_metadata(probe: MakeProbe) -> None:
     parsed = probe()
     assert ("shop", "checkout", "u1", 3) == (parsed.namespace, parsed.name, parsed.uid, parsed.generation)
 
@@ -157,45 +143,6 @@ def test_malformed_duration_is_refused(text: str) -> None:
 def test_goal_is_exact() -> None:
     assert Fraction(999, 1000) == spec.goal_fraction("99.9")
     assert Fraction(9_999_999, 10_000_000) == spec.goal_fraction("99.99999")
-
-
-def test_thresholds_are_distinct_by_value_and_ascending() -> None:
-    objectives = [
-        {"name": f"o{i}", "target": target, "threshold": threshold, "goal": "99"}
-        for i, (target, threshold) in enumerate([("cart", "1s"), ("cart", "25ms"), ("cart", "1000ms"), ("db", "1ms")])
-    ]
-    parsed = probe(objectives=objectives)
-    assert (25_000_000, 1_000_000_000) == spec.target_thresholds_ns(parsed, "cart")
-    assert [1, 0, 1, 0] == [objective.threshold_index for objective in spec.plan_objectives(parsed)]
-
-
-def test_span_threshold_falls_back_to_smallest_threshold_then_100ms() -> None:
-    assert 5_000_000 == spec.slower_than_ns(probe(spans={"slowerThan": "5ms"}), "cart")
-    assert 25_000_000 == spec.slower_than_ns(probe(), "cart")
-    assert 100_000_000 == spec.slower_than_ns(probe(), "db")
-
-
-def test_hash_follows_the_definition_and_nothing_else() -> None:
-    def hashed(target: str = "cart", **changes: object) -> str:
-        objective = {"name": "o", "target": target, "threshold": "25ms", "goal": "99.9"} | changes
-        parsed = probe(objectives=[objective])
-        return spec.objective_hash(parsed, parsed.spec.objectives[0])
-
-    same = [hashed(), hashed(name="p"), hashed(goal="99"), hashed(window="7d"), hashed(threshold="25000us")]
-    same += [hashed(perspective="Server"), hashed(minEvents=1)]
-    assert 1 == len(set(same))
-    changed = [hashed(threshold="26ms"), hashed(errorsCountAsBad=False), hashed(perspective="Client"), hashed("db")]
-    assert 5 == len({hashed(), *changed})
-
-
-def test_perspective_is_the_targets_role_unless_said() -> None:
-    objectives = [
-        {"name": "a", "target": "cart", "threshold": "1ms", "goal": "99"},
-        {"name": "b", "target": "cart", "threshold": "1ms", "goal": "99", "perspective": "Client"},
-        {"name": "c", "target": "db", "threshold": "1ms", "goal": "99"},
-    ]
-    planned = spec.plan_objectives(probe(objectives=objectives))
-    assert [Role.SERVER, Role.CLIENT, Role.CLIENT] == [objective.perspective for objective in planned]
 
 
 @pytest.mark.parametrize(

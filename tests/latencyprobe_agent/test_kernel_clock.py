@@ -2,7 +2,7 @@
 
 import time
 
-from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.kernel.clock import Clock, Sleeps
 
 OFFSET = 1_700_000_000_000_000_000
 
@@ -58,3 +58,29 @@ def test_the_real_clocks_agree_with_time():
     clock = Clock()
 
     assert abs(clock.to_unix(clock.now_ns()) - time.time_ns()) < 10**9
+
+
+def test_a_sleep_is_told_with_its_length_and_no_pause_is_one():
+    fake = FakeClocks()
+    slept_ns = 0
+    sleeps = Sleeps(fake.boot_ns, lambda: fake.boot - slept_ns)
+    fake.boot += 10**9  # awake
+    sleeps.watch()
+    assert not sleeps.known
+
+    before = fake.boot
+    fake.boot += 5 * 10**9
+    slept_ns = 4 * 10**9
+    sleeps.watch()
+    sleeps.watch()
+
+    (sleep,) = sleeps.known
+    assert sleep.after_ns <= before < sleep.before_ns
+    assert abs(sleep.length_ns - 4 * 10**9) < 1000
+
+
+def test_the_real_clocks_find_no_sleep_in_a_moment():
+    sleeps = Sleeps()
+    for _ in range(1000):
+        sleeps.watch()
+    assert not sleeps.known

@@ -3,7 +3,7 @@
 import numpy as np
 
 from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags, Excluded, Role
-from latencyprobe_agent.measure.halves import Halves, halves
+from latencyprobe_agent.measure.halves import Halves, Sleep, flag_suspended, halves
 
 PLACE = {"request_seq": 7, "response_seq": 9, "request_offset": 100, "response_offset": 200}
 
@@ -46,6 +46,19 @@ def test_overlapping_stamps_are_flagged_in_the_record():
         batch[name] = stamp
 
     assert ExchangeFlags.STAGE_OVERLAP == halves(batch, b"key").rec["flags"][0]
+
+
+def test_halves_that_cross_a_sleep_of_the_host_are_flagged_and_no_others(make_halves):
+    second = 10**9
+    some = make_halves(
+        *(
+            {"role": Role.SERVER, "start_ns": start * second // 10, "stages": (0, 0, length * second // 10, 0)}
+            for start, length in ((10, 2), (12, 100), (19, 45), (60, 1), (62, 30), (5, 200))
+        )
+    )
+    # it slept for 4 s between 1.9 s and 6.1 s: before, across, across, awake again within, after, across
+    flag_suspended(some, [Sleep(1_900_000_000, 6_100_000_000, 4 * second)])
+    assert [False, True, True, False, False, True] == (some.rec["flags"] & ExchangeFlags.SUSPENDED != 0).tolist()
 
 
 def test_only_exchanges_that_no_reason_excludes_are_counted(make_halves):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe.plan import SpanPolicy
-from latencyprobe_agent.kernel.records import EXCHANGE, Excluded, Outcome, Role
+from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags, Excluded, Outcome, Role
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.selection import Budget, Reason, select
@@ -53,6 +53,16 @@ def test_the_ratio_is_the_share_that_is_chosen():
     assert abs(len(chosen.index) / 20_000 - 0.25) < 0.02  # 6 standard deviations
     assert {0.25} == set(chosen.ratio.tolist())
     assert {Reason.RATIO} == set(chosen.reason.tolist())
+
+
+def test_what_thinning_left_was_chosen_with_a_sixteenth_of_the_ratio():
+    batch = batch_of(2_000, duration_ns=np.repeat([10, SLOW_NS + 1], 1_000))
+    batch.rec["flags"][:1_000] = ExchangeFlags.THINNED
+
+    chosen = select(batch, sets(0.5), Budget(PLENTY), 0)
+
+    assert {0.5 / 16} == set(chosen.ratio[chosen.reason == Reason.RATIO].tolist())
+    assert {1.0} == set(chosen.ratio[chosen.reason == Reason.SLOW].tolist())
 
 
 def test_ratio_0_chooses_none_and_1_all():

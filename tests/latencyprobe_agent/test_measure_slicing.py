@@ -1,13 +1,14 @@
 """SLI rows: exact from counts, refined by pairs, cut by minute, never counted twice."""
 
 import ipaddress
+from functools import reduce
 
 import numpy as np
 import pytest
 
 from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
-from latencyprobe.sli import EvidenceCount, merged
+from latencyprobe.sli import EvidenceCount, Hit, merged
 from latencyprobe_agent.kernel.records import COUNTS_KEY, FLOW_HEADER, Excluded, Outcome, Role
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import COUNTS
@@ -15,13 +16,17 @@ from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.measure.slicing import MINUTE_NS, Slicer
-from latencyprobe_agent.signals.evidence import Evidence
+from latencyprobe_agent.signals.evidence import Evidence, Explains
 
 MS = 1_000_000
 FAST_NS, SLOW_NS = 5 * MS, 25 * MS
 NO_LOSS = {"ring_full": 0, "counts_full": 0, "counts": 0, "storage": 0, "recursion": 0}
 MINUTE = 1_700_000_040  # a multiple of 60
 UNIX_NS = MINUTE * 10**9 + 10 * 10**9
+
+
+RESENT = Explains("lost", lambda _: {}, lambda _: [], says=lambda _: ("rto", 1, 0), waits=True)
+CONNECTED = Explains("connected", lambda _: {}, lambda _: [], says=lambda _: ("ok", 2, 7 * MS))
 
 
 def objective(name="fast", threshold_index=0, perspective=Perspective.SERVER, errors_count_as_bad=True):
@@ -277,22 +282,62 @@ def test_how_records_are_cut_into_batches_changes_no_row(make_halves, batches):
     assert {"10.0.0.9", "10.0.0.8", "10.0.0.7", "10.0.0.6"} == set(row.peers)
 
 
-def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves):
-    slicer = make_slicer(objective("fast"), objective("slow", threshold_index=1))
+def slow_and_quick(make_halves):
     sent = {"role": Role.SERVER, "response_bytes": 100}
     slow = {"sock_cookie": 1, "response_seq": 100, "stages": (0, 0, 0, 10 * MS)}
-    quick = {"sock_cookie": 2, "response_seq": 100, "stages": (0, 0, 0, 1 * MS)}
+    quick = {"sock_cookie": 2, "request_seq": 5, "response_seq": 100, "stages": (0, 0, 0, 1 * MS)}
+    return make_halves({**sent, **slow}, {**sent, **quick})
+
+
+def explained(halves):
+    """Two records about the first half, one about the second."""
     join = EvidenceJoin(RecentHalves(), waits=True)
-    join.recent.keep(make_halves({**sent, **slow}, {**sent, **quick}))
+    join.recent.keep(halves)
     rows = np.zeros(3, np.dtype([("flow", FLOW_HEADER)]))
     rows["flow"]["sock_cookie"] = (1, 1, 2)
     rows["flow"]["boot_ns"] = np.array([3, 5, 1]) * MS + 1_000_000_000
     ranges = np.full(3, 100, "u4"), np.full(3, 150, "u4")
-    joined = join.join(Evidence(rows, *ranges, np.zeros(3, np.bool_), np.ones(3, np.bool_)), 2 * 10**9)
+    return join.join(Evidence(rows, *ranges, np.zeros(3, np.bool_), np.ones(3, np.bool_)), 2 * 10**9)
 
-    slicer.add_evidence("retransmits", joined, UNIX_NS)
+
+def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves):
+    slicer = make_slicer(objective("fast"), objective("slow", threshold_index=1))
+    joined = explained(slow_and_quick(make_halves))
+
+    slicer.add_evidence("retransmits", RESENT, joined, UNIX_NS)
 
     fast, lenient = sorted(taken(slicer), key=lambda row: row.objective)
     assert fast.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=1, wait_ns=6 * MS)}
     assert lenient.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=0, wait_ns=6 * MS)}
     assert merged(fast, fast).evidence["retransmits"] == EvidenceCount(4, 2, 12 * MS)
+
+
+@pytest.mark.parametrize("told_before", [False, True])
+def test_the_slowest_exchanges_name_their_evidence_also_when_it_comes_after_they_were_told(make_halves, told_before):
+    slicer = make_slicer(objective())
+    half = slow_and_quick(make_halves)
+    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+    early = taken(slicer) if told_before else ()
+
+    slicer.add_evidence("retransmits", RESENT, explained(half), UNIX_NS)
+    slicer.add_evidence("handshakes", CONNECTED, explained(half), UNIX_NS)
+
+    row = reduce(merged, (*early, *taken(slicer)))
+    slow, quick = row.slowest
+    assert slow.evidence == (Hit("handshakes", "ok", 4, 14 * MS), Hit("retransmits", "rto", 2, 5 * MS))
+    assert quick.evidence == (Hit("handshakes", "ok", 2, 7 * MS), Hit("retransmits", "rto", 1, 1 * MS))
+    assert ({"send": 10 * MS}, "10.0.0.2") == (slow.stages, slow.peer)
+    assert ["retransmits"] == list(row.evidence), "a handshake is no loss: how many had one says nothing"
+
+
+def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
+    slicer = make_slicer(objective(perspective=Perspective.CLIENT))
+    client = make_halves({"role": Role.CLIENT, "stages": (0, 0, 10 * MS, 0), "sock_cookie": 3})
+    slicer.add_records(client, LocalJoin().join(client), offset_ns=0, unix_ns=UNIX_NS)
+    join = EvidenceJoin(RecentHalves(), waits=True)
+    join.recent.keep(client)
+    join.share(client.trace_id[:, 1], np.array([9 * MS]))
+
+    slicer.add_evidence("retransmits", RESENT, join.shared(), UNIX_NS)
+
+    assert [(Hit("retransmits", "server", 0, 9 * MS),)] == [slow.evidence for slow in only(slicer).slowest]

@@ -56,6 +56,11 @@ def test_the_event_tells_rtt_and_connect_time_in_seconds():
     }
 
 
+def test_a_list_of_slow_exchanges_tells_what_the_application_waited_or_the_rtt_at_a_server():
+    lost, server = records({"n_syn": 2, "connect_ns": 1002 * MS}, {"connect_ns": 0})
+    assert [handshakes.says(lost), handshakes.says(server)] == [("ok", 2, 1002 * MS), ("ok", 1, 80 * US)]
+
+
 def test_an_ambiguous_handshake_has_bounds_and_no_rtt():
     fields = handshakes.fields(records(AMBIGUOUS)[0])
     assert "latencyprobe.handshake.rtt" not in fields

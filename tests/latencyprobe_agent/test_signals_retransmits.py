@@ -183,3 +183,4 @@ def test_event_says_what_was_sent_again_and_the_span_how_much():
     }
     assert "latencyprobe.retransmit.nth" not in EXPLAINS.fields(both[1]), "0: not known"
     assert EXPLAINS.attributes(both) == {"latencyprobe.tcp.retransmits": 3}
+    assert [EXPLAINS.says(record)[1] for record in both] == both["segs"].tolist()

@@ -39,6 +39,10 @@ def test_a_span_gets_the_task_in_seconds(batch):
     assert "W" == tcprt.fields(batch[3])[conventions.TCPRT_RECORD]
 
 
+def test_a_list_of_slow_exchanges_tells_how_long_the_own_message_was_under_way(batch):
+    assert [("R", 1, 1_500_000), ("P reordered", 1, 3_500_000)] == [tcprt.says(record) for record in batch[:2]]
+
+
 def test_metrics_have_done_tasks_as_durations_and_all_tasks_as_counts(batch):
     samples = {sample.metric: sample for sample in tcprt.samples(tcprt.columns(batch))}
     assert {metric.name for metric in conventions.METRICS if ".tcprt." in metric.name} == samples.keys()

@@ -20,6 +20,7 @@ from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import spans
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
+from latencyprobe_agent.telemetry.metrics import evidence_points
 from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
@@ -34,6 +35,7 @@ LOST = Explains(
     fields=lambda record: {"segs": int(record["segs"])},
     attributes=lambda records: {names.RETRANSMITS: int(records["segs"].sum())},
     samples=lambda _: [],
+    says=lambda record: ("lost", int(record["segs"]), 0),
     waits=True,
 )
 COUNTER, DURATION = "latencyprobe.exchanges", "latencyprobe.tcp.rtt"
@@ -129,13 +131,30 @@ def test_series_above_the_cap_share_one_and_are_counted() -> None:
     series = EvidenceSeries(2, by_process=False)
     evidence = records(*({"cgroup_id": owner} for owner in range(5)))
 
-    series.add(evidence, [Sample(COUNTER, np.arange(5), np.ones(5, np.int64))])
+    for _ in range(2):
+        series.add(evidence, [Sample(COUNTER, np.arange(5), np.ones(5, np.int64))])
 
-    assert {s.group.owner: value for s, value in series.series()} == {0: 1, 1: 1, OTHER_OWNER: 3}
-    assert series.overflow == 3
+    assert {s.group.owner: value for s, value in series.series()} == {0: 2, 1: 2, OTHER_OWNER: 6}
+    assert series.overflow == 3, "each once, however often it comes again"
     series.forget({0})
     series.add(records({"cgroup_id": 9}), [Sample(COUNTER, np.arange(1), np.ones(1, np.int64))])
     assert {s.group.owner for s, _ in series.series()} == {1, 9, OTHER_OWNER}
+
+
+def test_a_sum_goes_on_when_a_signal_is_switched_off_and_on_which_makes_a_new_target_set() -> None:
+    series = EvidenceSeries(10, by_process=False)
+    sets = {
+        number: TargetSet((CART.id,), (), 0, CART.spans, "shop/p", flags) for number, flags in ((1, 1), (2, 0), (3, 1))
+    }
+    one = [Sample(COUNTER, np.arange(1), np.ones(1, np.int64))]
+
+    sums = []
+    for number in (1, 3):
+        series.add(records({"target_set": number}), one)
+        (point,) = evidence_points(series, NodePlan("n1", 1, "", (CART,), ()), sets)
+        sums.append(point.value)
+
+    assert sums == [1, 2]
 
 
 def test_peers_above_the_cap_share_one_series_too() -> None:
@@ -162,6 +181,7 @@ def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(otlp
         event="lost",
         fields=lambda _: {},
         samples=lambda all_: [Sample(COUNTER, np.arange(len(all_)), np.ones(len(all_), np.int64), by_peer=True)],
+        says=lambda _: ("lost", 1, 0),
     )
     known: dict[str, Identity] = {}
     origin = Origin(Config(), peers=Slow(None), shared_key=False, start_unix_ns=0)

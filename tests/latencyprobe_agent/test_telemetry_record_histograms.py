@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.kernel.records import Role
+from latencyprobe_agent.kernel.records import ExchangeFlags, Role
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.points import Histogram
@@ -68,6 +68,14 @@ def test_a_round_trip_counts_only_where_there_is_a_sample(histograms: RecordHist
     histograms.add(halves, 0.0, by_peer=False)
     rtt = found(histograms)[Series(names.TCP_RTT, CART, "")]
     assert (count(rtt), rtt.sum_s) == (1, 1e-4)
+
+
+def test_what_thinning_left_counts_for_what_it_stands_for(histograms: RecordHistograms, make_halves: Any) -> None:
+    stages = (0, 1_000, 1_000_000, 0)
+    one = {"role": Role.SERVER, "cgroup_id": 7, "stages": stages}
+    histograms.add(make_halves(one, one | {"flags": ExchangeFlags.THINNED}), 0.0, by_peer=False)
+    process = found(histograms)[Series(names.STAGE_DURATION, CART, "process")]
+    assert (count(process), process.sum_s) == (17, 17e-3)
 
 
 def test_network_is_counted_under_the_client(histograms: RecordHistograms, make_halves: Any) -> None:

@@ -106,6 +106,19 @@ def stream_of(it: World, node: str) -> Any:
     return it.client.get(f"{it.url}/v1/nodes/{node}/plan", headers={"Authorization": f"Bearer token-{node}"})
 
 
+def test_closing_ends_the_streams_in_an_orderly_way_and_refuses_agents(play: Play) -> None:
+    async def scene(it: World) -> None:
+        async with stream_of(it, "n1") as one, stream_of(it, "n2") as other:
+            for stream in (one, other):
+                await read_line(stream)
+            it.directory.close()
+            assert [b"", b""] == [await stream.content.read() for stream in (one, other)]
+        assert not it.directory.streams
+        assert 503 == (await it.call("GET", "/v1/nodes/n1/plan"))[0]
+
+    play(scene)
+
+
 def test_plan_comes_at_once_and_again_after_a_change(play: Play, make: Any) -> None:
     async def scene(it: World) -> None:
         async with stream_of(it, "n1") as stream:

@@ -33,11 +33,6 @@ def counters(namespace: Namespace) -> Counter[str]:
     return found
 
 
-def inode(namespace: Namespace) -> int:
-    """What records know the namespace by."""
-    return Path("/run/netns", namespace.name).stat().st_ino
-
-
 class Network:
     """Namespaces "client" and "server"; both ends use reno, segments leave one by one."""
 
@@ -110,7 +105,7 @@ class Watch:
         """Records of a namespace or of one socket; `kinds`: of these only."""
         records = self.all()
         if isinstance(end, Namespace):
-            records = records[records["flow"]["netns_ino"] == inode(end)]
+            records = records[records["flow"]["netns_ino"] == end.inode]
         else:
             records = records[records["flow"]["sock_cookie"] == cookie(end)]
         return records[np.isin(records["kind"], kinds)] if kinds else records

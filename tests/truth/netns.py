@@ -22,6 +22,11 @@ class Namespace:
         subprocess.run(["ip", "netns", "add", name], check=True)
         self.run("ip", "link", "set", "lo", "up")
 
+    @property
+    def inode(self) -> int:
+        """What records know it by."""
+        return Path("/run/netns", self.name).stat().st_ino
+
     def run(self, *words: str, given: str | None = None) -> str:
         """Run a command inside, with `given` as its input; return what it says."""
         command = ["ip", "netns", "exec", self.name, *words]

@@ -73,6 +73,12 @@ class Directory:
         """Begin to answer agents: the first plans are made."""
         self.is_open = True
 
+    def close(self) -> None:
+        """End the streams and answer agents no more: they come back to the next operator."""
+        self.is_open = False
+        for node in self.streams:
+            self._wake(node)
+
     def published(self, nodes: frozenset[str]) -> None:
         """Stream the plans of these nodes again."""
         for node in nodes & self.streams.keys():
@@ -145,9 +151,9 @@ class Directory:
         return response
 
     async def _stream(self, caller: Caller, changed: asyncio.Event, response: web.StreamResponse) -> None:
-        """Write plans, recall and heartbeats until the token ends (the agent comes back with the next one)."""
+        """Write plans, recall and heartbeats until the token ends (the agent comes back with the next one) or we do."""
         sent = ""
-        while time.monotonic() < caller.until_s and self.streams.get(caller.node) is changed:
+        while self.is_open and time.monotonic() < caller.until_s and self.streams.get(caller.node) is changed:
             changed.clear()
             plan = self._planner.plan_of(caller.node)
             line = PlanLine(plan if plan.digest != sent else None, self.switchboard.take(caller.node))
@@ -207,7 +213,7 @@ class Directory:
                 self._agents.refused(node, str(error))
             raise
         if not self.is_open:
-            raise Refused(503, "the operator is starting: try again")
+            raise Refused(503, "the operator is starting or ending: try again")
         if not self._buckets[caller.node].take():
             raise Refused(429, "more than 20 requests a second: slow down")
         return caller

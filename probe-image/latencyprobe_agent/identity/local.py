@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from latencyprobe import spec
+from latencyprobe import planning, spec
 from latencyprobe.errors import SpecError
-from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import NodePlan, Target
 from latencyprobe.spec import LatencyProbe, TargetSpec
 
 
@@ -46,7 +46,7 @@ def local_plan(probes: Sequence[LatencyProbe], node: str, pair_key: bytes) -> Lo
         generation=1,
         digest="",
         targets=tuple(_target(probe, i) for probe in active for i in range(len(probe.spec.targets))),
-        objectives=tuple(objective for probe in active for objective in spec.plan_objectives(probe)),
+        objectives=tuple(objective for probe in active for objective in planning.objectives(probe)),
         pair_key=pair_key,
         host=True,
     )
@@ -57,21 +57,8 @@ def local_plan(probes: Sequence[LatencyProbe], node: str, pair_key: bytes) -> Lo
 
 def _target(probe: LatencyProbe, index: int) -> Target:
     target = probe.spec.targets[index]
-    return Target(
-        id=f"{probe.namespace}/{probe.name}/{target.name}",
-        namespace=probe.namespace,
-        probe=probe.name,
-        probe_uid=probe.uid,
-        name=target.name,
-        role=target.role,
-        thresholds_ns=spec.target_thresholds_ns(probe, target.name),
-        setup_turns=target.setup_turns,
-        spans=SpanPolicy(
-            slower_than_ns=spec.slower_than_ns(probe, target.name),
-            ratio=float(probe.spec.spans.ratio),
-            max_per_second=probe.spec.spans.max_per_second,
-        ),
-        evidence=spec.evidence(probe),
+    return msgspec.structs.replace(
+        planning.target(probe, target),
         ports=_numbers(f"{probe.namespace}/{probe.name}", target, index),
         clients=probe.spec.clients.scope != "None",
     )

@@ -6,6 +6,7 @@ Nothing is pinned: programs, maps and what they hold go with `close()`, or with 
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from enum import IntEnum
 from pathlib import Path
 from typing import Self
 
@@ -90,14 +91,19 @@ class Attached(AbstractContextManager["Attached"]):
 
     def lost(self) -> dict[str, int]:
         """Return how many records or counts never arrived, by reason (`enum lost`, in lower case), since the start."""
-        per_cpu = np.zeros(possible_cpus(), np.uint64)
-        lost = {}
-        for reason in Lost:
-            self._lost.lookup(u32(reason), per_cpu.view(np.uint8).data)
-            lost[reason.name.lower()] = int(per_cpu.sum())
+        lost = counters(self._lost, Lost)
         lost[Lost.RING_FULL.name.lower()] += self._ring.lost
         lost[Lost.RECURSION.name.lower()] = sum(p.recursion_misses() for p in self._loaded.programs)
         return lost
+
+
+def counters(of: Map, kinds: type[IntEnum]) -> dict[str, int]:
+    """Return the sums over CPUs of a map of counters (u64 by u32), by the name of their kind in lower case."""
+    per_cpu, found = np.zeros(possible_cpus(), np.uint64), {}
+    for kind in kinds:
+        of.lookup(u32(kind), per_cpu.view(np.uint8).data)
+        found[kind.name.lower()] = int(per_cpu.sum())
+    return found
 
 
 def u32(value: int) -> bytes:

@@ -1,14 +1,19 @@
-"""Boot time to Unix time, at one place. `app` resamples once a second and converts with `to_unix()`.
+"""Boot time to Unix time, at one place; and when the host slept. The loop resamples once a second.
 
 Stamps and durations are ns of CLOCK_BOOTTIME, which never steps; only the offset to Unix time follows the wall clock.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
+
+from latencyprobe_agent.measure.halves import Sleep
 
 _TRIES = 5
 _SLEW = 500e-6  # the fastest that adjtimex lets the wall clock drift without a step (kernel/time/ntp.c, MAXFREQ)
 _READING_ERROR_NS = 100_000
+_SLEEPS = 64
+_SHORTEST_SLEEP_NS = 1_000_000
 
 
 def _read_boot_ns() -> int:
@@ -46,3 +51,30 @@ class Clock:
     def to_unix(self, boot_ns: int) -> int:
         """Convert a stamp; an i64 array is converted as `stamps + clock.offset_ns`."""
         return boot_ns + self.offset_ns
+
+
+class Sleeps:
+    """When the host was suspended: boot time goes on then, monotonic time stands still. `known`: the latest ones."""
+
+    def __init__(
+        self, boot_ns: Callable[[], int] = _read_boot_ns, monotonic_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self.known: deque[Sleep] = deque(maxlen=_SLEEPS)
+        self._boot_ns = boot_ns
+        self._monotonic_ns = monotonic_ns
+        self._seen_ns, self._asleep_ns = self._sample()
+
+    def _sample(self) -> tuple[int, int]:
+        """Return boot time, and how long the host has slept since it booted."""
+        for _ in range(_TRIES):
+            before, monotonic, after = self._boot_ns(), self._monotonic_ns(), self._boot_ns()
+            if after - before < _READING_ERROR_NS:
+                break
+        return after, before - monotonic
+
+    def watch(self) -> None:
+        """Look whether it slept since the last look."""
+        seen, asleep = self._sample()
+        if asleep - self._asleep_ns >= _SHORTEST_SLEEP_NS:
+            self.known.append(Sleep(self._seen_ns, seen, asleep - self._asleep_ns))
+        self._seen_ns, self._asleep_ns = seen, asleep

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe_agent.kernel import netlink
-from latencyprobe_agent.kernel.attached import Attached, u32
+from latencyprobe_agent.kernel.attached import Attached, counters, u32
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import (
     CLSACT_EGRESS,
@@ -26,7 +26,6 @@ from latencyprobe_agent.kernel.libbpf import (
     Object,
     Program,
     make_clsact,
-    possible_cpus,
     remove_clsact,
 )
 from latencyprobe_agent.kernel.loader import Loaded, check_layouts, explain
@@ -135,12 +134,7 @@ class PacketPrograms(Attached):
 
     def tally(self) -> dict[str, int]:
         """Return what was seen and reported nowhere, by kind (`enum handshake_tally`, in lower case)."""
-        per_cpu = np.zeros(possible_cpus(), np.uint64)
-        found = {}
-        for kind in HandshakeTally:
-            self._tally.lookup(u32(kind), per_cpu.view(np.uint8).data)
-            found[kind.name.lower()] = int(per_cpu.sum())
-        return found
+        return counters(self._tally, HandshakeTally)
 
 
 def _names(place: Place, *, pull: bool) -> tuple[str, str]:

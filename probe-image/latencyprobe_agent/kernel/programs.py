@@ -3,6 +3,7 @@
 Loading, records and losses are as for every signal (`attached.py`).
 """
 
+import math
 from pathlib import Path
 from typing import Self
 
@@ -13,7 +14,15 @@ from latencyprobe.errors import Unsupported
 from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.libbpf import possible_cpus
 from latencyprobe_agent.kernel.loader import Loaded
-from latencyprobe_agent.kernel.records import CONFIG, COUNTS_KEY, EXCHANGE_COUNTS, RULE_KEY, SCOPE, TARGET_SET
+from latencyprobe_agent.kernel.records import (
+    CONFIG,
+    COUNTS_KEY,
+    EXCHANGE_COUNTS,
+    RULE_KEY,
+    SCOPE,
+    TARGET_SET,
+    WINDOW_SHIFT,
+)
 from latencyprobe_agent.measure.counts import COUNTS, Widening
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.signals.table import EXCHANGES, Signal
@@ -37,12 +46,15 @@ class Programs(Attached):
         """Load and attach, as `Attached.load()` does."""
         return cls(cls.load(object_path, EXCHANGES, ring_bytes), EXCHANGES)
 
-    def apply(self, rules: Rules, *, quiet_ns: int, own_tgid: int, owner_by_process: bool) -> None:
+    def apply(
+        self, rules: Rules, *, quiet_ns: int, own_tgid: int, owner_by_process: bool, records_per_second: int = 0
+    ) -> None:
         """Put `rules` in force: from the next event on, every socket is decided by them, and no later by older ones.
 
         Pass rules that `compile_rules()` made from the ones in force. `quiet_ns`: quiet time that ends an exchange;
         `own_tgid`: this process in the root PID namespace, 0 for none; `owner_by_process`: count per process instead of
-        per cgroup. Raises Unsupported, with nothing changed, when a map is too small.
+        per cgroup; `records_per_second`: above it records are thinned, 0 for never. Raises Unsupported, with nothing
+        changed, when a map is too small.
         """
         wanted = {
             "target_sets": {u32(index): _target_set(one) for index, one in rules.sets.items()},
@@ -62,6 +74,7 @@ class Programs(Attached):
         config["quiet_ns"], config["own_tgid"], config["owner_by_process"] = quiet_ns, own_tgid, owner_by_process
         config["host"] = rules.host
         config["wakeup_bytes"] = self.ring_bytes // 4
+        config["records_per_window"] = math.ceil(records_per_second * (1 << WINDOW_SHIFT) / 1e9)
         # Twice: the generation is the first word of the entry, and a program that saw it new with the old host groups
         # would keep that decision.
         for generation in (self._generation, self._generation + 1):
@@ -108,6 +121,7 @@ def _scope(groups: tuple[int, int]) -> bytes:
 def _target_set(one: TargetSet) -> bytes:
     value = np.zeros((), TARGET_SET)
     value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
+    value["slow_ns"] = min([*one.thresholds_ns, one.spans.slower_than_ns])
     value["setup_turns"], value["evidence"] = one.setup_turns, one.evidence
     return value.tobytes()
 

@@ -91,6 +91,8 @@ class ExchangeFlags(IntFlag):
     CLOSED = 512
     STAGE_OVERLAP = 1024
     READY_APPROX = 2048
+    THINNED = 4096
+    SUSPENDED = 8192
 
 
 class EvidenceFlags(IntFlag):
@@ -198,6 +200,9 @@ HISTOGRAM_SCALE = 5
 HISTOGRAM_MIN = -672
 HISTOGRAM_BUCKETS = 992
 STACK_FRAMES = 48
+WINDOW_SHIFT = 27
+BURST_WINDOWS = 30
+THINNED_BITS = 4
 
 EXCHANGE = _struct(
     192,
@@ -376,7 +381,7 @@ COUNTS_KEY = _struct(
 )
 
 EXCHANGE_COUNTS = _struct(
-    4840,
+    4848,
     ("duration_sum_ns", 0, "u8"),
     ("within", 8, "(8,)u8"),
     ("failed_within", 72, "(8,)u8"),
@@ -384,16 +389,18 @@ EXCHANGE_COUNTS = _struct(
     ("classes", 184, "(9,)u8"),
     ("excluded", 256, "(12,)u8"),
     ("lost_records", 352, "u8"),
-    ("over_stage_ns", 360, "(8,4)u8"),
-    ("over_dominant", 616, "(8,4)u8"),
-    ("histogram", 872, "(992,)u4"),
+    ("thinned_records", 360, "u8"),
+    ("over_stage_ns", 368, "(8,4)u8"),
+    ("over_dominant", 624, "(8,4)u8"),
+    ("histogram", 880, "(992,)u4"),
 )
 
 TARGET_SET = _struct(
-    72,
+    80,
     ("thresholds_ns", 0, "(8,)u8"),
-    ("setup_turns", 64, "u4"),
-    ("evidence", 68, "u4"),
+    ("slow_ns", 64, "u8"),
+    ("setup_turns", 72, "u4"),
+    ("evidence", 76, "u4"),
 )
 
 SCOPE = _struct(
@@ -419,7 +426,7 @@ CONFIG = _struct(
     ("own_tgid", 24, "u4"),
     ("owner_by_process", 28, "u4"),
     ("wakeup_bytes", 32, "u4"),
-    ("_pad", 36, "u4"),
+    ("records_per_window", 36, "u4"),
 )
 
 STRUCTS = {

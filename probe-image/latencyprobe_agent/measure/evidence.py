@@ -75,8 +75,10 @@ class EvidenceJoin:
     """The join of one signal. `outcomes`: records by what became of them, `joined`, `late`, `no_exchange`, `ambiguous`;
     those that still wait for their exchange are in none of them. `waits`: as in `Explains`."""
 
-    def __init__(self, recent: RecentHalves, *, waits: bool, waiting: int = 4_096) -> None:
-        self.outcomes: Counter[str] = Counter()
+    def __init__(
+        self, recent: RecentHalves, *, waits: bool, waiting: int = 4_096, outcomes: Counter[str] | None = None
+    ) -> None:
+        self.outcomes = Counter() if outcomes is None else outcomes
         self.recent = recent
         self._ended = recent.rows
         self._joined_at = self._shared_at = 0  # `recent.kept` when it was last looked at

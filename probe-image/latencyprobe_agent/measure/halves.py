@@ -3,14 +3,14 @@
 `app` calls `halves()` on each drained batch and hands the result to joining, selection, slicing and telemetry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags
+from latencyprobe_agent.kernel.records import EXCHANGE, THINNED_BITS, ExchangeFlags
 from latencyprobe_agent.measure import keys, stages
 from latencyprobe_agent.signals.exchanges import columns
 
@@ -40,6 +40,11 @@ class Halves:
     def __len__(self) -> int:
         return len(self.rec)
 
+    @property
+    def stands_for(self) -> NDArray[np.int64]:
+        """i64[n]: of how many like it each is the one that the kernel's thinning left; 1 where nothing was left out."""
+        return np.where(self.rec["flags"] & np.uint32(ExchangeFlags.THINNED), 1 << THINNED_BITS, 1)
+
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> "Halves":
         """Return the rows of `index` (positions or a mask) as a copy."""
         at = np.flatnonzero(index) if index.dtype == np.bool_ else index
@@ -56,6 +61,22 @@ class Halves:
 def _whole(column: NDArray[Any]) -> NDArray[Any]:
     """Hide the fields of records, so that they are copied whole."""
     return column.view(f"V{EXCHANGE.itemsize}") if column.dtype == EXCHANGE else column
+
+
+class Sleep(NamedTuple):
+    """The host slept for `length_ns`, somewhere between two boot times."""
+
+    after_ns: int
+    before_ns: int
+    length_ns: int
+
+
+def flag_suspended(some: Halves, sleeps: Iterable[Sleep]) -> None:
+    """Set SUSPENDED in the records of halves during which the host slept: their durations hold that time."""
+    for sleep in sleeps:
+        slept = (some.start_ns < sleep.before_ns) & (some.end_ns > sleep.after_ns)
+        slept &= some.duration_ns >= sleep.length_ns
+        some.rec["flags"][slept] |= np.uint32(ExchangeFlags.SUSPENDED)
 
 
 def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:

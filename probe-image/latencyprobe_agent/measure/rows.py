@@ -22,6 +22,7 @@ from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
+from latencyprobe_agent.signals.evidence import Explains
 
 _AMBIGUOUS = [Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP]
 _ROLES = {Perspective.SERVER: Role.SERVER, Perspective.CLIENT: Role.CLIENT}
@@ -122,6 +123,15 @@ def explained(judge: Judge, signal: str, found: Joined | Shared, rows: NDArray[n
         bad |= half["outcome"] != Outcome.OK
     count = sli.EvidenceCount(int(first.sum()), int((first & bad).sum()), int(new_ns.sum()))
     return replace(judge.row(minute), evidence={signal: count})
+
+
+def hit(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sli.Hit:
+    """Return what one row of `found` says of its exchange."""
+    new_ns = int(found.new_ns[row])
+    if isinstance(found, Shared):
+        return sli.Hit(signal, "server", 0, new_ns)
+    what, count, wait_ns = explains.says(found.evidence.rec[row])
+    return sli.Hit(signal, what, count, new_ns if explains.waits else wait_ns)
 
 
 def refinement(judge: Judge, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:

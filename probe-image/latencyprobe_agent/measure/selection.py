@@ -39,8 +39,8 @@ class Selected:
     """`index`: ascending rows of the chosen halves; `reason`: u8, a Reason each.
 
     `ratio`: f8, the probability with which an exchange like this one is chosen: 1 for slow and failed ones, the
-    policy's ratio for others, times what the budget left of its reason in this batch. `left_out`: chosen ones that the
-    budget had no room for.
+    policy's ratio for others, times what the kernel's thinning and the budget left of its like. `left_out`: chosen ones
+    that the budget had no room for.
     """
 
     index: NDArray[np.intp]
@@ -109,6 +109,7 @@ def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     index = np.flatnonzero(wanted)
     reason = np.select([failed[index], slow[index]], [Reason.ERROR, Reason.SLOW], Reason.RATIO).astype(np.uint8)
     ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
+    ratio /= np.where(reason == Reason.RATIO, halves.stands_for[index], 1)
     kept = np.ones(len(index), np.bool_)
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}
     shares = [(probe, per_second[probe], of_row["probe"][index] == i) for i, probe in enumerate(probes)]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latencyprobe import sli
 from latencyprobe.plan import NodePlan
-from latencyprobe.sli import Coverage, SliRow
+from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe_agent.kernel.records import Excluded, Role
 from latencyprobe_agent.measure import rows
 from latencyprobe_agent.measure.counts import COUNTS
@@ -21,6 +21,7 @@ from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
+from latencyprobe_agent.signals.evidence import Explains
 
 MINUTE_NS = 60_000_000_000
 _MISSING = ("counts", "storage")  # reasons of loss after which an exchange is in no count
@@ -37,6 +38,7 @@ class Slicer:
     def __init__(self, boot_ns: int) -> None:
         self._judges: dict[tuple[int, int], list[rows.Judge]] = {}
         self._rows: dict[tuple[_Key, int], SliRow] = {}
+        self._told: dict[tuple[_Key, str], SlowExchange] = {}  # of the last `take()`: what explains them may still come
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._missing = 0
         self._since_ns = boot_ns
@@ -93,14 +95,29 @@ class Slicer:
                 self._add(replace(row, peers={}))  # they are counted already
         self._join(pairs, (pairs.client,), minute)
 
-    def add_evidence(self, signal: str, found: Joined | Shared, unix_ns: int) -> None:
-        """Take in exchanges that a signal explains."""
+    def add_evidence(self, signal: str, explains: Explains, found: Joined | Shared, unix_ns: int) -> None:
+        """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost."""
         minute = _minute(unix_ns)
+        self._add_hits(signal, explains, found, minute)
+        if not explains.waits:
+            return
         both = found.half["target_set"].astype(np.int64) * 4 + found.half["role"]
         for group in np.unique(both).tolist():
             at = np.flatnonzero((both == group) & (found.half["excluded"] == Excluded.NONE))
             for judge in self._judges.get((group // 4, group % 4), ()):
                 self._add(rows.explained(judge, signal, found, at, minute))
+
+    def _add_hits(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
+        told = self._told | _by_trace(self._rows)
+        lows = np.array([int(trace_id[16:], 16) for _, trace_id in told], np.uint64)
+        for row in np.flatnonzero(np.isin(found.half["trace_id"][:, 1], lows)).tolist():
+            half = found.half[row]
+            trace_id = "{:016x}{:016x}".format(*half["trace_id"].tolist())
+            for judge in self._judges.get((int(half["target_set"]), int(half["role"])), ()):
+                empty = judge.row(minute)
+                if slow := told.get((_key(empty), trace_id)):
+                    hit = rows.hit(signal, explains, found, row)
+                    self._add(replace(empty, slowest=(replace(slow, evidence=(hit,)),)))
 
     def _join(self, pairs: Pairs, sides: Sequence[Halves], minute: int) -> None:
         """Count what knows its other half, and let pairs correct what counts of the client's half alone say."""
@@ -114,6 +131,7 @@ class Slicer:
     def take(self, name_peer: Callable[[bytes], str]) -> tuple[SliRow, ...]:
         """Return all rows since the last call, oldest minute first. `name_peer`: packed address → a person's name."""
         taken = [_with_names(self._rows[at], name_peer) for at in sorted(self._rows, key=lambda at: at[1])]
+        self._told = _by_trace(self._rows)
         self._rows.clear()
         return tuple(taken)
 
@@ -124,6 +142,11 @@ class Slicer:
 
 def _key(row: SliRow) -> _Key:
     return row.namespace, row.probe, row.objective, row.hash
+
+
+def _by_trace(of_minutes: Mapping[tuple[_Key, int], SliRow]) -> dict[tuple[_Key, str], SlowExchange]:
+    """Return the slowest exchanges of all rows by objective and trace id."""
+    return {(key, slow.trace_id): slow for (key, _), row in of_minutes.items() for slow in row.slowest}
 
 
 def _minute(unix_ns: int) -> int:

@@ -63,12 +63,14 @@ class Explains:
     """What a signal says of the exchanges that it explains.
 
     `event`: name of the span event; `fields`: one record → attributes of that event; `attributes`: the joined records
-    of one exchange → attributes of its span; `samples`: a batch → values of metrics. `waits`: the event also says how
-    long ago its bytes had last been sent, an upper bound of what it cost.
+    of one exchange → attributes of its span; `samples`: a batch → values of metrics; `says`: one record → `what`,
+    `count` and `wait_ns` of `latencyprobe.sli.Hit`. `waits`: the join knows how long ago the bytes had last been sent,
+    an upper bound of what it cost; the event says so, and `says` does not.
     """
 
     event: str
     fields: Callable[[np.void], Mapping[str, Attribute]]
     samples: Callable[[Evidence], Sequence[Sample]]
+    says: Callable[[np.void], tuple[str, int, int]]
     attributes: Callable[[NDArray[np.void]], Mapping[str, Attribute]] = lambda _: {}
     waits: bool = False

@@ -79,4 +79,9 @@ def samples(evidence: Evidence) -> Sequence[Sample]:
     )
 
 
-EXPLAINS = Explains(EVENT, fields, samples)
+def says(record: np.void) -> tuple[str, int, int]:
+    """Return outcome, SYNs and what the application waited (of a server: the RTT) for a list of slow exchanges."""
+    return str(_OUTCOMES[record["outcome"]]), int(record["n_syn"]), int(record["connect_ns"] or record["rtt_ns"])
+
+
+EXPLAINS = Explains(EVENT, fields, samples, says)

@@ -118,10 +118,15 @@ def attributes(records: NDArray[np.void]) -> Mapping[str, Attribute]:
     return {"latencyprobe.tcp.retransmits": int(records["segs"].sum())}
 
 
+def says(record: np.void) -> tuple[str, int, int]:
+    """Return reason and segments of a record for a list of slow exchanges."""
+    return str(reasons(record.reshape(1))[0]), int(record["segs"]), 0
+
+
 def _errors(err: NDArray[np.int32]) -> NDArray[np.str_]:
     """Return the names of negative error numbers."""
     values, of_row = np.unique(err, return_inverse=True)
     return np.array([errorcode.get(-int(value), str(int(value))) for value in values], np.str_)[of_row]
 
 
-EXPLAINS = Explains("retransmit", fields, samples, attributes, waits=True)
+EXPLAINS = Explains("retransmit", fields, samples, says, attributes, waits=True)

@@ -181,6 +181,9 @@ RECORDS_READ = Metric("latencyprobe.agent.records.read", "{record}", "counter", 
 RECORDS_LOST = Metric(
     "latencyprobe.agent.records.lost", "{record}", "counter", "What the kernel could not deliver, by reason."
 )
+RECORDS_EXCLUDED = Metric(
+    "latencyprobe.agent.records.excluded", "{record}", "counter", "What the kernel was not to deliver, by reason."
+)
 PEERS_UNRESOLVED = Metric(
     "latencyprobe.agent.peers.unresolved", "{peer}", "counter", "Spans sent before their peer was known."
 )
@@ -193,7 +196,7 @@ EVIDENCE = Metric(
 SPANS = Metric("latencyprobe.agent.spans", "{span}", "counter", "Spans selected, by what became of them.")
 EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter", "Failed export attempts.")
 SERIES_OVERFLOW = Metric(
-    "latencyprobe.agent.series.overflow", "{series}", "counter", "Series folded into `other` by the cap."
+    "latencyprobe.agent.series.overflow", "{series}", "counter", "Series folded into `other` by the cap, each once."
 )
 PLAN_AGE = Metric("latencyprobe.agent.plan.age", "s", "gauge", "Time since the directory last confirmed the plan.")
 DRAIN_LAG = Metric(

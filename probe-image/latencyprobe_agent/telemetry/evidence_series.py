@@ -17,6 +17,7 @@ from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.conventions import Metric
 from latencyprobe_agent.telemetry.points import Histogram, Labels
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
 
 _METRICS = {metric.name: metric for metric in names.METRICS}
 
@@ -30,15 +31,18 @@ class Series(NamedTuple):
 
 
 class EvidenceSeries:
-    """`overflow` counts series that were folded into `other`."""
+    """Counters and histograms by `Series`."""
 
     def __init__(self, series_cap: int, *, by_process: bool) -> None:
-        self.overflow = 0
-        self._cap = series_cap
+        self._cap = SeriesCap(series_cap)
         self._by_process = by_process
         self._sums: dict[Series, float] = {}
         self._histograms: dict[Series, Histogram] = {}
-        self._members: dict[tuple[Metric, int], int] = {}
+
+    @property
+    def overflow(self) -> int:
+        """Return how many series were folded into `other`."""
+        return self._cap.overflow
 
     def add(self, evidence: Evidence, samples: Sequence[Sample], services: NDArray[np.str_] | None = None) -> None:
         """Add what a batch says. `services`: str[n], who is at the other end of each record."""
@@ -65,7 +69,7 @@ class EvidenceSeries:
         for table in held:
             for series in [series for series in table if series.group.owner in owners]:
                 del table[series]
-                self._members[series.metric, series.group.target_set] -= 1
+                self._cap.release(series.metric, series.group.target_set)
 
     def series(self) -> Iterator[tuple[Series, int | float | Histogram]]:
         """Yield all series, cumulative."""
@@ -90,11 +94,8 @@ class EvidenceSeries:
         self._histograms[series] = new
 
     def _capped(self, series: Series) -> Series:
-        key = series.metric, series.group.target_set
-        if self._members.get(key, 0) < self._cap:
-            self._members[key] = self._members.get(key, 0) + 1
+        if self._cap.admit(series.metric, series.group.target_set, series):
             return series
-        self.overflow += 1
         labels = tuple((name, names.OTHER if name == names.SERVICE_PEER_NAME else v) for name, v in series.labels)
         return series._replace(group=series.group._replace(owner=OTHER_OWNER), labels=labels)
 

@@ -1,7 +1,8 @@
 """Histograms that only records can fill: stages, round trips, `network` of pairs, durations by peer.
 
 The loop adds each batch; `metrics.py` reads the series at export. Cumulative; the series of a target are capped, what
-is above goes to `other` and is counted. Unlike the kernel's own counts these miss records that the ring refused.
+is above goes to `other` and is counted. Unlike the kernel's own counts these miss records that the ring refused; what
+thinning left counts for what it stands for.
 """
 
 from collections.abc import Sequence, Set
@@ -20,6 +21,7 @@ from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.conventions import Metric
 from latencyprobe_agent.telemetry.points import Histogram
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
 
 # Two kernel buckets are one of ours: scale 4, 16 per power of two, errs by at most 2.2 % and takes 4 kB per series.
 _SCALE = HISTOGRAM_SCALE - 1
@@ -49,18 +51,20 @@ class Series(NamedTuple):
 
 
 class RecordHistograms:
-    """`overflow` counts series that were folded into `other`."""
+    """Histograms by `Series`."""
 
     def __init__(self, series_cap: int, *, by_process: bool, identity_wait_s: float) -> None:
-        self.overflow = 0
-        self._cap = series_cap
+        self._cap = SeriesCap(series_cap)
         self._by_process = by_process
         self._wait_s = identity_wait_s
         self._counts: dict[Series, NDArray[np.int64]] = {}
         self._sums_ns: dict[Series, int] = {}
-        self._members: dict[tuple[Metric, int], set[Series]] = {}
-        self._folded: set[Series] = set()
         self._pending: dict[tuple[Group, str], tuple[NDArray[np.int64], int, float]] = {}
+
+    @property
+    def overflow(self) -> int:
+        """Return how many series were folded into `other`."""
+        return self._cap.overflow
 
     def add(self, halves: Halves, now_s: float, *, by_peer: bool) -> None:
         """Add the counted halves of a batch. `by_peer`: somebody can name addresses."""
@@ -68,16 +72,16 @@ class RecordHistograms:
         if not len(counted):
             return
         groups, of_row = self._groups(counted)
-        columns = [_column(counted.stages[:, i]) for i in range(counted.stages.shape[1])]
-        tables = [_tables(of_row, len(groups), column) for column in columns]
-        for i, table in enumerate(tables):
-            sums = _sums(of_row, len(groups), counted.stages[:, i])
+        weights = counted.stands_for
+        for i in range(counted.stages.shape[1]):
+            rows = _Rows(of_row, counted.stages[:, i], weights)
+            table, sums = _tables(rows, len(groups)), _sums(rows, len(groups))
             for g, group in enumerate(groups):
                 stage = (SERVER_STAGES if group.role is Role.SERVER else CLIENT_STAGES)[i]
                 self._into(Series(names.STAGE_DURATION, group, stage), table[g], sums[g])
         rtt_ns = counted.rec["srtt_us"].astype(np.int64) * 1000
         sampled = rtt_ns > 0
-        self._spread(names.TCP_RTT, groups, of_row[sampled], rtt_ns[sampled])
+        self._spread(names.TCP_RTT, groups, _Rows(of_row[sampled], rtt_ns[sampled], weights[sampled]))
         if by_peer:
             self._add_peers(counted, groups, of_row, now_s)
 
@@ -85,7 +89,8 @@ class RecordHistograms:
         """Add `network` of pairs that were joined alike, under their client halves."""
         if len(pairs):
             groups, of_row = self._groups(pairs.client)
-            self._spread(names.NETWORK_DURATION, groups, of_row, pairs.stages[:, _NETWORK], joined)
+            rows = _Rows(of_row, pairs.stages[:, _NETWORK], pairs.client.stands_for)
+            self._spread(names.NETWORK_DURATION, groups, rows, joined)
 
     def name_peers(self, known: dict[str, Identity], now_s: float) -> None:
         """Move what waits for a name under it; after the wait, under `unresolved`."""
@@ -102,7 +107,7 @@ class RecordHistograms:
         """Drop the series of owners that have ended, which makes room for others."""
         for series in [series for series in self._counts if series.group.owner in owners]:
             del self._counts[series], self._sums_ns[series]
-            self._members[series.metric, series.group.target_set].discard(series)
+            self._cap.release(series.metric, series.group.target_set)
 
     @property
     def waiting_peers(self) -> set[str]:
@@ -131,15 +136,8 @@ class RecordHistograms:
         ]
         return groups, of_row
 
-    def _spread(
-        self,
-        metric: Metric,
-        groups: Sequence[Group],
-        of_row: NDArray[np.intp],
-        ns: NDArray[np.int64],
-        detail: str = "",
-    ) -> None:
-        table, sums = _tables(of_row, len(groups), _column(ns)), _sums(of_row, len(groups), ns)
+    def _spread(self, metric: Metric, groups: Sequence[Group], rows: "_Rows", detail: str = "") -> None:
+        table, sums = _tables(rows, len(groups)), _sums(rows, len(groups))
         for g, group in enumerate(groups):
             if table[g].any():
                 self._into(Series(metric, group, detail), table[g], sums[g])
@@ -147,8 +145,8 @@ class RecordHistograms:
     def _add_peers(self, halves: Halves, groups: Sequence[Group], of_row: NDArray[np.intp], now_s: float) -> None:
         packed = np.ascontiguousarray(halves.rec["peer_addr"]).view(np.uint64)
         first, of_peer = _distinct([of_row, packed[:, 0], packed[:, 1]])
-        table = _tables(of_peer, len(first), _column(halves.duration_ns))
-        sums = _sums(of_peer, len(first), halves.duration_ns)
+        rows = _Rows(of_peer, halves.duration_ns, halves.stands_for)
+        table, sums = _tables(rows, len(first)), _sums(rows, len(first))
         for p, row in enumerate(first.tolist()):
             group, peer = groups[of_row[row]], address(bytes(halves.rec["peer_addr"][row]))
             counts, sum_ns, since_s = self._pending.get((group, peer), (None, 0, now_s))
@@ -171,14 +169,8 @@ class RecordHistograms:
 
     def _capped(self, series: Series) -> Series:
         """Return the series itself while its metric and target set have room, else their `other`."""
-        members = self._members.setdefault((series.metric, series.group.target_set), set())
-        if len(members) < self._cap:
-            members.add(series)
+        if self._cap.admit(series.metric, series.group.target_set, series):
             return series
-        if series not in self._folded:
-            self.overflow += 1
-            if len(self._folded) < 10 * self._cap:
-                self._folded.add(series)
         detail = names.OTHER if series.metric is names.PEER_DURATION else series.detail
         return series._replace(group=series.group._replace(owner=OTHER_OWNER), detail=detail)
 
@@ -188,19 +180,29 @@ def service_of(identity: Identity | None) -> str:
     return names.UNRESOLVED if identity is None else identity.service or identity.workload or names.OTHER
 
 
-def _column(ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.where(ns > 0, positions(ns) >> 1, _ZERO)
+class _Rows(NamedTuple):
+    """`group`: number of each row's group; `ns`: what is counted; `weight`: how many exchanges it stands for."""
+
+    group: NDArray[np.intp]
+    ns: NDArray[np.int64]
+    weight: NDArray[np.int64]
 
 
-def _tables(of_row: NDArray[np.intp], groups: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return i64[groups, _BUCKETS + 1]: how many rows of each group fall in each column."""
+def _tables(rows: _Rows, groups: int) -> NDArray[np.int64]:
+    """Return i64[groups, _BUCKETS + 1]: how many exchanges of each group fall in each column."""
     width = _BUCKETS + 1
-    return np.bincount(of_row * width + column, minlength=groups * width).reshape(groups, width)
+    column = np.where(rows.ns > 0, positions(rows.ns) >> 1, _ZERO)
+    at, cells = rows.group * width + column, groups * width
+    table = np.bincount(at, minlength=cells)
+    heavy = rows.weight > 1
+    if heavy.any():
+        table += np.bincount(at[heavy], weights=rows.weight[heavy] - 1, minlength=cells).astype(np.int64)
+    return table.reshape(groups, width)
 
 
-def _sums(of_row: NDArray[np.intp], groups: int, ns: NDArray[np.int64]) -> list[int]:
+def _sums(rows: _Rows, groups: int) -> list[int]:
     # float64 is exact up to 2^53 ns: 104 days of durations in one batch
-    return [int(total) for total in np.bincount(of_row, weights=ns, minlength=groups)]
+    return [int(total) for total in np.bincount(rows.group, weights=rows.ns * rows.weight, minlength=groups)]
 
 
 def _distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -21,15 +21,16 @@ AGENT = "agent"  # `Point.observed` of these points
 
 
 class Self(NamedTuple):
-    """Counters since the start. `lost`: by reason; `recall`: by what became of the halves; `evidence`, `evidence_lost`:
-    by signal, then by what became of the records or by reason; `spans_left_out`: chosen
-    ones that never became a span."""
+    """Counters since the start. `lost`: by reason; `thinned`: records left out above the limit; `recall`: by what
+    became of the halves; `evidence`, `evidence_lost`: by signal, then by what became of the records or by reason;
+    `spans_left_out`: chosen ones that never became a span."""
 
     records_read: int
     lost: Mapping[str, int]
     plan_age_s: float
     drain_lag_s: float
     recall: Mapping[str, int] = {}
+    thinned: int = 0
     evidence: Mapping[str, Mapping[str, int]] = {}
     evidence_lost: Mapping[str, Mapping[str, int]] = {}
     peers_unresolved: int = 0
@@ -43,6 +44,7 @@ def points(own: Self, outboxes: Mapping[Signal, Outbox]) -> Iterator[Point]:
     yield Point(AGENT, names.RECORDS_READ, signal, own.records_read)
     for reason, count in own.lost.items():
         yield Point(AGENT, names.RECORDS_LOST, (*signal, (names.REASON, reason)), count)
+    yield Point(AGENT, names.RECORDS_EXCLUDED, (*signal, (names.REASON, "thinned")), own.thinned)
     for name, reasons in own.evidence_lost.items():
         for reason, count in reasons.items():
             yield Point(AGENT, names.RECORDS_LOST, ((names.SIGNAL, name), (names.REASON, reason)), count)

@@ -1,0 +1,85 @@
+"""What a LatencyProbe alone says of a plan: its targets and objectives, before anybody knows its pods or processes.
+
+The operator's `targets.py` and the agent's `identity/local.py` complete the targets; `slo.objective` follows the same
+definitions. Pure.
+"""
+
+import hashlib
+
+import msgspec
+
+from latencyprobe.plan import Objective, Role, SpanPolicy, Target
+from latencyprobe.spec import LatencyProbe, ObjectiveSpec, TargetSpec, duration_ns
+
+DEFAULT_SLOWER_THAN_NS = 100_000_000
+
+
+def target(probe: LatencyProbe, declared: TargetSpec) -> Target:
+    """Return one of the probe's targets, without pods, callers, endpoints and ports."""
+    thresholds_ns = target_thresholds_ns(probe, declared.name)
+    spans = probe.spec.spans
+    return Target(
+        id=f"{probe.namespace}/{probe.name}/{declared.name}",
+        namespace=probe.namespace,
+        probe=probe.name,
+        probe_uid=probe.uid,
+        name=declared.name,
+        role=declared.role,
+        thresholds_ns=thresholds_ns,
+        setup_turns=declared.setup_turns,
+        spans=SpanPolicy(
+            slower_than_ns=min(thresholds_ns, default=DEFAULT_SLOWER_THAN_NS)
+            if spans.slower_than is None
+            else duration_ns(spans.slower_than),
+            ratio=float(spans.ratio),
+            max_per_second=spans.max_per_second,
+        ),
+        evidence=tuple(name for name, wanted in msgspec.structs.asdict(probe.spec.evidence).items() if wanted),
+    )
+
+
+def objectives(probe: LatencyProbe) -> tuple[Objective, ...]:
+    """Return the probe's objectives as a node plan carries them."""
+    prefix = f"{probe.namespace}/{probe.name}"
+    return tuple(
+        Objective(
+            id=f"{prefix}/{o.name}",
+            target=f"{prefix}/{o.target}",
+            name=o.name,
+            perspective=perspective(probe, o),
+            threshold_index=target_thresholds_ns(probe, o.target).index(duration_ns(o.threshold)),
+            errors_count_as_bad=o.errors_count_as_bad,
+            hash=objective_hash(probe, o),
+            goal=o.goal,
+            window=o.window,
+            min_events=o.min_events,
+        )
+        for o in probe.spec.objectives
+    )
+
+
+def perspective(probe: LatencyProbe, objective: ObjectiveSpec) -> Role:
+    """Return the side on which the objective is judged: its own word, else its target's role."""
+    return objective.perspective or _declared(probe, objective).role
+
+
+def target_thresholds_ns(probe: LatencyProbe, target_name: str) -> tuple[int, ...]:
+    """Return the distinct thresholds of all objectives of the target, ascending; at most 8."""
+    return tuple(sorted({duration_ns(o.threshold) for o in probe.spec.objectives if o.target == target_name}))
+
+
+def objective_hash(probe: LatencyProbe, objective: ObjectiveSpec) -> str:
+    """Return 16 hex digits of what makes an objective's counts comparable: target, role, side, threshold, errors.
+
+    Goal and window are not in it: they judge the same counts anew.
+    """
+    of = _declared(probe, objective)
+    definition = (
+        *(of.name, of.role, perspective(probe, objective)),
+        *(duration_ns(objective.threshold), objective.errors_count_as_bad),
+    )
+    return hashlib.sha256(msgspec.json.encode(definition)).hexdigest()[:16]
+
+
+def _declared(probe: LatencyProbe, objective: ObjectiveSpec) -> TargetSpec:
+    return next(target for target in probe.spec.targets if target.name == objective.target)

@@ -1,0 +1,57 @@
+"""planning.py: what a LatencyProbe alone says of a plan."""
+
+from collections.abc import Callable
+
+from latencyprobe import plan, planning, spec
+from latencyprobe.plan import Role
+
+MakeProbe = Callable[..., spec.LatencyProbe]
+
+
+def test_thresholds_are_distinct_by_value_and_ascending(probe: MakeProbe) -> None:
+    objectives = [
+        {"name": f"o{i}", "target": target, "threshold": threshold, "goal": "99"}
+        for i, (target, threshold) in enumerate([("cart", "1s"), ("cart", "25ms"), ("cart", "1000ms"), ("db", "1ms")])
+    ]
+    parsed = probe(objectives=objectives)
+    assert (25_000_000, 1_000_000_000) == planning.target_thresholds_ns(parsed, "cart")
+    assert [1, 0, 1, 0] == [objective.threshold_index for objective in planning.objectives(parsed)]
+
+
+def test_span_threshold_falls_back_to_smallest_threshold_then_100ms(probe: MakeProbe) -> None:
+    def slower_than_ns(parsed: spec.LatencyProbe, index: int) -> int:
+        return planning.target(parsed, parsed.spec.targets[index]).spans.slower_than_ns
+
+    assert 5_000_000 == slower_than_ns(probe(spans={"slowerThan": "5ms"}), 0)
+    assert 25_000_000 == slower_than_ns(probe(), 0)
+    assert 100_000_000 == slower_than_ns(probe(), 1)
+
+
+def test_target_has_what_its_probe_says(probe: MakeProbe) -> None:
+    parsed = probe(spans={"ratio": "0.5", "maxPerSecond": 7}, evidence={"handshakes": False, "tcprt": True})
+    target = planning.target(parsed, parsed.spec.targets[1])
+    assert ("shop/checkout/db", "u1", Role.CLIENT) == (target.id, target.probe_uid, target.role)
+    assert (plan.SpanPolicy(100_000_000, 0.5, 7), ("retransmits", "tcprt")) == (target.spans, target.evidence)
+
+
+def test_hash_follows_the_definition_and_nothing_else(probe: MakeProbe) -> None:
+    def hashed(target: str = "cart", **changes: object) -> str:
+        objective = {"name": "o", "target": target, "threshold": "25ms", "goal": "99.9"} | changes
+        parsed = probe(objectives=[objective])
+        return planning.objective_hash(parsed, parsed.spec.objectives[0])
+
+    same = [hashed(), hashed(name="p"), hashed(goal="99"), hashed(window="7d"), hashed(threshold="25000us")]
+    same += [hashed(perspective="Server"), hashed(minEvents=1)]
+    assert 1 == len(set(same))
+    changed = [hashed(threshold="26ms"), hashed(errorsCountAsBad=False), hashed(perspective="Client"), hashed("db")]
+    assert 5 == len({hashed(), *changed})
+
+
+def test_perspective_is_the_targets_role_unless_said(probe: MakeProbe) -> None:
+    objectives = [
+        {"name": "a", "target": "cart", "threshold": "1ms", "goal": "99"},
+        {"name": "b", "target": "cart", "threshold": "1ms", "goal": "99", "perspective": "Client"},
+        {"name": "c", "target": "db", "threshold": "1ms", "goal": "99"},
+    ]
+    planned = planning.objectives(probe(objectives=objectives))
+    assert [Role.SERVER, Role.CLIENT, Role.CLIENT] == [objective.perspective for objective in planned]
