@@ -11,6 +11,7 @@
 #include "maps.bpf.h"
 #include "flow.bpf.h"
 #include "connection.bpf.h"
+#include "sending.bpf.h"
 #include "account.bpf.h"
 
 /* States in which write_seq counts our FIN. A closed socket may have sent none, but it writes no more either. */
