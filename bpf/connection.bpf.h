@@ -84,7 +84,7 @@ static __always_inline void advance_out(struct connection *c, __u32 written)
 {
 	__s32 fresh = written - c->out_seq;
 
-	if (fresh > 0 && !c->shut) {
+	if (fresh > 0) {
 		c->out_seq = written;
 		c->out_offset += fresh;
 	}
@@ -271,6 +271,16 @@ static __always_inline bool arrive(struct connection *c, const struct view *v, _
 	return emit;
 }
 
+/* Bytes were read whose arrival was not seen. */
+static __always_inline bool arrive_unseen(struct connection *c, struct view *v, struct exchange *out)
+{
+	if ((__s32)(v->copied - c->in_seq) <= 0)
+		return false;
+	v->flags = FLAG_READY_APPROX;
+	v->acked = c->out_seq; /* what the peer had then is not known any more */
+	return arrive(c, v, v->copied, out);
+}
+
 /* Bytes were read up to v->copied. Stamps belong to the message that is inbound now. */
 static __always_inline void take(struct connection *c, const struct view *v, __u64 pid_tgid)
 {
@@ -307,95 +317,6 @@ static __always_inline void take_unseen(struct connection *c, const struct view 
 	x->flags |= FLAG_READ_APPROX;
 	if (x->role == ROLE_SERVER)
 		x->read_last_ns = v->now_ns;
-}
-
-/* A send call begins to write at v->written (the socket is locked), or `approx`: is known by its return only. */
-static __always_inline bool begin_send(struct connection *c, const struct view *v, __u64 pid_tgid, bool approx,
-				       struct exchange *out)
-{
-	struct exchange *x = &c->current;
-	bool unread = v->received != v->copied, emit = false, opens = false;
-	__u32 first = c->out_seq;
-
-	if (c->send_owner != SEND_NONE) {
-		/* the same call goes on (the hook fires once per skb): the request came before all of this was written */
-		if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
-			c->early_history |= 1;
-			c->clean_turns = 0;
-			c->previous.flags |= FLAG_OVERLAP;
-			if (!c->previous.excluded)
-				c->previous.excluded = EXCLUDED_OVERLAP;
-			x->flags |= FLAG_OVERLAP;
-		}
-		advance_out(c, v->written);
-		return false;
-	}
-	take_unseen(c, v);
-	if (!approx)
-		advance_out(c, v->written);
-	if (x->role == ROLE_CLIENT) {
-		opens = c->phase != PHASE_REQUEST;
-		if (opens) {
-			if (c->phase == PHASE_RESPONSE && unread) {
-				x->flags |= FLAG_OVERLAP;
-				c->unread = 1;
-			}
-			emit = end_exchange(c, v, out);
-			open_exchange(c, v, PHASE_REQUEST);
-			x->request_seq = approx ? first : c->out_seq;
-			if (unread)
-				x->flags |= FLAG_OVERLAP;
-			c->talked = 1;
-		}
-	} else {
-		opens = c->phase != PHASE_RESPONSE;
-		if (opens) {
-			if (c->phase == PHASE_IDLE) {
-				open_exchange(c, v, PHASE_RESPONSE);
-				c->unasked = 1;
-			} else if (unread) {
-				x->flags |= FLAG_OVERLAP;
-				c->unread = 1;
-			}
-			c->phase = PHASE_RESPONSE;
-			x->response_seq = approx ? first : c->out_seq;
-			x->response_offset = c->out_offset;
-		}
-	}
-	/* a call that wrote nothing (EAGAIN) opened the message too early: its first real write is the start */
-	if (opens || (!x->send_calls && c->out_seq == (x->role == ROLE_CLIENT ? x->request_seq : x->response_seq))) {
-		x->send_start_ns = v->now_ns;
-		x->writer_tgid = pid_tgid >> 32;
-		x->writer_tid = pid_tgid;
-	}
-	if (approx)
-		x->flags |= FLAG_SEND_APPROX;
-	c->send_owner = SEND_CURRENT;
-	c->send_tid = pid_tgid;
-	c->last_ns = v->now_ns;
-	return emit;
-}
-
-/* The send call in progress returned. True: the previous exchange waited for it and is in `out`. */
-static __always_inline bool end_send(struct connection *c, const struct view *v, bool wrote, struct exchange *out)
-{
-	__u8 owner = c->send_owner;
-
-	c->send_owner = SEND_NONE;
-	advance_out(c, v->written);
-	c->last_ns = v->now_ns;
-	if (owner == SEND_PREVIOUS && c->previous_used) {
-		c->previous.send_end_ns = v->now_ns;
-		c->previous.send_calls++;
-		*out = c->previous;
-		c->previous_used = 0;
-		return true;
-	}
-	if (owner == SEND_CURRENT && wrote) {
-		c->current.send_end_ns = v->now_ns;
-		c->current.send_calls++;
-	}
-	return false;
 }
 
 #endif

@@ -11,9 +11,13 @@
 #include "maps.bpf.h"
 #include "flow.bpf.h"
 #include "connection.bpf.h"
+#include "sending.bpf.h"
 #include "account.bpf.h"
 
-/* The peer's FIN takes one sequence number of rcv_nxt and, once read, of copied_seq; it is no data. */
+/* States in which write_seq counts our FIN. A closed socket may have sent none, but it writes no more either. */
+#define FIN_SENT (1 << TCP_FIN_WAIT1 | 1 << TCP_FIN_WAIT2 | 1 << TCP_CLOSING | 1 << TCP_LAST_ACK | 1 << TCP_CLOSE)
+
+/* A FIN takes one sequence number of rcv_nxt and, once read, of copied_seq, ours of write_seq; it is no data. */
 static __always_inline void read_view(const struct sock *sk, const struct tcp_sock *tp, struct view *v)
 {
 	__u32 fin = sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0;
@@ -24,7 +28,8 @@ static __always_inline void read_view(const struct sock *sk, const struct tcp_so
 	v->copied = tp->copied_seq;
 	if ((__s32)(v->copied - v->received) > 0)
 		v->copied = v->received;
-	v->written = tp->write_seq;
+	v->written = tp->write_seq; /* before the state: the FIN comes after it */
+	v->written -= FIN_SENT >> (sk->__sk_common.skc_state & 31) & 1;
 	v->acked = tp->snd_una;
 	v->flags = 0;
 }
@@ -152,7 +157,6 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->ambiguous = 0;
 	c->told = 0;
 	c->unasked = 0;
-	c->shut = 0;
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;
@@ -176,7 +180,19 @@ static __always_inline bool in_scope(const struct sock *sk, const struct config 
 	return bpf_map_lookup_elem(&scopes, &cgroup_id);
 }
 
-/* The measured connection of a socket, or NULL. Nothing but TCP has storage of ours. */
+/* The measured connection of a socket for hooks that adopt nothing, or NULL. */
+static __always_inline struct connection *measured(struct sock *sk, const struct config *cfg)
+{
+	struct connection *c = find_connection(sk);
+
+	if (!c)
+		return NULL;
+	if (c->generation == cfg->generation || c->generation == NEVER_WANTED)
+		return c->target_set ? c : NULL;
+	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED);
+}
+
+/* The same for all others. Nothing but TCP has storage of ours. */
 static __always_inline struct connection *connection_of(struct sock *sk, enum hold hold, const struct config *cfg)
 {
 	struct connection *c = find_connection(sk);
@@ -190,17 +206,12 @@ static __always_inline struct connection *connection_of(struct sock *sk, enum ho
 	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold);
 }
 
-/* The same for hooks that adopt nothing. */
-static __always_inline struct connection *measured(struct sock *sk, const struct config *cfg)
-{
-	return find_connection(sk) ? connection_of(sk, UNLOCKED, cfg) : NULL;
-}
-
 /*
  * Each hook has two functions: on_* finds the connection, and one that is never inline works on it. In one frame they
  * would not fit, with all that they call, into the 512 bytes that kernels before 6.13 give to a program.
  */
-static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, const struct config *cfg)
+static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, __u32 left,
+				   const struct config *cfg)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
@@ -210,21 +221,24 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	read_view(sk, tp, &v);
 	if (!lock_connection(c))
 		return;
-	ended = begin_send(c, &v, pid_tgid, false, &out);
+	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
 	unlock_connection(c);
 	if (ended)
 		c->told = account(&out, cfg);
 }
 
-/* tcp_sendmsg_locked: its bytes are not in write_seq yet; the socket is locked. The tracepoint fires once per skb. */
-static __always_inline int on_send_start(struct sock *sk)
+/*
+ * tcp_sendmsg_locked: the `left` bytes of the call are not in write_seq yet; the socket is locked. The tracepoint fires
+ * once per skb.
+ */
+static __always_inline int on_send_start(struct sock *sk, __u32 left)
 {
 	struct config *cfg = get_config();
 	struct connection *c = cfg ? connection_of(sk, SENDING, cfg) : NULL;
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
-		send_begins(sk, tp, c, cfg);
+		send_begins(sk, tp, c, left, cfg);
 	return 0;
 }
 
@@ -239,10 +253,14 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 	read_view(sk, tp, &v);
 	if (!lock_connection(c))
 		return;
-	if (c->send_owner == SEND_NONE && ret > 0 && (__s32)(v.written - c->out_seq) > 0)
-		ended = begin_send(c, &v, pid_tgid, true, &out);
-	/* begin_send gave an older exchange out: then no previous one waits, and end_send only stamps */
-	ended |= end_send(c, &v, ret > 0, &out);
+	if (ret > 0 && wrote_unseen(c, &v))
+		ended = begin_send(c, &v, pid_tgid, v.written, &out);
+	/*
+	 * Of two threads' calls the later is in progress: the earlier one's end was taken as unseen when it began. If
+	 * begin_send gave an older exchange out, then no previous one waits, and end_send only stamps.
+	 */
+	if (c->send_owner == SEND_NONE || c->send_tid == (__u32)pid_tgid)
+		ended |= end_send(c, &v, ret > 0, &out);
 	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
@@ -280,8 +298,10 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		v.flags |= FLAG_RECEIVER_LIMITED;
 	if (!lock_connection(c))
 		return;
-	advance_out(c, v.written);
-	ended = arrive(c, &v, v.received, &out);
+	ended = send_unseen(c, &v, &out);
+	ended |= arrive(c, &v, v.received, &out);
+	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
+		c->fin_ns = v.now_ns;
 	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
@@ -313,19 +333,10 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 	read_view(sk, tp, &v);
 	if (!lock_connection(c))
 		return;
-	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid) {
-		/* this thread's send has returned unseen */
-		if (c->send_owner == SEND_PREVIOUS)
-			c->previous.flags |= FLAG_SEND_APPROX;
-		else
-			c->current.flags |= FLAG_SEND_APPROX;
-		ended = end_send(c, &v, true, &out);
-	}
-	if (!ended && (__s32)(v.copied - c->in_seq) > 0) {
-		v.flags = FLAG_READY_APPROX;
-		v.acked = c->out_seq; /* what the peer had then is not known any more */
-		ended = arrive(c, &v, v.copied, &out);
-	}
+	if (c->send_tid == (__u32)pid_tgid)
+		ended = end_unseen_send(c, &v, &out); /* this thread's */
+	if (!ended)
+		ended = arrive_unseen(c, &v, &out);
 	take(c, &v, pid_tgid);
 	unlock_connection(c);
 	if (ended)
@@ -345,27 +356,21 @@ static __always_inline int on_read(struct sock *sk)
 }
 
 /* The connection ends here. What is still open is emitted: first what waits for a send return, then the rest. */
-static __noinline void close_connection(struct connection *c, const struct view *v, __u32 outcome,
-					const struct config *cfg)
+static __noinline void close_connection(struct connection *c, struct view *v, __u32 outcome, const struct config *cfg)
 {
 	struct exchange out;
 	bool ended = false;
 
 	if (!lock_connection(c))
 		return;
-	if (c->previous_used) {
-		out = c->previous;
-		c->previous_used = 0;
-		ended = true;
-	}
-	c->send_owner = SEND_NONE;
+	ended = end_unseen_send(c, v, &out);
+	ended |= send_unseen(c, v, &out);
 	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
 	ended = false;
 	if (!lock_connection(c))
 		return;
-	advance_out(c, v->written);
 	take_unseen(c, v);
 	if (c->phase != PHASE_IDLE) {
 		c->current.flags |= FLAG_CLOSED;
@@ -375,16 +380,6 @@ static __noinline void close_connection(struct connection *c, const struct view 
 	unlock_connection(c);
 	if (ended)
 		account(&out, cfg);
-}
-
-/* Half close: the answer may still come. */
-static __always_inline void shut(struct connection *c, const struct view *v)
-{
-	if (!lock_connection(c))
-		return;
-	advance_out(c, v->written);
-	c->shut = 1;
-	unlock_connection(c);
 }
 
 static __always_inline __u32 outcome_of(int err)
@@ -455,8 +450,6 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		/* shutdown(SHUT_WR) leaves the answer to come; close() does not */
 		if (newstate == TCP_LAST_ACK || sk->sk_shutdown & RCV_SHUTDOWN)
 			close_connection(c, &v, OUTCOME_OK, cfg);
-		else
-			shut(c, &v);
 		return 0;
 	case TCP_CLOSE:
 		outcome = outcome_of(sk->sk_err);
@@ -488,6 +481,7 @@ static __always_inline int on_destroy(struct sock *sk)
 	c = measured(sk, cfg);
 	if (c) {
 		read_view(sk, tp, &v);
+		v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
 		close_connection(c, &v, OUTCOME_OK, cfg);
 		forget_verdict(c);
 	}
@@ -503,17 +497,13 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 	struct view v;
 
 	read_view(sk, tp, &v);
-	if (tp->snd_una != v.written || v.received != v.copied)
+	if ((__s32)(v.acked - v.written) < 0 || v.received != v.copied)
 		return;
 	if (!lock_connection(c))
 		return;
 	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->quiet_ns && v.received == c->in_seq) {
-		if (c->previous_used) {
-			out = c->previous;
-			c->previous_used = 0;
-			c->send_owner = SEND_NONE;
-			ended = true;
-		} else if (c->phase == PHASE_RESPONSE && c->send_owner == SEND_NONE) {
+		ended = end_unseen_send(c, &v, &out);
+		if (!ended && c->phase == PHASE_RESPONSE) {
 			c->current.flags |= FLAG_MAYBE_CUT;
 			ended = end_exchange(c, &v, &out);
 		}
@@ -556,27 +546,27 @@ static __always_inline int on_read_return(struct socket *sock)
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(send_start__tp_btf, struct sock *sk)
+int BPF_PROG(send_start__tp_btf, struct sock *sk, struct msghdr *msg)
 {
-	return on_send_start(sk);
+	return on_send_start(sk, msg->msg_iter.count);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
-int BPF_PROG(send_start__fentry_sendpage__sendmsg, struct sock *sk)
+int BPF_PROG(send_start__fentry_sendpage__sendmsg, struct sock *sk, struct msghdr *msg)
 {
-	return on_send_start(sk);
+	return on_send_start(sk, msg->msg_iter.count);
 }
 
 SEC("fentry/do_tcp_sendpages")
-int BPF_PROG(send_start__fentry_sendpage__sendpages, struct sock *sk)
+int BPF_PROG(send_start__fentry_sendpage__sendpages, struct sock *sk, void *page, int offset, __u64 size)
 {
-	return on_send_start(sk);
+	return on_send_start(sk, size);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
-int BPF_PROG(send_start__fentry, struct sock *sk)
+int BPF_PROG(send_start__fentry, struct sock *sk, struct msghdr *msg)
 {
-	return on_send_start(sk);
+	return on_send_start(sk, msg->msg_iter.count);
 }
 
 SEC("tp_btf/sock_send_length")

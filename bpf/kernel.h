@@ -122,6 +122,7 @@ struct socket {
 };
 
 struct iov_iter {
+	unsigned long count;
 	unsigned long iov_offset;
 };
 

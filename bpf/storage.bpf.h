@@ -36,6 +36,7 @@ struct connection {
 	__u64 in_offset;  /* stream offset of in_seq: inbound bytes known to have arrived */
 	__u64 out_offset; /* stream offset of out_seq: outbound bytes known to be written */
 	__u64 last_ns;	  /* last event */
+	__u64 send_ns;	  /* when the send call in progress was last seen to write */
 	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
 	__u32 in_seq;
 	__u32 out_seq;
@@ -48,6 +49,7 @@ struct connection {
 	__u32 ambiguous_from; /* turns when it became so */
 	__u32 setup_turns;    /* turns of protocol set-up still to come */
 	__u32 send_tid;
+	__u32 send_until;  /* where the send call in progress will have written all: the same while it lasts */
 	__u32 retransmits; /* total_retrans when the exchange opened */
 	__u8 phase;
 	__u8 send_owner;
@@ -57,10 +59,9 @@ struct connection {
 	__u8 unread;	     /* the open exchange overlaps: sent over unread bytes */
 	__u8 early;	     /* the open exchange overlaps: its bytes left the peer before ours had reached it */
 	__u8 talked;	     /* client bytes were seen */
-	__u8 shut;	     /* no more outbound bytes: what write_seq gains now is our FIN */
 	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
 	__u8 told;	     /* the other end of this host says so: verdict.bpf.h */
-	__u8 _pad[5];
+	__u8 _pad[2];
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 };

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from workload import free_port, wait_until
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Object
-from latencyprobe_agent.kernel.loader import Demands, load
+from latencyprobe_agent.kernel.loader import Demands, event_of, load
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags
 from latencyprobe_agent.measure.halves import Halves, halves
@@ -105,6 +106,19 @@ class Session:
 
         wait_until(closed, f"the end of {sockets} sockets")
         return self.records()
+
+    def skipped(self) -> Counter[str]:
+        """Event → how often the kernel skipped its programs, because they would have run inside themselves."""
+        found: Counter[str] = Counter()
+        for program in self.programs._loaded.programs:
+            found[event_of(program)[0]] += program.recursion_misses()
+        return found
+
+    def skip(self, *events: str) -> None:
+        """Run the programs of these events no more."""
+        links = self.programs._loaded.links
+        for link in [link for event in events for link in links.pop(event)]:
+            link.close()
 
     def pairs(self, records: np.ndarray) -> tuple[Halves, Pairs]:
         """The halves of `records`, row by row, and what joins among them."""

@@ -1,10 +1,9 @@
-"""What only a guest can show: its clock may be set, it may sleep, its kernel has TLS and SMC. tests/kernels runs it."""
+"""What only a guest can show: its wall clock may be set, and its kernel has TLS and SMC. tests/kernels runs it."""
 
 import ctypes
 import os
 import socket
 import struct
-import subprocess
 import threading
 import time
 
@@ -13,9 +12,8 @@ import workload
 from join import CLIENT, SERVER, match, outside_calls, with_cookies_of_log
 from peers import Peers
 
-from latencyprobe_agent.kernel.clock import Clock, Sleeps
-from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Role
-from latencyprobe_agent.measure.halves import flag_suspended
+from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.kernel.records import Excluded, Role
 
 pytestmark = pytest.mark.root
 
@@ -58,25 +56,6 @@ def test_steps_of_the_wall_clock_touch_no_stamp(session, tmp_path):
     assert len(told_s) >= len(STEPS_S)
     expected_s = [STEPS_S[i % len(STEPS_S)] for i in range(len(told_s))]
     assert all(abs(told - expected) < 1 for told, expected in zip(told_s, expected_s, strict=True))
-
-
-def test_an_exchange_during_which_the_host_sleeps_is_flagged(session):
-    session.measure(PORT)
-    peers, sleeps = Peers(PORT), Sleeps()
-    peers.turn()
-    peers.send(peers.client, b"request")
-    subprocess.run(["rtcwake", "-m", "freeze", "-s", "3"], check=True)
-    peers.send(peers.server, b"response")
-    peers.turn()
-    peers.close()
-    halves, _ = session.pairs(session.records_of_closed(2))
-    sleeps.watch()
-    flag_suspended(halves, sleeps.known)
-    slept = halves.rec["flags"] & ExchangeFlags.SUSPENDED != 0
-    print(f"slept {[sleep.length_ns / 1e9 for sleep in sleeps.known]} s; durations {halves.duration_ns / 1e9} s")
-    assert len(sleeps.known) == 1
-    assert slept.sum() == 2
-    assert (halves.duration_ns[slept] >= sleeps.known[0].length_ns).all()
 
 
 def test_kernel_tls_says_unsupported_once_and_is_left_alone(session):

@@ -36,29 +36,37 @@ NAMES = {CLIENT: "client", SERVER: "server"}
 
 
 def assert_equals_log(session, truth: Truth, network_checked: bool = True, timed: bool = True) -> None:
-    """Every RPC is one linked pair, equal to the log in what can be counted, and to 2 µs (median) in what is timed."""
+    """Every RPC is one linked pair, equal to the log in what can be counted, and to 2 µs (median) in what is timed.
+
+    Not `timed`, the kernel may skip programs. Messages stay exact; a skipped read costs its call, an unseen opening
+    makes the first exchange partial, and a call to send is missing only if it was skipped at both its ends.
+    """
     records = session.records(2 * len(truth), timeout_s=60)
-    lost = session.programs.lost()
+    lost, skipped = session.programs.lost(), session.skipped()
     assert not any(n for reason, n in lost.items() if timed or reason != "recursion"), lost
     if not session.kernel_cookies:
         records = with_cookies_of_log(truth, records)
+    print(f"skipped: {dict(+skipped)}")
     matched = match(truth, records)
     print(matched.describe())
     for role in NAMES:
         assert len(matched.missing(role)) == 0, matched.describe()
         assert len(matched.extra[role]) == 0, matched.describe()
-    assert (records["excluded"] == Excluded.NONE).all()
+    partial = records["excluded"] == Excluded.PARTIAL
+    assert (records["excluded"][~partial] == Excluded.NONE).all()
+    assert partial.sum() <= 2 * skipped["state"]
+    may_differ = {"recv_calls": skipped["read"], "send_calls": min(skipped["send_start"], skipped["send_end"])}
     different = disagreements(truth, records, matched)
-    missed = 0 if timed else lost["recursion"]  # each firing that was skipped may cost one call and its stamps
-    wrong = {field: n for field, n in different.items() if n > (missed if field.endswith("calls") else 0)}
-    assert not wrong, (wrong, missed)
-    outside = {field: n for field, n in outside_calls(truth, records, matched).items() if n > missed}
-    assert not outside, (outside, missed)
+    wrong = {field: n for field, n in different.items() if n > may_differ.get(field.split()[1], 0)}
+    assert not wrong, (wrong, skipped)
+    outside = {field: n for field, n in outside_calls(truth, records, matched).items() if n > lost["recursion"]}
+    assert not outside, (outside, skipped)
 
     halves, pairs = session.pairs(records)
     position, wrong = pairs_by_rpc(truth, matched, pairs.client_at, pairs.server_at)
-    assert (wrong, int((position < 0).sum())) == (0, 0), "mispaired and unpaired RPCs"
-    assert len(np.unique(pairs.client.trace_id, axis=0)) == len(truth), "a trace id was used twice"
+    unpaired = (position < 0) & ~(partial[matched.record[CLIENT]] | partial[matched.record[SERVER]])
+    assert (wrong, int(unpaired.sum())) == (0, 0), "mispaired and unpaired RPCs"
+    assert len(np.unique(pairs.client.trace_id, axis=0)) == len(pairs), "a trace id was used twice"
     assert (pairs.stages.sum(axis=1) == pairs.client.duration_ns).all()
     assert (pairs.stages >= 0).all()
     if not timed:
@@ -90,8 +98,8 @@ def test_two_thousand_random_rpcs_equal_the_log(session, tmp_path):
 def test_five_hundred_rpcs_equal_the_log_however_slow_the_machine(session, tmp_path, host):
     """What tests/kernels runs on each kernel, on emulated processors: all that can be counted.
 
-    One client thread: Linux 7 preempts tracing programs, and skips one (`lost()["recursion"]`) on a processor where
-    another thread is inside it. Programs that take 16 times longer are often preempted between busy threads.
+    One client thread: Linux 7 preempts tracing programs, and skips one on a processor where another thread is inside
+    it. Programs that take 16 times longer are often preempted between busy threads.
     """
     session.measure(PORT)
     truth = workload.run_both(tmp_path / "log", address=f"{host}:{PORT}", total=500, seed=11, threads=1, rpcs=20)

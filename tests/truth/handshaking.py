@@ -53,9 +53,9 @@ class Watch:
 
 @contextlib.contextmanager
 def at_packets(
-    namespace: Namespace, port: int = 0, variant: str = VARIANTS[0], *, pod: bool = False, timeout_ns: int = 130 * S
+    namespace: Namespace, port: int = 0, *variants: str, pod: bool = False, timeout_ns: int = 130 * S
 ) -> Iterator[PacketPrograms]:
-    """The tc method at a namespace's interface, by this variant and no other."""
+    """The tc method at a namespace's interface, by these variants and no other; none named: what the kernel has."""
     with namespace.inside():
         programs = PacketPrograms.alone(
             OBJECTS,
@@ -64,7 +64,7 @@ def at_packets(
             places=[Place.find(INTERFACE, pod=pod)],
             timeout_ns=timeout_ns,
             ring_bytes=1 << 25,
-            variants=[variant],
+            variants=variants or VARIANTS,
         )
     try:
         yield programs
