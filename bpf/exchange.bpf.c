@@ -68,7 +68,7 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 	unlock_connection(c);
 	forget_verdict(c);
 	if (tell)
-		account(&c->current, cfg);
+		account(&c->current);
 	return true;
 }
 
@@ -210,8 +210,7 @@ static __always_inline struct connection *connection_of(struct sock *sk, enum ho
  * Each hook has two functions: on_* finds the connection, and one that is never inline works on it. In one frame they
  * would not fit, with all that they call, into the 512 bytes that kernels before 6.13 give to a program.
  */
-static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, __u32 left,
-				   const struct config *cfg)
+static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, __u32 left)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
@@ -224,7 +223,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
 	unlock_connection(c);
 	if (ended)
-		c->told = account(&out, cfg);
+		c->told = account(&out);
 }
 
 /*
@@ -238,12 +237,11 @@ static __always_inline int on_send_start(struct sock *sk, __u32 left)
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
-		send_begins(sk, tp, c, left, cfg);
+		send_begins(sk, tp, c, left);
 	return 0;
 }
 
-static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret,
-				    const struct config *cfg)
+static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
@@ -263,7 +261,7 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 		ended |= end_send(c, &v, ret > 0, &out);
 	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 /* sock_send_length: a send call returned; the socket is not locked, so only single fields of it are read. */
@@ -274,7 +272,7 @@ static __always_inline int on_send_end(struct sock *sk, int ret)
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
-		send_returns(sk, tp, c, ret, cfg);
+		send_returns(sk, tp, c, ret);
 	return 0;
 }
 
@@ -304,7 +302,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		c->fin_ns = v.now_ns;
 	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 /* sk_data_ready: in-order bytes (or a FIN) arrived; softirq with the socket locked, or its owner in release_sock. */
@@ -319,8 +317,7 @@ static __always_inline int on_ready(struct sock *sk)
 	return 0;
 }
 
-static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c,
-				    const struct config *cfg)
+static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
@@ -340,7 +337,7 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 	take(c, &v, pid_tgid);
 	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 /* sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. */
@@ -351,12 +348,12 @@ static __always_inline int on_read(struct sock *sk)
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
-		read_returns(sk, tp, c, cfg);
+		read_returns(sk, tp, c);
 	return 0;
 }
 
 /* The connection ends here. What is still open is emitted: first what waits for a send return, then the rest. */
-static __noinline void close_connection(struct connection *c, struct view *v, __u32 outcome, const struct config *cfg)
+static __noinline void close_connection(struct connection *c, struct view *v, __u32 outcome)
 {
 	struct exchange out;
 	bool ended = false;
@@ -367,7 +364,7 @@ static __noinline void close_connection(struct connection *c, struct view *v, __
 	ended |= send_unseen(c, v, &out);
 	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 	ended = false;
 	if (!lock_connection(c))
 		return;
@@ -379,7 +376,7 @@ static __noinline void close_connection(struct connection *c, struct view *v, __
 	}
 	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 static __always_inline __u32 outcome_of(int err)
@@ -449,7 +446,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	case TCP_LAST_ACK:
 		/* shutdown(SHUT_WR) leaves the answer to come; close() does not */
 		if (newstate == TCP_LAST_ACK || sk->sk_shutdown & RCV_SHUTDOWN)
-			close_connection(c, &v, OUTCOME_OK, cfg);
+			close_connection(c, &v, OUTCOME_OK);
 		return 0;
 	case TCP_CLOSE:
 		outcome = outcome_of(sk->sk_err);
@@ -461,7 +458,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 			return 0; /* what has arrived may still be read: destroy ends it */
 		else if (!outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED)
 			outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
-		close_connection(c, &v, outcome, cfg);
+		close_connection(c, &v, outcome);
 		return 0;
 	}
 	return 0;
@@ -482,7 +479,7 @@ static __always_inline int on_destroy(struct sock *sk)
 	if (c) {
 		read_view(sk, tp, &v);
 		v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
-		close_connection(c, &v, OUTCOME_OK, cfg);
+		close_connection(c, &v, OUTCOME_OK);
 		forget_verdict(c);
 	}
 	forget_connection(sk);
@@ -510,7 +507,7 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 	}
 	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 /* Once a second over all measured sockets of the machine: end what is complete and has been quiet. */
