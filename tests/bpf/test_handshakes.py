@@ -191,6 +191,7 @@ def test_fast_open_is_matched_with_its_data(ends, watch, port):
     assert all(0 < r["rtt_ns"] < S for r in records if r["flow"]["role"] == CLIENT)
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_a_closed_port_refuses(ends, watch, port):
     fails(ends[0], port)
     kernel, tc = watch.one(CLIENT, KERNEL), watch.one(CLIENT, TC)
@@ -320,6 +321,7 @@ def test_100000_short_connections_are_each_reported_once(ends, attached, port):
         assert in_part <= (skipped + partial if (role, method) == (CLIENT, KERNEL) else 0)
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_a_server_host_reports_no_rtt_of_a_client(ends, watch, port):
     client, server = ends
     with listen(server, port):

@@ -67,6 +67,7 @@ def transfer(client: socket.socket, server: socket.socket, size: int) -> None:
         assert len(server.recv(piece, socket.MSG_WAITALL)) == piece
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_a_lost_syn_is_sent_again_by_syn(lossy, watch, port):
     lossy.server.filter("input", f"tcp dport {port} tcp flags syn {ONCE} drop")
     grown = Grown(lossy.client)
@@ -124,6 +125,7 @@ def test_what_no_probe_saves_is_sent_again_by_rto_and_counted(lossy, watch, port
     assert (waited > 0.3).all(), "each timeout is twice the one before, from 0.2 s"
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_a_hole_is_sent_again_by_fast_and_is_no_mistake(lossy, watch, port):
     ((client, server),) = lossy.connect(port)
     lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")

@@ -224,6 +224,7 @@ def test_a_connection_without_a_request_prints_nothing(follow, hosts):
     assert 0 == followed.until("peer", "E")[0].task_no
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_a_half_closed_request_is_answered_and_no_fin_is_counted(follow, hosts):
     followed = follow()
     with connected(hosts) as (client, server):
@@ -316,6 +317,7 @@ def test_reorder_is_set_only_when_packets_were_swapped(follow, hosts):
     assert not any(record.reorder for record in followed.until("peer", "PPPE"))
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_retransmits_are_those_of_nstat(follow, hosts):
     followed = follow()
     before = retransmitted(hosts[1])
