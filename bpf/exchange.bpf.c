@@ -342,7 +342,7 @@ static __always_inline int on_read(struct sock *sk)
 	return 0;
 }
 
-/* The connection ends here. What is still open is emitted: first what waits for a send return, then the rest. */
+/* The connection ends here. What is still open is emitted: what waits for a send return, what an unseen call ends, the rest. */
 static __noinline void close_connection(struct connection *c, struct view *v, __u32 outcome, const struct config *cfg)
 {
 	struct exchange out;
@@ -350,7 +350,11 @@ static __noinline void close_connection(struct connection *c, struct view *v, __
 
 	bpf_spin_lock(&c->lock);
 	ended = end_unseen_send(c, v, &out);
-	ended |= send_unseen(c, v, &out);
+	bpf_spin_unlock(&c->lock);
+	if (ended)
+		account(&out, cfg);
+	bpf_spin_lock(&c->lock);
+	ended = send_unseen(c, v, &out);
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
