@@ -272,6 +272,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 {
 	struct exchange out;
 	struct view v;
+	__u32 received;
 	bool ended;
 
 	if (is_taken_over(sk, tp)) {
@@ -279,6 +280,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		return;
 	}
 	read_view(sk, tp, &v);
+	received = v.received;
 	if (sk->sk_lock.owned)
 		v.flags |= FLAG_BACKLOG;
 	if (sk->sk_rcvlowat > 1)
@@ -287,7 +289,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		v.flags |= FLAG_RECEIVER_LIMITED;
 	bpf_spin_lock(&c->lock);
 	ended = send_unseen(c, &v, &out);
-	ended |= arrive(c, &v, v.received, &out);
+	ended |= arrive(c, &v, received, &out);
 	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;
 	bpf_spin_unlock(&c->lock);
@@ -342,15 +344,17 @@ static __always_inline int on_read(struct sock *sk)
 	return 0;
 }
 
-/* The connection ends here. What is still open is emitted: what waits for a send return, what an unseen call ends, the rest. */
-static __noinline void close_connection(struct connection *c, struct view *v, __u32 outcome, const struct config *cfg)
+/* No send call goes on any more: emit what waits for one, and what an unseen one ends. */
+static __noinline void end_sending(struct connection *c, struct view *v)
 {
+	const struct config *cfg;
 	struct exchange out;
-	bool ended = false;
+	bool ended;
 
 	bpf_spin_lock(&c->lock);
 	ended = end_unseen_send(c, v, &out);
 	bpf_spin_unlock(&c->lock);
+	cfg = get_config(); /* not passed: on_state has no room for it on older kernels' stack */
 	if (ended)
 		account(&out, cfg);
 	bpf_spin_lock(&c->lock);
@@ -358,7 +362,13 @@ static __noinline void close_connection(struct connection *c, struct view *v, __
 	bpf_spin_unlock(&c->lock);
 	if (ended)
 		account(&out, cfg);
-	ended = false;
+}
+
+static __noinline void end_open_exchange(struct connection *c, struct view *v, __u32 outcome)
+{
+	struct exchange out;
+	bool ended = false;
+
 	bpf_spin_lock(&c->lock);
 	take_unseen(c, v);
 	if (c->phase != PHASE_IDLE) {
@@ -368,7 +378,14 @@ static __noinline void close_connection(struct connection *c, struct view *v, __
 	}
 	bpf_spin_unlock(&c->lock);
 	if (ended)
-		account(&out, cfg);
+		account(&out, get_config());
+}
+
+/* The connection ends here. What is still open is emitted. */
+static __always_inline void close_connection(struct connection *c, struct view *v, __u32 outcome)
+{
+	end_sending(c, v);
+	end_open_exchange(c, v, outcome);
 }
 
 static __always_inline __u32 outcome_of(int err)
@@ -436,7 +453,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	case TCP_LAST_ACK:
 		/* shutdown(SHUT_WR) leaves the answer to come; close() does not */
 		if (newstate == TCP_LAST_ACK || sk->sk_shutdown & RCV_SHUTDOWN)
-			close_connection(c, &v, OUTCOME_OK, cfg);
+			close_connection(c, &v, OUTCOME_OK);
 		return 0;
 	case TCP_CLOSE:
 		outcome = outcome_of(sk->sk_err);
@@ -448,7 +465,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 			return 0; /* what has arrived may still be read: destroy ends it */
 		else if (!outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED)
 			outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
-		close_connection(c, &v, outcome, cfg);
+		close_connection(c, &v, outcome);
 		return 0;
 	}
 	return 0;
@@ -470,7 +487,7 @@ static __always_inline int on_destroy(struct sock *sk)
 		return 0;
 	read_view(sk, tp, &v);
 	v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
-	close_connection(c, &v, OUTCOME_OK, cfg);
+	close_connection(c, &v, OUTCOME_OK);
 	forget_verdict(c);
 	return 0;
 }
