@@ -166,7 +166,9 @@ static __always_inline void judge(struct connection *c, struct exchange *x, bool
 	}
 	if (x->outcome != OUTCOME_OK)
 		fail(x, answered, now_ns);
-	if (c->first_excluded)
+	if (c->own)
+		x->excluded = EXCLUDED_OWN;
+	else if (c->first_excluded)
 		x->excluded = c->first_excluded;
 	else if (x->excluded)
 		return;

@@ -65,7 +65,8 @@ enum excluded {
 	EXCLUDED_UNSUPPORTED = 9,
 	EXCLUDED_UNANSWERED = 10, /* ended without a response and without a reason to call it a failure */
 	EXCLUDED_PLAN = 11,	  /* the plan dropped the target while the exchange was open */
-	EXCLUDED_COUNT = 12,
+	EXCLUDED_OWN = 12,	  /* the agent's own connection */
+	EXCLUDED_COUNT = 13,
 };
 
 /* Why a record or a count never arrived. One per-CPU counter each in the map `lost`. */
@@ -429,7 +430,7 @@ struct config {
 	__u64 generation;	  /* of the plan; sockets decided under another one are decided again */
 	__u64 quiet_ns;		  /* quiet time after which the flush ends a complete exchange */
 	struct scope host;	  /* rules for sockets of cgroups not in `scopes` (standalone); 0, 0 = none */
-	__u32 own_tgid;		  /* the agent's process (in the root PID namespace): its sockets are never measured */
+	__u32 own_tgid;		  /* the agent's process (in the root PID namespace): what it dials is excluded */
 	__u32 owner_by_process;	  /* counts_key.owner is the tgid */
 	__u32 wakeup_bytes;	  /* ring fill at which the reader is woken before its interval ends */
 	__u32 records_per_window; /* of 2^LP_WINDOW_SHIFT ns; 0 = no limit. Above, records are thinned */

@@ -436,7 +436,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		if (cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid) {
 			c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 			if (c)
-				c->generation = NEVER_WANTED;
+				c->own = 1;
 		}
 		return 0;
 	}

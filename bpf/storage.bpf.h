@@ -22,7 +22,7 @@ enum send_owner {
 	SEND_PREVIOUS = 2, /* the next request's data-ready came before this send returned */
 };
 
-/* Generation of the agent's own sockets and of those that cannot be measured: no plan ever wants them. */
+/* Generation of sockets that cannot be measured: no plan ever wants them. */
 #define NEVER_WANTED (~0ULL)
 
 struct connection {
@@ -57,7 +57,8 @@ struct connection {
 	__u8 talked;	     /* client bytes were seen */
 	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
 	__u8 told;	     /* the other end of this host says so: verdict.bpf.h */
-	__u8 _pad[2];
+	__u8 own;	     /* the agent's */
+	__u8 _pad[1];
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 };

@@ -55,6 +55,7 @@ class Session:
         quiet_ns: int = 2000 * MS,
         owner_by_process: bool = False,
         records_per_second: int = 0,
+        own_tgid: int = 0,
         evidence: tuple[str, ...] = (),
     ) -> None:
         """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
@@ -78,7 +79,7 @@ class Session:
         self.programs.apply(
             self.rules,
             quiet_ns=quiet_ns,
-            own_tgid=0,
+            own_tgid=own_tgid,
             owner_by_process=owner_by_process,
             records_per_second=records_per_second,
         )

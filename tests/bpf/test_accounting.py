@@ -4,6 +4,7 @@ seen - delivered - lost - excluded - in flight = 0, by the kernel's counts and b
 ring. `seen` is what the generator and the test itself did, `in flight` what the test's connections hold open.
 """
 
+import os
 import random
 import socket
 import subprocess
@@ -198,6 +199,20 @@ def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else
     slow, thinned = run("slow", 1, 1_000)
     assert (len(slow), thinned) == (2_000, 0)
     assert not (slow["flags"] & ExchangeFlags.THINNED).any()
+
+
+def test_what_the_agent_dials_itself_is_excluded_and_counted(session):
+    session.measure(PORT, own_tgid=os.getpid())
+    peers = Peers(PORT)
+    for _ in range(3):
+        peers.turn()
+    peers.close()
+    records = session.records_of_closed(2)
+    _, counts = session.programs.counts()
+    assert (records["excluded"][records["role"] == Role.CLIENT] == Excluded.OWN).all()
+    assert (records["excluded"][records["role"] == Role.SERVER] == Excluded.NONE).all()
+    assert counts["excluded"].sum(axis=0)[Excluded.OWN] == 3
+    assert not len(session.pairs(records)[1])
 
 
 def test_each_message_of_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):

@@ -63,6 +63,7 @@ class Excluded(IntEnum):
     UNSUPPORTED = 9
     UNANSWERED = 10
     PLAN = 11
+    OWN = 12
 
 
 class Lost(IntEnum):
@@ -381,18 +382,18 @@ COUNTS_KEY = _struct(
 )
 
 EXCHANGE_COUNTS = _struct(
-    4848,
+    4856,
     ("duration_sum_ns", 0, "u8"),
     ("within", 8, "(8,)u8"),
     ("failed_within", 72, "(8,)u8"),
     ("outcomes", 136, "(6,)u8"),
     ("classes", 184, "(9,)u8"),
-    ("excluded", 256, "(12,)u8"),
-    ("lost_records", 352, "u8"),
-    ("thinned_records", 360, "u8"),
-    ("over_stage_ns", 368, "(8,4)u8"),
-    ("over_dominant", 624, "(8,4)u8"),
-    ("histogram", 880, "(992,)u4"),
+    ("excluded", 256, "(13,)u8"),
+    ("lost_records", 360, "u8"),
+    ("thinned_records", 368, "u8"),
+    ("over_stage_ns", 376, "(8,4)u8"),
+    ("over_dominant", 632, "(8,4)u8"),
+    ("histogram", 888, "(992,)u4"),
 )
 
 TARGET_SET = _struct(
