@@ -30,6 +30,8 @@ build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 	$(CLANG) $(BPF_FLAGS) -c $< -o $@
 	@llvm-strip-19 -g $@
 
+build/bpf/exchange_hash.bpf.o: bpf/exchange.bpf.c
+
 gen: ## regenerate what is generated: records.py, histogram.h, docs/telemetry.md
 	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
 
@@ -50,7 +52,7 @@ $(BIN)/latencyprobe:
 test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
 	@scripts/test
 
-test-kernels: everything ## the kernel tests on Linux 6.1, 6.12 and the newest, in emulation (QEMU)
+test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
 	@tests/kernels/run
 
 bench: everything ## what the measurement costs, as paired ratios

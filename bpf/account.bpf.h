@@ -82,68 +82,55 @@ static __always_inline __u32 bucket_of(__u64 ns)
 	return bucket < LP_HISTOGRAM_BUCKETS ? bucket : LP_HISTOGRAM_BUCKETS - 1;
 }
 
-/* One stage: from the cut point to `stamp`, or nothing when the stamp is missing or lies before it. */
+/*
+ * One stage: from the cut point to `stamp`, or nothing when the stamp is missing or lies before it. Without a branch, as
+ * less().
+ */
 static __always_inline __u64 cut(__u64 *point, __u64 stamp, __u32 *flags)
 {
-	__u64 ns = 0;
+	__u64 ns = (stamp - *point) & -(__u64)less(*point, stamp);
 
-	if (stamp > *point) {
-		ns = stamp - *point;
-		*point = stamp;
-	} else if (stamp && stamp < *point) {
-		*flags |= FLAG_STAGE_OVERLAP;
-	}
+	*flags |= FLAG_STAGE_OVERLAP * (less(stamp, *point) & less(0, stamp));
+	*point += ns;
 	return ns;
 }
 
-struct stages {
-	__u64 ns[LP_STAGES];
-	__u64 duration_ns;
-	__u32 dominant; /* index of the longest */
-	__u32 flags;
-};
-
-/* Stages of a half, in the order of measurement.md section 4; their sum is its duration. */
-__noinline int cut_stages(const struct exchange *x, struct stages *s)
+/*
+ * Stages of a half, in the order of measurement.md section 4; their sum is its duration. Returns the index of the
+ * longest.
+ */
+static __always_inline __u32 cut_stages(struct exchange *x, __u64 *ns)
 {
-	bool server;
-	__u64 point;
+	bool server = x->role == ROLE_SERVER;
+	__u64 point = server ? x->ready_first_ns : x->send_start_ns;
+	__u32 dominant = 0;
 
-	if (!x || !s)
-		return 0;
-	server = x->role == ROLE_SERVER;
-	s->flags = 0;
-	point = server ? x->ready_first_ns : x->send_start_ns;
-	s->duration_ns = point;
-	s->ns[0] = cut(&point, server ? x->ready_last_ns : x->send_end_ns, &s->flags);
-	s->ns[1] = cut(&point, server ? x->read_last_ns : x->ready_first_ns, &s->flags);
-	s->ns[2] = cut(&point, server ? x->send_start_ns : x->ready_last_ns, &s->flags);
-	s->ns[3] = cut(&point, server ? x->send_end_ns : x->read_last_ns, &s->flags);
-	s->duration_ns = point - s->duration_ns;
-	s->dominant = 0;
-	if (s->ns[1] > s->ns[0])
-		s->dominant = 1;
-	if (s->ns[2] > s->ns[s->dominant & (LP_STAGES - 1)])
-		s->dominant = 2;
-	if (s->ns[3] > s->ns[s->dominant & (LP_STAGES - 1)])
-		s->dominant = 3;
-	return 0;
+	ns[0] = cut(&point, server ? x->ready_last_ns : x->send_end_ns, &x->flags);
+	ns[1] = cut(&point, server ? x->read_last_ns : x->ready_first_ns, &x->flags);
+	ns[2] = cut(&point, server ? x->send_start_ns : x->ready_last_ns, &x->flags);
+	ns[3] = cut(&point, server ? x->send_end_ns : x->read_last_ns, &x->flags);
+	if (ns[1] > ns[0])
+		dominant = 1;
+	if (ns[2] > ns[dominant & (LP_STAGES - 1)])
+		dominant = 2;
+	if (ns[3] > ns[dominant & (LP_STAGES - 1)])
+		dominant = 3;
+	return dominant;
 }
 
 /* True: it was slow or failed, which is worth a record in any case. */
-static __always_inline bool count_event(struct exchange_counts *n, struct exchange *x)
+static __always_inline bool count_event(struct exchange_counts *n, struct exchange *x, __u64 *ns)
 {
 	__u32 index = x->target_set, bucket;
 	struct target_set *set = bpf_map_lookup_elem(&target_sets, &index);
 	bool failed = x->outcome != OUTCOME_OK;
-	struct stages s;
+	__u32 dominant = cut_stages(x, ns);
+	__u64 duration_ns = ns[0] + ns[1] + ns[2] + ns[3];
 
-	cut_stages(x, &s);
-	x->flags |= s.flags;
-	add(&n->duration_sum_ns, s.duration_ns);
+	add(&n->duration_sum_ns, duration_ns);
 	if (x->outcome < OUTCOME_COUNT)
 		add(&n->outcomes[x->outcome], 1);
-	bucket = bucket_of(s.duration_ns);
+	bucket = bucket_of(duration_ns);
 	barrier_var(bucket); /* or clang merges its bound into a form that the verifier cannot follow */
 	if (bucket < LP_HISTOGRAM_BUCKETS)
 		__sync_fetch_and_add(&n->histogram[bucket], 1);
@@ -154,25 +141,26 @@ static __always_inline bool count_event(struct exchange_counts *n, struct exchan
 
 		if (!threshold_ns)
 			break;
-		if (s.duration_ns <= threshold_ns) {
+		if (duration_ns <= threshold_ns) {
 			add(&n->within[i], 1);
 			if (failed)
 				add(&n->failed_within[i], 1);
 			continue;
 		}
 		for (__u32 stage = 0; stage < LP_STAGES; stage++)
-			add(&n->over_stage_ns[i][stage], s.ns[stage]);
-		add(&n->over_dominant[i][s.dominant & (LP_STAGES - 1)], 1);
+			add(&n->over_stage_ns[i][stage], ns[stage]);
+		add(&n->over_dominant[i][dominant & (LP_STAGES - 1)], 1);
 	}
-	return failed || s.duration_ns > set->slow_ns;
+	return failed || duration_ns > set->slow_ns;
 }
 
 /*
- * Count an ended exchange and send its record. True: the other end says that requests overtake responses. Not static:
- * verified once, not once per path to it.
+ * Count an ended exchange and send its record. `ns`: room for its stages. True: the other end says that requests
+ * overtake responses.
  */
-__noinline int account(struct exchange *x, const struct config *cfg)
+static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
 {
+	const struct config *cfg = get_config(); /* not passed on: the stack is full */
 	struct counts_key key = {};
 	struct exchange_counts *n;
 	bool told, telling = false;
@@ -192,7 +180,7 @@ __noinline int account(struct exchange *x, const struct config *cfg)
 		if (x->conn_class < CLASS_COUNT)
 			add(&n->classes[x->conn_class], 1);
 		if (x->excluded == EXCLUDED_NONE)
-			telling = count_event(n, x);
+			telling = count_event(n, x, ns);
 		else if (x->excluded < EXCLUDED_COUNT)
 			add(&n->excluded[x->excluded], 1);
 	}
@@ -207,5 +195,68 @@ __noinline int account(struct exchange *x, const struct config *cfg)
 		add(&n->lost_records, 1);
 	return told;
 }
+
+/* drift: e5069b9c23b3 ("bpf: Support pointers in global function args"), v5.12
+ * newer: a function that is not static is verified once, not once per path to it
+ * older: the same, if it takes no pointers: account() hands its exchange over in a map
+ * test:  as for CONNECTIONS_IN_HASH (storage.bpf.h)
+ * drop:  with the last supported kernel before 5.12
+ */
+#ifdef CONNECTIONS_IN_HASH
+
+struct accounted {
+	struct exchange x;
+	__u64 ns[LP_STAGES];
+};
+
+/* Exchanges that programs on each processor are at, each of which has interrupted the one before. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 4); /* how many programs; those of process, softirq and interrupt */
+	__type(key, __u32);
+	__type(value, struct accounted);
+} accounted SEC(".maps");
+
+__noinline int account_of(__u32 depth)
+{
+	struct accounted *a = bpf_map_lookup_elem(&accounted, &depth);
+
+	return a ? count_and_emit(&a->x, a->ns) : 0;
+}
+
+static __always_inline int account(struct exchange *x)
+{
+	__u32 depth = 0, *programs = bpf_map_lookup_elem(&accounted, &depth);
+	struct accounted *a;
+	int told = 0;
+
+	if (!programs)
+		return 0;
+	__sync_fetch_and_add(programs, 1);
+	depth = *(volatile __u32 *)programs;
+	a = bpf_map_lookup_elem(&accounted, &depth);
+	if (a) {
+		a->x = *x;
+		told = account_of(depth);
+	} else {
+		count_lost(LOST_COUNTS);
+	}
+	depth = 0;
+	programs = bpf_map_lookup_elem(&accounted, &depth); /* again: no room on the stack to keep it */
+	if (programs)
+		__sync_fetch_and_add(programs, -1);
+	return told;
+}
+
+#else
+
+__noinline int account(struct exchange *x)
+{
+	__u64 ns[LP_STAGES];
+
+	return count_and_emit(x, ns);
+}
+
+#endif
 
 #endif

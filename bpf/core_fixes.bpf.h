@@ -8,15 +8,22 @@
 
 /* drift: 8520e224f547 ("bpf, cgroups: Fix cgroup v2 fallback on v1/v2 mixed mode"), v5.15
  * newer: sock_cgroup_data::cgroup, a pointer
- * older: sock_cgroup_data::val, the pointer packed with v1 data
+ * older: sock_cgroup_data::val, the pointer; or with one of its lowest bits set, data of cgroup v1: then in no cgroup
  * test:  bpf_core_field_exists(struct sock_cgroup_data, cgroup)
- * drop:  with the last supported kernel before 5.15; until then such sockets are in no cgroup
+ * drop:  with the last supported kernel before 5.15
  */
+struct sock_cgroup_data___packed {
+	__u64 val;
+} __attribute__((preserve_access_index));
+
 static __always_inline __u64 sock_cgroup_id(const struct sock *sk)
 {
-	if (!bpf_core_field_exists(sk->sk_cgrp_data.cgroup))
-		return 0;
-	return sk->sk_cgrp_data.cgroup->kn->id;
+	__u64 packed;
+
+	if (bpf_core_field_exists(sk->sk_cgrp_data.cgroup))
+		return sk->sk_cgrp_data.cgroup->kn->id;
+	packed = BPF_CORE_READ((struct sock_cgroup_data___packed *)&sk->sk_cgrp_data, val);
+	return packed & 3 ? 0 : BPF_CORE_READ((struct cgroup *)packed, kn, id);
 }
 
 /* drift: ad892e912b84 ("tcp: trace retransmit failures in tcp_retransmit_skb"), v6.17

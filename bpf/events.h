@@ -75,7 +75,7 @@ enum lost {
 	LOST_COUNTS_FULL = 1, /* no room for (target set, role, owner): counted under owner 0 instead */
 	LOST_COUNTS = 2,      /* not even owner 0: the exchange is in no count */
 	LOST_STORAGE = 3,     /* no socket storage: a message of a connection that is not measured */
-	LOST_RECURSION = 4,   /* filled in by user space from bpf_prog_info.recursion_misses */
+	LOST_RECURSION = 4,   /* firing in another's way; user space adds bpf_prog_info.recursion_misses */
 	LOST_STATE = 5,	      /* no room to follow one more handshake */
 	LOST_COUNT = 6,
 };

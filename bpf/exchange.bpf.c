@@ -48,13 +48,14 @@ static __always_inline void place(struct connection *c, const struct tcp_sock *t
 
 /*
  * This connection is not measured any more: what is open ends uncounted, under the old target set. One that cannot be
- * measured says so by an exchange of its own, once.
+ * measured says so by an exchange of its own, once. False: its lock was not to be had.
  */
-static __always_inline void drop(struct connection *c, const struct config *cfg, __u8 why)
+static __always_inline bool drop(struct connection *c, const struct config *cfg, __u8 why)
 {
 	bool tell, never = why == EXCLUDED_UNSUPPORTED;
 
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return false;
 	tell = c->target_set && (never || c->phase != PHASE_IDLE);
 	c->target_set = 0;
 	c->generation = never ? NEVER_WANTED : cfg->generation;
@@ -64,10 +65,11 @@ static __always_inline void drop(struct connection *c, const struct config *cfg,
 	c->current.response_bytes = 0;
 	c->current.conn_class = never ? CLASS_UNSUPPORTED : CLASS_UNKNOWN;
 	c->current.excluded = why;
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	forget_verdict(c);
 	if (tell)
-		account(&c->current, cfg);
+		account(&c->current);
+	return true;
 }
 
 /*
@@ -87,7 +89,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	const struct config *cfg = get_config();
 	__u64 generation = cfg ? cfg->generation : 0, cgroup_id = sock_cgroup_id(sk), cookie;
 	const struct scope *scope = bpf_map_lookup_elem(&scopes, &cgroup_id);
-	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct connection *c = find_connection(sk);
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct target_set *t;
 	struct flow flow = {};
@@ -118,21 +120,22 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 		c->generation = generation;
 		return c;
 	}
-	if (c)
-		drop(c, cfg, EXCLUDED_PLAN);
+	if (c && !drop(c, cfg, EXCLUDED_PLAN))
+		return NULL;
 	if (hold == UNLOCKED)
 		return NULL;
-	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	c = make_connection(sk);
 	if (!c) {
 		if (set && hold == SENDING)
 			count_lost(LOST_STORAGE);
 		return NULL;
 	}
-	cookie = bpf_get_socket_cookie(sk);
+	cookie = cookie_of(sk, c);
 	netns_ino = sk->__sk_common.skc_net.net->ns.inum;
 	t = bpf_map_lookup_elem(&target_sets, &set);
 	read_view(sk, tp, &v);
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return NULL;
 	c->target_set = set;
 	c->generation = generation;
 	c->current.sock_cookie = cookie;
@@ -158,7 +161,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;
 	place(c, tp, &v);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (set && is_unsupported(sk, tp)) {
 		drop(c, cfg, EXCLUDED_UNSUPPORTED);
 		return NULL;
@@ -177,10 +180,22 @@ static __always_inline bool in_scope(const struct sock *sk, const struct config 
 	return bpf_map_lookup_elem(&scopes, &cgroup_id);
 }
 
-/* The measured connection of a socket, or NULL. Nothing but TCP has storage of ours. */
+/* The measured connection of a socket for hooks that adopt nothing, or NULL. */
+static __always_inline struct connection *measured(struct sock *sk, const struct config *cfg)
+{
+	struct connection *c = find_connection(sk);
+
+	if (!c)
+		return NULL;
+	if (c->generation == cfg->generation || c->generation == NEVER_WANTED)
+		return c->target_set ? c : NULL;
+	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED);
+}
+
+/* The same for all others. Nothing but TCP has storage of ours. */
 static __always_inline struct connection *connection_of(struct sock *sk, enum hold hold, const struct config *cfg)
 {
-	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct connection *c = find_connection(sk);
 
 	if (c && (c->generation == cfg->generation || c->generation == NEVER_WANTED))
 		return c->target_set ? c : NULL;
@@ -191,18 +206,11 @@ static __always_inline struct connection *connection_of(struct sock *sk, enum ho
 	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold);
 }
 
-/* The same for hooks that adopt nothing. */
-static __always_inline struct connection *measured(struct sock *sk, const struct config *cfg)
-{
-	return bpf_sk_storage_get(&connections, sk, 0, 0) ? connection_of(sk, UNLOCKED, cfg) : NULL;
-}
-
 /*
  * Each hook has two functions: on_* finds the connection, and one that is never inline works on it. In one frame they
  * would not fit, with all that they call, into the 512 bytes that kernels before 6.13 give to a program.
  */
-static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, __u32 left,
-				   const struct config *cfg)
+static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, __u32 left)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
@@ -210,11 +218,12 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	bool ended;
 
 	read_view(sk, tp, &v);
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
-		c->told = account(&out, cfg);
+		c->told = account(&out);
 }
 
 /*
@@ -228,12 +237,11 @@ static __always_inline int on_send_start(struct sock *sk, __u32 left)
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
-		send_begins(sk, tp, c, left, cfg);
+		send_begins(sk, tp, c, left);
 	return 0;
 }
 
-static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret,
-				    const struct config *cfg)
+static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
@@ -241,7 +249,8 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 	struct view v;
 
 	read_view(sk, tp, &v);
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	if (ret > 0 && wrote_unseen(c, &v))
 		ended = begin_send(c, &v, pid_tgid, v.written, &out);
 	/*
@@ -250,9 +259,9 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 	 */
 	if (c->send_owner == SEND_NONE || c->send_tid == (__u32)pid_tgid)
 		ended |= end_send(c, &v, ret > 0, &out);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 /* sock_send_length: a send call returned; the socket is not locked, so only single fields of it are read. */
@@ -263,7 +272,7 @@ static __always_inline int on_send_end(struct sock *sk, int ret)
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
-		send_returns(sk, tp, c, ret, cfg);
+		send_returns(sk, tp, c, ret);
 	return 0;
 }
 
@@ -287,14 +296,15 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		v.flags |= FLAG_LOWAT;
 	if (!tp->rcv_wnd)
 		v.flags |= FLAG_RECEIVER_LIMITED;
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	ended = send_unseen(c, &v, &out);
 	ended |= arrive(c, &v, received, &out);
 	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 /* sk_data_ready: in-order bytes (or a FIN) arrived; softirq with the socket locked, or its owner in release_sock. */
@@ -309,8 +319,7 @@ static __always_inline int on_ready(struct sock *sk)
 	return 0;
 }
 
-static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c,
-				    const struct config *cfg)
+static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
@@ -321,15 +330,16 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 	if ((__s32)(tp->copied_seq - c->read_seq) <= 0 && c->send_owner == SEND_NONE)
 		return;
 	read_view(sk, tp, &v);
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	if (c->send_tid == (__u32)pid_tgid)
 		ended = end_unseen_send(c, &v, &out); /* this thread's */
 	if (!ended)
 		ended = arrive_unseen(c, &v, &out);
 	take(c, &v, pid_tgid);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 /* sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. */
@@ -340,28 +350,28 @@ static __always_inline int on_read(struct sock *sk)
 	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
 
 	if (tp)
-		read_returns(sk, tp, c, cfg);
+		read_returns(sk, tp, c);
 	return 0;
 }
 
 /* No send call goes on any more: emit what waits for one, and what an unseen one ends. */
 static __noinline void end_sending(struct connection *c, struct view *v)
 {
-	const struct config *cfg;
 	struct exchange out;
 	bool ended;
 
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	ended = end_unseen_send(c, v, &out);
-	bpf_spin_unlock(&c->lock);
-	cfg = get_config(); /* not passed: on_state has no room for it on older kernels' stack */
+	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
-	bpf_spin_lock(&c->lock);
+		account(&out);
+	if (!lock_connection(c))
+		return;
 	ended = send_unseen(c, v, &out);
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 static __noinline void end_open_exchange(struct connection *c, struct view *v, __u32 outcome)
@@ -369,16 +379,17 @@ static __noinline void end_open_exchange(struct connection *c, struct view *v, _
 	struct exchange out;
 	bool ended = false;
 
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	take_unseen(c, v);
 	if (c->phase != PHASE_IDLE) {
 		c->current.flags |= FLAG_CLOSED;
 		c->current.outcome = outcome;
 		ended = end_exchange(c, v, &out);
 	}
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
-		account(&out, get_config());
+		account(&out);
 }
 
 /* The connection ends here. What is still open is emitted. */
@@ -417,6 +428,8 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 
 	if (!cfg || !is_tcp(sk))
 		return 0;
+	if (oldstate == TCP_CLOSE || oldstate == TCP_LISTEN)
+		forget_connection(sk); /* it begins: a socket of its own, a listener, the copy of one */
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
@@ -425,7 +438,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una || tp->bytes_acked > 1
 							  : tp->bytes_received;
 
-		c = bpf_sk_storage_get(&connections, sk, 0, 0);
+		c = find_connection(sk);
 		if (!c || c->generation != NEVER_WANTED)
 			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
 			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, LOCKED);
@@ -434,7 +447,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (newstate == TCP_SYN_SENT) {
 		/* the one moment of a client socket that is surely in its process's context */
 		if (cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid) {
-			c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+			c = make_connection(sk);
 			if (c)
 				c->own = 1;
 		}
@@ -483,12 +496,13 @@ static __always_inline int on_destroy(struct sock *sk)
 	if (!cfg || !tp)
 		return 0;
 	c = measured(sk, cfg);
-	if (!c)
-		return 0;
-	read_view(sk, tp, &v);
-	v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
-	close_connection(c, &v, OUTCOME_OK);
-	forget_verdict(c);
+	if (c) {
+		read_view(sk, tp, &v);
+		v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
+		close_connection(c, &v, OUTCOME_OK);
+		forget_verdict(c);
+	}
+	forget_connection(sk);
 	return 0;
 }
 
@@ -502,7 +516,8 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 	read_view(sk, tp, &v);
 	if ((__s32)(v.acked - v.written) < 0 || v.received != v.copied)
 		return;
-	bpf_spin_lock(&c->lock);
+	if (!lock_connection(c))
+		return;
 	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->quiet_ns && v.received == c->in_seq) {
 		ended = end_unseen_send(c, &v, &out);
 		if (!ended && c->phase == PHASE_RESPONSE) {
@@ -510,9 +525,9 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 			ended = end_exchange(c, &v, &out);
 		}
 	}
-	bpf_spin_unlock(&c->lock);
+	unlock_connection(c);
 	if (ended)
-		account(&out, cfg);
+		account(&out);
 }
 
 /* Once a second over all measured sockets of the machine: end what is complete and has been quiet. */
@@ -532,14 +547,11 @@ static __always_inline int on_flush(struct sock *sk)
 }
 
 /* A send call of a TCP socket in a kernel without sock_send_length; UDP comes through the same functions. */
-static __always_inline int on_send_return(void *ctx, struct socket *sock)
+static __always_inline int on_send_return(struct socket *sock, int ret)
 {
 	struct sock *sk = sock->sk;
-	__u64 ret;
 
-	if (!sk || bpf_get_func_ret(ctx, &ret))
-		return 0;
-	return on_send_end(sk, ret);
+	return sk ? on_send_end(sk, ret) : 0;
 }
 
 /* A receive call in a kernel without sock_recv_length. */
@@ -581,33 +593,34 @@ int BPF_PROG(send_end__tp_btf, struct sock *sk, int ret)
 }
 
 SEC("fexit/inet_sendmsg")
-int BPF_PROG(send_end__fexit_sendpage__inet, struct socket *sock)
+int BPF_PROG(send_end__fexit_sendpage__inet, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("fexit/inet6_sendmsg")
-int BPF_PROG(send_end__fexit_sendpage__inet6, struct socket *sock)
+int BPF_PROG(send_end__fexit_sendpage__inet6, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("fexit/inet_sendpage")
-int BPF_PROG(send_end__fexit_sendpage__sendpage, struct socket *sock)
+int BPF_PROG(send_end__fexit_sendpage__sendpage, struct socket *sock, void *page, int offset, unsigned long size,
+	     int flags, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("fexit/inet_sendmsg")
-int BPF_PROG(send_end__fexit__inet, struct socket *sock)
+int BPF_PROG(send_end__fexit__inet, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("fexit/inet6_sendmsg")
-int BPF_PROG(send_end__fexit__inet6, struct socket *sock)
+int BPF_PROG(send_end__fexit__inet6, struct socket *sock, struct msghdr *msg, unsigned long size, int ret)
 {
-	return on_send_return(ctx, sock);
+	return on_send_return(sock, ret);
 }
 
 SEC("tp_btf/sk_data_ready")
@@ -652,6 +665,7 @@ int BPF_PROG(destroy__tp_btf, struct sock *sk)
 	return on_destroy(sk);
 }
 
+#ifndef CONNECTIONS_IN_HASH /* an iterator over a hash gives no socket */
 SEC("iter/bpf_sk_storage_map")
 int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -659,5 +673,6 @@ int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	return sk ? on_flush(sk) : 0;
 }
+#endif
 
 char LICENSE[] SEC("license") = "GPL";

@@ -26,7 +26,11 @@ enum send_owner {
 #define NEVER_WANTED (~0ULL)
 
 struct connection {
+#ifdef CONNECTIONS_IN_HASH
+	__u32 lock;
+#else
 	struct bpf_spin_lock lock;
+#endif
 	__u32 target_set; /* 0: no target, a negative mark */
 	__u64 generation; /* of the plan that decided */
 	__u64 in_offset;  /* stream offset of in_seq: inbound bytes known to have arrived */
@@ -63,11 +67,58 @@ struct connection {
 	struct exchange previous; /* ended, but its last send call has not returned */
 };
 
+/*
+ * drift: 8e4597c627fb ("bpf: Allow using bpf_sk_storage in FENTRY/FEXIT/RAW_TP"), v5.11
+ * newer: socket storage, freed with its socket; spin locks; socket cookies
+ * older: none of these. connection_in_hash.bpf.h has what takes their place
+ * test:  the kernel's function bpf_sk_storage_tracing_allowed; the loader then takes exchange_hash.bpf.o
+ * drop:  with the last supported kernel before 5.11
+ */
+#ifdef CONNECTIONS_IN_HASH
+#include "connection_in_hash.bpf.h"
+#else
+
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct connection);
 } connections SEC(".maps");
+
+static __always_inline struct connection *find_connection(struct sock *sk)
+{
+	return bpf_sk_storage_get(&connections, sk, 0, 0);
+}
+
+/* Find it or make it, all zero. NULL: there is no room. */
+static __always_inline struct connection *make_connection(struct sock *sk)
+{
+	return bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
+/* Call it where a socket begins or ends: here its storage does so too. */
+static __always_inline void forget_connection(struct sock *sk)
+{
+}
+
+/* False: it is not to be had, and the firing is counted as lost. Never here. */
+static __always_inline bool lock_connection(struct connection *c)
+{
+	bpf_spin_lock(&c->lock);
+	return true;
+}
+
+static __always_inline void unlock_connection(struct connection *c)
+{
+	bpf_spin_unlock(&c->lock);
+}
+
+/* A number that no other socket ever has. */
+static __always_inline __u64 cookie_of(struct sock *sk, const struct connection *c)
+{
+	return bpf_get_socket_cookie(sk);
+}
+
+#endif
 
 #endif

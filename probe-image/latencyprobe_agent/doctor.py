@@ -85,13 +85,24 @@ def _programs(config: Config) -> Finding:
         with Programs.open(config.bpf_object, ring_bytes=config.ring_bytes) as programs:
             variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
             refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
+            room = 0 if "flush" in programs.variants else programs.map("connections").max_entries
     except Unsupported as error:
         if error.reason in _SAID_ABOVE:
             return Finding("programs", Verdict.FAIL, "not tried, see above", impossible)
         return Finding("programs", Verdict.FAIL, error.reason, impossible, _one_line(error))
     except AbiMismatch as error:
         return Finding("programs", Verdict.FAIL, "AbiMismatch", impossible, _one_line(error))
-    return Finding("programs", Verdict.OK, variants + (f" (not: {refused})" if refused else ""))
+    detail = variants + (f" (not: {refused})" if refused else "")
+    if room:
+        return Finding(
+            "programs",
+            Verdict.WARN,
+            f"no socket storage for tracing programs; {detail}",
+            "a connection's last exchange ends with its next request or its close, not when it has been quiet; "
+            f"beyond {room:,} open connections of targets, further ones are counted as lost",
+            "use Linux 5.11 or newer",
+        )
+    return Finding("programs", Verdict.OK, detail)
 
 
 def _evidence(config: Config, signal: Signal) -> Finding:

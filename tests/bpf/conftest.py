@@ -47,6 +47,11 @@ class Session:
         self._drainer = threading.Thread(target=self._drain)
         self._drainer.start()
 
+    @property
+    def kernel_cookies(self) -> bool:
+        """Tell whether sockets have the kernel's own cookies, as they have with socket storage."""
+        return "flush" in self.programs.variants
+
     def measure(
         self,
         *ports: int,
@@ -135,16 +140,15 @@ class Session:
                 self._batches.append(batch)
 
 
-def open_programs(ring_bytes: int, entries: Mapping[str, int]) -> Programs:
+def open_programs(entries: Mapping[str, int], path: Path = OBJECT) -> Programs:
     """Programs with smaller maps than compiled. `entries`: map → its size."""
 
     def adjust(opened: Object) -> None:
-        opened.map(EXCHANGES.ring).max_entries = ring_bytes
         for name, size in entries.items():
             opened.map(name).max_entries = size
 
     with Hooks(KERNEL_BTF) as hooks:
-        return Programs(load(OBJECT, None, hooks, Demands(adjust)), EXCHANGES)
+        return Programs(load(path, None, hooks, Demands(adjust)), EXCHANGES)
 
 
 class Drainer:
@@ -222,11 +226,17 @@ def lossy(reno: Network) -> Iterator[Network]:
 
 @pytest.fixture
 def make_session() -> Iterator[Callable[..., Session]]:
-    """Open a session with a ring of another size, or one that is drained less often."""
+    """Open a session with maps of other sizes, one that is drained less often, or of another object."""
     opened: list[Session] = []
 
-    def make(ring_bytes: int | None = None, drain_s: float = 0.02) -> Session:
-        opened.append(Session(Programs.open(OBJECT, ring_bytes=ring_bytes), drain_s))
+    def make(
+        ring_bytes: int | None = None,
+        drain_s: float = 0.02,
+        path: Path = OBJECT,
+        entries: Mapping[str, int] | None = None,
+    ) -> Session:
+        programs = open_programs(entries, path) if entries else Programs.open(path, ring_bytes=ring_bytes)
+        opened.append(Session(programs, drain_s))
         return opened[-1]
 
     yield make
@@ -240,7 +250,7 @@ def make_stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
     opened: list[tuple[Session, Drainer]] = []
 
     def make(ring_bytes: int, **entries: int) -> tuple[Session, Drainer]:
-        programs = open_programs(ring_bytes, entries)
+        programs = open_programs({EXCHANGES.ring: ring_bytes, **entries})
         drainer = Drainer(programs, tmp_path_factory.mktemp("drained"))
         opened.append((Session(programs, 0.005, drainer.take), drainer))
         return opened[-1]
@@ -255,3 +265,10 @@ def make_stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 def session(make_session: Callable[..., Session]) -> Session:
     """Attached programs that measure nothing yet."""
     return make_session()
+
+
+@pytest.fixture
+def needs_storage(session: Session) -> None:
+    """Leave out, and say why, what a kernel cannot do that gives tracing programs no socket storage."""
+    if not session.kernel_cookies:
+        pytest.xfail("this kernel gives tracing programs no socket storage (docs/limits.md)")

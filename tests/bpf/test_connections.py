@@ -1,16 +1,21 @@
 """Connections that begin before the measuring, outlive the plan, fall silent, or end badly."""
 
+import dataclasses
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import workload
 from peers import Peers, reset
 
+from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
@@ -25,6 +30,15 @@ def peers() -> Iterator[Peers]:
     connected = Peers(PORT)
     yield connected
     connected.close()
+
+
+CLIENT_IN_CGROUP = """
+import os, socket, sys
+open(sys.argv[1], "w").write(str(os.getpid()))
+with socket.create_connection(("127.0.0.1", int(sys.argv[2]))) as client:
+    client.sendall(b"request")
+    client.recv(100)
+"""
 
 
 def of_role(records: np.ndarray, role: Role) -> np.ndarray:
@@ -50,6 +64,7 @@ def test_an_older_connection_is_adopted_and_its_first_exchange_is_partial(peers,
     assert len(pairs) == 4
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_a_quiet_connection_is_flushed_once(peers, session):
     session.measure(PORT, quiet_ns=200 * MS)
     for _ in range(3):
@@ -97,7 +112,9 @@ def test_a_target_that_goes_leaves_no_event_that_it_did_not_see_to_the_end(sessi
     again = Peers(PORT)
     again.turn()
     again.close()
-    workload.wait_until(lambda: (session.records()["sock_cookie"] > 0).sum() >= 4, "the first and the last turn")
+    workload.wait_until(
+        lambda: (session.records()["excluded"] == Excluded.NONE).sum() >= 4, "the first and the last turn"
+    )
     records = session.records()
     events = records[records["excluded"] == Excluded.NONE]
     assert len(events) == 4
@@ -239,6 +256,37 @@ def test_half_closed_connections_still_get_their_answer(session):
     assert (records["outcome"] == Outcome.OK).all()
     assert (records["response_bytes"] == 8).all()
     assert len(session.pairs(records)[1]) == 1
+
+
+def test_of_a_cgroups_sockets_and_no_others_exchanges_are_measured(session):
+    """The client belongs to a cgroup of its own, which the plan names; the server, this process, does not."""
+    root = find_root()
+    folder = root / "latencyprobe-test"
+    folder.mkdir()
+    try:
+        session.measure(PORT)
+        scopes = {folder.stat().st_ino: session.rules.host}
+        rules = dataclasses.replace(session.rules, scopes=scopes, host=(0, 0))
+        session.programs.apply(rules, quiet_ns=10**9, own_tgid=0, owner_by_process=False)
+        with socket.create_server(("127.0.0.1", PORT)) as listener:
+            client = subprocess.Popen([sys.executable, "-c", CLIENT_IN_CGROUP, folder / "cgroup.procs", str(PORT)])
+            end, _ = listener.accept()
+            with end:
+                assert end.recv(100) == b"request"
+                end.sendall(b"response")
+                assert end.recv(100) == b""
+        assert client.wait() == 0
+        session.measure(PORT)
+        peers = Peers(PORT)
+        peers.turn()
+        peers.close()
+        records = np.sort(session.records(3), order="send_end_ns")
+    finally:
+        folder.rmdir()
+    assert len(records) == 3
+    assert (records["role"][0], records["cgroup_id"][0]) == (Role.CLIENT, *scopes)
+    mine = root / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+    assert records["cgroup_id"][1:].tolist() == 2 * [mine.stat().st_ino]
 
 
 def test_another_port_is_not_measured(session):

@@ -21,6 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from latencyprobe.plan import Container, NodePlan, Objective, PlanLine, Pod, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent import commands
 from latencyprobe_agent.identity.cgroups import find_root
+from latencyprobe_agent.kernel.hooks import KERNEL_BTF
 
 SERVER = """
 import socket, sys
@@ -310,6 +311,24 @@ def test_doctor_is_content_where_everything_is_there() -> None:
     result = CliRunner().invoke(commands.doctor, [], standalone_mode=False)
     assert result.return_value == 0, result.output
     assert "send_start by tp_btf" in result.output
+
+
+@pytest.mark.root
+def test_doctor_names_what_a_kernel_without_socket_storage_costs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    types = KERNEL_BTF.read_bytes()
+    (tmp_path / "btf").write_bytes(types.replace(b"bpf_sk_storage_tracing_allowed", b"bpf_sk_storage_tracing_missing"))
+    monkeypatch.setenv("LATENCYPROBE_BTF", str(tmp_path / "btf"))
+    result = CliRunner().invoke(commands.doctor, ["-o", "json"], standalone_mode=False)
+    assert result.return_value == 0, result.output
+    findings = {line["subject"]: line for line in map(json.loads, result.output.splitlines())}
+    assert findings["programs"]["verdict"] == "warn"
+    assert findings["programs"]["detail"].startswith("no socket storage")
+    assert "not when it has been quiet; beyond 65,536 open" in findings["programs"]["consequence"]
+    for evidence in ("retransmits", "handshakes", "tcprt"):
+        assert findings[evidence]["verdict"] == "warn"
+        assert "use Linux 5.11" in findings[evidence]["remedy"]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("300ms", 0.3), ("90s", 90.0), ("1.5m", 90.0), ("2h", 7200.0)])

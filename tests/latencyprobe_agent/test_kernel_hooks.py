@@ -64,3 +64,13 @@ def test_a_hook_is_refused_when_the_kernel_does_not_name_it(tmp_path, section, r
 
     with Hooks(Path(KERNEL_BTF), symbols) as hooks:
         assert refusal == hooks.refusal(section)
+
+
+@needs_btf
+def test_socket_storage_is_there_when_the_kernel_has_the_function_that_allows_it(tmp_path):
+    name = b"bpf_sk_storage_tracing_allowed"
+    types = KERNEL_BTF.read_bytes()
+    (tmp_path / "old").write_bytes(types.replace(name, name[::-1]))
+
+    with Hooks(KERNEL_BTF) as hooks, Hooks(tmp_path / "old") as old:
+        assert [name in types, False] == [hooks.socket_storage, old.socket_storage]

@@ -1,5 +1,6 @@
 """One variant of every event is loaded and attached; what the kernel refuses is remembered with its reason."""
 
+import errno
 import subprocess
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from latencyprobe.errors import AbiMismatch, Unsupported
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
-from latencyprobe_agent.kernel.loader import Demands, load
+from latencyprobe_agent.kernel.loader import Demands, explain, load
 from latencyprobe_agent.kernel.records import STRUCTS
 
 pytestmark = pytest.mark.root
@@ -35,8 +36,8 @@ def compile_object(tmp_path):
     return compile_
 
 
-def load_and_close(path):
-    with Hooks(KERNEL_BTF) as hooks:
+def load_and_close(path, kernel_btf=KERNEL_BTF):
+    with Hooks(kernel_btf) as hooks:
         loaded = load(path, None, hooks, Demands(lambda _: None))
     loaded.close()
     return loaded
@@ -104,6 +105,30 @@ def test_an_event_without_any_variant_is_unsupported_with_every_reason(compile_o
     assert ("", "") == capfd.readouterr(), "libbpf's words belong into the error"
 
 
+@pytest.fixture
+def old_btf(tmp_path):
+    """Type information of a kernel like this one that gives tracing programs no socket storage."""
+    types = KERNEL_BTF.read_bytes()
+    (tmp_path / "btf").write_bytes(types.replace(b"bpf_sk_storage_tracing_allowed", b"bpf_sk_storage_tracing_missing"))
+    return tmp_path / "btf"
+
+
+def test_a_kernel_without_socket_storage_gets_the_object_that_does_without(compile_object, old_btf):
+    path = compile_object(("close__in_hash", "tp_btf/tcp_destroy_sock", GOOD))
+    path.rename(path.with_name("test_hash.o"))
+    path = compile_object(("close__in_storage", "tp_btf/tcp_destroy_sock", GOOD))
+
+    assert {"close": "in_hash"} == load_and_close(path, old_btf).variants
+    assert {"close": "in_storage"} == load_and_close(path).variants
+
+
+def test_an_object_that_cannot_do_without_socket_storage_is_unsupported(compile_object, old_btf):
+    path = compile_object(("close__in_storage", "tp_btf/tcp_destroy_sock", GOOD))
+
+    with pytest.raises(Unsupported, match=r"no socket storage.*: use Linux 5\.11"):
+        load_and_close(path, old_btf)
+
+
 def test_an_object_with_other_layouts_is_refused(compile_object):
     moved = EVENTS_H.read_text().replace("\t__u32 netns_ino;\n\t__u32 target_set;", "\t__u32 target_set, netns_ino;")
     path = compile_object(("close__one", "tp_btf/tcp_destroy_sock", GOOD), events=moved)
@@ -117,3 +142,9 @@ def test_a_missing_object_says_how_to_build_it(tmp_path):
         load_and_close(tmp_path / "none.o")
 
     assert "ObjectUnreadable" == caught.value.reason
+
+
+def test_a_low_limit_of_locked_memory_is_named_with_its_remedy():
+    libbpf_says = "libbpf: permission error while running as root; try raising 'ulimit -l'? current value: 64.0 KiB"
+
+    assert "raise it (LimitMEMLOCK), or add SYS_RESOURCE" in explain(OSError(errno.EPERM, libbpf_says))

@@ -81,6 +81,26 @@ class Truth:
         return client.sum(axis=1) - client_send - server[:, 1:].sum(axis=1) - client[:, 3]
 
 
+def with_cookies_of_log(truth: Truth, records: NDArray[np.void]) -> NDArray[np.void]:
+    """Return `records` with the log's cookies, found by the ports, for kernels that give programs none (Linux 5.10).
+
+    Raises ValueError unless each connection of the log has one number in the records, and each number one connection.
+    """
+    known = records.copy()
+    for role in (CLIENT, SERVER):
+        log, rows = truth.side(role), np.flatnonzero(records["role"] == role)
+        of_log, of_records = (
+            set(zip(*(side[name].tolist() for name in ("local_port", "peer_port", cookie)), strict=True))
+            for side, cookie in ((log, "cookie"), (records[rows], "sock_cookie"))
+        )
+        cookies = {(local, peer): cookie for local, peer, cookie in of_log}
+        found = {number: cookies.get((local, peer), 0) for local, peer, number in of_records}
+        if not len(of_log) == len(cookies) == len(of_records) == len(found) == len(set(found.values())):
+            raise ValueError(f"{len(of_log)} connections are not one to one with {len(of_records)} in the records")
+        known["sock_cookie"][rows] = [found[number] for number in records["sock_cookie"][rows].tolist()]
+    return known
+
+
 @dataclass(frozen=True)
 class Match:
     """`record[role][i]`: index of the record of RPC i, -1 = missing. `extra[role]`: records that belong to no RPC."""

@@ -93,7 +93,7 @@ class Attached(AbstractContextManager["Attached"]):
         """Return how many records or counts never arrived, by reason (`enum lost`, in lower case), since the start."""
         lost = counters(self._lost, Lost)
         lost[Lost.RING_FULL.name.lower()] += self._ring.lost
-        lost[Lost.RECURSION.name.lower()] = sum(p.recursion_misses() for p in self._loaded.programs)
+        lost[Lost.RECURSION.name.lower()] += sum(p.recursion_misses() for p in self._loaded.programs)
         return lost
 
 

@@ -36,6 +36,11 @@ class Hooks(AbstractContextManager["Hooks"]):
     def __exit__(self, *_: object) -> None:
         self._btf.__exit__()
 
+    @property
+    def socket_storage(self) -> bool:
+        """Tell whether tracing programs may keep data with a socket, as they may from Linux 5.11 on."""
+        return self._btf.has("bpf_sk_storage_tracing_allowed", BTF_KIND_FUNC)
+
     def _has_symbol(self, name: str) -> bool:
         """Look for a symbol of exactly this name, without ever holding the table: it takes 15 MB."""
         wanted, before = f" {name}".encode(), b""

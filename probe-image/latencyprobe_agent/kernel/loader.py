@@ -2,7 +2,8 @@
 
 A program is named `<event>__<variant>`, or `<event>` if it has but one; `<event>__<variant>__<part>` if only several
 programs together see every such event. Variants are tried in the order in which the object lists them, whole or not at
-all. libbpf refuses a whole object when one of its programs fails: then the next variant has its turn.
+all. libbpf refuses a whole object when one of its programs fails: then the next variant has its turn. For kernels
+without socket storage an object may have a twin that does without, `<object>_hash`.
 """
 
 import errno
@@ -62,6 +63,8 @@ def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) ->
     Raises Unsupported when an event is left without a variant, AbiMismatch when the layouts are not ours.
     """
     refused: dict[tuple[str, str], str] = {}
+    if not hooks.socket_storage:
+        path = without_storage(path)
     while True:
         try:
             opened = Object(path, kernel_btf)
@@ -78,6 +81,20 @@ def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) ->
         if loaded:
             return loaded
         opened.close()
+
+
+def without_storage(path: Path) -> Path:
+    """Return the object that was made of the same source for kernels without socket storage for tracing programs.
+
+    Raises Unsupported if there is none.
+    """
+    other = path.with_name(path.name.replace(".", "_hash.", 1))
+    if not other.exists():
+        raise Unsupported(
+            "KernelUnsupported",
+            "this kernel gives tracing programs no socket storage, and these need it: use Linux 5.11 or newer",
+        )
+    return other
 
 
 def check_layouts(opened: Object, path: Path) -> None:
@@ -164,4 +181,6 @@ def explain(error: OSError) -> str:
     lockdown = _LOCKDOWN.read_text() if _LOCKDOWN.exists() else ""
     if "[confidentiality]" in lockdown:
         return f"kernel lockdown forbids reading kernel memory (mode confidentiality): boot without it. {error}"
+    if "ulimit -l" in str(error):  # libbpf's guess; such kernels count maps as locked memory of the process
+        return f"the limit of locked memory is too low: raise it (LimitMEMLOCK), or add SYS_RESOURCE. {error}"
     return f"the kernel refuses BPF to this process, perhaps by a seccomp profile or a security module: {error}"
