@@ -281,6 +281,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 {
 	struct exchange out;
 	struct view v;
+	__u32 received;
 	bool ended;
 
 	if (is_taken_over(sk, tp)) {
@@ -288,6 +289,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		return;
 	}
 	read_view(sk, tp, &v);
+	received = v.received;
 	if (sk->sk_lock.owned)
 		v.flags |= FLAG_BACKLOG;
 	if (sk->sk_rcvlowat > 1)
@@ -297,7 +299,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 	if (!lock_connection(c))
 		return;
 	ended = send_unseen(c, &v, &out);
-	ended |= arrive(c, &v, v.received, &out);
+	ended |= arrive(c, &v, received, &out);
 	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;
 	unlock_connection(c);
@@ -352,20 +354,31 @@ static __always_inline int on_read(struct sock *sk)
 	return 0;
 }
 
-/* The connection ends here. What is still open is emitted: first what waits for a send return, then the rest. */
-static __noinline void close_connection(struct connection *c, struct view *v, __u32 outcome)
+/* No send call goes on any more: emit what waits for one, and what an unseen one ends. */
+static __noinline void end_sending(struct connection *c, struct view *v)
 {
 	struct exchange out;
-	bool ended = false;
+	bool ended;
 
 	if (!lock_connection(c))
 		return;
 	ended = end_unseen_send(c, v, &out);
-	ended |= send_unseen(c, v, &out);
 	unlock_connection(c);
 	if (ended)
 		account(&out);
-	ended = false;
+	if (!lock_connection(c))
+		return;
+	ended = send_unseen(c, v, &out);
+	unlock_connection(c);
+	if (ended)
+		account(&out);
+}
+
+static __noinline void end_open_exchange(struct connection *c, struct view *v, __u32 outcome)
+{
+	struct exchange out;
+	bool ended = false;
+
 	if (!lock_connection(c))
 		return;
 	take_unseen(c, v);
@@ -377,6 +390,13 @@ static __noinline void close_connection(struct connection *c, struct view *v, __
 	unlock_connection(c);
 	if (ended)
 		account(&out);
+}
+
+/* The connection ends here. What is still open is emitted. */
+static __always_inline void close_connection(struct connection *c, struct view *v, __u32 outcome)
+{
+	end_sending(c, v);
+	end_open_exchange(c, v, outcome);
 }
 
 static __always_inline __u32 outcome_of(int err)

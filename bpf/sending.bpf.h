@@ -129,10 +129,9 @@ static __always_inline bool end_send(struct connection *c, const struct view *v,
 	return finish_send(c, v->now_ns, wrote, 0, out);
 }
 
-/* What was written before bytes arrived, also by a send call that no hook saw. True: `out` is as of begin_send(). */
+/* What was written before v->received came, also by a call that no hook saw. True: `out` is as of begin_send(). */
 static __always_inline bool send_unseen(struct connection *c, struct view *v, struct exchange *out)
 {
-	__u32 received = v->received;
 	bool emit;
 
 	if (!wrote_unseen(c, v)) {
@@ -141,7 +140,6 @@ static __always_inline bool send_unseen(struct connection *c, struct view *v, st
 	}
 	v->received = c->in_seq;
 	emit = begin_send(c, v, 0, v->written, out);
-	v->received = received;
 	finish_send(c, v->now_ns, true, FLAG_SEND_APPROX, out);
 	return emit;
 }
