@@ -1,7 +1,9 @@
 """The compiled objects: same layouts as records.py, and nothing in it that an old kernel refuses."""
 
 import json
+import re
 import subprocess
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,54 @@ def test_object_needs_no_atomics_that_5_10_lacks(path: Path):
     code = subprocess.check_output(["llvm-objdump-19", "-d", path], text=True)
     assert "lock" in code
     assert "atomic_fetch" not in code
+
+
+def frames_and_calls(path: Path) -> tuple[dict[str, int], dict[str, set[str]], set[str]]:
+    """Bytes of stack that each function uses, which functions it calls, and the programs, from the object's code."""
+    frames, calls, programs = defaultdict(int), defaultdict(set), set()
+    starts: dict[int, str] = {}  # of functions in .text, by instruction
+    far: list[tuple[str, int]] = []
+    section = function = register = ""
+    call = 0
+    listing = subprocess.check_output(["llvm-objdump-19", "-dr", "--no-show-raw-insn", path], text=True)
+    for line in listing.splitlines():
+        if found := re.match(r"Disassembly of section (\S+):", line):
+            section = found[1]
+        elif found := re.match(r"([0-9a-f]{16}) <(\S+)>:", line):
+            function = found[2]
+            if section == ".text":
+                starts[int(found[1], 16) // 8] = function
+            else:
+                programs.add(function)
+        elif found := re.search(r"r10 - (0x[0-9a-f]+)", line):
+            frames[function] = max(frames[function], int(found[1], 16))
+        elif found := re.search(r"(r\d) = r10$", line):
+            register = found[1]
+        elif register and (found := re.search(rf"{register} \+= -(0x[0-9a-f]+)", line)):
+            frames[function] = max(frames[function], int(found[1], 16))
+            register = ""
+        elif found := re.search(r"call (-?0x[0-9a-f]+)", line):
+            call = int(found[1], 16)
+        elif found := re.search(r"R_BPF_64_32\s+(\S+)", line):
+            if found[1] == ".text":
+                far.append((function, call + 1))
+            else:
+                calls[function].add(found[1])
+    for function, at in far:
+        calls[function].add(starts[at])
+    return frames, calls, programs
+
+
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.stem)
+def test_every_chain_of_calls_fits_the_stack_of_kernels_before_6_13(path: Path):
+    """512 bytes for all frames together, each rounded up to 32 (kernel/bpf/verifier.c, check_max_stack_depth)."""
+    frames, calls, programs = frames_and_calls(path)
+
+    def deepest(function: str) -> int:
+        own = (max(frames[function], 1) + 31) // 32 * 32
+        return own + max(map(deepest, calls[function]), default=0)
+
+    depths = {program: deepest(program) for program in programs}
+    print(f"{path.name}: {max(depths.values())} bytes, in {max(depths, key=depths.__getitem__)}")
+    assert depths
+    assert {program: depth for program, depth in depths.items() if depth > 512} == {}
