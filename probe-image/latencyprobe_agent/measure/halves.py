@@ -73,7 +73,10 @@ class Sleep(NamedTuple):
 
 def flag_suspended(some: Halves, sleeps: Iterable[Sleep]) -> None:
     """Set SUSPENDED in the records of halves during which the host slept: their durations hold that time."""
+    oldest_ns = some.start_ns.min(initial=np.iinfo(np.int64).max)
     for sleep in sleeps:
+        if sleep.before_ns <= oldest_ns:
+            continue
         slept = (some.start_ns < sleep.before_ns) & (some.end_ns > sleep.after_ns)
         slept &= some.duration_ns >= sleep.length_ns
         some.rec["flags"][slept] |= np.uint32(ExchangeFlags.SUSPENDED)

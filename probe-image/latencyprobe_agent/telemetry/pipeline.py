@@ -164,13 +164,16 @@ class Pipeline:
             self._histograms.name_peers(self._peers.resolve(wanted), now_s)
         rows, waiting = 0, []
         for evidence, samples, since_s in reversed(self._unnamed):
-            peers = [address(bytes(packed)) for packed in evidence.rec["flow"]["peer_addr"]]
+            packed = np.ascontiguousarray(evidence.rec["flow"]["peer_addr"]).view("V16").ravel()
+            distinct, of_row = np.unique(packed, return_inverse=True)
+            peers = [address(one.tobytes()) for one in distinct]
             known = self._peers.resolve(set(peers))
             rows += len(evidence)
             if known.keys() < set(peers) and now_s - since_s < self._origin.config.identity_wait_s and rows < _UNNAMED:
                 waiting.append((evidence, samples, since_s))
             else:
-                self._evidence.add(evidence, samples, np.array([service_of(known.get(peer)) for peer in peers]))
+                services = np.array([service_of(known.get(peer)) for peer in peers])
+                self._evidence.add(evidence, samples, services[of_row])
         self._unnamed = waiting[::-1]
 
     def export(self, counts: Counts, resources: Resources, own: selfmetrics.Self, now_unix_ns: int) -> None:
