@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * events.h: the only definition of every record and map value that crosses between kernel and user space.
- * `make gen` turns the BTF of the compiled object into probe-image/latencyprobe_agent/kernel/records.py;
+ * `make gen` turns the BTF of the compiled object into probe-image/latencyprobe_agent/vocabulary/records.py;
  * nobody types an offset. Rules: fixed-width types, widest first, explicit _pad, size a multiple of 8.
  */
 #ifndef LATENCYPROBE_EVENTS_H

@@ -9,8 +9,8 @@
 #include "kernel.h"
 #include "events.h"
 #include "maps.bpf.h"
-#include "decide.bpf.h"
-#include "sending.bpf.h"
+#include "exchange_decide.bpf.h"
+#include "exchange_sending.bpf.h"
 
 /*
  * Each hook has two functions: on_* finds the connection, and one that is never inline works on it. In one frame they

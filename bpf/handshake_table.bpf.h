@@ -6,7 +6,7 @@
 #ifndef LATENCYPROBE_HANDSHAKE_TABLE_BPF_H
 #define LATENCYPROBE_HANDSHAKE_TABLE_BPF_H
 
-#include "packet.bpf.h"
+#include "handshake_packet.bpf.h"
 #include "events.h"
 #include "filter.bpf.h"
 #include "maps.bpf.h"

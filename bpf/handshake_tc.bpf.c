@@ -4,7 +4,7 @@
  * times of the packets themselves at the interfaces that a person names. The attach point says which end is ours:
  * `outgoing` programs see what leaves it, at the egress of its own interface or at the ingress of a pod's veth.
  */
-#include "packet.bpf.h"
+#include "handshake_packet.bpf.h"
 #include "events.h"
 #include "maps.bpf.h"
 #include "filter.bpf.h"

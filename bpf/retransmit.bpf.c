@@ -9,7 +9,7 @@
 #include "kernel.h"
 #include "events.h"
 #include "evidence.bpf.h"
-#include "sender.bpf.h"
+#include "retransmit_sender.bpf.h"
 
 /* 1 MiB holds 4,500 records: losing 5 % of 1 GB/s, they come in 130 ms. */
 struct {

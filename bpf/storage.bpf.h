@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * storage.bpf.h: what is kept with each measured socket. exchange.bpf.c fills it, connection.bpf.h says what it means;
+ * storage.bpf.h: what is kept with each measured socket. exchange.bpf.c fills it, exchange_connection.bpf.h says what it means;
  * evidence looks up in it whose socket it is. One map for all objects of an agent.
  */
 #ifndef LATENCYPROBE_STORAGE_BPF_H
@@ -60,7 +60,7 @@ struct connection {
 	__u8 early;	     /* the open exchange overlaps: its bytes left the peer before ours had reached it */
 	__u8 talked;	     /* client bytes were seen */
 	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
-	__u8 told;	     /* the other end of this host says so: verdict.bpf.h */
+	__u8 told;	     /* the other end of this host says so: exchange_verdict.bpf.h */
 	__u8 own;	     /* the agent's */
 	__u8 _pad[1];
 	struct exchange current;
@@ -70,12 +70,12 @@ struct connection {
 /*
  * drift: 8e4597c627fb ("bpf: Allow using bpf_sk_storage in FENTRY/FEXIT/RAW_TP"), v5.11
  * newer: socket storage, freed with its socket; spin locks; socket cookies
- * older: none of these. connection_in_hash.bpf.h has what takes their place
+ * older: none of these. exchange_connection_in_hash.bpf.h has what takes their place
  * test:  the kernel's function bpf_sk_storage_tracing_allowed; the loader then takes exchange_hash.bpf.o
  * drop:  with the last supported kernel before 5.11
  */
 #ifdef CONNECTIONS_IN_HASH
-#include "connection_in_hash.bpf.h"
+#include "exchange_connection_in_hash.bpf.h"
 #else
 
 struct {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * tcprt.bpf.c: requests and responses at the TCP layer, as Alibaba's TCP-RT cuts them; tcp-evidence.md part B. Hooks see
- * sequence numbers move and turn that into the operations of tcprt.h. One record per task and per connection.
+ * sequence numbers move and turn that into the operations of tcprt_machine.h. One record per task and per connection.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -11,8 +11,8 @@
 #include "maps.bpf.h"
 #include "flow.bpf.h"
 #include "evidence.bpf.h"
-#include "newest.bpf.h"
-#include "tcprt.h"
+#include "tcprt_newest.bpf.h"
+#include "tcprt_machine.h"
 #include "tcprt_connection.bpf.h"
 #include "tcprt_follow.bpf.h"
 

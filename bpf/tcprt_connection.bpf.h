@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * tcprt_connection.bpf.h: what TCP-RT keeps with a socket, and how sequence numbers that have moved since the last hook
- * become operations of tcprt.h. step() runs under the connection's lock.
+ * become operations of tcprt_machine.h. step() runs under the connection's lock.
  */
 #ifndef LATENCYPROBE_TCPRT_CONNECTION_BPF_H
 #define LATENCYPROBE_TCPRT_CONNECTION_BPF_H
@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "events.h"
 #include "kernel.h"
-#include "tcprt.h"
+#include "tcprt_machine.h"
 
 struct tcprt_connection {
 	struct bpf_spin_lock lock;

@@ -1,4 +1,4 @@
-"""Write latencyprobe_agent/kernel/records.py from bpf/events.h, by way of the compiler's own BTF.
+"""Write latencyprobe_agent/vocabulary/records.py from bpf/events.h, by way of the compiler's own BTF.
 
 Called by `make gen`. clang compiles events.h with one variable per struct and enum of it, bpftool reads the BTF, and
 every struct becomes a numpy dtype, every enum a Python one (`lp_limits` constants). Needs clang and bpftool.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 EVENTS = Path("bpf/events.h")
-RECORDS = Path("probe-image/latencyprobe_agent/kernel/records.py")
+RECORDS = Path("probe-image/latencyprobe_agent/vocabulary/records.py")
 CLANG = os.environ.get("CLANG", "clang-19")
 INCLUDES = [f"-I{path}" for path in Path("/usr/include").glob("*-linux-gnu")]  # asm/types.h of Debian's multiarch
 

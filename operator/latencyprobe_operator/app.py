@@ -20,23 +20,27 @@ from aiohttp import web
 from latencyprobe.errors import ClusterError, LatencyProbeError
 from latencyprobe.slo.objective import ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore
-from latencyprobe_operator import agents, reports, status
-from latencyprobe_operator.api import Api, Backoff
-from latencyprobe_operator.books import Books
-from latencyprobe_operator.cluster import Cluster
+from latencyprobe_operator.cluster.api import Api, Backoff
+from latencyprobe_operator.cluster.calls import Cluster
+from latencyprobe_operator.cluster.election import Lease
+from latencyprobe_operator.cluster.informer import Informers
+from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.config import Config
 from latencyprobe_operator.directory.auth import Authenticator
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.server import Directory
 from latencyprobe_operator.directory.tls import Certificate, pair_key
-from latencyprobe_operator.election import Lease
-from latencyprobe_operator.informer import Informers
 from latencyprobe_operator.metrics import Sources, exposition
-from latencyprobe_operator.planner import Planner
-from latencyprobe_operator.registry import Registry
-from latencyprobe_operator.state import ClusterState
-from latencyprobe_operator.wanted import LAG_S, WantedTime, missing_nodes
-from latencyprobe_operator.writer import Writer
+from latencyprobe_operator.plan import agents
+from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.reports import documents as reports
+from latencyprobe_operator.reports.expected import LAG_S, WantedTime, missing_nodes
+from latencyprobe_operator.reports.store_thread import Books
+from latencyprobe_operator.reports.writer import ReportWriter
+from latencyprobe_operator.status import status
+from latencyprobe_operator.status.registry import Registry
+from latencyprobe_operator.status.writer import StatusWriter
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +94,9 @@ class Operator:
         self._ingest = Ingest(self._books, self._objectives)
         self._wanted = WantedTime()
         self._reports: dict[str, reports.Document] = {}
-        self._writer = Writer(self._cluster)
+        writes = Writes()
+        self._status_writer = StatusWriter(self._cluster, writes)
+        self._report_writer = ReportWriter(self._cluster, writes)
         self._leading, self._began = False, time.monotonic()
         auth = Authenticator(self._cluster, config.agent_namespace, config.agent_service_account, self._node_of_agent)
         self.directory = Directory(
@@ -112,7 +118,7 @@ class Operator:
                 rows_accepted=lambda: self._ingest.accepted,
                 rows_dropped=self._ingest.dropped,
                 recalled=self.directory.switchboard.counts,
-                writes=self._writer.counts,
+                writes=writes.counts,
             )
         )
 
@@ -201,7 +207,7 @@ class Operator:
         """Set and remove node labels after each plan, again until it worked."""
         while True:
             self._planned.clear()
-            worked = await self._writer.labels(self._planner.nodes, self._state)
+            worked = await self._status_writer.labels(self._planner.nodes, self._state)
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if worked else RETRY_S):
                     await self._planned.wait()
@@ -238,7 +244,7 @@ class Operator:
                 now=now,
                 store_ephemeral=self._config.store_ephemeral,
             )
-        await self._writer.statuses(desired, self._registry, self._state)
+        await self._status_writer.statuses(desired, self._registry, self._state)
 
     async def _evaluate(self) -> None:
         """Store the wanted time, evaluate, write the reports that changed."""
@@ -248,7 +254,7 @@ class Operator:
         missing = missing_nodes(self._planner.plans, self._states(self._planner.nodes))
         self._reports = await self._books.run(reports.evaluate, self._books.store, probes, now, missing)
         self._status_changed.set()
-        await self._writer.reports(self._reports, self._state)
+        await self._report_writer.write(self._reports, self._state)
 
     async def _reload(self) -> None:
         """Follow the mounted certificate and pairing key."""

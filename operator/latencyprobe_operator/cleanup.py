@@ -8,10 +8,10 @@ import asyncio
 import logging
 
 from latencyprobe.errors import ClusterError
-from latencyprobe_operator.api import Api
-from latencyprobe_operator.cluster import Cluster
+from latencyprobe_operator.cluster.api import Api
+from latencyprobe_operator.cluster.calls import Cluster
+from latencyprobe_operator.cluster.election import Lease
 from latencyprobe_operator.config import Config
-from latencyprobe_operator.election import Lease
 
 log = logging.getLogger(__name__)
 

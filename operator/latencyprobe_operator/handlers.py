@@ -6,12 +6,12 @@ daemons, no `on.delete`.
 
 from typing import Any
 
-from latencyprobe_operator import aio  # isort: skip  # before kopf
+from latencyprobe_operator.cluster import aio  # isort: skip  # before kopf
 import kopf
 
 from latencyprobe.manifest import GROUP
-from latencyprobe_operator.api import InPod
-from latencyprobe_operator.registry import Registry
+from latencyprobe_operator.cluster.api import InPod
+from latencyprobe_operator.status.registry import Registry
 
 assert aio
 FINALIZER = f"{GROUP}/never-set"

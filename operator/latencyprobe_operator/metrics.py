@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from latencyprobe_operator.agents import NodeState
-from latencyprobe_operator.informer import Informer
+from latencyprobe_operator.cluster.informer import Informer
+from latencyprobe_operator.plan.agents import NodeState
 
 _PREFIX = "latencyprobe_operator"
 

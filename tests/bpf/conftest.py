@@ -20,11 +20,11 @@ from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.loader import Demands, event_of, load
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
 from latencyprobe_agent.signals.table import EXCHANGES
+from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 PAIR_KEY = bytes(range(32))

@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from latencyprobe_agent.kernel.records import EXCHANGE
 from latencyprobe_agent.kernel.ring import Ring
+from latencyprobe_agent.vocabulary.records import EXCHANGE
 
 INTERVAL_S = 0.005
 

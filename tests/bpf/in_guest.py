@@ -13,7 +13,7 @@ from join import CLIENT, SERVER, match, outside_calls, with_cookies_of_log
 from peers import Peers
 
 from latencyprobe_agent.kernel.clock import Clock
-from latencyprobe_agent.kernel.records import Excluded, Role
+from latencyprobe_agent.vocabulary.records import Excluded, Role
 
 pytestmark = pytest.mark.root
 

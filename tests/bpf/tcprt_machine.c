@@ -2,7 +2,7 @@
 /* tcprt_machine.c: the kernel's state machine of TCP-RT as a shared library, for test_tcprt_machine.py. */
 #include <linux/types.h>
 #include <stdbool.h>
-#include "tcprt.h"
+#include "tcprt_machine.h"
 
 enum { INIT, RECV_DATA, SEND_DATA, PKTS_ACKED, RELEASE };
 

@@ -16,7 +16,7 @@ import workload
 from join import CLIENT, SERVER, Truth, match
 from peers import Peers
 
-from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Lost, Role
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Lost, Role
 
 pytestmark = pytest.mark.root
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from latencyprobe_agent.kernel import records
+from latencyprobe_agent.vocabulary import records
 
 pytestmark = pytest.mark.root  # needs the built object, bpftool and llvm-objdump
 

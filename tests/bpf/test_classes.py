@@ -15,7 +15,7 @@ import workload
 from numpy.typing import NDArray
 from peers import Peers
 
-from latencyprobe_agent.kernel.records import ExchangeClass, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
 

@@ -16,7 +16,7 @@ import workload
 from peers import Peers, reset
 
 from latencyprobe_agent.identity.cgroups import find_root
-from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
 

@@ -23,8 +23,8 @@ from join import (
     with_cookies_of_log,
 )
 
-from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
 
 pytestmark = pytest.mark.root
 

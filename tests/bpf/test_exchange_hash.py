@@ -11,7 +11,7 @@ from peers import Peers
 
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Map
-from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
 
 pytestmark = pytest.mark.root
 

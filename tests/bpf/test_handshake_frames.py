@@ -18,7 +18,9 @@ from workload import wait_until
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import Object, possible_cpus
 from latencyprobe_agent.kernel.packets import PacketPrograms, Place
-from latencyprobe_agent.kernel.records import (
+from latencyprobe_agent.kernel.ring import Ring
+from latencyprobe_agent.signals.table import HANDSHAKES_TC
+from latencyprobe_agent.vocabulary.records import (
     CONFIG,
     HANDSHAKE,
     ConnectOutcome,
@@ -27,8 +29,6 @@ from latencyprobe_agent.kernel.records import (
     Lost,
     Role,
 )
-from latencyprobe_agent.kernel.ring import Ring
-from latencyprobe_agent.signals.table import HANDSHAKES_TC
 
 pytestmark = pytest.mark.root
 

@@ -38,11 +38,11 @@ from netns import INTERFACE, Namespace
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.packets import PacketPrograms
-from latencyprobe_agent.kernel.records import (
+from latencyprobe_agent.signals.table import HANDSHAKES
+from latencyprobe_agent.vocabulary.records import (
     ConnectOutcome,
     HandshakeFlags,
 )
-from latencyprobe_agent.signals.table import HANDSHAKES
 
 pytestmark = pytest.mark.root
 

@@ -18,8 +18,8 @@ from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.loader import Demands, load
 from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Role
 from latencyprobe_agent.signals.table import EVIDENCE, EXCHANGES, HANDSHAKES_TC
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Role
 
 pytestmark = pytest.mark.root
 

@@ -17,7 +17,7 @@ import workload
 from numpy.typing import NDArray
 from peers import Peers, reset
 
-from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
 

@@ -11,8 +11,8 @@ import workload
 from lossy import Watch, cookie, counters, watching
 from netns import INTERFACE, Namespace
 
-from latencyprobe_agent.kernel.records import RetransmitKind, Role
 from latencyprobe_agent.signals.retransmits import reasons, sent
+from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
 
 pytestmark = pytest.mark.root
 

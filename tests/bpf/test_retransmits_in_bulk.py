@@ -15,8 +15,8 @@ import workload
 from lossy import counters, network, watching
 from netns import INTERFACE, Namespace
 
-from latencyprobe_agent.kernel.records import RetransmitKind
 from latencyprobe_agent.signals.retransmits import reasons, sent, unrecorded
+from latencyprobe_agent.vocabulary.records import RetransmitKind
 
 pytestmark = pytest.mark.root
 

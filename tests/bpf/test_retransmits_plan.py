@@ -9,10 +9,10 @@ import workload
 from lossy import OBJECTS, Watch
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
-from latencyprobe_agent.kernel.records import RetransmitKind, Role
 from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
 from latencyprobe_agent.signals.retransmits import columns, reasons
 from latencyprobe_agent.signals.table import RETRANSMITS
+from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
 
 pytestmark = pytest.mark.root
 

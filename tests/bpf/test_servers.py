@@ -26,7 +26,7 @@ import workload
 from numpy.typing import NDArray
 from thriftpy2.rpc import client_context
 
-from latencyprobe_agent.kernel.records import ExchangeClass, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
 

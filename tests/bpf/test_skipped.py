@@ -16,7 +16,7 @@ import pytest
 import workload
 from peers import Peers
 
-from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
 

@@ -24,13 +24,13 @@ from netns import Namespace
 
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.kernel.records import Role, TcprtKind, TcprtSide
-from latencyprobe_agent.measure.tcprt import v6
-from latencyprobe_agent.measure.tcprt.decoded import decoded
-from latencyprobe_agent.measure.tcprt.machine import Record
-from latencyprobe_agent.measure.tcprt.ports import Ports
 from latencyprobe_agent.signals import tcprt
 from latencyprobe_agent.signals.table import TASKS
+from latencyprobe_agent.tools.tcprt import v6
+from latencyprobe_agent.tools.tcprt.decoded import decoded
+from latencyprobe_agent.tools.tcprt.machine import Record
+from latencyprobe_agent.tools.tcprt.ports import Ports
+from latencyprobe_agent.vocabulary.records import Role, TcprtKind, TcprtSide
 
 pytestmark = pytest.mark.root
 

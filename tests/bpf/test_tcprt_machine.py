@@ -1,4 +1,4 @@
-"""The kernel's state machine of TCP-RT (bpf/tcprt.h) writes the records of the one that replays, field by field."""
+"""bpf/tcprt_machine.h writes the records of the machine that replays (tools/tcprt/), field by field."""
 
 import ctypes
 import subprocess
@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from operations import Script, example
 
-from latencyprobe_agent.kernel.records import TCPRT
-from latencyprobe_agent.measure.tcprt.decoded import decoded
-from latencyprobe_agent.measure.tcprt.machine import Record
-from latencyprobe_agent.measure.tcprt.operations import NO_RTT, operations
-from latencyprobe_agent.measure.tcprt.replay import replay
+from latencyprobe_agent.tools.tcprt.decoded import decoded
+from latencyprobe_agent.tools.tcprt.machine import Record
+from latencyprobe_agent.tools.tcprt.operations import NO_RTT, operations
+from latencyprobe_agent.tools.tcprt.replay import replay
+from latencyprobe_agent.vocabulary.records import TCPRT
 
 pytestmark = pytest.mark.root  # needs a C compiler
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import workload
 
-from latencyprobe_agent.kernel.records import Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 
 pytestmark = pytest.mark.root
 

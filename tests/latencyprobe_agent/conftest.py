@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeClass, Role
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.rules import packed
 from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
+from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeClass, Role
 
 
 class DirectoryServer(ThreadingHTTPServer):

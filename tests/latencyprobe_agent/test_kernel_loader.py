@@ -9,7 +9,7 @@ import pytest
 from latencyprobe.errors import AbiMismatch, Unsupported
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.loader import Demands, explain, load
-from latencyprobe_agent.kernel.records import STRUCTS
+from latencyprobe_agent.vocabulary.records import STRUCTS
 
 pytestmark = pytest.mark.root
 

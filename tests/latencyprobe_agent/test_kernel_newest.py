@@ -7,7 +7,7 @@ import pytest
 
 from latencyprobe_agent.kernel import newest
 from latencyprobe_agent.kernel.newest import Newest
-from latencyprobe_agent.kernel.records import NEWEST_HEAD, NEWEST_RECORD
+from latencyprobe_agent.vocabulary.records import NEWEST_HEAD, NEWEST_RECORD
 
 SLOT = np.dtype([("lock", "u1", 8), ("value", NEWEST_RECORD)])
 HEAD = np.dtype([("lock", "u1", 8), ("value", NEWEST_HEAD)])

@@ -13,11 +13,11 @@ import pytest
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.kernel.records import EXCHANGE, Excluded
-from latencyprobe_agent.kernel.records import Role as End
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, TargetSet, compile_rules
+from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded
+from latencyprobe_agent.vocabulary.records import Role as End
 
 pytestmark = pytest.mark.root
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from latencyprobe.plan import ServerHalf
-from latencyprobe_agent.kernel.records import EXCHANGE, Role
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
-from latencyprobe_agent.measure.recall import keys_of, server_halves
+from latencyprobe_agent.measure.remote_join import keys_of, server_halves
 from latencyprobe_agent.signals.exchanges import STAMPS
+from latencyprobe_agent.vocabulary.records import EXCHANGE, Role
 
 SECOND = 10**9
 MILLION_SECONDS = 10**6 * SECOND

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe_agent.kernel.records import COUNTS_KEY, EXCHANGE_COUNTS
 from latencyprobe_agent.measure.counts import COUNTS, Ended, Widening
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EXCHANGE_COUNTS
 
 KEYS = np.array([(5, 1, 2), (5, 1, 1)], COUNTS_KEY)
 

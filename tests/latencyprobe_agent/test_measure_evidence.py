@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from latencyprobe_agent.kernel.records import EXCHANGE, FLOW_HEADER, ExchangeFlags, Excluded, Role
 from latencyprobe_agent.measure.evidence import HOLD_NS, EvidenceJoin, Joined, RecentHalves
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.signals.evidence import Evidence
+from latencyprobe_agent.vocabulary.records import EXCHANGE, FLOW_HEADER, ExchangeFlags, Excluded, Role
 
 RECORD = np.dtype([("flow", FLOW_HEADER)])
 MS = 1_000_000

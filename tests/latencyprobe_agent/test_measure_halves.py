@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from latencyprobe_agent.kernel.records import EXCHANGE, ExchangeFlags, Excluded, Role
 from latencyprobe_agent.measure.halves import Halves, Sleep, flag_suspended, halves
+from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags, Excluded, Role
 
 PLACE = {"request_seq": 7, "response_seq": 9, "request_offset": 100, "response_offset": 200}
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.metrics._internal.exponential_histogram.mapping.logarithm_mapping import LogarithmMapping
 
-from latencyprobe_agent.kernel.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE
 from latencyprobe_agent.measure import histogram
+from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE
 
 HEADER = (Path(__file__).parents[2] / "bpf/histogram.h").read_text()
 BASE = int(re.search(r"HISTOGRAM_OCTAVE_BASE \((-?\d+)\)", HEADER)[1])

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe_agent.kernel.records import EXCHANGE, Excluded
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.kept import KEPT, pack, unpack
+from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded
 
 # What nobody asks a kept half for: its stamps and its place are in stages and trace id.
 FORGOTTEN = {

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe_agent.kernel.records import EXCHANGE, Excluded, Role
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded, Role
 
 
 def batch_of(numbers_and_roles):

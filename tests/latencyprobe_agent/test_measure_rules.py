@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe.plan import Endpoint, NodePlan, Role, SpanPolicy, Target, TargetPod
-from latencyprobe_agent.kernel.records import RuleSide
 from latencyprobe_agent.measure.rules import ANY_ADDRESS, NO_RULES, compile_rules, packed
+from latencyprobe_agent.vocabulary.records import RuleSide
 
 POLICY = SpanPolicy(slower_than_ns=100, ratio=0.1, max_per_second=10)
 ADDRESSES = ["10.0.0.1", "10.0.0.2", "fd00::1"]

@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
-from latencyprobe_agent.kernel.records import EXCHANGE, HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 from latencyprobe_agent.signals import handshakes
-from latencyprobe_agent.telemetry import conventions
+from latencyprobe_agent.vocabulary import conventions
+from latencyprobe_agent.vocabulary.records import (
+    EXCHANGE,
+    HANDSHAKE,
+    ConnectOutcome,
+    HandshakeFlags,
+    HandshakeMethod,
+    Role,
+)
 
 US, MS = 1_000, 1_000_000
 METRICS = {metric.name: metric for metric in conventions.METRICS}

@@ -5,9 +5,9 @@ from errno import EBUSY, EPERM
 import numpy as np
 import pytest
 
-from latencyprobe_agent.kernel.records import EXCHANGE, RETRANSMIT, RetransmitKind, Role
 from latencyprobe_agent.signals.retransmits import EXPLAINS, columns, reasons, samples, unrecorded
-from latencyprobe_agent.telemetry import conventions
+from latencyprobe_agent.vocabulary import conventions
+from latencyprobe_agent.vocabulary.records import EXCHANGE, RETRANSMIT, RetransmitKind, Role
 
 ESTABLISHED, SYN_SENT, SYN_RECV = 1, 2, 3
 OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)

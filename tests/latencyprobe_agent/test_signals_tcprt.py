@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from latencyprobe_agent.kernel.records import TCPRT, TcprtFlags, TcprtKind
 from latencyprobe_agent.signals import tcprt
-from latencyprobe_agent.telemetry import conventions
+from latencyprobe_agent.vocabulary import conventions
+from latencyprobe_agent.vocabulary.records import TCPRT, TcprtFlags, TcprtKind
 
 
 @pytest.fixture

@@ -10,13 +10,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from latencyprobe import plan
 from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.identity.peers import Peers
-from latencyprobe_agent.kernel.records import FLOW_HEADER, ExchangeFlags, Role
+from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves
 from latencyprobe_agent.measure.rules import Rules, TargetSet, packed
-from latencyprobe_agent.measure.selection import Reason, Selected
+from latencyprobe_agent.measure.sampling import Reason, Selected
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
-from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import spans
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
@@ -25,6 +23,8 @@ from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import FLOW_HEADER, ExchangeFlags, Role
 
 RECORD = np.dtype([("flow", FLOW_HEADER), ("segs", "u4")])
 CART = Target(

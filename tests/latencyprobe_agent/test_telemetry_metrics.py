@@ -5,14 +5,14 @@ import pytest
 
 from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
-from latencyprobe_agent.kernel.records import COUNTS_KEY, ExchangeClass, Excluded, Outcome, Role
 from latencyprobe_agent.measure.counts import COUNTS
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import TargetSet
-from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.metrics import Counts, count_points, record_points
 from latencyprobe_agent.telemetry.points import Histogram, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, ExchangeClass, Excluded, Outcome, Role
 
 POLICY = SpanPolicy(1, 1.0, 100)
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (5, 25), 0, POLICY)

@@ -10,7 +10,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.kernel.records import COUNTS_KEY, Outcome, Role
 from latencyprobe_agent.measure.counts import COUNTS
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import Rules, TargetSet
@@ -18,6 +17,7 @@ from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.telemetry.metrics import Counts
 from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
 from latencyprobe_agent.telemetry.selfmetrics import Self
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)

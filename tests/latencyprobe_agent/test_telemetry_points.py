@@ -5,8 +5,8 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
-from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.points import Histogram, MetricRequests, Point
+from latencyprobe_agent.vocabulary import conventions as names
 
 RESOURCES = {1: {"service.name": "one"}, 2: {"service.name": "two"}}
 LABELS = (("latencyprobe.target", "cart"),)

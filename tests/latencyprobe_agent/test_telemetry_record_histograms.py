@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.kernel.records import ExchangeFlags, Role
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms, Series
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
 
 CART = Group(1, Role.SERVER, 7)
 

@@ -1,7 +1,7 @@
 """series_cap.py: room for series, and the count of those that found none."""
 
-from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.series_cap import SeriesCap
+from latencyprobe_agent.vocabulary import conventions as names
 
 
 def test_each_metric_and_target_set_has_its_own_room() -> None:

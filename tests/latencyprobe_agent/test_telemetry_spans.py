@@ -10,11 +10,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from latencyprobe import plan
 from latencyprobe.plan import Identity, SpanPolicy, Target
 from latencyprobe_agent.kernel.clock import Clock
-from latencyprobe_agent.kernel.records import ExchangeFlags, Outcome, Role
-from latencyprobe_agent.measure.selection import Reason
+from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from latencyprobe_agent.telemetry import spans
 from latencyprobe_agent.telemetry.waiting import Chosen, Join
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Outcome, Role
 
 OFFSET_NS = 1_700_000_000_000_000_000
 STAGES_NS = (1, 2000, 3, 4, 5, 6)

@@ -5,12 +5,12 @@ import pytest
 
 from latencyprobe import plan
 from latencyprobe.plan import Identity, IdentityAnswer, SpanPolicy, Target
-from latencyprobe_agent.identity.peers import Peers, address
-from latencyprobe_agent.kernel.records import Role
+from latencyprobe_agent.directory.peers import Peers, address
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.measure.selection import Reason, Selected
+from latencyprobe_agent.measure.sampling import Reason, Selected
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
+from latencyprobe_agent.vocabulary.records import Role
 
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0, SpanPolicy(1, 1.0, 100))
 

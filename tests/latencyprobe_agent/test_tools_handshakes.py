@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latencyprobe_agent.kernel.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 from latencyprobe_agent.measure.rules import packed
 from latencyprobe_agent.tools import handshakes
+from latencyprobe_agent.vocabulary.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 
 UNIX_NS = 1_594_281_600_000_456_789
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.kernel.evidence import Filter
-from latencyprobe_agent.kernel.records import RETRANSMIT, RetransmitKind
 from latencyprobe_agent.tools.options import Options
 from latencyprobe_agent.tools.retransmits import Table, without_hook
+from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind
 
 UNIX_NS = 1_594_281_600 * 10**9  # 2020-07-09 08:00:00 UTC
 

@@ -12,11 +12,12 @@ import pytest
 from aiohttp import web
 
 from latencyprobe import spec
+from latencyprobe.errors import ClusterError
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import AgentStatus, TargetStatus
-from latencyprobe_operator.api import Api
-from latencyprobe_operator.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
-from latencyprobe_operator.state import ClusterState
+from latencyprobe_operator.cluster.api import Api
+from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
+from latencyprobe_operator.cluster.state import ClusterState
 
 
 def pod(name: str, namespace: str = "shop", node: str = "n1", **fields: Any) -> Pod:
@@ -129,3 +130,24 @@ def tls_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"]
     subprocess.run([*make_key.split(), *names], cwd=folder, check=True, capture_output=True)
     return folder
+
+
+class FakeCluster:
+    """Takes calls down; `fails` names the calls that fail."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.fails: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*args: Any) -> None:
+            self.calls.append((name, *args))
+            if name in self.fails:
+                raise ClusterError("away")
+
+        return call
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()

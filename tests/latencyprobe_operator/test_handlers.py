@@ -7,7 +7,7 @@ from latencyprobe_operator.handlers import FINALIZER, kopf_registry  # isort: sk
 import kopf
 import pytest
 
-from latencyprobe_operator.registry import Registry
+from latencyprobe_operator.status.registry import Registry
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections import Counter
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from latencyprobe_operator.agents import NodeState
 from latencyprobe_operator.metrics import Sources, exposition
+from latencyprobe_operator.plan.agents import NodeState
 
 
 def test_figures_come_from_their_sources_when_asked() -> None:

@@ -12,8 +12,8 @@ from netns import INTERFACE, Namespace
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
-from latencyprobe_agent.kernel.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 from latencyprobe_agent.signals.table import HANDSHAKES_TC
+from latencyprobe_agent.vocabulary.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 S, MS, US = 1_000_000_000, 1_000_000, 1_000

@@ -13,9 +13,9 @@ from netns import INTERFACE, Namespace, joined
 from peers import reset
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.kernel.records import RETRANSMIT, RetransmitKind
 from latencyprobe_agent.signals.retransmits import reasons
 from latencyprobe_agent.signals.table import RETRANSMITS
+from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind
 
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 SERVER_ADDRESS = "10.99.0.2"

@@ -9,7 +9,7 @@ import pytest
 import workload
 from join import CLIENT, SERVER, Truth, disagreements, match, outside_calls, pairs_by_rpc
 
-from latencyprobe_agent.kernel.records import EXCHANGE
+from latencyprobe_agent.vocabulary.records import EXCHANGE
 
 pytestmark = pytest.mark.root  # needs a C compiler, as the kernel tests do
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from latencyprobe.errors import ClusterError
-from latencyprobe_operator.cluster import Reviewed
+from latencyprobe_operator.cluster.calls import Reviewed
 from latencyprobe_operator.directory.limits import Bucket, Refused
 
 AUDIENCE = "latencyprobe-directory"

@@ -13,9 +13,9 @@ import msgspec
 from latencyprobe.plan import NodePlan
 from latencyprobe.sli import SliBatch, SliRow
 from latencyprobe.slo.objective import ObjectiveKey, key_of
-from latencyprobe_operator.books import Books
 from latencyprobe_operator.directory.limits import MAX_ROWS, Refused
-from latencyprobe_operator.wanted import objective_keys
+from latencyprobe_operator.reports.expected import objective_keys
+from latencyprobe_operator.reports.store_thread import Books
 
 FUTURE_S = 120  # clocks of nodes may differ by this much
 

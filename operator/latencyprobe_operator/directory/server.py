@@ -17,7 +17,7 @@ from aiohttp import web
 from latencyprobe.errors import StoreError
 from latencyprobe.plan import AgentStatus, IdentityAnswer, IdentityRequest, PlanLine, Recall, RecallAnswer
 from latencyprobe.sli import SliAnswer, SliBatch
-from latencyprobe_operator.agents import Agents
+from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.auth import Authenticator, Caller
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.limits import (
@@ -29,10 +29,10 @@ from latencyprobe_operator.directory.limits import (
     Bucket,
     Refused,
 )
-from latencyprobe_operator.directory.recall import Switchboard
-from latencyprobe_operator.identities import identify, nodes_at
-from latencyprobe_operator.planner import Planner
-from latencyprobe_operator.state import ClusterState
+from latencyprobe_operator.directory.remote_join import Switchboard
+from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.identities import identify, nodes_at
+from latencyprobe_operator.plan.planner import Planner
 
 log = logging.getLogger(__name__)
 

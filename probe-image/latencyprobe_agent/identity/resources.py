@@ -12,7 +12,7 @@ from typing import Protocol
 
 from latencyprobe.plan import Container, NodePlan, Pod
 from latencyprobe_agent.identity.cgroups import Cgroup
-from latencyprobe_agent.telemetry import conventions as names
+from latencyprobe_agent.vocabulary import conventions as names
 
 UNKNOWN_SERVICE = "unknown_service"  # OpenTelemetry's own name for it
 _ENDED = 4096  # about 1 kB each

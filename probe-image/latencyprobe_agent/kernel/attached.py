@@ -16,9 +16,9 @@ from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, Hoo
 from latencyprobe_agent.kernel.libbpf import Map, Object, give_back, possible_cpus
 from latencyprobe_agent.kernel.loader import Demands, Loaded, load
 from latencyprobe_agent.kernel.newest import Newest
-from latencyprobe_agent.kernel.records import Lost
 from latencyprobe_agent.kernel.ring import Ring
 from latencyprobe_agent.signals.table import Signal
+from latencyprobe_agent.vocabulary.records import Lost
 
 
 class Attached(AbstractContextManager["Attached"]):

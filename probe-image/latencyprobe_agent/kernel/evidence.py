@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 
 from latencyprobe_agent.kernel.attached import Attached, u32
-from latencyprobe_agent.kernel.records import CONFIG, EVIDENCE_FILTER, EvidenceMode
 from latencyprobe_agent.signals.table import Signal
+from latencyprobe_agent.vocabulary.records import CONFIG, EVIDENCE_FILTER, EvidenceMode
 
 _SHARED = ("connections", "target_sets", "rules", "scopes", "config")
 

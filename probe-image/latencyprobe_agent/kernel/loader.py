@@ -16,7 +16,7 @@ from pathlib import Path
 from latencyprobe.errors import AbiMismatch, Unsupported
 from latencyprobe_agent.kernel.hooks import Hooks
 from latencyprobe_agent.kernel.libbpf import Link, Object, Program
-from latencyprobe_agent.kernel.records import STRUCTS
+from latencyprobe_agent.vocabulary.records import STRUCTS
 
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 

@@ -1,4 +1,4 @@
-"""Read a ring that keeps the newest records: bpf/newest.bpf.h writes, per CPU; `Attached` drains it like a `Ring`.
+"""Read a ring that keeps the newest records: bpf/tcprt_newest.bpf.h writes, per CPU.
 
 Records are numbered per CPU, so each one that was overwritten before it was read is counted, exactly. What `drain()`
 returns is a copy that the caller owns. CPUs follow each other in a batch; within one the order is that of emission.
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.libbpf import Map, possible_cpus
-from latencyprobe_agent.kernel.records import NEWEST_HEAD, NEWEST_RECORD
+from latencyprobe_agent.vocabulary.records import NEWEST_HEAD, NEWEST_RECORD
 
 _LOCK = 8  # bytes: bpf_spin_lock and padding, before the value
 

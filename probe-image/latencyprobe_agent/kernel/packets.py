@@ -30,8 +30,8 @@ from latencyprobe_agent.kernel.libbpf import (
 )
 from latencyprobe_agent.kernel.loader import Loaded, check_layouts, explain
 from latencyprobe_agent.kernel.netlink import Interface
-from latencyprobe_agent.kernel.records import CONFIG, HandshakeTally
 from latencyprobe_agent.signals.table import Signal
+from latencyprobe_agent.vocabulary.records import CONFIG, HandshakeTally
 
 _ETHERNET = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK; packets of all others begin with their IP header
 _FLUSH = "flush"

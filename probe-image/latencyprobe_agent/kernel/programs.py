@@ -14,7 +14,10 @@ from latencyprobe.errors import Unsupported
 from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.libbpf import possible_cpus
 from latencyprobe_agent.kernel.loader import Loaded
-from latencyprobe_agent.kernel.records import (
+from latencyprobe_agent.measure.counts import COUNTS, Widening
+from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.signals.table import EXCHANGES, Signal
+from latencyprobe_agent.vocabulary.records import (
     CONFIG,
     COUNTS_KEY,
     EXCHANGE_COUNTS,
@@ -23,9 +26,6 @@ from latencyprobe_agent.kernel.records import (
     TARGET_SET,
     WINDOW_SHIFT,
 )
-from latencyprobe_agent.measure.counts import COUNTS, Widening
-from latencyprobe_agent.measure.rules import Rules, TargetSet
-from latencyprobe_agent.signals.table import EXCHANGES, Signal
 
 _KEYS_AT_ONCE = 32  # counts of 1,024 keys on 64 CPUs would be 300 MB: read and add up a few at a time
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import COUNTS_KEY, EXCHANGE_COUNTS
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EXCHANGE_COUNTS
 
 _NAMES = tuple(EXCHANGE_COUNTS.names or ())
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import ExchangeFlags, Excluded, Role
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.signals.evidence import Evidence
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Role
 
 HOLD_NS = 1_000_000_000  # a response that was not acknowledged when its half ended may be sent again this much later
 _WAIT_NS = 60_000_000_000  # for an exchange that is still open

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE, THINNED_BITS, ExchangeFlags
 from latencyprobe_agent.measure import keys, stages
 from latencyprobe_agent.signals.exchanges import columns
+from latencyprobe_agent.vocabulary.records import EXCHANGE, THINNED_BITS, ExchangeFlags
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE
 from latencyprobe_agent.measure import keys
 from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.vocabulary.records import EXCHANGE
 
 # Fields that lie side by side travel as one: first and last of each run. Field by field it takes twice the time.
 _RUNS = (

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import Role
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.kept import KEPT, pack, unpack
 from latencyprobe_agent.measure.stages import PAIR_STAGES, pair_stages
+from latencyprobe_agent.vocabulary.records import Role
 
 _NETWORK = PAIR_STAGES.index("network")
 _WHOLE = f"V{KEPT.itemsize}"  # so that rows are copied whole, not field by field

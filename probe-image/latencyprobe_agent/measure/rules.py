@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
-from latencyprobe_agent.kernel.records import THRESHOLDS, EvidenceFlags, RuleSide
+from latencyprobe_agent.vocabulary.records import THRESHOLDS, EvidenceFlags, RuleSide
 
 ANY_ADDRESS = bytes(16)
 ANY_PORT = 0

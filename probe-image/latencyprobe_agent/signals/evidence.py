@@ -47,7 +47,7 @@ class Evidence:
 class Sample:
     """Values of one metric: of rows `rows` of an `Evidence`, one value and one value of each label per row.
 
-    `metric`: its name in telemetry/conventions.py; `labels`: attribute name → str[m]. Counters add `values` up,
+    `metric`: its name in vocabulary/conventions.py; `labels`: attribute name → str[m]. Counters add `values` up,
     histograms record them (seconds). `by_peer`: by the service at the other end too, where somebody can name it.
     """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE, Excluded, Role
+from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded, Role
 
 # Cut points of a half in their order, measurement.md section 4.
 SERVER_POINTS = ("ready_first_ns", "ready_last_ns", "read_last_ns", "send_start_ns", "send_end_ns")

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod
 from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+from latencyprobe_agent.vocabulary.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod
 
 EVENT = "handshake"
 

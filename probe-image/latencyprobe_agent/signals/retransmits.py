@@ -11,8 +11,8 @@ from errno import errorcode
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import RETRANSMIT, RetransmitKind, Role
 from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
 
 # include/net/tcp_states.h
 STATES = (

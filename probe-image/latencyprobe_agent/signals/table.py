@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import EXCHANGE, HANDSHAKE, RETRANSMIT, TCPRT
 from latencyprobe_agent.signals import exchanges, handshakes, retransmits, tcprt
 from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.vocabulary.records import EXCHANGE, HANDSHAKE, RETRANSMIT, TCPRT
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import TCPRT, TcprtFlags, TcprtKind
 from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+from latencyprobe_agent.vocabulary.records import TCPRT, TcprtFlags, TcprtKind
 
 RECEIVE = "latencyprobe.tcprt.receive"
 SERVER = "latencyprobe.tcprt.server"

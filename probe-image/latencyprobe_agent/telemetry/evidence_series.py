@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
 from latencyprobe_agent.measure.histogram import positions
 from latencyprobe_agent.signals.evidence import Evidence, Sample
-from latencyprobe_agent.telemetry import conventions as names
-from latencyprobe_agent.telemetry.conventions import Metric
 from latencyprobe_agent.telemetry.points import Histogram, Labels
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group
 from latencyprobe_agent.telemetry.series_cap import SeriesCap
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.conventions import Metric
+from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
 
 _METRICS = {metric.name: metric for metric in names.METRICS}
 

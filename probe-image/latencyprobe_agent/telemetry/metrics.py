@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from latencyprobe import plan as plans
 from latencyprobe.plan import NodePlan, Objective, Target
-from latencyprobe_agent.kernel.records import (
+from latencyprobe_agent.measure.rules import TargetSet
+from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
+from latencyprobe_agent.telemetry.points import Histogram, Labels, Point
+from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import (
     HISTOGRAM_MIN,
     HISTOGRAM_SCALE,
     ExchangeClass,
@@ -20,11 +25,6 @@ from latencyprobe_agent.kernel.records import (
     Outcome,
     Role,
 )
-from latencyprobe_agent.measure.rules import TargetSet
-from latencyprobe_agent.telemetry import conventions as names
-from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
-from latencyprobe_agent.telemetry.points import Histogram, Labels, Point
-from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms
 
 
 class Counts(NamedTuple):

@@ -14,15 +14,14 @@ import numpy as np
 
 from latencyprobe.plan import NodePlan, Target
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.identity.peers import Peers, address
+from latencyprobe_agent.directory.peers import Peers, address
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
-from latencyprobe_agent.measure.selection import Budget, lone, recall, select
+from latencyprobe_agent.measure.sampling import Budget, lone, recall, select
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
-from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry import otlp, selfmetrics, spans
 from latencyprobe_agent.telemetry.endpoints import Settings, Signal
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
@@ -31,6 +30,7 @@ from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import MetricRequests, Resource
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms, service_of
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
+from latencyprobe_agent.vocabulary import conventions as names
 
 _UNNAMED = 16_384  # records of evidence whose peers are asked for; older ones beyond go without
 

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.identity.peers import address
-from latencyprobe_agent.kernel.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
+from latencyprobe_agent.directory.peers import address
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.histogram import positions
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
-from latencyprobe_agent.telemetry import conventions as names
-from latencyprobe_agent.telemetry.conventions import Metric
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.series_cap import SeriesCap
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.conventions import Metric
+from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
 
 # Two kernel buckets are one of ours: scale 4, 16 per power of two, errs by at most 2.2 % and takes 4 kB per series.
 _SCALE = HISTOGRAM_SCALE - 1

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.resources import sdk
 from latencyprobe_agent.signals.evidence import Attribute
-from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.endpoints import Signal
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import Point
+from latencyprobe_agent.vocabulary import conventions as names
 
 AGENT = "agent"  # `Point.observed` of these points
 

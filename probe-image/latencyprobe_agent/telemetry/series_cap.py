@@ -6,7 +6,7 @@
 from collections import Counter
 from collections.abc import Hashable
 
-from latencyprobe_agent.telemetry.conventions import Metric
+from latencyprobe_agent.vocabulary.conventions import Metric
 
 _FOLDED = 10  # times the cap: so many folded series are known again
 

@@ -14,14 +14,14 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.identity.peers import address
+from latencyprobe_agent.directory.peers import address
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
-from latencyprobe_agent.kernel.records import ExchangeClass, ExchangeFlags, Outcome
-from latencyprobe_agent.measure.selection import Reason
+from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
 from latencyprobe_agent.signals.evidence import Attribute, Explains
-from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.waiting import Chosen, is_server, owner
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Outcome
 
 _SPANS_PER_REQUEST = 1500  # of about 2 kB: 3 MiB, below the 4 MiB that receivers accept by default
 _NO_RTT_MIN = 0xFFFFFFFF

@@ -1,6 +1,6 @@
 """Where chosen halves wait until they can become spans: for their other half, and for the peer's identity.
 
-The loop admits what `measure/selection.py` chose, notes pairs, and takes what is ready once per drain; `spans.py`
+The loop admits what `measure/sampling.py` chose, notes pairs, and takes what is ready once per drain; `spans.py`
 encodes it. A half waits for its other half as long as both could still be under way (one or two drains) or recall may
 bring it (`config.recall_wait_s`), for an identity at most 2 s, then it goes out as a root that says so (measurement.md
 section 6). Bounded; what does not fit is counted.
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from latencyprobe.plan import Identity, Target
-from latencyprobe_agent.identity.peers import Peers, address
-from latencyprobe_agent.kernel.records import ExchangeFlags, Role
+from latencyprobe_agent.directory.peers import Peers, address
 from latencyprobe_agent.measure.evidence import HOLD_NS, Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
-from latencyprobe_agent.measure.selection import Reason, Selected
+from latencyprobe_agent.measure.sampling import Reason, Selected
 from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
 
 
 @dataclass(frozen=True, slots=True)

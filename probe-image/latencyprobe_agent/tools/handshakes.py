@@ -5,14 +5,14 @@ import json
 import click
 import numpy as np
 
+from latencyprobe.options import Duration
 from latencyprobe.report import units
 from latencyprobe_agent import config as settings
-from latencyprobe_agent.commands import Duration
 from latencyprobe_agent.kernel.packets import PacketPrograms, Place
-from latencyprobe_agent.kernel.records import ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 from latencyprobe_agent.signals.table import HANDSHAKES, HANDSHAKES_TC
 from latencyprobe_agent.tools.options import Options, tool_options
 from latencyprobe_agent.tools.tail import as_object, batches, endpoint, follow, timestamp
+from latencyprobe_agent.vocabulary.records import ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 
 _ROW = "%-15s %-6s %-22s %-22s %-15s %8s %4s %-12s %-6s %s"
 _HEADER = _ROW % ("TIME", "ROLE", "CLIENT", "SERVER", "RTT", "CONNECT", "SYNS", "OUTCOME", "METHOD", "IF")

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from latencyprobe_agent.commands import Duration
+from latencyprobe.options import Duration
 from latencyprobe_agent.kernel.evidence import Filter
 
 

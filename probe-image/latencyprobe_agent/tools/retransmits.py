@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
-from latencyprobe_agent.kernel.records import RETRANSMIT_STACK, RetransmitKind, RetransmitOptionFlags
 from latencyprobe_agent.kernel.symbols import KernelSymbols
 from latencyprobe_agent.signals.retransmits import FIN, JIFFY_US, STATES, reasons, sent
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.tools.options import Options, tool_options
 from latencyprobe_agent.tools.owners import Owners
 from latencyprobe_agent.tools.tail import as_object, batches, comm, endpoint, timestamp
+from latencyprobe_agent.vocabulary.records import RETRANSMIT_STACK, RetransmitKind, RetransmitOptionFlags
 
 ROW = "%-15s %-7s %-2s %-22s %s> %-22s %-12s %-17s %4s %s"
 _HEADER = ("TIME", "PID", "IP", "LADDR:LPORT", "T", "RADDR:RPORT", "STATE", "REASON", "SEGS", "LEN")

@@ -10,9 +10,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe.ending import ending
 from latencyprobe_agent import config as settings
-from latencyprobe_agent.ending import ending
-from latencyprobe_agent.identity.peers import address
+from latencyprobe_agent.directory.peers import address
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.evidence import EvidencePrograms

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* exchange_account.bpf.h: an ended exchange -> stages, counts, one record. Runs without any lock, on the hook's own copy. */
+#ifndef LATENCYPROBE_EXCHANGE_ACCOUNT_BPF_H
+#define LATENCYPROBE_EXCHANGE_ACCOUNT_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+#include "histogram.h"
+#include "maps.bpf.h"
+#include "exchange_sampling.bpf.h"
+#include "exchange_verdict.bpf.h"
+
+/*
+ * 16 MiB hold 83,000 records of 192 + 8 bytes: 0.8 s at 100,000 records/s, eight drain intervals. The reader may
+ * ask for another size.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} exchanges SEC(".maps");
+
+/*
+ * 1,024 (target set, role, owner), allocated when first seen: about 4.9 KiB per CPU each, so a node of 64 CPUs with
+ * 50 containers in use takes 16 MiB.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1024);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct counts_key);
+	__type(value, struct exchange_counts);
+} counts SEC(".maps");
+
+static const struct exchange_counts no_counts;
+
+static __always_inline struct exchange_counts *counts_of(struct counts_key *key)
+{
+	struct exchange_counts *n = bpf_map_lookup_elem(&counts, key);
+
+	if (n)
+		return n;
+	bpf_map_update_elem(&counts, key, &no_counts, BPF_NOEXIST);
+	n = bpf_map_lookup_elem(&counts, key);
+	if (n)
+		return n;
+	key->owner = 0;
+	n = bpf_map_lookup_elem(&counts, key);
+	if (!n) {
+		bpf_map_update_elem(&counts, key, &no_counts, BPF_NOEXIST);
+		n = bpf_map_lookup_elem(&counts, key);
+	}
+	count_lost(n ? LOST_COUNTS_FULL : LOST_COUNTS);
+	return n;
+}
+
+/* 1 if a < b, without a branch: the verifier would follow each of the 2^11 ways through bucket_of(). a, b < 2^63. */
+static __always_inline __u32 less(__u64 a, __u64 b)
+{
+	return (a - b) >> 63;
+}
+
+/* Index into exchange_counts.histogram; see histogram.h. The lowest bit lost in comparing is below any real bound. */
+static __always_inline __u32 bucket_of(__u64 ns)
+{
+	__u32 exponent = 63, below = 0;
+	__s32 bucket;
+
+#pragma unroll
+	for (int step = 32; step; step >>= 1) {
+		__u32 shift = less(ns >> (64 - step), 1) * step;
+
+		ns <<= shift;
+		exponent -= shift;
+	}
+#pragma unroll
+	for (int step = 16; step; step >>= 1)
+		below += less(histogram_bounds[(below + step - 1) & 31] >> 1, ns >> 1) * step;
+	below += less(histogram_bounds[below & 31] >> 1, ns >> 1);
+	bucket = (__s32)(32 * exponent + below) + HISTOGRAM_OCTAVE_BASE - LP_HISTOGRAM_MIN;
+	if (bucket < 0)
+		return 0;
+	return bucket < LP_HISTOGRAM_BUCKETS ? bucket : LP_HISTOGRAM_BUCKETS - 1;
+}
+
+/*
+ * One stage: from the cut point to `stamp`, or nothing when the stamp is missing or lies before it. Without a branch, as
+ * less().
+ */
+static __always_inline __u64 cut(__u64 *point, __u64 stamp, __u32 *flags)
+{
+	__u64 ns = (stamp - *point) & -(__u64)less(*point, stamp);
+
+	*flags |= FLAG_STAGE_OVERLAP * (less(stamp, *point) & less(0, stamp));
+	*point += ns;
+	return ns;
+}
+
+/*
+ * Stages of a half, in the order of measurement.md section 4; their sum is its duration. Returns the index of the
+ * longest.
+ */
+static __always_inline __u32 cut_stages(struct exchange *x, __u64 *ns)
+{
+	bool server = x->role == ROLE_SERVER;
+	__u64 point = server ? x->ready_first_ns : x->send_start_ns;
+	__u32 dominant = 0;
+
+	ns[0] = cut(&point, server ? x->ready_last_ns : x->send_end_ns, &x->flags);
+	ns[1] = cut(&point, server ? x->read_last_ns : x->ready_first_ns, &x->flags);
+	ns[2] = cut(&point, server ? x->send_start_ns : x->ready_last_ns, &x->flags);
+	ns[3] = cut(&point, server ? x->send_end_ns : x->read_last_ns, &x->flags);
+	if (ns[1] > ns[0])
+		dominant = 1;
+	if (ns[2] > ns[dominant & (LP_STAGES - 1)])
+		dominant = 2;
+	if (ns[3] > ns[dominant & (LP_STAGES - 1)])
+		dominant = 3;
+	return dominant;
+}
+
+/* True: it was slow or failed, which is worth a record in any case. */
+static __always_inline bool count_event(struct exchange_counts *n, struct exchange *x, __u64 *ns)
+{
+	__u32 index = x->target_set, bucket;
+	struct target_set *set = bpf_map_lookup_elem(&target_sets, &index);
+	bool failed = x->outcome != OUTCOME_OK;
+	__u32 dominant = cut_stages(x, ns);
+	__u64 duration_ns = ns[0] + ns[1] + ns[2] + ns[3];
+
+	add(&n->duration_sum_ns, duration_ns);
+	if (x->outcome < OUTCOME_COUNT)
+		add(&n->outcomes[x->outcome], 1);
+	bucket = bucket_of(duration_ns);
+	barrier_var(bucket); /* or clang merges its bound into a form that the verifier cannot follow */
+	if (bucket < LP_HISTOGRAM_BUCKETS)
+		__sync_fetch_and_add(&n->histogram[bucket], 1);
+	if (!set)
+		return failed;
+	for (__u32 i = 0; i < LP_THRESHOLDS; i++) {
+		__u64 threshold_ns = set->thresholds_ns[i];
+
+		if (!threshold_ns)
+			break;
+		if (duration_ns <= threshold_ns) {
+			add(&n->within[i], 1);
+			if (failed)
+				add(&n->failed_within[i], 1);
+			continue;
+		}
+		for (__u32 stage = 0; stage < LP_STAGES; stage++)
+			add(&n->over_stage_ns[i][stage], ns[stage]);
+		add(&n->over_dominant[i][dominant & (LP_STAGES - 1)], 1);
+	}
+	return failed || duration_ns > set->slow_ns;
+}
+
+/*
+ * Count an ended exchange and send its record. `ns`: room for its stages. True: the other end says that requests
+ * overtake responses.
+ */
+static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
+{
+	const struct config *cfg = get_config(); /* not passed on: the stack is full */
+	struct counts_key key = {};
+	struct exchange_counts *n;
+	bool told, telling = false;
+
+	if (!x || !cfg)
+		return 0;
+	told = share_verdict(x);
+	key.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id;
+	key.target_set = x->target_set;
+	key.role = x->role;
+	n = counts_of(&key);
+	if (!x->send_end_ns && x->send_start_ns) {
+		x->send_end_ns = x->send_start_ns;
+		x->flags |= FLAG_SEND_APPROX;
+	}
+	if (n) {
+		if (x->conn_class < CLASS_COUNT)
+			add(&n->classes[x->conn_class], 1);
+		if (x->excluded == EXCLUDED_NONE)
+			telling = count_event(n, x, ns);
+		else if (x->excluded < EXCLUDED_COUNT)
+			add(&n->excluded[x->excluded], 1);
+	}
+	if (n && above_rate(x, cfg) && !telling) {
+		if (!chosen_alike(x)) {
+			add(&n->thinned_records, 1);
+			return told;
+		}
+		x->flags |= FLAG_THINNED;
+	}
+	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
+		add(&n->lost_records, 1);
+	return told;
+}
+
+/* drift: e5069b9c23b3 ("bpf: Support pointers in global function args"), v5.12
+ * newer: a function that is not static is verified once, not once per path to it
+ * older: the same, if it takes no pointers: account() hands its exchange over in a map
+ * test:  as for CONNECTIONS_IN_HASH (storage.bpf.h)
+ * drop:  with the last supported kernel before 5.12
+ */
+#ifdef CONNECTIONS_IN_HASH
+
+struct accounted {
+	struct exchange x;
+	__u64 ns[LP_STAGES];
+};
+
+/* Exchanges that programs on each processor are at, each of which has interrupted the one before. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 4); /* how many programs; those of process, softirq and interrupt */
+	__type(key, __u32);
+	__type(value, struct accounted);
+} accounted SEC(".maps");
+
+__noinline int account_of(__u32 depth)
+{
+	struct accounted *a = bpf_map_lookup_elem(&accounted, &depth);
+
+	return a ? count_and_emit(&a->x, a->ns) : 0;
+}
+
+static __always_inline int account(struct exchange *x)
+{
+	__u32 depth = 0, *programs = bpf_map_lookup_elem(&accounted, &depth);
+	struct accounted *a;
+	int told = 0;
+
+	if (!programs)
+		return 0;
+	__sync_fetch_and_add(programs, 1);
+	depth = *(volatile __u32 *)programs;
+	a = bpf_map_lookup_elem(&accounted, &depth);
+	if (a) {
+		a->x = *x;
+		told = account_of(depth);
+	} else {
+		count_lost(LOST_COUNTS);
+	}
+	depth = 0;
+	programs = bpf_map_lookup_elem(&accounted, &depth); /* again: no room on the stack to keep it */
+	if (programs)
+		__sync_fetch_and_add(programs, -1);
+	return told;
+}
+
+#else
+
+__noinline int account(struct exchange *x)
+{
+	__u64 ns[LP_STAGES];
+
+	return count_and_emit(x, ns);
+}
+
+#endif
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * exchange_decide.bpf.h: which sockets are measured, and where their streams stand then. The plan is asked once per socket and
+ * plan, and the answer kept with the socket (measurement.md section 2); its rules are looked up in flow.bpf.h.
+ */
+#ifndef LATENCYPROBE_EXCHANGE_DECIDE_BPF_H
+#define LATENCYPROBE_EXCHANGE_DECIDE_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "exchange_account.bpf.h"
+#include "exchange_connection.bpf.h"
+#include "flow.bpf.h"
+
+/* States in which write_seq counts our FIN. A closed socket may have sent none, but it writes no more either. */
+#define FIN_SENT (1 << TCP_FIN_WAIT1 | 1 << TCP_FIN_WAIT2 | 1 << TCP_CLOSING | 1 << TCP_LAST_ACK | 1 << TCP_CLOSE)
+
+/* A FIN takes one sequence number of rcv_nxt and, once read, of copied_seq, ours of write_seq; it is no data. */
+static __always_inline void read_view(const struct sock *sk, const struct tcp_sock *tp, struct view *v)
+{
+	__u32 fin = sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0;
+
+	v->tp = tp;
+	v->now_ns = bpf_ktime_get_boot_ns();
+	v->received = tp->rcv_nxt - fin;
+	v->copied = tp->copied_seq;
+	if ((__s32)(v->copied - v->received) > 0)
+		v->copied = v->received;
+	v->written = tp->write_seq; /* before the state: the FIN comes after it */
+	v->written -= FIN_SENT >> (sk->__sk_common.skc_state & 31) & 1;
+	v->acked = tp->snd_una;
+	v->flags = 0;
+}
+
+/* Positions now; right only while the socket is locked. Offsets: measurement.md section 6. */
+static __always_inline void place(struct connection *c, const struct tcp_sock *tp, const struct view *v)
+{
+	c->in_seq = v->copied;
+	c->read_seq = v->copied;
+	c->out_seq = v->written;
+	c->in_offset = tp->bytes_received - (__u32)(tp->rcv_nxt - v->copied);
+	c->out_offset = tp->bytes_acked + (__u32)(v->written - tp->snd_una);
+	if (c->current.role == ROLE_CLIENT)
+		c->out_offset--; /* its SYN is in bytes_acked */
+}
+
+/*
+ * This connection is not measured any more: what is open ends uncounted, under the old target set. One that cannot be
+ * measured says so by an exchange of its own, once. False: its lock was not to be had.
+ */
+static __always_inline bool drop(struct connection *c, const struct config *cfg, __u8 why)
+{
+	bool tell, never = why == EXCLUDED_UNSUPPORTED;
+
+	if (!lock_connection(c))
+		return false;
+	tell = c->target_set && (never || c->phase != PHASE_IDLE);
+	c->target_set = 0;
+	c->generation = never ? NEVER_WANTED : cfg->generation;
+	c->phase = PHASE_IDLE;
+	c->previous_used = 0;
+	c->current.request_bytes = 0; /* those of an earlier exchange */
+	c->current.response_bytes = 0;
+	c->current.conn_class = never ? CLASS_UNSUPPORTED : CLASS_UNKNOWN;
+	c->current.excluded = why;
+	unlock_connection(c);
+	forget_verdict(c);
+	if (tell)
+		account(&c->current);
+	return true;
+}
+
+/*
+ * The hook's hold of the socket. Locked or owned: its positions may be taken; else a connection that is not measured yet
+ * waits for its next locked hook. Sending: so once per message at least, the one hook that counts where there is no room.
+ */
+enum hold {
+	UNLOCKED = 0,
+	LOCKED = 1,
+	SENDING = 2,
+};
+
+/* Ask the plan about this socket and remember the answer. NULL: not measured. */
+static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 first_excluded, enum hold hold)
+{
+	/* the generation first: with rules older than it the decision would outlive the plan that it came from */
+	const struct config *cfg = get_config();
+	__u64 generation = cfg ? cfg->generation : 0, cgroup_id = sock_cgroup_id(sk), cookie;
+	const struct scope *scope = bpf_map_lookup_elem(&scopes, &cgroup_id);
+	struct connection *c = find_connection(sk);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct target_set *t;
+	struct flow flow = {};
+	struct view v;
+	__u32 set, netns_ino;
+
+	if (!cfg || !tp)
+		return NULL;
+	if (!scope)
+		scope = &cfg->host;
+	if (!scope->server_group && !scope->client_group) {
+		if (c)
+			drop(c, cfg, EXCLUDED_PLAN);
+		return NULL;
+	}
+	if (c && c->current.local_port) {
+		/* as it was when established: a closing socket has lost its port */
+		__builtin_memcpy(flow.local_addr, c->current.local_addr, sizeof(flow.local_addr));
+		__builtin_memcpy(flow.peer_addr, c->current.peer_addr, sizeof(flow.peer_addr));
+		flow.local_port = c->current.local_port;
+		flow.peer_port = c->current.peer_port;
+		role = c->current.role;
+	} else {
+		read_flow(sk, &flow);
+	}
+	set = find_target(scope, &flow, &role);
+	if (c && c->target_set && c->target_set == set) {
+		c->generation = generation;
+		return c;
+	}
+	if (c && !drop(c, cfg, EXCLUDED_PLAN))
+		return NULL;
+	if (hold == UNLOCKED)
+		return NULL;
+	c = make_connection(sk);
+	if (!c) {
+		if (set && hold == SENDING)
+			count_lost(LOST_STORAGE);
+		return NULL;
+	}
+	cookie = cookie_of(sk, c);
+	netns_ino = sk->__sk_common.skc_net.net->ns.inum;
+	t = bpf_map_lookup_elem(&target_sets, &set);
+	read_view(sk, tp, &v);
+	if (!lock_connection(c))
+		return NULL;
+	c->target_set = set;
+	c->generation = generation;
+	c->current.sock_cookie = cookie;
+	c->current.cgroup_id = cgroup_id;
+	c->current.netns_ino = netns_ino;
+	c->current.target_set = set;
+	c->current.role = role;
+	__builtin_memcpy(c->current.local_addr, flow.local_addr, sizeof(flow.local_addr));
+	__builtin_memcpy(c->current.peer_addr, flow.peer_addr, sizeof(flow.peer_addr));
+	c->current.local_port = flow.local_port;
+	c->current.peer_port = flow.peer_port;
+	c->phase = PHASE_IDLE;
+	c->send_owner = SEND_NONE;
+	c->turns = 0;
+	c->unread_history = 0;
+	c->early_history = 0;
+	c->clean_turns = 0;
+	c->probation = 0;
+	c->ambiguous = 0;
+	c->told = 0;
+	c->unasked = 0;
+	/* an old connection has had its set-up turns */
+	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
+	c->first_excluded = first_excluded;
+	place(c, tp, &v);
+	unlock_connection(c);
+	if (set && is_unsupported(sk, tp)) {
+		drop(c, cfg, EXCLUDED_UNSUPPORTED);
+		return NULL;
+	}
+	return set ? c : NULL;
+}
+
+/* What nearly every socket of a node pays for the few that are measured: one look at its cgroup. */
+static __always_inline bool in_scope(const struct sock *sk, const struct config *cfg)
+{
+	__u64 cgroup_id;
+
+	if (cfg->host.server_group || cfg->host.client_group)
+		return true;
+	cgroup_id = sock_cgroup_id(sk);
+	return bpf_map_lookup_elem(&scopes, &cgroup_id);
+}
+
+/* The measured connection of a socket for hooks that adopt nothing, or NULL. */
+static __always_inline struct connection *measured(struct sock *sk, const struct config *cfg)
+{
+	struct connection *c = find_connection(sk);
+
+	if (!c)
+		return NULL;
+	if (c->generation == cfg->generation || c->generation == NEVER_WANTED)
+		return c->target_set ? c : NULL;
+	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED);
+}
+
+/* The same for all others. Nothing but TCP has storage of ours. */
+static __always_inline struct connection *connection_of(struct sock *sk, enum hold hold, const struct config *cfg)
+{
+	struct connection *c = find_connection(sk);
+
+	if (c && (c->generation == cfg->generation || c->generation == NEVER_WANTED))
+		return c->target_set ? c : NULL;
+	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)
+		hold = UNLOCKED;
+	if (!c && (hold == UNLOCKED || !is_tcp(sk) || !in_scope(sk, cfg)))
+		return NULL;
+	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold);
+}
+
+#endif

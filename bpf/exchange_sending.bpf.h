@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * exchange_sending.bpf.h: the send calls of one connection: where they begin and end, and whose message they write. As in
+ * exchange_connection.bpf.h, every function runs under the connection's lock.
+ *
+ * The kernel skips a tracing program on a processor where another thread is inside it. So a call may begin or return
+ * unseen; what is seen next tells, by where the calls that are known have ended.
+ */
+#ifndef LATENCYPROBE_EXCHANGE_SENDING_BPF_H
+#define LATENCYPROBE_EXCHANGE_SENDING_BPF_H
+
+#include "exchange_connection.bpf.h"
+
+/* The send call in progress returned at `ns`. True: the previous exchange waited for it and is in `out`. */
+static __always_inline bool finish_send(struct connection *c, __u64 ns, bool wrote, __u32 flags, struct exchange *out)
+{
+	__u8 owner = c->send_owner;
+
+	c->send_owner = SEND_NONE;
+	if (owner == SEND_PREVIOUS && c->previous_used) {
+		c->previous.send_end_ns = ns;
+		c->previous.send_calls++;
+		c->previous.flags |= flags;
+		*out = c->previous;
+		c->previous_used = 0;
+		return true;
+	}
+	if (owner == SEND_CURRENT && wrote) {
+		c->current.send_end_ns = ns;
+		c->current.send_calls++;
+		c->current.flags |= flags;
+	}
+	return false;
+}
+
+/* The same for one whose return was not seen, but what comes after it. It ended soon after it was last seen to write. */
+static __always_inline bool end_unseen_send(struct connection *c, const struct view *v, struct exchange *out)
+{
+	if (c->send_owner != SEND_NONE)
+		advance_out(c, (__s32)(v->written - c->send_until) < 0 ? v->written : c->send_until);
+	return finish_send(c, c->send_ns, true, FLAG_SEND_APPROX, out);
+}
+
+/* More was written than by the calls that were seen to begin. */
+static __always_inline bool wrote_unseen(const struct connection *c, const struct view *v)
+{
+	return (__s32)(v->written - (c->send_owner == SEND_NONE ? c->out_seq : c->send_until)) > 0;
+}
+
+/*
+ * A send call writes at v->written (the socket is locked, but for calls that are known by their return only) and will
+ * have written all at `until`. What is written there and was not seen is its own, or of its message.
+ */
+static __always_inline bool begin_send(struct connection *c, struct view *v, __u64 pid_tgid, __u32 until,
+				       struct exchange *out)
+{
+	struct exchange *x = &c->current;
+	bool unread = v->received != v->copied, emit, opens = false;
+
+	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid && c->send_until == until) {
+		/* the same call goes on (the hook fires once per skb): the request came before all of this was written */
+		c->send_ns = v->now_ns;
+		if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
+			c->early_history |= 1;
+			c->clean_turns = 0;
+			c->previous.flags |= FLAG_OVERLAP;
+			if (!c->previous.excluded)
+				c->previous.excluded = EXCLUDED_OVERLAP;
+			x->flags |= FLAG_OVERLAP;
+		}
+		advance_out(c, v->written);
+		return false;
+	}
+	emit = end_unseen_send(c, v, out);
+	if (!emit)
+		emit = arrive_unseen(c, v, out);
+	take_unseen(c, v);
+	if (x->role == ROLE_CLIENT) {
+		opens = c->phase != PHASE_REQUEST;
+		if (opens) {
+			if (c->phase == PHASE_RESPONSE && unread) {
+				x->flags |= FLAG_OVERLAP;
+				c->unread = 1;
+			}
+			emit |= end_exchange(c, v, out);
+			open_exchange(c, v, PHASE_REQUEST);
+			x->request_seq = c->out_seq;
+			if (unread)
+				x->flags |= FLAG_OVERLAP;
+			c->talked = 1;
+		}
+	} else {
+		opens = c->phase != PHASE_RESPONSE;
+		if (opens) {
+			if (c->phase == PHASE_IDLE) {
+				open_exchange(c, v, PHASE_RESPONSE);
+				c->unasked = 1;
+			} else if (unread) {
+				x->flags |= FLAG_OVERLAP;
+				c->unread = 1;
+			}
+			c->phase = PHASE_RESPONSE;
+			x->response_seq = c->out_seq;
+			x->response_offset = c->out_offset;
+		}
+	}
+	/* a call that wrote nothing (EAGAIN) opened the message too early: its first real write is the start */
+	if (opens || (!x->send_calls && c->out_seq == (x->role == ROLE_CLIENT ? x->request_seq : x->response_seq))) {
+		x->send_start_ns = v->now_ns;
+		x->writer_tgid = pid_tgid >> 32;
+		x->writer_tid = pid_tgid;
+	}
+	if (wrote_unseen(c, v))
+		x->flags |= FLAG_SEND_APPROX;
+	advance_out(c, v->written);
+	c->send_owner = SEND_CURRENT;
+	c->send_tid = pid_tgid;
+	c->send_until = until;
+	c->send_ns = v->now_ns;
+	c->last_ns = v->now_ns;
+	return emit;
+}
+
+/* The send call in progress returned. True: as finish_send(). */
+static __always_inline bool end_send(struct connection *c, const struct view *v, bool wrote, struct exchange *out)
+{
+	advance_out(c, v->written);
+	c->last_ns = v->now_ns;
+	return finish_send(c, v->now_ns, wrote, 0, out);
+}
+
+/* What was written before v->received came, also by a call that no hook saw. True: `out` is as of begin_send(). */
+static __always_inline bool send_unseen(struct connection *c, struct view *v, struct exchange *out)
+{
+	bool emit;
+
+	if (!wrote_unseen(c, v)) {
+		advance_out(c, v->written);
+		return false;
+	}
+	v->received = c->in_seq;
+	emit = begin_send(c, v, 0, v->written, out);
+	finish_send(c, v->now_ns, true, FLAG_SEND_APPROX, out);
+	return emit;
+}
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * retransmit_sender.bpf.h: what retransmit.bpf.c keeps with a socket: which of its counters were told, what it has sent again, and
+ * in which recovery. Its hooks run under the socket's lock, all but the iterator: the counters have a lock of their own.
+ */
+#ifndef LATENCYPROBE_RETRANSMIT_SENDER_BPF_H
+#define LATENCYPROBE_RETRANSMIT_SENDER_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+#include "evidence.bpf.h"
+#include "kernel.h"
+
+/* What was told of a socket that has sent something again, or whose counters the plan wants. */
+struct sender {
+	struct bpf_spin_lock lock; /* of the counters that were told; the rest is under the socket's */
+	__u32 segs_sent;
+	__u32 segs_retrans;
+	__u32 duplicates;
+	__u32 undone;	    /* segments that an undo has marked: a DSACK of them says nothing new */
+	__u32 episode_segs; /* sent again in this Recovery or Loss */
+	__u32 episode_dups; /* dsack_dups at its first */
+	__u32 can_undo;	    /* it has begun with an undo_marker */
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+	__u64 told_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct sender);
+} senders SEC(".maps");
+
+struct range {
+	__u64 offset; /* position in the stream, as bytes_acked counts it */
+	__u64 times;
+};
+
+/* What a socket has sent again last. Of more than so many ranges without an ACK, `nth` of the oldest gets unknown. */
+#define RANGES 64
+
+struct resent {
+	__u64 forgotten; /* of ranges before this offset some are not here any more */
+	__u64 next;	 /* place that is used next */
+	struct range ranges[RANGES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct resent);
+} resents SEC(".maps");
+
+static __always_inline bool is_tool(void)
+{
+	__u32 zero = 0;
+	const struct evidence_filter *f = bpf_map_lookup_elem(&evidence_filter, &zero);
+
+	return f && f->mode == MATCH_FILTER;
+}
+
+/* Move the counters' growth since they were last told into the record. */
+static __always_inline void take_counters(struct sender *s, struct retransmit *r)
+{
+	__s64 bytes_sent, bytes_retrans;
+	__s32 segs, retrans, duplicates, known;
+
+	bpf_spin_lock(&s->lock);
+	/* the iterator reads without the socket lock: another hook may have told more by now */
+	bytes_sent = r->bytes_sent - s->bytes_sent;
+	bytes_retrans = r->bytes_retrans - s->bytes_retrans;
+	segs = r->data_segs_out - s->segs_sent;
+	retrans = r->total_retrans - s->segs_retrans;
+	duplicates = r->dsack_dups - s->duplicates;
+	if (bytes_sent > 0)
+		s->bytes_sent += bytes_sent;
+	if (bytes_retrans > 0)
+		s->bytes_retrans += bytes_retrans;
+	if (segs > 0)
+		s->segs_sent += segs;
+	if (retrans > 0)
+		s->segs_retrans += retrans;
+	if (duplicates > 0)
+		s->duplicates += duplicates;
+	else
+		duplicates = 0;
+	known = duplicates < s->undone ? duplicates : s->undone;
+	s->undone -= known;
+	s->told_ns = r->flow.boot_ns;
+	bpf_spin_unlock(&s->lock);
+	r->new_bytes_sent = bytes_sent > 0 ? bytes_sent : 0;
+	r->new_bytes_retrans = bytes_retrans > 0 ? bytes_retrans : 0;
+	r->new_segs_sent = segs > 0 ? segs : 0;
+	r->new_segs_retrans = retrans > 0 ? retrans : 0;
+	r->new_duplicates = duplicates - known;
+}
+
+/* The record was lost: the next one of this socket tells its counters. */
+static __always_inline void return_counters(struct sender *s, const struct retransmit *r)
+{
+	bpf_spin_lock(&s->lock);
+	s->bytes_sent -= r->new_bytes_sent;
+	s->bytes_retrans -= r->new_bytes_retrans;
+	s->segs_sent -= r->new_segs_sent;
+	s->segs_retrans -= r->new_segs_retrans;
+	s->duplicates -= r->new_duplicates;
+	bpf_spin_unlock(&s->lock);
+}
+
+/*
+ * The sender of a wanted socket, made when it is first seen; its counters count from then, with what it sends again
+ * now. `connections` are the plan's; those of a tool are its own: there they keep the addresses of what has sent again,
+ * for the iterator and for the end, when the socket has lost them.
+ */
+static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_sock *tp, const struct flow_header *flow,
+					   __u32 segs, __u32 bytes)
+{
+	struct sender *s = bpf_sk_storage_get(&senders, sk, 0, 0);
+	struct connection *c;
+
+	if (s)
+		return s;
+	s = bpf_sk_storage_get(&senders, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!s) {
+		count_lost(LOST_STORAGE);
+		return NULL;
+	}
+	s->bytes_sent = tp->bytes_sent - bytes;
+	s->bytes_retrans = tp->bytes_retrans - bytes;
+	s->segs_sent = tp->data_segs_out - (bytes ? segs : 0); /* a bare SYN or FIN is not in it */
+	s->segs_retrans = tp->total_retrans - segs;
+	s->duplicates = tp->dsack_dups;
+	s->told_ns = flow->boot_ns;
+	if (!is_tool())
+		return s;
+	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!c)
+		return s;
+	__builtin_memcpy(c->current.local_addr, flow->local_addr, sizeof(flow->local_addr));
+	__builtin_memcpy(c->current.peer_addr, flow->peer_addr, sizeof(flow->peer_addr));
+	c->current.local_port = flow->local_port;
+	c->current.peer_port = flow->peer_port;
+	c->current.role = flow->role;
+	return s;
+}
+
+/* Count this range as sent once more. `acked`: bytes_acked, which never wraps. */
+static __noinline __u32 count_resent(struct sock *sk, __u64 offset, __u64 acked)
+{
+	struct resent *resent = bpf_sk_storage_get(&resents, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct range *range;
+
+	if (!resent)
+		return 0;
+	for (__u32 i = 0; i < RANGES; i++) {
+		range = &resent->ranges[i];
+		if (range->times && range->offset == offset)
+			return ++range->times;
+	}
+	range = &resent->ranges[resent->next++ & (RANGES - 1)];
+	if (range->times && range->offset >= acked && resent->forgotten <= range->offset)
+		resent->forgotten = range->offset + 1;
+	range->offset = offset;
+	range->times = 1;
+	return offset < resent->forgotten ? 0 : 1;
+}
+
+#endif

@@ -1,0 +1,1 @@
+"""The only speakers to the API server, and what they keep of it."""

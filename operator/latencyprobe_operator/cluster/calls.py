@@ -1,0 +1,134 @@
+"""Single calls to the API server, the operator's whole vocabulary there: what is not here it never does.
+
+`app.py`, `reports.py`, `directory/auth.py` and `commands.py` call it. Children are written by server-side apply with
+the field manager `latencyprobe-operator`, so that only our fields ever change. Raises ClusterError. The rights that
+these calls and the informer need are `tests/data/operator_rbac.yaml`, which the chart repeats.
+"""
+
+import datetime
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from latencyprobe.manifest import API_VERSION
+from latencyprobe_operator.cluster.api import APPLY_PATCH, Api, ApiError
+from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
+
+FIELD_MANAGER = "latencyprobe-operator"
+_GROUP = f"/apis/{API_VERSION}"
+_PAGE = "500"
+_GONE = (404, 409)  # of an apply that forces, a conflict can only be the uid: another object has the name now
+
+
+class Reviewed(msgspec.Struct, frozen=True):
+    """A token that the API server vouches for: its user's name and the token's claims."""
+
+    username: str
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+
+
+class Cluster:
+    """The calls. Stateless: `reconcile.py` decides, this does."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def probes(self) -> list[dict[str, Any]]:
+        """Return every LatencyProbe as the API server stores it."""
+        return [item async for item in self._list(f"{_GROUP}/latencyprobes")]
+
+    async def label_node(self, name: str, uid: str, measure: bool) -> None:
+        """Set or give up our label on a node. A node that is gone meanwhile is no error: its uid no longer fits."""
+        metadata: dict[str, Any] = {"name": name, "uid": uid}
+        if measure:
+            metadata["labels"] = {MEASURE_LABEL: "true"}
+        try:
+            await self._apply(f"/api/v1/nodes/{name}", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        except ApiError as error:
+            if error.status not in _GONE:
+                raise
+
+    async def labelled_nodes(self) -> list[tuple[str, str]]:
+        """Return name and uid of every node with our label."""
+        found = [item async for item in self._list("/api/v1/nodes", labelSelector=MEASURE_LABEL)]
+        return [(item["metadata"]["name"], item["metadata"]["uid"]) for item in found]
+
+    async def pods(self, namespace: str, label_selector: str = "") -> list[str]:
+        """Return the names of the pods of a namespace."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        return [item["metadata"]["name"] async for item in self._list(path, labelSelector=label_selector)]
+
+    async def write_status(self, namespace: str, name: str, uid: str, status: Mapping[str, object]) -> None:
+        """Replace a LatencyProbe's status. One that is gone is no error."""
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "LatencyProbe",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "status": status,
+        }
+        path = f"{_GROUP}/namespaces/{namespace}/latencyprobes/{name}"
+        try:
+            await self._apply(f"{path}/status", body)
+        except ApiError as error:
+            if error.status not in _GONE:
+                raise
+
+    async def write_report(self, namespace: str, report: Mapping[str, object]) -> None:
+        """Write a namespace's LatencyReport `latency`, made or changed."""
+        await self._apply(f"{_GROUP}/namespaces/{namespace}/latencyreports/latency", report)
+
+    async def post_event(self, probe: Mapping[str, str], kind: str, reason: str, note: str) -> None:
+        """Post an event about a LatencyProbe. `probe`: namespace, name, uid; `kind`: Normal or Warning."""
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"{probe['name']}.{uuid.uuid4().hex[:16]}", "namespace": probe["namespace"]},
+            "eventTime": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": "latencyprobe.dev/operator",
+            "reportingInstance": FIELD_MANAGER,
+            "action": "Reconcile",
+            "type": kind,
+            "reason": reason,
+            "note": note[:1024],  # the API's own limit
+            "regarding": {"apiVersion": API_VERSION, "kind": "LatencyProbe", **probe},
+        }
+        await self._api.call("POST", f"/apis/events.k8s.io/v1/namespaces/{probe['namespace']}/events", body=body)
+
+    async def review_token(self, token: str, audience: str = "") -> Reviewed | None:
+        """Ask whose token this is, for an audience (empty: the API server's own); None when it is not valid."""
+        spec: dict[str, object] = {"token": token, **({"audiences": [audience]} if audience else {})}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+        answer = await self._api.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=body)
+        status = msgspec.json.decode(answer).get("status", {})
+        if not status.get("authenticated") or (audience and audience not in status.get("audiences", ())):
+            return None
+        return msgspec.convert(status.get("user", {}), Reviewed)
+
+    async def may_read_metrics(self, user: Reviewed) -> bool:
+        """Ask whether a user may `get` the non-resource URL /metrics, as Kubernetes' own components do."""
+        spec = {
+            "user": user.username,
+            "groups": user.groups,
+            "extra": user.extra,
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        }
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = await self._api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=body)
+        return bool(msgspec.json.decode(answer).get("status", {}).get("allowed"))
+
+    async def _apply(self, path: str, body: Mapping[str, object]) -> None:
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        await self._api.call("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
+
+    async def _list(self, path: str, **query: str) -> AsyncIterator[dict[str, Any]]:
+        query = {k: v for k, v in query.items() if v} | {"limit": _PAGE}
+        while True:
+            page = msgspec.json.decode(await self._api.call("GET", path, query=query))
+            for item in page.get("items") or ():
+                yield item
+            if not (token := page["metadata"].get("continue")):
+                return
+            query["continue"] = token

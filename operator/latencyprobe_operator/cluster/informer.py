@@ -1,0 +1,215 @@
+"""Keeps `ClusterState` equal to the API server: list, then watch, for ever, one `Informer` per kind.
+
+Traps it answers: a watch that is silent but not dead (the server sends a bookmark each minute; after 110 s without a
+byte the connection is given up), 410 Gone (list again), 429 and storms of errors (growing delays), lists in pages,
+objects that we cannot decode (counted, skipped, never fatal). `silent_s` is what liveness looks at.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+import aiohttp
+import msgspec
+
+from latencyprobe.errors import ClusterError
+from latencyprobe_operator.cluster import decoding
+from latencyprobe_operator.cluster.api import CONNECT_TIMEOUT_S, Api, ApiError, Backoff
+from latencyprobe_operator.cluster.decoding import Slim
+from latencyprobe_operator.cluster.objects import Key
+
+log = logging.getLogger(__name__)
+
+PATHS = {
+    "namespaces": "/api/v1/namespaces",
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+    "services": "/api/v1/services",
+    "endpointslices": "/apis/discovery.k8s.io/v1/endpointslices",
+}
+PAGE = 500
+SILENCE_S = 110.0  # the API server's bookmarks come each minute; the first of a watch was seen to take over 90 s
+DEAF_S = 130.0  # two bookmarks and a reconnect: from here on liveness fails
+MAX_OBJECT_BYTES = 8 << 20  # etcd stores at most 1.5 MiB; managed fields and JSON make it longer
+
+
+class Sink(Protocol):
+    """What an informer writes to: `ClusterState`."""
+
+    def replace(self, kind: str, items: list[Slim]) -> None: ...  # noqa: D102 - see ClusterState
+    def put(self, kind: str, item: Slim) -> None: ...  # noqa: D102 - see ClusterState
+    def drop(self, kind: str, key: Key) -> None: ...  # noqa: D102 - see ClusterState
+
+
+class Gone(Exception):  # noqa: N818 - the API server's own word
+    """The resource version is too old: list again."""
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _ErrorObject(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+class Signs(NamedTuple):
+    """What the metrics show of an informer: lists and watches begun, events, objects that could not be decoded."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    undecodable: int = 0
+
+
+class Informer:
+    """One kind's list and watch. `changed` is called after each batch that went into the sink."""
+
+    def __init__(
+        self, api: Api, kind: str, sink: Sink, changed: Callable[[], None], *, silence_s: float = SILENCE_S
+    ) -> None:
+        self.kind = kind
+        self.synced = asyncio.Event()
+        self.signs = Signs()
+        self._api = api
+        self._path = PATHS[kind]
+        self._decode = decoding.DECODERS[kind]
+        self._sink = sink
+        self._changed = changed
+        self._silence_s = silence_s
+        self._version = ""
+        self._heard = time.monotonic()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the API server last said anything, be it a bookmark."""
+        return time.monotonic() - self._heard
+
+    def reset(self) -> None:
+        """Count silence from now."""
+        self._heard = time.monotonic()
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        backoff = Backoff()
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                began = time.monotonic()
+                await self._watch(backoff)
+                if time.monotonic() - began < 1:
+                    raise ClusterError("the API server ends each watch at once")
+            except Gone:
+                self._version = ""
+            except msgspec.DecodeError as error:
+                self._version = ""
+                log.warning("%s: not an answer of an API server: %s", self.kind, error)
+                await backoff.wait(ClusterError(str(error)))
+            except ClusterError as error:
+                if isinstance(error, ApiError) and error.status == 410:
+                    self._version = ""
+                log.warning("%s: %s", self.kind, error)
+                await backoff.wait(error)
+
+    async def _list(self) -> None:
+        items: list[Slim] = []
+        query = {"limit": str(PAGE)}
+        while True:
+            page = msgspec.json.decode(await self._api.call("GET", self._path, query=query), type=_List)
+            self._heard = time.monotonic()
+            items.extend(item for raw in page.items or () if (item := self._decoded(raw)) is not None)
+            if not page.metadata.continue_:
+                break
+            query = {"limit": str(PAGE), "continue": page.metadata.continue_}
+        self._count(lists=1)
+        self._version = page.metadata.resource_version
+        self._sink.replace(self.kind, items)
+        self.synced.set()
+        self._changed()
+
+    async def _watch(self, backoff: Backoff) -> None:
+        """Read events until the server ends the watch, which is normal, or the line falls silent."""
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": self._version}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=self._silence_s)
+        async with self._api.stream("GET", self._path, query=query, timeout=timeout) as answer:
+            self._heard = time.monotonic()  # it answers, if only to say that nothing happens
+            self._count(watches=1)
+            buffer = b""
+            async for chunk in answer.content.iter_any():
+                self._heard = time.monotonic()
+                backoff.reset()
+                *lines, buffer = (buffer + chunk).split(b"\n") if b"\n" in chunk else (buffer + chunk,)
+                if len(buffer) > MAX_OBJECT_BYTES:
+                    raise ClusterError(f"watch of {self.kind}: an event of more than {MAX_OBJECT_BYTES} bytes")
+                for line in filter(None, lines):
+                    self._event(line)
+                if lines:
+                    self._changed()
+
+    def _event(self, line: bytes) -> None:
+        event = msgspec.json.decode(line, type=_Event)
+        if event.type == "ERROR":
+            error = msgspec.json.decode(event.object, type=_ErrorObject)
+            if error.code == 410:
+                raise Gone(error.message)
+            raise ApiError(error.code, f"watch of {self.kind}: {error.message}")
+        meta = decoding.metadata(event.object)
+        self._count(events=1)
+        if event.type == "DELETED":
+            self._sink.drop(self.kind, (meta.namespace, meta.name))
+        elif event.type in ("ADDED", "MODIFIED") and (item := self._decoded(event.object)) is not None:
+            self._sink.put(self.kind, item)
+        self._version = meta.resource_version
+
+    def _decoded(self, raw: msgspec.Raw) -> Slim | None:
+        try:
+            return self._decode(raw)
+        except msgspec.ValidationError as error:
+            self._count(undecodable=1)
+            log.warning("%s: an object that we cannot read is left out: %s", self.kind, error)
+            return None
+
+    def _count(self, **more: int) -> None:
+        self.signs = self.signs._replace(**{name: getattr(self.signs, name) + n for name, n in more.items()})
+
+
+class Informers:
+    """All kinds together."""
+
+    def __init__(self, api: Api, sink: Sink, changed: Callable[[], None]) -> None:
+        self.of: Mapping[str, Informer] = {kind: Informer(api, kind, sink, changed) for kind in PATHS}
+
+    async def run(self) -> None:
+        """Run all until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self.of.values():
+                group.create_task(informer.run(), name=f"informer-{informer.kind}")
+
+    async def synced(self) -> None:
+        """Wait until each kind was listed once."""
+        for informer in self.of.values():
+            await informer.synced.wait()
+
+    def reset(self) -> None:
+        """Count silence from now: nothing was to be heard before."""
+        for informer in self.of.values():
+            informer.reset()
+
+    def deaf(self) -> list[str]:
+        """Return the kinds that have heard nothing for too long."""
+        return [kind for kind, informer in self.of.items() if informer.silent_s > DEAF_S]

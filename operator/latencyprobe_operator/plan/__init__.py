@@ -1,0 +1,1 @@
+"""LatencyProbes and the cluster's state → node plans. Pure."""

@@ -1,0 +1,95 @@
+"""OpenTelemetry resource attributes of a pod, as the semantic conventions for Kubernetes ask.
+
+Pure: slim pod → attributes of the pod and of each container. `targets.py` puts them into node plans, `identities.py`
+takes `service.name` and the workload from here. Source: semantic conventions 1.44, "Service attributes from
+Kubernetes"; annotations come before owners, a workload's own `OTEL_*` variables before everything.
+"""
+
+import re
+from urllib.parse import unquote
+
+from latencyprobe_operator.cluster.objects import Container, Pod
+
+_OWNER_ATTRIBUTES = {
+    "Deployment": "k8s.deployment.name",
+    "ReplicaSet": "k8s.replicaset.name",
+    "StatefulSet": "k8s.statefulset.name",
+    "DaemonSet": "k8s.daemonset.name",
+    "CronJob": "k8s.cronjob.name",
+    "Job": "k8s.job.name",
+}
+# A CronJob's Jobs end in the minutes since 1970. The range is 2020 to 2060: a date such as 20260131 is none.
+_CRON_SUFFIX = re.compile(r"^(.+)-(\d{8})$")
+_CRON_MINUTES = range(26_297_280, 47_335_680)
+
+
+def owners(pod: Pod) -> dict[str, str]:
+    """Return the pod's owners by kind, the highest first: a ReplicaSet's Deployment and a Job's CronJob come from the
+    names that their controllers give."""
+    kind, name = pod.owner_kind, pod.owner_name
+    found = {}
+    if kind == "ReplicaSet":
+        deployment = name.removesuffix(f"-{pod.labels.get('pod-template-hash', '')}")
+        if deployment not in (name, ""):
+            found["Deployment"] = deployment
+    elif kind == "Job":
+        cron = _CRON_SUFFIX.match(name)
+        if cron and int(cron[2]) in _CRON_MINUTES:
+            found["CronJob"] = cron[1]
+    if kind in _OWNER_ATTRIBUTES:
+        found[kind] = name
+    return found
+
+
+def workload(pod: Pod) -> str:
+    """Return the name that a person knows the pod's workload by."""
+    return next(iter(owners(pod).values()), pod.name)
+
+
+def attributes(pod: Pod) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return the pod's attributes, and by container name those in which its containers differ.
+
+    What identifies the pod (`k8s.*`) is ours to say: no annotation or variable of the workload replaces it.
+    """
+    facts = {
+        "k8s.namespace.name": pod.namespace,
+        "k8s.pod.name": pod.name,
+        "k8s.pod.uid": pod.uid,
+        "k8s.node.name": pod.node,
+        **{_OWNER_ATTRIBUTES[kind]: name for kind, name in owners(pod).items()},
+    }
+    if pod.addresses:
+        facts["k8s.pod.ip"] = pod.addresses[0]
+    said = {"service.name": workload(pod), "service.namespace": pod.namespace, **dict(pod.attributes)}
+    own = {c.name: _of_container(c, "service.version" in said) for c in pod.containers}
+    common = dict(set.intersection(*(set(a.items()) for a in own.values()))) if own else {}
+    shared = {**said, **common, **facts}
+    differing = {name: {k: v for k, v in a.items() if k not in common and k not in facts} for name, a in own.items()}
+    return dict(sorted(shared.items())), {name: dict(sorted(a.items())) for name, a in differing.items() if a}
+
+
+def service_name(pod: Pod) -> str:
+    """Return the pod's `service.name`; of containers that differ, the first one's."""
+    shared, differing = attributes(pod)
+    first = differing.get(pod.containers[0].name, {}) if pod.containers else {}
+    return first.get("service.name") or shared["service.name"]
+
+
+def _of_container(container: Container, versioned: bool) -> dict[str, str]:
+    env = dict(container.env)
+    own = {} if versioned else _version(container.image)
+    for pair in env.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","):
+        key, equals, value = pair.partition("=")
+        if equals and key.strip() and not value.strip().startswith("$("):
+            own[key.strip()] = unquote(value.strip())
+    if "OTEL_SERVICE_NAME" in env:
+        own["service.name"] = env["OTEL_SERVICE_NAME"]
+    return own
+
+
+def _version(image: str) -> dict[str, str]:
+    """Return `service.version`: tag@digest, digest or tag, as far as the image names them."""
+    name, _, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    version = "@".join(part for part in (tag, digest) if part)
+    return {"service.version": version} if version else {}

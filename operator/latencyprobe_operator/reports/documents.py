@@ -1,0 +1,71 @@
+"""LatencyReports: from the store's figures to the documents that the API server gets.
+
+`app.py` calls `evaluate` once a minute in the store's thread. A namespace's report is owned by all its LatencyProbes,
+so that it goes with the last one; it is written only when a figure changed beyond rounding.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from latencyprobe.manifest import API_VERSION, KIND
+from latencyprobe.report import model
+from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
+from latencyprobe.spec import LatencyProbe
+from latencyprobe.store import Store
+from latencyprobe_operator.cluster.objects import Key
+
+Document = dict[str, Any]
+
+
+def by_namespace(probes: Iterable[LatencyProbe]) -> dict[str, list[LatencyProbe]]:
+    """Group LatencyProbes by namespace."""
+    grouped: defaultdict[str, list[LatencyProbe]] = defaultdict(list)
+    for probe in probes:
+        grouped[probe.namespace].append(probe)
+    return grouped
+
+
+def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
+    """Keep the store's definitions equal to the LatencyProbes': new and changed ones in, deleted ones retired."""
+    wanted = {(p.namespace, p.name): objectives(p) for p in probes}
+    stored: defaultdict[Key, list[Objective]] = defaultdict(list)
+    for objective in store.objectives():
+        stored[objective.key.namespace, objective.key.probe].append(objective)
+    for key in sorted(wanted.keys() | stored.keys()):
+        if set(stored.get(key, ())) != set(wanted.get(key, ())):
+            store.define(*key, wanted.get(key, ()))
+
+
+def evaluate(
+    store: Store, probes: Iterable[LatencyProbe], now_unix_s: int, nodes_missing: Mapping[ObjectiveKey, int]
+) -> dict[str, Document]:
+    """Return the LatencyReport of each namespace that has LatencyProbes, after the store's housekeeping."""
+    probes = list(probes)
+    define(store, probes)
+    store.compact(now_unix_s)
+    found = {}
+    for namespace, owners in by_namespace(probes).items():
+        judged = [objective for owner in owners for objective in objectives(owner)]
+        found[namespace] = document(model.build(store, judged, now_unix_s, nodes_missing), owners)
+    return found
+
+
+def document(report: model.Report, owners: list[LatencyProbe]) -> Document:
+    """Return a report as the API server gets it, owned by its namespace's LatencyProbes."""
+    whole: Document = msgspec.to_builtins(model.document(owners[0].namespace, report))
+    references = [{"apiVersion": API_VERSION, "kind": KIND, "name": p.name, "uid": p.uid} for p in owners]
+    metadata = {"name": model.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
+    return whole | {"metadata": metadata}
+
+
+def differs(new: Document, old: Document | None) -> bool:
+    """Return whether a report says anything new, times of evaluation aside."""
+    return old is None or _timeless(new) != _timeless(old)
+
+
+def _timeless(report: Mapping[str, Any]) -> Document:
+    results = [{k: v for k, v in r.items() if k != "updated"} for r in report.get("results", ())]
+    return {**{k: v for k, v in report.items() if k != "updated"}, "results": results}

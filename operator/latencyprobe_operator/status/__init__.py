@@ -1,0 +1,1 @@
+"""What a LatencyProbe's owner is told: conditions, events."""

@@ -1,0 +1,108 @@
+"""One LatencyProbe's conditions: pure, from what was resolved and what the agents say.
+
+`status.py` puts them into the status. Types and reasons are part of the API (stable, CamelCase); messages say what to
+do and stay under the limit of the API. Ready follows kstatus; the state of SLOs is no part of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from latencyprobe.errors import SpecError
+from latencyprobe_operator.plan.agents import Agents, NodeState
+from latencyprobe_operator.plan.targets import Resolved
+
+MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
+_NAMED_NODES = 3
+
+
+class Condition(NamedTuple):
+    """A condition without its times. `status`: True, False or Unknown."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+
+
+def refused(reason: str, message: str) -> tuple[Condition, ...]:
+    """Return the conditions of a LatencyProbe that nobody will measure until it is changed."""
+    return (
+        Condition("Accepted", "False", reason, message),
+        Condition("ProbesReady", "False", reason, message),
+        Condition("Measuring", "False", reason, message),
+        Condition("Ready", "False", reason, message),
+        Condition("Stalled", "True", reason, message),
+    )
+
+
+def invalid(error: SpecError) -> tuple[Condition, ...]:
+    """Return the conditions of a LatencyProbe that our parser refuses."""
+    return refused("InvalidSpec", str(error))
+
+
+def conditions(
+    resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, *, store_ephemeral: bool = False
+) -> tuple[Condition, ...]:
+    """Return the conditions of a LatencyProbe. `states`: of each node that must measure it."""
+    if resolved.refusal is not None:
+        return refused(*resolved.refusal)
+    if resolved.probe.spec.suspend:
+        ready = Condition("ProbesReady", "False", "Suspended", "spec.suspend is true: set it to false to measure")
+        measuring = ready._replace(type="Measuring")
+        whole = Condition("Ready", "True", "Suspended", "nothing is measured, as spec.suspend asks")
+    else:
+        ready = _probes_ready(resolved, states, agents)
+        measuring = _measuring(resolved, states, agents, ready)
+        whole = Condition("Ready", ready.status, "Ready" if ready.status == "True" else ready.reason, ready.message)
+    found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
+    if store_ephemeral and resolved.probe.spec.objectives:
+        message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
+        found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
+    return tuple(found)
+
+
+def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Condition:
+    if not any(count.pods for count in resolved.counts):
+        portless = [c for c in resolved.counts if c.portless]
+        message = (
+            f"{portless[0].portless} pods match target {portless[0].name} but declare none of its named ports: "
+            "name the containers' ports or use numbers"
+            if portless
+            else "no running pod of this namespace has the labels of spec.targets[].podSelector"
+        )
+        return Condition("ProbesReady", "False", "NoMatchingPods", message)
+    by_state = {state: [node for node, s in states.items() if s is state] for state in NodeState}
+    if failed := by_state[NodeState.FAILED]:
+        status = agents.of[failed[0]].status
+        others = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""
+        why = f"agent on {failed[0]}{others}: {status.error}"
+        return Condition("ProbesReady", "False", status.reason or "AgentFailed", why)
+    if missing := by_state[NodeState.MISSING]:
+        refusal = next((f"{node}: {agents.refusals[node]}" for node in missing if node in agents.refusals), "")
+        if refusal:
+            why = f"the directory turned the agent away, {refusal}"
+            return Condition("ProbesReady", "False", "DirectoryRefused", why)
+        why = f"no agent reports from {_names(missing)}: look at the agent pods there"
+        return Condition("ProbesReady", "False", "AgentMissing", why)
+    # an agent that is ready for the plan before need not have heard of this LatencyProbe yet
+    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, (t.id for t in resolved.targets.get(n, ())))]
+    if starting := by_state[NodeState.STARTING] + late:
+        return Condition("ProbesReady", "Unknown", "AgentStarting", f"waiting for the agent on {_names(starting)}")
+    return Condition("ProbesReady", "True", "AgentsReady", "")
+
+
+def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, ready: Condition) -> Condition:
+    working = [node for node, state in states.items() if state is NodeState.READY]
+    if not working:
+        return ready._replace(type="Measuring")
+    prefix = f"{resolved.probe.namespace}/{resolved.probe.name}/"
+    seen = (t.seen for node in working for t in agents.of[node].status.targets if t.id.startswith(prefix))
+    if any(seen):
+        return Condition("Measuring", "True", "Measuring", "")
+    message = "agents are ready but saw no exchange yet: check ports and role, and that something calls these pods"
+    return Condition("Measuring", "False", "NoTraffic", message)
+
+
+def _names(nodes: Sequence[str]) -> str:
+    rest = len(nodes) - _NAMED_NODES
+    return ", ".join(nodes[:_NAMED_NODES]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,66 @@
+"""Desired against actual: which writes are needed. Pure; `app.py` carries them out through `cluster.py`.
+
+Level-based: each function looks at the whole, so a write that failed or was missed is asked for again.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from latencyprobe_operator.cluster.objects import Key, Node
+from latencyprobe_operator.status.conditions import MAX_MESSAGE, MAX_REASON, Condition
+
+Status = dict[str, Any]
+
+
+class LabelChange(NamedTuple):
+    """Set (`measure`) or give up our label on a node."""
+
+    node: str
+    uid: str
+    measure: bool
+
+
+def label_changes(wanted: frozenset[str], nodes: Mapping[str, Node]) -> list[LabelChange]:
+    """Return the label writes that make exactly the wanted nodes measure."""
+    return [
+        LabelChange(n.name, n.uid, name in wanted) for name, n in sorted(nodes.items()) if n.measure != (name in wanted)
+    ]
+
+
+def with_times(conditions: tuple[Condition, ...], previous: Status | None, generation: int, now: str) -> list[Status]:
+    """Return conditions as the API stores them: a transition time changes only with the status. `now`: ISO 8601."""
+    old = {c["type"]: c for c in (previous or {}).get("conditions", ())}
+    return [
+        {
+            "type": c.type,
+            "status": c.status,
+            "reason": c.reason[:MAX_REASON],
+            "message": c.message[:MAX_MESSAGE],
+            "observedGeneration": generation,
+            "lastTransitionTime": (
+                old[c.type]["lastTransitionTime"] if old.get(c.type, {}).get("status") == c.status else now
+            ),
+        }
+        for c in conditions
+    ]
+
+
+def status_writes(desired: Mapping[Key, Status], written: Mapping[Key, Status]) -> list[Key]:
+    """Return the LatencyProbes whose status is not what it should be."""
+    return [key for key, status in sorted(desired.items()) if written.get(key) != status]
+
+
+def transitions(new: Status, old: Status | None) -> list[tuple[str, str, str]]:
+    """Return the events that a status change is worth: (Normal or Warning, reason, note) of the Ready condition, and
+    Measuring when it begins."""
+    was = {c["type"]: (c["status"], c["reason"]) for c in (old or {}).get("conditions", ())}
+    worth = []
+    for c in new["conditions"]:
+        if was.get(c["type"]) == (c["status"], c["reason"]) or c["status"] == "Unknown":
+            continue
+        if c["type"] == "Ready":
+            kind = "Normal" if c["status"] == "True" else "Warning"
+            worth.append((kind, c["reason"], c["message"] or "every wanted agent measures"))
+        elif c["type"] == "Measuring" and c["status"] == "True":
+            worth.append(("Normal", "Measuring", "exchanges are being measured"))
+    return worth

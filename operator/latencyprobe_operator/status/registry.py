@@ -1,0 +1,86 @@
+"""The LatencyProbes as the operator knows them: parsed, or with the reason why not.
+
+`handlers.py` writes single ones as kopf sees them change, `app.py` writes the whole list at start and once a minute
+(so that a watch gone deaf or an event missed while starting is made good); the planner and the status read.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from latencyprobe import spec
+from latencyprobe.errors import SpecError
+from latencyprobe_operator.cluster.objects import Key
+from latencyprobe_operator.status.reconcile import Status
+
+_REMEMBERED = 10_000  # deleted uids that a list under way may still hold
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A LatencyProbe. Exactly one of `probe` and `error` is set."""
+
+    uid: str
+    generation: int
+    probe: spec.LatencyProbe | None = None
+    error: SpecError | None = None
+
+
+class Registry:
+    """LatencyProbes by namespace and name. `changed` is called when an entry comes, changes or goes."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.entries: dict[Key, Entry] = {}
+        self.written: dict[Key, Status] = {}
+        self._changed = changed
+        self._deleted: dict[str, None] = {}
+
+    @property
+    def probes(self) -> dict[Key, spec.LatencyProbe]:
+        """The valid ones."""
+        return {key: entry.probe for key, entry in self.entries.items() if entry.probe is not None}
+
+    def put(self, document: Mapping[str, Any]) -> Entry:
+        """Take a LatencyProbe as the API server has it; what we know to be newer, or deleted, stays as it is."""
+        meta = document["metadata"]
+        key = (meta["namespace"], meta["name"])
+        known = self.entries.get(key)
+        if known is not None and known.uid == meta["uid"] and known.generation >= meta["generation"]:
+            return known
+        entry = _parsed(document)
+        if entry.uid not in self._deleted:
+            self.entries[key] = entry
+            if known is None or known.uid != entry.uid:
+                self.written[key] = document.get("status") or {}
+            self._changed()
+        return entry
+
+    def drop(self, key: Key, uid: str) -> None:
+        """Forget a deleted LatencyProbe; one of the same name that was made since is another."""
+        self._deleted[uid] = None
+        if len(self._deleted) > _REMEMBERED:
+            del self._deleted[next(iter(self._deleted))]
+        known = self.entries.get(key)
+        if known is not None and known.uid == uid:
+            del self.entries[key]
+            self.written.pop(key, None)
+            self._changed()
+
+    async def resync(self, read: Callable[[], Awaitable[Iterable[Mapping[str, Any]]]]) -> None:
+        """Take the whole list that `read` returns. What came or went while it was read is newer than the list."""
+        before = dict(self.entries)
+        for document in await read():
+            before.pop((document["metadata"]["namespace"], document["metadata"]["name"]), None)
+            self.put(document)
+        for key, entry in before.items():
+            self.drop(key, entry.uid)
+
+
+def _parsed(document: Mapping[str, Any]) -> Entry:
+    meta = document["metadata"]
+    plain = {k: document[k] for k in ("apiVersion", "kind", "spec") if k in document}
+    named = {k: meta[k] for k in ("namespace", "name", "uid", "generation")}
+    try:
+        return Entry(meta["uid"], meta["generation"], probe=spec.parse({**plain, "metadata": named}))
+    except SpecError as error:
+        return Entry(meta["uid"], meta["generation"], error=error)

@@ -1,0 +1,75 @@
+"""A LatencyProbe's whole status document. Pure; bounded by the spec's own limits (32 targets, 32 objectives).
+
+`app.py` calls `status` for each entry of the registry and writes what `reconcile.py` finds changed. SLO figures are
+those of the last evaluation, so they change at most once a minute.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from latencyprobe.slo.evaluate import State
+from latencyprobe_operator.plan.agents import Agents, NodeState
+from latencyprobe_operator.plan.targets import Resolved, TargetCount
+from latencyprobe_operator.status import conditions
+from latencyprobe_operator.status.reconcile import Status, with_times
+from latencyprobe_operator.status.registry import Entry
+
+_WORST_FIRST = list(State)
+
+Figures = Sequence[Mapping[str, Any]]  # LatencyReport results of one LatencyProbe
+
+
+def status(
+    entry: Entry,
+    resolved: Resolved | None,
+    *,
+    states: Mapping[str, NodeState],
+    agents: Agents,
+    figures: Figures,
+    previous: Status | None,
+    now: str,
+    store_ephemeral: bool = False,
+) -> Status:
+    """Return the status of a LatencyProbe. `resolved`: None for one that our parser refuses; `now`: ISO 8601."""
+    if resolved is None:
+        assert entry.error is not None
+        found = conditions.invalid(entry.error)
+    else:
+        found = conditions.conditions(resolved, states, agents, store_ephemeral=store_ephemeral)
+    ready = sum(state is NodeState.READY for state in states.values())
+    worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
+    document: Status = {
+        "observedGeneration": entry.generation,
+        "conditions": with_times(found, previous, entry.generation, now),
+        "nodes": f"{ready}/{len(states)}",
+        "pods": sum(count.pods for count in resolved.counts) if resolved else 0,
+        "targets": [_target(count, resolved, states, agents) for count in resolved.counts] if resolved else [],
+        "objectives": [_objective(result) for result in figures],
+    }
+    if worst is not None:
+        document["slo"] = worst["state"]
+        document["p99"] = (worst.get("quantiles") or {}).get("p99")
+        document["budget"] = worst.get("errorBudgetRemaining")
+    return {k: v for k, v in document.items() if v is not None}
+
+
+def _target(count: TargetCount, resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Status:
+    target_id = f"{resolved.probe.namespace}/{resolved.probe.name}/{count.name}"
+    classes: Counter[str] = Counter()
+    for node in count.nodes & agents.of.keys():
+        for target in agents.of[node].status.targets:
+            if target.id == target_id:
+                classes.update(target.classes)
+    figures = {
+        "name": count.name,
+        "pods": count.pods,
+        "nodes": len(count.nodes),
+        "agentsReady": sum(states.get(node) is NodeState.READY for node in count.nodes),
+    }
+    return {**figures, "class": classes.most_common(1)[0][0]} if classes.total() else figures
+
+
+def _objective(result: Mapping[str, Any]) -> Status:
+    names = {"name": "objective", "state": "state", "sli": "sli", "errorBudgetRemaining": "errorBudgetRemaining"}
+    return {ours: result[theirs] for ours, theirs in names.items() if result.get(theirs) is not None}

@@ -1,0 +1,169 @@
+"""The agent's commands: `run` and `plan` on this host, `agent` in a cluster, `doctor` on both. Called by cli.py.
+
+Imports that not every command needs stand inside: `run` has 0.8 s from its start until it measures.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from latencyprobe import spec
+from latencyprobe.errors import LatencyProbeError
+from latencyprobe.options import FILE, OUTPUT, Duration
+from latencyprobe.plan import NodePlan, Target
+from latencyprobe.report import units
+from latencyprobe_agent import config as settings
+from latencyprobe_agent.config import ConfigError
+from latencyprobe_agent.identity.local import local_plan, pairing_key
+from latencyprobe_agent.telemetry.endpoints import delta_wanted, endpoints
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  latencyprobe run -f examples/redis.yaml
+  latencyprobe run -f examples/redis.yaml --duration 1m -o json
+  latencyprobe run -f examples/redis.yaml --otlp http://localhost:4318
+\b
+Measures until Ctrl-C, SIGTERM or the end of --duration, then prints the report.
+Needs root, or CAP_BPF and CAP_PERFMON. All OTEL_EXPORTER_OTLP_* variables are honoured.
+"""
+)
+@FILE
+@click.option(
+    "--otlp", metavar="URL", help="Export spans and metrics to this collector, such as http://localhost:4318."
+)
+@click.option("--store", type=click.Path(path_type=Path), metavar="FILE", help="Keep the counts here, not in your own.")
+@click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
+@click.option("--pair-key", metavar="TEXT", help="The same text on two hosts links their halves. Default: random.")
+@OUTPUT
+def run(
+    *, file: Path, otlp: str | None, store: Path | None, duration: float | None, pair_key: str | None, output: str
+) -> None:
+    """Measure the RPCs of this host, without a cluster."""
+    from latencyprobe.store import SqliteStore, default_path  # noqa: PLC0415
+    from latencyprobe_agent.cli.run import Run  # noqa: PLC0415
+    from latencyprobe_agent.loop.agent import Export  # noqa: PLC0415
+
+    config = settings.from_environment()
+    probes = spec.load_file(file)
+    plan, notices = local_plan(probes, config.node, pairing_key(pair_key))
+    export = Export(endpoints(os.environ, otlp), delta_wanted(os.environ), shared_key=pair_key is not None)
+    for notice in notices:
+        click.echo(f"latencyprobe: {notice}", err=True)
+    if not plan.targets:
+        raise LatencyProbeError(f"{file}: nothing to measure: every LatencyProbe in it is suspended")
+    with SqliteStore(store or default_path()) as opened:
+        this = Run(probes, opened)
+        this.measure(config, plan, export, duration)
+        this.report(output)
+
+
+@click.command(
+    epilog="""\b
+The DaemonSet's entry. Settings come from the environment: LATENCYPROBE_DIRECTORY and LATENCYPROBE_NODE,
+and those that latencyprobe_agent/config.py lists. Logs are JSON lines on stderr.
+"""
+)
+def agent() -> None:
+    """Measure the pods of this node, under the operator."""
+    from latencyprobe import logs  # noqa: PLC0415
+    from latencyprobe.ending import ending  # noqa: PLC0415
+    from latencyprobe_agent.directory.control import DirectoryControl  # noqa: PLC0415
+    from latencyprobe_agent.loop.agent import Agent, Export  # noqa: PLC0415
+
+    config = settings.from_environment()
+    if not config.directory:
+        raise ConfigError("LATENCYPROBE_DIRECTORY: not set: the chart sets it; without a cluster: latencyprobe run")
+    logs.setup()
+    try:
+        export = Export(endpoints(os.environ), delta_wanted(os.environ))
+    except ConfigError as error:  # a wrong variable must not end measuring: counts reach the operator without it
+        logging.getLogger(__name__).error("%s: nothing is exported", error)
+        export = Export()
+    node = Agent(config, DirectoryControl(config), export)
+    server = node.health.serve(config.health_port) if config.health_port else None
+    with ending(node.stop):
+        node.run()
+    if server:
+        server.shutdown()
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  latencyprobe doctor
+  kubectl -n latencyprobe-agents exec ds/latencyprobe-agent -- latencyprobe doctor
+"""
+)
+@OUTPUT
+def doctor(output: str) -> int:
+    """Say what this kernel, these capabilities and this configuration can do; exit 1 when nothing can be measured."""
+    from latencyprobe_agent.cli.doctor import Verdict, examine  # noqa: PLC0415
+
+    colours = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+    failed = False
+    for finding in examine(settings.from_environment(), os.environ):
+        failed |= finding.verdict is Verdict.FAIL
+        if output == "json":
+            click.echo(msgspec.json.encode(finding).decode())
+            continue
+        mark = click.style(f"{finding.verdict.value:<5}", fg=colours[finding.verdict])
+        click.echo(f"{mark} {finding.subject:<19} {finding.detail}")
+        for lead, text in (("so", finding.consequence), ("do", finding.remedy)):
+            if text:
+                click.echo(f"{'':<25} {lead}: {text}")
+    return int(failed)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  latencyprobe plan -f examples/redis.yaml
+  latencyprobe plan -f examples/redis.yaml -o json | jq .targets
+"""
+)
+@FILE
+@OUTPUT
+def plan(file: Path, output: str) -> None:
+    """Say what `run` would measure on this host with a file, and what it would not."""
+    from latencyprobe_agent.cli.listening import listening_ports  # noqa: PLC0415
+
+    config = settings.from_environment()
+    made, notices = local_plan(spec.load_file(file), config.node, b"")
+    if output == "json":
+        click.echo(msgspec.json.encode(made).decode())
+        return
+    listening = listening_ports()
+    for target in made.targets:
+        click.echo(click.style(target.id, bold=True))
+        for line in _describe(made, target, listening):
+            click.echo(f"  {line}")
+    for notice in notices:
+        click.echo(f"note: {notice}")
+
+
+def _describe(made: NodePlan, target: Target, listening: frozenset[int]) -> list[str]:
+    ports = ", ".join(map(str, target.ports)) or "any"
+    lines = []
+    if target.role == "Server":
+        absent = [port for port in target.ports if port not in listening]
+        now = f" (nothing listens on {', '.join(map(str, absent))} in this network namespace now)" if absent else ""
+        lines.append(f"servers: sockets of this host with local port {ports}{now}")
+    if target.role == "Client" or target.clients:
+        lines.append(f"clients: sockets of this host that connected to port {ports}")
+    policy = target.spans
+    share = f", and {policy.ratio:.4g} of the others" if policy.ratio else ""
+    slow = units.duration(policy.slower_than_ns)
+    lines.append(f"spans:   failed ones, those over {slow}{share}; at most {policy.max_per_second}/s")
+    for objective in made.objectives:
+        if objective.target == target.id:
+            threshold = units.duration(target.thresholds_ns[objective.threshold_index])
+            side = objective.perspective.value.lower()
+            lines.append(
+                f"goal:    {objective.name}: {objective.goal}% within {threshold} ({side}, {objective.window})"
+            )
+    return lines

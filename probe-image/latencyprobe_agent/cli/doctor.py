@@ -1,0 +1,172 @@
+"""What this kernel, these capabilities and this configuration can do: each finding with its consequence and remedy.
+
+`commands.doctor` prints what `examine()` yields. Programs are loaded and attached for a moment, without a plan: that
+proves more than any version number, and measures nothing.
+"""
+
+import platform
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from latencyprobe.errors import AbiMismatch, DirectoryError, Unsupported
+from latencyprobe_agent.config import Config, ConfigError
+from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
+from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.signals.table import EVIDENCE, Signal
+from latencyprobe_agent.telemetry.endpoints import endpoints
+
+_SAID_ABOVE = ("MissingCapability", "KernelBtfMissing")
+
+
+class Verdict(StrEnum):
+    """`FAIL`: measuring is impossible. `WARN`: something is lost, measuring goes on."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line. `consequence` and `remedy` are empty where all is well."""
+
+    subject: str
+    verdict: Verdict
+    detail: str
+    consequence: str = ""
+    remedy: str = ""
+
+
+def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the findings, cheapest first."""
+    yield Finding("kernel", Verdict.OK, f"Linux {platform.release()} on {platform.machine()}")
+    yield _capabilities(Path("/proc/self/status").read_text())
+    yield _type_information(Path(environ.get(KERNEL_BTF_VARIABLE) or KERNEL_BTF))
+    yield (programs := _programs(config))
+    if programs.verdict is not Verdict.FAIL:
+        yield from map(partial(_evidence, config), EVIDENCE)
+    yield _cgroups(config)
+    yield _directory(config)
+    yield from _collector(environ)
+
+
+def _capabilities(status: str) -> Finding:
+    if missing := missing_capabilities(status):
+        return Finding(
+            "capabilities",
+            Verdict.FAIL,
+            f"{' and '.join(missing)} missing",
+            "the kernel refuses to load programs",
+            "run as root, or add BPF and PERFMON to the container's securityContext.capabilities",
+        )
+    return Finding("capabilities", Verdict.OK, "BPF and PERFMON")
+
+
+def _type_information(btf: Path) -> Finding:
+    if not btf.exists():
+        return Finding(
+            "type information",
+            Verdict.FAIL,
+            f"no {btf}",
+            "programs cannot be fitted to this kernel",
+            f"use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or name a BTF file in {KERNEL_BTF_VARIABLE}",
+        )
+    return Finding("type information", Verdict.OK, f"{btf}, {btf.stat().st_size >> 10:,} KiB")
+
+
+def _programs(config: Config) -> Finding:
+    impossible = "nothing can be measured"
+    try:
+        with Programs.open(config.bpf_object, ring_bytes=config.ring_bytes) as programs:
+            variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
+            refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
+            room = 0 if "flush" in programs.variants else programs.map("connections").max_entries
+    except Unsupported as error:
+        if error.reason in _SAID_ABOVE:
+            return Finding("programs", Verdict.FAIL, "not tried, see above", impossible)
+        return Finding("programs", Verdict.FAIL, error.reason, impossible, _one_line(error))
+    except AbiMismatch as error:
+        return Finding("programs", Verdict.FAIL, "AbiMismatch", impossible, _one_line(error))
+    detail = variants + (f" (not: {refused})" if refused else "")
+    if room:
+        return Finding(
+            "programs",
+            Verdict.WARN,
+            f"no socket storage for tracing programs; {detail}",
+            "a connection's last exchange ends with its next request or its close, not when it has been quiet; "
+            f"beyond {room:,} open connections of targets, further ones are counted as lost",
+            "use Linux 5.11 or newer",
+        )
+    return Finding("programs", Verdict.OK, detail)
+
+
+def _evidence(config: Config, signal: Signal) -> Finding:
+    """Attach one signal as a tool would, with a filter that no socket passes."""
+    nothing = Filter(tgid=0xFFFFFFFF)
+    lost = f"nothing explains RPCs by their {signal.switch}"
+    try:
+        with EvidencePrograms.alone(config.bpf_dir, signal, nothing) as programs:
+            variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
+            absent = "; ".join(
+                f"{event}: {why}" for (event, _), why in programs.refused.items() if event not in programs.variants
+            )
+    except (Unsupported, AbiMismatch) as error:
+        return Finding(signal.switch, Verdict.WARN, getattr(error, "reason", "AbiMismatch"), lost, _one_line(error))
+    return Finding(signal.switch, Verdict.OK, variants + (f" (without {absent})" if absent else ""))
+
+
+def _one_line(error: Exception) -> str:
+    return "; ".join(str(error).splitlines())
+
+
+def _cgroups(config: Config) -> Finding:
+    try:
+        root = find_root(config.cgroup_root)
+    except Unsupported as error:
+        what, _, remedy = str(error).partition("; ")
+        return Finding("cgroups", Verdict.WARN, what, "as a cluster's agent it could measure no pod", remedy)
+    tree = CgroupTree(root)
+    tree.survey()
+    pods = len(by_pod(tree.scan()))
+    return Finding("cgroups", Verdict.OK, f"version 2 at {root}, {pods} pods")
+
+
+def _directory(config: Config) -> Finding:
+    if not config.directory:
+        return Finding("directory", Verdict.OK, "not configured (standalone needs none)")
+    from latencyprobe_agent.directory.client import Directory  # noqa: PLC0415 - HTTP is not needed to measure
+
+    try:
+        directory = Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file)
+        directory.identities(())  # asks nothing, but shows that the token is accepted
+    except DirectoryError as error:
+        what, _, remedy = str(error).rpartition(": ")
+        return Finding("directory", Verdict.WARN, what, "the last plan holds, counts are kept for 24 h", remedy)
+    return Finding("directory", Verdict.OK, f"{config.directory} accepts this node's token")
+
+
+def _collector(environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        chosen = endpoints(environ)
+    except ConfigError as error:
+        yield Finding("collector", Verdict.WARN, str(error), "nothing is exported", "correct the variable")
+        return
+    if not chosen:
+        yield Finding("collector", Verdict.OK, "not configured: nothing is exported (OTEL_EXPORTER_OTLP_ENDPOINT)")
+        return
+    from latencyprobe_agent.telemetry import otlp  # noqa: PLC0415 - neither is protobuf
+
+    for one in chosen:
+        subject = f"collector, {one.signal}"
+        answer = otlp.transport(one).send(b"")  # an empty request is a valid one
+        if answer.error:
+            loss = f"{one.signal} wait, then are dropped and counted; reports are not affected"
+            remedy = "start the collector there, or correct OTEL_EXPORTER_OTLP_ENDPOINT"
+            yield Finding(subject, Verdict.WARN, f"{one.url}: {answer.detail}", loss, remedy)
+        else:
+            yield Finding(subject, Verdict.OK, f"{one.url} accepts")

@@ -1,0 +1,172 @@
+"""The status line of `latencyprobe run`: rate, RPCs, pairs, losses, quantiles, and how each objective stands.
+
+`figures()` is pure; `LiveLine` shows them: one line that renews itself on a terminal, a plain line now and then on a
+pipe, when there is news. Figures come from the kernel's counts, as the report's do.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from latencyprobe import spec
+from latencyprobe.report import units
+from latencyprobe.slo.histogram import quantile_ns
+from latencyprobe_agent.loop.measuring import Moment
+from latencyprobe_agent.measure import histogram
+from latencyprobe_agent.sli import rows
+from latencyprobe_agent.vocabulary.records import Role
+
+_RATE_OVER_S = 2  # ticks of a second
+_RECENT_S = 10  # the quantiles' seconds
+_PLAIN_EVERY_S = 10.0
+
+
+class Slo(NamedTuple):
+    """One objective so far in this run. `sli`: None before its first event."""
+
+    name: str
+    goal: str
+    sli: Fraction | None
+
+
+class Figures(NamedTuple):
+    """Since the start. RPCs are those seen at the servers of this host, or at its clients where it has no server.
+    `thinned`: records that the limit left out, of both ends."""
+
+    rpcs: int
+    pairs: int
+    lost: int
+    thinned: int
+    histogram: NDArray[np.int64]
+    slos: tuple[Slo, ...]
+
+
+def figures(moment: Moment) -> Figures:
+    """Return what a tick says to a person."""
+    role = moment.keys["role"]
+    server = moment.totals[role == Role.SERVER]
+    seen = server if server["outcomes"].sum() else moment.totals[role == Role.CLIENT]
+    return Figures(
+        rpcs=int(seen["outcomes"].sum()),
+        pairs=moment.pairs,
+        lost=sum(moment.lost.values()),
+        thinned=int(moment.totals["thinned_records"].sum()),
+        histogram=seen["histogram"].sum(axis=0).astype(np.int64),
+        slos=tuple(_slos(moment)),
+    )
+
+
+def _slos(moment: Moment) -> list[Slo]:
+    counts: dict[str, tuple[int, int]] = {objective.id: (0, 0) for objective in moment.plan.objectives}
+    judges = rows.judges(moment.plan, moment.rules.sets)
+    for key, total in zip(moment.keys, moment.totals, strict=True):
+        for judge in judges.get((int(key["target_set"]), int(key["role"])), ()):
+            row = rows.counted(judge, total, 0)
+            good, bad = counts[judge.objective.id]
+            counts[judge.objective.id] = (good + row.good, bad + row.bad)
+    return [
+        Slo(objective.name, objective.goal, Fraction(good, good + bad) if good + bad else None)
+        for objective in moment.plan.objectives
+        for good, bad in [counts[objective.id]]
+    ]
+
+
+class LiveLine:
+    """Shows each tick until it is left; then the last figures stay as a plain line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._recent: deque[tuple[float, Figures]] = deque(maxlen=_RECENT_S + 1)
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._next_plain = time.monotonic() + _PLAIN_EVERY_S
+        self._printed = 0
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.__exit__(None, None, None)
+        if self._recent:
+            last = self._recent[-1][1]
+            self._console.print(_sum(last, time.monotonic() - self._began), highlight=False, soft_wrap=True)
+
+    def __call__(self, moment: Moment) -> None:
+        """Take a tick."""
+        now, last = time.monotonic(), figures(moment)
+        self._recent.append((now, last))
+        if self._live:
+            self._live.update(line(self._recent), refresh=True)
+        elif now >= self._next_plain and last.rpcs > self._printed:
+            self._next_plain, self._printed = now + _PLAIN_EVERY_S, last.rpcs
+            self._console.print(line(self._recent), highlight=False, soft_wrap=True)
+
+
+class LogAbove(logging.Handler):
+    """Prints log records above the line, in the form of every other complaint of the command line."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        self._console.print(f"latencyprobe: {record.getMessage()}", highlight=False, markup=False, soft_wrap=True)
+
+
+def line(recent: "deque[tuple[float, Figures]]") -> Text:
+    """Return the newest figures in one line, with quantiles of the time that `recent` (ticks) spans."""
+    first, (now_s, last) = recent[0][1], recent[-1]
+    before_s, before = recent[max(0, len(recent) - 1 - _RATE_OVER_S)]
+    rate = (last.rpcs - before.rpcs) / (now_s - before_s) if now_s > before_s else 0.0
+    lately = last.histogram - first.histogram if last.rpcs > first.rpcs else last.histogram
+    parts = [
+        Text(f"{rate:,.0f} RPC/s", style="bold"),
+        Text(f"{last.rpcs:,} RPCs"),
+        Text(f"{last.pairs:,} pairs"),
+        *_missing(last),
+        *_quantiles(lately),
+        *map(_objective, last.slos),
+    ]
+    return Text("  ").join(parts)
+
+
+def _sum(last: Figures, seconds: float) -> Text:
+    parts = [
+        Text(f"{last.rpcs:,} RPCs in {seconds:.1f} s"),
+        Text(f"{last.pairs:,} pairs"),
+        *_missing(last),
+        *_quantiles(last.histogram),
+    ]
+    return Text(", ").join(parts)
+
+
+def _missing(last: Figures) -> list[Text]:
+    lost = Text(f"{last.lost:,} lost", style="bold red" if last.lost else "")
+    return [lost, Text(f"{last.thinned:,} records thinned")] if last.thinned else [lost]
+
+
+def _quantiles(counts: NDArray[np.int64]) -> list[Text]:
+    filled: Mapping[int, int] = histogram.sparse(counts)
+    found = [(name, quantile_ns(filled, Fraction(q))) for name, q in (("p50", "0.5"), ("p99", "0.99"))]
+    return [Text(f"{name} {units.duration(value_ns)}") for name, value_ns in found if value_ns is not None]
+
+
+def _objective(slo: Slo) -> Text:
+    if slo.sli is None:
+        return Text(f"{slo.name} no events yet", style="dim")
+    holds = slo.sli >= spec.goal_fraction(slo.goal)
+    sign, style = ("≥", "green") if holds else ("<", "bold red")
+    return Text(f"{slo.name} {units.percent(slo.sli, 3)}% {sign} {slo.goal}%", style=style)

@@ -1,0 +1,1 @@
+"""The agent's side of the operator's directory: plans, names, remote join, counts."""

@@ -1,0 +1,62 @@
+"""The agent's control in a cluster: the operator's directory gives the plan and names, and gets counts and status.
+
+Nothing here waits for the operator: while it is away the last plan holds and counts are kept.
+"""
+
+from collections.abc import Sequence
+
+from latencyprobe.plan import AgentStatus, NodePlan
+from latencyprobe.sli import SliRow
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.directory.client import Directory
+from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.directory.plans import PlanFollower
+from latencyprobe_agent.directory.remote_join import RecallPost
+from latencyprobe_agent.directory.uplink import Uplink
+
+
+class DirectoryControl:
+    """A node of a cluster, under the operator."""
+
+    patient = True
+
+    def __init__(self, config: Config) -> None:
+        directory = Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file)
+        self.peers: Peers | None = Peers(directory.identities)
+        self.recall: RecallPost | None = RecallPost(directory.recall)
+        self._follower = PlanFollower(directory, config.node, config.state_dir, self.recall.hear)
+        self._uplink = Uplink(directory, config.instance, status_interval_s=config.status_interval_s)
+
+    def start(self) -> None:
+        """Start the threads that talk to the directory."""
+        self._follower.start()
+        self._uplink.start()
+        assert self.peers is not None
+        assert self.recall is not None
+        self.peers.start()
+        self.recall.start()
+
+    def plan(self) -> NodePlan | None:
+        """Return the plan last heard, or saved by the run before this one."""
+        return self._follower.latest
+
+    def plan_age_s(self) -> float:
+        """Return seconds since the directory was last heard."""
+        return self._follower.age_s
+
+    def take(self, rows: Sequence[SliRow]) -> None:
+        """Queue rows for the directory."""
+        self._uplink.add(rows)
+
+    def tell(self, status: AgentStatus) -> None:
+        """Queue the status."""
+        self._uplink.tell(status)
+
+    def stop(self, timeout_s: float) -> None:
+        """Send what is left."""
+        self._follower.stop()
+        assert self.peers is not None
+        assert self.recall is not None
+        self.peers.stop()
+        self.recall.stop()
+        self._uplink.stop(timeout_s)

@@ -1,0 +1,115 @@
+"""Keeps the node's current plan: streamed from the directory, saved on disk, reused while the operator is away.
+
+`PlanFollower` runs one thread; the agent's loop reads `latest` once a tick. The file (mode 0600, it holds the pairing
+key) is what a restarted agent measures with until the directory answers.
+"""
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from latencyprobe.errors import DirectoryError
+from latencyprobe.plan import NodePlan, Recall
+from latencyprobe_agent.directory.client import Directory
+
+_log = logging.getLogger(__name__)
+_FIRST_RETRY_S = 0.5
+_LONGEST_RETRY_S = 10.0
+_STEADY_S = 60.0  # a stream that lived this long ended for a reason of its own, such as an operator's upgrade
+
+
+class PlanFollower:
+    """The plan as last heard. `problem` is "" while the stream is up, else why it is not. `hear` gets the recall part
+    of its lines."""
+
+    def __init__(
+        self, directory: Directory, node: str, state_dir: Path, hear: Callable[[Recall], None] = lambda _: None
+    ) -> None:
+        self.latest: NodePlan | None = None
+        self.problem = "not yet connected"
+        self._directory = directory
+        self._node = node
+        self._hear = hear
+        self._file = state_dir / "plan.json"
+        self._heard = time.monotonic()
+        self._stop = threading.Event()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the directory last confirmed the plan, by a plan or a heartbeat."""
+        return time.monotonic() - self._heard
+
+    def start(self) -> None:
+        """Take the plan on disk, then follow the directory in a thread of its own."""
+        self.latest = load(self._file, self._node)
+        threading.Thread(target=self._follow, name="plan", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; it does so at its next line or retry (it is a daemon: nobody waits for it)."""
+        self._stop.set()
+
+    def _follow(self) -> None:
+        retry_s = _FIRST_RETRY_S
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                for line in self._directory.plans():
+                    if self._stop.is_set():
+                        return
+                    self._heard = time.monotonic()
+                    if self.problem:
+                        _log.info("plan stream open", extra={"directory": self._directory.url})
+                    self.problem = ""
+                    if line.plan is not None:
+                        self._take(line.plan)
+                    if line.recall is not None:
+                        self._hear(line.recall)
+                problem = f"{self._directory.url}: the plan stream ended"
+            except DirectoryError as error:
+                problem = str(error)
+            if problem != self.problem:
+                rest = "the last plan holds" if self.latest else "nothing is measured until there is a plan"
+                _log.warning("%s; %s", problem, rest)
+            self.problem = problem
+            if time.monotonic() - began > _STEADY_S:
+                retry_s = _FIRST_RETRY_S
+            self._stop.wait(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, no secret
+            retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+
+    def _take(self, plan: NodePlan) -> None:
+        if plan.node != self._node:
+            _log.error("plan for node %r refused: this is %r", plan.node, self._node)
+            return
+        self.latest = plan
+        try:
+            save(self._file, plan)
+        except OSError as error:
+            _log.warning("%s: %s: a restart without the operator would start empty", self._file, error.strerror)
+
+
+def save(path: Path, plan: NodePlan) -> None:
+    """Write the plan for the next start, readable by its owner only, whole or not at all."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(msgspec.json.encode(plan))
+    draft.replace(path)
+
+
+def load(path: Path, node: str) -> NodePlan | None:
+    """Return the saved plan of this node, None if there is none that can be read."""
+    try:
+        plan = msgspec.json.decode(path.read_bytes(), type=NodePlan)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        _log.warning("%s: the saved plan cannot be used: %s", path, type(error).__name__)
+        return None
+    return plan if plan.node == node else None

@@ -1,0 +1,1 @@
+"""The one loop: kernel → turn → listeners."""

@@ -1,0 +1,74 @@
+"""Who tells the agent what to measure, and who gets the counts. `app.py` works against `Control`.
+
+`LocalControl` is this host alone; `cluster.py` has the operator's directory. `commands.py` chooses.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from latencyprobe.plan import AgentStatus, NodePlan
+from latencyprobe.sli import SliRow
+from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.directory.remote_join import RecallPost
+
+
+class Control(Protocol):
+    """`peers`, `recall`: None where nobody can name an address or ask other nodes. `patient`: whether to stay up when
+    measuring is impossible."""
+
+    peers: Peers | None
+    recall: RecallPost | None
+    patient: bool
+
+    def start(self) -> None:
+        """Begin; never waits for anybody."""
+
+    def plan(self) -> NodePlan | None:
+        """Return the plan in force, None while there is none."""
+
+    def plan_age_s(self) -> float:
+        """Return since when the plan has not been confirmed."""
+
+    def take(self, rows: Sequence[SliRow]) -> None:
+        """Take SLI counts over."""
+
+    def tell(self, status: AgentStatus) -> None:
+        """Take note of how measuring goes."""
+
+    def stop(self, timeout_s: float) -> None:
+        """Hand on what is left, for at most `timeout_s`."""
+
+
+class LocalControl:
+    """This host alone: the plan of a file; `keep` gets the rows, such as `SqliteStore.add`."""
+
+    patient = False
+    peers: Peers | None = None
+    recall: RecallPost | None = None
+
+    def __init__(self, plan: NodePlan, keep: Callable[[Sequence[SliRow]], None]) -> None:
+        self._plan = plan
+        self._keep = keep
+        self._began = time.monotonic()
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def plan(self) -> NodePlan | None:
+        """Return the plan of the file."""
+        return self._plan
+
+    def plan_age_s(self) -> float:
+        """Return seconds since the file was read."""
+        return time.monotonic() - self._began
+
+    def take(self, rows: Sequence[SliRow]) -> None:
+        """Keep rows."""
+        self._keep(rows)
+
+    def tell(self, status: AgentStatus) -> None:
+        """Nobody asks: the command prints what matters."""
+
+    def stop(self, timeout_s: float) -> None:
+        """Nothing is left: rows are kept when they are taken."""

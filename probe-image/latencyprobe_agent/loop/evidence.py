@@ -1,0 +1,175 @@
+"""Evidence as the measuring loop drives it: attach what a target asks for, drain, join, hand over what was found.
+
+Signals are attached after measuring has begun, and detached when no target asks for them any more. One that this
+kernel cannot give is said once; measuring goes on without it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import numpy as np
+
+from latencyprobe.errors import Unsupported
+from latencyprobe.plan import ServerHalf
+from latencyprobe.sli import added
+from latencyprobe_agent.kernel.evidence import EvidencePrograms
+from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves, Shared
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.rules import Rules
+from latencyprobe_agent.signals.evidence import Evidence
+from latencyprobe_agent.signals.table import EVIDENCE, Signal
+from latencyprobe_agent.vocabulary.records import EvidenceFlags, Role
+
+_log = logging.getLogger(__name__)
+_BATCH = 4096
+_BATCHES_AT_ONCE = 64  # then exchanges have their turn again
+_REMEMBERED = 4096  # server halves, for those who ask within seconds
+
+
+class Found(NamedTuple):
+    """What one drain of one signal brought: all that was recorded, what explains an exchange, and the
+    exchanges of callers that waited for what their server half lost."""
+
+    signal: Signal
+    evidence: Evidence | None
+    joined: Joined | None
+    shared: Shared | None = None
+
+
+class _Running(NamedTuple):
+    signal: Signal
+    programs: EvidencePrograms
+    join: EvidenceJoin
+
+
+class Explaining(AbstractContextManager["Explaining"]):
+    """The signals of evidence, in the kernel by `attach`. What it counts goes on growing when one is detached and
+    attached again."""
+
+    def __init__(self, attach: Callable[[Signal], EvidencePrograms]) -> None:
+        self._attach = attach
+        self._recent = RecentHalves()
+        self._rules: Rules | None = None
+        self._running: dict[str, _Running] = {}
+        self._refused: dict[str, str] = {}
+        self._outcomes: dict[str, Counter[str]] = {}
+        self._lost_before: dict[str, dict[str, int]] = {}  # by signals that have been detached since
+        self._lost: dict[int, dict[str, int]] = {}  # by the low half of the trace id: ns by signal
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._running.values():
+            one.programs.close()
+        self._running.clear()
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """Attach variant by event of every signal, `unsupported` for a signal that cannot be attached."""
+        found = {
+            f"{name}.{event}": variant
+            for name, one in self._running.items()
+            for event, variant in one.programs.variants.items()
+        }
+        return found | dict.fromkeys(self._refused, "unsupported")
+
+    @property
+    def lost(self) -> Mapping[str, Mapping[str, int]]:
+        """Records that never arrived, by signal and reason."""
+        now = {name: one.programs.lost() for name, one in self._running.items()}
+        return {
+            name: added(self._lost_before.get(name, {}), now.get(name, {})) for name in {**self._lost_before, **now}
+        }
+
+    @property
+    def outcomes(self) -> Mapping[str, Mapping[str, int]]:
+        """Records by signal and by what became of them."""
+        return self._outcomes
+
+    def follow(self, rules: Rules) -> None:
+        """Attach what the target sets in force ask for, and nothing else."""
+        if rules is self._rules:
+            return
+        self._rules = rules
+        in_force = set(rules.rules.values())
+        wanted = EvidenceFlags(0)
+        for index in in_force:
+            wanted |= rules.sets[index].evidence
+        for signal in EVIDENCE:
+            name = signal.switch
+            if EvidenceFlags[name.upper()] not in wanted:
+                if name in self._running:
+                    self._detach(name)
+                self._refused.pop(name, None)
+            elif name not in self._running and name not in self._refused:
+                try:
+                    self._start(signal)
+                except Unsupported as error:
+                    self._refused[name] = str(error)
+                    _log.warning("no %s: %s; measuring goes on without them", name, error)
+
+    def ended(self, halves: Halves) -> None:
+        """Take in a batch of exchanges."""
+        if self._running:
+            self._recent.keep(halves)
+
+    def drain(self, now_ns: int) -> Iterator[Found]:
+        """Yield what each signal recorded and what it explains. Call it when the ring of exchanges has been drained:
+        whatever explains these was recorded before."""
+        for one in self._running.values():
+            for _ in range(_BATCHES_AT_ONCE):
+                batch = one.programs.drain(_BATCH)
+                columns = one.signal.columns(batch) if len(batch) else None
+                assert columns is None or isinstance(columns, Evidence)
+                joined = one.join.join(columns, now_ns)
+                if joined is not None and joined.wait_ns.any():
+                    self._note(one.signal.switch, joined)
+                shared = one.join.shared()
+                if columns is not None or joined is not None or shared is not None:
+                    yield Found(one.signal, columns, joined, shared)
+                if len(batch) < _BATCH:
+                    break
+
+    def of(self, trace_low: int) -> Mapping[str, int]:
+        """Return what a server half of this node lost, in ns by signal, for the node that asks for it (recall)."""
+        return self._lost.get(trace_low, {})
+
+    def told(self, halves: Sequence[ServerHalf]) -> None:
+        """Take in what other nodes say that the server halves of our callers lost."""
+        for half in halves:
+            for name, ns in half.lost_ns.items():
+                if name in self._running:
+                    low = np.array([int(half.key[16:], 16)], np.uint64)
+                    self._running[name].join.share(low, np.array([ns]))
+
+    def _note(self, name: str, joined: Joined) -> None:
+        servers = np.flatnonzero(joined.half["role"] == Role.SERVER)
+        rows = zip(joined.half["trace_id"][servers, 1].tolist(), joined.new_ns[servers].tolist(), strict=True)
+        for low, ns in rows:
+            of_half = self._lost.setdefault(low, {})
+            of_half[name] = of_half.get(name, 0) + ns
+        while len(self._lost) > _REMEMBERED:
+            del self._lost[next(iter(self._lost))]
+
+    def give_up(self) -> None:
+        """Count what still waits for an exchange: nothing ends any more."""
+        for one in self._running.values():
+            one.join.give_up()
+
+    def tick(self) -> None:
+        """Let the signals look at what has been quiet, once a second."""
+        for one in self._running.values():
+            one.programs.flush()
+
+    def _start(self, signal: Signal) -> None:
+        assert signal.explains is not None
+        programs, outcomes = self._attach(signal), self._outcomes.setdefault(signal.switch, Counter())
+        join = EvidenceJoin(self._recent, waits=signal.explains.waits, outcomes=outcomes)
+        self._running[signal.switch] = _Running(signal, programs, join)
+
+    def _detach(self, name: str) -> None:
+        one = self._running.pop(name)
+        one.join.give_up()
+        self._lost_before[name] = added(self._lost_before.get(name, {}), one.programs.lost())
+        one.programs.close()

@@ -1,0 +1,178 @@
+"""Recall: a client's slow or failed exchange gets its server half from the node that has it. measurement.md section 6.
+
+Both sides of it, as arrays and times: `Asking` keeps the client halves with a question under way, `Answering` the keys
+that others ask for. `recalling.py` drives them once per drain; what travels between is `latencyprobe.plan.Recall`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace as with_fields
+from numpy.typing import NDArray
+
+from latencyprobe.plan import Ask, ServerHalf, SpanPolicy
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.kept import KEPT, unpack
+from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
+from latencyprobe_agent.measure.rules import TargetSet
+from latencyprobe_agent.measure.sampling import Budget, select
+from latencyprobe_agent.vocabulary.records import Outcome, Role
+
+# Questions under way: 165 bytes and one entry of about 300 each, 0.9 MB; at 500 a second each may take 4 s.
+_ASKED = 2048
+# Keys to be looked for: about 250 bytes each, 1 MB; two callers' nodes may ask for all they have room for.
+_WANTED = 4096
+
+
+class Question(NamedTuple):
+    """A client half whose other half is wanted. `peer`: packed address that it dialled; `span`: it became one."""
+
+    key: str
+    peer: bytes
+    span: bool
+    since_s: float
+
+
+class Asking:
+    """Client halves that want their server half. `counts`: questions by what became of them."""
+
+    def __init__(self, *, join_wait_s: float, answer_wait_s: float, per_second: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self._join_wait_s = join_wait_s
+        self._answer_wait_s = answer_wait_s
+        self._budget = Budget(per_second)
+        self._sets: Mapping[int, TargetSet] = {}
+        self._policies: Mapping[int, TargetSet] = {}
+        self._join = LocalJoin(_ASKED)
+        self._young: dict[int, Question] = {}  # by the low half of the trace id; the other half may yet come here
+        self._asked: dict[int, Question] = {}
+
+    def __contains__(self, low: object) -> bool:
+        """Return whether this exchange (by the low half of its trace id) may still get its server half."""
+        return low in self._young or low in self._asked
+
+    def consider(self, halves: Halves, pairs: Pairs, sets: Mapping[int, TargetSet], now_ns: int) -> None:
+        """Take in a batch and what was joined on this node: slow and failed client halves without a pair will ask.
+
+        Slow is what is over the smallest threshold of its target set, or is slow as a span. The budget is that of
+        spans, and drops as that does, so that the spans that are kept are those that ask.
+        """
+        self._forget(pairs)
+        if sets is not self._sets:
+            self._sets, self._policies = sets, {i: replace(one, spans=_policy(one)) for i, one in sets.items()}
+        slow = halves.duration_ns > min((one.spans.slower_than_ns for one in self._policies.values()), default=0)
+        failed = halves.rec["outcome"] != Outcome.OK
+        wanted = np.flatnonzero((halves.rec["role"] == Role.CLIENT) & halves.counted & (slow | failed))
+        some = halves.take(np.setdiff1d(wanted, pairs.client_at))
+        selected = select(some, self._policies, self._budget, now_ns)
+        room = _ASKED - len(self._young) - len(self._asked)
+        self.counts["left_out"] += selected.left_out + max(0, len(selected.index) - room)
+        chosen = some.take(selected.index[:room])
+        self._join.join(chosen)
+        rows = zip(keys_of(chosen), chosen.trace_id[:, 1].tolist(), chosen.chosen.tolist(), strict=True)
+        for row, (key, low, why) in enumerate(rows):
+            self._young[low] = Question(key, bytes(chosen.rec["peer_addr"][row]), why > 0, now_ns / 1e9)
+
+    def due(self, now_s: float) -> list[Question]:
+        """Return what is to be asked now, and give up what waited too long for its answer."""
+        due = {low: q for low, q in self._young.items() if now_s - q.since_s >= self._join_wait_s}
+        self._young = {low: q for low, q in self._young.items() if low not in due}
+        over = [low for low, q in self._asked.items() if now_s - q.since_s >= self._answer_wait_s]
+        self._end(over, "unanswered")
+        self._asked |= due
+        self.counts["asked"] += len(due)
+        return list(due.values())
+
+    def refused(self, reasons: Mapping[str, str]) -> None:
+        """Take note of keys that nobody will be asked for, and why."""
+        for key, reason in reasons.items():
+            self._end([_low(key)], f"refused_{reason}")
+
+    def answered(self, answers: Iterable[ServerHalf]) -> Pairs:
+        """Return the pairs that these server halves make."""
+        wanted = [one for one in {one.key: one for one in answers}.values() if self._is_asked(one.key)]
+        pairs = self._join.join(server_halves(wanted))
+        self._end([_low(one.key) for one in wanted], "joined")
+        return pairs
+
+    def _is_asked(self, key: str) -> bool:
+        question = self._asked.get(_low(key))
+        return question is not None and question.key == key
+
+    def _forget(self, pairs: Pairs) -> None:
+        """Ask no more for what was joined here."""
+        if not len(pairs) or not (self._young or self._asked):
+            return
+        under_way = np.fromiter([*self._young, *self._asked], np.uint64)
+        ids = pairs.client.trace_id
+        joined = ids[np.isin(ids[:, 1], under_way)]
+        self._join.pull(joined)
+        for low in joined[:, 1].tolist():
+            self._young.pop(low, None)
+            self._asked.pop(low, None)
+
+    def _end(self, lows: Sequence[int], how: str) -> None:
+        ended = [question for low in lows if (question := self._asked.pop(low, None))]
+        self.counts[how] += len(ended)
+        self._join.pull(ids_of([question.key for question in ended]))
+
+
+class Answering:
+    """Keys that other nodes ask for. Their halves may end here a little later than there: they wait for `keep_s`."""
+
+    def __init__(self, *, keep_s: float) -> None:
+        self.counts: Counter[str] = Counter()
+        self._keep_s = keep_s
+        self._wanted: dict[str, tuple[bool, float]] = {}  # whether it shall become a span, until when
+
+    def ask(self, asks: Iterable[Ask], now_s: float) -> None:
+        """Look for these keys from now on."""
+        for one in asks:
+            room = max(0, _WANTED - len(self._wanted))
+            self.counts["too_many"] += len(one.keys[room:])
+            self._wanted.update(dict.fromkeys(one.keys[:room], (one.spans, now_s + self._keep_s)))
+
+    def find(self, join: LocalJoin, now_s: float) -> tuple[Halves, NDArray[np.bool_]]:
+        """Take the server halves that are wanted out of `join`. Return them, and which of them shall become spans."""
+        found = join.pull(ids_of(list(self._wanted)))
+        found = found.take(found.rec["role"] == Role.SERVER)
+        spans = np.array([self._wanted.pop(key)[0] for key in keys_of(found)], np.bool_)
+        over = [key for key, (_, until_s) in self._wanted.items() if now_s >= until_s]
+        for key in over:
+            del self._wanted[key]
+        self.counts["given"] += len(found)
+        self.counts["not_found"] += len(over)
+        return found, spans & (found.chosen == 0)
+
+
+def keys_of(halves: Halves) -> list[str]:
+    """Return the trace ids as 32 hex digits."""
+    return [f"{high:016x}{low:016x}" for high, low in halves.trace_id.tolist()]
+
+
+def ids_of(keys: Sequence[str]) -> NDArray[np.uint64]:
+    """Return u64[n, 2] of trace ids in hex."""
+    return np.frombuffer(bytes.fromhex("".join(keys)), ">u8").reshape(-1, 2).astype(np.uint64)
+
+
+def server_halves(answers: Sequence[ServerHalf]) -> Halves:
+    """Return halves that know what was answered: stages, flags and round trip; no times, as clocks differ."""
+    rows = np.zeros(len(answers), KEPT)
+    rows["stages"] = np.array([one.stages_ns for one in answers], np.int64).reshape(-1, 4)
+    rows["trace_id"] = ids_of([one.key for one in answers])
+    found = unpack(rows)
+    found.rec["role"] = Role.SERVER
+    found.rec["flags"] = [one.flags for one in answers]
+    found.rec["srtt_us"] = [one.srtt_us for one in answers]
+    return found
+
+
+def _low(key: str) -> int:
+    return int(key[16:], 16)
+
+
+def _policy(one: TargetSet) -> SpanPolicy:
+    return with_fields(one.spans, slower_than_ns=min((one.spans.slower_than_ns, *one.thresholds_ns)), ratio=0.0)

@@ -1,0 +1,1 @@
+"""Listener: rows of SLI counts for the reports."""

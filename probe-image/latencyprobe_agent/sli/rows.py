@@ -1,0 +1,171 @@
+"""SLI rows from what one interval brought, as pure functions of counts, halves and pairs.
+
+`measure.slicing` calls them and adds the rows up.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from latencyprobe import sli
+from latencyprobe.plan import NodePlan, Objective, Target
+from latencyprobe.plan import Role as Perspective
+from latencyprobe.sli import Coverage, SliRow, SlowExchange
+from latencyprobe_agent.measure import histogram
+from latencyprobe_agent.measure.evidence import Joined, Shared
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.pairing import Pairs
+from latencyprobe_agent.measure.rules import TargetSet
+from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
+from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+
+_AMBIGUOUS = [Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP]
+_ROLES = {Perspective.SERVER: Role.SERVER, Perspective.CLIENT: Role.CLIENT}
+_STAGES = {Role.SERVER: SERVER_STAGES, Role.CLIENT: CLIENT_STAGES}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """One objective as it applies to one target set: `threshold` is its place among the set's thresholds."""
+
+    objective: Objective
+    target: Target
+    role: Role
+    threshold: int
+    threshold_ns: int
+
+    def row(self, minute: int) -> SliRow:
+        """Return an empty row of this objective."""
+        return SliRow(
+            namespace=self.target.namespace,
+            probe=self.target.probe,
+            probe_uid=self.target.probe_uid,
+            objective=self.objective.name,
+            hash=self.objective.hash,
+            perspective=self.objective.perspective,
+            minute=minute,
+        )
+
+
+def judges(plan: NodePlan, sets: Mapping[int, TargetSet]) -> dict[tuple[int, int], list[Judge]]:
+    """Return (target set, role) → who judges its exchanges. `sets`: `Rules.sets`."""
+    targets = {target.id: target for target in plan.targets}
+    found: dict[tuple[int, int], list[Judge]] = defaultdict(list)
+    for index, target_set in sets.items():
+        for objective in plan.objectives:
+            target = targets[objective.target]
+            threshold_ns = target.thresholds_ns[objective.threshold_index]
+            if target.id in target_set.targets and threshold_ns in target_set.thresholds_ns:
+                role = _ROLES[objective.perspective]
+                place = target_set.thresholds_ns.index(threshold_ns)
+                found[index, role].append(Judge(objective, target, role, place, threshold_ns))
+    return found
+
+
+def counted(judge: Judge, gained: NDArray[np.void], minute: int) -> SliRow:
+    """Return the row that one COUNTS record of differences makes. Exact: no ring is involved."""
+    events, excluded = int(gained["outcomes"].sum()), int(gained["excluded"].sum())
+    ambiguous = int(gained["excluded"][_AMBIGUOUS].sum())
+    good = int(gained["within"][judge.threshold])
+    if judge.objective.errors_count_as_bad:
+        good -= int(gained["failed_within"][judge.threshold])
+    return replace(
+        judge.row(minute),
+        good=good,
+        bad=events - good,
+        histogram=histogram.sparse(gained["histogram"]),
+        stage_ns=_named(_STAGES[judge.role], gained["over_stage_ns"][judge.threshold]),
+        dominant=_named(_STAGES[judge.role], gained["over_dominant"][judge.threshold]),
+        coverage=Coverage(
+            seen=events + excluded,
+            ambiguous=ambiguous,
+            excluded=excluded - ambiguous,
+            records_lost=int(gained["lost_records"]),
+        ),
+    )
+
+
+def recorded(
+    judge: Judge, halves: Halves, pair: NDArray[np.intp], pairs: Pairs, *, offset_ns: int, minute: int
+) -> SliRow:
+    """Return the row that records make: slowest exchanges and the peers of bad ones, as packed addresses in hex.
+
+    `halves`: SLI events of the judge's target set and role; `pair`: the row in `pairs` of each, -1 without one;
+    `offset_ns`: Unix time less boot time.
+    """
+    bad = halves.duration_ns > judge.threshold_ns
+    if judge.objective.errors_count_as_bad:
+        bad = bad | (halves.rec["outcome"] != Outcome.OK)
+    addresses, counts = np.unique(np.ascontiguousarray(halves.rec["peer_addr"][bad]).view("V16"), return_counts=True)
+    slowest = np.argsort(halves.duration_ns)[: -sli.SLOWEST - 1 : -1].tolist()
+    return replace(
+        judge.row(minute),
+        slowest=tuple(_slow(judge.role, halves, i, pairs, int(pair[i]), offset_ns=offset_ns) for i in slowest),
+        peers=sli.most({a.tobytes().hex(): c for a, c in zip(addresses, counts.tolist(), strict=True)}),
+    )
+
+
+def joined(judge: Judge, minute: int, pairs: int) -> SliRow:
+    """Return the row that says how many exchanges know their other half."""
+    return replace(judge.row(minute), coverage=Coverage(joined=pairs))
+
+
+def explained(judge: Judge, signal: str, found: Joined | Shared, rows: NDArray[np.intp], minute: int) -> SliRow:
+    """Return the row that says how many exchanges a signal explains, how many of them bad ones, and the time lost."""
+    half, first, new_ns = found.half[rows], found.first[rows], found.new_ns[rows]
+    bad = half["duration_ns"] > judge.threshold_ns
+    if judge.objective.errors_count_as_bad:
+        bad |= half["outcome"] != Outcome.OK
+    count = sli.EvidenceCount(int(first.sum()), int((first & bad).sum()), int(new_ns.sum()))
+    return replace(judge.row(minute), evidence={signal: count})
+
+
+def hit(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sli.Hit:
+    """Return what one row of `found` says of its exchange."""
+    new_ns = int(found.new_ns[row])
+    if isinstance(found, Shared):
+        return sli.Hit(signal, "server", 0, new_ns)
+    what, count, wait_ns = explains.says(found.evidence.rec[row])
+    return sli.Hit(signal, what, count, new_ns if explains.waits else wait_ns)
+
+
+def refinement(judge: Judge, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:
+    """Return the row that corrects a client's row by what joined pairs know; some of its sums are negative.
+
+    The counts know the stages of the client's half only. For the pairs over the threshold these are taken off, and
+    the pair's own stages put in their place: the sums stay the same, `wait` becomes `network` and `server_*`.
+    """
+    slow = rows[pairs.client.duration_ns[rows] > judge.threshold_ns]
+    halves, whole = pairs.client.stages[slow], pairs.stages[slow]
+    of_half = np.bincount(pairs.client.dominant[slow], minlength=len(CLIENT_STAGES))
+    of_pair = np.bincount(pairs.dominant[slow], minlength=len(PAIR_STAGES))
+    return replace(
+        judge.row(minute),
+        stage_ns=sli.added(_named(CLIENT_STAGES, -halves.sum(axis=0)), _named(PAIR_STAGES, whole.sum(axis=0))),
+        dominant=sli.added(_named(CLIENT_STAGES, -of_half), _named(PAIR_STAGES, of_pair)),
+    )
+
+
+def _named(names: Sequence[str], values: NDArray[np.integer]) -> dict[str, int]:
+    return {name: value for name, value in zip(names, values.tolist(), strict=True) if value}
+
+
+def _slow(role: Role, halves: Halves, i: int, pairs: Pairs, pair: int, *, offset_ns: int) -> SlowExchange:
+    whole = role == Role.CLIENT and pair >= 0
+    names, stages = (PAIR_STAGES, pairs.stages[pair]) if whole else (_STAGES[role], halves.stages[i])
+    outcome = Outcome(int(halves.rec["outcome"][i]))
+    high, low = halves.trace_id[i].tolist()
+    return SlowExchange(
+        trace_id=f"{high:016x}{low:016x}",
+        start_unix_ns=int(halves.start_ns[i]) + offset_ns,
+        duration_ns=int(halves.duration_ns[i]),
+        stages=_named(names, stages),
+        peer=halves.rec["peer_addr"][i].tobytes().hex(),
+        error="" if outcome is Outcome.OK else outcome.name.lower(),
+        joined=pair >= 0,
+    )

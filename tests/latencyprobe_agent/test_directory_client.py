@@ -1,0 +1,110 @@
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from latencyprobe.errors import DirectoryError
+from latencyprobe.plan import AgentStatus, NodePlan, PlanLine
+from latencyprobe.sli import SliBatch
+from latencyprobe_agent.directory.client import Directory, DocumentError
+
+PLAN = NodePlan("n1", 7, "digest", (), (), pair_key=b"k" * 32)
+
+
+@pytest.fixture
+def directory(directory_server: Any, tls_files: tuple[Path, Path, Path], token_file: Path) -> Directory:
+    return Directory(directory_server.url, "n1", token_file=token_file, ca_file=tls_files[0])
+
+
+def test_plans_and_heartbeats_arrive_line_by_line(directory_server: Any, directory: Directory) -> None:
+    plan, heartbeat = msgspec.json.encode(PlanLine(PLAN)) + b"\n", b"{}\n"
+    directory_server.plan_lines = [heartbeat, plan[:20], plan[20:] + heartbeat]
+    stream = directory.plans()
+    assert [PlanLine(), PlanLine(PLAN), PlanLine()] == [next(stream) for _ in range(3)]
+    stream.close()  # type: ignore[attr-defined]  # a generator behind the Iterator
+
+
+def test_the_token_is_read_again_for_each_request(
+    directory_server: Any, directory: Directory, token_file: Path
+) -> None:
+    directory_server.answers["/v1/identities"] = (200, {"identities": [], "generation": 1})
+    directory.identities(("10.0.0.1",))
+    token_file.write_text("token-2")
+    directory.identities(("10.0.0.1",))
+    assert [request[1] for request in directory_server.requests] == ["Bearer token-1", "Bearer token-2"]
+
+
+def test_identities_are_asked_in_one_document(directory_server: Any, directory: Directory) -> None:
+    identity = {"address": "10.0.0.1", "namespace": "shop", "service": "cart", "measured": ["shop/p/cart"]}
+    directory_server.answers["/v1/identities"] = (200, {"identities": [identity], "generation": 3})
+    answer = directory.identities(("10.0.0.1", "10.0.0.2"))
+    assert directory_server.requests[0][2] == {"addresses": ["10.0.0.1", "10.0.0.2"]}
+    assert (answer.identities[0].service, answer.generation, answer.valid_s) == ("cart", 3, 15.0)
+
+
+def test_a_gap_is_answered_with_the_expected_number(directory_server: Any, directory: Directory) -> None:
+    directory_server.answers["/v1/nodes/n1/sli"] = (409, {"expected": 4})
+    assert directory.sli(SliBatch("i", 9, ())).expected == 4
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [(401, "too old: .*audience"), (403, "too old: .*on this node"), (503, "too old$")]
+)
+def test_a_refusal_says_why_and_what_to_do(directory_server: Any, directory: Directory, status: int, says: str) -> None:
+    directory_server.answers["/v1/nodes/n1/status"] = (status, {"error": "too old"})
+    with pytest.raises(DirectoryError, match=f"{status}: {says}") as refused:
+        directory.status(AgentStatus("i", "b", "0", 0, {}, "", (), {}))
+    assert refused.value.retryable == (status == 503)
+    assert "token-1" not in str(refused.value)
+
+
+def test_a_document_that_is_refused_is_told_from_a_directory_that_is_away(
+    directory_server: Any, directory: Directory
+) -> None:
+    directory_server.answers["/v1/nodes/n1/sli"] = (400, "rows[0].minute: in the future")
+    with pytest.raises(DocumentError, match="in the future"):
+        directory.sli(SliBatch("i", 1, ()))
+
+
+def test_a_stranger_s_certificate_is_refused(
+    directory_server: Any, tls_files: tuple[Path, Path, Path], token_file: Path
+) -> None:
+    directory = Directory(directory_server.url, "n1", token_file=token_file, ca_file=tls_files[2])
+    with pytest.raises(DirectoryError, match=r"TLS failed.*stranger\.crt"):
+        directory.identities(("10.0.0.1",))
+    assert directory_server.requests == []
+
+
+def test_a_changed_ca_file_is_taken_without_a_restart(
+    directory_server: Any, tls_files: tuple[Path, Path, Path], token_file: Path, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.crt"
+    shutil.copy(tls_files[2], ca_file)
+    directory = Directory(directory_server.url, "n1", token_file=token_file, ca_file=ca_file)
+    directory_server.answers["/v1/identities"] = (200, {"identities": [], "generation": 1})
+    with pytest.raises(DirectoryError):
+        directory.identities(())
+    ca_file.unlink()
+    shutil.copy(tls_files[0], ca_file)
+    directory.identities(())
+
+
+def test_missing_files_are_named(directory_server: Any, tls_files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(DirectoryError, match=r"missing.*service account token"):
+        Directory(directory_server.url, "n1", token_file=missing, ca_file=tls_files[0]).identities(())
+    (tmp_path / "token").write_text("t")
+    with pytest.raises(DirectoryError, match=r"missing.*CA"):
+        Directory(directory_server.url, "n1", token_file=tmp_path / "token", ca_file=missing).identities(())
+
+
+def test_an_unreachable_directory_is_named(tls_files: tuple[Path, Path, Path], token_file: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"https://localhost:{unused.getsockname()[1]}"
+        with pytest.raises(DirectoryError, match=f"{url}: unreachable: .*refused") as away:
+            Directory(url, "n1", token_file=token_file, ca_file=tls_files[0]).identities(())
+    assert away.value.retryable

@@ -1,0 +1,275 @@
+"""Two agents of a cluster of two network namespaces, a real directory between them: slow RPCs get both halves."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import workload
+from aiohttp import web
+from join import CLIENT, Truth
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from latencyprobe import spec
+from latencyprobe.sli import SliRow
+from latencyprobe.store import SqliteStore
+from latencyprobe_agent.identity.cgroups import find_root
+from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_operator.cluster.calls import Reviewed
+from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
+from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.directory.auth import NODE_CLAIM, Authenticator, FakeReviewer
+from latencyprobe_operator.directory.ingest import Ingest
+from latencyprobe_operator.directory.server import Directory
+from latencyprobe_operator.directory.tls import Certificate
+from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.reports.expected import objective_keys
+from latencyprobe_operator.reports.store_thread import Books
+
+pytestmark = pytest.mark.root
+
+PORT = 8123
+MS = 1_000_000
+THRESHOLD_NS = 25 * MS
+NAMED = 0.95  # of the bad exchanges, at the least
+DOCUMENT = {
+    "apiVersion": "latencyprobe.dev/v1alpha1",
+    "kind": "LatencyProbe",
+    "metadata": {"name": "p", "namespace": "shop", "uid": "probe-uid", "generation": 1},
+    "spec": {
+        "targets": [{"name": "cart", "podSelector": {"matchLabels": {"app": "cart"}}, "ports": [PORT]}],
+        "objectives": [{"name": "f", "target": "cart", "threshold": "25ms", "goal": "99", "perspective": "Client"}],
+        "spans": {"ratio": "0", "maxPerSecond": 1000},
+    },
+}
+
+
+class Host(NamedTuple):
+    """A node: its pod, and the command prefix that runs something in that."""
+
+    node: str
+    pod: Pod
+    prefix: list[str]
+
+
+@pytest.fixture
+def hosts() -> Iterator[dict[str, Host]]:
+    """The pods `web` (10.97.0.1) on node n1 and `cart` (10.97.0.2) on n2: a network namespace and a cgroup each."""
+    root, made, namespaces = find_root(), {}, []
+    slice_of_pods = root / f"lp-{os.getpid()}-kubepods"
+    try:
+        for number, app in enumerate(("web", "cart"), start=1):
+            uid = f"00000000-0000-4000-8000-{os.getpid():08x}000{number}"
+            container = f"{number:x}" * 64
+            folder = slice_of_pods / f"pod{uid}" / container
+            folder.mkdir(parents=True)
+            namespaces.append(f"lp-{os.getpid()}-{app}")
+            ip("netns", "add", namespaces[-1])
+            enter = ["sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh"]
+            containers = (Container("main", container),)
+            pod = Pod(uid, "shop", f"{app}-1", f"n{number}", {"app": app}, (f"10.97.0.{number}",), containers)
+            made[app] = Host(f"n{number}", pod, [*enter, "ip", "netns", "exec", namespaces[-1]])
+        ip("link", "add", "lp1", "netns", namespaces[0], "type", "veth", "peer", "lp1", "netns", namespaces[1])
+        for number, name in enumerate(namespaces, start=1):
+            ip("-n", name, "addr", "add", f"10.97.0.{number}/24", "dev", "lp1")
+            ip("-n", name, "link", "set", "lp1", "up")
+        service = (
+            "table ip lp { chain out { type nat hook output priority -100; ip daddr 10.96.0.7 dnat to 10.97.0.2\n}\n}\n"
+        )
+        subprocess.run([*made["web"].prefix, "nft", "-f", "-"], input=service, text=True, check=True)
+        ip("-n", namespaces[0], "route", "add", "10.96.0.0/16", "dev", "lp1")
+        yield made
+    finally:
+        for name in namespaces:
+            ip("netns", "del", name)
+        for folder in sorted(slice_of_pods.rglob("*/"), reverse=True):
+            if folder.is_dir():
+                folder.rmdir()
+        slice_of_pods.rmdir()
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+class Cluster:
+    """The directory's world and everything that it and the collector were told."""
+
+    def __init__(self, hosts: dict[str, Host], books: Books) -> None:
+        state = ClusterState()
+        pods = [host.pod for host in hosts.values()]
+        cart = hosts["cart"].pod
+        endpoints = (SliceEndpoint(cart.uid, cart.addresses),)
+        for kind, items in {
+            "nodes": [Node(f"uid-{pod.node}", pod.node) for pod in pods],
+            "namespaces": [Namespace("shop")],
+            "pods": pods,
+            "services": [Service("shop", "cart", ("10.96.0.7",), (("rpc", PORT),))],
+            "endpointslices": [Slice("shop", "cart-abc", "cart", (("rpc", PORT),), endpoints)],
+        }.items():
+            for item in items:
+                state.put(kind, item)
+        self.agents, self.planner = Agents(), Planner(1000, os.urandom(32))
+        ingest = Ingest(books, frozenset)
+        users = {pod.node: Reviewed("system:serviceaccount:a:agent", extra={NODE_CLAIM: [pod.node]}) for pod in pods}
+        auth = Authenticator(FakeReviewer(users), "a", "agent", lambda *_: "")
+        self.directory = Directory(self.planner, self.agents, state, ingest, auth)
+        probe = spec.parse(DOCUMENT)
+        for node in self.planner.update({("shop", "p"): probe}, state, state.take_changes()):
+            ingest.planned(self.planner.plan_of(node))
+        self.directory.open()
+        self.books = books
+        self.spans: list[tuple[str, Span]] = []
+
+    async def collect(self, request: web.Request) -> web.Response:
+        """Play the collector."""
+        for group in ExportTraceServiceRequest.FromString(await request.read()).resource_spans:
+            service = values(group.resource.attributes)["service.name"]
+            self.spans += [(service, span) for span in group.scope_spans[0].spans]
+        return web.Response()
+
+    async def row(self) -> SliRow:
+        """The client's counts so far."""
+        (key,) = objective_keys(self.planner.plan_of("n1"))
+        now = int(time.time())
+        return await self.books.run(self.books.store.read, key, now - 3600, now + 60)
+
+
+@asynccontextmanager
+async def cluster(hosts: dict[str, Host], tls_files: tuple[Path, ...], folder: Path) -> AsyncIterator[Cluster]:
+    """A directory, a collector, and an agent on each node that has applied its plan."""
+    shutil.copy(tls_files[0], folder / "tls.crt")
+    shutil.copy(tls_files[1], folder / "tls.key")
+    async with Books(lambda: SqliteStore(folder / "sli.db")) as books:
+        it = Cluster(hosts, books)
+        runners = [web.AppRunner(app, shutdown_timeout=0.1) for app in (it.directory.app(), web.Application())]
+        runners[1].app.add_routes([web.post("/v1/traces", it.collect), web.post("/v1/metrics", it.collect)])
+        agents = []
+        try:
+            for runner, tls in zip(runners, (Certificate(folder).context, None), strict=True):
+                await runner.setup()
+                await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+            directory, collector = (runner.addresses[0][1] for runner in runners)
+            for host in hosts.values():
+                agents.append(start_agent(host.node, directory, collector, folder))
+            await until(lambda: len(it.agents.applied) == 2, f"both agents measure; their logs are in {folder}")
+            yield it
+            for agent in agents:
+                print(resident(agent.pid))
+        finally:
+            for agent in agents:
+                agent.terminate()
+            for agent in agents:
+                await asyncio.to_thread(agent.wait, 15)
+            for runner in runners:
+                await runner.cleanup()
+
+
+def start_agent(node: str, directory_port: int, collector_port: int, folder: Path) -> subprocess.Popen[bytes]:
+    (folder / node).write_text(node)
+    environment = {
+        **os.environ,
+        "LATENCYPROBE_NODE": node,
+        "LATENCYPROBE_DIRECTORY": f"https://localhost:{directory_port}",
+        "LATENCYPROBE_TOKEN_FILE": str(folder / node),
+        "LATENCYPROBE_CA_FILE": str(folder / "tls.crt"),
+        "LATENCYPROBE_CGROUP_ROOT": str(find_root()),
+        "LATENCYPROBE_STATE_DIR": str(folder / f"state-{node}"),
+        "LATENCYPROBE_HEALTH_PORT": "0",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector_port}",
+        "OTEL_METRICS_EXPORTER": "none",
+    }
+    command = [str(Path(sys.executable).with_name("latencyprobe")), "agent"]
+    with (folder / f"{node}.log").open("w") as log:
+        return subprocess.Popen(command, env=environment, stderr=log)
+
+
+def resident(pid: int) -> str:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(line for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+async def until(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain: {what}"
+        await asyncio.sleep(0.05)
+
+
+def values(attributes: Any) -> dict[str, Any]:
+    return {entry.key: getattr(entry.value, entry.value.WhichOneof("value")) for entry in attributes}
+
+
+@pytest.mark.parametrize("cause", ["server-sleep", "client-stop"])
+def test_slow_rpcs_between_two_nodes_get_both_halves(
+    hosts: dict[str, Host], tls_files: tuple[Path, ...], tmp_path: Path, cause: str
+) -> None:
+    async def scene() -> None:
+        async with cluster(hosts, tls_files, tmp_path) as it:
+            truth: Truth = await asyncio.to_thread(
+                workload.run_apart,
+                *(tmp_path / "log", hosts["cart"].prefix, hosts["web"].prefix),
+                address=f"10.97.0.2:{PORT}",
+                dial=f"10.96.0.7:{PORT}",
+                total=2_000,
+                rate=400,
+                every=10,
+                cause=cause,
+                cause_ms=40,
+                max_size=20_000,
+            )
+            bad = int((truth.duration_ns(CLIENT) > THRESHOLD_NS).sum())
+            deadline = time.monotonic() + 20
+            while (row := await it.row()).good + row.bad < len(truth) or row.coverage.joined < NAMED * row.bad:
+                assert time.monotonic() < deadline, (bad, row, it.directory.switchboard.counts)
+                await asyncio.sleep(0.2)
+            assert row.bad == pytest.approx(bad, rel=0.02), "the client's log counts as many"
+            counts = it.directory.switchboard.counts
+            named = sum(row.dominant.get(stage, 0) for stage in PAIR_STAGES)
+            print(f"{cause}: bad {row.bad} of {len(truth)}, named {named}, {dict(row.dominant)}; keys {dict(counts)}")
+            assert NAMED * row.bad <= named <= row.bad
+            assert min(row.dominant.values()) >= 0
+            expected = {"server-sleep": "server_process", "client-stop": "client_read_delay"}[cause]
+            assert max(row.dominant, key=lambda stage: row.dominant[stage]) == expected
+            joined = [slow for slow in row.slowest if slow.joined]
+            assert joined
+            assert all(set(slow.stages) <= set(PAIR_STAGES) for slow in joined)
+            await until(lambda: len(it.spans) >= 2 * NAMED * named, "both halves of them are spans")
+            check(it.spans, cause)
+
+    asyncio.run(scene())
+
+
+def check(spans: list[tuple[str, Span]], cause: str) -> None:
+    """Both halves once, linked; the client's with the pair's stages, which sum to its duration."""
+    clients = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_CLIENT}
+    servers = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_SERVER}
+    assert len(clients) + len(servers) == len(spans), "a half became two spans"
+    joined = {trace: values(span.attributes) for trace, span in clients.items()}
+    recalled = {trace: told for trace, told in joined.items() if told.get("latencyprobe.joined") == "recall"}
+    assert len(recalled) >= NAMED * len(clients)
+    for trace, told in recalled.items():
+        server = servers[trace]
+        assert server.parent_span_id == clients[trace].span_id
+        stages = [told[f"latencyprobe.stage.{stage}"] for stage in PAIR_STAGES]
+        duration_ns = clients[trace].end_time_unix_nano - clients[trace].start_time_unix_nano
+        assert sum(stages) * 1e9 == pytest.approx(duration_ns, abs=10)
+        assert (told["service.peer.name"], told["service.peer.namespace"]) == ("cart-1", "shop")
+        assert told["latencyprobe.stage.server_process"] == pytest.approx(
+            values(server.attributes)["latencyprobe.stage.process"], rel=0.05, abs=1e-3
+        )
+    network_ms = [told["latencyprobe.stage.network"] * 1e3 for told in recalled.values()]
+    print(f"network of {len(recalled)} recalled pairs: p50 {np.median(network_ms):.3f} ms")
+    assert np.median(network_ms) < 10, "the cause is at a host, not on the way"
+    reasons = {values(span.attributes)["latencyprobe.sampled.reason"] for span in servers.values()}
+    assert {"server-sleep": "slow", "client-stop": "recall"}[cause] in reasons <= {"slow", "recall"}

@@ -1,0 +1,207 @@
+"""Recall: who asks, who may stop asking, what is found for others, and that nothing is joined twice."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from latencyprobe.plan import Ask, ServerHalf, SpanPolicy
+from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.remote_join import Answering, Asking, ids_of, keys_of
+from latencyprobe_agent.measure.rules import TargetSet
+from latencyprobe_agent.measure.sampling import Reason
+from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+
+MS = 1_000_000
+SETS = {1: TargetSet(("shop/p/cart",), (10 * MS,), 0, SpanPolicy(50 * MS, 1.0, 100), "shop/p")}
+S = 1_000_000_000
+
+
+def client(number: int, wait_ms: int = 20, **fields: Any) -> dict[str, Any]:
+    return {"role": Role.CLIENT, "request_seq": number, "stages": (0, wait_ms * MS, 0, 0), **fields}
+
+
+def server(number: int, process_ms: int = 15) -> dict[str, Any]:
+    return {"role": Role.SERVER, "request_seq": number, "stages": (0, 1 * MS, process_ms * MS, 0)}
+
+
+def answer(key: str, process_ms: int = 15) -> ServerHalf:
+    return ServerHalf(key, (0, 1 * MS, process_ms * MS, 0), srtt_us=1000, service="cart", namespace="shop")
+
+
+class Node:
+    """One agent's questions, over the halves of its own node."""
+
+    def __init__(self) -> None:
+        self.join = LocalJoin()
+        self.asking = Asking(join_wait_s=0.25, answer_wait_s=4.0, per_second=2000)
+
+    def sees(self, halves: Halves, at_s: float = 0.0) -> None:
+        self.asking.consider(halves, self.join.join(halves), SETS, int(at_s * S))
+
+    def asks(self, now_s: float = 0.3) -> list[str]:
+        return [question.key for question in self.asking.due(now_s)]
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def rows_of(halves: Halves, numbers: Sequence[int]) -> list[str]:
+    return [key for key, n in zip(keys_of(halves), halves.rec["request_seq"].tolist(), strict=True) if n in numbers]
+
+
+def test_slow_and_failed_clients_ask_and_nobody_else(node: Node, make_halves: Any) -> None:
+    halves = make_halves(
+        client(1),
+        client(2, wait_ms=5),
+        client(3, wait_ms=5, outcome=Outcome.RESET),
+        client(4, excluded=Excluded.PIPELINED),
+        client(5, target_set=2),
+        server(6, process_ms=90),
+    )
+    node.sees(halves)
+    assert sorted(node.asks()) == sorted(rows_of(halves, [1, 3]))
+
+
+def test_without_objectives_slow_is_what_is_slow_as_a_span(make_halves: Any) -> None:
+    asking = Asking(join_wait_s=0.25, answer_wait_s=4.0, per_second=2000)
+    halves = make_halves(client(1, wait_ms=20), client(2, wait_ms=60))
+    policy = {1: TargetSet(("shop/p/cart",), (), 0, SpanPolicy(50 * MS, 1.0, 100), "shop/p")}
+    asking.consider(halves, LocalJoin().join(halves), policy, 0)
+    assert [question.key for question in asking.due(0.3)] == rows_of(halves, [2])
+
+
+def test_a_question_tells_whom_the_client_dialled_and_whether_it_is_a_span(node: Node, make_halves: Any) -> None:
+    halves = make_halves(client(1, peer="10.0.0.7"), client(2))
+    halves.chosen[0] = Reason.SLOW + 1
+    node.sees(halves)
+    told = {question.key: (question.peer[-4:], question.span) for question in node.asking.due(0.3)}
+    assert told == dict(
+        zip(keys_of(halves), [(bytes([10, 0, 0, 7]), True), (bytes([10, 0, 0, 2]), False)], strict=True)
+    )
+
+
+def test_what_is_joined_on_this_node_is_not_asked_for(node: Node, make_halves: Any) -> None:
+    node.sees(make_halves(client(1), server(1), client(2)))
+    node.sees(make_halves(server(2)), at_s=0.1)
+    assert node.asks() == []
+
+
+def test_a_question_waits_for_this_node_first_and_ends_by_itself(node: Node, make_halves: Any) -> None:
+    halves = make_halves(client(1))
+    low = int(halves.trace_id[0, 1])
+    node.sees(halves)
+    assert node.asks(0.2) == []
+    assert node.asks(0.25) == keys_of(halves)
+    assert node.asks(3.9) == []
+    assert low in node.asking
+    node.asks(4.0)
+    assert low not in node.asking
+    assert node.asking.counts == {"asked": 1, "unanswered": 1, "left_out": 0}
+
+
+def test_an_answer_makes_the_pair_that_both_halves_on_one_host_would(node: Node, make_halves: Any) -> None:
+    both = make_halves(client(1), server(1))
+    expected = LocalJoin().join(both)
+    node.sees(both.take(np.array([0])))
+    (key,) = node.asks()
+    pairs = node.asking.answered([answer(key)])
+    assert pairs.stages.tolist() == expected.stages.tolist()
+    assert dict(zip(PAIR_STAGES, pairs.stages[0].tolist(), strict=True))["network"] == 4 * MS
+    assert pairs.network_excess.tolist() == [3.0 * MS]
+    assert len(node.asking.answered([answer(key)])) == 0
+    assert node.asking.counts["joined"] == 1
+
+
+def test_an_answer_to_no_question_is_no_pair(node: Node, make_halves: Any) -> None:
+    halves = make_halves(client(1))
+    node.sees(halves)
+    (key,) = keys_of(halves)
+    assert len(node.asking.answered([answer(key)])) == 0  # not asked yet
+    node.asks()
+    assert len(node.asking.answered([answer("0" * 16 + key[16:]), answer("1" * 32)])) == 0
+    assert len(node.asking.answered([answer(key)])) == 1
+
+
+def test_a_refused_question_ends_with_its_reason(node: Node, make_halves: Any) -> None:
+    halves = make_halves(client(1))
+    node.sees(halves)
+    node.asking.refused(dict.fromkeys(node.asks(), "no_agent"))
+    assert int(halves.trace_id[0, 1]) not in node.asking
+    assert node.asking.counts["refused_no_agent"] == 1
+
+
+def test_an_answer_after_the_halves_met_here_is_no_second_pair(node: Node, make_halves: Any) -> None:
+    node.sees(make_halves(client(1)))
+    (key,) = node.asks()
+    node.sees(make_halves(server(1)), at_s=1.0)
+    assert len(node.asking.answered([answer(key)])) == 0
+
+
+def test_the_budget_is_that_of_spans_and_what_it_leaves_out_is_counted(node: Node, make_halves: Any) -> None:
+    halves = make_halves(*(client(i) for i in range(150)))
+    node.sees(halves)
+    asked = node.asks()
+    randomness = {key: int(key[18:], 16) for key in keys_of(halves)}
+    assert sorted(asked) == sorted(sorted(randomness, key=lambda key: -randomness[key])[:100])
+    assert node.asking.counts["left_out"] == 50
+
+
+@given(st.data(), st.sets(st.integers(0, 40), max_size=30), st.sets(st.integers(0, 40), max_size=30))
+def test_every_key_asked_is_given_once_or_counted_as_not_found(
+    make_halves: Any, data: st.DataObject, here: set[int], wanted: set[int]
+) -> None:
+    halves = make_halves(*(server(n) for n in sorted(here)))
+    late = data.draw(st.integers(0, len(here)))
+    join, answering = LocalJoin(), Answering(keep_s=2.5)
+    join.join(halves.take(np.arange(late)))
+    keys = keys_of(make_halves(*(client(n) for n in sorted(wanted))))
+    answering.ask([Ask(tuple(keys))], 0.0)
+    found = [*keys_of(answering.find(join, 0.1)[0])]
+    join.join(halves.take(np.arange(late, len(here))))
+    found += keys_of(answering.find(join, 2.0)[0])
+    found += keys_of(answering.find(join, 2.5)[0])
+    assert sorted(found) == sorted(set(keys).intersection(keys_of(halves)))
+    assert answering.counts["not_found"] == len(wanted - here)
+    assert answering.counts["given"] == len(wanted & here)
+
+
+def test_a_half_becomes_a_span_if_that_was_asked_and_it_is_none_yet(make_halves: Any) -> None:
+    halves = make_halves(server(1), server(2), server(3))
+    halves.chosen[1] = Reason.RATIO + 1
+    join, answering = LocalJoin(), Answering(keep_s=2.5)
+    join.join(halves)
+    one, other, third = keys_of(halves)
+    answering.ask([Ask((one, other), spans=True), Ask((third,))], 0.0)
+    found, spans = answering.find(join, 0.0)
+    assert dict(zip(keys_of(found), spans.tolist(), strict=True)) == {one: True, other: False, third: False}
+
+
+def test_a_client_half_is_never_given_away(make_halves: Any) -> None:
+    halves = make_halves(client(1))
+    join, answering = LocalJoin(), Answering(keep_s=2.5)
+    join.join(halves)
+    answering.ask([Ask(tuple(keys_of(halves)))], 0.0)
+    assert len(answering.find(join, 0.0)[0]) == 0
+
+
+def test_more_keys_than_there_is_room_for_are_counted(make_halves: Any) -> None:
+    answering = Answering(keep_s=2.5)
+    answering.ask([Ask(tuple(f"{i:032x}" for i in range(5000)))], 0.0)
+    answering.find(LocalJoin(), 2.5)
+    assert (answering.counts["too_many"], answering.counts["not_found"]) == (5000 - 4096, 4096)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))))
+def test_keys_are_trace_ids_in_hex_and_back(ids: list[tuple[int, int]]) -> None:
+    keys = [f"{high:016x}{low:016x}" for high, low in ids]
+    found: NDArray[np.uint64] = ids_of(keys)
+    assert found.tolist() == [list(pair) for pair in ids]

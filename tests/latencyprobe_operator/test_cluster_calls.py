@@ -1,0 +1,193 @@
+"""Every call to the API server, and that the listed rights are exactly what they need."""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from latencyprobe.errors import ClusterError
+from latencyprobe_operator import cleanup
+from latencyprobe_operator.cluster import election
+from latencyprobe_operator.cluster.api import Api, ApiError
+from latencyprobe_operator.cluster.calls import Cluster, Reviewed
+from latencyprobe_operator.cluster.election import Lease
+from latencyprobe_operator.cluster.informer import Informers
+from latencyprobe_operator.cluster.state import ClusterState
+
+RIGHTS = yaml.safe_load((Path(__file__).parents[1] / "data/operator_rbac.yaml").read_text())
+RESOURCE = re.compile(
+    r"/api(?:s/(?P<group>[^/]+))?/v1(?:alpha1)?(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
+    r"/(?P<resource>[a-z]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?"
+)
+
+
+class Recorder:
+    """An API server that takes everything down and answers with `answers[path]`, else an empty list."""
+
+    def __init__(self, answers: dict[str, Any] | None = None) -> None:
+        self.answers = answers or {}
+        self.requests: list[tuple[str, str, dict[str, str], Any]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.text()
+        self.requests.append(
+            (request.method, request.path, dict(request.query), yaml.safe_load(body) if body else None)
+        )
+        if "watch" in request.query:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await asyncio.sleep(60)
+        answer = self.answers.get(request.path, {"metadata": {"resourceVersion": "1"}, "items": [], "status": {}})
+        return answer() if callable(answer) else web.json_response(answer)
+
+    def run(self, make: Any, scene: Callable[[Api], Coroutine[Any, Any, Any]]) -> Any:
+        async def play() -> Any:
+            async with make.served([web.route("*", "/{path:.*}", self.handle)]) as api:
+                return await scene(api)
+
+        return asyncio.run(play())
+
+    def rights(self) -> set[tuple[str, str, str]]:
+        """(group, resource, verb) of every request."""
+        verbs = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+        found = set()
+        for method, path, query, body in self.requests:
+            match = RESOURCE.fullmatch(path)
+            assert match, path
+            resource = match["resource"] + (f"/{match['sub']}" if match["sub"] else "")
+            verb = verbs.get(method) or ("watch" if "watch" in query else "get" if match["name"] else "list")
+            found.add((match["group"] or "", resource, verb))
+            if method == "PATCH" and isinstance(body, dict) and body.get("kind") == "LatencyReport":
+                found.add((match["group"] or "", resource, "create"))  # apply makes what is not there
+        return found
+
+
+def listed(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
+    return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+
+
+def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{election.NAME}"
+    recorder = Recorder({lease: {"metadata": {"name": election.NAME}}})
+    about = {"namespace": "shop", "name": "checkout", "uid": "u"}
+
+    async def scene(api: Api) -> None:
+        cluster = Cluster(api)
+        await cluster.probes()
+        await cluster.label_node("n1", "u", measure=True)
+        await cluster.labelled_nodes()
+        await cluster.pods("agents")
+        await cluster.write_status("shop", "checkout", "u", {})
+        await cluster.write_report("shop", {"kind": "LatencyReport"})
+        await cluster.post_event(about, "Normal", "Measuring", "fine")
+        await cluster.review_token("t", "audience")
+        await cluster.may_read_metrics(Reviewed("u"))
+        await Lease(api, "ops", "me").acquire()
+        informers = asyncio.create_task(Informers(api, ClusterState(), lambda: None).run())
+        await make.until(lambda: sum("watch" in query for _, _, query, _ in recorder.requests) == 5)
+        informers.cancel()
+        await asyncio.gather(informers, return_exceptions=True)
+
+    recorder.run(make, scene)
+    of_kopf = {("latencyprobe.dev", "latencyprobes", verb) for verb in ("list", "watch", "patch")}
+    assert recorder.rights() | of_kopf == listed(RIGHTS["clusterRules"]) | listed(RIGHTS["namespaceRules"])
+
+
+def test_rights_have_no_wildcards_secrets_or_workloads() -> None:
+    rights = listed(RIGHTS["clusterRules"]) | listed(RIGHTS["namespaceRules"])
+    assert not any("*" in part for right in rights for part in right)
+    assert {group for group, _, _ in rights}.isdisjoint({"apps", "batch", "rbac.authorization.k8s.io"})
+    assert {resource for _, resource, _ in rights}.isdisjoint({"secrets", "pods/exec", "configmaps", "serviceaccounts"})
+
+
+def test_label_is_applied_with_our_field_manager_and_given_up_without_touching_others(make: Any) -> None:
+    recorder = Recorder()
+
+    async def scene(api: Api) -> None:
+        await Cluster(api).label_node("n1", "u1", measure=True)
+        await Cluster(api).label_node("n1", "u1", measure=False)
+
+    recorder.run(make, scene)
+    (_, path, query, given), (_, _, _, taken) = recorder.requests
+    assert (path, query) == ("/api/v1/nodes/n1", {"fieldManager": "latencyprobe-operator", "force": "true"})
+    assert given["metadata"] == {"name": "n1", "uid": "u1", "labels": {"latencyprobe.dev/measure": "true"}}
+    assert taken["metadata"] == {"name": "n1", "uid": "u1"}
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_object_that_is_gone_meanwhile_is_no_error(make: Any, status: int) -> None:
+    gone = lambda: web.json_response({"message": "gone"}, status=status)  # noqa: E731 - one line
+    probe = "/apis/latencyprobe.dev/v1alpha1/namespaces/shop/latencyprobes/checkout/status"
+    recorder = Recorder({"/api/v1/nodes/n1": gone, probe: gone})
+
+    async def scene(api: Api) -> None:
+        await Cluster(api).label_node("n1", "u1", measure=True)
+        await Cluster(api).write_status("shop", "checkout", "u1", {})
+
+    recorder.run(make, scene)
+
+
+def test_refusal_of_the_api_server_says_what_was_asked_and_why(make: Any) -> None:
+    refused = lambda: web.json_response({"message": 'nodes "n1" is forbidden'}, status=403)  # noqa: E731 - one line
+    recorder = Recorder({"/api/v1/nodes/n1": refused})
+    with pytest.raises(ApiError, match=r'PATCH /api/v1/nodes/n1: 403 nodes "n1" is forbidden') as error:
+        recorder.run(make, lambda api: Cluster(api).label_node("n1", "u1", measure=True))
+    assert error.value.status == 403
+
+
+def test_server_that_is_away_is_a_cluster_error(make: Any) -> None:
+    def reset() -> web.Response:
+        raise ConnectionResetError
+
+    recorder = Recorder({"/api/v1/nodes": reset})
+    with pytest.raises(ClusterError):
+        recorder.run(make, lambda api: Cluster(api).labelled_nodes())
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"authenticated": True, "audiences": ["a"], "user": {"username": "u", "uid": "x"}}, Reviewed("u")),
+        ({"authenticated": True, "audiences": ["other"], "user": {"username": "u"}}, None),
+        ({"authenticated": True, "user": {"username": "u"}}, None),
+        ({"authenticated": False, "error": "expired"}, None),
+        ({}, None),
+    ],
+)
+def test_token_counts_only_for_its_audience(make: Any, status: dict[str, Any], expected: Reviewed | None) -> None:
+    recorder = Recorder({"/apis/authentication.k8s.io/v1/tokenreviews": {"status": status}})
+    assert recorder.run(make, lambda api: Cluster(api).review_token("t", "a")) == expected
+
+
+def test_lists_are_read_to_their_last_page(make: Any) -> None:
+    def page() -> web.Response:
+        first = len(recorder.requests) == 1
+        names = ["n1"] if first else ["n2"]
+        items = [{"metadata": {"name": n, "uid": f"u-{n}"}} for n in names]
+        return web.json_response({"metadata": {"continue": "more" if first else ""}, "items": items})
+
+    recorder = Recorder({"/api/v1/nodes": page})
+    found = recorder.run(make, lambda api: Cluster(api).labelled_nodes())
+    assert found == [("n1", "u-n1"), ("n2", "u-n2")]
+
+
+def test_cleanup_sweeps_until_neither_label_nor_agent_is_left(make: Any) -> None:
+    nodes = [{"metadata": {"name": "n1", "uid": "u1"}}]
+    recorder = Recorder({"/api/v1/nodes": {"metadata": {}, "items": nodes}})
+
+    async def scene(api: Api) -> list[str]:
+        cluster, left = Cluster(api), []
+        left.append(await cleanup._sweep(cluster, "agents"))
+        nodes.clear()
+        left.append(await cleanup._sweep(cluster, "agents"))
+        return left
+
+    assert recorder.run(make, scene) == ["node labels n1", ""]
+    assert [body["metadata"] for method, _, _, body in recorder.requests if method == "PATCH"] == [
+        {"name": "n1", "uid": "u1"}
+    ]

@@ -1,0 +1,161 @@
+"""The API server's JSON → slim objects."""
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from latencyprobe_operator.cluster import decoding
+from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
+from latencyprobe_operator.cluster.state import ClusterState
+
+POD: dict[str, Any] = {
+    "metadata": {
+        "name": "cart-1",
+        "namespace": "shop",
+        "uid": "u1",
+        "labels": {"app": "cart"},
+        "annotations": {"resource.opentelemetry.io/service.name": "cart", "other": "x" * 5000},
+        "ownerReferences": [
+            {"kind": "Thing", "name": "t", "apiVersion": "v1", "uid": "o0"},
+            {"kind": "ReplicaSet", "name": "cart-7d9f", "apiVersion": "apps/v1", "uid": "o1", "controller": True},
+        ],
+        "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
+    },
+    "spec": {
+        "nodeName": "n1",
+        "initContainers": [{"name": "sidecar", "image": "proxy:1", "restartPolicy": "Always"}, {"name": "setup"}],
+        "containers": [
+            {
+                "name": "main",
+                "image": "app:1",
+                "ports": [
+                    {"name": "http", "containerPort": 8080, "protocol": "TCP"},
+                    {"name": "dns", "containerPort": 53, "protocol": "UDP"},
+                    {"containerPort": 9090},
+                ],
+                "env": [
+                    {"name": "OTEL_SERVICE_NAME", "value": "cart"},
+                    {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "$(OTHER)"},
+                    {"name": "PASSWORD", "value": "secret"},
+                    {"name": "FROM", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                ],
+            },
+            {"name": "restarting", "image": "app:1"},
+        ],
+    },
+    "status": {
+        "phase": "Running",
+        "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+        "containerStatuses": [
+            {"name": "main", "containerID": f"containerd://{'a' * 64}", "state": {"running": {"startedAt": "now"}}},
+            {"name": "restarting", "containerID": f"containerd://{'b' * 64}", "state": {"terminated": {"exitCode": 1}}},
+        ],
+        "initContainerStatuses": [
+            {"name": "sidecar", "containerID": f"containerd://{'c' * 64}", "state": {"running": {}}},
+            {"name": "setup", "containerID": f"containerd://{'d' * 64}", "state": {"terminated": {"exitCode": 0}}},
+        ],
+        "ephemeralContainerStatuses": [
+            {"name": "debug", "containerID": f"containerd://{'e' * 64}", "state": {"running": {}}}
+        ],
+    },
+}
+
+
+def encoded(document: dict[str, Any]) -> bytes:
+    return json.dumps(document).encode()
+
+
+def test_pod_keeps_what_planning_needs() -> None:
+    expected = Pod(
+        uid="u1",
+        namespace="shop",
+        name="cart-1",
+        node="n1",
+        labels={"app": "cart"},
+        addresses=("10.0.0.1", "fd00::1"),
+        containers=(
+            Container("main", "a" * 64, "app:1", (("OTEL_SERVICE_NAME", "cart"),)),
+            Container("restarting", "", "app:1"),
+            Container("sidecar", "c" * 64, "proxy:1"),
+            Container("debug", "e" * 64),
+        ),
+        ports=(("http", 8080),),
+        numbers=(8080, 9090),
+        attributes=(("service.name", "cart"),),
+        owner_kind="ReplicaSet",
+        owner_name="cart-7d9f",
+    )
+    assert decoding.pod(encoded(POD)) == expected
+
+
+@pytest.mark.parametrize(("phase", "terminal"), [("Running", False), ("Succeeded", True), ("Failed", True)])
+def test_pod_that_ended_is_terminal(phase: str, terminal: bool) -> None:
+    assert decoding.pod(encoded(POD | {"status": {"phase": phase}})).terminal is terminal
+
+
+def test_pod_that_is_being_deleted_is_terminating() -> None:
+    meta = POD["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert decoding.pod(encoded(POD | {"metadata": meta})).terminating is True
+
+
+def test_pod_takes_at_most_two_kilobytes_with_its_indices() -> None:
+    count, state = 2000, ClusterState()
+    documents = []
+    for i in range(count):
+        status = POD["status"] | {"podIPs": [{"ip": f"10.{i >> 8}.{i & 255}.1"}], "ephemeralContainerStatuses": []}
+        meta = POD["metadata"] | {"name": f"cart-7d9f-{i:05}", "uid": f"{i:036}", "namespace": f"shop-{i % 50}"}
+        documents.append(encoded(POD | {"metadata": meta, "status": status}))
+    tracemalloc.start()
+    for document in documents:
+        state.put("pods", decoding.pod(document))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    print(f"{used / count:.0f} B per pod")
+    assert used / count <= 2048
+
+
+def test_node_shows_our_label_and_its_addresses() -> None:
+    raw = {
+        "metadata": {"name": "n1", "uid": "u", "labels": {"latencyprobe.dev/measure": "true"}},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}, {"type": "Hostname", "address": "n1"}]
+        },
+    }
+    assert decoding.node(encoded(raw)) == Node("u", "n1", ("192.0.2.1",), measure=True)
+
+
+def test_service_has_only_addresses_that_the_api_server_allots() -> None:
+    spec = {
+        "clusterIPs": ["10.96.0.7", "fd00::7"],
+        "externalIPs": ["198.51.100.1"],
+        "ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}, {"port": 81}],
+    }
+    raw = {"metadata": {"name": "cart", "namespace": "shop"}, "spec": spec}
+    assert decoding.service(encoded(raw)) == Service("shop", "cart", ("10.96.0.7", "fd00::7"), (("web", 80), ("", 81)))
+    headless = {"metadata": raw["metadata"], "spec": {"clusterIPs": ["None"]}}
+    assert decoding.service(encoded(headless)).addresses == ()
+
+
+def test_slice_keeps_entries_that_refer_to_pods() -> None:
+    raw = {
+        "metadata": {"name": "cart-x", "namespace": "shop", "labels": {"kubernetes.io/service-name": "cart"}},
+        "ports": [{"name": "web", "port": 8080, "protocol": "TCP"}, {"name": "any", "port": None}],
+        "endpoints": [
+            {"addresses": ["10.0.0.1"], "targetRef": {"kind": "Pod", "uid": "u1"}},
+            {"addresses": ["10.0.0.2"]},
+            {"addresses": ["10.0.0.3"], "targetRef": {"kind": "Node", "uid": "u2"}},
+        ],
+    }
+    expected = Slice("shop", "cart-x", "cart", (("web", 8080),), (SliceEndpoint("u1", ("10.0.0.1",)),))
+    assert decoding.slice_(encoded(raw)) == expected
+    empty = raw | {"ports": None, "endpoints": None}
+    assert decoding.slice_(encoded(empty)) == Slice("shop", "cart-x", "cart")
+
+
+def test_namespace_allows_cluster_scope_by_its_label_alone() -> None:
+    raw: dict[str, Any] = {"metadata": {"name": "shop", "labels": {"latencyprobe.dev/cluster-scope": "allowed"}}}
+    assert decoding.namespace(encoded(raw)) == Namespace("shop", cluster_scope=True)
+    raw["metadata"]["labels"]["latencyprobe.dev/cluster-scope"] = "yes"
+    assert decoding.namespace(encoded(raw)).cluster_scope is False

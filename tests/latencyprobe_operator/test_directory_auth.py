@@ -1,0 +1,133 @@
+"""Tokens: whose they are, for which node, and for how long that is believed."""
+
+import asyncio
+import base64
+import json
+import time
+from typing import Any
+
+import pytest
+
+from latencyprobe_operator.cluster.calls import Reviewed
+from latencyprobe_operator.directory.auth import (
+    NODE_CLAIM,
+    POD_NAME_CLAIM,
+    POD_UID_CLAIM,
+    Authenticator,
+    Caller,
+    FakeReviewer,
+)
+from latencyprobe_operator.directory.limits import Refused
+
+AGENT = "system:serviceaccount:agents:agent"
+ON_N1 = Reviewed(AGENT, extra={NODE_CLAIM: ["n1"]})
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def token(expires_in_s: float) -> str:
+    claims = (
+        base64.urlsafe_b64encode(json.dumps({"exp": int(time.time() + expires_in_s)}).encode()).decode().rstrip("=")
+    )
+    return f"header.{claims}.signature"
+
+
+def authenticator(users: dict[str, Reviewed], clock: Clock | None = None) -> tuple[Authenticator, FakeReviewer]:
+    reviewer = FakeReviewer(users)
+    pods = {("agent-n2", "uid-2"): "n2"}
+    nodes = lambda name, uid: pods.get((name, uid), "")  # noqa: E731 - one line
+    return Authenticator(reviewer, "agents", "agent", nodes, clock or Clock()), reviewer
+
+
+def ask(auth: Authenticator, with_token: str) -> Caller:
+    return asyncio.run(auth.agent(with_token))
+
+
+def test_node_comes_from_the_node_claim() -> None:
+    auth, _ = authenticator({"t": ON_N1})
+    assert ask(auth, "t").node == "n1"
+
+
+def test_without_node_claim_the_pod_claims_node_counts() -> None:
+    auth, _ = authenticator({"t": Reviewed(AGENT, extra={POD_NAME_CLAIM: ["agent-n2"], POD_UID_CLAIM: ["uid-2"]})})
+    assert ask(auth, "t").node == "n2"
+
+
+@pytest.mark.parametrize(
+    ("user", "status"),
+    [
+        (None, 401),
+        (Reviewed("system:serviceaccount:shop:default", extra={NODE_CLAIM: ["n1"]}), 403),
+        (Reviewed("system:serviceaccount:agents:other", extra={NODE_CLAIM: ["n1"]}), 403),
+        (Reviewed(AGENT), 403),
+        (Reviewed(AGENT, extra={NODE_CLAIM: ["n1", "n2"]}), 403),
+        (Reviewed(AGENT, extra={POD_NAME_CLAIM: ["agent-n2"], POD_UID_CLAIM: ["uid-of-the-pod-before"]}), 403),
+    ],
+)  # fmt: skip
+def test_others_are_refused(user: Reviewed | None, status: int) -> None:
+    auth, _ = authenticator({"t": user} if user else {})
+    with pytest.raises(Refused) as refused:
+        ask(auth, "t")
+    assert refused.value.status == status
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 20_000])
+def test_missing_or_huge_token_never_reaches_the_api_server(bad: str) -> None:
+    auth, reviewer = authenticator({bad: ON_N1})
+    with pytest.raises(Refused) as refused:
+        ask(auth, bad)
+    assert (refused.value.status, reviewer.calls) == (401, 0)
+
+
+def test_answer_is_cached_until_shortly_before_the_token_ends() -> None:
+    clock, mine = Clock(), token(3600)
+    auth, reviewer = authenticator({mine: ON_N1}, clock)
+    ask(auth, mine)
+    clock.now += 3600 - 60
+    ask(auth, mine)
+    assert reviewer.calls == 1
+    clock.now += 45
+    ask(auth, mine)
+    assert reviewer.calls == 2
+
+
+def test_cached_caller_is_served_while_the_api_server_is_away_and_a_new_one_is_told_to_wait() -> None:
+    mine, other = token(3600), token(3601)
+    auth, reviewer = authenticator({mine: ON_N1, other: ON_N1})
+    ask(auth, mine)
+    reviewer.away = True
+    assert ask(auth, mine).node == "n1"
+    with pytest.raises(Refused) as refused:
+        ask(auth, other)
+    assert refused.value.status == 503
+
+
+def test_strangers_cannot_make_the_api_server_review_without_end() -> None:
+    auth, reviewer = authenticator({})
+    statuses = set()
+    for number in range(300):
+        with pytest.raises(Refused) as refused:
+            ask(auth, f"guess-{number}")
+        statuses.add(refused.value.status)
+    assert statuses == {401, 429}
+    assert reviewer.calls == 200
+
+
+@pytest.mark.parametrize(("user", "status"), [("prometheus", None), ("somebody", 403)])
+def test_metrics_are_for_those_whom_the_api_server_lets_read_them(user: str, status: int | None) -> None:
+    auth, _ = authenticator({"api-t": Reviewed(user)})
+
+    def read() -> Any:
+        return asyncio.run(auth.metrics_reader("api-t"))
+
+    if status is None:
+        read()
+    else:
+        with pytest.raises(Refused) as refused:
+            read()
+        assert refused.value.status == status

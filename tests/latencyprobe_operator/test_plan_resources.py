@@ -1,0 +1,100 @@
+"""Resource attributes of pods."""
+
+from typing import Any
+
+import pytest
+
+from latencyprobe_operator.cluster.objects import Container
+from latencyprobe_operator.plan.resources import attributes, service_name, workload
+
+
+def owned(make: Any, kind: str, name: str, **fields: Any) -> Any:
+    return make.pod("cart-7d9f-x2", owner_kind=kind, owner_name=name, **fields)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "labels", "expected"),
+    [
+        ("ReplicaSet", "cart-7d9f", {"pod-template-hash": "7d9f"}, "cart"),
+        ("ReplicaSet", "cart-7d9f", {}, "cart-7d9f"),
+        ("StatefulSet", "db", {}, "db"),
+        ("DaemonSet", "proxy", {}, "proxy"),
+        ("Job", "backup-29384756", {}, "backup"),
+        ("Job", "import-20260131", {}, "import-20260131"),
+        ("Rollout", "cart", {}, "cart-7d9f-x2"),
+        ("", "", {}, "cart-7d9f-x2"),
+    ],
+)  # fmt: skip
+def test_workload_is_the_highest_owner_that_is_known(
+    make: Any, kind: str, name: str, labels: dict[str, str], expected: str
+) -> None:
+    assert workload(owned(make, kind, name, labels=labels)) == expected
+
+
+def test_kubernetes_facts_and_owner_names_are_always_there(make: Any) -> None:
+    shared, differing = attributes(owned(make, "ReplicaSet", "cart-7d9f", labels={"pod-template-hash": "7d9f"}))
+    expected = {
+        "k8s.deployment.name": "cart",
+        "k8s.namespace.name": "shop",
+        "k8s.node.name": "n1",
+        "k8s.pod.name": "cart-7d9f-x2",
+        "k8s.replicaset.name": "cart-7d9f",
+        "service.name": "cart",
+        "service.namespace": "shop",
+        "service.version": "1.2",
+    }
+    assert {k: shared[k] for k in expected} == expected
+    assert differing == {}
+
+
+def test_annotations_come_before_owners_and_variables_before_annotations(make: Any) -> None:
+    annotated = owned(make, "StatefulSet", "db", attributes=(("service.name", "said"), ("team", "blue")))
+    assert service_name(annotated) == "said"
+    assert attributes(annotated)[0]["team"] == "blue"
+    env = (("OTEL_RESOURCE_ATTRIBUTES", "service.name=inner,region=north%20west"), ("OTEL_SERVICE_NAME", "outer"))
+    configured = owned(
+        make,
+        "StatefulSet",
+        "db",
+        attributes=(("service.name", "said"),),
+        containers=(Container("main", "c1", "", env),),
+    )
+    shared, _ = attributes(configured)
+    assert (shared["service.name"], shared["region"]) == ("outer", "north west")
+
+
+def test_workload_cannot_say_that_it_is_another_pod(make: Any) -> None:
+    env = (("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.uid=theirs,k8s.namespace.name=bank"),)
+    lying = make.pod("cart-1", attributes=(("k8s.pod.name", "x"),), containers=(Container("main", "c1", "", env),))
+    shared, differing = attributes(lying)
+    facts = [shared[k] for k in ("k8s.pod.uid", "k8s.namespace.name", "k8s.pod.name")]
+    assert facts == [lying.uid, "shop", "cart-1"]
+    assert differing == {}
+
+
+def test_containers_that_differ_keep_their_own_name_and_version(make: Any) -> None:
+    both = (
+        Container("main", "c1", "app:1", (("OTEL_SERVICE_NAME", "app"),)),
+        Container("proxy", "c2", "proxy:2"),
+    )
+    shared, differing = attributes(make.pod("cart-1", containers=both))
+    assert shared["service.name"] == "cart-1"
+    assert "service.version" not in shared
+    assert differing == {
+        "main": {"service.name": "app", "service.version": "1"},
+        "proxy": {"service.version": "2"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("registry.example:5000/shop/app:1.2", "1.2"),
+        ("registry.example:5000/shop/app", None),
+        ("app@sha256:ab", "sha256:ab"),
+        ("app:1.2@sha256:ab", "1.2@sha256:ab"),
+    ],
+)
+def test_version_is_what_the_image_names(make: Any, image: str, version: str | None) -> None:
+    shared, _ = attributes(make.pod("cart-1", containers=(Container("main", "c1", image),)))
+    assert shared.get("service.version") == version

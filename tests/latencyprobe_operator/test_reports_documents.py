@@ -1,0 +1,60 @@
+"""LatencyReports as the API server gets them."""
+
+from pathlib import Path
+from typing import Any
+
+from latencyprobe.sli import Coverage, SliRow
+from latencyprobe.slo.objective import objectives
+from latencyprobe.store import SqliteStore
+from latencyprobe_operator.reports import documents as reports
+
+NOW = 1_700_000_100
+
+
+def evaluated(path: Path, *probes: Any, good: int = 200, now: int = NOW) -> dict[str, reports.Document]:
+    with SqliteStore(path, clock=lambda: now) as store:
+        for probe in probes:
+            for objective in objectives(probe):
+                coverage = Coverage(seen=good, measured_ms=60_000, wanted_ms=60_000)
+                store.add([SliRow(*objective.key, minute=now // 60 * 60 - 60, good=good, coverage=coverage)])
+        return reports.evaluate(store, probes, now, {})
+
+
+def test_one_report_per_namespace_owned_by_all_its_probes(make: Any, tmp_path: Path) -> None:
+    found = evaluated(tmp_path / "s", make.probe("a"), make.probe("b"), make.probe("c", namespace="bank"))
+    assert set(found) == {"shop", "bank"}
+    owners = found["shop"]["metadata"]["ownerReferences"]
+    assert [(o["kind"], o["name"], o["uid"]) for o in owners] == [
+        ("LatencyProbe", "a", "uid-shop-a"),
+        ("LatencyProbe", "b", "uid-shop-b"),
+    ]
+    assert not any("controller" in o or "blockOwnerDeletion" in o for o in owners)
+    assert [r["probe"] for r in found["bank"]["results"]] == ["c"]
+    assert "bank" not in str(found["shop"])
+
+
+def test_report_has_name_kind_and_verdict(make: Any, tmp_path: Path) -> None:
+    report = evaluated(tmp_path / "s", make.probe())["shop"]
+    assert (report["kind"], report["metadata"]["name"]) == ("LatencyReport", "latency")
+    assert [(r["objective"], r["state"], r["events"]) for r in report["results"]] == [("fast", "Met", 200)]
+
+
+def test_report_differs_by_its_figures_and_not_by_its_time(make: Any, tmp_path: Path) -> None:
+    first = evaluated(tmp_path / "s1", make.probe())["shop"]
+    with SqliteStore(tmp_path / "s1", clock=lambda: NOW + 20) as store:
+        later = reports.evaluate(store, [make.probe()], NOW + 20, {})["shop"]
+    more = evaluated(tmp_path / "s2", make.probe(), good=300)["shop"]
+    assert first["results"][0]["updated"] != later["results"][0]["updated"]
+    assert not reports.differs(later, first)
+    assert reports.differs(more, first)
+    assert reports.differs(first, None)
+
+
+def test_definitions_follow_the_probes(make: Any, tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "s") as store:
+        reports.define(store, [make.probe("a"), make.probe("b")])
+        assert [o.key.probe for o in store.objectives()] == ["a", "b"]
+        reports.define(store, [make.probe("b")])
+        assert [o.key.probe for o in store.objectives()] == ["b"]
+        reports.define(store, [])
+        assert store.objectives() == ()

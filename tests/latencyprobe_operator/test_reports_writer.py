@@ -1,0 +1,20 @@
+"""A report is written where it says something new, never into a namespace that is going away."""
+
+import asyncio
+from typing import Any
+
+from latencyprobe_operator.cluster.objects import Namespace
+from latencyprobe_operator.cluster.writes import Writes
+from latencyprobe_operator.reports.writer import ReportWriter
+
+
+def test_report_goes_to_living_namespaces_when_it_says_something_new(make: Any, cluster: Any) -> None:
+    writer = ReportWriter(cluster, Writes())
+    state = make.state(Namespace("leaving", terminating=True))
+    reports: dict[str, Any] = {ns: {"summary": {}, "results": []} for ns in ("shop", "leaving", "unknown")}
+    for _ in range(2):
+        asyncio.run(writer.write(reports, state))
+    assert [call[1] for call in cluster.calls] == ["shop"]
+    asyncio.run(writer.write({}, state))
+    asyncio.run(writer.write(reports, state))
+    assert [call[1] for call in cluster.calls] == ["shop", "shop"]

@@ -1,0 +1,48 @@
+"""Writes that work are remembered, writes that fail are asked for again."""
+
+import asyncio
+from typing import Any
+
+from latencyprobe_operator.cluster.objects import Namespace
+from latencyprobe_operator.cluster.writes import Writes
+from latencyprobe_operator.status.registry import Registry
+from latencyprobe_operator.status.writer import StatusWriter
+
+KEY = ("shop", "checkout")
+
+
+def test_label_that_could_not_be_written_is_reported_and_the_others_are_written(make: Any, cluster: Any) -> None:
+    writes, state = Writes(), make.state()
+    writer = StatusWriter(cluster, writes)
+    cluster.fails = {"label_node"}
+    assert asyncio.run(writer.labels(frozenset({"n1", "n2"}), state)) is False
+    assert [call[1] for call in cluster.calls] == ["n1", "n2"]
+    assert writes.counts == {("label", "error"): 2}
+
+
+def test_status_is_written_once_and_its_event_posted_once(make: Any, cluster: Any) -> None:
+    writer, registry = StatusWriter(cluster, Writes()), Registry(lambda: None)
+    registry.put(make.document())
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
+    for _ in range(2):
+        asyncio.run(writer.statuses({KEY: {"conditions": [ready]}}, registry, make.state()))
+    assert [call[0] for call in cluster.calls] == ["write_status", "post_event"]
+
+
+def test_no_event_is_posted_into_a_namespace_that_is_going_away(make: Any, cluster: Any) -> None:
+    writer, registry = StatusWriter(cluster, Writes()), Registry(lambda: None)
+    registry.put(make.document())
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
+    leaving = make.state(Namespace("shop", terminating=True))
+    asyncio.run(writer.statuses({KEY: {"conditions": [ready]}}, registry, leaving))
+    assert [call[0] for call in cluster.calls] == ["write_status"]
+
+
+def test_status_that_failed_is_written_again(make: Any, cluster: Any) -> None:
+    writer, registry = StatusWriter(cluster, Writes()), Registry(lambda: None)
+    registry.put(make.document())
+    cluster.fails = {"write_status"}
+    asyncio.run(writer.statuses({KEY: {"conditions": []}}, registry, make.state()))
+    cluster.fails = set()
+    asyncio.run(writer.statuses({KEY: {"conditions": []}}, registry, make.state()))
+    assert [call[0] for call in cluster.calls] == ["write_status", "write_status"]
