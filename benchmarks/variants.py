@@ -67,7 +67,7 @@ def measuring(port: int, targeted: bool) -> Iterator[None]:
     plan = NodePlan(node="", generation=1, digest="", targets=(target,), objectives=(), host=targeted)
     with Programs.open(OBJECTS / "exchange.bpf.o") as programs:
         rules = compile_rules(plan, {"pod": [OTHER_CGROUP]})
-        programs.apply(rules, quiet_ns=2_000_000_000, own_tgid=0, owner_by_process=False)
+        programs.apply(rules, idle_timeout_ns=2_000_000_000, own_tgid=0, owner_by_process=False)
         with drained(programs):
             yield
         assert targeted == bool(len(programs.counts()[0])), "the slice was not what it says"

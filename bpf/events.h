@@ -14,9 +14,10 @@ enum lp_limits {
 	LP_HISTOGRAM_MIN = -672,    /* index of the first bucket: 2^(-672/32) s = 477 ns; shorter ones land in it */
 	LP_HISTOGRAM_BUCKETS = 992, /* 31 powers of two: up to 2^10 s = 17 min; longer ones land in the last */
 	LP_STACK_FRAMES = 48,	    /* of a kernel stack; an ACK that arrives inside a send call makes some 45 */
-	LP_WINDOW_SHIFT = 27,  /* windows in which records are counted against their limit: 134 ms, a drain or two */
-	LP_BURST_WINDOWS = 30, /* worth of records that may come at once before they are thinned: 4 s at the limit */
-	LP_THINNED_BITS = 4,   /* then 1 in 16 of those neither slow nor failed is left */
+	LP_WINDOW_SHIFT = 27, /* windows in which records are counted against their limit: 134 ms, a drain or two */
+	LP_BURST_WINDOWS =
+		30, /* worth of records that may come at once before they are sampled out: 4 s at the limit */
+	LP_ADJUSTED_COUNT_BITS = 4, /* then 1 in 16 of those neither slow nor failed is left */
 };
 
 /* Who initiated the connection. */
@@ -93,8 +94,8 @@ enum exchange_flags {
 	FLAG_CLOSED = 1 << 9,		/* ended by the connection's close */
 	FLAG_STAGE_OVERLAP = 1 << 10,	/* a stamp lay before its predecessor */
 	FLAG_READY_APPROX = 1 << 11,	/* data was read before any data-ready was seen */
-	FLAG_THINNED = 1 << 12,		/* records were left out: this one stands for 2^LP_THINNED_BITS like it */
-	FLAG_SUSPENDED = 1 << 13,	/* the host slept meanwhile: added by user space, which knows when */
+	FLAG_ADJUSTED = 1 << 12,  /* records were left out: this one stands for 2^LP_ADJUSTED_COUNT_BITS like it */
+	FLAG_SUSPENDED = 1 << 13, /* the host slept meanwhile: added by user space, which knows when */
 };
 
 /*
@@ -389,8 +390,8 @@ struct exchange_counts {
 	__u64 outcomes[OUTCOME_COUNT]; /* of events */
 	__u64 classes[CLASS_COUNT];
 	__u64 excluded[EXCLUDED_COUNT];
-	__u64 lost_records;    /* of this key, ring full */
-	__u64 thinned_records; /* of this key, left out above config.records_per_window */
+	__u64 lost_records;	   /* of this key, ring full */
+	__u64 sampled_out_records; /* of this key, left out above config.records_per_window */
 	__u64 over_stage_ns[LP_THRESHOLDS][LP_STAGES];
 	__u64 over_dominant[LP_THRESHOLDS][LP_STAGES];
 	__u32 histogram[LP_HISTOGRAM_BUCKETS]; /* durations of events; wraps, read as differences */
@@ -428,12 +429,13 @@ _Static_assert(sizeof(struct rule_key) == 24, "struct rule_key has no hidden pad
 /* The one entry of the array `config`. */
 struct config {
 	__u64 generation;	  /* of the plan; sockets decided under another one are decided again */
-	__u64 quiet_ns;		  /* quiet time after which the flush ends a complete exchange */
+	__u64 idle_timeout_ns;	  /* without traffic, after which the flush ends a complete exchange */
+	__u64 answer_timeout_ns;  /* after which a handshake that nobody answered has failed (tc) */
 	struct scope host;	  /* rules for sockets of cgroups not in `scopes` (standalone); 0, 0 = none */
 	__u32 own_tgid;		  /* the agent's process (in the root PID namespace): what it dials is excluded */
 	__u32 owner_by_process;	  /* counts_key.owner is the tgid */
 	__u32 wakeup_bytes;	  /* ring fill at which the reader is woken before its interval ends */
-	__u32 records_per_window; /* of 2^LP_WINDOW_SHIFT ns; 0 = no limit. Above, records are thinned */
+	__u32 records_per_window; /* of 2^LP_WINDOW_SHIFT ns; 0 = no limit. Above, records are sampled out */
 };
 
 #endif

@@ -83,7 +83,7 @@ static __noinline bool wants_evidence_of(struct sock *sk, struct sock *end, __u3
 	flow->target_set = set;
 	flow->role = role;
 	if (f->mode == MATCH_PLAN) {
-		if (c && (c->own || c->generation == NEVER_WANTED))
+		if (c && (c->own || c->generation == NEVER_EXPECTED))
 			return false;
 		t = set ? bpf_map_lookup_elem(&target_sets, &set) : NULL;
 		if (!t || !(t->evidence & signal))

@@ -245,7 +245,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 							  : tp->bytes_received;
 
 		c = find_connection(sk);
-		if (!c || c->generation != NEVER_WANTED)
+		if (!c || c->generation != NEVER_EXPECTED)
 			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
 			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, LOCKED);
 		return 0;
@@ -324,7 +324,7 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 		return;
 	if (!lock_connection(c))
 		return;
-	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->quiet_ns && v.received == c->in_seq) {
+	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->idle_timeout_ns && v.received == c->in_seq) {
 		ended = end_unseen_send(c, &v, &out);
 		if (!ended && c->phase == PHASE_RESPONSE) {
 			c->current.flags |= FLAG_MAYBE_CUT;

@@ -186,10 +186,10 @@ static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
 	}
 	if (n && above_rate(x, cfg) && !telling) {
 		if (!chosen_alike(x)) {
-			add(&n->thinned_records, 1);
+			add(&n->sampled_out_records, 1);
 			return told;
 		}
-		x->flags |= FLAG_THINNED;
+		x->flags |= FLAG_ADJUSTED;
 	}
 	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
 		add(&n->lost_records, 1);

@@ -55,7 +55,7 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 		return false;
 	tell = c->target_set && (never || c->phase != PHASE_IDLE);
 	c->target_set = 0;
-	c->generation = never ? NEVER_WANTED : cfg->generation;
+	c->generation = never ? NEVER_EXPECTED : cfg->generation;
 	c->phase = PHASE_IDLE;
 	c->previous_used = 0;
 	c->current.request_bytes = 0; /* those of an earlier exchange */
@@ -184,7 +184,7 @@ static __always_inline struct connection *measured(struct sock *sk, const struct
 
 	if (!c)
 		return NULL;
-	if (c->generation == cfg->generation || c->generation == NEVER_WANTED)
+	if (c->generation == cfg->generation || c->generation == NEVER_EXPECTED)
 		return c->target_set ? c : NULL;
 	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED);
 }
@@ -194,7 +194,7 @@ static __always_inline struct connection *connection_of(struct sock *sk, enum ho
 {
 	struct connection *c = find_connection(sk);
 
-	if (c && (c->generation == cfg->generation || c->generation == NEVER_WANTED))
+	if (c && (c->generation == cfg->generation || c->generation == NEVER_EXPECTED))
 		return c->target_set ? c : NULL;
 	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)
 		hold = UNLOCKED;

@@ -49,7 +49,7 @@ static __always_inline bool chosen_alike(const struct exchange *x)
 
 	mixed = (mixed ^ mixed >> 31) + x->response_offset + ((__u64)x->response_seq << 32);
 	mixed = (mixed ^ mixed >> 30) * 0x94d049bb133111ebULL;
-	return mixed >> (64 - LP_THINNED_BITS) == 0;
+	return mixed >> (64 - LP_ADJUSTED_COUNT_BITS) == 0;
 }
 
 #endif

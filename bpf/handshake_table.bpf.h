@@ -60,7 +60,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct key);
 	__type(value, struct handshake_state);
-} going_on SEC(".maps");
+} pending SEC(".maps");
 
 struct ended {
 	__u32 client_isn;
@@ -75,7 +75,7 @@ struct {
 	__type(value, struct ended);
 } ended SEC(".maps");
 
-/* How many entries of going_on a packet may end: by an RST or an ICMP error; by an ACK. 0 spares every packet a look-up. */
+/* How many entries of pending a packet may end: by an RST or an ICMP error; by an ACK. 0 spares every packet a look-up. */
 struct awaited {
 	__u64 any;
 	__u64 ack;
@@ -180,7 +180,7 @@ static __always_inline bool forget(const struct key *key, const struct handshake
 	__u32 zero = 0;
 	struct awaited *a = bpf_map_lookup_elem(&awaited, &zero);
 
-	if (!a || bpf_map_delete_elem(&going_on, key))
+	if (!a || bpf_map_delete_elem(&pending, key))
 		return false;
 	add(&a->any, -1);
 	if (with_ack)

@@ -51,7 +51,7 @@ static __noinline void begin(struct __sk_buff *skb, const struct packet *p, cons
 		s.cgroup_id = bpf_skb_cgroup_id(skb);
 		note_sent(&s, s.syn_ns, read_timestamps(skb, p, &ts) ? &ts : 0);
 	}
-	if (bpf_map_update_elem(&going_on, key, &s, BPF_NOEXIST)) {
+	if (bpf_map_update_elem(&pending, key, &s, BPF_NOEXIST)) {
 		count_lost(LOST_STATE);
 		return;
 	}
@@ -102,7 +102,7 @@ static __noinline void on_syn(struct __sk_buff *skb, const struct packet *p, boo
 
 	/* the one that crosses it: of a simultaneous open; going out, our end had not answered and now connects itself */
 	make_key(&key, p, outgoing ? ROLE_SERVER : ROLE_CLIENT, false);
-	s = bpf_map_lookup_elem(&going_on, &key);
+	s = bpf_map_lookup_elem(&pending, &key);
 	a = bpf_map_lookup_elem(&awaited, &zero);
 	if (!a)
 		return;
@@ -118,7 +118,7 @@ static __noinline void on_syn(struct __sk_buff *skb, const struct packet *p, boo
 		}
 	}
 	make_key(&key, p, outgoing ? ROLE_CLIENT : ROLE_SERVER, true);
-	s = bpf_map_lookup_elem(&going_on, &key);
+	s = bpf_map_lookup_elem(&pending, &key);
 	if (s) {
 		if (syn_again(skb, p, &key, s))
 			return;
@@ -137,7 +137,7 @@ static __always_inline struct handshake_state *answers(struct __sk_buff *skb, co
 	struct handshake_state *s;
 
 	make_key(key, p, ROLE_CLIENT, false);
-	s = bpf_map_lookup_elem(&going_on, key);
+	s = bpf_map_lookup_elem(&pending, key);
 	return s && skb->ifindex == s->ifindex ? s : 0;
 }
 
@@ -153,7 +153,7 @@ static __noinline void on_synack_in(struct __sk_buff *skb, const struct packet *
 	struct ended *before;
 
 	make_key(&key, p, ROLE_CLIENT, false);
-	s = bpf_map_lookup_elem(&going_on, &key);
+	s = bpf_map_lookup_elem(&pending, &key);
 	if (!s) {
 		before = bpf_map_lookup_elem(&ended, &key);
 		count(before && before->server_isn == p->seq ? TALLY_SYNACK_RETRANSMITS : TALLY_SYNACK_UNKNOWN);
@@ -176,10 +176,10 @@ static __noinline void on_synack_out(struct __sk_buff *skb, const struct packet 
 	struct handshake_state *s;
 
 	make_key(&key, p, ROLE_SERVER, false);
-	s = bpf_map_lookup_elem(&going_on, &key);
+	s = bpf_map_lookup_elem(&pending, &key);
 	if (!s) {
 		make_key(&key, p, ROLE_CLIENT, true);
-		if (!bpf_map_lookup_elem(&going_on, &key)) /* else of a simultaneous open */
+		if (!bpf_map_lookup_elem(&pending, &key)) /* else of a simultaneous open */
 			count(TALLY_SYNACK_UNKNOWN);
 		return;
 	}
@@ -197,7 +197,7 @@ static __noinline void on_ack_in(struct __sk_buff *skb, const struct packet *p)
 	struct handshake_state *s;
 
 	make_key(&key, p, ROLE_SERVER, true);
-	s = bpf_map_lookup_elem(&going_on, &key);
+	s = bpf_map_lookup_elem(&pending, &key);
 	if (s) {
 		if (skb->ifindex != s->ifindex || !s->n_sent || (__s32)(p->ack - s->server_isn) <= 0)
 			return;
@@ -224,7 +224,7 @@ static __noinline void on_reset(struct __sk_buff *skb, const struct packet *p, b
 		}
 	}
 	make_key(&key, p, ROLE_SERVER, !outgoing);
-	s = bpf_map_lookup_elem(&going_on, &key);
+	s = bpf_map_lookup_elem(&pending, &key);
 	if (s && skb->ifindex == s->ifindex && (outgoing ? acknowledges_syn(p, s) : p->seq == s->client_isn + 1))
 		failed(&key, s, outgoing ? CONNECT_REFUSED : CONNECT_ABORTED);
 }
@@ -236,7 +236,7 @@ static __noinline void on_error(struct __sk_buff *skb, const struct packet *p, b
 	struct handshake_state *s;
 
 	make_key(&key, p, outgoing ? ROLE_SERVER : ROLE_CLIENT, true);
-	s = bpf_map_lookup_elem(&going_on, &key);
+	s = bpf_map_lookup_elem(&pending, &key);
 	if (s && skb->ifindex == s->ifindex && p->seq == s->client_isn)
 		failed(&key, s, CONNECT_UNREACHABLE);
 }
@@ -262,7 +262,7 @@ static __always_inline int on_packet(struct __sk_buff *skb, __u32 l3, bool outgo
 	return PASS_ON;
 }
 
-/* Once a second: what nobody answered in config.quiet_ns has failed. */
+/* Once a second: what nobody answered in config.answer_timeout_ns has failed. */
 static __always_inline int on_flush(const void *found)
 {
 	const struct config *cfg = get_config();
@@ -271,8 +271,8 @@ static __always_inline int on_flush(const void *found)
 
 	if (!cfg || bpf_probe_read_kernel(&key, sizeof(key), found))
 		return 0;
-	s = bpf_map_lookup_elem(&going_on, &key);
-	if (s && bpf_ktime_get_boot_ns() - s->syn_ns > cfg->quiet_ns)
+	s = bpf_map_lookup_elem(&pending, &key);
+	if (s && bpf_ktime_get_boot_ns() - s->syn_ns > cfg->answer_timeout_ns)
 		failed(&key, s, CONNECT_TIMEOUT);
 	return 0;
 }

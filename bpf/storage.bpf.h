@@ -23,7 +23,7 @@ enum send_owner {
 };
 
 /* Generation of sockets that cannot be measured: no plan ever wants them. */
-#define NEVER_WANTED (~0ULL)
+#define NEVER_EXPECTED (~0ULL)
 
 struct connection {
 #ifdef CONNECTIONS_IN_HASH

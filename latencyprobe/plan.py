@@ -125,7 +125,7 @@ class NodePlan(_Wire, frozen=True):
     pods: tuple[Pod, ...] = ()
     pair_key: bytes = b""  # 32 random bytes, base64 on the wire; never logged
     pair_key_id: str = ""
-    quiet_ns: int = 2_000_000_000
+    idle_timeout_ns: int = 2_000_000_000
     host: bool = False
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ Name = Annotated[str, msgspec.Meta(max_length=NAME)]
 
 
 class Ask(_Wire, frozen=True):
-    """Exchanges whose server halves are wanted (recall, measurement.md section 6). `address`: what their client
+    """Exchanges whose server halves are wanted (remote join, measurement.md section 6). `address`: what their client
     dialled; empty on the way on to a server's agent. `spans`: the client halves are spans, so these shall be too."""
 
     keys: tuple[TraceId, ...]
@@ -165,24 +165,24 @@ class ServerHalf(_Wire, frozen=True):
     lost_ns: Annotated[dict[Name, Natural], msgspec.Meta(max_length=8)] = {}
 
 
-class Recall(_Wire, frozen=True):
-    """Body of `POST /v1/recall`, and part of a plan line: what is wanted, and what was found for others."""
+class RemoteJoinMessage(_Wire, frozen=True):
+    """Body of `POST /v1/remote-join`, and part of a plan line: what is wanted, and what was found for others."""
 
     asks: tuple[Ask, ...] = ()
     halves: tuple[ServerHalf, ...] = ()
 
 
-class RecallAnswer(_Wire, frozen=True):
+class RemoteJoinAnswer(_Wire, frozen=True):
     """Keys that nobody will be asked for, with the reason; halves of the others may come in the plan stream."""
 
     refused: dict[str, str] = {}
 
 
 class PlanLine(_Wire, frozen=True):
-    """One line of the plan stream: a plan, what concerns recall, or (without either) a heartbeat."""
+    """One line of the plan stream: a plan, what concerns remote join, or (without either) a heartbeat."""
 
     plan: NodePlan | None = None
-    recall: Recall | None = None
+    remote_join: RemoteJoinMessage | None = None
 
 
 class Identity(_Wire, frozen=True):

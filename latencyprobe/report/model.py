@@ -250,7 +250,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
 
 
 def _bounded(results: Sequence[Result]) -> Report:
-    """Keep within MAX_RESULTS and MAX_BYTES: the best give up their witnesses first, then their place."""
+    """Keep within MAX_RESULTS and MAX_BYTES: the best give up their exemplars first, then their place."""
     summary = Summary(*(sum(r.state is state for r in results) for state in _SUMMARY))
     kept = list(results[:MAX_RESULTS])
     sizes = [len(msgspec.json.encode(result)) for result in kept]
@@ -330,7 +330,7 @@ def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
         records_lost=seen.records_lost,
         joined=seen.joined,
         nodes_missing=nodes_missing,
-        gaps=units.time_span(max(0, seen.wanted_ms - seen.measured_ms) // 1000),
+        gaps=units.time_span(max(0, seen.expected_ms - seen.measured_ms) // 1000),
     )
 
 

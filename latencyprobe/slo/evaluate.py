@@ -83,7 +83,7 @@ def coverage_ratio(row: SliRow) -> Fraction:
     counted = row.good + row.bad
     known = counted + seen.ambiguous + seen.lost
     events = Fraction(counted, known) if known else Fraction(1)
-    time = Fraction(min(seen.measured_ms, seen.wanted_ms), seen.wanted_ms) if seen.wanted_ms else Fraction(1)
+    time = Fraction(min(seen.measured_ms, seen.expected_ms), seen.expected_ms) if seen.expected_ms else Fraction(1)
     return events * time
 
 

@@ -24,7 +24,7 @@ class Store(Protocol):
     def add_batch(self, node: str, batch: SliBatch) -> int:
         """Add a batch once, and return the next sequence number that will be taken."""
 
-    def want(self, keys: Iterable[ObjectiveKey], minute: int, wanted_ms: int) -> None:
+    def expect(self, keys: Iterable[ObjectiveKey], minute: int, expected_ms: int) -> None:
         """Say how much measured time a minute should have."""
 
     def since(self, key: ObjectiveKey) -> int | None:

@@ -25,7 +25,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     evidence: dict[str, EvidenceCount] = {}
 
 
-class Witnesses(msgspec.Struct, frozen=True, array_like=True):
+class Exemplars(msgspec.Struct, frozen=True, array_like=True):
     """Of one row: the slowest exchanges, slowest first, and bad events by peer."""
 
     slowest: tuple[SlowExchange, ...] = ()
@@ -40,7 +40,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
 
 
 _detail = msgspec.msgpack.Decoder(_Packed)
-_witnesses = msgspec.msgpack.Decoder(Witnesses)
+_exemplars = msgspec.msgpack.Decoder(Exemplars)
 
 
 def pack_detail(detail: Detail) -> bytes:
@@ -92,17 +92,17 @@ def add_details(one: bytes, other: bytes) -> bytes:
     return pack_detail(Detail(*sums, added_evidence(a.evidence, b.evidence)))
 
 
-def pack_witnesses(witnesses: Witnesses) -> bytes:
+def pack_exemplars(exemplars: Exemplars) -> bytes:
     """Return the blob of the slowest exchanges and the peers, bounded."""
-    return msgspec.msgpack.encode(Witnesses(slowest(witnesses.slowest), most(witnesses.peers)))
+    return msgspec.msgpack.encode(Exemplars(slowest(exemplars.slowest), most(exemplars.peers)))
 
 
-def unpack_witnesses(blob: bytes) -> Witnesses:
-    """Return what `pack_witnesses` packed."""
-    return _witnesses.decode(blob)
+def unpack_exemplars(blob: bytes) -> Exemplars:
+    """Return what `pack_exemplars` packed."""
+    return _exemplars.decode(blob)
 
 
-def add_witnesses(one: bytes, other: bytes) -> bytes:
+def add_exemplars(one: bytes, other: bytes) -> bytes:
     """Join two blobs and keep the slowest and the most frequent; SQLite calls it where a row is already there."""
-    a, b = unpack_witnesses(one), unpack_witnesses(other)
-    return pack_witnesses(Witnesses(a.slowest + b.slowest, added(a.peers, b.peers)))
+    a, b = unpack_exemplars(one), unpack_exemplars(other)
+    return pack_exemplars(Exemplars(a.slowest + b.slowest, added(a.peers, b.peers)))

@@ -5,7 +5,7 @@ Never change a migration that was released; append one. `PRAGMA user_version` is
 # ruff: noqa: S608 - every fragment is a constant
 
 COUNT_COLUMNS = (
-    *("good", "bad", "seen", "ambiguous", "excluded", "lost", "records_lost", "joined", "measured_ms", "wanted_ms"),
+    *("good", "bad", "seen", "ambiguous", "excluded", "lost", "records_lost", "joined", "measured_ms", "expected_ms"),
 )
 
 MIGRATIONS = (
@@ -25,9 +25,9 @@ MIGRATIONS = (
         detail BLOB NOT NULL,                 -- packing.Detail
         PRIMARY KEY (series, width_s, start)
     ) WITHOUT ROWID;
-    CREATE TABLE witnesses (                  -- hours and days only: names and ids are large
+    CREATE TABLE exemplars (                  -- hours and days only: names and ids are large
         series INTEGER NOT NULL REFERENCES series, width_s INTEGER NOT NULL, start INTEGER NOT NULL,
-        witnesses BLOB NOT NULL,              -- packing.Witnesses
+        exemplars BLOB NOT NULL,              -- packing.Exemplars
         PRIMARY KEY (series, width_s, start)
     ) WITHOUT ROWID;
     CREATE TABLE instances (                  -- last batch of each agent process

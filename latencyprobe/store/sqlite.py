@@ -25,7 +25,7 @@ from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
 from latencyprobe.store import packing
 from latencyprobe.store.levels import WIDTHS_S, Horizons, down, horizons, spans
-from latencyprobe.store.packing import Detail, Witnesses
+from latencyprobe.store.packing import Detail, Exemplars
 from latencyprobe.store.schema import COUNT_COLUMNS, MIGRATIONS
 
 LATE_S = DAY_S  # agents keep what was not accepted for as long
@@ -38,9 +38,9 @@ _ADD_COUNTS = f"""
     {", ".join(f"{column} = {column} + excluded.{column}" for column in COUNT_COLUMNS)},
     detail = CASE excluded.detail WHEN x'' THEN detail ELSE add_details(detail, excluded.detail) END
 """
-_ADD_WITNESSES = """
-    INSERT INTO witnesses VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-    witnesses = add_witnesses(witnesses, excluded.witnesses)
+_ADD_EXEMPLARS = """
+    INSERT INTO exemplars VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    exemplars = add_exemplars(exemplars, excluded.exemplars)
 """
 _IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
 
@@ -76,7 +76,7 @@ class SqliteStore:
             if not readonly:
                 self._check_integrity()
                 self._db.create_function("add_details", 2, packing.add_details, deterministic=True)
-                self._db.create_function("add_witnesses", 2, packing.add_witnesses, deterministic=True)
+                self._db.create_function("add_exemplars", 2, packing.add_exemplars, deterministic=True)
                 self._migrate()
             undo.pop_all()
 
@@ -135,7 +135,7 @@ class SqliteStore:
             self._db.execute("INSERT OR REPLACE INTO instances VALUES (?, ?, ?, ?)", values)
             return batch.sequence + 1
 
-    def want(self, keys: Iterable[ObjectiveKey], minute: int, wanted_ms: int) -> None:
+    def expect(self, keys: Iterable[ObjectiveKey], minute: int, expected_ms: int) -> None:
         """Say how much measured time, over all nodes, a minute should have; the highest word for a minute counts.
 
         An agent measures a little before anybody knows that it is ready. What it did more than it was asked for in one
@@ -143,10 +143,10 @@ class SqliteStore:
         """
         with self._transaction():
             for key in keys:
-                query = "SELECT wanted_ms, measured_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
+                query = "SELECT expected_ms, measured_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
                 known, measured = self._db.execute(query, (self._id(key), MINUTE_S, minute)).fetchone() or (0, 0)
-                if (more := max(wanted_ms, measured) - known) > 0:
-                    self._add([SliRow(*key, minute=minute, coverage=Coverage(wanted_ms=more))])
+                if (more := max(expected_ms, measured) - known) > 0:
+                    self._add([SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more))])
 
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series, `None` without counts."""
@@ -169,9 +169,9 @@ class SqliteStore:
                 for counts in self._db.execute(f"SELECT * FROM counts {_IN_SPAN}", (series, *span)):
                     total = merged(total, _row(key, counts))
             for span in spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S)):
-                query = f"SELECT witnesses FROM witnesses {_IN_SPAN}"
+                query = f"SELECT exemplars FROM exemplars {_IN_SPAN}"
                 for (blob,) in self._db.execute(query, (series, *span)):
-                    seen = packing.unpack_witnesses(blob)
+                    seen = packing.unpack_exemplars(blob)
                     slowest = tuple(slow for slow in seen.slowest if start <= slow.start_unix_ns // 10**9 < until)
                     total = merged(total, SliRow(*key, minute=start, slowest=slowest, peers=seen.peers))
         return total
@@ -192,7 +192,7 @@ class SqliteStore:
         kept = horizons(now)
         with self._transaction():
             for width_s, horizon in zip(WIDTHS_S, kept, strict=True):
-                for table in ("counts", "witnesses"):
+                for table in ("counts", "exemplars"):
                     self._db.execute(f"DELETE FROM {table} WHERE width_s = ? AND start < ?", (width_s, horizon))
             self._db.execute("UPDATE state SET minutes = ?, hours = ?, days = ?", kept)
             self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
@@ -213,9 +213,9 @@ class SqliteStore:
             for width_s in WIDTHS_S:
                 self._db.execute(_ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
             if row.slowest or row.peers:
-                blob = packing.pack_witnesses(Witnesses(row.slowest, row.peers))
+                blob = packing.pack_exemplars(Exemplars(row.slowest, row.peers))
                 for width_s in (HOUR_S, DAY_S):
-                    self._db.execute(_ADD_WITNESSES, (series, width_s, down(row.minute, width_s), blob))
+                    self._db.execute(_ADD_EXEMPLARS, (series, width_s, down(row.minute, width_s), blob))
 
     def _id(self, key: ObjectiveKey) -> int:
         if key not in self._series:
@@ -308,7 +308,7 @@ _REMEDIES = {
 def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
     _, width_s, start, good, bad, *numbers, blob = counts
     detail, coverage = packing.unpack_detail(blob), Coverage(*numbers)
-    if width_s == MINUTE_S and not coverage.wanted_ms:  # not asked for yet: it must not fill another minute's gap
+    if width_s == MINUTE_S and not coverage.expected_ms:  # not asked for yet: it must not fill another minute's gap
         coverage = msgspec.structs.replace(coverage, measured_ms=0)
     return SliRow(
         *key,

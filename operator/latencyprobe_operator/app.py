@@ -35,8 +35,8 @@ from latencyprobe_operator.metrics import Sources, exposition
 from latencyprobe_operator.plan import agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports import documents as reports
-from latencyprobe_operator.reports.expected import LAG_S, WantedTime, missing_nodes
-from latencyprobe_operator.reports.store_thread import Books
+from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, missing_nodes
+from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 from latencyprobe_operator.status import status
 from latencyprobe_operator.status.registry import Registry
@@ -90,9 +90,9 @@ class Operator:
         self._registry = Registry(self._changed.set)
         self._informers = Informers(api, self._state, self._changed.set)
         self._cluster = Cluster(api)
-        self._books = Books(partial(SqliteStore, config.store))
-        self._ingest = Ingest(self._books, self._objectives)
-        self._wanted = WantedTime()
+        self._store_thread = StoreThread(partial(SqliteStore, config.store))
+        self._ingest = Ingest(self._store_thread, self._objectives)
+        self._expected = ExpectedTime()
         self._reports: dict[str, reports.Document] = {}
         writes = Writes()
         self._status_writer = StatusWriter(self._cluster, writes)
@@ -105,7 +105,7 @@ class Operator:
             self._state,
             self._ingest,
             auth,
-            deaf=lambda: self._informers.deaf() if self._leading else [],
+            stale=lambda: self._informers.stale() if self._leading else [],
             heard=self._status_changed.set,
         )
         self.directory.metrics = exposition(
@@ -117,7 +117,7 @@ class Operator:
                 requests=self.directory.requests,
                 rows_accepted=lambda: self._ingest.accepted,
                 rows_dropped=self._ingest.dropped,
-                recalled=self.directory.switchboard.counts,
+                remote_joins=self.directory.switchboard.counts,
                 writes=writes.counts,
             )
         )
@@ -126,7 +126,7 @@ class Operator:
         """Run everything until cancelled, the Lease is lost, or a part fails."""
         self._informers.reset()
         self._leading, self._began = True, time.monotonic()
-        async with self._books:
+        async with self._store_thread:
             tasks = {
                 asyncio.create_task(work, name=name)
                 for name, work in {
@@ -218,7 +218,7 @@ class Operator:
                 async with asyncio.timeout(5 * STATUS_S):  # time alone changes states: an agent falls silent
                     await self._status_changed.wait()
             self._status_changed.clear()
-            self._wanted.observe(self._planner.plans, self._agents, time.monotonic(), time.time())
+            self._expected.observe(self._planner.plans, self._agents, time.monotonic(), time.time())
             await self._write_statuses()
             await asyncio.sleep(STATUS_S)
 
@@ -249,10 +249,10 @@ class Operator:
     async def _evaluate(self) -> None:
         """Store the wanted time, evaluate, write the reports that changed."""
         now, probes = int(time.time()), list(self._registry.probes.values())
-        for keys, minute, wanted_ms in self._wanted.finished(now):
-            await self._books.run(self._books.store.want, keys, minute, wanted_ms)
+        for keys, minute, expected_ms in self._expected.finished(now):
+            await self._store_thread.run(self._store_thread.store.expect, keys, minute, expected_ms)
         missing = missing_nodes(self._planner.plans, self._states(self._planner.nodes))
-        self._reports = await self._books.run(reports.evaluate, self._books.store, probes, now, missing)
+        self._reports = await self._store_thread.run(reports.evaluate, self._store_thread.store, probes, now, missing)
         self._status_changed.set()
         await self._report_writer.write(self._reports, self._state)
 

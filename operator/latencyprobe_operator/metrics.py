@@ -29,7 +29,7 @@ class Sources(NamedTuple):
     requests: Counter[tuple[str, int]]
     rows_accepted: Callable[[], int]
     rows_dropped: Counter[str]
-    recalled: Counter[str]
+    remote_joins: Counter[str]
     writes: Counter[tuple[str, str]]
 
 
@@ -56,8 +56,8 @@ class _OperatorCollector(Collector):
         yield _counter("sli_rows_accepted", "SLI rows stored.", {(): s.rows_accepted()})
         dropped = {(reason,): n for reason, n in s.rows_dropped.items()}
         yield _counter("sli_rows_dropped", "SLI rows that were not taken.", dropped, "reason")
-        recalled = {(outcome,): n for outcome, n in s.recalled.items()}
-        yield _counter("recall_keys", "Halves that agents asked each other for.", recalled, "outcome")
+        remote_joins = {(outcome,): n for outcome, n in s.remote_joins.items()}
+        yield _counter("remote_join_keys", "Halves that agents asked each other for.", remote_joins, "outcome")
         yield _counter("writes", "Writes to the API server.", s.writes, "kind", "result")
 
 

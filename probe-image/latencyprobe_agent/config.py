@@ -71,8 +71,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     join_wait_s: float = 0.25
     # From a slow exchange to its server half from another node: both ways through the directory take about 1 s, and a
     # half that is ended by the flush may be noticed there 1 s (a tick) later than here.
-    recall_wait_s: float = 4.0
-    recall_keep_s: float = 2.5
+    remote_join_wait_s: float = 4.0
+    remote_join_keep_s: float = 2.5
     tick_s: float = 1.0  # flush, counts, cgroups, plan
     upload_interval_s: float = 5.0  # SLI counts to the directory or store
     status_interval_s: float = 15.0

@@ -57,7 +57,7 @@ class Session:
         *ports: int,
         thresholds_ns: tuple[int, ...] = (25 * MS,),
         setup_turns: int = 0,
-        quiet_ns: int = 2000 * MS,
+        idle_timeout_ns: int = 2000 * MS,
         owner_by_process: bool = False,
         records_per_second: int = 0,
         own_tgid: int = 0,
@@ -83,7 +83,7 @@ class Session:
         self.rules = compile_rules(plan, {}, self.rules)
         self.programs.apply(
             self.rules,
-            quiet_ns=quiet_ns,
+            idle_timeout_ns=idle_timeout_ns,
             own_tgid=own_tgid,
             owner_by_process=owner_by_process,
             records_per_second=records_per_second,

@@ -176,7 +176,7 @@ def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else
 
     def totals() -> np.ndarray:
         _, counts = session.programs.counts()
-        return np.array([counts[field].sum() for field in ("classes", "thinned_records")], np.int64)
+        return np.array([counts[field].sum() for field in ("classes", "sampled_out_records")], np.int64)
 
     def run(name: str, threshold_ns: int, total: int) -> tuple[np.ndarray, int]:
         session.measure(PORT, thresholds_ns=(threshold_ns,), records_per_second=10)
@@ -189,7 +189,7 @@ def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else
         return delivered, thinned
 
     delivered, thinned = run("fast", 10_000 * MS, 4_000)
-    flagged = delivered[delivered["flags"] & ExchangeFlags.THINNED != 0]
+    flagged = delivered[delivered["flags"] & ExchangeFlags.ADJUSTED != 0]
     place = ["request_offset", "response_offset", "request_seq", "response_seq", "request_bytes", "response_bytes"]
     ends = [set(flagged[flagged["role"] == role][place].tolist()) for role in (Role.CLIENT, Role.SERVER)]
     print(f"8,000 halves: {len(delivered)} records, {len(flagged)} of them for 16 each; {thinned} left out")
@@ -198,7 +198,7 @@ def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else
     assert len(ends[0] ^ ends[1]) <= 4, "both ends choose the same, but for the moment at which the limit is reached"
     slow, thinned = run("slow", 1, 1_000)
     assert (len(slow), thinned) == (2_000, 0)
-    assert not (slow["flags"] & ExchangeFlags.THINNED).any()
+    assert not (slow["flags"] & ExchangeFlags.ADJUSTED).any()
 
 
 def test_what_the_agent_dials_itself_is_excluded_and_counted(session):

@@ -123,7 +123,7 @@ def test_the_first_turns_are_setup_when_the_target_says_so(session, turns):
 
 
 def test_server_bytes_after_a_flush_are_push(session):
-    session.measure(PORT, quiet_ns=100 * MS)
+    session.measure(PORT, idle_timeout_ns=100 * MS)
     peers = Peers(PORT)
     peers.turn()
     peers.turn()

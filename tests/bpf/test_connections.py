@@ -66,7 +66,7 @@ def test_an_older_connection_is_adopted_and_its_first_exchange_is_partial(peers,
 
 @pytest.mark.usefixtures("needs_storage")
 def test_a_quiet_connection_is_flushed_once(peers, session):
-    session.measure(PORT, quiet_ns=200 * MS)
+    session.measure(PORT, idle_timeout_ns=200 * MS)
     for _ in range(3):
         peers.turn()
     session.records(4)  # the third exchange of each side is open still
@@ -87,7 +87,7 @@ def test_a_quiet_connection_is_flushed_once(peers, session):
 
 
 def test_an_unanswered_request_is_not_flushed(session):
-    session.measure(PORT, quiet_ns=1)
+    session.measure(PORT, idle_timeout_ns=1)
     peers = Peers(PORT)
     peers.client.sendall(b"request")
     peers.server.recv(100)
@@ -267,7 +267,7 @@ def test_of_a_cgroups_sockets_and_no_others_exchanges_are_measured(session):
         session.measure(PORT)
         scopes = {folder.stat().st_ino: session.rules.host}
         rules = dataclasses.replace(session.rules, scopes=scopes, host=(0, 0))
-        session.programs.apply(rules, quiet_ns=10**9, own_tgid=0, owner_by_process=False)
+        session.programs.apply(rules, idle_timeout_ns=10**9, own_tgid=0, owner_by_process=False)
         with socket.create_server(("127.0.0.1", PORT)) as listener:
             client = subprocess.Popen([sys.executable, "-c", CLIENT_IN_CGROUP, folder / "cgroup.procs", str(PORT)])
             end, _ = listener.accept()
@@ -303,7 +303,7 @@ def test_another_port_is_not_measured(session):
 
 def test_two_threads_on_one_socket_lose_nothing(session):
     """One thread only reads, another only writes, and the flush runs beside them."""
-    session.measure(PORT, quiet_ns=3600 * 1000 * MS)
+    session.measure(PORT, idle_timeout_ns=3600 * 1000 * MS)
     peers = Peers(PORT)
     turns, asked = 2_000, threading.Semaphore(1)
 

@@ -61,14 +61,14 @@ class Table:
         self.object.load()
         ring = self.object.map("handshakes")
         self._ring = Ring.open(ring.fd, ring.max_entries, HANDSHAKE)
-        self._sweeper = self.programs["flush"].attach(self.object.map("going_on"))
+        self._sweeper = self.programs["flush"].attach(self.object.map("pending"))
 
     def clear(self, timeout_ns: int) -> None:
         """Know nothing, and have counted nothing."""
         config = np.zeros((), CONFIG)
-        config["quiet_ns"], config["wakeup_bytes"] = timeout_ns, 1 << 20
+        config["idle_timeout_ns"], config["wakeup_bytes"] = timeout_ns, 1 << 20
         self.object.map("config").update(bytes(4), config.tobytes())
-        for name in ("going_on", "ended"):
+        for name in ("pending", "ended"):
             for key in list(self.object.map(name).keys()):
                 self.object.map(name).delete(key)
         for name in ("awaited", "tally", "lost"):
@@ -114,7 +114,7 @@ class Table:
 
     def size(self) -> int:
         """How many handshakes go on."""
-        size = len(list(self.object.map("going_on").keys()))
+        size = len(list(self.object.map("pending").keys()))
         assert (size > 0) == (self.awaited()[0] > 0)
         return size
 
@@ -363,7 +363,7 @@ def test_nothing_times_out_before_its_time(table: Table):
 
 
 def test_a_full_table_refuses_and_counts(table: Table):
-    room = table.object.map("going_on").max_entries
+    room = table.object.map("pending").max_entries
     program, base = table.programs["outgoing__ethernet"], bytearray(V4.frame())
     for i in range(room + 10):
         base[26:30] = (0x0A000000 | i).to_bytes(4)  # the source address; no checksum is looked at

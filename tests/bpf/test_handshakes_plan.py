@@ -32,7 +32,7 @@ def test_beside_a_plan_only_its_targets_are_reported_and_join(session, ends, por
     targets = [target("wanted", port, ("handshakes",)), target("plain", other, ())]
     plan = NodePlan(node="", generation=1, digest="", targets=tuple(targets), objectives=(), host=True)
     rules = compile_rules(plan, {}, session.rules)
-    session.programs.apply(rules, quiet_ns=S, own_tgid=0, owner_by_process=False)
+    session.programs.apply(rules, idle_timeout_ns=S, own_tgid=0, owner_by_process=False)
     with EvidencePrograms.beside(session.programs, OBJECTS, HANDSHAKES) as programs:
         for at in (port, other):
             with listen(server, at) as listener, dial(client, at) as made, listener.accept()[0] as accepted:
@@ -55,7 +55,7 @@ def test_the_agents_own_connections_are_no_evidence(session, ends, port):
         node="", generation=1, digest="", targets=(target("wanted", port, ("handshakes",)),), objectives=(), host=True
     )
     rules = compile_rules(plan, {}, session.rules)
-    session.programs.apply(rules, quiet_ns=S, own_tgid=os.getpid(), owner_by_process=False)
+    session.programs.apply(rules, idle_timeout_ns=S, own_tgid=os.getpid(), owner_by_process=False)
     with EvidencePrograms.beside(session.programs, OBJECTS, HANDSHAKES) as programs, listen(server, port):
         dial(client, port).close()
         assert [SERVER] == programs.drain()["flow"]["role"].tolist()

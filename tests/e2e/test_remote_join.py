@@ -1,4 +1,4 @@
-"""Recall between two nodes: of slow RPCs the caller's side knows the network and the server's stages."""
+"""Remote join between two nodes: of slow RPCs the caller's side knows the network and the server's stages."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_callers_report_names_the_stage_of_slow_rpcs_between_two_nodes(
     both = wait_for(
         lambda: found if len(found := pairs(jaeger, namespace)) >= NAMED * BAD else [], 60, "linked pairs in Jaeger"
     )
-    recalled = [(client, server) for client, server in both if client.tags.get("latencyprobe.joined") == "recall"]
+    recalled = [(client, server) for client, server in both if client.tags.get("latencyprobe.joined") == "remote"]
     print(f"{len(recalled)} of {len(both)} linked pairs are recalled")
     assert len(recalled) >= NAMED * len(both)
     for client, server in recalled:

@@ -67,7 +67,7 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
                 dominant={"process": 9, "read_delay": 1},
                 slowest=(exchange(i, now),),
                 peers={"shop/frontend": 10},
-                coverage=Coverage(seen=1005, excluded=5, measured_ms=60_000, wanted_ms=60_000),
+                coverage=Coverage(seen=1005, excluded=5, measured_ms=60_000, expected_ms=60_000),
             )
             for i, minute in enumerate(minutes)
         )
@@ -75,7 +75,7 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
             SliRow(
                 *(*CALLS.key, minute, 1000, 0),
                 histogram={-319: 1000},
-                coverage=Coverage(seen=1010, ambiguous=10, joined=500, measured_ms=57_000, wanted_ms=60_000),
+                coverage=Coverage(seen=1010, ambiguous=10, joined=500, measured_ms=57_000, expected_ms=60_000),
             )
             for minute in minutes
         )

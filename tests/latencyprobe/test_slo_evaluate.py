@@ -154,10 +154,10 @@ def test_firing_alert_is_at_risk_while_budget_is_left() -> None:
     [
         (row(0, 0), "1"),
         (row(90, 0, ambiguous=6, lost=4), "9/10"),
-        (row(90, 10, excluded=50, measured_ms=45_000, wanted_ms=60_000), "3/4"),
-        (row(90, 0, ambiguous=10, measured_ms=30_000, wanted_ms=60_000), "9/20"),
+        (row(90, 10, excluded=50, measured_ms=45_000, expected_ms=60_000), "3/4"),
+        (row(90, 0, ambiguous=10, measured_ms=30_000, expected_ms=60_000), "9/20"),
         (row(90, 0, measured_ms=60_000), "1"),
-        (row(90, 0, ambiguous=10, measured_ms=61_000, wanted_ms=60_000), "9/10"),
+        (row(90, 0, ambiguous=10, measured_ms=61_000, expected_ms=60_000), "9/10"),
     ],
 )
 def test_coverage_is_counted_share_times_measured_share(counts: SliRow, ratio: str) -> None:
@@ -177,7 +177,7 @@ def test_one_more_bad_event_never_improves_the_state(good: int, bad: int, goal: 
 
 
 @given(st.tuples(*[numbers] * 4), st.integers(0, 60_000), st.integers(0, 60_000))
-def test_coverage_is_a_fraction_of_one(events: tuple[int, int, int, int], measured_ms: int, wanted_ms: int) -> None:
+def test_coverage_is_a_fraction_of_one(events: tuple[int, int, int, int], measured_ms: int, expected_ms: int) -> None:
     good, bad, ambiguous, lost = events
-    seen = row(good, bad, ambiguous=ambiguous, lost=lost, measured_ms=measured_ms, wanted_ms=wanted_ms)
+    seen = row(good, bad, ambiguous=ambiguous, lost=lost, measured_ms=measured_ms, expected_ms=expected_ms)
     assert 0 <= coverage_ratio(seen) <= 1

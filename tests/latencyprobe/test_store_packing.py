@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, Hit, SlowExchange
 from latencyprobe.store.packing import (
     Detail,
-    Witnesses,
+    Exemplars,
     add_details,
-    add_witnesses,
+    add_exemplars,
     pack_detail,
-    pack_witnesses,
+    pack_exemplars,
     unpack_detail,
-    unpack_witnesses,
+    unpack_exemplars,
 )
 
 counts = st.integers(1, 2**40)
@@ -61,11 +61,11 @@ def test_bucket_takes_about_a_byte() -> None:
 def test_witnesses_are_bounded_and_sorted() -> None:
     hits = (Hit("retransmits", "rto", 1, 9),)
     slow = [SlowExchange(f"{i:032x}", i, i % 8, {"process": i}, "shop/cart", evidence=hits) for i in range(40)]
-    blobs = [pack_witnesses(Witnesses((exchange,), {f"p{i}": 1})) for i, exchange in enumerate(slow)]
+    blobs = [pack_exemplars(Exemplars((exchange,), {f"p{i}": 1})) for i, exchange in enumerate(slow)]
     total = blobs[0]
     for blob in blobs[1:]:
-        total = add_witnesses(total, blob)
-    found = unpack_witnesses(total)
+        total = add_exemplars(total, blob)
+    found = unpack_exemplars(total)
     assert (SLOWEST, PEERS) == (len(found.slowest), len(found.peers))
     assert [7, 7, 7, 7, 7] == [exchange.duration_ns for exchange in found.slowest]
     assert slow[7] == found.slowest[0]

@@ -59,8 +59,8 @@ def test_a_missed_goal_and_losses_are_said() -> None:
 
 def test_records_that_the_limit_left_out_are_said() -> None:
     tick = moment((Role.SERVER, 9000, 9000), pairs=700)
-    tick.totals["thinned_records"] = 8_300
-    assert "9,000 RPCs  700 pairs  0 lost  8,300 records thinned" in shown(tick)
+    tick.totals["sampled_out_records"] = 8_300
+    assert "9,000 RPCs  700 pairs  0 lost  8,300 records sampled out" in shown(tick)
 
 
 def test_before_the_first_event_nothing_is_claimed() -> None:

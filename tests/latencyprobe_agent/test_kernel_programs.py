@@ -40,7 +40,7 @@ class Measuring:
         )  # fmt: skip
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
         self.rules = compile_rules(plan, {}, self.rules)
-        self.programs.apply(self.rules, quiet_ns=10**8, own_tgid=0, owner_by_process=False)
+        self.programs.apply(self.rules, idle_timeout_ns=10**8, own_tgid=0, owner_by_process=False)
 
     def drain(self, until: int) -> np.ndarray:
         """Drain and flush until there are so many records in all, or the deadline has passed."""
@@ -177,7 +177,7 @@ def test_more_rules_than_the_map_holds_are_refused_before_anything_changes(measu
     )
 
     with pytest.raises(Unsupported, match="70000 rules, there is room for 65536") as caught:
-        measuring.programs.apply(too_many, quiet_ns=1, own_tgid=0, owner_by_process=False)
+        measuring.programs.apply(too_many, idle_timeout_ns=1, own_tgid=0, owner_by_process=False)
 
     assert "PlanTooLarge" == caught.value.reason
     assert 2 == len(list(measuring.programs._loaded.object.map("rules").keys()))

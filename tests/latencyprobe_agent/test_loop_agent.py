@@ -12,7 +12,7 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import Peers
-from latencyprobe_agent.directory.remote_join import RecallPost
+from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.loop.agent import Agent, Export, target_statuses
 from latencyprobe_agent.loop.control import Control, LocalControl
 from latencyprobe_agent.loop.measuring import Moment
@@ -31,7 +31,7 @@ class Operator(Control):
 
     patient = True
     peers: Peers | None = None
-    recall: RecallPost | None = None
+    remote_join: RemoteJoinPost | None = None
 
     def __init__(self) -> None:
         self.told: list[AgentStatus] = []

@@ -34,7 +34,7 @@ from latencyprobe_operator.directory.tls import Certificate
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.expected import objective_keys
-from latencyprobe_operator.reports.store_thread import Books
+from latencyprobe_operator.reports.store_thread import StoreThread
 
 pytestmark = pytest.mark.root
 
@@ -105,7 +105,7 @@ def ip(*words: str) -> None:
 class Cluster:
     """The directory's world and everything that it and the collector were told."""
 
-    def __init__(self, hosts: dict[str, Host], books: Books) -> None:
+    def __init__(self, hosts: dict[str, Host], books: StoreThread) -> None:
         state = ClusterState()
         pods = [host.pod for host in hosts.values()]
         cart = hosts["cart"].pod
@@ -150,7 +150,7 @@ async def cluster(hosts: dict[str, Host], tls_files: tuple[Path, ...], folder: P
     """A directory, a collector, and an agent on each node that has applied its plan."""
     shutil.copy(tls_files[0], folder / "tls.crt")
     shutil.copy(tls_files[1], folder / "tls.key")
-    async with Books(lambda: SqliteStore(folder / "sli.db")) as books:
+    async with StoreThread(lambda: SqliteStore(folder / "sli.db")) as books:
         it = Cluster(hosts, books)
         runners = [web.AppRunner(app, shutdown_timeout=0.1) for app in (it.directory.app(), web.Application())]
         runners[1].app.add_routes([web.post("/v1/traces", it.collect), web.post("/v1/metrics", it.collect)])
@@ -256,7 +256,7 @@ def check(spans: list[tuple[str, Span]], cause: str) -> None:
     servers = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_SERVER}
     assert len(clients) + len(servers) == len(spans), "a half became two spans"
     joined = {trace: values(span.attributes) for trace, span in clients.items()}
-    recalled = {trace: told for trace, told in joined.items() if told.get("latencyprobe.joined") == "recall"}
+    recalled = {trace: told for trace, told in joined.items() if told.get("latencyprobe.joined") == "remote"}
     assert len(recalled) >= NAMED * len(clients)
     for trace, told in recalled.items():
         server = servers[trace]
@@ -269,7 +269,7 @@ def check(spans: list[tuple[str, Span]], cause: str) -> None:
             values(server.attributes)["latencyprobe.stage.process"], rel=0.05, abs=1e-3
         )
     network_ms = [told["latencyprobe.stage.network"] * 1e3 for told in recalled.values()]
-    print(f"network of {len(recalled)} recalled pairs: p50 {np.median(network_ms):.3f} ms")
+    print(f"network of {len(recalled)} remotely joined pairs: p50 {np.median(network_ms):.3f} ms")
     assert np.median(network_ms) < 10, "the cause is at a host, not on the way"
     reasons = {values(span.attributes)["latencyprobe.sampled.reason"] for span in servers.values()}
-    assert {"server-sleep": "slow", "client-stop": "recall"}[cause] in reasons <= {"slow", "recall"}
+    assert {"server-sleep": "slow", "client-stop": "other_half"}[cause] in reasons <= {"slow", "other_half"}

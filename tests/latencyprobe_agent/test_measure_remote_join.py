@@ -1,4 +1,4 @@
-"""Recall: who asks, who may stop asking, what is found for others, and that nothing is joined twice."""
+"""RemoteJoinMessage: who asks, who may stop asking, what is found for others, and that nothing is joined twice."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -57,7 +57,7 @@ def test_the_ratio_is_the_share_that_is_chosen():
 
 def test_what_thinning_left_was_chosen_with_a_sixteenth_of_the_ratio():
     batch = batch_of(2_000, duration_ns=np.repeat([10, SLOW_NS + 1], 1_000))
-    batch.rec["flags"][:1_000] = ExchangeFlags.THINNED
+    batch.rec["flags"][:1_000] = ExchangeFlags.ADJUSTED
 
     chosen = select(batch, sets(0.5), Budget(PLENTY), 0)
 

@@ -103,8 +103,8 @@ def test_pairs_are_counted_beside_their_network_time(make_halves: Any) -> None:
     histograms = RecordHistograms(200, by_process=False, identity_wait_s=2.0)
     halves = make_halves({"role": Role.CLIENT, "stages": (0, 9, 0, 0)}, {"role": Role.SERVER})
     histograms.add_pairs(LocalJoin().join(halves), names.LOCAL)
-    histograms.add_pairs(LocalJoin().join(halves), names.RECALLED)
+    histograms.add_pairs(LocalJoin().join(halves), names.REMOTE)
     found = by_series(list(record_points(histograms, PLAN, SETS)))
     assert found["latencyprobe.pairs", "p", "cart", "client", "local"] == 1
     assert found["latencyprobe.pairs", "q", "all", "client", "local"] == 1
-    assert found["latencyprobe.pairs", "q", "all", "client", "recall"] == 1
+    assert found["latencyprobe.pairs", "q", "all", "client", "remote"] == 1

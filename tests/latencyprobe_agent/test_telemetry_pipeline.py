@@ -16,14 +16,14 @@ from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.telemetry.metrics import Counts
 from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
-from latencyprobe_agent.telemetry.selfmetrics import Self
+from latencyprobe_agent.telemetry.selfmetrics import AgentStats
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
 PLAN = NodePlan("host", 1, "", (ECHO,), (), host=True)
 RULES = Rules(sets={1: TargetSet((ECHO.id,), (), 0, POLICY, "d/p")})
-OWN = Self(0, {}, 0.0, 0.0)
+OWN = AgentStats(0, {}, 0.0, 0.0)
 
 
 class Owners:
@@ -125,7 +125,7 @@ def test_a_slow_half_takes_its_other_half_along(
         pipeline.measure(batch, join.join(batch), now_ns=0)
     pipeline.send_spans(Owners(), now_ns=0, unix_offset_ns=0)
     pipeline.stop(5)
-    assert reasons(otlp_sink) == {Span.SPAN_KIND_CLIENT: "slow", Span.SPAN_KIND_SERVER: "recall"}
+    assert reasons(otlp_sink) == {Span.SPAN_KIND_CLIENT: "slow", Span.SPAN_KIND_SERVER: "other_half"}
 
 
 def test_what_another_node_asks_for_becomes_a_span_within_a_budget_of_its_own(
@@ -137,4 +137,4 @@ def test_what_another_node_asks_for_becomes_a_span_within_a_budget_of_its_own(
     pipeline.send_spans(Owners(), now_ns=0, unix_offset_ns=0, all_of_them=True)
     pipeline.stop(5)
     assert pipeline.outboxes["traces"].sent_items == POLICY.max_per_second
-    assert reasons(otlp_sink) == {Span.SPAN_KIND_SERVER: "recall"}
+    assert reasons(otlp_sink) == {Span.SPAN_KIND_SERVER: "other_half"}

@@ -73,7 +73,7 @@ def test_a_round_trip_counts_only_where_there_is_a_sample(histograms: RecordHist
 def test_what_thinning_left_counts_for_what_it_stands_for(histograms: RecordHistograms, make_halves: Any) -> None:
     stages = (0, 1_000, 1_000_000, 0)
     one = {"role": Role.SERVER, "cgroup_id": 7, "stages": stages}
-    histograms.add(make_halves(one, one | {"flags": ExchangeFlags.THINNED}), 0.0, by_peer=False)
+    histograms.add(make_halves(one, one | {"flags": ExchangeFlags.ADJUSTED}), 0.0, by_peer=False)
     process = found(histograms)[Series(names.STAGE_DURATION, CART, "process")]
     assert (count(process), process.sum_s) == (17, 17e-3)
 

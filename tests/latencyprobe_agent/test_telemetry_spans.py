@@ -169,17 +169,17 @@ def test_a_client_whose_server_half_was_recalled_names_the_server_that_answered(
     joins = [Join(STAGES_NS, 1, math.nan, 3, 0, server) for server in (("cart", "shop"), ("", ""))]
     (_, named), (_, nameless) = decoded(*(chosen(Role.CLIENT, dialled, join) for join in joins))
     attributes = values(named.attributes)
-    assert attributes["latencyprobe.joined"] == "recall"
+    assert attributes["latencyprobe.joined"] == "remote"
     assert (attributes["service.peer.name"], attributes["server.address"]) == ("cart", "cart-svc")
     assert values(nameless.attributes)["service.peer.name"] == "cart-svc"
 
 
 def test_a_recalled_server_half_knows_its_parent_without_an_identity(chosen: Any) -> None:
     half = chosen(Role.SERVER, None)
-    half.reason = Reason.RECALL
+    half.reason = Reason.OTHER_HALF
     ((_, span),) = decoded(half)
     assert span.parent_span_id != b""
-    assert values(span.attributes)["latencyprobe.sampled.reason"] == "recall"
+    assert values(span.attributes)["latencyprobe.sampled.reason"] == "other_half"
 
 
 def test_without_a_round_trip_sample_there_is_no_excess(chosen: Any) -> None:

@@ -134,9 +134,9 @@ def test_server_that_answers_watches_with_nothing_to_say_is_not_deaf(make: Any) 
 
     async def check(informer: Informer, state: ClusterState) -> None:
         await make.until(lambda: fake.versions)
-        informer._heard -= informer_.DEAF_S
+        informer._heard -= informer_.STALE_S
         before = len(fake.versions)
-        await make.until(lambda: len(fake.versions) > before and informer.silent_s < informer_.DEAF_S)
+        await make.until(lambda: len(fake.versions) > before and informer.silent_s < informer_.STALE_S)
 
     watched(make, fake, check, silence_s=0.2)
 
@@ -198,8 +198,8 @@ def test_kinds_that_heard_nothing_for_too_long_are_deaf(make: Any) -> None:
     async def play() -> None:
         async with make.served([]) as api:
             informers = informer_.Informers(api, ClusterState(), lambda: None)
-            assert informers.deaf() == []
-            informers.of["pods"]._heard -= informer_.DEAF_S + 1
-            assert informers.deaf() == ["pods"]
+            assert informers.stale() == []
+            informers.of["pods"]._heard -= informer_.STALE_S + 1
+            assert informers.stale() == ["pods"]
 
     asyncio.run(play())

@@ -14,7 +14,7 @@ from latencyprobe.store import SqliteStore
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.limits import Refused
 from latencyprobe_operator.plan.planner import Planner
-from latencyprobe_operator.reports.store_thread import Books
+from latencyprobe_operator.reports.store_thread import StoreThread
 
 NOW = int(time.time()) // 60 * 60
 
@@ -39,7 +39,7 @@ class Post:
             probe = self.make.probe()
             planner.update({("shop", "checkout"): probe}, state, state.take_changes())
             (objective,) = objectives(probe)
-            async with Books(lambda: SqliteStore(self.path)) as books:
+            async with StoreThread(lambda: SqliteStore(self.path)) as books:
                 times = iter([began])
                 ingest = Ingest(books, lambda: {objective.key}, lambda: next(times, NOW))
                 if planned:

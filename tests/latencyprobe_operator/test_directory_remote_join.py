@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe.plan import Ask, Recall, ServerHalf
-from latencyprobe_operator.directory import remote_join as recall
+from latencyprobe.plan import Ask, RemoteJoinMessage, ServerHalf
+from latencyprobe_operator.directory import remote_join
 from latencyprobe_operator.directory.remote_join import Switchboard
 
 KEYS = [f"{i:032x}" for i in range(20_000)]
@@ -18,13 +18,13 @@ class Net:
     def __init__(self, *listening: str) -> None:
         self.now_s = 0.0
         self.woken: list[str] = []
-        nodes_at = NODES_AT | {"10.96.0.9": {f"m{i}" for i in range(recall.MAX_NODES + 1)}}
+        nodes_at = NODES_AT | {"10.96.0.9": {f"m{i}" for i in range(remote_join.MAX_NODES + 1)}}
         self.board = Switchboard(lambda a: nodes_at.get(a, set()), self.woken.append, lambda: self.now_s)
         for node in listening:
             self.board.listens(node, now=True)
 
-    def taken(self, node: str) -> Recall:
-        return self.board.take(node) or Recall()
+    def taken(self, node: str) -> RemoteJoinMessage:
+        return self.board.take(node) or RemoteJoinMessage()
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def half(key: str) -> ServerHalf:
 def test_the_nodes_of_the_address_are_asked_and_the_answer_goes_to_who_asked(net: Net) -> None:
     assert net.board.ask("n3", (Ask((KEYS[0],), "10.96.0.7", spans=True),)) == {}
     assert sorted(net.woken) == ["n1", "n2"]
-    assert net.taken("n1") == net.taken("n2") == Recall((Ask((KEYS[0],), spans=True),))
+    assert net.taken("n1") == net.taken("n2") == RemoteJoinMessage((Ask((KEYS[0],), spans=True),))
     net.board.answer("n2", (half(KEYS[0]),))
-    assert net.taken("n3") == Recall(halves=(half(KEYS[0]),))
+    assert net.taken("n3") == RemoteJoinMessage(halves=(half(KEYS[0]),))
     assert net.board.take("n3") is None
     assert net.board.counts == {"asked": 1, "answered": 1}
 
@@ -67,7 +67,7 @@ def test_only_a_node_that_was_asked_answers_and_only_once(net: Net) -> None:
     ],
 )
 def test_a_key_that_nobody_can_be_asked_for_is_refused_with_the_reason(net: Net, address: str, reason: str) -> None:
-    for i in range(recall.MAX_NODES + 1):
+    for i in range(remote_join.MAX_NODES + 1):
         net.board.listens(f"m{i}", now=True)
     assert net.board.ask("n2", (Ask((KEYS[0],), address),)) == {KEYS[0]: reason}
     assert net.board.counts[f"refused_{reason}"] == 1
@@ -78,7 +78,7 @@ def test_a_key_under_way_is_not_asked_again_and_ends_unanswered(net: Net) -> Non
     ask = (Ask((KEYS[0],), "10.0.0.1"),)
     assert net.board.ask("n2", ask) == {}
     assert net.board.ask("n3", ask) == {KEYS[0]: "asked_already"}
-    net.now_s = recall.ANSWER_S
+    net.now_s = remote_join.ANSWER_S
     net.board.answer("n1", (half(KEYS[0]),))
     assert (net.board.counts["unanswered"], net.board.counts["unasked"]) == (1, 1)
     assert net.board.ask("n3", ask) == {}
@@ -89,7 +89,7 @@ def test_an_agent_that_asks_too_much_is_refused_but_no_other(net: Net) -> None:
         refused = net.board.ask("n2", (Ask(tuple(KEYS[start : start + 1000]), "10.0.0.1"),))
         net.taken("n1")
     assert set(refused.values()) == {"too_fast"}
-    assert net.board.counts["asked"] == recall.KEYS_AT_ONCE
+    assert net.board.counts["asked"] == remote_join.KEYS_AT_ONCE
     assert net.board.ask("n3", (Ask((KEYS[9000],), "10.0.0.1"),)) == {}
 
 
@@ -98,11 +98,11 @@ def test_a_node_that_does_not_read_its_stream_gets_no_more(net: Net) -> None:
     for start in range(0, 3000, 1000):
         refused |= net.board.ask(f"a{start}", (Ask(tuple(KEYS[start : start + 1000]), "10.0.0.1"),))
     assert set(refused.values()) == {"busy"}
-    assert sum(len(ask.keys) for ask in net.taken("n1").asks) == recall.MAX_QUEUED
+    assert sum(len(ask.keys) for ask in net.taken("n1").asks) == remote_join.MAX_QUEUED
 
 
 def test_keys_under_way_are_bounded_for_all_together(net: Net) -> None:
-    for start in range(0, recall.MAX_PENDING, 1000):
+    for start in range(0, remote_join.MAX_PENDING, 1000):
         net.board.ask(f"a{start}", (Ask(tuple(KEYS[start : start + 1000]), "10.0.0.1"),))
         net.taken("n1")
     assert net.board.ask("n2", (Ask(("f" * 32,), "10.0.0.1"),)) == {"f" * 32: "busy"}
@@ -130,7 +130,7 @@ def test_every_key_that_was_asked_ends_once(steps: list[tuple[str, int, int]]) -
             net.board.answer(f"n{node}", (half(KEYS[key]),))
         else:
             net.now_s += 2.0
-    net.now_s += 2 * recall.ANSWER_S
+    net.now_s += 2 * remote_join.ANSWER_S
     net.board.answer("n1", ())
     counts = net.board.counts
     assert counts["asked"] == counts["answered"] + counts["undelivered"] + counts["unanswered"]

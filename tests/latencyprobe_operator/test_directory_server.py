@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import Ask, IdentityAnswer, PlanLine, Recall, RecallAnswer, ServerHalf
+from latencyprobe.plan import Ask, IdentityAnswer, PlanLine, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
 from latencyprobe.sli import SliBatch
 from latencyprobe.store import SqliteStore
 from latencyprobe_agent.directory.client import Directory as AgentsClient
@@ -26,7 +26,7 @@ from latencyprobe_operator.directory.server import Directory
 from latencyprobe_operator.directory.tls import Certificate
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
-from latencyprobe_operator.reports.store_thread import Books
+from latencyprobe_operator.reports.store_thread import StoreThread
 
 AGENT = "system:serviceaccount:agents:agent"
 
@@ -37,7 +37,7 @@ HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod
 class World:
     """A directory with its parts, and a client that trusts its certificate."""
 
-    def __init__(self, make: Any, books: Books) -> None:
+    def __init__(self, make: Any, books: StoreThread) -> None:
         cart = make.pod("cart-1")
         self.state = make.state(cart, make.pod("web-1", node="n2"), make.service("cart"), make.slice_of("cart", cart))
         self.planner, self.agents, self.reviewer = Planner(1000, b"k" * 32), Agents(), FakeReviewer({})
@@ -46,8 +46,8 @@ class World:
         self.reviewer.users["token-stranger"] = Reviewed("system:serviceaccount:shop:default")
         self.ingest = Ingest(books, frozenset)
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
-        self.deaf: list[str] = []
-        self.directory = Directory(self.planner, self.agents, self.state, self.ingest, auth, deaf=lambda: self.deaf)
+        self.stale: list[str] = []
+        self.directory = Directory(self.planner, self.agents, self.state, self.ingest, auth, stale=lambda: self.stale)
         self.plan(make.probe())
         self.directory.open()
 
@@ -71,7 +71,7 @@ class World:
 
 @asynccontextmanager
 async def world(make: Any, tls_dir: Path, store: Path) -> AsyncIterator[World]:
-    async with Books(lambda: SqliteStore(store)) as books:
+    async with StoreThread(lambda: SqliteStore(store)) as books:
         it = World(make, books)
         runner = web.AppRunner(it.directory.app(), shutdown_timeout=0.1)
         await runner.setup()
@@ -207,8 +207,8 @@ def test_directory_that_is_not_open_answers_503_but_is_healthy(play: Play) -> No
 
 def test_health_fails_when_a_watch_is_deaf(play: Play) -> None:
     async def scene(it: World) -> None:
-        it.deaf.append("pods")
-        assert await it.call("GET", "/healthz", token="") == (503, b"deaf: pods")
+        it.stale.append("pods")
+        assert await it.call("GET", "/healthz", token="") == (503, b"stale watch: pods")
 
     play(scene)
 
@@ -230,8 +230,12 @@ def test_status_is_taken_for_the_callers_node(play: Play, make: Any) -> None:
         ("/v1/nodes/n1/sli", b'{"instance":"i","sequence":0,"rows":[{"good":"x"}]}', b"$.rows[0].good"),
         ("/v1/nodes/n1/sli", b'{"instance":"i","sequence":0,"rows":[],"more":1}', b"more"),
         ("/v1/identities", b'{"addresses":[1]}', b"$.addresses[0]"),
-        ("/v1/recall", b'{"asks":[{"keys":["../x"],"address":"10.0.0.1"}]}', b"$.asks[0].keys[0]"),
-        ("/v1/recall", b'{"halves":[{"key":"%s","stages_ns":[1,-2,3,4]}]}' % (b"a" * 32), b"$.halves[0].stages_ns[1]"),
+        ("/v1/remote-join", b'{"asks":[{"keys":["../x"],"address":"10.0.0.1"}]}', b"$.asks[0].keys[0]"),
+        (
+            "/v1/remote-join",
+            b'{"halves":[{"key":"%s","stages_ns":[1,-2,3,4]}]}' % (b"a" * 32),
+            b"$.halves[0].stages_ns[1]",
+        ),
         ("/v1/identities", b'{"addresses":' + b"[" * 50_000, b"$.addresses[0]"),
     ],
 )
@@ -260,17 +264,21 @@ def test_too_many_addresses_are_refused(play: Play) -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("recall", [Recall((Ask(("a" * 32,) * 1001),)), Recall(halves=(HALF,) * 501)])
-def test_too_much_recall_is_refused(play: Play, recall: Recall) -> None:
+@pytest.mark.parametrize(
+    "message", [RemoteJoinMessage((Ask(("a" * 32,) * 1001),)), RemoteJoinMessage(halves=(HALF,) * 501)]
+)
+def test_too_much_recall_is_refused(play: Play, message: RemoteJoinMessage) -> None:
     async def scene(it: World) -> None:
-        assert (await it.call("POST", "/v1/recall", recall))[0] == 400
+        assert (await it.call("POST", "/v1/remote-join", message))[0] == 400
 
     play(scene)
 
 
 def test_recall_needs_an_agents_token(play: Play) -> None:
     async def scene(it: World) -> None:
-        assert [(await it.call("POST", "/v1/recall", Recall(), t))[0] for t in ("", "token-stranger")] == [401, 403]
+        assert [
+            (await it.call("POST", "/v1/remote-join", RemoteJoinMessage(), t))[0] for t in ("", "token-stranger")
+        ] == [401, 403]
 
     play(scene)
 
@@ -285,17 +293,17 @@ def test_two_agents_recall_a_half_through_their_plan_streams(play: Play, tls_dir
             agents[node] = AgentsClient(it.url, node, token_file=tmp_path / node, ca_file=tls_dir / "tls.crt")
         streams = {node: agent.plans() for node, agent in agents.items()}
         for stream in streams.values():
-            assert (await asyncio.to_thread(next, stream)).recall is None
+            assert (await asyncio.to_thread(next, stream)).remote_join is None
 
         ask = Ask((HALF.key,), "10.96.0.7", spans=True)
-        asked = await asyncio.to_thread(agents["n2"].recall, Recall((ask,)))
+        asked = await asyncio.to_thread(agents["n2"].remote_join, RemoteJoinMessage((ask,)))
         wanted = await asyncio.to_thread(next, streams["n1"])
-        given = await asyncio.to_thread(agents["n1"].recall, Recall(halves=(HALF,)))
+        given = await asyncio.to_thread(agents["n1"].remote_join, RemoteJoinMessage(halves=(HALF,)))
         told = await asyncio.to_thread(next, streams["n2"])
 
-        assert asked == given == RecallAnswer()
-        assert wanted == PlanLine(recall=Recall((Ask((HALF.key,), spans=True),)))
-        assert told == PlanLine(recall=Recall(halves=(HALF,)))
+        assert asked == given == RemoteJoinAnswer()
+        assert wanted == PlanLine(remote_join=RemoteJoinMessage((Ask((HALF.key,), spans=True),)))
+        assert told == PlanLine(remote_join=RemoteJoinMessage(halves=(HALF,)))
         assert it.directory.switchboard.counts == {"asked": 1, "answered": 1}
 
     play(scene)
@@ -303,7 +311,9 @@ def test_two_agents_recall_a_half_through_their_plan_streams(play: Play, tls_dir
 
 def test_half_of_a_node_without_an_agent_is_refused_at_once(play: Play) -> None:
     async def scene(it: World) -> None:
-        status, body = await it.call("POST", "/v1/recall", Recall((Ask((HALF.key,), "10.96.0.7"),)), "token-n2")
+        status, body = await it.call(
+            "POST", "/v1/remote-join", RemoteJoinMessage((Ask((HALF.key,), "10.96.0.7"),)), "token-n2"
+        )
         assert (status, msgspec.json.decode(body)) == (200, {"refused": {HALF.key: "no_agent"}})
 
     play(scene)

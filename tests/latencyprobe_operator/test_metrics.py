@@ -18,7 +18,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         requests=requests,
         rows_accepted=lambda: 7,
         rows_dropped=Counter(not_asked=1),
-        recalled=Counter(answered=6),
+        remote_joins=Counter(answered=6),
         writes=Counter({("label", "ok"): 4}),
     )
     expose = exposition(sources)
@@ -32,6 +32,6 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["nodes", "failed"] == 0
     assert found["directory_requests_total", "/v1/identities", "200"] == 5
     assert found["sli_rows_dropped_total", "not_asked"] == 1
-    assert found["recall_keys_total", "answered"] == 6
+    assert found["remote_join_keys_total", "answered"] == 6
     assert found["writes_total", "label", "ok"] == 4
     assert found["probes",] == 3

@@ -15,7 +15,7 @@ def evaluated(path: Path, *probes: Any, good: int = 200, now: int = NOW) -> dict
     with SqliteStore(path, clock=lambda: now) as store:
         for probe in probes:
             for objective in objectives(probe):
-                coverage = Coverage(seen=good, measured_ms=60_000, wanted_ms=60_000)
+                coverage = Coverage(seen=good, measured_ms=60_000, expected_ms=60_000)
                 store.add([SliRow(*objective.key, minute=now // 60 * 60 - 60, good=good, coverage=coverage)])
         return reports.evaluate(store, probes, now, {})
 

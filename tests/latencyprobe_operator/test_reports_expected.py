@@ -4,7 +4,7 @@ from typing import Any
 
 from latencyprobe_operator.plan.agents import STARTING_S, Agents, NodeState
 from latencyprobe_operator.plan.planner import Planner
-from latencyprobe_operator.reports.expected import LAG_S, WantedTime, missing_nodes
+from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, missing_nodes
 
 MINUTE = 1_700_000_040  # a multiple of 60
 
@@ -19,7 +19,7 @@ def planned(make: Any, *pods: Any) -> tuple[Planner, Agents]:
 
 def observed(planner: Planner, agents: Agents, since_s: int, until_s: int, step_s: int = 1) -> dict[int, int]:
     """Wanted ms by minute (from 0) of the one objective, when time runs from `since_s` to `until_s`."""
-    wanted = WantedTime()
+    wanted = ExpectedTime()
     for now in range(since_s, until_s + 1, step_s):
         wanted.observe(planner.plans, agents, now, MINUTE + now)
     done = wanted.finished(MINUTE + until_s + 60 + LAG_S)
@@ -65,7 +65,7 @@ def test_pause_of_our_own_is_not_held_against_the_agents(make: Any) -> None:
 def test_minute_is_handed_out_once_and_only_when_its_counts_are_here(make: Any) -> None:
     planner, agents = planned(make, make.pod("cart-1"))
     heard(make, planner, agents, "n1", 0)
-    wanted = WantedTime()
+    wanted = ExpectedTime()
     for now in range(61):
         wanted.observe(planner.plans, agents, now, MINUTE + now)
     assert wanted.finished(MINUTE + 60 + LAG_S - 1) == []

@@ -108,4 +108,4 @@ def outcome(record: np.void) -> str:
 
 
 def size(programs: PacketPrograms) -> int:
-    return len(list(programs.map("going_on").keys()))
+    return len(list(programs.map("pending").keys()))

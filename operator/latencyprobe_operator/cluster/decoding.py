@@ -263,8 +263,8 @@ _SERVICE = msgspec.json.Decoder(_Service)
 _SLICE = msgspec.json.Decoder(_Slice)
 _OBJECT = msgspec.json.Decoder(_Object)
 
-Slim = Pod | Node | Service | Slice | Namespace
-DECODERS: dict[str, Callable[[bytes | msgspec.Raw], Slim]] = {
+Trimmed = Pod | Node | Service | Slice | Namespace
+DECODERS: dict[str, Callable[[bytes | msgspec.Raw], Trimmed]] = {
     "pods": pod,
     "nodes": node,
     "services": service,

@@ -17,7 +17,7 @@ import msgspec
 from latencyprobe.errors import ClusterError
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.api import CONNECT_TIMEOUT_S, Api, ApiError, Backoff
-from latencyprobe_operator.cluster.decoding import Slim
+from latencyprobe_operator.cluster.decoding import Trimmed
 from latencyprobe_operator.cluster.objects import Key
 
 log = logging.getLogger(__name__)
@@ -31,15 +31,15 @@ PATHS = {
 }
 PAGE = 500
 SILENCE_S = 110.0  # the API server's bookmarks come each minute; the first of a watch was seen to take over 90 s
-DEAF_S = 130.0  # two bookmarks and a reconnect: from here on liveness fails
+STALE_S = 130.0  # two bookmarks and a reconnect: from here on liveness fails
 MAX_OBJECT_BYTES = 8 << 20  # etcd stores at most 1.5 MiB; managed fields and JSON make it longer
 
 
 class Sink(Protocol):
     """What an informer writes to: `ClusterState`."""
 
-    def replace(self, kind: str, items: list[Slim]) -> None: ...  # noqa: D102 - see ClusterState
-    def put(self, kind: str, item: Slim) -> None: ...  # noqa: D102 - see ClusterState
+    def replace(self, kind: str, items: list[Trimmed]) -> None: ...  # noqa: D102 - see ClusterState
+    def put(self, kind: str, item: Trimmed) -> None: ...  # noqa: D102 - see ClusterState
     def drop(self, kind: str, key: Key) -> None: ...  # noqa: D102 - see ClusterState
 
 
@@ -127,7 +127,7 @@ class Informer:
                 await backoff.wait(error)
 
     async def _list(self) -> None:
-        items: list[Slim] = []
+        items: list[Trimmed] = []
         query = {"limit": str(PAGE)}
         while True:
             page = msgspec.json.decode(await self._api.call("GET", self._path, query=query), type=_List)
@@ -176,7 +176,7 @@ class Informer:
             self._sink.put(self.kind, item)
         self._version = meta.resource_version
 
-    def _decoded(self, raw: msgspec.Raw) -> Slim | None:
+    def _decoded(self, raw: msgspec.Raw) -> Trimmed | None:
         try:
             return self._decode(raw)
         except msgspec.ValidationError as error:
@@ -210,6 +210,6 @@ class Informers:
         for informer in self.of.values():
             informer.reset()
 
-    def deaf(self) -> list[str]:
+    def stale(self) -> list[str]:
         """Return the kinds that have heard nothing for too long."""
-        return [kind for kind, informer in self.of.items() if informer.silent_s > DEAF_S]
+        return [kind for kind, informer in self.of.items() if informer.silent_s > STALE_S]

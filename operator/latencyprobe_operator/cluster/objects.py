@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 
 
-class _Slim(msgspec.Struct, frozen=True, gc=False):  # gc=False: they hold no cycles, and 150,000 of them cost no scans
+class _Trimmed(
+    msgspec.Struct, frozen=True, gc=False
+):  # gc=False: they hold no cycles, and 150,000 of them cost no scans
     pass
 
 
-class Container(_Slim, frozen=True):
+class Container(_Trimmed, frozen=True):
     """A container of a pod. `id`: 64 hex digits while it runs, else empty. `env`: its literal `OTEL_*` values."""
 
     name: str
@@ -22,7 +24,7 @@ class Container(_Slim, frozen=True):
     env: tuple[tuple[str, str], ...] = ()
 
 
-class Pod(_Slim, frozen=True):
+class Pod(_Trimmed, frozen=True):
     """A pod. `ports`: named TCP container ports; `numbers`: all declared TCP ones. `attributes`: annotations
     `resource.opentelemetry.io/*` without the prefix. `terminal`: it ended (its address may belong to another by now).
     `terminating`: deletion was asked for; it may still answer."""
@@ -44,7 +46,7 @@ class Pod(_Slim, frozen=True):
     terminal: bool = False
 
 
-class Node(_Slim, frozen=True):
+class Node(_Trimmed, frozen=True):
     """A node. `measure`: it carries the label that lets the agent run there."""
 
     uid: str
@@ -53,7 +55,7 @@ class Node(_Slim, frozen=True):
     measure: bool = False
 
 
-class Service(_Slim, frozen=True):
+class Service(_Trimmed, frozen=True):
     """A Service: addresses that the API server allots (never externalIPs, which their author may choose freely) and
     ports by name."""
 
@@ -63,14 +65,14 @@ class Service(_Slim, frozen=True):
     ports: tuple[tuple[str, int], ...] = ()
 
 
-class SliceEndpoint(_Slim, frozen=True):
+class SliceEndpoint(_Trimmed, frozen=True):
     """An EndpointSlice entry that refers to a pod."""
 
     pod_uid: str
     addresses: tuple[str, ...]
 
 
-class Slice(_Slim, frozen=True):
+class Slice(_Trimmed, frozen=True):
     """An EndpointSlice. `ports`: name → number in the pods."""
 
     namespace: str
@@ -80,7 +82,7 @@ class Slice(_Slim, frozen=True):
     endpoints: tuple[SliceEndpoint, ...] = ()
 
 
-class Namespace(_Slim, frozen=True):
+class Namespace(_Trimmed, frozen=True):
     """A namespace. `cluster_scope`: its admin lets LatencyProbes name callers of the whole cluster."""
 
     name: str

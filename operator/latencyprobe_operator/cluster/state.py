@@ -7,7 +7,7 @@ which namespaces it must look at again, so that work follows the change.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from latencyprobe_operator.cluster.decoding import Slim
+from latencyprobe_operator.cluster.decoding import Trimmed
 from latencyprobe_operator.cluster.objects import Key, Namespace, Node, Pod, Service, Slice, key_of
 
 
@@ -26,13 +26,13 @@ class ClusterState:
     """Objects by kind and namespace, and pods and Services by address."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, dict[str, dict[str, Slim]]] = defaultdict(dict)
+        self._kinds: dict[str, dict[str, dict[str, Trimmed]]] = defaultdict(dict)
         self._pods_at: dict[str, dict[Key, Pod]] = {}
         self._services_at: dict[str, Service] = {}
         self._nodes_at: dict[str, str] = {}
         self._changes = Changes()
 
-    def replace(self, kind: str, items: Iterable[Slim]) -> None:
+    def replace(self, kind: str, items: Iterable[Trimmed]) -> None:
         """Take a whole list: what is not in it is gone."""
         gone = {(ns, name) for ns, names in self._kinds[kind].items() for name in names}
         for item in items:
@@ -41,7 +41,7 @@ class ClusterState:
         for key in gone:
             self.drop(kind, key)
 
-    def put(self, kind: str, item: Slim) -> None:
+    def put(self, kind: str, item: Trimmed) -> None:
         """Take an added or changed object. One that is equal in every field we read changes nothing."""
         ns, name = key_of(item)
         names = self._kinds[kind].setdefault(ns, {})
@@ -109,7 +109,7 @@ class ClusterState:
         """Return the node that has an address, else an empty name."""
         return self._nodes_at.get(address, "")
 
-    def _index(self, item: Slim) -> None:
+    def _index(self, item: Trimmed) -> None:
         if isinstance(item, Pod) and not item.host_network and not item.terminal:
             for address in item.addresses:
                 self._pods_at.setdefault(address, {})[key_of(item)] = item
@@ -119,7 +119,7 @@ class ClusterState:
         elif isinstance(item, Node):
             self._nodes_at.update(dict.fromkeys(item.addresses, item.name))
 
-    def _unindex(self, item: Slim) -> None:
+    def _unindex(self, item: Trimmed) -> None:
         if isinstance(item, Pod):
             for address in item.addresses:
                 owners = self._pods_at.get(address, {})

@@ -1,6 +1,6 @@
 """SLI counts of the agents → store. Only rows of objectives that the node was asked to count are taken.
 
-`server.py` calls `take`. The store lives in one thread (`Books`), because its writes wait for the disk. Sequence
+`server.py` calls `take`. The store lives in one thread (`StoreThread`), because its writes wait for the disk. Sequence
 numbers and counts are stored in one transaction, so a batch that was sent twice counts once.
 """
 
@@ -15,7 +15,7 @@ from latencyprobe.sli import SliBatch, SliRow
 from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe_operator.directory.limits import MAX_ROWS, Refused
 from latencyprobe_operator.reports.expected import objective_keys
-from latencyprobe_operator.reports.store_thread import Books
+from latencyprobe_operator.reports.store_thread import StoreThread
 
 FUTURE_S = 120  # clocks of nodes may differ by this much
 
@@ -24,11 +24,11 @@ class Ingest:
     """`dropped` counts rows that were not taken, by reason. `objectives`: those of all LatencyProbes."""
 
     def __init__(
-        self, books: Books, objectives: Callable[[], Set[ObjectiveKey]], clock: Callable[[], float] = time.time
+        self, books: StoreThread, objectives: Callable[[], Set[ObjectiveKey]], clock: Callable[[], float] = time.time
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self.accepted = 0
-        self._books = books
+        self._store_thread = books
         self._objectives = objectives
         self._clock = clock
         self._began = clock()
@@ -52,7 +52,7 @@ class Ingest:
                 raise Refused(400, f"$.rows[{i}]: a count is negative")
         every = self._objectives()
         rows = tuple(row for row in batch.rows if self._takes(node, row, every))
-        expected = await self._books.add_batch(node, msgspec.structs.replace(batch, rows=rows))
+        expected = await self._store_thread.add_batch(node, msgspec.structs.replace(batch, rows=rows))
         if expected == batch.sequence + 1:
             self.accepted += len(rows)
             self.dropped["not_asked"] += len(batch.rows) - len(rows)

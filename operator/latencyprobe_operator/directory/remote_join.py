@@ -1,4 +1,4 @@
-"""Recall between agents: who wants a half, who may have it, what goes to whose plan stream. measurement.md section 6.
+"""Remote join between agents: who wants a half, who may have it, what goes to whose plan stream.
 
 `server.py` calls `ask` and `answer` for what is posted, and `take` for the next line of a node's stream; `wake` tells
 it that there is something. Memory only and bounded; every key that gets nowhere is counted with its reason.
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Set
 from typing import NamedTuple
 
-from latencyprobe.plan import Ask, Recall, ServerHalf
+from latencyprobe.plan import Ask, RemoteJoinMessage, ServerHalf
 from latencyprobe_operator.directory.limits import Bucket
 
 ANSWER_S = 5.0  # the agent that asked gives up after 4 s
@@ -90,10 +90,10 @@ class Switchboard:
             self.counts["answered"] += 1
             self._wake(pending.asker)
 
-    def take(self, node: str) -> Recall | None:
+    def take(self, node: str) -> RemoteJoinMessage | None:
         """Return what waits for a node."""
         asks, halves = self._asks.pop(node, ()), self._halves.pop(node, ())
-        return Recall(tuple(asks), tuple(halves)) if asks or halves else None
+        return RemoteJoinMessage(tuple(asks), tuple(halves)) if asks or halves else None
 
     def _whom(self, node: str, address: str) -> tuple[frozenset[str], str]:
         """Return the nodes to ask for halves of an address, or why there are none."""

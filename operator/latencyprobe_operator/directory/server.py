@@ -15,7 +15,14 @@ import msgspec
 from aiohttp import web
 
 from latencyprobe.errors import StoreError
-from latencyprobe.plan import AgentStatus, IdentityAnswer, IdentityRequest, PlanLine, Recall, RecallAnswer
+from latencyprobe.plan import (
+    AgentStatus,
+    IdentityAnswer,
+    IdentityRequest,
+    PlanLine,
+    RemoteJoinAnswer,
+    RemoteJoinMessage,
+)
 from latencyprobe.sli import SliAnswer, SliBatch
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.auth import Authenticator, Caller
@@ -57,7 +64,7 @@ class Directory:
         ingest: Ingest,
         auth: Authenticator,
         *,
-        deaf: Callable[[], list[str]] = list,
+        stale: Callable[[], list[str]] = list,
         heard: Callable[[], None] = lambda: None,
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
@@ -66,7 +73,7 @@ class Directory:
         self.metrics: Callable[[], bytes] = bytes  # set by app.py, which knows all that is counted
         self._planner, self._agents, self._state, self._ingest, self._auth = planner, agents, state, ingest, auth
         self.switchboard = Switchboard(lambda address: nodes_at(address, state), self._wake)
-        self._deaf, self._heard = deaf, heard
+        self._stale, self._heard = stale, heard
         self._buckets: defaultdict[str, Bucket] = defaultdict(lambda: Bucket(per_s=20, burst=100))
 
     def open(self) -> None:
@@ -98,7 +105,7 @@ class Directory:
             web.post("/v1/nodes/{node}/status", self._status),
             web.post("/v1/nodes/{node}/sli", self._sli),
             web.post("/v1/identities", self._identities),
-            web.post("/v1/recall", self._recall),
+            web.post("/v1/remote-join", self._remote_join),
         ])  # fmt: skip
         return app
 
@@ -119,8 +126,10 @@ class Directory:
         return response
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        deaf = self._deaf()
-        return web.Response(text=f"deaf: {','.join(deaf)}"[:64] if deaf else "ok", status=503 if deaf else 200)
+        stale = self._stale()
+        return web.Response(
+            text=f"stale watch: {','.join(stale)}"[:64] if stale else "ok", status=503 if stale else 200
+        )
 
     async def _readyz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok" if self.is_open else "starting", status=200 if self.is_open else 503)
@@ -151,7 +160,7 @@ class Directory:
         return response
 
     async def _stream(self, caller: Caller, changed: asyncio.Event, response: web.StreamResponse) -> None:
-        """Write plans, recall and heartbeats until the token ends (the agent comes back with the next one) or we do."""
+        """Write plans, remote join and heartbeats until the token ends (the agent returns with the next) or we do."""
         sent = ""
         while self.is_open and time.monotonic() < caller.until_s and self.streams.get(caller.node) is changed:
             changed.clear()
@@ -183,17 +192,17 @@ class Directory:
         valid_s = VALID_S if settled else UNSETTLED_VALID_S
         return _json(IdentityAnswer(found, self._planner.plan_of(caller.node).generation, valid_s))
 
-    async def _recall(self, request: web.Request) -> web.Response:
+    async def _remote_join(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        recall = await _body(request, Recall)
+        message = await _body(request, RemoteJoinMessage)
         for field, count, most in (
-            ("asks", sum(len(ask.keys) or 1 for ask in recall.asks), MAX_KEYS),
-            ("halves", len(recall.halves), MAX_HALVES),
+            ("asks", sum(len(ask.keys) or 1 for ask in message.asks), MAX_KEYS),
+            ("halves", len(message.halves), MAX_HALVES),
         ):
             if count > most:
                 raise Refused(400, f"$.{field}: {count} of them: at most {most}")
-        self.switchboard.answer(caller.node, recall.halves)
-        return _json(RecallAnswer(self.switchboard.ask(caller.node, recall.asks)))
+        self.switchboard.answer(caller.node, message.halves)
+        return _json(RemoteJoinAnswer(self.switchboard.ask(caller.node, message.asks)))
 
     async def _sli(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)

@@ -40,7 +40,7 @@ class Agents:
         self.of: dict[str, Agent] = {}
         self.applied: dict[str, NodePlan] = {}
         self.refusals: dict[str, str] = {}
-        self._wanted_since: dict[str, float] = {}
+        self._expected_since: dict[str, float] = {}
         self._planned_at: dict[str, float] = {}
         self._ready_since: dict[str, float] = {}
 
@@ -61,7 +61,7 @@ class Agents:
     def planned(self, nodes: frozenset[str], wanted: frozenset[str], now_s: float) -> None:
         """Take note that these nodes' plans changed, and of all nodes that must measure."""
         self._planned_at.update(dict.fromkeys(nodes, now_s))
-        self._wanted_since = {node: self._wanted_since.get(node, now_s) for node in wanted}
+        self._expected_since = {node: self._expected_since.get(node, now_s) for node in wanted}
         for node in self.of.keys() - wanted:
             if now_s - self.of[node].heard_s > FRESH_S:
                 del self.of[node]
@@ -75,7 +75,7 @@ class Agents:
         """Return what a node that must measure does."""
         agent = self.of.get(node)
         if agent is None or now_s - agent.heard_s > FRESH_S:
-            young = now_s - self._wanted_since.get(node, now_s) < STARTING_S
+            young = now_s - self._expected_since.get(node, now_s) < STARTING_S
             return NodeState.STARTING if young and node not in self._ready_since else NodeState.MISSING
         if agent.status.error:
             return NodeState.FAILED
@@ -88,7 +88,7 @@ class Agents:
         """Return since when this node's silence is a gap: it was first ready then, or had had the time to be."""
         if node in self._ready_since:
             return self._ready_since[node]
-        return self._wanted_since.get(node, math.inf) + STARTING_S
+        return self._expected_since.get(node, math.inf) + STARTING_S
 
     def measures(self, node: str, targets: Iterable[str]) -> bool:
         """Return whether the node's agent has applied a plan with all of these targets (ids)."""

@@ -1,4 +1,4 @@
-"""Address → owner, for `POST /v1/identities`, and the nodes behind it, for recall. Pure.
+"""Address → owner, for `POST /v1/identities`, and the nodes behind it, for remote join. Pure.
 
 Exact or unknown: an address that two pods claim, or that a node shares with its host-network pods, names no pod.
 """

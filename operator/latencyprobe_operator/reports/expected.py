@@ -16,7 +16,7 @@ LAG_S = 15.0  # agents post every 5 s: by then a minute's counts are here, and t
 _MAX_STEP_S = 30.0  # a longer pause of our own loop (suspend, a stepped clock) is not held against the agents
 
 
-class WantedTime:
+class ExpectedTime:
     """Wanted ms by minute and objective, summed over nodes."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Books:
+class StoreThread:
     """Calls on a store, one after the other: `async with books:` opens and closes it."""
 
     def __init__(self, open_store: Callable[[], SqliteStore]) -> None:

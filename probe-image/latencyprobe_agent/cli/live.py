@@ -40,12 +40,12 @@ class Slo(NamedTuple):
 
 class Figures(NamedTuple):
     """Since the start. RPCs are those seen at the servers of this host, or at its clients where it has no server.
-    `thinned`: records that the limit left out, of both ends."""
+    `sampled_out`: records that the limit left out, of both ends."""
 
     rpcs: int
     pairs: int
     lost: int
-    thinned: int
+    sampled_out: int
     histogram: NDArray[np.int64]
     slos: tuple[Slo, ...]
 
@@ -59,7 +59,7 @@ def figures(moment: Moment) -> Figures:
         rpcs=int(seen["outcomes"].sum()),
         pairs=moment.pairs,
         lost=sum(moment.lost.values()),
-        thinned=int(moment.totals["thinned_records"].sum()),
+        sampled_out=int(moment.totals["sampled_out_records"].sum()),
         histogram=seen["histogram"].sum(axis=0).astype(np.int64),
         slos=tuple(_slos(moment)),
     )
@@ -155,7 +155,7 @@ def _sum(last: Figures, seconds: float) -> Text:
 
 def _missing(last: Figures) -> list[Text]:
     lost = Text(f"{last.lost:,} lost", style="bold red" if last.lost else "")
-    return [lost, Text(f"{last.thinned:,} records thinned")] if last.thinned else [lost]
+    return [lost, Text(f"{last.sampled_out:,} records sampled out")] if last.sampled_out else [lost]
 
 
 def _quantiles(counts: NDArray[np.int64]) -> list[Text]:

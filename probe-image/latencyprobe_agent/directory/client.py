@@ -1,7 +1,7 @@
 """HTTPS client of the operator's directory (design: api.md section 4); the only module that speaks it.
 
 `plans.py` streams the node's plan from it, `peers.py` asks it who owns an address, `uplink.py` posts status and SLI
-counts, `recall.py` what concerns other halves. The bearer token is read again at each request because the kubelet
+counts, `remote_join.py` what concerns other halves. The bearer token is read again at each request because the kubelet
 rotates it, the CA when its file changes. Every failure is a DirectoryError that says what is wrong and what to do; a
 token never appears in one.
 """
@@ -16,7 +16,14 @@ import msgspec
 import urllib3
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import AgentStatus, IdentityAnswer, IdentityRequest, PlanLine, Recall, RecallAnswer
+from latencyprobe.plan import (
+    AgentStatus,
+    IdentityAnswer,
+    IdentityRequest,
+    PlanLine,
+    RemoteJoinAnswer,
+    RemoteJoinMessage,
+)
 from latencyprobe.sli import SliAnswer, SliBatch
 
 T = TypeVar("T")
@@ -71,9 +78,9 @@ class Directory:
         body = self._post("/v1/identities", IdentityRequest(addresses))
         return _decode(body, IdentityAnswer, self.url)
 
-    def recall(self, recall: Recall) -> RecallAnswer:
+    def remote_join(self, message: RemoteJoinMessage) -> RemoteJoinAnswer:
         """Ask for server halves, and hand over what was asked of this node."""
-        return _decode(self._post("/v1/recall", recall), RecallAnswer, self.url)
+        return _decode(self._post("/v1/remote-join", message), RemoteJoinAnswer, self.url)
 
     def status(self, status: AgentStatus) -> None:
         """Tell how measuring goes on this node."""

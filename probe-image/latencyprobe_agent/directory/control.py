@@ -11,7 +11,7 @@ from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.client import Directory
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.directory.plans import PlanFollower
-from latencyprobe_agent.directory.remote_join import RecallPost
+from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.directory.uplink import Uplink
 
 
@@ -23,8 +23,8 @@ class DirectoryControl:
     def __init__(self, config: Config) -> None:
         directory = Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file)
         self.peers: Peers | None = Peers(directory.identities)
-        self.recall: RecallPost | None = RecallPost(directory.recall)
-        self._follower = PlanFollower(directory, config.node, config.state_dir, self.recall.hear)
+        self.remote_join: RemoteJoinPost | None = RemoteJoinPost(directory.remote_join)
+        self._follower = PlanFollower(directory, config.node, config.state_dir, self.remote_join.hear)
         self._uplink = Uplink(directory, config.instance, status_interval_s=config.status_interval_s)
 
     def start(self) -> None:
@@ -32,9 +32,9 @@ class DirectoryControl:
         self._follower.start()
         self._uplink.start()
         assert self.peers is not None
-        assert self.recall is not None
+        assert self.remote_join is not None
         self.peers.start()
-        self.recall.start()
+        self.remote_join.start()
 
     def plan(self) -> NodePlan | None:
         """Return the plan last heard, or saved by the run before this one."""
@@ -56,7 +56,7 @@ class DirectoryControl:
         """Send what is left."""
         self._follower.stop()
         assert self.peers is not None
-        assert self.recall is not None
+        assert self.remote_join is not None
         self.peers.stop()
-        self.recall.stop()
+        self.remote_join.stop()
         self._uplink.stop(timeout_s)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import NodePlan, Recall
+from latencyprobe.plan import NodePlan, RemoteJoinMessage
 from latencyprobe_agent.directory.client import Directory
 
 _log = logging.getLogger(__name__)
@@ -25,11 +25,15 @@ _STEADY_S = 60.0  # a stream that lived this long ended for a reason of its own,
 
 
 class PlanFollower:
-    """The plan as last heard. `problem` is "" while the stream is up, else why it is not. `hear` gets the recall part
-    of its lines."""
+    """The plan as last heard. `problem` is "" while the stream is up, else why it is not. `hear` gets what its
+    lines say of remote joins."""
 
     def __init__(
-        self, directory: Directory, node: str, state_dir: Path, hear: Callable[[Recall], None] = lambda _: None
+        self,
+        directory: Directory,
+        node: str,
+        state_dir: Path,
+        hear: Callable[[RemoteJoinMessage], None] = lambda _: None,
     ) -> None:
         self.latest: NodePlan | None = None
         self.problem = "not yet connected"
@@ -68,8 +72,8 @@ class PlanFollower:
                     self.problem = ""
                     if line.plan is not None:
                         self._take(line.plan)
-                    if line.recall is not None:
-                        self._hear(line.recall)
+                    if line.remote_join is not None:
+                        self._hear(line.remote_join)
                 problem = f"{self._directory.url}: the plan stream ended"
             except DirectoryError as error:
                 problem = str(error)

@@ -1,4 +1,4 @@
-"""Carries recall between the loop and the directory, so that neither waits for the other.
+"""Carries remote join between the loop and the directory, so that neither waits for the other.
 
 The loop leaves questions and found halves with `send()` and takes with `take()` what has come: by the plan stream
 (`hear()`, called by the plan's thread) or as an answer to what was posted. One thread posts, at a bounded pace. Queues
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import Ask, Recall, RecallAnswer, ServerHalf
+from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
 
 _log = logging.getLogger(__name__)
 _PACE_S = 0.2  # the directory takes 20 requests a second from a node, of which identities may be 10
@@ -21,22 +21,22 @@ _CAPACITY = 4096  # keys, or halves, that wait in either direction: about 2 MB a
 Question = tuple[str, bool, str]  # address, whether its half became a span, key
 
 
-class RecallPost:
-    """`post` is Directory.recall. `dropped`: halves that nobody got, by reason."""
+class RemoteJoinPost:
+    """`post` is Directory.remote_join. `dropped`: halves that nobody got, by reason."""
 
-    def __init__(self, post: Callable[[Recall], RecallAnswer]) -> None:
+    def __init__(self, post: Callable[[RemoteJoinMessage], RemoteJoinAnswer]) -> None:
         self.dropped: Counter[str] = Counter()
         self._post = post
         self._questions: list[Question] = []
         self._halves: list[ServerHalf] = []
-        self._heard: list[Recall] = []
+        self._heard: list[RemoteJoinMessage] = []
         self._refused: dict[str, str] = {}
         self._lock = threading.Condition()
         self._stopped = False
 
     def start(self) -> None:
         """Start posting."""
-        threading.Thread(target=self._run, name="recall", daemon=True).start()
+        threading.Thread(target=self._run, name="remote join", daemon=True).start()
 
     def stop(self) -> None:
         """Post no more."""
@@ -55,16 +55,16 @@ class RecallPost:
             del self._questions[_CAPACITY:], self._halves[_CAPACITY:]
             self._lock.notify()
 
-    def hear(self, recall: Recall) -> None:
+    def hear(self, message: RemoteJoinMessage) -> None:
         """Take what a line of the plan stream says."""
         with self._lock:
             waiting = sum(len(ask.keys) for one in self._heard for ask in one.asks)
             if waiting + sum(len(one.halves) for one in self._heard) < _CAPACITY:
-                self._heard.append(recall)
+                self._heard.append(message)
             else:
-                self.dropped["unread"] += sum(len(ask.keys) for ask in recall.asks) + len(recall.halves)
+                self.dropped["unread"] += sum(len(ask.keys) for ask in message.asks) + len(message.halves)
 
-    def take(self) -> tuple[list[Recall], dict[str, str]]:
+    def take(self) -> tuple[list[RemoteJoinMessage], dict[str, str]]:
         """Return what has come since the last call, and the refused keys with their reasons."""
         with self._lock:
             heard, self._heard = self._heard, []
@@ -81,7 +81,7 @@ class RecallPost:
                 questions, self._questions = self._questions[:MAX_KEYS], self._questions[MAX_KEYS:]
                 halves, self._halves = self._halves[:MAX_HALVES], self._halves[MAX_HALVES:]
             try:
-                refused = self._post(Recall(_asks(questions), tuple(halves))).refused
+                refused = self._post(RemoteJoinMessage(_asks(questions), tuple(halves))).refused
                 problem = ""
             except DirectoryError as error:
                 refused = dict.fromkeys((key for _, _, key in questions), "directory")

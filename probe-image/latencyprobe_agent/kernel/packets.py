@@ -115,7 +115,7 @@ class PacketPrograms(Attached):
             except OSError as e:
                 raise Unsupported("KernelUnsupported", f"{explain(e)}; it also takes CAP_NET_ADMIN") from e
             config = np.zeros((), CONFIG)
-            config["quiet_ns"] = timeout_ns
+            config["answer_timeout_ns"] = timeout_ns
             config["wakeup_bytes"] = opened.map(signal.ring).max_entries // 4
             opened.map("config").update(u32(0), config.tobytes())
             opened.map("evidence_filter").update(u32(0), packed)

@@ -47,14 +47,15 @@ class Programs(Attached):
         return cls(cls.load(object_path, EXCHANGES, ring_bytes), EXCHANGES)
 
     def apply(
-        self, rules: Rules, *, quiet_ns: int, own_tgid: int, owner_by_process: bool, records_per_second: int = 0
+        self, rules: Rules, *, idle_timeout_ns: int, own_tgid: int, owner_by_process: bool, records_per_second: int = 0
     ) -> None:
         """Put `rules` in force: from the next event on, every socket is decided by them, and no later by older ones.
 
-        Pass rules that `compile_rules()` made from the ones in force. `quiet_ns`: quiet time that ends an exchange;
+        Pass rules that `compile_rules()` made from the ones in force. `idle_timeout_ns`: ends an exchange;
         `own_tgid`: this process in the root PID namespace, 0 for none; `owner_by_process`: count per process instead of
-        per cgroup; `records_per_second`: above it records are thinned, 0 for never. Raises Unsupported, with nothing
-        changed, when a map is too small.
+        per cgroup; `records_per_second`: above it records are sampled out, 0 for never.
+
+        Raises Unsupported, with nothing changed, when a map is too small.
         """
         wanted = {
             "target_sets": {u32(index): _target_set(one) for index, one in rules.sets.items()},
@@ -71,7 +72,11 @@ class Programs(Attached):
             self._write(name, entries)
         self._remove("scopes", wanted["scopes"])
         config = np.zeros((), CONFIG)
-        config["quiet_ns"], config["own_tgid"], config["owner_by_process"] = quiet_ns, own_tgid, owner_by_process
+        config["idle_timeout_ns"], config["own_tgid"], config["owner_by_process"] = (
+            idle_timeout_ns,
+            own_tgid,
+            owner_by_process,
+        )
         config["host"] = rules.host
         config["wakeup_bytes"] = self.ring_bytes // 4
         config["records_per_window"] = math.ceil(records_per_second * (1 << WINDOW_SHIFT) / 1e9)

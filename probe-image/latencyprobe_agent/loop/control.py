@@ -10,15 +10,15 @@ from typing import Protocol
 from latencyprobe.plan import AgentStatus, NodePlan
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.directory.peers import Peers
-from latencyprobe_agent.directory.remote_join import RecallPost
+from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 
 
 class Control(Protocol):
-    """`peers`, `recall`: None where nobody can name an address or ask other nodes. `patient`: whether to stay up when
-    measuring is impossible."""
+    """`peers`, `remote_join`: None where nobody can name an address or ask other nodes. `patient`: whether to stay up
+    when measuring is impossible."""
 
     peers: Peers | None
-    recall: RecallPost | None
+    remote_join: RemoteJoinPost | None
     patient: bool
 
     def start(self) -> None:
@@ -45,7 +45,7 @@ class LocalControl:
 
     patient = False
     peers: Peers | None = None
-    recall: RecallPost | None = None
+    remote_join: RemoteJoinPost | None = None
 
     def __init__(self, plan: NodePlan, keep: Callable[[Sequence[SliRow]], None]) -> None:
         self._plan = plan

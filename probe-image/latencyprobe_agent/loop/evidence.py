@@ -132,7 +132,7 @@ class Explaining(AbstractContextManager["Explaining"]):
                     break
 
     def of(self, trace_low: int) -> Mapping[str, int]:
-        """Return what a server half of this node lost, in ns by signal, for the node that asks for it (recall)."""
+        """Return what a server half of this node lost, in ns by signal, for the node that asks for it (remote join)."""
         return self._lost.get(trace_low, {})
 
     def told(self, halves: Sequence[ServerHalf]) -> None:

@@ -26,7 +26,7 @@ from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.evidence import Explaining
-from latencyprobe_agent.loop.remote_join import Recalling
+from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.measure.counts import Ended
 from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BATCH = 1024  # records: 0.2 MiB, and about five times that while they are measured
-# Halves that have not met their other half, also for other nodes to ask for (recall): 165 bytes each, 2.7 MB. That is
+# Halves that have not met their other half, also for other nodes to ask for: 165 bytes each, 2.7 MB. That is
 # 30 s of 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
 _WAITING = 16_384
 _BATCHES_AT_ONCE = 256  # then the clock is looked at again
@@ -73,7 +73,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._clock = Clock()
         self._sleeps = Sleeps()
         self._join = LocalJoin(_WAITING)
-        self._recalling = Recalling(control.recall, config) if control.recall else None
+        self._joiner = RemoteJoiner(control.remote_join, config) if control.remote_join else None
         self._explaining = Explaining(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
         self._slicer = Slicer(self._clock.now_ns())
         self._ended = Ended()
@@ -115,7 +115,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         rules = compile_rules(plan, pods, self._rules)
         self._count()
         try:
-            self._apply(plan, rules, plan.quiet_ns)
+            self._apply(plan, rules, plan.idle_timeout_ns)
         except Unsupported as error:
             if self.problem is None or str(error) != str(self.problem):
                 _log.error("%s; measuring goes on with the plan before", error)
@@ -157,14 +157,14 @@ class Measuring(AbstractContextManager["Measuring"]):
             if self.pipeline:
                 self.pipeline.measure(measured, pairs, now_ns)
             self._explaining.ended(measured)
-            if self._recalling:
-                self._recalling.consider(measured, pairs, self._rules.sets, now_ns)
+            if self._joiner:
+                self._joiner.consider(measured, pairs, self._rules.sets, now_ns)
         self._explain()
         if self._resources is None:
             return
         self._recall(self._resources)
         if self.pipeline:
-            asking = self._recalling.asking if self._recalling else ()
+            asking = self._joiner.asking if self._joiner else ()
             now_ns, offset_ns = self._clock.now_ns(), self._clock.offset_ns
             self.pipeline.send_spans(self._resources, now_ns, offset_ns, asking, all_of_them=to_the_end)
 
@@ -190,16 +190,17 @@ class Measuring(AbstractContextManager["Measuring"]):
         if self.pipeline is None or self._resources is None:
             return
         from latencyprobe_agent.telemetry.metrics import Counts  # noqa: PLC0415 - loaded with the pipeline
-        from latencyprobe_agent.telemetry.selfmetrics import Self  # noqa: PLC0415 - same
 
-        recall = self._recalling.counts if self._recalling else {}
-        own = Self(
+        remote_joins = self._joiner.counts if self._joiner else {}
+        from latencyprobe_agent.telemetry.selfmetrics import AgentStats  # noqa: PLC0415 - same
+
+        own = AgentStats(
             self._records,
             moment.lost,
             self._control.plan_age_s(),
             self._lag_s,
-            recall,
-            thinned=int(moment.totals["thinned_records"].sum()),
+            remote_joins,
+            sampled_out=int(moment.totals["sampled_out_records"].sum()),
             evidence=self._explaining.outcomes,
             evidence_lost=self._explaining.lost,
         )
@@ -236,10 +237,10 @@ class Measuring(AbstractContextManager["Measuring"]):
 
     def _recall(self, resources: Resources) -> None:
         """Ask other nodes for what is due, answer what they ask, and take in what they told."""
-        if self._recalling is None:
+        if self._joiner is None:
             return
         now_ns, offset_ns = self._clock.now_ns(), self._clock.offset_ns
-        turn = self._recalling.turn(self._join, resources, self._explaining.of, now_ns / 1e9)
+        turn = self._joiner.turn(self._join, resources, self._explaining.of, now_ns / 1e9)
         self._explaining.told(turn.answers)
         if len(turn.pairs):
             self._pairs += len(turn.pairs)
@@ -247,11 +248,11 @@ class Measuring(AbstractContextManager["Measuring"]):
         if self.pipeline and (len(turn.pairs) or len(turn.lone)):
             self.pipeline.recalled(turn.pairs, turn.peers, turn.lone, now_ns)
 
-    def _apply(self, plan: NodePlan, rules: Rules, quiet_ns: int) -> None:
+    def _apply(self, plan: NodePlan, rules: Rules, idle_timeout_ns: int) -> None:
         own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one
         self.programs.apply(
             rules,
-            quiet_ns=quiet_ns,
+            idle_timeout_ns=idle_timeout_ns,
             own_tgid=own,
             owner_by_process=plan.host,
             records_per_second=self._config.records_per_second,

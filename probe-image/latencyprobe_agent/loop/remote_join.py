@@ -1,4 +1,4 @@
-"""Recall as the measuring loop drives it, once per drain: questions out, halves for others out, pairs and spans in.
+"""The remote join as the loop drives it, once per turn: questions out, halves for others out, pairs and spans in.
 
 `measure/remote_join.py` decides, `directory/remote_join.py` carries. Built only where there is a directory; one host
 alone has both halves of everything that it can know.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from latencyprobe.plan import NAME, ServerHalf
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import address
-from latencyprobe_agent.directory.remote_join import RecallPost
+from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
@@ -31,14 +31,14 @@ class Turn(NamedTuple):
     answers: Sequence[ServerHalf] = ()
 
 
-class Recalling:
-    """Both sides of recall on one node. `low in recalling.asking`: that exchange may still get its server half."""
+class RemoteJoiner:
+    """Both sides of remote join on one node. `low in joiner.asking`: that exchange may still get its server half."""
 
-    def __init__(self, post: RecallPost, config: Config) -> None:
+    def __init__(self, post: RemoteJoinPost, config: Config) -> None:
         self.asking = Asking(
-            join_wait_s=config.join_wait_s, answer_wait_s=config.recall_wait_s, per_second=config.spans_per_second
+            join_wait_s=config.join_wait_s, answer_wait_s=config.remote_join_wait_s, per_second=config.spans_per_second
         )
-        self._answering = Answering(keep_s=config.recall_keep_s)
+        self._answering = Answering(keep_s=config.remote_join_keep_s)
         self._post = post
 
     @property

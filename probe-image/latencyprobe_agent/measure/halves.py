@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.measure import keys, stages
 from latencyprobe_agent.signals.exchanges import columns
-from latencyprobe_agent.vocabulary.records import EXCHANGE, THINNED_BITS, ExchangeFlags
+from latencyprobe_agent.vocabulary.records import ADJUSTED_COUNT_BITS, EXCHANGE, ExchangeFlags
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Halves:
         return len(self.rec)
 
     @property
-    def stands_for(self) -> NDArray[np.int64]:
-        """i64[n]: of how many like it each is the one that the kernel's thinning left; 1 where nothing was left out."""
-        return np.where(self.rec["flags"] & np.uint32(ExchangeFlags.THINNED), 1 << THINNED_BITS, 1)
+    def adjusted_count(self) -> NDArray[np.int64]:
+        """i64[n]: how many exchanges each stands for, itself included: more than 1 where the kernel sampled."""
+        return np.where(self.rec["flags"] & np.uint32(ExchangeFlags.ADJUSTED), 1 << ADJUSTED_COUNT_BITS, 1)
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> "Halves":
         """Return the rows of `index` (positions or a mask) as a copy."""

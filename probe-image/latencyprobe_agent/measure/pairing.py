@@ -42,7 +42,7 @@ class LocalJoin:
     """Keeps the last `limit` halves whose other half has not come.
 
     Halves of one exchange leave the kernel within ms of each other, or with the same quiet flush; a half whose other
-    end is on another node stays until newer ones take its place, and `pull()` finds it for that node (recall). The
+    end is on another node stays until newer ones take its place, and `pull()` finds it for that node (remote join). The
     limit bounds memory (165 bytes each) and time (one comparison of each waiting id per batch).
     """
 

@@ -1,7 +1,7 @@
-"""Recall: a client's slow or failed exchange gets its server half from the node that has it. measurement.md section 6.
+"""Remote join: a client's slow or failed exchange gets its server half from the node that has it.
 
 Both sides of it, as arrays and times: `Asking` keeps the client halves with a question under way, `Answering` the keys
-that others ask for. `recalling.py` drives them once per drain; what travels between is `latencyprobe.plan.Recall`.
+that others ask for. What travels between is `latencyprobe.plan.RemoteJoinMessage`.
 """
 
 from collections import Counter

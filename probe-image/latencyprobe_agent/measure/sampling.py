@@ -2,7 +2,7 @@
 
 The share follows OpenTelemetry's consistent probability sampling (the lowest 56 bits of the trace id against a
 threshold), so both halves of an exchange are chosen or neither. The telemetry pipeline calls `select()` on each batch,
-and with other policies to recall halves; `measure.recall` to choose what it asks for.
+and with other policies to sample other halves; `measure.remote_join` to choose what it asks for.
 """
 
 import enum
@@ -28,7 +28,7 @@ class Reason(enum.IntEnum):
     ERROR = 0
     SLOW = 1
     RATIO = 2
-    RECALL = 3  # its other half is slow or failed, and has become a span
+    OTHER_HALF = 3  # its other half is slow or failed, and has become a span
 
 
 _FOR_ITSELF = [Reason.ERROR + 1, Reason.SLOW + 1]
@@ -39,8 +39,8 @@ class Selected:
     """`index`: ascending rows of the chosen halves; `reason`: u8, a Reason each.
 
     `ratio`: f8, the probability with which an exchange like this one is chosen: 1 for slow and failed ones, the
-    policy's ratio for others, times what the kernel's thinning and the budget left of its like. `left_out`: chosen ones
-    that the budget had no room for.
+    policy's ratio for others, times what the kernel and the budget left of its like. `left_out`: chosen
+    ones that the budget had no room for.
     """
 
     index: NDArray[np.intp]
@@ -80,11 +80,11 @@ def lone(pairs: Pairs) -> Halves:
     return Halves.concatenate([client.take(clients), server.take(servers)])
 
 
-def recall(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
+def other_halves(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
     """Choose all of these halves, as far as the budget goes. Arguments as for `select()`."""
     everything = {i: replace(one, spans=SpanPolicy(-1, 0.0, one.spans.max_per_second)) for i, one in sets.items()}
     selected = select(halves, everything, budget, now_ns)
-    return replace(selected, reason=np.full_like(selected.reason, Reason.RECALL))
+    return replace(selected, reason=np.full_like(selected.reason, Reason.OTHER_HALF))
 
 
 def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
@@ -109,7 +109,7 @@ def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     index = np.flatnonzero(wanted)
     reason = np.select([failed[index], slow[index]], [Reason.ERROR, Reason.SLOW], Reason.RATIO).astype(np.uint8)
     ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
-    ratio /= np.where(reason == Reason.RATIO, halves.stands_for[index], 1)
+    ratio /= np.where(reason == Reason.RATIO, halves.adjusted_count[index], 1)
     kept = np.ones(len(index), np.bool_)
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}
     shares = [(probe, per_second[probe], of_row["probe"][index] == i) for i, probe in enumerate(probes)]

@@ -50,7 +50,7 @@ HANDSHAKES = Signal(
     explains=handshakes.EXPLAINS,
 )
 # The same records from packets, for a tool: its programs are attached to interfaces (`kernel.packets`).
-HANDSHAKES_TC = Signal("handshake_tc", "handshakes", HANDSHAKE, handshakes.columns, iterated="going_on")
+HANDSHAKES_TC = Signal("handshake_tc", "handshakes", HANDSHAKE, handshakes.columns, iterated="pending")
 TASKS = Signal(
     "tcprt",
     "tcprts",

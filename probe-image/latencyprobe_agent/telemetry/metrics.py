@@ -93,7 +93,9 @@ def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[in
                 labels = (*labels, (names.STAGE, series.detail))
             elif series.metric is names.PEER_DURATION:
                 labels = (*labels, (names.SERVICE_PEER_NAME, series.detail))
-            elif series.metric is names.NETWORK_DURATION:  # of recalled pairs only slow ones are known: kept apart
+            elif (
+                series.metric is names.NETWORK_DURATION
+            ):  # of remotely joined pairs only slow ones are known: kept apart
                 labels = (*labels, (names.JOINED, series.detail))
             key = (series.group.owner, series.metric, labels)
             merged[key] = _sum(merged[key], histogram) if key in merged else histogram

@@ -20,7 +20,7 @@ from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
-from latencyprobe_agent.measure.sampling import Budget, lone, recall, select
+from latencyprobe_agent.measure.sampling import Budget, lone, other_halves, select
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
 from latencyprobe_agent.telemetry import otlp, selfmetrics, spans
 from latencyprobe_agent.telemetry.endpoints import Settings, Signal
@@ -59,7 +59,7 @@ class Pipeline:
         self._waiting = WaitingRoom(
             identity_wait_s=config.identity_wait_s,
             join_wait_s=config.join_wait_s,
-            capacity=int(config.spans_per_second * max(config.identity_wait_s, config.recall_wait_s)),
+            capacity=int(config.spans_per_second * max(config.identity_wait_s, config.remote_join_wait_s)),
         )
         self._histograms = RecordHistograms(
             config.series, by_process=standalone, identity_wait_s=config.identity_wait_s
@@ -122,7 +122,7 @@ class Pipeline:
             self._waiting.note_pairs(pairs, by_process=False, recalled=servers)
             self._admit(asked, now_ns)
         if "metrics" in self.outboxes:
-            self._histograms.add_pairs(pairs, names.RECALLED)
+            self._histograms.add_pairs(pairs, names.REMOTE)
 
     def explained(self, explains: Explains, evidence: Evidence | None, joined: Joined | None, now_ns: int) -> None:
         """Take in what a signal recorded, and what it explains."""
@@ -137,7 +137,7 @@ class Pipeline:
 
     def _admit(self, halves: Halves, now_ns: int) -> None:
         if len(halves):
-            selected = recall(halves, self._rules.sets, self._recall_budget, now_ns)
+            selected = other_halves(halves, self._rules.sets, self._recall_budget, now_ns)
             self._waiting.admit(halves, selected, self._targets, now_ns / 1e9)
 
     def send_spans(
@@ -176,7 +176,7 @@ class Pipeline:
                 self._evidence.add(evidence, samples, services[of_row])
         self._unnamed = waiting[::-1]
 
-    def export(self, counts: Counts, resources: Resources, own: selfmetrics.Self, now_unix_ns: int) -> None:
+    def export(self, counts: Counts, resources: Resources, own: selfmetrics.AgentStats, now_unix_ns: int) -> None:
         """Queue all metrics as they stand."""
         if "metrics" not in self.outboxes or self._plan is None:
             return

@@ -2,7 +2,7 @@
 
 The loop adds each batch; `metrics.py` reads the series at export. Cumulative; the series of a target are capped, what
 is above goes to `other` and is counted. Unlike the kernel's own counts these miss records that the ring refused; what
-thinning left counts for what it stands for.
+sampling out left counts for what it stands for.
 """
 
 from collections.abc import Sequence, Set
@@ -72,7 +72,7 @@ class RecordHistograms:
         if not len(counted):
             return
         groups, of_row = self._groups(counted)
-        weights = counted.stands_for
+        weights = counted.adjusted_count
         for i in range(counted.stages.shape[1]):
             rows = _Rows(of_row, counted.stages[:, i], weights)
             table, sums = _tables(rows, len(groups)), _sums(rows, len(groups))
@@ -89,7 +89,7 @@ class RecordHistograms:
         """Add `network` of pairs that were joined alike, under their client halves."""
         if len(pairs):
             groups, of_row = self._groups(pairs.client)
-            rows = _Rows(of_row, pairs.stages[:, _NETWORK], pairs.client.stands_for)
+            rows = _Rows(of_row, pairs.stages[:, _NETWORK], pairs.client.adjusted_count)
             self._spread(names.NETWORK_DURATION, groups, rows, joined)
 
     def name_peers(self, known: dict[str, Identity], now_s: float) -> None:
@@ -145,7 +145,7 @@ class RecordHistograms:
     def _add_peers(self, halves: Halves, groups: Sequence[Group], of_row: NDArray[np.intp], now_s: float) -> None:
         packed = np.ascontiguousarray(halves.rec["peer_addr"]).view(np.uint64)
         first, of_peer = _distinct([of_row, packed[:, 0], packed[:, 1]])
-        rows = _Rows(of_peer, halves.duration_ns, halves.stands_for)
+        rows = _Rows(of_peer, halves.duration_ns, halves.adjusted_count)
         table, sums = _tables(rows, len(first)), _sums(rows, len(first))
         for p, row in enumerate(first.tolist()):
             group, peer = groups[of_row[row]], address(bytes(halves.rec["peer_addr"][row]))

@@ -1,6 +1,6 @@
 """The agent's own metrics: what was read, lost, left out and failed, and what it costs. Resource: the agent.
 
-`app.py` fills a `Self` once per export; this turns it into points.
+`app.py` fills an `AgentStats` once per export; this turns it into points.
 """
 
 import os
@@ -20,17 +20,17 @@ from latencyprobe_agent.vocabulary import conventions as names
 AGENT = "agent"  # `Point.observed` of these points
 
 
-class Self(NamedTuple):
-    """Counters since the start. `lost`: by reason; `thinned`: records left out above the limit; `recall`: by what
-    became of the halves; `evidence`, `evidence_lost`: by signal, then by what became of the records or by reason;
+class AgentStats(NamedTuple):
+    """Counters since the start. `lost`: by reason; `sampled_out`: records left out above the limit; `remote_joins`: by
+    what became of the halves; `evidence`, `evidence_lost`: by signal, then by what became of the records or by reason;
     `spans_left_out`: chosen ones that never became a span."""
 
     records_read: int
     lost: Mapping[str, int]
     plan_age_s: float
     drain_lag_s: float
-    recall: Mapping[str, int] = {}
-    thinned: int = 0
+    remote_joins: Mapping[str, int] = {}
+    sampled_out: int = 0
     evidence: Mapping[str, Mapping[str, int]] = {}
     evidence_lost: Mapping[str, Mapping[str, int]] = {}
     peers_unresolved: int = 0
@@ -38,21 +38,21 @@ class Self(NamedTuple):
     series_overflow: int = 0
 
 
-def points(own: Self, outboxes: Mapping[Signal, Outbox]) -> Iterator[Point]:
+def points(own: AgentStats, outboxes: Mapping[Signal, Outbox]) -> Iterator[Point]:
     """Yield the agent's points."""
     signal = ((names.SIGNAL, "exchanges"),)
     yield Point(AGENT, names.RECORDS_READ, signal, own.records_read)
     for reason, count in own.lost.items():
         yield Point(AGENT, names.RECORDS_LOST, (*signal, (names.REASON, reason)), count)
-    yield Point(AGENT, names.RECORDS_EXCLUDED, (*signal, (names.REASON, "thinned")), own.thinned)
+    yield Point(AGENT, names.RECORDS_EXCLUDED, (*signal, (names.REASON, "sampled_out")), own.sampled_out)
     for name, reasons in own.evidence_lost.items():
         for reason, count in reasons.items():
             yield Point(AGENT, names.RECORDS_LOST, ((names.SIGNAL, name), (names.REASON, reason)), count)
     for name, outcomes in own.evidence.items():
         for outcome, count in outcomes.items():
             yield Point(AGENT, names.EVIDENCE, ((names.SIGNAL, name), (names.OUTCOME, outcome)), count)
-    for outcome, count in own.recall.items():
-        yield Point(AGENT, names.RECALL, ((names.OUTCOME, outcome),), count)
+    for outcome, count in own.remote_joins.items():
+        yield Point(AGENT, names.REMOTE_JOINS, ((names.OUTCOME, outcome),), count)
     yield Point(AGENT, names.PEERS_UNRESOLVED, (), own.peers_unresolved)
     yield Point(AGENT, names.SERIES_OVERFLOW, (), own.series_overflow)
     yield Point(AGENT, names.PLAN_AGE, (), own.plan_age_s)

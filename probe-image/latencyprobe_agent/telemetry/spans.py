@@ -148,7 +148,7 @@ def _attributes(one: Chosen, context: Context) -> Iterator[tuple[str, Attribute]
     yield names.SAMPLED_REASON, one.reason.name.lower()
     yield names.SAMPLED_RATIO, one.ratio
     if one.join is not None:
-        yield names.JOINED, names.LOCAL if one.join.server is None else names.RECALLED
+        yield names.JOINED, names.LOCAL if one.join.server is None else names.REMOTE
         if not math.isnan(one.join.excess_ns):
             yield names.NETWORK_EXCESS, one.join.excess_ns / 1e9
     if flags := "|".join(flag.name.lower() for flag in ExchangeFlags(int(record["flags"])) if flag.name):
@@ -157,7 +157,7 @@ def _attributes(one: Chosen, context: Context) -> Iterator[tuple[str, Attribute]
 
 def _why_root(one: Chosen, *, shared_key: bool) -> str:
     """Return "" if the client half of this server half is measured, else why no parent can be named."""
-    if one.join is not None or one.reason is Reason.RECALL or (shared_key and one.target.clients):
+    if one.join is not None or one.reason is Reason.OTHER_HALF or (shared_key and one.target.clients):
         return ""
     if one.identity is None:
         return "peer_unresolved"

@@ -1,9 +1,9 @@
 """Where chosen halves wait until they can become spans: for their other half, and for the peer's identity.
 
 The loop admits what `measure/sampling.py` chose, notes pairs, and takes what is ready once per drain; `spans.py`
-encodes it. A half waits for its other half as long as both could still be under way (one or two drains) or recall may
-bring it (`config.recall_wait_s`), for an identity at most 2 s, then it goes out as a root that says so (measurement.md
-section 6). Bounded; what does not fit is counted.
+encodes it. A half waits for its other half as long as both could still be under way (one or two drains) or the remote
+join may bring it (`config.remote_join_wait_s`), for an identity at most 2 s, then it goes out as a root that says so.
+Bounded; what does not fit is counted.
 """
 
 from collections.abc import Container, Mapping
@@ -26,7 +26,7 @@ class Join:
     """What only a pair knows. `stages_ns`: PAIR_STAGES; `excess_ns` is NaN without a round trip sample.
 
     Owners are as in `struct counts_key`. `server`: service name and namespace of a server on another node, whose half
-    was recalled; None where both halves were joined here.
+    was joined remotely; None where both halves were joined here.
     """
 
     stages_ns: tuple[int, ...]

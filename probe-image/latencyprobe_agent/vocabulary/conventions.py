@@ -85,7 +85,7 @@ WAIT = "latencyprobe.wait"  # of an event: time since the bytes had last been se
 
 OTHER = "other"  # the series that takes what is above the cap
 LOCAL = "local"  # both halves were seen by this agent
-RECALLED = "recall"  # the server half was asked of another node's agent
+REMOTE = "remote"  # the server half was asked of another node's agent
 UNRESOLVED = "unresolved"  # peer service of an address nobody could name
 
 # `error.type` by the name of the kernel's outcome; `_OTHER` is OpenTelemetry's own fallback value.
@@ -153,7 +153,7 @@ FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Ex
 EXCLUDED = Metric(
     "latencyprobe.exchange.excluded", "{exchange}", "counter", "Exchanges that are no SLI event, by reason."
 )
-PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, here or by recall.")
+PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, here or by remote join.")
 SLO_EVENTS = Metric("latencyprobe.slo.events", "{event}", "counter", "SLI events, good and bad.")
 HANDSHAKE_DURATION = Metric(
     "latencyprobe.tcp.handshake.duration",
@@ -187,8 +187,11 @@ RECORDS_EXCLUDED = Metric(
 PEERS_UNRESOLVED = Metric(
     "latencyprobe.agent.peers.unresolved", "{peer}", "counter", "Spans sent before their peer was known."
 )
-RECALL = Metric(
-    "latencyprobe.agent.recall", "{half}", "counter", "Halves asked of other nodes, or by them, by what became of them."
+REMOTE_JOINS = Metric(
+    "latencyprobe.agent.remote_joins",
+    "{half}",
+    "counter",
+    "Halves asked of other nodes, or by them, by what became of them.",
 )
 EVIDENCE = Metric(
     "latencyprobe.agent.evidence", "{record}", "counter", "Records of evidence, by signal and by what became of them."

@@ -92,7 +92,7 @@ class ExchangeFlags(IntFlag):
     CLOSED = 512
     STAGE_OVERLAP = 1024
     READY_APPROX = 2048
-    THINNED = 4096
+    ADJUSTED = 4096
     SUSPENDED = 8192
 
 
@@ -203,7 +203,7 @@ HISTOGRAM_BUCKETS = 992
 STACK_FRAMES = 48
 WINDOW_SHIFT = 27
 BURST_WINDOWS = 30
-THINNED_BITS = 4
+ADJUSTED_COUNT_BITS = 4
 
 EXCHANGE = _struct(
     192,
@@ -390,7 +390,7 @@ EXCHANGE_COUNTS = _struct(
     ("classes", 184, "(9,)u8"),
     ("excluded", 256, "(13,)u8"),
     ("lost_records", 360, "u8"),
-    ("thinned_records", 368, "u8"),
+    ("sampled_out_records", 368, "u8"),
     ("over_stage_ns", 376, "(8,4)u8"),
     ("over_dominant", 632, "(8,4)u8"),
     ("histogram", 888, "(992,)u4"),
@@ -420,14 +420,15 @@ RULE_KEY = _struct(
 )
 
 CONFIG = _struct(
-    40,
+    48,
     ("generation", 0, "u8"),
-    ("quiet_ns", 8, "u8"),
-    ("host", 16, SCOPE),
-    ("own_tgid", 24, "u4"),
-    ("owner_by_process", 28, "u4"),
-    ("wakeup_bytes", 32, "u4"),
-    ("records_per_window", 36, "u4"),
+    ("idle_timeout_ns", 8, "u8"),
+    ("answer_timeout_ns", 16, "u8"),
+    ("host", 24, SCOPE),
+    ("own_tgid", 32, "u4"),
+    ("owner_by_process", 36, "u4"),
+    ("wakeup_bytes", 40, "u4"),
+    ("records_per_window", 44, "u4"),
 )
 
 STRUCTS = {
