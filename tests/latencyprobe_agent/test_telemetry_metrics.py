@@ -86,6 +86,19 @@ def test_a_target_in_two_sets_is_their_sum() -> None:
     assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 2
 
 
+def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_the_objective() -> None:
+    after = {3: TargetSet((CART.id,), (5, 25), 0, POLICY, "shop/p"), 4: TargetSet((CART.id,), (5, 10), 0, POLICY, "")}
+    both = counts(
+        {"set": 3, "within": (1, 2), "outcomes": {Outcome.OK: 3}},
+        {"set": 4, "within": (4, 10), "outcomes": {Outcome.OK: 50}},
+    )
+    found = by_series(list(count_points(both, PLAN, after, 200)))
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 2
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 1
+    durations = found["latencyprobe.server.duration", "p", "cart"]
+    assert int(durations.counts.sum()) == 53, "the target's exchanges are all of them"
+
+
 def test_owners_above_the_cap_share_one_series() -> None:
     many = counts(*({"owner": owner, "set": 2, "outcomes": {Outcome.OK: 1}} for owner in range(10)))
     points = [p for p in count_points(many, PLAN, SETS, 4) if p.metric is names.SERVER_DURATION]

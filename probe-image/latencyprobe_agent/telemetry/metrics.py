@@ -4,13 +4,12 @@ Pure: receives counts as `kernel/programs.py` reads them and a plan, returns poi
 for several targets; each of them gets its own points. Counts are exact even when records were lost.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe import plan as plans
 from latencyprobe.plan import NodePlan, Objective, Target
 from latencyprobe_agent.kernel.records import (
     HISTOGRAM_MIN,
@@ -20,6 +19,7 @@ from latencyprobe_agent.kernel.records import (
     Outcome,
     Role,
 )
+from latencyprobe_agent.measure.judging import Judge, judges
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
@@ -43,9 +43,7 @@ class _Key(NamedTuple):
 def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], series_cap: int) -> Iterator[Point]:
     """Yield durations, exchanges, failures, exclusions and SLO events of every target of the plan."""
     targets = {target.id: target for target in plan.targets}
-    objectives: dict[str, list[Objective]] = {}
-    for objective in plan.objectives:
-        objectives.setdefault(objective.target, []).append(objective)
+    judging = judges(plan, sets)
     for key, rows in _by_target(counts, targets, sets, series_cap).items():
         target = targets[key.target]
         values = counts.values[rows]
@@ -69,17 +67,14 @@ def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], 
             if count and index != Outcome.OK:
                 error = names.ERROR_TYPES[Outcome(index).name]
                 yield Point(key.owner, names.FAILURES, (*role, (names.ERROR_TYPE, error)), count)
-        for objective in objectives.get(key.target, ()):
-            if _role(objective.perspective) is key.role:
-                slo = (
-                    *labels,
-                    (names.OBJECTIVE, objective.name),
-                    (names.PERSPECTIVE, objective.perspective.value.lower()),
-                )
-                threshold_ns = target.thresholds_ns[objective.threshold_index]
-                both = _good_and_bad(objective, threshold_ns, counts, rows, sets)
-                for outcome, count in zip(("good", "bad"), both, strict=True):
-                    yield Point(key.owner, names.SLO_EVENTS, (*slo, (names.OUTCOME, outcome)), count)
+        for objective, (good, bad) in _events(counts, rows, key.target, judging).items():
+            slo = (
+                *labels,
+                (names.OBJECTIVE, objective.name),
+                (names.PERSPECTIVE, objective.perspective.value.lower()),
+            )
+            yield Point(key.owner, names.SLO_EVENTS, (*slo, (names.OUTCOME, "good")), good)
+            yield Point(key.owner, names.SLO_EVENTS, (*slo, (names.OUTCOME, "bad")), bad)
 
 
 def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
@@ -152,20 +147,18 @@ def _targets(group: Group, targets: Mapping[str, Target], sets: Mapping[int, Tar
     return [targets[name] for name in sets[group.target_set].targets if name in targets]
 
 
-def _good_and_bad(
-    objective: Objective, threshold_ns: int, counts: Counts, rows: list[int], sets: Mapping[int, TargetSet]
-) -> tuple[int, int]:
-    good = total = 0
-    for row in rows:
-        value = counts.values[row]
-        at = sets[int(counts.keys["target_set"][row])].thresholds_ns.index(threshold_ns)
-        total += int(value["outcomes"].sum())
-        good += int(value["within"][at]) - int(value["failed_within"][at]) * objective.errors_count_as_bad
-    return good, total - good
-
-
-def _role(perspective: plans.Role) -> Role:
-    return Role.SERVER if perspective is plans.Role.SERVER else Role.CLIENT
+def _events(
+    counts: Counts, rows: list[int], target: str, judging: Mapping[tuple[int, int], Sequence[Judge]]
+) -> dict[Objective, tuple[int, int]]:
+    """Return good and bad events of each objective of a target."""
+    events: dict[Objective, tuple[int, int]] = {}
+    for key, value in zip(counts.keys[rows], counts.values[rows], strict=True):
+        for judge in judging.get((int(key["target_set"]), int(key["role"])), ()):
+            if judge.target.id == target:
+                good, bad = judge.good_and_bad(value)
+                before = events.get(judge.objective, (0, 0))
+                events[judge.objective] = before[0] + good, before[1] + bad
+    return events
 
 
 def _sum(one: Histogram, other: Histogram) -> Histogram:
