@@ -5,6 +5,7 @@ lost. All counters only grow. Owners end: `Ended` keeps their counts when the ke
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,16 @@ _NAMES = tuple(EXCHANGE_COUNTS.names or ())
 
 COUNTS = np.dtype([(name, "u8", EXCHANGE_COUNTS[name].shape) for name in _NAMES])
 """`struct exchange_counts` with 64-bit histogram buckets."""
+
+
+class Counts(NamedTuple):
+    """One reading of the kernel's counts: `keys` COUNTS_KEY[n], `values` COUNTS[n], cumulative."""
+
+    keys: NDArray[np.void]
+    values: NDArray[np.void]
+
+
+NO_COUNTS = Counts(np.zeros(0, COUNTS_KEY), np.zeros(0, COUNTS))
 
 
 class Widening:

@@ -154,7 +154,12 @@ EXCLUDED = Metric(
     "latencyprobe.exchange.excluded", "{exchange}", "counter", "Exchanges that are no SLI event, by reason."
 )
 PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, here or by recall.")
-SLO_EVENTS = Metric("latencyprobe.slo.events", "{event}", "counter", "SLI events, good and bad.")
+SLO_EVENTS = Metric(
+    "latencyprobe.slo.events",
+    "{event}",
+    "counter",
+    "SLI events, good and bad; from 0 again when the objective's definition changes.",
+)
 HANDSHAKE_DURATION = Metric(
     "latencyprobe.tcp.handshake.duration",
     "s",

@@ -4,13 +4,12 @@ Pure: receives counts as `kernel/programs.py` reads them and a plan, returns poi
 for several targets; each of them gets its own points. Counts are exact even when records were lost.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latencyprobe.plan import NodePlan, Objective, Target
+from latencyprobe.plan import NodePlan, Target
 from latencyprobe_agent.kernel.records import (
     HISTOGRAM_MIN,
     HISTOGRAM_SCALE,
@@ -19,19 +18,13 @@ from latencyprobe_agent.kernel.records import (
     Outcome,
     Role,
 )
-from latencyprobe_agent.measure.judging import Judge, judges
+from latencyprobe_agent.measure.counts import Counts
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.telemetry import conventions as names
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.points import Histogram, Labels, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms
-
-
-class Counts(NamedTuple):
-    """One reading of the kernel's counts: `keys` COUNTS_KEY[n], `values` measure.counts.COUNTS[n], cumulative."""
-
-    keys: NDArray[np.void]
-    values: NDArray[np.void]
+from latencyprobe_agent.telemetry.slo_events import SloEvents
 
 
 class _Key(NamedTuple):
@@ -40,10 +33,11 @@ class _Key(NamedTuple):
     owner: int
 
 
-def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], series_cap: int) -> Iterator[Point]:
+def count_points(
+    counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], slo: SloEvents, series_cap: int
+) -> Iterator[Point]:
     """Yield durations, exchanges, failures, exclusions and SLO events of every target of the plan."""
     targets = {target.id: target for target in plan.targets}
-    judging = judges(plan, sets)
     for key, rows in _by_target(counts, targets, sets, series_cap).items():
         target = targets[key.target]
         values = counts.values[rows]
@@ -67,14 +61,15 @@ def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], 
             if count and index != Outcome.OK:
                 error = names.ERROR_TYPES[Outcome(index).name]
                 yield Point(key.owner, names.FAILURES, (*role, (names.ERROR_TYPE, error)), count)
-        for objective, (good, bad) in _events(counts, rows, key.target, judging).items():
-            slo = (
+        for events in slo.of(target.id, Counts(counts.keys[rows], values)):
+            of_objective = (
                 *labels,
-                (names.OBJECTIVE, objective.name),
-                (names.PERSPECTIVE, objective.perspective.value.lower()),
+                (names.OBJECTIVE, events.objective.name),
+                (names.PERSPECTIVE, events.objective.perspective.value.lower()),
             )
-            yield Point(key.owner, names.SLO_EVENTS, (*slo, (names.OUTCOME, "good")), good)
-            yield Point(key.owner, names.SLO_EVENTS, (*slo, (names.OUTCOME, "bad")), bad)
+            for outcome, count in (("good", events.good), ("bad", events.bad)):
+                judged = (*of_objective, (names.OUTCOME, outcome))
+                yield Point(key.owner, names.SLO_EVENTS, judged, count, events.start_unix_ns)
 
 
 def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
@@ -145,20 +140,6 @@ def _targets(group: Group, targets: Mapping[str, Target], sets: Mapping[int, Tar
     if group.role is Role.UNKNOWN or group.target_set not in sets:
         return ()
     return [targets[name] for name in sets[group.target_set].targets if name in targets]
-
-
-def _events(
-    counts: Counts, rows: list[int], target: str, judging: Mapping[tuple[int, int], Sequence[Judge]]
-) -> dict[Objective, tuple[int, int]]:
-    """Return good and bad events of each objective of a target."""
-    events: dict[Objective, tuple[int, int]] = {}
-    for key, value in zip(counts.keys[rows], counts.values[rows], strict=True):
-        for judge in judging.get((int(key["target_set"]), int(key["role"])), ()):
-            if judge.target.id == target:
-                good, bad = judge.good_and_bad(value)
-                before = events.get(judge.objective, (0, 0))
-                events[judge.objective] = before[0] + good, before[1] + bad
-    return events
 
 
 def _sum(one: Histogram, other: Histogram) -> Histogram:
