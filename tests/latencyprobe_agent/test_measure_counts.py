@@ -53,6 +53,15 @@ def test_an_owner_that_has_ended_leaves_when_nothing_was_added_for_a_while_and_i
     assert all_totals["classes"].sum() == all_totals["histogram"].sum() == 20
 
 
+def test_the_counts_of_an_owner_leave_together_so_that_their_sum_never_falls():
+    keys, ended = np.array([(7, 1, 2), (7, 2, 2)], COUNTS_KEY), Ended()  # set 1 is from before an edit
+    gone = {7}.__contains__
+
+    ended.choose(keys, counted(4, 5), gone)
+    assert not ended.choose(keys, counted(4, 6), gone).any()
+    assert ended.choose(keys, counted(4, 6), gone).all()
+
+
 def test_a_widened_key_that_was_forgotten_starts_again():
     widening, per_cpu = Widening(), np.zeros((1, 1), EXCHANGE_COUNTS)
     per_cpu["histogram"][0, 0, 7] = 5

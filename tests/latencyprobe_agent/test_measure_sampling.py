@@ -4,9 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe.plan import SpanPolicy
+from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.halves import halves
-from latencyprobe_agent.measure.rules import TargetSet
+from latencyprobe_agent.measure.rules import NO_RULES, TargetSet, compile_rules
 from latencyprobe_agent.measure.sampling import Budget, Reason, select
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags, Excluded, Outcome, Role
 
@@ -97,6 +98,17 @@ def test_the_budget_refills_with_time_up_to_one_second():
     counts = [len(select(half, sets(1.0, 100), budget, round(at_s * 1e9)).index) for at_s in (0, 0.1, 0.6, 50, 50)]
 
     assert [100, 10, 50, 100, 0] == counts
+
+
+def test_a_budget_that_was_edited_and_edited_back_is_the_one_in_force():
+    rules = NO_RULES
+    for limit in (100, 5, 100):
+        spans = SpanPolicy(SLOW_NS, 1.0, limit)
+        web = Target("shop/cart/web", "shop", "cart", "u", "web", Perspective.SERVER, (), 0, spans, ports=(80,))
+        rules = compile_rules(NodePlan("n1", 1, "", (web,), (), host=True), {}, rules)
+        in_force = next(iter(rules.rules.values()))
+        chosen = select(batch_of(500, target_set=in_force), rules.sets, Budget(PLENTY), 0)
+        assert limit == len(chosen.index)
 
 
 def test_excluded_exchanges_and_sets_without_a_policy_are_never_chosen():

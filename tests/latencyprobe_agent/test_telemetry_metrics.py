@@ -5,12 +5,13 @@ import pytest
 
 from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
-from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.measure.rules import TargetSet
-from latencyprobe_agent.telemetry.metrics import Counts, count_points, record_points
+from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.telemetry.metrics import count_points, record_points
 from latencyprobe_agent.telemetry.points import Histogram, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
+from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, ExchangeClass, Excluded, Outcome, Role
 
@@ -40,6 +41,14 @@ def counts(*rows: dict[str, Any]) -> Counts:
     return Counts(keys, values)
 
 
+def points_of(
+    read: Counts, plan: NodePlan = PLAN, sets: dict[int, TargetSet] = SETS, series_cap: int = 200
+) -> list[Point]:
+    slo = SloEvents()
+    slo.follow(plan, Rules(sets=sets), NO_COUNTS, 0)
+    return list(count_points(read, plan, sets, slo, series_cap))
+
+
 def by_series(points: list[Point]) -> dict[tuple[str, ...], Any]:
     return {(point.metric.name, *(str(value) for _, value in point.labels)): point.value for point in points}
 
@@ -57,7 +66,7 @@ EVENTS = counts(
 
 
 def test_every_target_of_a_set_gets_its_points() -> None:
-    found = by_series(list(count_points(EVENTS, PLAN, SETS, 200)))
+    found = by_series(points_of(EVENTS))
     for probe, target in (("p", "cart"), ("q", "all")):
         duration = found["latencyprobe.server.duration", probe, target]
         assert isinstance(duration, Histogram)
@@ -69,7 +78,7 @@ def test_every_target_of_a_set_gets_its_points() -> None:
 
 
 def test_an_objective_finds_its_threshold_in_the_set_and_judges_errors_as_it_says() -> None:
-    found = by_series(list(count_points(EVENTS, PLAN, SETS, 200)))
+    found = by_series(points_of(EVENTS))
     assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 90 - 3
     assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 13
     assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "good"] == 70
@@ -81,21 +90,34 @@ def test_a_target_in_two_sets_is_their_sum() -> None:
         {"set": 1, "within": (1, 1, 2), "outcomes": {Outcome.OK: 3}},
         {"set": 2, "within": (1, 4), "outcomes": {Outcome.OK: 5}},
     )
-    found = by_series(list(count_points(both, PLAN, SETS, 200)))
+    found = by_series(points_of(both))
     assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 6
     assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 2
 
 
+def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_the_objective() -> None:
+    after = {3: TargetSet((CART.id,), (5, 25), 0, POLICY, "shop/p"), 4: TargetSet((CART.id,), (5, 10), 0, POLICY, "")}
+    both = counts(
+        {"set": 3, "within": (1, 2), "outcomes": {Outcome.OK: 3}},
+        {"set": 4, "within": (4, 10), "outcomes": {Outcome.OK: 50}},
+    )
+    found = by_series(points_of(both, sets=after))
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 2
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 1
+    durations = found["latencyprobe.server.duration", "p", "cart"]
+    assert int(durations.counts.sum()) == 53, "the target's exchanges are all of them"
+
+
 def test_owners_above_the_cap_share_one_series() -> None:
     many = counts(*({"owner": owner, "set": 2, "outcomes": {Outcome.OK: 1}} for owner in range(10)))
-    points = [p for p in count_points(many, PLAN, SETS, 4) if p.metric is names.SERVER_DURATION]
+    points = [p for p in points_of(many, series_cap=4) if p.metric is names.SERVER_DURATION]
     assert [point.observed for point in points] == [0, 1, 2, 3, OTHER_OWNER]
     assert sum(int(p.value.counts.sum()) for p in points if isinstance(p.value, Histogram)) == 10
 
 
 @pytest.mark.parametrize("plan", [NodePlan("n1", 2, "", (), ()), NodePlan("n1", 2, "", (ALL,), ())])
 def test_targets_that_have_left_the_plan_have_no_points(plan: NodePlan) -> None:
-    points = list(count_points(EVENTS, plan, SETS, 200))
+    points = points_of(EVENTS, plan)
     assert {"cart"}.isdisjoint({value for point in points for _, value in point.labels})
 
 

@@ -10,11 +10,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.telemetry.endpoints import endpoints
-from latencyprobe_agent.telemetry.metrics import Counts
 from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
 from latencyprobe_agent.telemetry.selfmetrics import AgentStats
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role

@@ -75,6 +75,19 @@ def test_delta_temporality_sends_differences_from_the_last_export() -> None:
     assert (data.count, data.positive.offset, list(data.positive.bucket_counts)) == (3, -671, [3])
 
 
+@pytest.mark.parametrize(("delta", "after"), [(False, [(2, 1500), (5, 1500)]), (True, [(2, 1500), (3, 2500)])])
+def test_a_counter_that_starts_again_says_when(delta: bool, after: list[tuple[int, int]]) -> None:
+    encoder = MetricRequests(1000, delta=delta)
+
+    def export(count: int, start: int, now: int) -> tuple[int, int]:
+        point = Point(1, names.SLO_EVENTS, LABELS, count, start)
+        (number,) = metrics(encoder, point, now=now)["one", names.SLO_EVENTS.name].sum.data_points
+        return number.as_int, number.start_time_unix_nano
+
+    assert export(10, 0, 1400) == (10, 1000)
+    assert [export(2, 1500, 2500), export(5, 1500, 3000)] == after
+
+
 def test_a_gauge_is_never_a_difference() -> None:
     encoder = MetricRequests(1000, delta=True)
     metrics(encoder, Point(1, names.MEMORY, (), 50))

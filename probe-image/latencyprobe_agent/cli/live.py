@@ -22,7 +22,7 @@ from latencyprobe.report import units
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe_agent.loop.measuring import Moment
 from latencyprobe_agent.measure import histogram
-from latencyprobe_agent.sli import rows
+from latencyprobe_agent.measure.judging import judges
 from latencyprobe_agent.vocabulary.records import Role
 
 _RATE_OVER_S = 2  # ticks of a second
@@ -67,12 +67,12 @@ def figures(moment: Moment) -> Figures:
 
 def _slos(moment: Moment) -> list[Slo]:
     counts: dict[str, tuple[int, int]] = {objective.id: (0, 0) for objective in moment.plan.objectives}
-    judges = rows.judges(moment.plan, moment.rules.sets)
+    judging = judges(moment.plan, moment.rules.sets)
     for key, total in zip(moment.keys, moment.totals, strict=True):
-        for judge in judges.get((int(key["target_set"]), int(key["role"])), ()):
-            row = rows.counted(judge, total, 0)
-            good, bad = counts[judge.objective.id]
-            counts[judge.objective.id] = (good + row.good, bad + row.bad)
+        for judge in judging.get((int(key["target_set"]), int(key["role"])), ()):
+            good, bad = judge.good_and_bad(total)
+            good_before, bad_before = counts[judge.objective.id]
+            counts[judge.objective.id] = (good_before + good, bad_before + bad)
     return [
         Slo(objective.name, objective.goal, Fraction(good, good + bad) if good + bad else None)
         for objective in moment.plan.objectives

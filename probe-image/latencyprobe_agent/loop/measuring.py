@@ -27,7 +27,7 @@ from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.evidence import Explaining
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
-from latencyprobe_agent.measure.counts import Ended
+from latencyprobe_agent.measure.counts import NO_COUNTS, Counts, Ended
 from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
@@ -59,6 +59,11 @@ class Moment(NamedTuple):
     lost: Mapping[str, int]
     records: int
     pairs: int
+
+    @property
+    def of_living(self) -> Counts:
+        """The counts of owners that have not ended."""
+        return Counts(self.keys[: self.living], self.totals[: self.living])
 
 
 class Measuring(AbstractContextManager["Measuring"]):
@@ -113,7 +118,7 @@ class Measuring(AbstractContextManager["Measuring"]):
             resources = PodResources(plan, cgroups, before)
             pods = resources.pod_cgroups()
         rules = compile_rules(plan, pods, self._rules)
-        self._count()
+        counted = self._count()
         try:
             self._apply(plan, rules, plan.idle_timeout_ns)
         except Unsupported as error:
@@ -129,7 +134,8 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._cgroups, self._resources = cgroups, resources
         self._slicer.apply(plan, rules)
         if self.pipeline:
-            self.pipeline.use(plan, rules)
+            now_unix_ns = self._clock.now_ns() + self._clock.offset_ns
+            self.pipeline.use(plan, rules, counted.of_living if counted else NO_COUNTS, now_unix_ns)
 
     def export_to(self, pipeline: "Pipeline | None") -> None:
         """Export from now on."""
@@ -189,7 +195,6 @@ class Measuring(AbstractContextManager["Measuring"]):
         """Queue the metrics as they stand."""
         if self.pipeline is None or self._resources is None:
             return
-        from latencyprobe_agent.telemetry.metrics import Counts  # noqa: PLC0415 - loaded with the pipeline
 
         remote_joins = self._joiner.counts if self._joiner else {}
         from latencyprobe_agent.telemetry.selfmetrics import AgentStats  # noqa: PLC0415 - same
@@ -205,8 +210,7 @@ class Measuring(AbstractContextManager["Measuring"]):
             evidence_lost=self._explaining.lost,
         )
         now_unix_ns = self._clock.now_ns() + self._clock.offset_ns
-        living = Counts(moment.keys[: moment.living], moment.totals[: moment.living])
-        self.pipeline.export(living, self._resources, own, now_unix_ns)
+        self.pipeline.export(moment.of_living, self._resources, own, now_unix_ns)
         self._lag_s = 0.0
 
     def end(self) -> Moment | None:
@@ -277,6 +281,8 @@ class Measuring(AbstractContextManager["Measuring"]):
             self._forgot = now
             over = self._ended.choose(keys, totals, self._resources.ended)
             self.programs.forget(keys[over])
+            if self.pipeline:
+                self.pipeline.forget(keys[over])
             keys, totals = keys[~over], totals[~over]
         living = len(keys)
         keys, totals = self._ended.join(keys, totals)

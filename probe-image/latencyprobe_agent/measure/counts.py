@@ -5,6 +5,7 @@ lost. All counters only grow. Owners end: `Ended` keeps their counts when the ke
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,16 @@ _NAMES = tuple(EXCHANGE_COUNTS.names or ())
 
 COUNTS = np.dtype([(name, "u8", EXCHANGE_COUNTS[name].shape) for name in _NAMES])
 """`struct exchange_counts` with 64-bit histogram buckets."""
+
+
+class Counts(NamedTuple):
+    """One reading of the kernel's counts: `keys` COUNTS_KEY[n], `values` COUNTS[n], cumulative."""
+
+    keys: NDArray[np.void]
+    values: NDArray[np.void]
+
+
+NO_COUNTS = Counts(np.zeros(0, COUNTS_KEY), np.zeros(0, COUNTS))
 
 
 class Widening:
@@ -52,20 +63,23 @@ class Ended:
 
     def __init__(self) -> None:
         self._totals: dict[bytes, NDArray[np.void]] = {}
-        self._ended_before: dict[bytes, int] = {}
+        self._ended_before: dict[int, int] = {}
 
     def choose(
         self, keys: NDArray[np.void], totals: NDArray[np.void], ended: Callable[[int], bool]
     ) -> NDArray[np.bool_]:
         """Return which rows may go: their owner has ended and nothing was added since the call before; add them up.
 
-        Call it seldom (about once a minute): what the end of a process left open must have had the time to be counted.
+        All rows of an owner go at once: what is exported of it is their sum. Call it seldom (about once a minute): what
+        the end of a process left open must have had the time to be counted.
         """
         counted = totals["classes"].sum(axis=1).tolist()
-        over = {
-            key.tobytes(): n for key, n in zip(keys, counted, strict=True) if key["owner"] and ended(int(key["owner"]))
-        }
-        chosen = np.array([over.get(key.tobytes(), -1) == self._ended_before.get(key.tobytes()) for key in keys], bool)
+        over: dict[int, int] = {}
+        for owner, n in zip(keys["owner"].tolist(), counted, strict=True):
+            if owner and ended(owner):
+                over[owner] = over.get(owner, 0) + n
+        quiet = [owner for owner, n in over.items() if self._ended_before.get(owner) == n]
+        chosen = np.isin(keys["owner"], np.array(quiet, np.uint64))
         self._ended_before = over
         for key, total in zip(keys[chosen], totals[chosen], strict=True):
             self._add(key, total)

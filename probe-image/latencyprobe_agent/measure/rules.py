@@ -46,7 +46,8 @@ class Rules:
 
     `scopes`: cgroup id → (server group, client group), 0 = none. `rules`: (16-byte address, group, port, side) → index
     of a target set. `host`: groups of all sockets in no scope. `sets`: index (from 1) → target set; sets that no rule
-    names any more stay, as late records and counts do name them. `refused`: target id → why part of it is not measured.
+    names any more stay, before those in force, as late records and counts do name them. `refused`: target id → why part
+    of it is not measured.
     """
 
     scopes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -153,7 +154,8 @@ class _Numbering:
 
     @property
     def sets(self) -> dict[int, TargetSet]:
-        return {**self._previous.sets, **{index: s for s, index in self._live.items()}}
+        live = {index: s for s, index in self._live.items()}
+        return {index: s for index, s in self._previous.sets.items() if index not in live} | live
 
     def group(self, matches: Matches) -> int:
         """Number of the group with these matches, 0 for none."""

@@ -111,7 +111,7 @@ def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
     ratio /= np.where(reason == Reason.RATIO, halves.adjusted_count[index], 1)
     kept = np.ones(len(index), np.bool_)
-    per_second = {s.probe: s.spans.max_per_second for s in sets.values()}
+    per_second = {s.probe: s.spans.max_per_second for s in sets.values()}  # the last one is in force
     shares = [(probe, per_second[probe], of_row["probe"][index] == i) for i, probe in enumerate(probes)]
     for whose, limit, mine in (*shares, (_NODE, budget.per_second, np.ones(len(index), np.bool_))):
         offered = np.flatnonzero(mine & kept)

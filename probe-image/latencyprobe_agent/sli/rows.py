@@ -3,81 +3,36 @@
 `measure.slicing` calls them and adds the rows up.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from latencyprobe import sli
-from latencyprobe.plan import NodePlan, Objective, Target
-from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.judging import Judge
 from latencyprobe_agent.measure.pairing import Pairs
-from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
 from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 
 _AMBIGUOUS = [Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP]
-_ROLES = {Perspective.SERVER: Role.SERVER, Perspective.CLIENT: Role.CLIENT}
 _STAGES = {Role.SERVER: SERVER_STAGES, Role.CLIENT: CLIENT_STAGES}
 
 
-@dataclass(frozen=True)
-class Judge:
-    """One objective as it applies to one target set: `threshold` is its place among the set's thresholds."""
-
-    objective: Objective
-    target: Target
-    role: Role
-    threshold: int
-    threshold_ns: int
-
-    def row(self, minute: int) -> SliRow:
-        """Return an empty row of this objective."""
-        return SliRow(
-            namespace=self.target.namespace,
-            probe=self.target.probe,
-            probe_uid=self.target.probe_uid,
-            objective=self.objective.name,
-            hash=self.objective.hash,
-            perspective=self.objective.perspective,
-            minute=minute,
-        )
-
-
-def judges(plan: NodePlan, sets: Mapping[int, TargetSet]) -> dict[tuple[int, int], list[Judge]]:
-    """Return (target set, role) → who judges its exchanges. `sets`: `Rules.sets`."""
-    targets = {target.id: target for target in plan.targets}
-    found: dict[tuple[int, int], list[Judge]] = defaultdict(list)
-    for index, target_set in sets.items():
-        for objective in plan.objectives:
-            target = targets[objective.target]
-            threshold_ns = target.thresholds_ns[objective.threshold_index]
-            if target.id in target_set.targets and threshold_ns in target_set.thresholds_ns:
-                role = _ROLES[objective.perspective]
-                place = target_set.thresholds_ns.index(threshold_ns)
-                found[index, role].append(Judge(objective, target, role, place, threshold_ns))
-    return found
-
-
-def counted(judge: Judge, gained: NDArray[np.void], minute: int) -> SliRow:
+def counted(judge: Judge, gained: np.void, minute: int) -> SliRow:
     """Return the row that one COUNTS record of differences makes. Exact: no ring is involved."""
     events, excluded = int(gained["outcomes"].sum()), int(gained["excluded"].sum())
     ambiguous = int(gained["excluded"][_AMBIGUOUS].sum())
-    good = int(gained["within"][judge.threshold])
-    if judge.objective.errors_count_as_bad:
-        good -= int(gained["failed_within"][judge.threshold])
+    good, bad = judge.good_and_bad(gained)
     return replace(
         judge.row(minute),
         good=good,
-        bad=events - good,
+        bad=bad,
         histogram=histogram.sparse(gained["histogram"]),
         stage_ns=_named(_STAGES[judge.role], gained["over_stage_ns"][judge.threshold]),
         dominant=_named(_STAGES[judge.role], gained["over_dominant"][judge.threshold]),
@@ -98,9 +53,7 @@ def recorded(
     `halves`: SLI events of the judge's target set and role; `pair`: the row in `pairs` of each, -1 without one;
     `offset_ns`: Unix time less boot time.
     """
-    bad = halves.duration_ns > judge.threshold_ns
-    if judge.objective.errors_count_as_bad:
-        bad = bad | (halves.rec["outcome"] != Outcome.OK)
+    bad = judge.bad(halves.duration_ns, halves.rec["outcome"])
     addresses, counts = np.unique(np.ascontiguousarray(halves.rec["peer_addr"][bad]).view("V16"), return_counts=True)
     slowest = np.argsort(halves.duration_ns)[: -sli.SLOWEST - 1 : -1].tolist()
     return replace(
@@ -118,9 +71,7 @@ def joined(judge: Judge, minute: int, pairs: int) -> SliRow:
 def explained(judge: Judge, signal: str, found: Joined | Shared, rows: NDArray[np.intp], minute: int) -> SliRow:
     """Return the row that says how many exchanges a signal explains, how many of them bad ones, and the time lost."""
     half, first, new_ns = found.half[rows], found.first[rows], found.new_ns[rows]
-    bad = half["duration_ns"] > judge.threshold_ns
-    if judge.objective.errors_count_as_bad:
-        bad |= half["outcome"] != Outcome.OK
+    bad = judge.bad(half["duration_ns"], half["outcome"])
     count = sli.EvidenceCount(int(first.sum()), int((first & bad).sum()), int(new_ns.sum()))
     return replace(judge.row(minute), evidence={signal: count})
 

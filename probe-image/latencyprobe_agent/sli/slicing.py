@@ -17,6 +17,7 @@ from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe_agent.measure.counts import COUNTS
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.judging import Judge, judges
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Explains
@@ -36,7 +37,7 @@ class Slicer:
     """
 
     def __init__(self, boot_ns: int) -> None:
-        self._judges: dict[tuple[int, int], list[rows.Judge]] = {}
+        self._judges: dict[tuple[int, int], list[Judge]] = {}
         self._rows: dict[tuple[_Key, int], SliRow] = {}
         self._told: dict[tuple[_Key, str], SlowExchange] = {}  # of the last `take()`: what explains them may still come
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
@@ -45,7 +46,7 @@ class Slicer:
 
     def apply(self, plan: NodePlan, rules: Rules) -> None:
         """Judge by this plan and these rules from now on."""
-        self._judges = rows.judges(plan, rules.sets)
+        self._judges = judges(plan, rules.sets)
 
     def add_counts(
         self, keys: NDArray[np.void], totals: NDArray[np.void], lost: Mapping[str, int], boot_ns: int, unix_ns: int

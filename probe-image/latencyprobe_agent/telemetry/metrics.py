@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latencyprobe import plan as plans
-from latencyprobe.plan import NodePlan, Objective, Target
+from latencyprobe.plan import NodePlan, Target
+from latencyprobe_agent.measure.counts import Counts
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.points import Histogram, Labels, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms
+from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import (
     HISTOGRAM_MIN,
@@ -27,25 +27,17 @@ from latencyprobe_agent.vocabulary.records import (
 )
 
 
-class Counts(NamedTuple):
-    """One reading of the kernel's counts: `keys` COUNTS_KEY[n], `values` measure.counts.COUNTS[n], cumulative."""
-
-    keys: NDArray[np.void]
-    values: NDArray[np.void]
-
-
 class _Key(NamedTuple):
     target: str
     role: Role
     owner: int
 
 
-def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], series_cap: int) -> Iterator[Point]:
+def count_points(
+    counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], slo: SloEvents, series_cap: int
+) -> Iterator[Point]:
     """Yield durations, exchanges, failures, exclusions and SLO events of every target of the plan."""
     targets = {target.id: target for target in plan.targets}
-    objectives: dict[str, list[Objective]] = {}
-    for objective in plan.objectives:
-        objectives.setdefault(objective.target, []).append(objective)
     for key, rows in _by_target(counts, targets, sets, series_cap).items():
         target = targets[key.target]
         values = counts.values[rows]
@@ -69,17 +61,15 @@ def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], 
             if count and index != Outcome.OK:
                 error = names.ERROR_TYPES[Outcome(index).name]
                 yield Point(key.owner, names.FAILURES, (*role, (names.ERROR_TYPE, error)), count)
-        for objective in objectives.get(key.target, ()):
-            if _role(objective.perspective) is key.role:
-                slo = (
-                    *labels,
-                    (names.OBJECTIVE, objective.name),
-                    (names.PERSPECTIVE, objective.perspective.value.lower()),
-                )
-                threshold_ns = target.thresholds_ns[objective.threshold_index]
-                both = _good_and_bad(objective, threshold_ns, counts, rows, sets)
-                for outcome, count in zip(("good", "bad"), both, strict=True):
-                    yield Point(key.owner, names.SLO_EVENTS, (*slo, (names.OUTCOME, outcome)), count)
+        for events in slo.of(target.id, Counts(counts.keys[rows], values)):
+            of_objective = (
+                *labels,
+                (names.OBJECTIVE, events.objective.name),
+                (names.PERSPECTIVE, events.objective.perspective.value.lower()),
+            )
+            for outcome, count in (("good", events.good), ("bad", events.bad)):
+                judged = (*of_objective, (names.OUTCOME, outcome))
+                yield Point(key.owner, names.SLO_EVENTS, judged, count, events.start_unix_ns)
 
 
 def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
@@ -152,22 +142,6 @@ def _targets(group: Group, targets: Mapping[str, Target], sets: Mapping[int, Tar
     if group.role is Role.UNKNOWN or group.target_set not in sets:
         return ()
     return [targets[name] for name in sets[group.target_set].targets if name in targets]
-
-
-def _good_and_bad(
-    objective: Objective, threshold_ns: int, counts: Counts, rows: list[int], sets: Mapping[int, TargetSet]
-) -> tuple[int, int]:
-    good = total = 0
-    for row in rows:
-        value = counts.values[row]
-        at = sets[int(counts.keys["target_set"][row])].thresholds_ns.index(threshold_ns)
-        total += int(value["outcomes"].sum())
-        good += int(value["within"][at]) - int(value["failed_within"][at]) * objective.errors_count_as_bad
-    return good, total - good
-
-
-def _role(perspective: plans.Role) -> Role:
-    return Role.SERVER if perspective is plans.Role.SERVER else Role.CLIENT
 
 
 def _sum(one: Histogram, other: Histogram) -> Histogram:

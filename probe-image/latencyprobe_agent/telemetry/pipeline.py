@@ -11,11 +11,13 @@ from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latencyprobe.plan import NodePlan, Target
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.directory.peers import Peers, address
+from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.identity.resources import Resources
+from latencyprobe_agent.measure.counts import NO_COUNTS, Counts
 from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
@@ -25,12 +27,14 @@ from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
 from latencyprobe_agent.telemetry import otlp, selfmetrics, spans
 from latencyprobe_agent.telemetry.endpoints import Settings, Signal
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
-from latencyprobe_agent.telemetry.metrics import Counts, count_points, evidence_points, record_points
+from latencyprobe_agent.telemetry.metrics import count_points, evidence_points, record_points
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import MetricRequests, Resource
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms, service_of
+from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.addresses import address
 
 _UNNAMED = 16_384  # records of evidence whose peers are asked for; older ones beyond go without
 
@@ -65,6 +69,7 @@ class Pipeline:
             config.series, by_process=standalone, identity_wait_s=config.identity_wait_s
         )
         self._evidence = EvidenceSeries(config.series, by_process=standalone)
+        self._slo = SloEvents()
         self._unnamed: list[tuple[Evidence, Sequence[Sample], float]] = []  # whose peers are asked for, and since when
         self._requests = MetricRequests(origin.start_unix_ns, delta=delta)
         self._agent = selfmetrics.agent_resource(config, host=standalone)
@@ -89,9 +94,11 @@ class Pipeline:
             outbox.start()
         return cls(origin, outboxes, delta=delta)
 
-    def use(self, plan: NodePlan, rules: Rules) -> None:
-        """Follow a new plan. Records of sets that it no longer has find no target any more."""
+    def use(self, plan: NodePlan, rules: Rules, counts: Counts = NO_COUNTS, now_unix_ns: int = 0) -> None:
+        """Follow a new plan. Records of sets that it no longer has find no target any more; objectives that it did not
+        have before start from `counts`, the kernel's when it came into force."""
         self._plan, self._rules = plan, rules
+        self._slo.follow(plan, rules, counts, now_unix_ns)
         targets = {target.id: target for target in plan.targets}
         self._targets = {
             index: next(targets[name] for name in one.targets if name in targets)
@@ -187,7 +194,7 @@ class Pipeline:
         )
         counts = self._without_ended(counts, resources)
         points = [
-            *count_points(counts, self._plan, self._rules.sets, self._origin.config.series),
+            *count_points(counts, self._plan, self._rules.sets, self._slo, self._origin.config.series),
             *record_points(self._histograms, self._plan, self._rules.sets),
             *evidence_points(self._evidence, self._plan, self._rules.sets),
             *selfmetrics.points(own, self.outboxes),
@@ -212,6 +219,10 @@ class Pipeline:
         self._evidence.forget(over)
         kept = ~np.isin(counts.keys["owner"], np.array(sorted(over), np.uint64))
         return Counts(counts.keys[kept], counts.values[kept])
+
+    def forget(self, keys: NDArray[np.void]) -> None:
+        """Forget COUNTS_KEYs that the kernel has let go: they start from 0 when they come again."""
+        self._slo.forget(keys)
 
     def stop(self, timeout_s: float) -> None:
         """Deliver what is queued, for at most `timeout_s`."""

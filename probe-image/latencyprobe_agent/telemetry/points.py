@@ -34,12 +34,14 @@ class Histogram(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One series now. `observed`: identifies the resource among the points of one export."""
+    """One series now. `observed`: identifies the resource among the points of one export. `start_unix_ns`: what it
+    counts from, if that is later than the start of all."""
 
     observed: object
     metric: Metric
     labels: Labels
     value: int | float | Histogram
+    start_unix_ns: int = 0
 
 
 class MetricRequests:
@@ -48,7 +50,7 @@ class MetricRequests:
     def __init__(self, start_unix_ns: int, *, delta: bool = False) -> None:
         self._start_unix_ns = start_unix_ns
         self._delta = delta
-        self._before: dict[tuple[object, str, Labels], int | float | Histogram] = {}
+        self._before: dict[tuple[object, str, Labels, int], int | float | Histogram] = {}
 
     def encode(
         self, points: Iterable[Point], resources: Mapping[object, Resource], now_unix_ns: int
@@ -85,9 +87,9 @@ class MetricRequests:
             into.sum.aggregation_temporality = temporality
             into.sum.is_monotonic = True
         for point in series:
-            start_unix_ns = self._start_unix_ns
+            start_unix_ns = max(self._start_unix_ns, point.start_unix_ns)
             if isinstance(point.value, Histogram):
-                self._histogram(into.exponential_histogram.data_points.add(), point, now_unix_ns)
+                self._histogram(into.exponential_histogram.data_points.add(), point, start_unix_ns, now_unix_ns)
                 continue
             number = (into.gauge if metric.kind == "gauge" else into.sum).data_points.add()
             number.time_unix_nano = now_unix_ns
@@ -99,10 +101,12 @@ class MetricRequests:
             else:
                 number.as_double = point.value
 
-    def _histogram(self, into: pb.ExponentialHistogramDataPoint, point: Point, now_unix_ns: int) -> None:
+    def _histogram(
+        self, into: pb.ExponentialHistogramDataPoint, point: Point, start_unix_ns: int, now_unix_ns: int
+    ) -> None:
         assert isinstance(point.value, Histogram)
         counts, offset, scale, zero, sum_s = point.value
-        into.start_time_unix_nano, into.time_unix_nano = self._start_unix_ns, now_unix_ns
+        into.start_time_unix_nano, into.time_unix_nano = start_unix_ns, now_unix_ns
         fill(into.attributes, dict(point.labels))
         into.scale, into.zero_count, into.sum = scale, zero, sum_s
         into.count = int(counts.sum()) + zero
@@ -113,7 +117,7 @@ class MetricRequests:
             into.positive.bucket_counts.extend(counts[first : last + 1].tolist())
 
     def _since_before(self, point: Point) -> Point:
-        key = (point.observed, point.metric.name, point.labels)
+        key = (point.observed, point.metric.name, point.labels, point.start_unix_ns)
         before, self._before[key] = self._before.get(key), point.value
         if before is None:
             return point

@@ -153,8 +153,15 @@ FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Ex
 EXCLUDED = Metric(
     "latencyprobe.exchange.excluded", "{exchange}", "counter", "Exchanges that are no SLI event, by reason."
 )
-PAIRS = Metric("latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, here or by remote join.")
-SLO_EVENTS = Metric("latencyprobe.slo.events", "{event}", "counter", "SLI events, good and bad.")
+PAIRS = Metric(
+    "latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, on this node or by the remote join."
+)
+SLO_EVENTS = Metric(
+    "latencyprobe.slo.events",
+    "{event}",
+    "counter",
+    "SLI events, good and bad; from 0 again when the objective's definition changes.",
+)
 HANDSHAKE_DURATION = Metric(
     "latencyprobe.tcp.handshake.duration",
     "s",
