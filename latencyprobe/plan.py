@@ -235,3 +235,4 @@ class AgentStatus(_Wire, frozen=True):
     targets: tuple[TargetStatus, ...]
     lost: dict[str, int]
     reason: str = ""  # stable CamelCase reason of `error`, such as KernelUnsupported
+    failing: dict[str, str] = {}  # parts of the agent that raise and are skipped, and what they raise

@@ -92,6 +92,8 @@ POINTS = {
     "REASON": "why something was excluded, lost, unresolved or sent again",
     "METHOD": "how a handshake was measured: `kernel`, or `tc` at a network interface",
     "SIGNAL": "the kind of record",
+    "OTLP_SIGNAL": "`traces` or `metrics`",
+    "PART": "the part of the agent",
     "DIRECTION": "`request` if this end is the client, else `response`",
     "ERROR_TYPE": "as on spans",
     "SERVICE_PEER_NAME": "service at the other end; `other` beyond the cap on series",

@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.measure.halves import Halves, halves
+from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import packed
+from latencyprobe_agent.measure.sampling import Reason, Sampled
+from latencyprobe_agent.measure.turn import InForce, Turn, empty
 from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
+from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeClass, Role
 
 
@@ -187,5 +191,25 @@ def make_halves() -> Any:
 
     def make(*records: dict[str, Any]) -> Halves:
         return halves(np.array([exchange(**record) for record in records], EXCHANGE), b"k" * 32)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_turn(make_halves: Any) -> Any:
+    """Return a function to a Turn. `records`: of this turn, as `exchange()` takes them, joined; other fields by name.
+
+    `sampled`: True for all halves of the turn.
+    """
+
+    def make(
+        in_force: InForce, *records: dict[str, Any], at_s: float = 0.0, sampled: bool = False, **fields: Any
+    ) -> Turn:
+        some = make_halves(*records)
+        fields = {"halves": some, "pairs": LocalJoin().join(some)} | fields
+        if sampled:
+            fields["sampled"] = Sampled(some, np.full(len(some), Reason.SLOW, np.uint8), np.ones(len(some)))
+        boot_ns = round(at_s * 1e9)
+        return empty(Now(boot_ns, boot_ns + 10**18), in_force)._replace(**fields)
 
     return make

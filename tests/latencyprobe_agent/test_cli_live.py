@@ -8,9 +8,12 @@ from rich.console import Console
 from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.cli.live import LiveLine, figures, line
-from latencyprobe_agent.loop.measuring import Moment
-from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.identity.resources import ProcessResources
+from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
+from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.measure.turn import InForce, Turn, empty
+from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, HISTOGRAM_MIN, Outcome, Role
 
 POLICY = SpanPolicy(1, 1.0, 100)
@@ -20,7 +23,7 @@ PLAN = NodePlan("n1", 4, "", (CART,), (FAST,), host=True)
 RULES = Rules(sets={1: TargetSet((CART.id,), (5,), 0, POLICY, "shop/p")})
 
 
-def moment(*sides: tuple[Role, int, int], pairs: int = 0, lost: int = 0) -> Moment:
+def turn(*sides: tuple[Role, int, int], lost: int = 0) -> Turn:
     """Each side: role, events, events within the threshold. All durations are about 1 ms."""
     keys, totals = np.zeros(len(sides), COUNTS_KEY), np.zeros(len(sides), COUNTS)
     for key, total, (role, events, within) in zip(keys, totals, sides, strict=True):
@@ -28,49 +31,55 @@ def moment(*sides: tuple[Role, int, int], pairs: int = 0, lost: int = 0) -> Mome
         total["outcomes"][Outcome.OK] = events
         total["within"][0] = within
         total["histogram"][-320 - HISTOGRAM_MIN] = events
-    return Moment(PLAN, RULES, keys, totals, len(keys), {"ring_full": lost}, 0, pairs)
+    counts = Counts(keys, totals)
+    snapshot = Snapshot(counts, counts, keys[:0], {"ring_full": lost})
+    return empty(Now(0, 0), InForce(PLAN, RULES, ProcessResources("n1")))._replace(counts=snapshot)
 
 
-def shown(*ticks: Moment) -> str:
-    return line(deque((float(i), figures(tick)) for i, tick in enumerate(ticks))).plain
+def shown(*ticks: Turn, pairs: int = 0) -> str:
+    return line(deque((float(i), figures(tick, pairs)) for i, tick in enumerate(ticks))).plain
 
 
 def test_an_rpc_that_both_halves_saw_counts_once() -> None:
-    text = shown(moment((Role.SERVER, 1000, 990), (Role.CLIENT, 1000, 900), pairs=1000))
+    text = shown(turn((Role.SERVER, 1000, 990), (Role.CLIENT, 1000, 900)), pairs=1000)
     assert "1,000 RPCs  1,000 pairs  0 lost" in text
     assert "fast 99% ≥ 99%" in text
     assert "p50 987us" in text
 
 
 def test_without_a_server_here_the_clients_count() -> None:
-    assert "7 RPCs" in shown(moment((Role.CLIENT, 7, 7)))
+    assert "7 RPCs" in shown(turn((Role.CLIENT, 7, 7)))
 
 
 def test_the_rate_is_that_of_the_last_ticks() -> None:
-    ticks = [moment((Role.SERVER, events, events)) for events in (0, 500, 1000, 3000)]
+    ticks = [turn((Role.SERVER, events, events)) for events in (0, 500, 1000, 3000)]
     assert shown(*ticks).startswith("1,250 RPC/s")
 
 
 def test_a_missed_goal_and_losses_are_said() -> None:
-    text = shown(moment((Role.SERVER, 1000, 900), lost=3))
+    text = shown(turn((Role.SERVER, 1000, 900), lost=3))
     assert "fast 90% < 99%" in text
     assert "3 lost" in text
 
 
 def test_records_that_the_limit_left_out_are_said() -> None:
-    tick = moment((Role.SERVER, 9000, 9000), pairs=700)
-    tick.totals["sampled_out_records"] = 8_300
-    assert "9,000 RPCs  700 pairs  0 lost  8,300 records sampled out" in shown(tick)
+    tick = turn((Role.SERVER, 9000, 9000))
+    assert tick.counts is not None
+    tick.counts.counts.values["sampled_out_records"] = 8_300
+    assert "9,000 RPCs  700 pairs  0 lost  8,300 records sampled out" in shown(tick, pairs=700)
 
 
 def test_before_the_first_event_nothing_is_claimed() -> None:
-    assert shown(moment()) == "0 RPC/s  0 RPCs  0 pairs  0 lost  fast no events yet"
+    assert shown(turn()) == "0 RPC/s  0 RPCs  0 pairs  0 lost  fast no events yet"
 
 
-def test_on_a_pipe_there_are_no_escapes_and_the_last_figures_stay(monkeypatch: Any) -> None:
+def test_on_a_pipe_there_are_no_escapes_and_the_last_figures_stay(make_halves: Any) -> None:
     out = io.StringIO()
-    with LiveLine(Console(file=out)) as live:
-        live(moment((Role.SERVER, 1000, 990), pairs=5))
-    assert out.getvalue().startswith("1,000 RPCs in 0.0 s, 5 pairs, 0 lost")
+    live = LiveLine(Console(file=out))
+    pair = make_halves({"role": Role.SERVER}, {"role": Role.CLIENT})
+    live.take(turn()._replace(pairs=LocalJoin().join(pair), counts=None))
+    live.take(turn((Role.SERVER, 1000, 990)))
+    live.close()
+    assert out.getvalue().startswith("1,000 RPCs in 0.0 s, 1 pairs, 0 lost")
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().count("\n") == 1

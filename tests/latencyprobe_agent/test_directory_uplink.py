@@ -121,10 +121,10 @@ def test_counts_older_than_a_day_are_dropped_and_counted(uplink: Uplink) -> None
 
 def test_a_changed_status_goes_at_once_an_equal_one_waits(directory_server: Any, uplink: Uplink) -> None:
     uplink.start()
-    uplink.tell(STATUS)
+    uplink.report(STATUS)
     wait_for(lambda: len(directory_server.requests) == 1)
-    uplink.tell(STATUS)
-    uplink.tell(AgentStatus("i", "boot", "0.1", 2, {}, "", (), {}))
+    uplink.report(STATUS)
+    uplink.report(AgentStatus("i", "boot", "0.1", 2, {}, "", (), {}))
     wait_for(lambda: len(directory_server.requests) == 2)
     uplink.stop(5)
     assert [document["generation"] for _, _, document in directory_server.requests] == [1, 2]

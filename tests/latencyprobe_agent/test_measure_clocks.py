@@ -11,8 +11,9 @@ from hypothesis.extra import numpy as hnp
 from latencyprobe.plan import ServerHalf
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
-from latencyprobe_agent.measure.remote_join import keys_of, server_halves
+from latencyprobe_agent.measure.remote_join import server_halves
 from latencyprobe_agent.signals.exchanges import STAMPS
+from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Role
 
 SECOND = 10**9
@@ -52,7 +53,7 @@ def joined(client: Halves, server: Halves) -> Pairs:
 
 def recalled(client: Halves, server: Halves) -> Pairs:
     """The pairs, as the client's agent makes them from what another host tells."""
-    rows = zip(keys_of(server), server.stages.tolist(), server.rec["srtt_us"].tolist(), strict=True)
+    rows = zip(ids.to_hex(server.trace_id), server.stages.tolist(), server.rec["srtt_us"].tolist(), strict=True)
     return joined(client, server_halves([ServerHalf(key, tuple(ns), srtt_us=us) for key, ns, us in rows]))
 
 

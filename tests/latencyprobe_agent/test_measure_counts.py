@@ -44,9 +44,9 @@ def test_an_owner_that_has_ended_leaves_when_nothing_was_added_for_a_while_and_i
     keys, ended = np.array([(7, 1, 2), (8, 1, 2), (0, 1, 2)], COUNTS_KEY), Ended()
     gone = {7}.__contains__
 
-    assert not ended.choose(keys, counted(4, 5, 6), gone).any()
-    assert not ended.choose(keys, counted(9, 5, 6), gone).any()  # its sockets ended after it
-    assert ended.choose(keys, counted(9, 5, 6), gone).tolist() == [True, False, False]
+    assert not ended.over(keys, counted(4, 5, 6), gone).any()
+    assert not ended.over(keys, counted(9, 5, 6), gone).any()  # its sockets ended after it
+    assert ended.over(keys, counted(9, 5, 6), gone).tolist() == [True, False, False]
 
     all_keys, all_totals = ended.join(keys[1:], counted(5, 6))
     assert all_keys["owner"].tolist() == [8, 0, 0]
@@ -57,9 +57,9 @@ def test_the_counts_of_an_owner_leave_together_so_that_their_sum_never_falls():
     keys, ended = np.array([(7, 1, 2), (7, 2, 2)], COUNTS_KEY), Ended()  # set 1 is from before an edit
     gone = {7}.__contains__
 
-    ended.choose(keys, counted(4, 5), gone)
-    assert not ended.choose(keys, counted(4, 6), gone).any()
-    assert ended.choose(keys, counted(4, 6), gone).all()
+    ended.over(keys, counted(4, 5), gone)
+    assert not ended.over(keys, counted(4, 6), gone).any()
+    assert ended.over(keys, counted(4, 6), gone).all()
 
 
 def test_a_widened_key_that_was_forgotten_starts_again():

@@ -26,7 +26,7 @@ def test_every_column_and_field_that_is_asked_for_comes_back(noise: bytes, n: in
     for stamp in (name for name in EXCHANGE.names or () if name.endswith("_ns")):
         batch[stamp] >>= np.uint64(8)  # boot time: two years
     before = halves(batch, b"key")
-    before.chosen[:] = np.arange(n)
+    before.sampled[:] = np.arange(n)
 
     after = unpack(pack(before))
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from latencyprobe.plan import Ask, ServerHalf, SpanPolicy
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.measure.remote_join import Answering, Asking, ids_of, keys_of
+from latencyprobe_agent.measure.remote_join import Answering, Asking
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 
 MS = 1_000_000
@@ -55,7 +55,11 @@ def node() -> Node:
 
 
 def rows_of(halves: Halves, numbers: Sequence[int]) -> list[str]:
-    return [key for key, n in zip(keys_of(halves), halves.rec["request_seq"].tolist(), strict=True) if n in numbers]
+    return [
+        key
+        for key, n in zip(ids.to_hex(halves.trace_id), halves.rec["request_seq"].tolist(), strict=True)
+        if n in numbers
+    ]
 
 
 def test_slow_and_failed_clients_ask_and_nobody_else(node: Node, make_halves: Any) -> None:
@@ -81,11 +85,11 @@ def test_without_objectives_slow_is_what_is_slow_as_a_span(make_halves: Any) -> 
 
 def test_a_question_tells_whom_the_client_dialled_and_whether_it_is_a_span(node: Node, make_halves: Any) -> None:
     halves = make_halves(client(1, peer="10.0.0.7"), client(2))
-    halves.chosen[0] = Reason.SLOW + 1
+    halves.sampled[0] = Reason.SLOW + 1
     node.sees(halves)
     told = {question.key: (question.peer[-4:], question.span) for question in node.asking.due(0.3)}
     assert told == dict(
-        zip(keys_of(halves), [(bytes([10, 0, 0, 7]), True), (bytes([10, 0, 0, 2]), False)], strict=True)
+        zip(ids.to_hex(halves.trace_id), [(bytes([10, 0, 0, 7]), True), (bytes([10, 0, 0, 2]), False)], strict=True)
     )
 
 
@@ -100,11 +104,11 @@ def test_a_question_waits_for_this_node_first_and_ends_by_itself(node: Node, mak
     low = int(halves.trace_id[0, 1])
     node.sees(halves)
     assert node.asks(0.2) == []
-    assert node.asks(0.25) == keys_of(halves)
+    assert node.asks(0.25) == ids.to_hex(halves.trace_id)
     assert node.asks(3.9) == []
-    assert low in node.asking
+    assert low in node.asking.pending
     node.asks(4.0)
-    assert low not in node.asking
+    assert low not in node.asking.pending
     assert node.asking.counts == {"asked": 1, "unanswered": 1, "left_out": 0}
 
 
@@ -124,7 +128,7 @@ def test_an_answer_makes_the_pair_that_both_halves_on_one_host_would(node: Node,
 def test_an_answer_to_no_question_is_no_pair(node: Node, make_halves: Any) -> None:
     halves = make_halves(client(1))
     node.sees(halves)
-    (key,) = keys_of(halves)
+    (key,) = ids.to_hex(halves.trace_id)
     assert len(node.asking.answered([answer(key)])) == 0  # not asked yet
     node.asks()
     assert len(node.asking.answered([answer("0" * 16 + key[16:]), answer("1" * 32)])) == 0
@@ -135,7 +139,7 @@ def test_a_refused_question_ends_with_its_reason(node: Node, make_halves: Any) -
     halves = make_halves(client(1))
     node.sees(halves)
     node.asking.refused(dict.fromkeys(node.asks(), "no_agent"))
-    assert int(halves.trace_id[0, 1]) not in node.asking
+    assert int(halves.trace_id[0, 1]) not in node.asking.pending
     assert node.asking.counts["refused_no_agent"] == 1
 
 
@@ -150,7 +154,7 @@ def test_the_budget_is_that_of_spans_and_what_it_leaves_out_is_counted(node: Nod
     halves = make_halves(*(client(i) for i in range(150)))
     node.sees(halves)
     asked = node.asks()
-    randomness = {key: int(key[18:], 16) for key in keys_of(halves)}
+    randomness = {key: int(key[18:], 16) for key in ids.to_hex(halves.trace_id)}
     assert sorted(asked) == sorted(sorted(randomness, key=lambda key: -randomness[key])[:100])
     assert node.asking.counts["left_out"] == 50
 
@@ -163,33 +167,33 @@ def test_every_key_asked_is_given_once_or_counted_as_not_found(
     late = data.draw(st.integers(0, len(here)))
     join, answering = LocalJoin(), Answering(keep_s=2.5)
     join.join(halves.take(np.arange(late)))
-    keys = keys_of(make_halves(*(client(n) for n in sorted(wanted))))
+    keys = ids.to_hex(make_halves(*(client(n) for n in sorted(wanted))).trace_id)
     answering.ask([Ask(tuple(keys))], 0.0)
-    found = [*keys_of(answering.find(join, 0.1)[0])]
+    found = [*ids.to_hex(answering.find(join, 0.1)[0].trace_id)]
     join.join(halves.take(np.arange(late, len(here))))
-    found += keys_of(answering.find(join, 2.0)[0])
-    found += keys_of(answering.find(join, 2.5)[0])
-    assert sorted(found) == sorted(set(keys).intersection(keys_of(halves)))
+    found += ids.to_hex(answering.find(join, 2.0)[0].trace_id)
+    found += ids.to_hex(answering.find(join, 2.5)[0].trace_id)
+    assert sorted(found) == sorted(set(keys).intersection(ids.to_hex(halves.trace_id)))
     assert answering.counts["not_found"] == len(wanted - here)
     assert answering.counts["given"] == len(wanted & here)
 
 
 def test_a_half_becomes_a_span_if_that_was_asked_and_it_is_none_yet(make_halves: Any) -> None:
     halves = make_halves(server(1), server(2), server(3))
-    halves.chosen[1] = Reason.RATIO + 1
+    halves.sampled[1] = Reason.RATIO + 1
     join, answering = LocalJoin(), Answering(keep_s=2.5)
     join.join(halves)
-    one, other, third = keys_of(halves)
+    one, other, third = ids.to_hex(halves.trace_id)
     answering.ask([Ask((one, other), spans=True), Ask((third,))], 0.0)
     found, spans = answering.find(join, 0.0)
-    assert dict(zip(keys_of(found), spans.tolist(), strict=True)) == {one: True, other: False, third: False}
+    assert dict(zip(ids.to_hex(found.trace_id), spans.tolist(), strict=True)) == {one: True, other: False, third: False}
 
 
 def test_a_client_half_is_never_given_away(make_halves: Any) -> None:
     halves = make_halves(client(1))
     join, answering = LocalJoin(), Answering(keep_s=2.5)
     join.join(halves)
-    answering.ask([Ask(tuple(keys_of(halves)))], 0.0)
+    answering.ask([Ask(tuple(ids.to_hex(halves.trace_id)))], 0.0)
     assert len(answering.find(join, 0.0)[0]) == 0
 
 
@@ -198,10 +202,3 @@ def test_more_keys_than_there_is_room_for_are_counted(make_halves: Any) -> None:
     answering.ask([Ask(tuple(f"{i:032x}" for i in range(5000)))], 0.0)
     answering.find(LocalJoin(), 2.5)
     assert (answering.counts["too_many"], answering.counts["not_found"]) == (5000 - 4096, 4096)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))))
-def test_keys_are_trace_ids_in_hex_and_back(ids: list[tuple[int, int]]) -> None:
-    keys = [f"{high:016x}{low:016x}" for high, low in ids]
-    found: NDArray[np.uint64] = ids_of(keys)
-    assert found.tolist() == [list(pair) for pair in ids]

@@ -8,7 +8,7 @@ from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.rules import NO_RULES, TargetSet, compile_rules
-from latencyprobe_agent.measure.sampling import Budget, Reason, select
+from latencyprobe_agent.measure.sampling import Budget, Reason, Sampler, decide
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags, Excluded, Outcome, Role
 
 SLOW_NS = 1_000_000
@@ -34,7 +34,7 @@ def test_slow_and_failed_exchanges_are_chosen_whatever_the_ratio():
     duration_ns = np.array([SLOW_NS, SLOW_NS + 1, 10, SLOW_NS + 1])
     outcome = [Outcome.OK, Outcome.OK, Outcome.RESET, Outcome.RESET]
 
-    chosen = select(batch_of(4, duration_ns=duration_ns, outcome=outcome), sets(), Budget(PLENTY), 0)
+    chosen = decide(batch_of(4, duration_ns=duration_ns, outcome=outcome), sets(), Budget(PLENTY), 0)
 
     assert [1, 2, 3] == chosen.index.tolist()
     assert [Reason.SLOW, Reason.ERROR, Reason.ERROR] == chosen.reason.tolist()
@@ -43,13 +43,13 @@ def test_slow_and_failed_exchanges_are_chosen_whatever_the_ratio():
 
 @given(st.floats(0, 1))
 def test_both_sides_of_an_exchange_are_chosen_or_neither(ratio):
-    sides = [select(batch_of(300, role), sets(ratio), Budget(PLENTY), 0) for role in (Role.CLIENT, Role.SERVER)]
+    sides = [decide(batch_of(300, role), sets(ratio), Budget(PLENTY), 0) for role in (Role.CLIENT, Role.SERVER)]
 
     assert sides[0].index.tolist() == sides[1].index.tolist()
 
 
 def test_the_ratio_is_the_share_that_is_chosen():
-    chosen = select(batch_of(20_000), sets(0.25), Budget(PLENTY), 0)
+    chosen = decide(batch_of(20_000), sets(0.25), Budget(PLENTY), 0)
 
     assert abs(len(chosen.index) / 20_000 - 0.25) < 0.02  # 6 standard deviations
     assert {0.25} == set(chosen.ratio.tolist())
@@ -60,15 +60,15 @@ def test_what_thinning_left_was_chosen_with_a_sixteenth_of_the_ratio():
     batch = batch_of(2_000, duration_ns=np.repeat([10, SLOW_NS + 1], 1_000))
     batch.rec["flags"][:1_000] = ExchangeFlags.ADJUSTED
 
-    chosen = select(batch, sets(0.5), Budget(PLENTY), 0)
+    chosen = decide(batch, sets(0.5), Budget(PLENTY), 0)
 
     assert {0.5 / 16} == set(chosen.ratio[chosen.reason == Reason.RATIO].tolist())
     assert {1.0} == set(chosen.ratio[chosen.reason == Reason.SLOW].tolist())
 
 
 def test_ratio_0_chooses_none_and_1_all():
-    assert 0 == len(select(batch_of(5000), sets(0), Budget(PLENTY), 0).index)
-    assert 5000 == len(select(batch_of(5000), sets(1), Budget(PLENTY), 0).index)
+    assert 0 == len(decide(batch_of(5000), sets(0), Budget(PLENTY), 0).index)
+    assert 5000 == len(decide(batch_of(5000), sets(1), Budget(PLENTY), 0).index)
 
 
 def test_the_budget_drops_the_ratio_before_slow_before_failed_and_says_so():
@@ -76,7 +76,7 @@ def test_the_budget_drops_the_ratio_before_slow_before_failed_and_says_so():
     outcome = np.where(np.arange(100) % 2, Outcome.OK, Outcome.RESET)  # 50 failed, 25 slow, 25 others
     half = batch_of(100, duration_ns=duration_ns, outcome=outcome)
 
-    chosen = select(half, sets(1.0, max_per_second=60), Budget(PLENTY), 0)
+    chosen = decide(half, sets(1.0, max_per_second=60), Budget(PLENTY), 0)
 
     assert {Reason.ERROR: 50, Reason.SLOW: 10} == {r: int((chosen.reason == r).sum()) for r in set(chosen.reason)}
     assert {1.0, 10 / 25} == set(chosen.ratio.tolist())
@@ -84,7 +84,7 @@ def test_the_budget_drops_the_ratio_before_slow_before_failed_and_says_so():
 
 def test_what_the_budget_drops_is_the_same_on_both_sides():
     sides = [
-        select(batch_of(500, role), sets(1.0, max_per_second=40), Budget(PLENTY), 0)
+        decide(batch_of(500, role), sets(1.0, max_per_second=40), Budget(PLENTY), 0)
         for role in (Role.CLIENT, Role.SERVER)
     ]
 
@@ -95,7 +95,7 @@ def test_what_the_budget_drops_is_the_same_on_both_sides():
 def test_the_budget_refills_with_time_up_to_one_second():
     budget, half = Budget(PLENTY), batch_of(500)
 
-    counts = [len(select(half, sets(1.0, 100), budget, round(at_s * 1e9)).index) for at_s in (0, 0.1, 0.6, 50, 50)]
+    counts = [len(decide(half, sets(1.0, 100), budget, round(at_s * 1e9)).index) for at_s in (0, 0.1, 0.6, 50, 50)]
 
     assert [100, 10, 50, 100, 0] == counts
 
@@ -107,7 +107,7 @@ def test_a_budget_that_was_edited_and_edited_back_is_the_one_in_force():
         web = Target("shop/cart/web", "shop", "cart", "u", "web", Perspective.SERVER, (), 0, spans, ports=(80,))
         rules = compile_rules(NodePlan("n1", 1, "", (web,), (), host=True), {}, rules)
         in_force = next(iter(rules.rules.values()))
-        chosen = select(batch_of(500, target_set=in_force), rules.sets, Budget(PLENTY), 0)
+        chosen = decide(batch_of(500, target_set=in_force), rules.sets, Budget(PLENTY), 0)
         assert limit == len(chosen.index)
 
 
@@ -115,9 +115,9 @@ def test_excluded_exchanges_and_sets_without_a_policy_are_never_chosen():
     excluded = batch_of(2, excluded=Excluded.PIPELINED, outcome=Outcome.RESET)
     unknown = batch_of(3, target_set=[0, 2, 99])
 
-    assert 0 == len(select(excluded, sets(1.0), Budget(PLENTY), 0).index)
-    assert 0 == len(select(unknown, sets(1.0), Budget(PLENTY), 0).index)
-    assert 0 == len(select(unknown, {}, Budget(PLENTY), 0).index)
+    assert 0 == len(decide(excluded, sets(1.0), Budget(PLENTY), 0).index)
+    assert 0 == len(decide(unknown, sets(1.0), Budget(PLENTY), 0).index)
+    assert 0 == len(decide(unknown, {}, Budget(PLENTY), 0).index)
 
 
 def test_all_latencyprobes_of_a_node_share_its_budget_failed_ones_first():
@@ -125,8 +125,30 @@ def test_all_latencyprobes_of_a_node_share_its_budget_failed_ones_first():
     target_set, outcome = np.arange(100) % 2 + 1, np.where(np.arange(100) < 20, Outcome.RESET, Outcome.OK)
     half = batch_of(100, target_set=target_set, outcome=outcome)
 
-    chosen = select(half, both, Budget(50), 0)
+    chosen = decide(half, both, Budget(50), 0)
 
     assert 50 == len(chosen.index)
     assert set(range(20)) <= set(chosen.index.tolist())
-    assert 50 == chosen.left_out
+    assert 50 == chosen.over_budget
+
+
+def test_other_halves_have_a_budget_of_their_own():
+    sampler, some = Sampler(PLENTY), batch_of(107)
+    both = sets(1.0, max_per_second=100)
+
+    decided, own = sampler.decide(some, both, 0)
+    theirs = sampler.decide_other_halves(some, both, 0)
+
+    assert (100, 7) == (len(own), own.over_budget)
+    assert (100, 7) == (len(theirs), theirs.over_budget)
+    assert {Reason.OTHER_HALF} == set(theirs.reason.tolist())
+    assert 100 == np.count_nonzero(decided.sampled)
+
+
+def test_the_decision_is_made_on_a_copy():
+    some = batch_of(3)
+
+    decided, sampled = Sampler(PLENTY).decide(some, sets(1.0), 0)
+
+    assert [0, 0, 0] == some.sampled.tolist()
+    assert decided.sampled.tolist() == sampled.halves.sampled.tolist() == [Reason.RATIO + 1] * 3

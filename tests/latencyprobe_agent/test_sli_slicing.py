@@ -10,12 +10,13 @@ from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import EvidenceCount, Hit, merged
 from latencyprobe_agent.measure import histogram
-from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.signals.evidence import Evidence, Explains
 from latencyprobe_agent.sli.slicing import MINUTE_NS, Slicer
+from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, FLOW_HEADER, Excluded, Outcome, Role
 
 MS = 1_000_000
@@ -23,6 +24,7 @@ FAST_NS, SLOW_NS = 5 * MS, 25 * MS
 NO_LOSS = {"ring_full": 0, "counts_full": 0, "counts": 0, "storage": 0, "recursion": 0}
 MINUTE = 1_700_000_040  # a multiple of 60
 UNIX_NS = MINUTE * 10**9 + 10 * 10**9
+NOW = Now(UNIX_NS, UNIX_NS)
 
 
 RESENT = Explains("lost", lambda _: {}, lambda _: [], says=lambda _: ("rto", 1, 0), waits=True)
@@ -55,7 +57,7 @@ def counts_of(*rows, role=Role.SERVER):
         for at, value in fields.items():
             name, *index = at if isinstance(at, tuple) else (at,)
             totals[name][row_number, *index] = value
-    return keys, totals
+    return Counts(keys, totals)
 
 
 def taken(slicer):
@@ -72,7 +74,7 @@ def test_good_and_bad_come_from_the_counts_of_all_owners_at_the_objectives_thres
     first = {("outcomes", Outcome.OK): 8, ("outcomes", Outcome.RESET): 2, ("within", 1): 7, ("failed_within", 1): 1}
     second = {("outcomes", Outcome.OK): 1, ("within", 1): 1, ("within", 0): 1}
 
-    slicer.add_counts(*counts_of(first, second), NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS)
+    slicer.add_counts(counts_of(first, second), NO_LOSS, Now(MS, UNIX_NS))
     row = only(slicer)
 
     assert (7, 4) == (row.good, row.bad)
@@ -85,8 +87,8 @@ def test_failed_exchanges_within_the_threshold_are_good_if_errors_do_not_count()
     slicer = make_slicer(objective(errors_count_as_bad=False))
 
     slicer.add_counts(
-        *counts_of({("outcomes", Outcome.RESET): 2, ("within", 0): 1, ("failed_within", 0): 1}),
-        NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS,
+        counts_of({("outcomes", Outcome.RESET): 2, ("within", 0): 1, ("failed_within", 0): 1}),
+        NO_LOSS, Now(MS, UNIX_NS),
     )  # fmt: skip
     row = only(slicer)
 
@@ -97,7 +99,7 @@ def test_rows_are_differences_and_add_up_to_the_kernels_totals():
     slicer, good = make_slicer(objective()), []
 
     for total in (3, 10, 10, 12):
-        slicer.add_counts(*counts_of({("outcomes", 0): total, ("within", 0): total}), NO_LOSS, MS, UNIX_NS)
+        slicer.add_counts(counts_of({("outcomes", 0): total, ("within", 0): total}), NO_LOSS, Now(MS, UNIX_NS))
         good += [row.good for row in taken(slicer)]
 
     assert [3, 7, 0, 2] == good
@@ -108,11 +110,11 @@ def test_histogram_stages_and_coverage_are_carried_over():
     place = int(histogram.positions(np.array([30 * MS]))[0])
 
     slicer.add_counts(
-        *counts_of({
+        counts_of({
             ("outcomes", 0): 2, ("histogram", place): 2, ("over_stage_ns", 0, 2): 60 * MS, ("over_dominant", 0, 2): 2,
             ("excluded", Excluded.PIPELINED): 3, ("excluded", Excluded.SETUP): 4, "lost_records": 1,
         }),
-        {**NO_LOSS, "counts": 5, "ring_full": 7}, boot_ns=2 * MS, unix_ns=UNIX_NS,
+        {**NO_LOSS, "counts": 5, "ring_full": 7}, Now(2 * MS, UNIX_NS),
     )  # fmt: skip
     row = only(slicer)
 
@@ -127,7 +129,7 @@ def test_losses_are_differences_too():
 
     lost = []
     for storage in (2, 2, 3):
-        slicer.add_counts(*counts_of(), {**NO_LOSS, "storage": storage}, boot_ns=MS, unix_ns=UNIX_NS)
+        slicer.add_counts(counts_of(), {**NO_LOSS, "storage": storage}, Now(MS, UNIX_NS))
         lost.append(only(slicer).coverage.lost)
 
     assert [2, 0, 1] == lost
@@ -136,11 +138,15 @@ def test_losses_are_differences_too():
 @pytest.mark.parametrize("step_s", [3600, -3600, 5, -5])
 def test_a_step_of_the_wall_clock_changes_the_minute_and_neither_counts_nor_time(step_s):
     slicer = make_slicer(objective())
-    slicer.add_counts(*counts_of({("outcomes", 0): 3, ("within", 0): 3}), NO_LOSS, MS, UNIX_NS)
+    slicer.add_counts(counts_of({("outcomes", 0): 3, ("within", 0): 3}), NO_LOSS, Now(MS, UNIX_NS))
     stepped_ns = UNIX_NS + step_s * 10**9
 
-    slicer.add_counts(*counts_of({("outcomes", 0): 7, ("within", 0): 7}), NO_LOSS, 1001 * MS, stepped_ns + 1000 * MS)
-    slicer.add_counts(*counts_of({("outcomes", 0): 8, ("within", 0): 8}), NO_LOSS, 2001 * MS, stepped_ns + 2000 * MS)
+    slicer.add_counts(
+        counts_of({("outcomes", 0): 7, ("within", 0): 7}), NO_LOSS, Now(1001 * MS, stepped_ns + 1000 * MS)
+    )
+    slicer.add_counts(
+        counts_of({("outcomes", 0): 8, ("within", 0): 8}), NO_LOSS, Now(2001 * MS, stepped_ns + 2000 * MS)
+    )
     rows = taken(slicer)
 
     assert (8, 2001) == (sum(row.good for row in rows), sum(row.coverage.measured_ms for row in rows))
@@ -150,7 +156,7 @@ def test_a_step_of_the_wall_clock_changes_the_minute_and_neither_counts_nor_time
 def test_measured_time_is_split_at_minutes_and_nothing_of_it_gets_lost():
     slicer = make_slicer(objective())
 
-    slicer.add_counts(*counts_of({("outcomes", 0): 1}), NO_LOSS, boot_ns=2 * MINUTE_NS, unix_ns=UNIX_NS)
+    slicer.add_counts(counts_of({("outcomes", 0): 1}), NO_LOSS, Now(2 * MINUTE_NS, UNIX_NS))
     rows = taken(slicer)
 
     assert [(MINUTE - 120, 50_000), (MINUTE - 60, 60_000), (MINUTE, 10_000)] == [
@@ -171,7 +177,7 @@ def test_the_slowest_exchanges_have_their_stages_peer_and_time(make_halves):
         {"role": Role.CLIENT, "stages": (0, 0, 900 * MS, 0)},
     )
 
-    slicer.add_records(half, LocalJoin().join(half), offset_ns=1000, unix_ns=UNIX_NS)
+    slicer.add_records(half, LocalJoin().join(half), Now(UNIX_NS - 1000, UNIX_NS))
     row = only(slicer)
 
     assert [8, 7, 6, 5, 4] == [slow.duration_ns // MS for slow in row.slowest]
@@ -190,7 +196,7 @@ def test_peers_of_bad_exchanges_are_counted_by_name(make_halves):
         {"role": Role.SERVER, "stages": (0, 0, 1, 0), "peer": "10.0.0.6", "outcome": Outcome.RESET},
         {"role": Role.SERVER, "stages": (0, 0, 1, 0), "peer": "10.0.0.7"},
     )
-    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+    slicer.add_records(half, LocalJoin().join(half), NOW)
 
     (row,) = slicer.take(lambda packed: "shop/front" if packed[-1] in (5, 6) else "other")
 
@@ -215,8 +221,8 @@ def test_joined_pairs_put_their_own_stages_in_the_place_of_wait(make_halves):
     slicer = make_slicer(objective(threshold_index=1, perspective=Perspective.CLIENT))
     half = joined_pair(make_halves)
 
-    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
-    slicer.add_counts(*counts_of(CLIENT_COUNTS, role=Role.CLIENT), NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS)
+    slicer.add_records(half, LocalJoin().join(half), NOW)
+    slicer.add_counts(counts_of(CLIENT_COUNTS, role=Role.CLIENT), NO_LOSS, Now(MS, UNIX_NS))
     row = only(slicer)
 
     pair = {"network": 6, "server_read_delay": 2, "server_process": 20, "server_send": 1, "client_read_delay": 1}
@@ -230,11 +236,11 @@ def test_a_recalled_pair_corrects_what_was_counted_and_told_before(make_halves):
     slicer = make_slicer(objective(threshold_index=1, perspective=Perspective.CLIENT))
     client, server = (joined_pair(make_halves).take(np.array([row])) for row in (0, 1))
     join = LocalJoin()
-    slicer.add_records(client, join.join(client), offset_ns=0, unix_ns=UNIX_NS)
-    slicer.add_counts(*counts_of(CLIENT_COUNTS, role=Role.CLIENT), NO_LOSS, boot_ns=MS, unix_ns=UNIX_NS)
+    slicer.add_records(client, join.join(client), NOW)
+    slicer.add_counts(counts_of(CLIENT_COUNTS, role=Role.CLIENT), NO_LOSS, Now(MS, UNIX_NS))
     early = only(slicer)
 
-    slicer.add_recalled(join.join(server), offset_ns=0, unix_ns=UNIX_NS)
+    slicer.add_remote(join.join(server), NOW)
     late = only(slicer)
 
     assert ({"wait": 2}, 0, 1) == (early.dominant, early.coverage.joined, sum(early.peers.values()))
@@ -253,7 +259,7 @@ def test_a_joined_server_half_keeps_its_own_stages(make_halves):
     slicer = make_slicer(objective())
     half = joined_pair(make_halves)
 
-    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+    slicer.add_records(half, LocalJoin().join(half), NOW)
     row = only(slicer)
 
     assert ({"read_delay": 2 * MS, "process": 20 * MS, "send": 1 * MS}, True) == (
@@ -275,7 +281,7 @@ def test_how_records_are_cut_into_batches_changes_no_row(make_halves, batches):
 
     for rows in np.array_split(np.arange(10), batches):
         some = half.take(rows)
-        slicer.add_records(some, join.join(some), offset_ns=0, unix_ns=UNIX_NS)
+        slicer.add_records(some, join.join(some), NOW)
     row = only(slicer)
 
     assert [9, 8, 7, 6, 5] == [slow.duration_ns // MS for slow in row.slowest]
@@ -304,7 +310,7 @@ def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves)
     slicer = make_slicer(objective("fast"), objective("slow", threshold_index=1))
     joined = explained(slow_and_quick(make_halves))
 
-    slicer.add_evidence("retransmits", RESENT, joined, UNIX_NS)
+    slicer.add_evidence("retransmits", RESENT, joined, NOW)
 
     fast, lenient = sorted(taken(slicer), key=lambda row: row.objective)
     assert fast.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=1, wait_ns=6 * MS)}
@@ -316,11 +322,11 @@ def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves)
 def test_the_slowest_exchanges_name_their_evidence_also_when_it_comes_after_they_were_told(make_halves, told_before):
     slicer = make_slicer(objective())
     half = slow_and_quick(make_halves)
-    slicer.add_records(half, LocalJoin().join(half), offset_ns=0, unix_ns=UNIX_NS)
+    slicer.add_records(half, LocalJoin().join(half), NOW)
     early = taken(slicer) if told_before else ()
 
-    slicer.add_evidence("retransmits", RESENT, explained(half), UNIX_NS)
-    slicer.add_evidence("handshakes", CONNECTED, explained(half), UNIX_NS)
+    slicer.add_evidence("retransmits", RESENT, explained(half), NOW)
+    slicer.add_evidence("handshakes", CONNECTED, explained(half), NOW)
 
     row = reduce(merged, (*early, *taken(slicer)))
     slow, quick = row.slowest
@@ -333,11 +339,11 @@ def test_the_slowest_exchanges_name_their_evidence_also_when_it_comes_after_they
 def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
     slicer = make_slicer(objective(perspective=Perspective.CLIENT))
     client = make_halves({"role": Role.CLIENT, "stages": (0, 0, 10 * MS, 0), "sock_cookie": 3})
-    slicer.add_records(client, LocalJoin().join(client), offset_ns=0, unix_ns=UNIX_NS)
+    slicer.add_records(client, LocalJoin().join(client), NOW)
     join = EvidenceJoin(RecentHalves(), waits=True)
     join.recent.keep(client)
     join.share(client.trace_id[:, 1], np.array([9 * MS]))
 
-    slicer.add_evidence("retransmits", RESENT, join.shared(), UNIX_NS)
+    slicer.add_evidence("retransmits", RESENT, join.shared(), NOW)
 
     assert [(Hit("retransmits", "server", 0, 9 * MS),)] == [slow.evidence for slow in only(slicer).slowest]

@@ -8,18 +8,15 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencyprobe import plan
-from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
-from latencyprobe_agent.config import Config
+from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves
-from latencyprobe_agent.measure.rules import Rules, TargetSet, packed
-from latencyprobe_agent.measure.sampling import Reason, Selected
+from latencyprobe_agent.measure.rules import TargetSet
+from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
-from latencyprobe_agent.telemetry import spans
-from latencyprobe_agent.telemetry.endpoints import endpoints
+from latencyprobe_agent.telemetry import span_encoder as spans
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
-from latencyprobe_agent.telemetry.metrics import evidence_points
-from latencyprobe_agent.telemetry.pipeline import Origin, Pipeline
+from latencyprobe_agent.telemetry.metric_points import evidence_points
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
@@ -71,7 +68,7 @@ def joined(halves: Any, evidence: Evidence) -> Joined:
 
 def test_the_span_shows_when_what_was_resent_and_how_long_it_waited(answered: Any) -> None:
     room = WaitingRoom(identity_wait_s=2.0, join_wait_s=0.25, capacity=10)
-    room.admit(answered, Selected(np.arange(1), np.full(1, Reason.SLOW, np.uint8), np.ones(1)), {1: CART}, 1.0)
+    room.admit(Sampled(answered, np.full(1, Reason.SLOW, np.uint8), np.ones(1)), {1: CART}, 1.0)
 
     room.note_evidence(LOST, joined(answered, records({"segs": 2, "boot_ns": 1_200_000_100})))
     (one,) = room.take_ready(Peers(None), 9.0)
@@ -93,10 +90,10 @@ def test_the_span_shows_when_what_was_resent_and_how_long_it_waited(answered: An
 
 def test_a_server_that_closed_after_its_answer_waits_a_second_for_evidence(answered: Any) -> None:
     room = WaitingRoom(identity_wait_s=0.1, join_wait_s=0.1, capacity=10)
-    everything = Selected(np.arange(1), np.full(1, Reason.SLOW, np.uint8), np.ones(1))
+    everything = Sampled(answered, np.full(1, Reason.SLOW, np.uint8), np.ones(1))
 
-    room.admit(answered, everything, {1: CART}, 1.0)
-    room.admit(answered, everything, {1: msgspec.structs.replace(CART, evidence=())}, 1.0)
+    room.admit(everything, {1: CART}, 1.0)
+    room.admit(everything, {1: msgspec.structs.replace(CART, evidence=())}, 1.0)
 
     assert len(room.take_ready(Peers(None), 1.9)) == 1
     assert len(room.take_ready(Peers(None), 2.0)) == 1
@@ -169,35 +166,3 @@ def test_peers_above_the_cap_share_one_series_too() -> None:
         "service-0",
         "service-1",
     ]
-
-
-def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(otlp_sink: Any) -> None:
-    class Slow(Peers):
-        def resolve(self, addresses: Any) -> dict[str, Identity]:
-            return {peer: known[peer] for peer in addresses if peer in known}
-
-    policy = Rules(sets={1: TargetSet((CART.id,), (), 0, CART.spans, "shop/p")})
-    sends = Explains(
-        event="lost",
-        fields=lambda _: {},
-        samples=lambda all_: [Sample(COUNTER, np.arange(len(all_)), np.ones(len(all_), np.int64), by_peer=True)],
-        says=lambda _: ("lost", 1, 0),
-    )
-    known: dict[str, Identity] = {}
-    origin = Origin(Config(), peers=Slow(None), shared_key=False, start_unix_ns=0)
-    pipeline = Pipeline.open(origin, endpoints({}, otlp_sink.url), delta=False)
-    pipeline.use(NodePlan("n1", 1, "", (CART,), ()), policy)
-    web, nobody = (np.frombuffer(packed(text), np.uint8) for text in ("10.0.0.2", "192.0.2.1"))
-
-    pipeline.explained(sends, records({"peer_addr": web}, {"peer_addr": nobody}), None, 0)
-    known["10.0.0.2"] = Identity("10.0.0.2", service="web")
-    pipeline.name_peers(10**9)
-    assert by_service(pipeline) == {}
-    pipeline.name_peers(3 * 10**9)
-
-    assert by_service(pipeline) == {"web": 1, names.UNRESOLVED: 1}
-    pipeline.stop(1)
-
-
-def by_service(pipeline: Pipeline) -> dict[str, Any]:
-    return {dict(series.labels)[names.SERVICE_PEER_NAME]: value for series, value in pipeline._evidence.series()}

@@ -1,132 +1,121 @@
+"""Turns become metric requests, once per interval; series of owners that have ended end with their last counts."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target
+from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
-from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts
-from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.rules import Rules, TargetSet
-from latencyprobe_agent.telemetry.metrics import count_points, record_points
-from latencyprobe_agent.telemetry.points import Histogram, Point
-from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
-from latencyprobe_agent.telemetry.slo_events import SloEvents
-from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, ExchangeClass, Excluded, Outcome, Role
+from latencyprobe_agent.measure.turn import AgentStats, InForce
+from latencyprobe_agent.telemetry.metrics import Metrics
+from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
+from latencyprobe_agent.vocabulary.now import Now
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
 
-POLICY = SpanPolicy(1, 1.0, 100)
-CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (5, 25), 0, POLICY)
-ALL = Target("shop/q/all", "shop", "q", "uid2", "all", Perspective.SERVER, (10,), 0, POLICY)
-STRICT = Objective("shop/p/strict", CART.id, "strict", Perspective.SERVER, 1, True, "h1", "99", "28d", 100)
-LENIENT = Objective("shop/q/lenient", ALL.id, "lenient", Perspective.SERVER, 0, False, "h2", "99", "28d", 100)
-PLAN = NodePlan("n1", 1, "", (CART, ALL), (STRICT, LENIENT))
-SETS = {
-    1: TargetSet((CART.id, ALL.id), (5, 10, 25), 0, POLICY, "shop/p"),
-    2: TargetSet((CART.id,), (5, 25), 0, POLICY, "shop/p"),
-}
+POLICY = SpanPolicy(10**9, 0.0, 100)
+ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
+PLAN = NodePlan("host", 1, "", (ECHO,), (), host=True)
+RULES = Rules(sets={1: TargetSet((ECHO.id,), (), 0, POLICY, "d/p")})
+AGENT = "latencyprobe-agent"
 
 
-def counts(*rows: dict[str, Any]) -> Counts:
-    keys, values = np.zeros(len(rows), COUNTS_KEY), np.zeros(len(rows), COUNTS)
-    for key, value, row in zip(keys, values, rows, strict=True):
-        key["owner"], key["target_set"], key["role"] = row.get("owner", 7), row.get("set", 1), Role.SERVER
-        for name in ("within", "failed_within"):
-            value[name][: len(row.get(name, ()))] = row.get(name, ())
-        for name in ("outcomes", "classes", "excluded"):
-            for index, count in row.get(name, {}).items():
-                value[name][index] = count
-        value["histogram"][3] = sum(row.get("outcomes", {}).values())
-        value["duration_sum_ns"] = row.get("sum", 0)
-    return Counts(keys, values)
+class Owners:
+    """Resources of which some have ended."""
+
+    by_process = True
+
+    def __init__(self) -> None:
+        self.gone: set[int] = set()
+
+    def attributes(self, owner: int) -> Mapping[str, str | int]:
+        return {"service.name": f"service-{owner}"}
+
+    def ended(self, owner: int) -> bool:
+        return owner in self.gone
 
 
-def points_of(
-    read: Counts, plan: NodePlan = PLAN, sets: dict[int, TargetSet] = SETS, series_cap: int = 200
-) -> list[Point]:
-    slo = SloEvents()
-    slo.follow(plan, Rules(sets=sets), NO_COUNTS, 0)
-    return list(count_points(read, plan, sets, slo, series_cap))
+class FakeOutbox:
+    """Keeps what is put into it."""
+
+    size_bytes = sent_items = dropped_items = 0
+    errors: Mapping[str, int] = MappingProxyType({})
+
+    def __init__(self) -> None:
+        self.requests: list[ExportMetricsServiceRequest] = []
+
+    def put(self, body: bytes, items: int) -> None:
+        self.requests.append(ExportMetricsServiceRequest.FromString(body))
+
+    def services(self) -> list[set[str]]:
+        """Return the service names in each request."""
+        return [
+            {
+                attribute.value.string_value
+                for group in request.resource_metrics
+                for attribute in group.resource.attributes
+                if attribute.key == "service.name"
+            }
+            for request in self.requests
+        ]
 
 
-def by_series(points: list[Point]) -> dict[tuple[str, ...], Any]:
-    return {(point.metric.name, *(str(value) for _, value in point.labels)): point.value for point in points}
+@pytest.fixture
+def outbox() -> FakeOutbox:
+    return FakeOutbox()
 
 
-EVENTS = counts(
-    {
-        "within": (60, 70, 90),
-        "failed_within": (1, 2, 3),
-        "outcomes": {Outcome.OK: 95, Outcome.RESET: 5},
-        "classes": {ExchangeClass.PINGPONG: 100, ExchangeClass.SETUP: 4},
-        "excluded": {Excluded.SETUP: 4},
-        "sum": 2_000_000_000,
+@pytest.fixture
+def listener(outbox: FakeOutbox) -> Metrics:
+    config = Config(metric_interval_s=1.0)
+    own = SelfMetrics({"metrics": outbox}, None, config, standalone=True)  # type: ignore[dict-item]  # a fake
+    return Metrics(outbox, own, config, None, start=Now(0, 0), delta=False)  # type: ignore[arg-type]  # a fake
+
+
+def snapshot(**events: int) -> Snapshot:
+    """Events by owner: `_7=3`."""
+    keys, values = np.zeros(len(events), COUNTS_KEY), np.zeros(len(events), COUNTS)
+    keys["target_set"], keys["role"] = 1, Role.SERVER
+    keys["owner"] = [int(owner[1:]) for owner in events]
+    values["outcomes"][:, Outcome.OK] = list(events.values())
+    return Snapshot(Counts(keys, values), Counts(keys, values), keys[:0], {})
+
+
+def test_an_owner_that_has_ended_is_exported_until_its_last_counts_are_out(
+    listener: Metrics, outbox: FakeOutbox, make_turn: Any
+) -> None:
+    owners = Owners()
+    in_force = InForce(PLAN, RULES, owners)
+    for second, counts in enumerate([snapshot(_7=3, _8=1), snapshot(_7=5, _8=1), snapshot(_7=5, _8=1)], start=1):
+        listener.take(make_turn(in_force, at_s=second, counts=counts, stats=AgentStats()))
+        owners.gone = {7}
+    assert outbox.services() == [{"service-7", "service-8", AGENT}] * 2 + [{"service-8", AGENT}]
+
+
+def test_between_two_intervals_nothing_is_exported_and_at_the_end_everything(
+    listener: Metrics, outbox: FakeOutbox, make_turn: Any
+) -> None:
+    in_force = InForce(PLAN, RULES, Owners())
+    listener.take(make_turn(in_force, {"role": Role.SERVER, "writer_tgid": 7}, at_s=0.1))
+    listener.take(make_turn(in_force, at_s=0.5, counts=snapshot(_7=1), stats=AgentStats()))
+    assert outbox.requests == []
+    listener.close()
+    assert outbox.services() == [{"service-7", AGENT}]
+
+
+def test_a_part_that_fails_is_counted_by_its_name(listener: Metrics, outbox: FakeOutbox, make_turn: Any) -> None:
+    stats = AgentStats(failures={"spans": 3})
+    listener.take(make_turn(InForce(PLAN, RULES, Owners()), at_s=1, counts=snapshot(), stats=stats))
+    points = {
+        (metric.name, *(label.value.string_value for label in point.attributes)): point.as_int
+        for group in outbox.requests[0].resource_metrics
+        for metric in group.scope_metrics[0].metrics
+        for point in metric.sum.data_points
     }
-)
-
-
-def test_every_target_of_a_set_gets_its_points() -> None:
-    found = by_series(points_of(EVENTS))
-    for probe, target in (("p", "cart"), ("q", "all")):
-        duration = found["latencyprobe.server.duration", probe, target]
-        assert isinstance(duration, Histogram)
-        assert (int(duration.counts.sum()), duration.sum_s) == (100, 2.0)
-        assert found["latencyprobe.exchanges", probe, target, "server", "pingpong"] == 100
-        assert found["latencyprobe.exchanges", probe, target, "server", "setup"] == 4
-        assert found["latencyprobe.exchange.excluded", probe, target, "server", "setup"] == 4
-        assert found["latencyprobe.exchange.failures", probe, target, "server", "ECONNRESET"] == 5
-
-
-def test_an_objective_finds_its_threshold_in_the_set_and_judges_errors_as_it_says() -> None:
-    found = by_series(points_of(EVENTS))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 90 - 3
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 13
-    assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "good"] == 70
-    assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "bad"] == 30
-
-
-def test_a_target_in_two_sets_is_their_sum() -> None:
-    both = counts(
-        {"set": 1, "within": (1, 1, 2), "outcomes": {Outcome.OK: 3}},
-        {"set": 2, "within": (1, 4), "outcomes": {Outcome.OK: 5}},
-    )
-    found = by_series(points_of(both))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 6
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 2
-
-
-def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_the_objective() -> None:
-    after = {3: TargetSet((CART.id,), (5, 25), 0, POLICY, "shop/p"), 4: TargetSet((CART.id,), (5, 10), 0, POLICY, "")}
-    both = counts(
-        {"set": 3, "within": (1, 2), "outcomes": {Outcome.OK: 3}},
-        {"set": 4, "within": (4, 10), "outcomes": {Outcome.OK: 50}},
-    )
-    found = by_series(points_of(both, sets=after))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 2
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 1
-    durations = found["latencyprobe.server.duration", "p", "cart"]
-    assert int(durations.counts.sum()) == 53, "the target's exchanges are all of them"
-
-
-def test_owners_above_the_cap_share_one_series() -> None:
-    many = counts(*({"owner": owner, "set": 2, "outcomes": {Outcome.OK: 1}} for owner in range(10)))
-    points = [p for p in points_of(many, series_cap=4) if p.metric is names.SERVER_DURATION]
-    assert [point.observed for point in points] == [0, 1, 2, 3, OTHER_OWNER]
-    assert sum(int(p.value.counts.sum()) for p in points if isinstance(p.value, Histogram)) == 10
-
-
-@pytest.mark.parametrize("plan", [NodePlan("n1", 2, "", (), ()), NodePlan("n1", 2, "", (ALL,), ())])
-def test_targets_that_have_left_the_plan_have_no_points(plan: NodePlan) -> None:
-    points = points_of(EVENTS, plan)
-    assert {"cart"}.isdisjoint({value for point in points for _, value in point.labels})
-
-
-def test_pairs_are_counted_beside_their_network_time(make_halves: Any) -> None:
-    histograms = RecordHistograms(200, by_process=False, identity_wait_s=2.0)
-    halves = make_halves({"role": Role.CLIENT, "stages": (0, 9, 0, 0)}, {"role": Role.SERVER})
-    histograms.add_pairs(LocalJoin().join(halves), names.LOCAL)
-    histograms.add_pairs(LocalJoin().join(halves), names.REMOTE)
-    found = by_series(list(record_points(histograms, PLAN, SETS)))
-    assert found["latencyprobe.pairs", "p", "cart", "client", "local"] == 1
-    assert found["latencyprobe.pairs", "q", "all", "client", "local"] == 1
-    assert found["latencyprobe.pairs", "q", "all", "client", "remote"] == 1
+    assert points["latencyprobe.agent.failures", "spans"] == 3

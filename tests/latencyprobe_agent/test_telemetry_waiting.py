@@ -5,11 +5,12 @@ import pytest
 
 from latencyprobe import plan
 from latencyprobe.plan import Identity, IdentityAnswer, SpanPolicy, Target
-from latencyprobe_agent.directory.peers import Peers, address
+from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.measure.sampling import Reason, Selected
+from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
+from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import Role
 
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0, SpanPolicy(1, 1.0, 100))
@@ -26,9 +27,9 @@ class Known(Peers):
         return {a: self.table[a] for a in addresses if a in self.table}
 
 
-def everything(halves: Halves) -> Selected:
+def everything(halves: Halves) -> Sampled:
     n = len(halves)
-    return Selected(np.arange(n), np.full(n, Reason.RATIO, np.uint8), np.ones(n))
+    return Sampled(halves, np.full(n, Reason.RATIO, np.uint8), np.ones(n))
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def room() -> WaitingRoom:
 
 def test_a_named_half_waits_only_for_its_other_half(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
-    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    room.admit(everything(halves), {1: CART}, 10.0)
     peers = Known(Identity("10.0.0.2", service="web"))
     assert room.take_ready(peers, 10.1) == []
     (ready,) = room.take_ready(peers, 10.3)
@@ -48,7 +49,7 @@ def test_a_named_half_waits_only_for_its_other_half(room: WaitingRoom, make_halv
 
 def test_an_unnamed_half_goes_after_two_seconds_and_is_counted(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
-    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    room.admit(everything(halves), {1: CART}, 10.0)
     assert room.take_ready(Known(), 11.9) == []
     (ready,) = room.take_ready(Known(), 12.0)
     assert ready.identity is None
@@ -61,7 +62,7 @@ def test_a_joined_pair_waits_for_nobody(room: WaitingRoom, make_halves: Any, apa
     server = {"role": Role.SERVER, "stages": (5, 5, 50, 5), "writer_tgid": 40, "request_seq": 0}
     join = LocalJoin()
     for batch in [make_halves(client), make_halves(server)] if apart else [make_halves(client, server)]:
-        room.admit(batch, everything(batch), {1: CART}, 10.0)
+        room.admit(everything(batch), {1: CART}, 10.0)
         room.note_pairs(join.join(batch), by_process=True)
     ready = room.take_ready(Known(), 10.0)
     assert len(ready) == 2
@@ -77,10 +78,10 @@ def test_a_half_that_asks_another_node_waits_for_the_answer(room: WaitingRoom, m
     server = make_halves({"role": Role.SERVER, "stages": (5, 5, 50, 5)})
     low = int(halves.trace_id[0, 1])
     peers = Known(Identity("10.0.0.2", service="cart-svc"))
-    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    room.admit(everything(halves), {1: CART}, 10.0)
     assert room.take_ready(peers, 11.0, {low}) == []
     pairs = LocalJoin().join(Halves.concatenate([halves, server]))
-    room.note_pairs(pairs, by_process=False, recalled={low: ("cart", "shop")})
+    room.note_pairs(pairs, by_process=False, servers={low: ("cart", "shop")})
     (ready,) = room.take_ready(peers, 11.1, set())
     assert ready.join is not None
     assert ready.join.server == ("cart", "shop")
@@ -88,14 +89,14 @@ def test_a_half_that_asks_another_node_waits_for_the_answer(room: WaitingRoom, m
 
 def test_a_half_whose_question_got_no_answer_goes(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.CLIENT})
-    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    room.admit(everything(halves), {1: CART}, 10.0)
     (ready,) = room.take_ready(Known(Identity("10.0.0.2", service="cart-svc")), 14.0, set())
     assert ready.join is None
 
 
 def test_a_stranger_s_pair_joins_nothing(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER, "request_seq": 1})
-    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    room.admit(everything(halves), {1: CART}, 10.0)
     room.note_pairs(LocalJoin().join(make_halves({"role": Role.CLIENT}, {"role": Role.SERVER})), by_process=True)
     assert room.take_ready(Known(), 10.1) == []
 
@@ -103,22 +104,21 @@ def test_a_stranger_s_pair_joins_nothing(room: WaitingRoom, make_halves: Any) ->
 def test_a_full_room_and_a_target_that_has_gone_are_counted(make_halves: Any) -> None:
     room = WaitingRoom(identity_wait_s=2.0, join_wait_s=0.25, capacity=2)
     halves = make_halves(*({"role": Role.SERVER, "request_seq": i} for i in range(5)))
-    room.admit(halves, everything(halves), {}, 10.0)
+    room.admit(everything(halves), {}, 10.0)
     assert room.left_out == 5
-    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    room.admit(everything(halves), {1: CART}, 10.0)
     assert (len(room), room.left_out) == (2, 8)
 
 
 def test_what_the_budget_left_out_is_counted_too(room: WaitingRoom, make_halves: Any) -> None:
-    halves = make_halves({"role": Role.SERVER})
-    nobody = Selected(np.empty(0, np.intp), np.empty(0, np.uint8), np.empty(0), left_out=3)
-    room.admit(halves, nobody, {1: CART}, 10.0)
+    nobody = Sampled(make_halves(), np.empty(0, np.uint8), np.empty(0), over_budget=3)
+    room.admit(nobody, {1: CART}, 10.0)
     assert room.left_out == 3
 
 
 def test_at_the_end_nobody_waits(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
-    room.admit(halves, everything(halves), {1: CART}, 10.0)
+    room.admit(everything(halves), {1: CART}, 10.0)
     assert len(room.take_ready(Known(), 10.0, all_of_them=True)) == 1
 
 

@@ -45,8 +45,8 @@ def run(
 ) -> None:
     """Measure the RPCs of this host, without a cluster."""
     from latencyprobe.store import SqliteStore, default_path  # noqa: PLC0415
+    from latencyprobe_agent.cli.audience import Export  # noqa: PLC0415
     from latencyprobe_agent.cli.run import Run  # noqa: PLC0415
-    from latencyprobe_agent.loop.agent import Export  # noqa: PLC0415
 
     config = settings.from_environment()
     probes = spec.load_file(file)
@@ -72,8 +72,9 @@ def agent() -> None:
     """Measure the pods of this node, under the operator."""
     from latencyprobe import logs  # noqa: PLC0415
     from latencyprobe.ending import ending  # noqa: PLC0415
+    from latencyprobe_agent.cli.audience import Export, audience  # noqa: PLC0415
     from latencyprobe_agent.directory.control import DirectoryControl  # noqa: PLC0415
-    from latencyprobe_agent.loop.agent import Agent, Export  # noqa: PLC0415
+    from latencyprobe_agent.loop.agent import Agent  # noqa: PLC0415
 
     config = settings.from_environment()
     if not config.directory:
@@ -84,7 +85,8 @@ def agent() -> None:
     except ConfigError as error:  # a wrong variable must not end measuring: counts reach the operator without it
         logging.getLogger(__name__).error("%s: nothing is exported", error)
         export = Export()
-    node = Agent(config, DirectoryControl(config), export)
+    control = DirectoryControl(config)
+    node = Agent(config, control, audience(config, control, export))
     server = node.health.serve(config.health_port) if config.health_port else None
     with ending(node.stop):
         node.run()

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,10 @@ from rich.text import Text
 from latencyprobe import spec
 from latencyprobe.report import units
 from latencyprobe.slo.histogram import quantile_ns
-from latencyprobe_agent.loop.measuring import Moment
 from latencyprobe_agent.measure import histogram
+from latencyprobe_agent.measure.counts import Counts
 from latencyprobe_agent.measure.judging import judges
+from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.vocabulary.records import Role
 
 _RATE_OVER_S = 2  # ticks of a second
@@ -50,68 +51,73 @@ class Figures(NamedTuple):
     slos: tuple[Slo, ...]
 
 
-def figures(moment: Moment) -> Figures:
-    """Return what a tick says to a person."""
-    role = moment.keys["role"]
-    server = moment.totals[role == Role.SERVER]
-    seen = server if server["outcomes"].sum() else moment.totals[role == Role.CLIENT]
+def figures(turn: Turn, pairs: int) -> Figures:
+    """Return what a turn with counts says to a person. `pairs`: joined so far."""
+    assert turn.counts is not None
+    (keys, values), lost = turn.counts.counts, turn.counts.lost
+    server = values[keys["role"] == Role.SERVER]
+    seen = server if server["outcomes"].sum() else values[keys["role"] == Role.CLIENT]
     return Figures(
         rpcs=int(seen["outcomes"].sum()),
-        pairs=moment.pairs,
-        lost=sum(moment.lost.values()),
-        sampled_out=int(moment.totals["sampled_out_records"].sum()),
+        pairs=pairs,
+        lost=sum(lost.values()),
+        sampled_out=int(values["sampled_out_records"].sum()),
         histogram=seen["histogram"].sum(axis=0).astype(np.int64),
-        slos=tuple(_slos(moment)),
+        slos=tuple(_slos(turn.in_force, turn.counts.counts)),
     )
 
 
-def _slos(moment: Moment) -> list[Slo]:
-    counts: dict[str, tuple[int, int]] = {objective.id: (0, 0) for objective in moment.plan.objectives}
-    judging = judges(moment.plan, moment.rules.sets)
-    for key, total in zip(moment.keys, moment.totals, strict=True):
+def _slos(in_force: InForce, counted: Counts) -> list[Slo]:
+    objectives = in_force.plan.objectives
+    counts: dict[str, tuple[int, int]] = {objective.id: (0, 0) for objective in objectives}
+    judging = judges(in_force.plan, in_force.rules.sets)
+    for key, value in zip(*counted, strict=True):
         for judge in judging.get((int(key["target_set"]), int(key["role"])), ()):
-            good, bad = judge.good_and_bad(total)
+            good, bad = judge.good_and_bad(value)
             good_before, bad_before = counts[judge.objective.id]
             counts[judge.objective.id] = (good_before + good, bad_before + bad)
     return [
         Slo(objective.name, objective.goal, Fraction(good, good + bad) if good + bad else None)
-        for objective in moment.plan.objectives
+        for objective in objectives
         for good, bad in [counts[objective.id]]
     ]
 
 
 class LiveLine:
-    """Shows each tick until it is left; then the last figures stay as a plain line."""
+    """Listener: shows each turn with counts until it is closed; then the last figures stay as a plain line."""
+
+    name = "live"
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._recent: deque[tuple[float, Figures]] = deque(maxlen=_RECENT_S + 1)
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._next_plain = time.monotonic() + _PLAIN_EVERY_S
-        self._printed = 0
+        self._printed = self._pairs = 0
         self._began = time.monotonic()
-
-    def __enter__(self) -> Self:
         if self._live:
-            self._live.__enter__()
-        return self
+            self._live.start()
 
-    def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.__exit__(None, None, None)
-        if self._recent:
-            last = self._recent[-1][1]
-            self._console.print(_sum(last, time.monotonic() - self._began), highlight=False, soft_wrap=True)
-
-    def __call__(self, moment: Moment) -> None:
-        """Take a tick."""
-        now, last = time.monotonic(), figures(moment)
+    def take(self, turn: Turn) -> None:
+        """Show a turn that has counts."""
+        self._pairs += len(turn.pairs) + len(turn.remote.pairs)
+        if turn.counts is None:
+            return
+        now, last = time.monotonic(), figures(turn, self._pairs)
         self._recent.append((now, last))
         if self._live:
             self._live.update(line(self._recent), refresh=True)
         elif now >= self._next_plain and last.rpcs > self._printed:
             self._next_plain, self._printed = now + _PLAIN_EVERY_S, last.rpcs
             self._console.print(line(self._recent), highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the last figures as a plain line."""
+        if self._live:
+            self._live.stop()
+        if self._recent:
+            last = self._recent[-1][1]
+            self._console.print(_sum(last, time.monotonic() - self._began), highlight=False, soft_wrap=True)
 
 
 class LogAbove(logging.Handler):

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -15,13 +14,11 @@ from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.spec import LatencyProbe
 from latencyprobe.store import SqliteStore
+from latencyprobe_agent.cli.audience import Export, audience
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.loop.agent import Agent, Export
+from latencyprobe_agent.loop.agent import Agent
 from latencyprobe_agent.loop.control import LocalControl
-from latencyprobe_agent.loop.measuring import Moment
-
-if TYPE_CHECKING:
-    from latencyprobe_agent.cli.live import LiveLine
+from latencyprobe_agent.measure.turn import Listener
 
 _COMPACT_EVERY_S = 3600.0
 
@@ -33,7 +30,6 @@ class Run:
         self._probes = probes
         self._store = store
         self._compacted = time.monotonic()
-        self._line: LiveLine | None = None
         self._problem = ""
         for probe in probes:
             store.define(probe.namespace, probe.name, objectives(probe))
@@ -41,7 +37,7 @@ class Run:
     def measure(self, config: Config, plan: NodePlan, export: Export, duration_s: float | None) -> None:
         """Measure until Ctrl-C, SIGTERM or the end of the duration. Raises Unsupported when this host cannot."""
 
-        def attached() -> None:
+        def live() -> Sequence[Listener]:
             # Rich takes 30 ms to import: the programs count already.
             from rich.console import Console  # noqa: PLC0415
 
@@ -49,18 +45,14 @@ class Run:
 
             console = Console(stderr=True)
             logging.basicConfig(level=logging.WARNING, handlers=[LogAbove(console)], force=True)
-            self._line = LiveLine(console)
-            self._line.__enter__()
             ports = ", ".join(f"{target.name} ({_ports(target.ports)})" for target in plan.targets)
             console.print(f"measuring {ports}; Ctrl-C ends with the report", highlight=False, soft_wrap=True)
+            return (LiveLine(console),)
 
-        agent = Agent(config, LocalControl(plan, self._keep), export, watch=self._watch, attached=attached)
+        control = LocalControl(plan, self._keep)
+        agent = Agent(config, control, audience(config, control, export, live))
         with ending(agent.stop):
-            try:
-                agent.run(duration_s)
-            finally:
-                if self._line:
-                    self._line.__exit__(None, None, None)
+            agent.run(duration_s)
 
     def report(self, output: str) -> None:
         """Print the report of this file's LatencyProbes, one document per namespace."""
@@ -79,10 +71,6 @@ class Run:
                 console = Console(highlight=False)
                 console = console if console.is_terminal else Console(highlight=False, width=120)
                 table.render(document, console, namespace if len(namespaces) > 1 else "")
-
-    def _watch(self, moment: Moment) -> None:
-        if self._line:
-            self._line(moment)
 
     def _keep(self, rows: Sequence[SliRow]) -> None:
         try:

@@ -48,9 +48,9 @@ class DirectoryControl:
         """Queue rows for the directory."""
         self._uplink.add(rows)
 
-    def tell(self, status: AgentStatus) -> None:
+    def report(self, status: AgentStatus) -> None:
         """Queue the status."""
-        self._uplink.tell(status)
+        self._uplink.report(status)
 
     def stop(self, timeout_s: float) -> None:
         """Send what is left."""

@@ -5,12 +5,10 @@ by a thread of its own, so measuring never waits. An entry ends after its validi
 generation changes, so a reused address is never given to its old owner (api.md section 4).
 """
 
-import ipaddress
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import Identity, IdentityAnswer
@@ -91,13 +89,6 @@ class Peers:
             for identity in answer.identities:
                 self._known[identity.address] = (identity, now + answer.valid_s)
             self._wanted.difference_update(batch)
-
-
-@lru_cache(maxsize=4096)
-def address(packed: bytes) -> str:
-    """Return a record's 16-byte address as text, IPv4 where it is mapped."""
-    ip = ipaddress.IPv6Address(packed)
-    return str(ip.ipv4_mapped or ip)
 
 
 def name(identity: Identity | None, peer: str) -> str:

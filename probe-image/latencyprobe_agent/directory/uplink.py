@@ -1,6 +1,6 @@
 """Hands status and SLI counts to the directory in one thread, so that a slow operator never delays measuring.
 
-The loop calls `add()` with rows and `tell()` with the status. Rows that wait are merged by objective and minute; one
+The loop calls `add()` with rows and `report()` with the status. Rows that wait are merged by objective and minute; one
 batch is in flight and keeps its sequence number until it is accepted, so an answer that was lost on the way counts
 nothing twice (api.md section 4). What is older than 24 h or above the capacity is dropped, oldest first, and counted.
 """
@@ -58,7 +58,7 @@ class Uplink:
             self._forget(time.time())
             self._lock.notify()
 
-    def tell(self, status: AgentStatus) -> None:
+    def report(self, status: AgentStatus) -> None:
         """Replace the status to be sent; a changed one goes at once."""
         with self._lock:
             self._status = status

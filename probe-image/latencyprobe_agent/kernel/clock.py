@@ -1,4 +1,4 @@
-"""Boot time to Unix time, at one place; and when the host slept. The loop resamples once a second.
+"""Boot time to Unix time, at one place; and when the host slept.
 
 Stamps and durations are ns of CLOCK_BOOTTIME, which never steps; only the offset to Unix time follows the wall clock.
 """
@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from latencyprobe_agent.measure.halves import Sleep
+from latencyprobe_agent.vocabulary.now import Now
 
 _TRIES = 5
 _SLEW = 500e-6  # the fastest that adjtimex lets the wall clock drift without a step (kernel/time/ntp.c, MAXFREQ)
@@ -37,9 +38,10 @@ class Clock:
         _, boot, offset = min(readings)
         return boot, offset
 
-    def now_ns(self) -> int:
-        """Boot time now."""
-        return self._boot_ns()
+    def now(self) -> Now:
+        """Return this moment on both clocks."""
+        boot_ns = self._boot_ns()
+        return Now(boot_ns, boot_ns + self.offset_ns)
 
     def resample(self) -> int:
         """Follow the wall clock. Return by how many ns it stepped since the last sample; 0 if it only drifted."""

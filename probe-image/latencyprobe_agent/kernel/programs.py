@@ -20,6 +20,7 @@ from latencyprobe_agent.signals.table import EXCHANGES, Signal
 from latencyprobe_agent.vocabulary.records import (
     CONFIG,
     COUNTS_KEY,
+    EXCHANGE,
     EXCHANGE_COUNTS,
     RULE_KEY,
     SCOPE,
@@ -117,6 +118,54 @@ class Programs(Attached):
         for key in keys:
             self._counts.delete(key.tobytes())
             self._widening.forget(key.tobytes())
+
+
+class FakePrograms:
+    """`Programs` for tests: `batches` (EXCHANGE[n] each) wait to be drained, `rows` are the counts by COUNTS_KEY.
+
+    `applied`: the rules that were put in force, in order; `closed`: detached. Nothing waits and nothing is attached.
+    """
+
+    def __init__(self, *batches: NDArray[np.void]) -> None:
+        self.batches = list(batches)
+        self.rows: dict[bytes, NDArray[np.void]] = {}
+        self.lost_records: dict[str, int] = {"counts": 0, "storage": 0, "ring_full": 0}
+        self.applied: list[Rules] = []
+        self.closed = False
+        self.variants: dict[str, str] = {}
+        self.ring_bytes = 1 << 20
+
+    def apply(self, rules: Rules, **_: object) -> None:
+        """Remember the rules."""
+        self.applied.append(rules)
+
+    def drain(self, limit: int) -> NDArray[np.void]:
+        """Return the next batch; none may be larger than `limit`."""
+        return self.batches.pop(0) if self.batches else np.zeros(0, EXCHANGE)
+
+    def counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Return `rows`."""
+        values = np.concatenate([np.zeros(0, COUNTS), *self.rows.values()])
+        return np.frombuffer(b"".join(self.rows), COUNTS_KEY), values
+
+    def forget(self, keys: NDArray[np.void]) -> None:
+        """Drop rows."""
+        for key in keys:
+            del self.rows[key.tobytes()]
+
+    def lost(self) -> dict[str, int]:
+        """Return `lost_records`."""
+        return self.lost_records
+
+    def wait(self, timeout_s: float) -> None:
+        """Return at once."""
+
+    def flush(self) -> None:
+        """End nothing."""
+
+    def close(self) -> None:
+        """Detach."""
+        self.closed = True
 
 
 def _scope(groups: tuple[int, int]) -> bytes:

@@ -1,7 +1,4 @@
-"""Who tells the agent what to measure, and who gets the counts. `app.py` works against `Control`.
-
-`LocalControl` is this host alone; `cluster.py` has the operator's directory. `commands.py` chooses.
-"""
+"""Who says what to measure and who gets the counts: this host alone (here) or the directory (directory/control.py)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -33,8 +30,8 @@ class Control(Protocol):
     def take(self, rows: Sequence[SliRow]) -> None:
         """Take SLI counts over."""
 
-    def tell(self, status: AgentStatus) -> None:
-        """Take note of how measuring goes."""
+    def report(self, status: AgentStatus) -> None:
+        """Take over how measuring goes."""
 
     def stop(self, timeout_s: float) -> None:
         """Hand on what is left, for at most `timeout_s`."""
@@ -67,7 +64,7 @@ class LocalControl:
         """Keep rows."""
         self._keep(rows)
 
-    def tell(self, status: AgentStatus) -> None:
+    def report(self, status: AgentStatus) -> None:
         """Nobody asks: the command prints what matters."""
 
     def stop(self, timeout_s: float) -> None:

@@ -16,7 +16,7 @@ from latencyprobe.errors import Unsupported
 from latencyprobe.plan import ServerHalf
 from latencyprobe.sli import added
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
-from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves, Shared
+from latencyprobe_agent.measure.evidence import EvidenceBatch, EvidenceJoin, Joined, RecentHalves
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Evidence
@@ -29,23 +29,13 @@ _BATCHES_AT_ONCE = 64  # then exchanges have their turn again
 _REMEMBERED = 4096  # server halves, for those who ask within seconds
 
 
-class Found(NamedTuple):
-    """What one drain of one signal brought: all that was recorded, what explains an exchange, and the
-    exchanges of callers that waited for what their server half lost."""
-
-    signal: Signal
-    evidence: Evidence | None
-    joined: Joined | None
-    shared: Shared | None = None
-
-
 class _Running(NamedTuple):
     signal: Signal
     programs: EvidencePrograms
     join: EvidenceJoin
 
 
-class Explaining(AbstractContextManager["Explaining"]):
+class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
     """The signals of evidence, in the kernel by `attach`. What it counts goes on growing when one is detached and
     attached again."""
 
@@ -109,12 +99,12 @@ class Explaining(AbstractContextManager["Explaining"]):
                     self._refused[name] = str(error)
                     _log.warning("no %s: %s; measuring goes on without them", name, error)
 
-    def ended(self, halves: Halves) -> None:
+    def keep(self, halves: Halves) -> None:
         """Take in a batch of exchanges."""
         if self._running:
             self._recent.keep(halves)
 
-    def drain(self, now_ns: int) -> Iterator[Found]:
+    def drain(self, now_ns: int) -> Iterator[EvidenceBatch]:
         """Yield what each signal recorded and what it explains. Call it when the ring of exchanges has been drained:
         whatever explains these was recorded before."""
         for one in self._running.values():
@@ -127,7 +117,7 @@ class Explaining(AbstractContextManager["Explaining"]):
                     self._note(one.signal.switch, joined)
                 shared = one.join.shared()
                 if columns is not None or joined is not None or shared is not None:
-                    yield Found(one.signal, columns, joined, shared)
+                    yield EvidenceBatch(one.signal, columns, joined, shared)
                 if len(batch) < _BATCH:
                     break
 
@@ -135,7 +125,7 @@ class Explaining(AbstractContextManager["Explaining"]):
         """Return what a server half of this node lost, in ns by signal, for the node that asks for it (remote join)."""
         return self._lost.get(trace_low, {})
 
-    def told(self, halves: Sequence[ServerHalf]) -> None:
+    def remote(self, halves: Sequence[ServerHalf]) -> None:
         """Take in what other nodes say that the server halves of our callers lost."""
         for half in halves:
             for name, ns in half.lost_ns.items():

@@ -5,37 +5,26 @@ alone has both halves of everything that it can know.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 from latencyprobe.plan import NAME, ServerHalf
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.directory.peers import address
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
-from latencyprobe_agent.measure.remote_join import Answering, Asking, keys_of
+from latencyprobe_agent.measure.remote_join import Answering, Asking, RemoteJoin
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.vocabulary import conventions as names
-
-
-class Turn(NamedTuple):
-    """What a drain brought. `pairs`: client halves of this node with their server halves; `peers`: service name and
-    namespace of the servers, by the low half of the trace id; `lone`: server halves that shall become spans; `answers`:
-    what other nodes told."""
-
-    pairs: Pairs
-    peers: Mapping[int, tuple[str, str]]
-    lone: Halves
-    answers: Sequence[ServerHalf] = ()
+from latencyprobe_agent.vocabulary import ids
+from latencyprobe_agent.vocabulary.addresses import address
 
 
 class RemoteJoiner:
-    """Both sides of remote join on one node. `low in joiner.asking`: that exchange may still get its server half."""
+    """Both sides of the remote join on one node."""
 
     def __init__(self, post: RemoteJoinPost, config: Config) -> None:
-        self.asking = Asking(
+        self._asking = Asking(
             join_wait_s=config.join_wait_s, answer_wait_s=config.remote_join_wait_s, per_second=config.spans_per_second
         )
         self._answering = Answering(keep_s=config.remote_join_keep_s)
@@ -45,42 +34,43 @@ class RemoteJoiner:
     def counts(self) -> Mapping[str, int]:
         """Halves asked for by this node and by others, by what became of them."""
         dropped = Counter({f"dropped_{reason}": count for reason, count in self._post.dropped.copy().items()})
-        return self.asking.counts + self._answering.counts + dropped
+        return self._asking.counts + self._answering.counts + dropped
 
     def consider(self, halves: Halves, pairs: Pairs, sets: Mapping[int, TargetSet], now_ns: int) -> None:
         """Take in a batch and what was joined on this node."""
-        self.asking.consider(halves, pairs, sets, now_ns)
+        self._asking.consider(halves, pairs, sets, now_ns)
 
     def turn(
         self, join: LocalJoin, resources: Resources, lost: Callable[[int], Mapping[str, int]], now_s: float
-    ) -> Turn:
-        """Send what is due, and take in what has come. `join` keeps this node's halves without a pair.
+    ) -> tuple[RemoteJoin, Halves]:
+        """Send what is due; return what has come, and the halves that shall become spans as their client's have.
 
-        `lost`: low half of a trace id → what evidence says that the server half lost, in ns by signal.
+        `join` keeps this node's halves without a pair. `lost`: low half of a trace id → what evidence says that the
+        server half lost, in ns by signal.
         """
-        heard, refused = self._post.take()
-        self.asking.refused(refused)
-        answers = [half for one in heard for half in one.halves]
-        pairs = self.asking.answered(answers)
-        for one in heard:
+        received, refused = self._post.take()
+        self._asking.refused(refused)
+        answers = [half for one in received for half in one.halves]
+        pairs = self._asking.answered(answers)
+        for one in received:
             self._answering.ask(one.asks, now_s)
         found, spans = self._answering.find(join, now_s)
-        due = self.asking.due(now_s)
+        due = self._asking.due(now_s)
         if due or len(found):
             questions = [(address(question.peer), question.span, question.key) for question in due]
-            self._post.send(questions, _told(found, resources, lost))
-        peers = {int(half.key[16:], 16): (half.service, half.namespace) for half in answers}
-        return Turn(pairs, peers, found.take(spans), answers)
+            self._post.send(questions, _answers(found, resources, lost))
+        servers = {ids.low_of(half.key): (half.service, half.namespace) for half in answers}
+        return RemoteJoin(pairs, servers, self._asking.pending, answers), found.take(spans)
 
 
-def _told(halves: Halves, resources: Resources, lost: Callable[[int], Mapping[str, int]]) -> list[ServerHalf]:
-    """Return halves as they are told to the node that asked."""
-    told = []
-    rows = zip(keys_of(halves), halves.stages.tolist(), halves.rec, strict=True)
+def _answers(halves: Halves, resources: Resources, lost: Callable[[int], Mapping[str, int]]) -> list[ServerHalf]:
+    """Return halves as the node that asked gets them."""
+    found = []
+    rows = zip(ids.to_hex(halves.trace_id), halves.stages.tolist(), halves.rec, strict=True)
     for key, (receive, read_delay, process, send), record in rows:
         who = resources.attributes(int(record["cgroup_id"]))
         service = who[names.SERVICE_NAME]
-        told.append(
+        found.append(
             ServerHalf(
                 key,
                 (receive, read_delay, process, send),
@@ -89,7 +79,7 @@ def _told(halves: Halves, resources: Resources, lost: Callable[[int], Mapping[st
                 service="" if service == UNKNOWN_SERVICE else str(service)[:NAME],
                 namespace=str(who.get(names.SERVICE_NAMESPACE) or who.get(names.K8S_NAMESPACE_NAME) or "")[:NAME],
                 pod=str(who.get(names.K8S_POD_NAME, ""))[:NAME],
-                lost_ns=dict(lost(int(key[16:], 16))),
+                lost_ns=dict(lost(ids.low_of(key))),
             )
         )
-    return told
+    return found

@@ -1,10 +1,10 @@
-"""The kernel's counts, added up over CPUs and never wrapping; `kernel.programs` reads them through this.
+"""The kernel's counts, added up over CPUs and never wrapping.
 
 Everything that SLOs rest on is counted in the kernel per (target set, role, owner), so it is exact when records get
 lost. All counters only grow. Owners end: `Ended` keeps their counts when the kernel's table lets them go.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,20 @@ class Counts(NamedTuple):
 
 
 NO_COUNTS = Counts(np.zeros(0, COUNTS_KEY), np.zeros(0, COUNTS))
+
+
+class Snapshot(NamedTuple):
+    """The kernel's counts at one time, all growing since attach.
+
+    `counts`: of all owners, ended ones added up under owner 0; `living`: its first rows, of owners that still count.
+    `let_go`: COUNTS_KEY[n] that have just left the kernel's table and start from 0 when they come again. `lost`:
+    records or exchanges that never arrived, by reason.
+    """
+
+    counts: Counts
+    living: Counts
+    let_go: NDArray[np.void]
+    lost: Mapping[str, int]
 
 
 class Widening:
@@ -65,9 +79,7 @@ class Ended:
         self._totals: dict[bytes, NDArray[np.void]] = {}
         self._ended_before: dict[int, int] = {}
 
-    def choose(
-        self, keys: NDArray[np.void], totals: NDArray[np.void], ended: Callable[[int], bool]
-    ) -> NDArray[np.bool_]:
+    def over(self, keys: NDArray[np.void], totals: NDArray[np.void], ended: Callable[[int], bool]) -> NDArray[np.bool_]:
         """Return which rows may go: their owner has ended and nothing was added since the call before; add them up.
 
         All rows of an owner go at once: what is exported of it is their sum. Call it seldom (about once a minute): what
@@ -79,11 +91,11 @@ class Ended:
             if owner and ended(owner):
                 over[owner] = over.get(owner, 0) + n
         quiet = [owner for owner, n in over.items() if self._ended_before.get(owner) == n]
-        chosen = np.isin(keys["owner"], np.array(quiet, np.uint64))
+        over_now = np.isin(keys["owner"], np.array(quiet, np.uint64))
         self._ended_before = over
-        for key, total in zip(keys[chosen], totals[chosen], strict=True):
+        for key, total in zip(keys[over_now], totals[over_now], strict=True):
             self._add(key, total)
-        return chosen
+        return over_now
 
     def join(self, keys: NDArray[np.void], totals: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return the rows of living owners followed by those of the ended ones."""

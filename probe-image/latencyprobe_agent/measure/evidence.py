@@ -7,12 +7,14 @@ section 0. Bounded: the latest halves, and the latest records that wait for an e
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.signals.evidence import Evidence
+from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Role
 
 HOLD_NS = 1_000_000_000  # a response that was not acknowledged when its half ended may be sent again this much later
@@ -53,6 +55,16 @@ class Shared:
     half: NDArray[np.void]
     new_ns: NDArray[np.int64]
     first: NDArray[np.bool_]
+
+
+class EvidenceBatch(NamedTuple):
+    """What one drain of one signal brought: all that was recorded, what explains an exchange, and the exchanges of
+    callers that waited for what their server half lost."""
+
+    signal: Signal
+    records: Evidence | None
+    joined: Joined | None
+    shared: Shared | None = None
 
 
 class RecentHalves:

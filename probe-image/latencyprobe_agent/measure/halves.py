@@ -1,7 +1,4 @@
-"""From a batch of records to halves: duration, stages and ids of every exchange, as arrays.
-
-`app` calls `halves()` on each drained batch and hands the result to joining, selection, slicing and telemetry.
-"""
+"""From a batch of records to halves: duration, stages and ids of every exchange, as arrays."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -21,8 +18,8 @@ class Halves:
 
     `stages`: i64[n, 4], SERVER_STAGES or CLIENT_STAGES by the role; `dominant`: index of the largest. `trace_id`:
     u64[n, 2], high and low half, the same for both halves of an exchange, as are the span ids of its client and server.
-    `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs. `chosen`: why it
-    became a span, a Reason + 1 (`measure.selection`); 0 as long as nobody has chosen it.
+    `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs. `sampled`: why it
+    becomes a span, a Reason + 1 (`measure.sampling`), 0 if it does not.
     """
 
     rec: NDArray[np.void]
@@ -35,7 +32,7 @@ class Halves:
     client_span_id: NDArray[np.uint64]
     server_span_id: NDArray[np.uint64]
     counted: NDArray[np.bool_]
-    chosen: NDArray[np.uint8]
+    sampled: NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.rec)
@@ -99,5 +96,5 @@ def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:
         client_span_id=keys.span_ids(trace_id[:, 0]),
         server_span_id=keys.span_ids(trace_id[:, 1]),
         counted=exchanges.counted,
-        chosen=np.zeros(len(batch), np.uint8),
+        sampled=np.zeros(len(batch), np.uint8),
     )

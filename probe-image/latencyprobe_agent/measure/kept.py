@@ -35,7 +35,7 @@ _OF_RECORD = np.dtype(
         "itemsize": EXCHANGE.itemsize,
     }
 )
-_OF_HALF = {"start_ns": "i8", "stages": "4i8", "trace_id": "2u8", "chosen": "u1"}
+_OF_HALF = {"start_ns": "i8", "stages": "4i8", "trace_id": "2u8", "sampled": "u1"}
 KEPT = np.dtype([*((first, f"V{length}") for first, (_, length) in _runs().items()), *_OF_HALF.items()])
 
 
@@ -67,5 +67,5 @@ def unpack(rows: NDArray[np.void]) -> Halves:
         client_span_id=keys.span_ids(trace_id[:, 0]),
         server_span_id=keys.span_ids(trace_id[:, 1]),
         counted=np.ones(len(rows), np.bool_),
-        chosen=rows["chosen"].copy(),
+        sampled=rows["sampled"].copy(),
     )

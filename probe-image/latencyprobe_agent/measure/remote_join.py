@@ -18,17 +18,29 @@ from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.kept import KEPT, unpack
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import TargetSet
-from latencyprobe_agent.measure.sampling import Budget, select
+from latencyprobe_agent.measure.sampling import Budget, decide
+from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.records import Outcome, Role
 
 # Questions under way: 165 bytes and one entry of about 300 each, 0.9 MB; at 500 a second each may take 4 s.
 _ASKED = 2048
 # Keys to be looked for: about 250 bytes each, 1 MB; two callers' nodes may ask for all they have room for.
-_WANTED = 4096
+_PENDING = 4096
+
+
+class RemoteJoin(NamedTuple):
+    """What one turn brought from other nodes. `pairs`: client halves of this node with their server halves; `servers`:
+    service name and namespace of these, by the low half of the trace id; `asking`: exchanges (alike) that may still get
+    their server half; `answers`: as they came."""
+
+    pairs: Pairs
+    servers: Mapping[int, tuple[str, str]]
+    asking: frozenset[int]
+    answers: Sequence[ServerHalf] = ()
 
 
 class Question(NamedTuple):
-    """A client half whose other half is wanted. `peer`: packed address that it dialled; `span`: it became one."""
+    """A client half whose other half is asked for. `peer`: packed address that it dialled; `span`: it became one."""
 
     key: str
     peer: bytes
@@ -37,7 +49,7 @@ class Question(NamedTuple):
 
 
 class Asking:
-    """Client halves that want their server half. `counts`: questions by what became of them."""
+    """Client halves that ask for their server half. `counts`: questions by what became of them."""
 
     def __init__(self, *, join_wait_s: float, answer_wait_s: float, per_second: int) -> None:
         self.counts: Counter[str] = Counter()
@@ -50,9 +62,10 @@ class Asking:
         self._young: dict[int, Question] = {}  # by the low half of the trace id; the other half may yet come here
         self._asked: dict[int, Question] = {}
 
-    def __contains__(self, low: object) -> bool:
-        """Return whether this exchange (by the low half of its trace id) may still get its server half."""
-        return low in self._young or low in self._asked
+    @property
+    def pending(self) -> frozenset[int]:
+        """Exchanges (by the low half of their trace id) that may still get their server half."""
+        return frozenset((*self._young, *self._asked))
 
     def consider(self, halves: Halves, pairs: Pairs, sets: Mapping[int, TargetSet], now_ns: int) -> None:
         """Take in a batch and what was joined on this node: slow and failed client halves without a pair will ask.
@@ -65,16 +78,16 @@ class Asking:
             self._sets, self._policies = sets, {i: replace(one, spans=_policy(one)) for i, one in sets.items()}
         slow = halves.duration_ns > min((one.spans.slower_than_ns for one in self._policies.values()), default=0)
         failed = halves.rec["outcome"] != Outcome.OK
-        wanted = np.flatnonzero((halves.rec["role"] == Role.CLIENT) & halves.counted & (slow | failed))
-        some = halves.take(np.setdiff1d(wanted, pairs.client_at))
-        selected = select(some, self._policies, self._budget, now_ns)
+        slow_or_failed = np.flatnonzero((halves.rec["role"] == Role.CLIENT) & halves.counted & (slow | failed))
+        some = halves.take(np.setdiff1d(slow_or_failed, pairs.client_at))
+        decision = decide(some, self._policies, self._budget, now_ns)
         room = _ASKED - len(self._young) - len(self._asked)
-        self.counts["left_out"] += selected.left_out + max(0, len(selected.index) - room)
-        chosen = some.take(selected.index[:room])
-        self._join.join(chosen)
-        rows = zip(keys_of(chosen), chosen.trace_id[:, 1].tolist(), chosen.chosen.tolist(), strict=True)
+        self.counts["left_out"] += decision.over_budget + max(0, len(decision.index) - room)
+        asking = some.take(decision.index[:room])
+        self._join.join(asking)
+        rows = zip(ids.to_hex(asking.trace_id), asking.trace_id[:, 1].tolist(), asking.sampled.tolist(), strict=True)
         for row, (key, low, why) in enumerate(rows):
-            self._young[low] = Question(key, bytes(chosen.rec["peer_addr"][row]), why > 0, now_ns / 1e9)
+            self._young[low] = Question(key, bytes(asking.rec["peer_addr"][row]), why > 0, now_ns / 1e9)
 
     def due(self, now_s: float) -> list[Question]:
         """Return what is to be asked now, and give up what waited too long for its answer."""
@@ -89,17 +102,17 @@ class Asking:
     def refused(self, reasons: Mapping[str, str]) -> None:
         """Take note of keys that nobody will be asked for, and why."""
         for key, reason in reasons.items():
-            self._end([_low(key)], f"refused_{reason}")
+            self._end([ids.low_of(key)], f"refused_{reason}")
 
     def answered(self, answers: Iterable[ServerHalf]) -> Pairs:
         """Return the pairs that these server halves make."""
-        wanted = [one for one in {one.key: one for one in answers}.values() if self._is_asked(one.key)]
-        pairs = self._join.join(server_halves(wanted))
-        self._end([_low(one.key) for one in wanted], "joined")
+        expected = [one for one in {one.key: one for one in answers}.values() if self._is_asked(one.key)]
+        pairs = self._join.join(server_halves(expected))
+        self._end([ids.low_of(one.key) for one in expected], "joined")
         return pairs
 
     def _is_asked(self, key: str) -> bool:
-        question = self._asked.get(_low(key))
+        question = self._asked.get(ids.low_of(key))
         return question is not None and question.key == key
 
     def _forget(self, pairs: Pairs) -> None:
@@ -117,7 +130,7 @@ class Asking:
     def _end(self, lows: Sequence[int], how: str) -> None:
         ended = [question for low in lows if (question := self._asked.pop(low, None))]
         self.counts[how] += len(ended)
-        self._join.pull(ids_of([question.key for question in ended]))
+        self._join.pull(ids.from_hex([question.key for question in ended]))
 
 
 class Answering:
@@ -126,52 +139,38 @@ class Answering:
     def __init__(self, *, keep_s: float) -> None:
         self.counts: Counter[str] = Counter()
         self._keep_s = keep_s
-        self._wanted: dict[str, tuple[bool, float]] = {}  # whether it shall become a span, until when
+        self._pending: dict[str, tuple[bool, float]] = {}  # whether it shall become a span, until when
 
     def ask(self, asks: Iterable[Ask], now_s: float) -> None:
         """Look for these keys from now on."""
         for one in asks:
-            room = max(0, _WANTED - len(self._wanted))
+            room = max(0, _PENDING - len(self._pending))
             self.counts["too_many"] += len(one.keys[room:])
-            self._wanted.update(dict.fromkeys(one.keys[:room], (one.spans, now_s + self._keep_s)))
+            self._pending.update(dict.fromkeys(one.keys[:room], (one.spans, now_s + self._keep_s)))
 
     def find(self, join: LocalJoin, now_s: float) -> tuple[Halves, NDArray[np.bool_]]:
-        """Take the server halves that are wanted out of `join`. Return them, and which of them shall become spans."""
-        found = join.pull(ids_of(list(self._wanted)))
+        """Take the server halves that are pending out of `join`. Return them, and which of them shall become spans."""
+        found = join.pull(ids.from_hex(list(self._pending)))
         found = found.take(found.rec["role"] == Role.SERVER)
-        spans = np.array([self._wanted.pop(key)[0] for key in keys_of(found)], np.bool_)
-        over = [key for key, (_, until_s) in self._wanted.items() if now_s >= until_s]
+        spans = np.array([self._pending.pop(key)[0] for key in ids.to_hex(found.trace_id)], np.bool_)
+        over = [key for key, (_, until_s) in self._pending.items() if now_s >= until_s]
         for key in over:
-            del self._wanted[key]
+            del self._pending[key]
         self.counts["given"] += len(found)
         self.counts["not_found"] += len(over)
-        return found, spans & (found.chosen == 0)
-
-
-def keys_of(halves: Halves) -> list[str]:
-    """Return the trace ids as 32 hex digits."""
-    return [f"{high:016x}{low:016x}" for high, low in halves.trace_id.tolist()]
-
-
-def ids_of(keys: Sequence[str]) -> NDArray[np.uint64]:
-    """Return u64[n, 2] of trace ids in hex."""
-    return np.frombuffer(bytes.fromhex("".join(keys)), ">u8").reshape(-1, 2).astype(np.uint64)
+        return found, spans & (found.sampled == 0)
 
 
 def server_halves(answers: Sequence[ServerHalf]) -> Halves:
     """Return halves that know what was answered: stages, flags and round trip; no times, as clocks differ."""
     rows = np.zeros(len(answers), KEPT)
     rows["stages"] = np.array([one.stages_ns for one in answers], np.int64).reshape(-1, 4)
-    rows["trace_id"] = ids_of([one.key for one in answers])
+    rows["trace_id"] = ids.from_hex([one.key for one in answers])
     found = unpack(rows)
     found.rec["role"] = Role.SERVER
     found.rec["flags"] = [one.flags for one in answers]
     found.rec["srtt_us"] = [one.srtt_us for one in answers]
     return found
-
-
-def _low(key: str) -> int:
-    return int(key[16:], 16)
 
 
 def _policy(one: TargetSet) -> SpanPolicy:

@@ -1,12 +1,11 @@
-"""Which exchanges become spans: slow ones, failed ones, a share that both hosts choose alike; and their other halves.
+"""Which exchanges become spans: slow ones, failed ones, a share that both hosts decide alike; and their other halves.
 
 The share follows OpenTelemetry's consistent probability sampling (the lowest 56 bits of the trace id against a
-threshold), so both halves of an exchange are chosen or neither. The telemetry pipeline calls `select()` on each batch,
-and with other policies to sample other halves; `measure.remote_join` to choose what it asks for.
+threshold), so both halves of an exchange are sampled or neither.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +22,7 @@ _NODE = ""  # no LatencyProbe's name: the budget of all together
 
 
 class Reason(enum.IntEnum):
-    """Why an exchange became a span, in the order in which the budget keeps them."""
+    """Why an exchange becomes a span, in the order in which the budget keeps them."""
 
     ERROR = 0
     SLOW = 1
@@ -35,18 +34,50 @@ _FOR_ITSELF = [Reason.ERROR + 1, Reason.SLOW + 1]
 
 
 @dataclass(frozen=True)
-class Selected:
-    """`index`: ascending rows of the chosen halves; `reason`: u8, a Reason each.
+class Decision:
+    """`index`: ascending rows of the sampled halves; `reason`: u8, a Reason each.
 
-    `ratio`: f8, the probability with which an exchange like this one is chosen: 1 for slow and failed ones, the
-    policy's ratio for others, times what the kernel and the budget left of its like. `left_out`: chosen
-    ones that the budget had no room for.
+    `ratio`: f8, the probability with which an exchange like this one is sampled: 1 for slow and failed ones, the
+    policy's ratio for others, times what the kernel and the budget left of its like. `over_budget`: how many more would
+    have been sampled.
     """
 
     index: NDArray[np.intp]
     reason: NDArray[np.uint8]
     ratio: NDArray[np.float64]
-    left_out: int = 0
+    over_budget: int = 0
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """n halves that become spans; `reason`, `ratio` and `over_budget` as in `Decision`."""
+
+    halves: Halves
+    reason: NDArray[np.uint8]
+    ratio: NDArray[np.float64]
+    over_budget: int = 0
+
+    def __len__(self) -> int:
+        return len(self.halves)
+
+    @classmethod
+    def of(cls, halves: Halves, decision: Decision) -> "Sampled":
+        """Return the rows that were decided for."""
+        return cls(halves.take(decision.index), decision.reason, decision.ratio, decision.over_budget)
+
+    @staticmethod
+    def concatenate(parts: Sequence["Sampled"]) -> "Sampled":
+        """Return all parts (at least one) as one."""
+        filled = [part for part in parts if len(part)] or list(parts[:1])
+        over_budget = sum(part.over_budget for part in parts)
+        if len(filled) == 1:
+            return replace(filled[0], over_budget=over_budget)
+        return Sampled(
+            Halves.concatenate([part.halves for part in filled]),
+            np.concatenate([part.reason for part in filled]),
+            np.concatenate([part.ratio for part in filled]),
+            over_budget,
+        )
 
 
 class Budget:
@@ -72,26 +103,46 @@ class Budget:
         self._left[probe] = (left - spans, since_ns)
 
 
-def lone(pairs: Pairs) -> Halves:
-    """Return the halves that nobody chose, of pairs whose other half is slow or failed and was chosen."""
+class Sampler:
+    """Decides on every half before anybody else gets it. Other halves have as large a budget of their own."""
+
+    def __init__(self, per_second: int) -> None:
+        self._budget = Budget(per_second)
+        self._other_halves = Budget(per_second)
+
+    def decide(self, halves: Halves, sets: Mapping[int, TargetSet], now_ns: int) -> tuple[Halves, Sampled]:
+        """Return the halves with `sampled` set, and those that become spans. `sets`: `Rules.sets`; boot time."""
+        decision = decide(halves, sets, self._budget, now_ns)
+        marks = np.zeros(len(halves), np.uint8)
+        marks[decision.index] = decision.reason + np.uint8(1)
+        decided = replace(halves, sampled=marks)
+        return decided, Sampled.of(decided, decision)
+
+    def decide_other_halves(self, halves: Halves, sets: Mapping[int, TargetSet], now_ns: int) -> Sampled:
+        """Return those of these halves that become spans because their other half has become one."""
+        return Sampled.of(halves, decide_all(halves, sets, self._other_halves, now_ns))
+
+
+def other_halves(pairs: Pairs) -> Halves:
+    """Return the halves that were not sampled, of pairs whose other half is slow or failed and was sampled."""
     client, server = pairs.client, pairs.server
-    servers = np.isin(client.chosen, _FOR_ITSELF) & (server.chosen == 0)
-    clients = np.isin(server.chosen, _FOR_ITSELF) & (client.chosen == 0)
+    servers = np.isin(client.sampled, _FOR_ITSELF) & (server.sampled == 0)
+    clients = np.isin(server.sampled, _FOR_ITSELF) & (client.sampled == 0)
     return Halves.concatenate([client.take(clients), server.take(servers)])
 
 
-def other_halves(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
-    """Choose all of these halves, as far as the budget goes. Arguments as for `select()`."""
+def decide_all(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Decision:
+    """Sample all of these halves, as far as the budget goes. Arguments as for `decide()`."""
     everything = {i: replace(one, spans=SpanPolicy(-1, 0.0, one.spans.max_per_second)) for i, one in sets.items()}
-    selected = select(halves, everything, budget, now_ns)
-    return replace(selected, reason=np.full_like(selected.reason, Reason.OTHER_HALF))
+    decision = decide(halves, everything, budget, now_ns)
+    return replace(decision, reason=np.full_like(decision.reason, Reason.OTHER_HALF))
 
 
-def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Selected:
-    """Choose the halves that become spans, by the span policies of their target sets (`Rules.sets`).
+def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Decision:
+    """Decide which halves become spans, by the span policies of their target sets (`Rules.sets`).
 
     What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the trace id:
-    both sides drop the same. Halves of unknown sets, and such as are no SLI events, are never chosen.
+    both sides drop the same. Halves of unknown sets, and such as are no SLI events, are never sampled.
     """
     table = np.zeros(max(sets, default=0) + 2, [("slower_ns", "i8"), ("reject_below", "u8"), ("probe", "i4")])
     probes = sorted({s.probe for s in sets.values()})
@@ -104,9 +155,9 @@ def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     randomness = halves.trace_id[:, 1] & np.uint64(2**_RANDOM_BITS - 1)
     failed = halves.rec["outcome"] != Outcome.OK
     slow = halves.duration_ns > of_row["slower_ns"]
-    wanted = (of_row["probe"] >= 0) & halves.counted & (failed | slow | (randomness >= of_row["reject_below"]))
+    offered = (of_row["probe"] >= 0) & halves.counted & (failed | slow | (randomness >= of_row["reject_below"]))
 
-    index = np.flatnonzero(wanted)
+    index = np.flatnonzero(offered)
     reason = np.select([failed[index], slow[index]], [Reason.ERROR, Reason.SLOW], Reason.RATIO).astype(np.uint8)
     ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
     ratio /= np.where(reason == Reason.RATIO, halves.adjusted_count[index], 1)
@@ -114,13 +165,13 @@ def select(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}  # the last one is in force
     shares = [(probe, per_second[probe], of_row["probe"][index] == i) for i, probe in enumerate(probes)]
     for whose, limit, mine in (*shares, (_NODE, budget.per_second, np.ones(len(index), np.bool_))):
-        offered = np.flatnonzero(mine & kept)
+        in_share = np.flatnonzero(mine & kept)
         left = budget.left(whose, limit, now_ns)
-        if len(offered) > left:
-            order = np.lexsort((~randomness[index][offered], reason[offered]))
-            kept[offered[order[left:]]] = False
+        if len(in_share) > left:
+            order = np.lexsort((~randomness[index][in_share], reason[in_share]))
+            kept[in_share[order[left:]]] = False
             for r in Reason:
-                of_reason = offered[reason[offered] == r]
+                of_reason = in_share[reason[in_share] == r]
                 ratio[of_reason] *= kept[of_reason].mean() if len(of_reason) else 1.0
-        budget.spend(whose, int(kept[offered].sum()))
-    return Selected(index[kept], reason[kept], ratio[kept], int(len(kept) - kept.sum()))
+        budget.spend(whose, int(kept[in_share].sum()))
+    return Decision(index[kept], reason[kept], ratio[kept], int(len(kept) - kept.sum()))

@@ -1,7 +1,4 @@
-"""SLI rows from what one interval brought, as pure functions of counts, halves and pairs.
-
-`measure.slicing` calls them and adds the rows up.
-"""
+"""SLI rows from what one interval brought, as pure functions of counts, halves and pairs."""
 
 from collections.abc import Sequence
 

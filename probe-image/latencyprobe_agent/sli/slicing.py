@@ -1,4 +1,4 @@
-"""Add up, per objective and minute, what counts and records say, until `app` takes the rows to store or directory.
+"""Adds up, per objective and minute, what counts and records say.
 
 Good, bad, histogram and stage sums come from the kernel's counts and are exact; the slowest exchanges, the peers and
 what joined pairs know come from records. Everything counts for the minute in which it is handed in.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from latencyprobe import sli
 from latencyprobe.plan import NodePlan
 from latencyprobe.sli import Coverage, SliRow, SlowExchange
-from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.judging import Judge, judges
@@ -22,6 +22,7 @@ from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.sli import rows
+from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import Excluded, Role
 
 MINUTE_NS = 60_000_000_000
@@ -33,13 +34,15 @@ _Key = tuple[str, str, str, str]  # namespace, probe, objective, hash
 class Slicer:
     """Collects SLI rows. Boot times say how long was measured, Unix times in which minute.
 
-    Feed `add_records()` with every batch, `add_counts()` about once a second and before every `apply()`.
+    Feed `add_counts()` also before every `apply()`: what was counted before it is judged by the plan before.
     """
 
     def __init__(self, boot_ns: int) -> None:
         self._judges: dict[tuple[int, int], list[Judge]] = {}
         self._rows: dict[tuple[_Key, int], SliRow] = {}
-        self._told: dict[tuple[_Key, str], SlowExchange] = {}  # of the last `take()`: what explains them may still come
+        self._handed_over: dict[
+            tuple[_Key, str], SlowExchange
+        ] = {}  # of the last `take()`: what explains them may still come
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._missing = 0
         self._since_ns = boot_ns
@@ -48,34 +51,32 @@ class Slicer:
         """Judge by this plan and these rules from now on."""
         self._judges = judges(plan, rules.sets)
 
-    def add_counts(
-        self, keys: NDArray[np.void], totals: NDArray[np.void], lost: Mapping[str, int], boot_ns: int, unix_ns: int
-    ) -> None:
-        """Take in all counts (`measure.counts`) and `Programs.lost()`, read at `boot_ns`, which is `unix_ns`."""
+    def add_counts(self, counts: Counts, lost: Mapping[str, int], now: Now) -> None:
+        """Take in the counts of all owners as they are now, and the losses by reason."""
         words = COUNTS.itemsize // 8
         sums: dict[tuple[int, int], NDArray[np.uint64]] = defaultdict(lambda: np.zeros(words, np.uint64))
-        for key, total in zip(keys, totals.view(np.uint64).reshape(-1, words), strict=True):
+        for key, total in zip(counts.keys, counts.values.view(np.uint64).reshape(-1, words), strict=True):
             sums[int(key["target_set"]), int(key["role"])] += total
         gained = {at: total - self._seen.get(at, np.uint64(0)) for at, total in sums.items()}
         self._seen.update(sums)
         missing = sum(lost[reason] for reason in _MISSING)
         new_missing, self._missing = missing - self._missing, missing
-        measured = _measured_ms(unix_ns - (boot_ns - self._since_ns), unix_ns)
-        self._since_ns = boot_ns
-        minute = _minute(unix_ns)
+        measured = _measured_ms(now.unix_ns - (now.boot_ns - self._since_ns), now.unix_ns)
+        self._since_ns = now.boot_ns
+        minute = _minute(now.unix_ns)
         every = {_key(judge.row(0)): judge for some in self._judges.values() for judge in some}
         for judge in every.values():
             for in_minute, ms in measured.items():
                 coverage = Coverage(measured_ms=ms, lost=new_missing if in_minute == minute else 0)
                 self._add(replace(judge.row(in_minute), coverage=coverage))
-        for set_and_role, counts in gained.items():
-            if counts.any():
+        for set_and_role, more in gained.items():
+            if more.any():
                 for judge in self._judges.get(set_and_role, ()):
-                    self._add(rows.counted(judge, counts.view(COUNTS)[0], minute))
+                    self._add(rows.counted(judge, more.view(COUNTS)[0], minute))
 
-    def add_records(self, halves: Halves, pairs: Pairs, offset_ns: int, unix_ns: int) -> None:
-        """Take in a batch and what `LocalJoin.join()` made of it. `offset_ns`: Unix time less boot time."""
-        minute = _minute(unix_ns)
+    def add_records(self, halves: Halves, pairs: Pairs, now: Now) -> None:
+        """Take in halves and what `LocalJoin.join()` made of them."""
+        minute = _minute(now.unix_ns)
         pair = np.full(len(halves), -1)
         for at in (pairs.client_at, pairs.server_at):
             pair[at[at >= 0]] = np.flatnonzero(at >= 0)
@@ -83,22 +84,22 @@ class Slicer:
             some = halves.take(of_both) if (index, role) in self._judges else None
             for judge in self._judges.get((index, role), ()):
                 assert some is not None
-                self._add(rows.recorded(judge, some, pair[of_both], pairs, offset_ns=offset_ns, minute=minute))
+                self._add(rows.recorded(judge, some, pair[of_both], pairs, offset_ns=now.offset_ns, minute=minute))
         self._join(pairs, (pairs.client, pairs.server), minute)
 
-    def add_recalled(self, pairs: Pairs, offset_ns: int, unix_ns: int) -> None:
+    def add_remote(self, pairs: Pairs, now: Now) -> None:
         """Take in pairs whose client halves were in earlier batches and whose server halves another node knows."""
-        minute = _minute(unix_ns)
+        minute = _minute(now.unix_ns)
         for index, role, rows_of in _groups(pairs.client, pairs.client.counted):
             some = pairs.client.take(rows_of)
             for judge in self._judges.get((index, role), ()):
-                row = rows.recorded(judge, some, rows_of, pairs, offset_ns=offset_ns, minute=minute)
+                row = rows.recorded(judge, some, rows_of, pairs, offset_ns=now.offset_ns, minute=minute)
                 self._add(replace(row, peers={}))  # they are counted already
         self._join(pairs, (pairs.client,), minute)
 
-    def add_evidence(self, signal: str, explains: Explains, found: Joined | Shared, unix_ns: int) -> None:
+    def add_evidence(self, signal: str, explains: Explains, found: Joined | Shared, now: Now) -> None:
         """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost."""
-        minute = _minute(unix_ns)
+        minute = _minute(now.unix_ns)
         self._add_hits(signal, explains, found, minute)
         if not explains.waits:
             return
@@ -109,14 +110,14 @@ class Slicer:
                 self._add(rows.explained(judge, signal, found, at, minute))
 
     def _add_hits(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
-        told = self._told | _by_trace(self._rows)
-        lows = np.array([int(trace_id[16:], 16) for _, trace_id in told], np.uint64)
+        slowest = self._handed_over | _by_trace(self._rows)
+        lows = np.array([int(trace_id[16:], 16) for _, trace_id in slowest], np.uint64)
         for row in np.flatnonzero(np.isin(found.half["trace_id"][:, 1], lows)).tolist():
             half = found.half[row]
             trace_id = "{:016x}{:016x}".format(*half["trace_id"].tolist())
             for judge in self._judges.get((int(half["target_set"]), int(half["role"])), ()):
                 empty = judge.row(minute)
-                if slow := told.get((_key(empty), trace_id)):
+                if slow := slowest.get((_key(empty), trace_id)):
                     hit = rows.hit(signal, explains, found, row)
                     self._add(replace(empty, slowest=(replace(slow, evidence=(hit,)),)))
 
@@ -132,7 +133,7 @@ class Slicer:
     def take(self, name_peer: Callable[[bytes], str]) -> tuple[SliRow, ...]:
         """Return all rows since the last call, oldest minute first. `name_peer`: packed address → a person's name."""
         taken = [_with_names(self._rows[at], name_peer) for at in sorted(self._rows, key=lambda at: at[1])]
-        self._told = _by_trace(self._rows)
+        self._handed_over = _by_trace(self._rows)
         self._rows.clear()
         return tuple(taken)
 

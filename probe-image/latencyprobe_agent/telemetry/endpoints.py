@@ -11,15 +11,15 @@ from urllib.parse import unquote, urlsplit
 
 from latencyprobe_agent.config import ConfigError
 
-Signal = Literal["traces", "metrics"]
-_SIGNALS: tuple[Signal, ...] = ("traces", "metrics")
+OtlpSignal = Literal["traces", "metrics"]
+_SIGNALS: tuple[OtlpSignal, ...] = ("traces", "metrics")
 _PREFIX = "OTEL_EXPORTER_OTLP_"
 
 
 class Settings(NamedTuple):
     """Where and how one signal is sent. `url` has the signal's path already, for HTTP."""
 
-    signal: Signal
+    signal: OtlpSignal
     protocol: str
     url: str
     headers: dict[str, str]
@@ -45,7 +45,7 @@ def delta_wanted(environ: Mapping[str, str]) -> bool:
     return preference in ("delta", "lowmemory")
 
 
-def _wanted(signal: Signal, environ: Mapping[str, str], endpoint: str | None) -> bool:
+def _wanted(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | None) -> bool:
     """Return whether anybody asked for this signal: without an endpoint nothing is exported."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
@@ -55,7 +55,7 @@ def _wanted(signal: Signal, environ: Mapping[str, str], endpoint: str | None) ->
     return bool(endpoint or environ.get(_PREFIX + "ENDPOINT") or environ.get(own))
 
 
-def _settings(signal: Signal, environ: Mapping[str, str], endpoint: str | None) -> Settings:
+def _settings(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | None) -> Settings:
     def read(name: str, default: str = "") -> str:
         return environ.get(f"{_PREFIX}{signal.upper()}_{name}") or environ.get(_PREFIX + name) or default
 

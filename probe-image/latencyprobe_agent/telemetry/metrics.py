@@ -1,148 +1,83 @@
-"""What is exported as metrics: the kernel's counts and the record histograms, per target, role and owner.
+"""Listener: the kernel's counts, what records add to them, and the agent's own figures, as OTLP metrics."""
 
-Pure: receives counts as `kernel/programs.py` reads them and a plan, returns points for `points.py`. A target set stands
-for several targets; each of them gets its own points. Counts are exact even when records were lost.
-"""
+from collections.abc import Mapping
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
-
-import numpy as np
-
-from latencyprobe.plan import NodePlan, Target
-from latencyprobe_agent.measure.counts import Counts
-from latencyprobe_agent.measure.rules import TargetSet
-from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
-from latencyprobe_agent.telemetry.points import Histogram, Labels, Point
-from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms
-from latencyprobe_agent.telemetry.slo_events import SloEvents
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn
+from latencyprobe_agent.telemetry.count_series import CountSeries
+from latencyprobe_agent.telemetry.outbox import Outbox
+from latencyprobe_agent.telemetry.points import MetricRequests, Point, Resource
+from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
+from latencyprobe_agent.telemetry.record_series import RecordSeries
+from latencyprobe_agent.telemetry.selfmetrics import AGENT, SelfMetrics
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.records import (
-    HISTOGRAM_MIN,
-    HISTOGRAM_SCALE,
-    ExchangeClass,
-    Excluded,
-    Outcome,
-    Role,
-)
+from latencyprobe_agent.vocabulary.now import Now
 
 
-class _Key(NamedTuple):
-    target: str
-    role: Role
-    owner: int
+class Metrics:
+    """Exports to `outbox` once per `config.metric_interval_s`, in boot time."""
+
+    name = "metrics"
+
+    def __init__(
+        self, outbox: Outbox, own: SelfMetrics, config: Config, peers: Peers | None, *, start: Now, delta: bool
+    ) -> None:
+        self._outbox = outbox
+        self._own = own
+        self._interval_ns = round(config.metric_interval_s * 1e9)
+        self._due_ns = start.boot_ns + self._interval_ns
+        self._counts = CountSeries(config.series)
+        self._records = RecordSeries(config.series, config.identity_wait_s, peers)
+        self._requests = MetricRequests(start.unix_ns, delta=delta)
+        self._in_force: InForce | None = None
+        self._stats: AgentStats | None = None
+        self._now = start
+
+    def take(self, turn: Turn) -> None:
+        """Add the turn up; export when it is time."""
+        if turn.in_force is not self._in_force:
+            self._in_force = turn.in_force
+            self._counts.follow(turn.in_force, turn.now)
+        self._now = turn.now
+        self._records.add(turn)
+        if turn.counts is None or turn.stats is None:
+            return
+        self._counts.add(turn.counts)
+        self._records.name_peers(turn.now.boot_s)
+        lag_s = self._stats.drain_lag_s if self._stats else 0.0
+        self._stats = turn.stats._replace(drain_lag_s=max(lag_s, turn.stats.drain_lag_s))
+        if turn.now.boot_ns >= self._due_ns:
+            self._due_ns = turn.now.boot_ns + self._interval_ns
+            self._export()
+
+    def close(self) -> None:
+        """Export once more, with everything."""
+        self._records.name_peers()
+        self._export()
+
+    def _export(self) -> None:
+        if self._in_force is None or self._stats is None:
+            return
+        resources = self._in_force.resources
+        ended = self._counts.ended(resources)
+        self._records.forget(ended)
+        points = [
+            *self._counts.points(self._in_force, ended),
+            *self._records.points(self._in_force),
+            *self._own.points(self._stats, self._records.overflow),
+        ]
+        self._stats = self._stats._replace(drain_lag_s=0.0)
+        described = _resources(points, self._in_force) | {AGENT: self._own.resource}
+        for body, count in self._requests.encode(points, described, self._now.unix_ns):
+            self._outbox.put(body, count)
 
 
-def count_points(
-    counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], slo: SloEvents, series_cap: int
-) -> Iterator[Point]:
-    """Yield durations, exchanges, failures, exclusions and SLO events of every target of the plan."""
-    targets = {target.id: target for target in plan.targets}
-    for key, rows in _by_target(counts, targets, sets, series_cap).items():
-        target = targets[key.target]
-        values = counts.values[rows]
-        labels = target_labels(target)
-        duration = names.SERVER_DURATION if key.role is Role.SERVER else names.CLIENT_DURATION
-        histogram = Histogram(
-            values["histogram"].sum(axis=0, dtype=np.int64),
-            *(HISTOGRAM_MIN, HISTOGRAM_SCALE, 0),
-            int(values["duration_sum_ns"].sum()) / 1e9,
-        )
-        yield Point(key.owner, duration, labels, histogram)
-        role: Labels = (*labels, (names.ROLE, key.role.name.lower()))
-        for metric, field, kind, label in (
-            (names.EXCHANGES, "classes", ExchangeClass, names.CLASS),
-            (names.EXCLUDED, "excluded", Excluded, names.REASON),
-        ):
-            for index, count in enumerate(values[field].sum(axis=0).tolist()):
-                if count:
-                    yield Point(key.owner, metric, (*role, (label, kind(index).name.lower())), count)
-        for index, count in enumerate(values["outcomes"].sum(axis=0).tolist()):
-            if count and index != Outcome.OK:
-                error = names.ERROR_TYPES[Outcome(index).name]
-                yield Point(key.owner, names.FAILURES, (*role, (names.ERROR_TYPE, error)), count)
-        for events in slo.of(target.id, Counts(counts.keys[rows], values)):
-            of_objective = (
-                *labels,
-                (names.OBJECTIVE, events.objective.name),
-                (names.PERSPECTIVE, events.objective.perspective.value.lower()),
-            )
-            for outcome, count in (("good", events.good), ("bad", events.bad)):
-                judged = (*of_objective, (names.OUTCOME, outcome))
-                yield Point(key.owner, names.SLO_EVENTS, judged, count, events.start_unix_ns)
-
-
-def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
-    """Yield stages, round trips, network and peer durations of every target of the plan."""
-    targets = {target.id: target for target in plan.targets}
-    merged: dict[tuple[object, names.Metric, Labels], Histogram] = {}
-    for series, histogram in histograms.series():
-        for target in _targets(series.group, targets, sets):
-            labels = (*target_labels(target), (names.ROLE, series.group.role.name.lower()))
-            if series.metric is names.STAGE_DURATION:
-                labels = (*labels, (names.STAGE, series.detail))
-            elif series.metric is names.PEER_DURATION:
-                labels = (*labels, (names.SERVICE_PEER_NAME, series.detail))
-            elif (
-                series.metric is names.NETWORK_DURATION
-            ):  # of remotely joined pairs only slow ones are known: kept apart
-                labels = (*labels, (names.JOINED, series.detail))
-            key = (series.group.owner, series.metric, labels)
-            merged[key] = _sum(merged[key], histogram) if key in merged else histogram
-    for (owner, metric, labels), histogram in merged.items():
-        yield Point(owner, metric, labels, histogram)
-        if metric is names.NETWORK_DURATION:
-            pairs = int(histogram.counts.sum()) + histogram.zero
-            yield Point(owner, names.PAIRS, labels, pairs)
-
-
-def evidence_points(evidence: EvidenceSeries, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
-    """Yield what the signals of evidence say of every target of the plan."""
-    targets = {target.id: target for target in plan.targets}
-    merged: dict[tuple[int, names.Metric, Labels], int | float | Histogram] = {}
-    for series, value in evidence.series():
-        for target in _targets(series.group, targets, sets):
-            labels = (*target_labels(target), (names.ROLE, series.group.role.name.lower()), *series.labels)
-            key = (series.group.owner, series.metric, labels)
-            before = merged.get(key)
-            if isinstance(value, Histogram):
-                merged[key] = _sum(before, value) if isinstance(before, Histogram) else value
-            else:
-                merged[key] = value + (before if isinstance(before, int | float) else 0)
-    for (owner, metric, labels), value in merged.items():
-        yield Point(owner, metric, labels, value)
-
-
-def target_labels(target: Target) -> Labels:
-    """Return the labels that every point of a target carries; its namespace is the resource's."""
-    return ((names.PROBE, target.probe), (names.TARGET, target.name))
-
-
-def _by_target(
-    counts: Counts, targets: Mapping[str, Target], sets: Mapping[int, TargetSet], series_cap: int
-) -> dict[_Key, list[int]]:
-    """Return the rows of `counts` by target, role and owner; owners above the cap share one key."""
-    rows: dict[_Key, list[int]] = {}
-    owners: dict[str, int] = {}
-    keys = counts.keys
-    for row, (owner, index, role) in enumerate(
-        zip(keys["owner"].tolist(), keys["target_set"].tolist(), keys["role"].tolist(), strict=True)
-    ):
-        for target in _targets(Group(index, Role(role), owner), targets, sets):
-            key = _Key(target.id, Role(role), owner)
-            if key not in rows:
-                owners[target.id] = owners.get(target.id, 0) + 1
-                if owners[target.id] > series_cap:
-                    key = key._replace(owner=OTHER_OWNER)
-            rows.setdefault(key, []).append(row)
-    return rows
-
-
-def _targets(group: Group, targets: Mapping[str, Target], sets: Mapping[int, TargetSet]) -> Iterable[Target]:
-    if group.role is Role.UNKNOWN or group.target_set not in sets:
-        return ()
-    return [targets[name] for name in sets[group.target_set].targets if name in targets]
-
-
-def _sum(one: Histogram, other: Histogram) -> Histogram:
-    return one._replace(counts=one.counts + other.counts, zero=one.zero + other.zero, sum_s=one.sum_s + other.sum_s)
+def _resources(points: list[Point], in_force: InForce) -> dict[object, Resource]:
+    """Return the resource of every owner that has points."""
+    of_owner = in_force.resources.attributes
+    owners: set[int] = {point.observed for point in points if isinstance(point.observed, int)}
+    found: dict[object, Mapping[str, str | int]] = {owner: of_owner(owner) for owner in owners}
+    if OTHER_OWNER in found:
+        found[OTHER_OWNER] = {**of_owner(0), names.SERVICE_NAME: names.OTHER}
+    return found  # type: ignore[return-value]  # attributes are text and whole numbers

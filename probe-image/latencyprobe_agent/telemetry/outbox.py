@@ -11,7 +11,7 @@ import time
 from collections import Counter, deque
 from typing import NamedTuple
 
-from latencyprobe_agent.telemetry.endpoints import Signal
+from latencyprobe_agent.telemetry.endpoints import OtlpSignal
 from latencyprobe_agent.telemetry.otlp import Answer, Transport
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class _Request(NamedTuple):
 class Outbox:
     """Counters are cumulative. `items`: spans or data points; `errors`: failed attempts by `error.type`."""
 
-    def __init__(self, transport: Transport, *, signal: Signal, collector: str, capacity_bytes: int) -> None:
+    def __init__(self, transport: Transport, *, signal: OtlpSignal, collector: str, capacity_bytes: int) -> None:
         self.sent_items = 0
         self.dropped_items = 0
         self.size_bytes = 0

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from latencyprobe_agent.signals.evidence import Attribute
-from latencyprobe_agent.telemetry.spans import fill
+from latencyprobe_agent.telemetry.span_encoder import fill
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Metric
 

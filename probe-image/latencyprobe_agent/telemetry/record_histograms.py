@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.directory.peers import address
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.histogram import positions
 from latencyprobe_agent.measure.pairing import Pairs
@@ -20,6 +19,7 @@ from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.series_cap import SeriesCap
 from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.conventions import Metric
 from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
 

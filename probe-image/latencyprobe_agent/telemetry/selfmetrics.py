@@ -1,75 +1,72 @@
-"""The agent's own metrics: what was read, lost, left out and failed, and what it costs. Resource: the agent.
-
-`app.py` fills an `AgentStats` once per export; this turns it into points.
-"""
+"""The agent's own metrics: what was read, lost, left out and failed, and what it costs. Resource: the agent."""
 
 import os
 import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.resources import sdk
+from latencyprobe_agent.measure.turn import AgentStats
 from latencyprobe_agent.signals.evidence import Attribute
-from latencyprobe_agent.telemetry.endpoints import Signal
+from latencyprobe_agent.telemetry.endpoints import OtlpSignal
 from latencyprobe_agent.telemetry.outbox import Outbox
-from latencyprobe_agent.telemetry.points import Point
+from latencyprobe_agent.telemetry.points import Labels, Point
+from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.conventions import Metric
 
 AGENT = "agent"  # `Point.observed` of these points
 
 
-class AgentStats(NamedTuple):
-    """Counters since the start. `lost`: by reason; `sampled_out`: records left out above the limit; `remote_joins`: by
-    what became of the halves; `evidence`, `evidence_lost`: by signal, then by what became of the records or by reason;
-    `spans_left_out`: chosen ones that never became a span."""
+class SelfMetrics:
+    """`room`: where spans wait, None if none are made. `resource`: the agent's attributes."""
 
-    records_read: int
-    lost: Mapping[str, int]
-    plan_age_s: float
-    drain_lag_s: float
-    remote_joins: Mapping[str, int] = {}
-    sampled_out: int = 0
-    evidence: Mapping[str, Mapping[str, int]] = {}
-    evidence_lost: Mapping[str, Mapping[str, int]] = {}
-    peers_unresolved: int = 0
-    spans_left_out: int = 0
-    series_overflow: int = 0
+    def __init__(
+        self, outboxes: Mapping[OtlpSignal, Outbox], room: WaitingRoom | None, config: Config, *, standalone: bool
+    ) -> None:
+        self.resource = agent_resource(config, host=standalone)
+        self._outboxes = outboxes
+        self._room = room
+
+    def points(self, stats: AgentStats, series_overflow: int) -> Iterator[Point]:
+        """Yield the agent's points. `series_overflow`: series that were folded into `other`."""
+        yield from _loop(stats)
+        yield Point(AGENT, names.SERIES_OVERFLOW, (), series_overflow)
+        if self._room is not None:
+            yield Point(AGENT, names.PEERS_UNRESOLVED, (), self._room.unresolved)
+            yield Point(AGENT, names.SPANS, ((names.OUTCOME, "left_out"),), self._room.left_out)
+        if traces := self._outboxes.get("traces"):
+            yield Point(AGENT, names.SPANS, ((names.OUTCOME, "delivered"),), traces.sent_items)
+            yield Point(AGENT, names.SPANS, ((names.OUTCOME, "dropped"),), traces.dropped_items)
+        for name, outbox in self._outboxes.items():
+            labels = ((names.OTLP_SIGNAL, name),)
+            yield Point(AGENT, names.OUTBOX_SIZE, labels, outbox.size_bytes)
+            yield from _counted(names.EXPORT_ERRORS, labels, names.ERROR_TYPE, outbox.errors.copy())
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        yield Point(AGENT, names.CPU_TIME, ((names.CPU_MODE, "user"),), usage.ru_utime)
+        yield Point(AGENT, names.CPU_TIME, ((names.CPU_MODE, "system"),), usage.ru_stime)
+        yield Point(AGENT, names.MEMORY, (), resident_bytes())
 
 
-def points(own: AgentStats, outboxes: Mapping[Signal, Outbox]) -> Iterator[Point]:
-    """Yield the agent's points."""
-    signal = ((names.SIGNAL, "exchanges"),)
-    yield Point(AGENT, names.RECORDS_READ, signal, own.records_read)
-    for reason, count in own.lost.items():
-        yield Point(AGENT, names.RECORDS_LOST, (*signal, (names.REASON, reason)), count)
-    yield Point(AGENT, names.RECORDS_EXCLUDED, (*signal, (names.REASON, "sampled_out")), own.sampled_out)
-    for name, reasons in own.evidence_lost.items():
-        for reason, count in reasons.items():
-            yield Point(AGENT, names.RECORDS_LOST, ((names.SIGNAL, name), (names.REASON, reason)), count)
-    for name, outcomes in own.evidence.items():
-        for outcome, count in outcomes.items():
-            yield Point(AGENT, names.EVIDENCE, ((names.SIGNAL, name), (names.OUTCOME, outcome)), count)
-    for outcome, count in own.remote_joins.items():
-        yield Point(AGENT, names.REMOTE_JOINS, ((names.OUTCOME, outcome),), count)
-    yield Point(AGENT, names.PEERS_UNRESOLVED, (), own.peers_unresolved)
-    yield Point(AGENT, names.SERIES_OVERFLOW, (), own.series_overflow)
-    yield Point(AGENT, names.PLAN_AGE, (), own.plan_age_s)
-    yield Point(AGENT, names.DRAIN_LAG, (), own.drain_lag_s)
-    yield Point(AGENT, names.SPANS, ((names.OUTCOME, "left_out"),), own.spans_left_out)
-    if "traces" in outboxes:
-        yield Point(AGENT, names.SPANS, ((names.OUTCOME, "delivered"),), outboxes["traces"].sent_items)
-        yield Point(AGENT, names.SPANS, ((names.OUTCOME, "dropped"),), outboxes["traces"].dropped_items)
-    for name, outbox in outboxes.items():
-        labels = ((names.SIGNAL, name),)
-        yield Point(AGENT, names.OUTBOX_SIZE, labels, outbox.size_bytes)
-        for error, count in outbox.errors.copy().items():
-            yield Point(AGENT, names.EXPORT_ERRORS, (*labels, (names.ERROR_TYPE, error)), count)
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    yield Point(AGENT, names.CPU_TIME, ((names.CPU_MODE, "user"),), usage.ru_utime)
-    yield Point(AGENT, names.CPU_TIME, ((names.CPU_MODE, "system"),), usage.ru_stime)
-    yield Point(AGENT, names.MEMORY, (), resident_bytes())
+def _loop(stats: AgentStats) -> Iterator[Point]:
+    signal: Labels = ((names.SIGNAL, "exchanges"),)
+    yield Point(AGENT, names.RECORDS_READ, signal, stats.records_read)
+    yield from _counted(names.RECORDS_LOST, signal, names.REASON, stats.lost)
+    yield Point(AGENT, names.RECORDS_EXCLUDED, (*signal, (names.REASON, "sampled_out")), stats.sampled_out)
+    for name, reasons in stats.evidence_lost.items():
+        yield from _counted(names.RECORDS_LOST, ((names.SIGNAL, name),), names.REASON, reasons)
+    for name, outcomes in stats.evidence.items():
+        yield from _counted(names.EVIDENCE, ((names.SIGNAL, name),), names.OUTCOME, outcomes)
+    yield from _counted(names.REMOTE_JOINS, (), names.OUTCOME, stats.remote_joins)
+    yield from _counted(names.AGENT_FAILURES, (), names.PART, stats.failures)
+    yield Point(AGENT, names.PLAN_AGE, (), stats.plan_age_s)
+    yield Point(AGENT, names.DRAIN_LAG, (), stats.drain_lag_s)
+
+
+def _counted(metric: Metric, labels: Labels, label: str, counts: Mapping[str, int]) -> Iterator[Point]:
+    for value, count in counts.items():
+        yield Point(AGENT, metric, (*labels, (label, value)), count)
 
 
 def agent_resource(config: Config, *, host: bool) -> dict[str, Attribute]:

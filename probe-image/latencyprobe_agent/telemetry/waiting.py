@@ -1,9 +1,8 @@
-"""Where chosen halves wait until they can become spans: for their other half, and for the peer's identity.
+"""Where sampled halves wait until they can become spans: for their other half, and for the peer's identity.
 
-The loop admits what `measure/sampling.py` chose, notes pairs, and takes what is ready once per drain; `spans.py`
-encodes it. A half waits for its other half as long as both could still be under way (one or two drains) or the remote
-join may bring it (`config.remote_join_wait_s`), for an identity at most 2 s, then it goes out as a root that says so.
-Bounded; what does not fit is counted.
+A half waits for its other half as long as both could still be under way (one or two turns) or the remote join may bring
+it (`config.remote_join_wait_s`), for an identity at most 2 s, then it goes out as a root that says so. Bounded; what
+does not fit is counted.
 """
 
 from collections.abc import Container, Mapping
@@ -12,12 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from latencyprobe.plan import Identity, Target
-from latencyprobe_agent.directory.peers import Peers, address
+from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.evidence import HOLD_NS, Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
-from latencyprobe_agent.measure.sampling import Reason, Selected
+from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
 
 
@@ -38,8 +38,8 @@ class Join:
 
 
 @dataclass(slots=True)
-class Chosen:
-    """Row `row` of `halves`, chosen to become a span. `identity` None: nobody could say who `peer` is.
+class PendingSpan:
+    """Row `row` of `halves`, on its way to become a span. `identity` None: nobody could say who `peer` is.
 
     `held_s`: until when evidence may still come. `evidence`: signal, record and its wait in ns.
     """
@@ -58,7 +58,8 @@ class Chosen:
 
 
 class WaitingRoom:
-    """`left_out`: chosen halves that became no span: over the budget, the room was full, or their target had gone."""
+    """`left_out`: sampled halves that became no span: over the budget, the room was full, or their target had
+    gone. `unresolved`: spans whose peer nobody could name in time."""
 
     def __init__(self, *, identity_wait_s: float, join_wait_s: float, capacity: int) -> None:
         self.left_out = 0
@@ -66,38 +67,40 @@ class WaitingRoom:
         self._identity_wait_s = identity_wait_s
         self._join_wait_s = join_wait_s
         self._capacity = capacity
-        self._chosen: list[Chosen] = []
+        self._pending: list[PendingSpan] = []
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self._pending)
 
-    def admit(self, halves: Halves, selected: Selected, targets: Mapping[int, Target], now_s: float) -> None:
-        """Let the selected rows in. `targets`: the target that names the span, by target set."""
-        self.left_out += selected.left_out
-        rows = halves.take(selected.index)
-        sets = rows.rec["target_set"].tolist()
-        peers = [address(bytes(packed)) for packed in rows.rec["peer_addr"]]
-        chosen = zip(sets, selected.reason.tolist(), selected.ratio.tolist(), peers, strict=True)
-        for row, (index, reason, ratio, peer) in enumerate(chosen):
+    def admit(self, sampled: Sampled, targets: Mapping[int, Target], now_s: float) -> None:
+        """Let sampled halves in. `targets`: the target that names the span, by target set."""
+        self.left_out += sampled.over_budget
+        halves = sampled.halves
+        sets = halves.rec["target_set"].tolist()
+        peers = [address(bytes(packed)) for packed in halves.rec["peer_addr"]]
+        columns = zip(sets, sampled.reason.tolist(), sampled.ratio.tolist(), peers, strict=True)
+        for row, (index, reason, ratio, peer) in enumerate(columns):
             target = targets.get(index)
-            if target is None or len(self._chosen) >= self._capacity:
+            if target is None or len(self._pending) >= self._capacity:
                 self.left_out += 1
             else:
-                held_s = now_s + HOLD_NS / 1e9 if _may_be_resent(rows.rec[row], target) else 0.0
-                self._chosen.append(Chosen(rows, row, target, Reason(reason), ratio, peer, now_s, held_s=held_s))
+                held_s = now_s + HOLD_NS / 1e9 if _may_be_resent(halves.rec[row], target) else 0.0
+                self._pending.append(
+                    PendingSpan(halves, row, target, Reason(reason), ratio, peer, now_s, held_s=held_s)
+                )
 
     def note_pairs(
-        self, pairs: Pairs, *, by_process: bool, recalled: Mapping[int, tuple[str, str]] | None = None
+        self, pairs: Pairs, *, by_process: bool, servers: Mapping[int, tuple[str, str]] | None = None
     ) -> None:
-        """Tell the waiting halves that are part of a pair what the pair knows.
+        """Give the waiting halves that are part of a pair what the pair knows.
 
-        `recalled`: of pairs whose server halves are from other nodes, `Join.server` by the low half of the trace id.
+        `servers`: of pairs whose server halves are from other nodes, `Join.server` by the low half of the trace id.
         """
-        if not self._chosen or not len(pairs):
+        if not self._pending or not len(pairs):
             return
-        waiting: dict[int, list[Chosen]] = {}
-        for chosen in self._chosen:
-            waiting.setdefault(int(chosen.halves.trace_id[chosen.row, 1]), []).append(chosen)
+        waiting: dict[int, list[PendingSpan]] = {}
+        for one in self._pending:
+            waiting.setdefault(int(one.halves.trace_id[one.row, 1]), []).append(one)
         low = pairs.client.trace_id[:, 1]
         hits = np.flatnonzero(np.isin(low, np.fromiter(waiting, np.uint64, len(waiting))))
         for hit in hits.tolist():
@@ -107,19 +110,19 @@ class WaitingRoom:
                 excess_ns=float(pairs.network_excess[hit]),
                 client_owner=owner(pairs.client.rec[hit], by_process=by_process),
                 server_owner=owner(pairs.server.rec[hit], by_process=by_process),
-                server=recalled.get(int(low[hit]), ("", "")) if recalled is not None else None,
+                server=servers.get(int(low[hit]), ("", "")) if servers is not None else None,
             )
-            for chosen in waiting[int(low[hit])]:
-                chosen.join = join
+            for one in waiting[int(low[hit])]:
+                one.join = join
 
     def note_evidence(self, explains: Explains, joined: Joined) -> None:
         """Give the waiting halves what explains them."""
-        if not self._chosen:
+        if not self._pending:
             return
-        waiting: dict[tuple[int, int], Chosen] = {}
-        for chosen in self._chosen:
-            low = int(chosen.halves.trace_id[chosen.row, 1])
-            waiting[low, int(chosen.halves.rec["role"][chosen.row])] = chosen
+        waiting: dict[tuple[int, int], PendingSpan] = {}
+        for one in self._pending:
+            low = int(one.halves.trace_id[one.row, 1])
+            waiting[low, int(one.halves.rec["role"][one.row])] = one
         keys = zip(joined.half["trace_id"][:, 1].tolist(), joined.half["role"].tolist(), strict=True)
         for row, key in enumerate(keys):
             if key in waiting:
@@ -127,28 +130,28 @@ class WaitingRoom:
 
     def take_ready(
         self, peers: Peers, now_s: float, asking: Container[int] = (), *, all_of_them: bool = False
-    ) -> list[Chosen]:
+    ) -> list[PendingSpan]:
         """Return the halves that need not wait any longer; `all_of_them` at the end of the run.
 
         `asking`: low halves of the trace ids whose server half may still come from another node.
         """
-        if not self._chosen:
+        if not self._pending:
             return []
-        known = peers.resolve({chosen.peer for chosen in self._chosen})
+        known = peers.resolve({one.peer for one in self._pending})
         ready, waiting = [], []
-        for chosen in self._chosen:
-            chosen.identity = known.get(chosen.peer)
-            waited_s = now_s - chosen.since_s
-            named = chosen.identity is not None or chosen.join is not None or waited_s >= self._identity_wait_s
-            joined = chosen.join is not None or (
-                waited_s >= self._join_wait_s and int(chosen.halves.trace_id[chosen.row, 1]) not in asking
+        for one in self._pending:
+            one.identity = known.get(one.peer)
+            waited_s = now_s - one.since_s
+            named = one.identity is not None or one.join is not None or waited_s >= self._identity_wait_s
+            joined = one.join is not None or (
+                waited_s >= self._join_wait_s and int(one.halves.trace_id[one.row, 1]) not in asking
             )
-            if all_of_them or (named and joined and now_s >= chosen.held_s):
-                ready.append(chosen)
-                self.unresolved += chosen.identity is None and chosen.join is None
+            if all_of_them or (named and joined and now_s >= one.held_s):
+                ready.append(one)
+                self.unresolved += one.identity is None and one.join is None
             else:
-                waiting.append(chosen)
-        self._chosen = waiting
+                waiting.append(one)
+        self._pending = waiting
         return ready
 
 
@@ -166,6 +169,6 @@ def owner(record: np.void, *, by_process: bool) -> int:
     return int((record["writer_tgid"] or record["reader_tgid"]) if by_process else record["cgroup_id"])
 
 
-def is_server(chosen: Chosen) -> bool:
+def is_server(one: PendingSpan) -> bool:
     """Return whether this half was seen at the server."""
-    return bool(chosen.halves.rec["role"][chosen.row] == Role.SERVER)
+    return bool(one.halves.rec["role"][one.row] == Role.SERVER)

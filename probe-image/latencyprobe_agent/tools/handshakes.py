@@ -11,7 +11,8 @@ from latencyprobe_agent import config as settings
 from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES, HANDSHAKES_TC
 from latencyprobe_agent.tools.options import Options, tool_options
-from latencyprobe_agent.tools.tail import as_object, batches, endpoint, follow, timestamp
+from latencyprobe_agent.tools.tail import as_object, batches, follow, timestamp
+from latencyprobe_agent.vocabulary.addresses import endpoint
 from latencyprobe_agent.vocabulary.records import ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 
 _ROW = "%-15s %-6s %-22s %-22s %-15s %8s %4s %-12s %-6s %s"

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from latencyprobe.ending import ending
 from latencyprobe_agent import config as settings
-from latencyprobe_agent.directory.peers import address
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.tools.options import Options
+from latencyprobe_agent.vocabulary.addresses import address
 
 _DRAIN_S = 0.1
 _TICK_S = 1.0
@@ -107,9 +107,3 @@ def timestamp(unix_ns: int) -> str:
     """Return ISO 8601 in UTC, to the microsecond."""
     seconds, ns = divmod(unix_ns, 10**9)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns // 1000:06d}Z"
-
-
-def endpoint(packed: bytes, port: int) -> str:
-    """Return address:port, an IPv6 address in brackets."""
-    text = address(packed)
-    return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"

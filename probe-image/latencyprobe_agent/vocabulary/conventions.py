@@ -48,7 +48,9 @@ OBJECTIVE = "latencyprobe.objective"
 PERSPECTIVE = "latencyprobe.perspective"
 OUTCOME = "latencyprobe.outcome"
 REASON = "latencyprobe.reason"
-SIGNAL = "latencyprobe.signal"
+SIGNAL = "latencyprobe.signal"  # of kernel records: exchanges, retransmits, ...
+OTLP_SIGNAL = "latencyprobe.otlp.signal"  # traces or metrics
+PART = "latencyprobe.part"
 STAGE = "latencyprobe.stage"
 PAIR_KEY = "latencyprobe.pair.key"
 REQUEST_SIZE = "latencyprobe.request.size"
@@ -193,6 +195,12 @@ RECORDS_EXCLUDED = Metric(
 )
 PEERS_UNRESOLVED = Metric(
     "latencyprobe.agent.peers.unresolved", "{peer}", "counter", "Spans sent before their peer was known."
+)
+AGENT_FAILURES = Metric(
+    "latencyprobe.agent.failures",
+    "{failure}",
+    "counter",
+    "Turns that a part of the agent raised at and was left out of; the others went on.",
 )
 REMOTE_JOINS = Metric(
     "latencyprobe.agent.remote_joins",

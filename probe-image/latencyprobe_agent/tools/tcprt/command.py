@@ -123,7 +123,7 @@ def _live(options: Options, buffer: str, ports: Ports, printer: "_Printer") -> N
     signal = replace(TASKS, ring="newest") if buffer == "overwrite" else TASKS
     words = {np.uint32(word).tobytes(): np.uint64(bits).tobytes() for word, bits in ports.words().items()}
     for batch, clock in tail.batches(signal, options, entries={"tcprt_ports": words}):
-        printer.passed(clock.to_unix(clock.now_ns()))
+        printer.passed(clock.to_unix(clock.now().boot_ns))
         for row, record in zip(batch, decoded(batch, clock.offset_ns), strict=True):
             printer.print(record, row)
 

@@ -1,0 +1,51 @@
+"""Who listens to an agent's turns: the reports always, spans and metrics where somebody asked for OTLP."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.loop.agent import Audience
+from latencyprobe_agent.loop.control import Control
+from latencyprobe_agent.measure.turn import Listener
+from latencyprobe_agent.sli.listener import SliRows
+from latencyprobe_agent.telemetry.endpoints import Settings
+from latencyprobe_agent.vocabulary.now import Now
+
+_GOODBYE_S = 2.0  # for a collector that does not answer
+
+
+class Export(NamedTuple):
+    """Where to export, nowhere by default. `shared_key`: another host was given the same pairing key."""
+
+    endpoints: tuple[Settings, ...] = ()
+    delta: bool = False
+    shared_key: bool = False
+
+
+def audience(
+    config: Config, control: Control, export: Export, more: Callable[[], Sequence[Listener]] = lambda: ()
+) -> Audience:
+    """Return the listeners of an agent. `more`: others, opened once the programs count."""
+
+    @contextmanager
+    def opened(start: Now) -> Iterator[Sequence[Listener]]:
+        listeners: list[Listener] = [SliRows(control.take, config.upload_interval_s, control.peers, start), *more()]
+        with ExitStack() as stack:
+            if export.endpoints:
+                # Here and not above: protobuf and HTTP are loaded while the programs already count.
+                from latencyprobe_agent.telemetry.export import Exporters  # noqa: PLC0415
+
+                exporters = Exporters(
+                    export.endpoints,
+                    config,
+                    control.peers,
+                    start,
+                    delta=export.delta,
+                    shared_key=export.shared_key,
+                    goodbye_s=_GOODBYE_S,
+                )
+                listeners += stack.enter_context(exporters).listeners
+            yield listeners
+
+    return Audience(opened, sampling=any(one.signal == "traces" for one in export.endpoints))

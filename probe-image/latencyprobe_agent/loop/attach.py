@@ -1,0 +1,94 @@
+"""Brings the control's plan, and the cgroups of its pods, into the kernel; knows what is in force."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+
+from latencyprobe.errors import Unsupported
+from latencyprobe.plan import NodePlan
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
+from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
+from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.loop.control import Control
+from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
+from latencyprobe_agent.measure.turn import InForce
+
+_log = logging.getLogger(__name__)
+
+
+class Attachment:
+    """`in_force`: None before the first plan. `problem`: why the control's latest plan is not in force, if so."""
+
+    def __init__(self, programs: Programs, config: Config, control: Control) -> None:
+        self.in_force: InForce | None = None
+        self.problem: Unsupported | None = None
+        self._programs = programs
+        self._config = config
+        self._control = control
+        self._tree: CgroupTree | None = None
+        self._cgroups: Mapping[int, Cgroup] = {}
+        self._surveyed_s = 0.0
+
+    def follow(self, before: Callable[[], object] = lambda: None) -> None:
+        """Put the control's plan in force, if it or the cgroups of its pods have changed.
+
+        `before` is called when that is about to happen: what was counted so far is judged by the plan so far.
+        Raises Unsupported where there is no cgroup v2 tree.
+        """
+        plan = self._control.plan()
+        if plan is None:
+            return
+        cgroups = {} if plan.host else self._scan()
+        last = self.in_force
+        if last is not None and plan is last.plan and cgroups == self._cgroups:
+            return
+        resources, pods = self._resources(plan, cgroups)
+        rules = compile_rules(plan, pods, last.rules if last else NO_RULES)
+        before()
+        try:
+            self._apply(plan, rules, plan.idle_timeout_ns)
+        except Unsupported as error:
+            if self.problem is None or str(error) != str(self.problem):
+                _log.error("%s; measuring goes on with the plan before", error)
+            self.problem = error
+            return
+        for target, reason in rules.refused.items():
+            _log.error("target %s is not measured: %s", target, reason)
+        if last is None or plan != last.plan:
+            _log.info("plan in force", extra={"generation": plan.generation, "targets": len(plan.targets)})
+        self.problem, self._cgroups, self.in_force = None, cgroups, InForce(plan, rules, resources)
+
+    def end_open_exchanges(self) -> None:
+        """Let the next flush end what is complete, however recent: nothing is waited for any more."""
+        if self.in_force is not None:
+            self._apply(self.in_force.plan, self.in_force.rules, 0)
+
+    def _resources(self, plan: NodePlan, cgroups: Mapping[int, Cgroup]) -> tuple[Resources, Mapping[str, list[int]]]:
+        """Return who owns what is counted, and the cgroup ids of each pod (by uid)."""
+        last = self.in_force.resources if self.in_force else None
+        if plan.host:
+            return last or ProcessResources(plan.node), {}
+        pods = PodResources(plan, cgroups, last if isinstance(last, PodResources) else None)
+        return pods, pods.pod_cgroups()
+
+    def _apply(self, plan: NodePlan, rules: Rules, idle_timeout_ns: int) -> None:
+        own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one
+        self._programs.apply(
+            rules,
+            idle_timeout_ns=idle_timeout_ns,
+            own_tgid=own,
+            owner_by_process=plan.host,
+            records_per_second=self._config.records_per_second,
+        )
+
+    def _scan(self) -> Mapping[int, Cgroup]:
+        now_s = time.monotonic()
+        if self._tree is None:
+            self._tree = CgroupTree(find_root(self._config.cgroup_root))
+            self._surveyed_s = -self._config.survey_interval_s
+        if now_s - self._surveyed_s >= self._config.survey_interval_s:
+            self._tree.survey()
+            self._surveyed_s = now_s
+        return self._tree.scan()

@@ -1,0 +1,31 @@
+"""Reads the kernel's counts once a second, and lets owners go that have ended."""
+
+import numpy as np
+
+from latencyprobe_agent.identity.resources import Resources
+from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.measure.counts import Counts, Ended, Snapshot
+from latencyprobe_agent.vocabulary.now import Now
+
+_FORGET_INTERVAL_S = 60.0
+
+
+class Counting:
+    """`export_interval_s`: the last counts of an ended owner are exported before they leave the table."""
+
+    def __init__(self, programs: Programs, export_interval_s: float, start: Now) -> None:
+        self._programs = programs
+        self._interval_s = max(_FORGET_INTERVAL_S, 2 * export_interval_s)
+        self._ended = Ended()
+        self._looked_s = start.boot_s
+
+    def read(self, resources: Resources, now: Now) -> Snapshot:
+        """Return the counts as they are."""
+        (keys, values), lost = self._programs.counts(), self._programs.lost()
+        over = np.zeros(len(keys), np.bool_)
+        if now.boot_s - self._looked_s >= self._interval_s:
+            self._looked_s = now.boot_s
+            over = self._ended.over(keys, values, resources.ended)
+            self._programs.forget(keys[over])
+        living = Counts(keys[~over], values[~over])
+        return Snapshot(Counts(*self._ended.join(*living)), living, keys[over], lost)

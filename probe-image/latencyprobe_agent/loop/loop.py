@@ -1,0 +1,122 @@
+"""The one loop, while the programs are attached: turns are made and handed to listeners; once a second what is due."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.kernel.evidence import EvidencePrograms
+from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.loop.attach import Attachment
+from latencyprobe_agent.loop.control import Control
+from latencyprobe_agent.loop.counting import Counting
+from latencyprobe_agent.loop.evidence import EvidenceSignals
+from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.remote_join import RemoteJoiner
+from latencyprobe_agent.loop.turn import Parts, Turns
+from latencyprobe_agent.measure.sampling import Sampler
+from latencyprobe_agent.measure.turn import Listener, Turn
+
+_log = logging.getLogger(__name__)
+_TURNS_AT_ONCE = 256  # then the clock is looked at again
+
+
+class Loop(AbstractContextManager["Loop"]):
+    """Attached programs and the turns that they make. `last`: the last turn with counts.
+
+    `sampling`: somebody makes spans of sampled halves. Leaving it detaches.
+    """
+
+    def __init__(self, programs: Programs, config: Config, control: Control, *, sampling: bool, guard: Guard) -> None:
+        self.programs = programs
+        self.clock = Clock()
+        self.attachment = Attachment(self.programs, config, control)
+        self.evidence = EvidenceSignals(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
+        self.last: Turn | None = None
+        self._control = control
+        self._guard = guard
+        self._listeners: Sequence[Listener] = ()
+        self._turns = Turns(
+            Parts(
+                programs=self.programs,
+                clock=self.clock,
+                counting=Counting(self.programs, config.metric_interval_s, self.clock.now()),
+                evidence=self.evidence,
+                sampler=Sampler(config.spans_per_second) if sampling else None,
+                joiner=RemoteJoiner(control.remote_join, config) if control.remote_join else None,
+            ),
+            guard,
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self.evidence.__exit__()
+        self.programs.close()
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """Attach variant in use by event, those of evidence under their signal's name."""
+        return {**self.programs.variants, **self.evidence.variants}
+
+    def turn(
+        self, listeners: Sequence[Listener], config: Config, going_on: Callable[[], bool], each_tick: Callable[[], None]
+    ) -> None:
+        """Turn as long as `going_on`, then end what is open and close the listeners."""
+        self._listeners = listeners
+        tick_s = time.monotonic()
+        try:
+            while going_on():
+                self.programs.wait(max(0.0, min(config.drain_interval_s, tick_s - time.monotonic())))
+                self.drain()
+                if (now_s := time.monotonic()) >= tick_s:
+                    tick_s = max(tick_s + config.tick_s, now_s)  # a host that slept does not make up for missed ticks
+                    self.tick()
+                    each_tick()
+            self.end()
+        finally:
+            for listener in listeners:
+                self._guard.run(listener.name, listener.close)
+            self._listeners = ()
+
+    def drain(self) -> None:
+        """Turn until the ring is empty."""
+        if self.attachment.in_force is None:
+            self._turns.discard()
+            return
+        for i in range(1, _TURNS_AT_ONCE + 1):
+            turn, emptied = self._turns.make(self.attachment.in_force, settle=i == _TURNS_AT_ONCE)
+            self._hand(turn)
+            if emptied:
+                return
+
+    def tick(self) -> None:
+        """Do what is due once a second: end idle exchanges, follow wall clock, plan and cgroups, read the counts."""
+        self.programs.flush()
+        if step_ns := self.clock.resample():
+            _log.warning("the wall clock stepped by %.3f s; durations are not affected", step_ns / 1e9)
+        self._guard.run("plan", lambda: self.attachment.follow(before=self._count))
+        if self.attachment.in_force is not None:
+            rules = self.attachment.in_force.rules
+            self._guard.run("evidence", lambda: self.evidence.follow(rules))  # here: measuring begins before
+        self._guard.run("evidence", self.evidence.tick)
+        self._count()
+
+    def end(self) -> None:
+        """Take everything in that is complete."""
+        self.attachment.end_open_exchanges()
+        self.programs.flush()
+        self.drain()
+        self.evidence.give_up()
+        self._count()
+
+    def _count(self) -> None:
+        """Make a turn with counts."""
+        if self.attachment.in_force is not None:
+            self.last, _ = self._turns.make(self.attachment.in_force, plan_age_s=self._control.plan_age_s())
+            self._hand(self.last)
+
+    def _hand(self, turn: Turn) -> None:
+        for listener in self._listeners:
+            self._guard.run(listener.name, partial(listener.take, turn))

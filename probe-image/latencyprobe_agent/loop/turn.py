@@ -1,0 +1,131 @@
+"""Makes turns: drains the rings, measures, joins and samples; what a turn holds is complete before it is handed on."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.kernel.clock import Clock, Sleeps
+from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.loop.counting import Counting
+from latencyprobe_agent.loop.evidence import EvidenceSignals
+from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.remote_join import RemoteJoiner
+from latencyprobe_agent.measure.halves import flag_suspended, halves
+from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.sampling import Sampled, Sampler, other_halves
+from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn, empty
+
+_BATCH = 1024  # records of a turn: 0.2 MiB, and about five times that while they are measured
+# Halves that have not met their other half, also for other nodes to ask for: 165 bytes each, 2.7 MB. That is 30 s of
+# 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
+_WAITING = 16_384
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a turn is made of. `sampler`, `joiner`: None where nobody wants spans, or there is nobody to ask."""
+
+    programs: Programs
+    clock: Clock
+    counting: Counting
+    evidence: EvidenceSignals
+    sampler: Sampler | None
+    joiner: RemoteJoiner | None
+
+
+class Turns:
+    """Makes one turn after the other. A part of it that fails is missing in that turn (`guard`)."""
+
+    def __init__(self, parts: Parts, guard: Guard) -> None:
+        self._parts = parts
+        self._guard = guard
+        self._sleeps = Sleeps()
+        self._join = LocalJoin(_WAITING)
+        self._records = self._unmeasured = 0
+        self._drained_s = time.monotonic()
+        self._lag_s = 0.0
+
+    def make(self, in_force: InForce, *, settle: bool = False, plan_age_s: float | None = None) -> tuple[Turn, bool]:
+        """Return a turn of up to `_BATCH` records, and whether that emptied the ring.
+
+        Evidence and remote joins are looked at when the ring is empty, since what explains an exchange is recorded
+        before it; `settle`: or now, however full it is. `plan_age_s`: given once a second, the turn then has counts.
+        """
+        now_s = time.monotonic()
+        self._lag_s, self._drained_s = max(self._lag_s, now_s - self._drained_s), now_s
+        batch = self._parts.programs.drain(_BATCH)
+        now, emptied = self._parts.clock.now(), len(batch) < _BATCH
+        turn = empty(now, in_force)
+        if len(batch):
+            measured = self._guard.run("measure", lambda: self._measured(turn, batch))
+            self._records += len(batch)
+            self._unmeasured += len(batch) if measured is None else 0
+            turn = measured or turn
+        if emptied or settle:
+            turn = self._settled(turn)
+        return turn if plan_age_s is None else self._counted(turn, plan_age_s), emptied
+
+    def discard(self) -> None:
+        """Take what is in the ring for nobody: no plan is in force."""
+        while len(self._parts.programs.drain(_BATCH)) == _BATCH:
+            pass
+
+    def _measured(self, turn: Turn, batch: NDArray[np.void]) -> Turn:
+        """Return the turn with a batch of EXCHANGE records: measured, sampled, joined."""
+        parts, now, sets = self._parts, turn.now, turn.in_force.rules.sets
+        some, sampled = halves(batch, turn.in_force.plan.pair_key), turn.sampled
+        self._sleeps.watch()  # after these have ended
+        flag_suspended(some, self._sleeps.known)
+        if parts.sampler:
+            some, sampled = parts.sampler.decide(some, sets, now.boot_ns)
+        pairs = self._join.join(some)
+        if parts.sampler and len(pairs):
+            others = parts.sampler.decide_other_halves(other_halves(pairs), sets, now.boot_ns)
+            sampled = Sampled.concatenate([sampled, others])
+        parts.evidence.keep(some)
+        if parts.joiner:
+            parts.joiner.consider(some, pairs, sets, now.boot_ns)
+        return turn._replace(halves=some, pairs=pairs, sampled=sampled)
+
+    def _settled(self, turn: Turn) -> Turn:
+        """Return the turn with evidence, and with what other nodes have asked and answered."""
+        parts, now = self._parts, turn.now
+        evidence = self._guard.run("evidence", lambda: tuple(parts.evidence.drain(now.boot_ns)))
+        turn = turn._replace(evidence=evidence or ())
+        joiner = parts.joiner
+        if joiner is None:
+            return turn
+        resources = turn.in_force.resources
+        done = self._guard.run("remote_join", lambda: joiner.turn(self._join, resources, parts.evidence.of, now.boot_s))
+        if done is None:
+            return turn
+        remote, asked = done
+        parts.evidence.remote(remote.answers)
+        sampled = turn.sampled
+        if parts.sampler and len(asked):
+            theirs = parts.sampler.decide_other_halves(asked, turn.in_force.rules.sets, now.boot_ns)
+            sampled = Sampled.concatenate([sampled, theirs])
+        return turn._replace(remote=remote, sampled=sampled)
+
+    def _counted(self, turn: Turn, plan_age_s: float) -> Turn:
+        """Return the turn with the kernel's counts, and the agent's own figures."""
+        parts = self._parts
+        counts = self._guard.run("counts", lambda: parts.counting.read(turn.in_force.resources, turn.now))
+        if counts is None:
+            return turn
+        counts = counts._replace(lost={**counts.lost, "unmeasured": self._unmeasured})
+        stats = AgentStats(
+            records_read=self._records,
+            lost=counts.lost,
+            sampled_out=int(counts.counts.values["sampled_out_records"].sum()),
+            remote_joins=parts.joiner.counts if parts.joiner else {},
+            evidence=parts.evidence.outcomes,
+            evidence_lost=parts.evidence.lost,
+            failures=self._guard.failures.copy(),
+            plan_age_s=plan_age_s,
+            drain_lag_s=self._lag_s,
+        )
+        self._lag_s = 0.0
+        return turn._replace(counts=counts, stats=stats)

@@ -1,0 +1,89 @@
+"""One turn of the loop: everything that one drain of the kernel brought, complete before anybody sees it.
+
+Whoever makes something of it is a `Listener`: reports, spans, metrics, the live line. They know the turn and not each
+other, and what one of them fails at concerns no other.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from latencyprobe.plan import NodePlan
+from latencyprobe_agent.identity.resources import Resources
+from latencyprobe_agent.measure.counts import Snapshot
+from latencyprobe_agent.measure.evidence import EvidenceBatch
+from latencyprobe_agent.measure.halves import Halves, halves
+from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
+from latencyprobe_agent.measure.remote_join import RemoteJoin
+from latencyprobe_agent.measure.rules import Rules
+from latencyprobe_agent.measure.sampling import Sampled
+from latencyprobe_agent.vocabulary.now import Now
+from latencyprobe_agent.vocabulary.records import EXCHANGE
+
+
+class InForce(NamedTuple):
+    """What is measured, and who owns it. Replaced as a whole: two turns with the same one have the same plan."""
+
+    plan: NodePlan
+    rules: Rules
+    resources: Resources
+
+
+class AgentStats(NamedTuple):
+    """Counters of the agent itself, since its start, and how late it is.
+
+    `records_read`: of exchanges; `sampled_out`: records that the kernel left out above the limit; `remote_joins`:
+    halves asked for by this node and by others, by what became of them; `evidence`, `evidence_lost`: records by signal,
+    then by what became of them or by reason; `failures`: by part of the agent, how often it raised and was skipped.
+    `drain_lag_s`: the longest time between two drains in the last second.
+    """
+
+    records_read: int = 0
+    lost: Mapping[str, int] = {}
+    sampled_out: int = 0
+    remote_joins: Mapping[str, int] = {}
+    evidence: Mapping[str, Mapping[str, int]] = {}
+    evidence_lost: Mapping[str, Mapping[str, int]] = {}
+    failures: Mapping[str, int] = {}
+    plan_age_s: float = 0.0
+    drain_lag_s: float = 0.0
+
+
+class Turn(NamedTuple):
+    """`halves`: what has ended, with the sampling decision; `pairs`: joined on this node, their rows in `halves`;
+    `sampled`: what becomes spans, of `halves` and of halves before them; `remote`: joined with the help of other nodes;
+    `evidence`: what signals recorded and what it explains. `counts` and `stats`: once a second, else None."""
+
+    now: Now
+    in_force: InForce
+    halves: Halves
+    pairs: Pairs
+    sampled: Sampled
+    remote: RemoteJoin
+    evidence: tuple[EvidenceBatch, ...] = ()
+    counts: Snapshot | None = None
+    stats: AgentStats | None = None
+
+
+_NO_HALVES = halves(np.zeros(0, EXCHANGE), bytes(32))
+_NO_PAIRS = LocalJoin(1).join(_NO_HALVES)
+_NONE_SAMPLED = Sampled(_NO_HALVES, np.zeros(0, np.uint8), np.zeros(0))
+_NOTHING_JOINED = RemoteJoin(_NO_PAIRS, {}, frozenset())
+
+
+def empty(now: Now, in_force: InForce) -> Turn:
+    """Return a turn in which nothing happened."""
+    return Turn(now, in_force, _NO_HALVES, _NO_PAIRS, _NONE_SAMPLED, _NOTHING_JOINED)
+
+
+class Listener(Protocol):
+    """Makes something of turns. `name`: of the part, in metrics, conditions and logs."""
+
+    name: str
+
+    def take(self, turn: Turn) -> None:
+        """Take one turn. Returns soon: nothing waits for another host."""
+
+    def close(self) -> None:
+        """Hand over what is left: no turn follows."""

@@ -1,0 +1,56 @@
+"""Listener: turns become rows of SLI counts, which go to the store or to the directory every few seconds."""
+
+from collections.abc import Callable, Sequence
+
+from latencyprobe.sli import SliRow
+from latencyprobe_agent.directory.peers import Peers, name
+from latencyprobe_agent.measure.turn import InForce, Turn
+from latencyprobe_agent.sli.slicing import Slicer
+from latencyprobe_agent.vocabulary.addresses import address
+from latencyprobe_agent.vocabulary.now import Now
+
+
+class SliRows:
+    """Hands rows to `deliver` once per `interval_s` of boot time. `peers`: None where nobody can name an address."""
+
+    name = "sli"
+
+    def __init__(
+        self, deliver: Callable[[Sequence[SliRow]], None], interval_s: float, peers: Peers | None, start: Now
+    ) -> None:
+        self._deliver = deliver
+        self._interval_ns = round(interval_s * 1e9)
+        self._due_ns = start.boot_ns + self._interval_ns
+        self._peers = peers
+        self._slicer = Slicer(start.boot_ns)
+        self._in_force: InForce | None = None
+
+    def take(self, turn: Turn) -> None:
+        """Add the turn up; hand the rows over when it is time."""
+        if turn.in_force is not self._in_force:
+            self._in_force = turn.in_force
+            self._slicer.apply(turn.in_force.plan, turn.in_force.rules)
+        self._slicer.add_records(turn.halves, turn.pairs, turn.now)
+        self._slicer.add_remote(turn.remote.pairs, turn.now)
+        for batch in turn.evidence:
+            for found in (batch.joined, batch.shared):
+                if found is not None:
+                    self._slicer.add_evidence(batch.signal.switch, batch.signal.explains, found, turn.now)
+        if turn.counts is not None:
+            self._slicer.add_counts(turn.counts.counts, turn.counts.lost, turn.now)
+            if turn.now.boot_ns >= self._due_ns:
+                self._due_ns = turn.now.boot_ns + self._interval_ns
+                self._hand_over()
+
+    def close(self) -> None:
+        """Hand over what is left."""
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if rows := self._slicer.take(self._peer_name):
+            self._deliver(rows)
+
+    def _peer_name(self, packed: bytes) -> str:
+        peer = address(packed)
+        known = self._peers.resolve([peer]) if self._peers else {}
+        return name(known.get(peer), peer)

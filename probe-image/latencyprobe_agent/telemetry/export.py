@@ -1,0 +1,73 @@
+"""Opens what sends telemetry: an outbox per OTLP signal, and the listeners that fill it.
+
+Imported only when somebody asked for OTLP and the programs are attached: protobuf and HTTP cost time and memory that
+measuring does not need.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.measure.turn import Listener
+from latencyprobe_agent.telemetry import otlp
+from latencyprobe_agent.telemetry.endpoints import OtlpSignal, Settings
+from latencyprobe_agent.telemetry.metrics import Metrics
+from latencyprobe_agent.telemetry.outbox import Outbox
+from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
+from latencyprobe_agent.telemetry.spans import Spans
+from latencyprobe_agent.telemetry.waiting import WaitingRoom
+from latencyprobe_agent.vocabulary.now import Now
+
+
+class Exporters(AbstractContextManager["Exporters"]):
+    """`listeners`: Spans, Metrics, as `endpoints` ask for them. Leaving it delivers what is queued, for `goodbye_s`.
+
+    `peers`: None standalone. `shared_key`: another host was given the same pairing key. Raises ConfigError where gRPC
+    is asked for but not installed.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[Settings],
+        config: Config,
+        peers: Peers | None,
+        start: Now,
+        *,
+        delta: bool,
+        shared_key: bool,
+        goodbye_s: float,
+    ) -> None:
+        self._goodbye_s = goodbye_s
+        self.outboxes: dict[OtlpSignal, Outbox] = {
+            one.signal: Outbox(
+                otlp.transport(one),
+                signal=one.signal,
+                collector=one.url,
+                capacity_bytes=config.outbox_bytes // len(endpoints),
+            )
+            for one in endpoints
+        }
+        self.listeners: list[Listener] = []
+        room = None
+        if traces := self.outboxes.get("traces"):
+            room = _room(config)
+            self.listeners.append(Spans(traces, room, peers or Peers(None), shared_key=shared_key))
+        if metrics := self.outboxes.get("metrics"):
+            own = SelfMetrics(self.outboxes, room, config, standalone=peers is None)
+            self.listeners.append(Metrics(metrics, own, config, peers, start=start, delta=delta))
+        for outbox in self.outboxes.values():
+            outbox.start()
+
+    def __exit__(self, *_: object) -> None:
+        for outbox in self.outboxes.values():
+            outbox.stop(self._goodbye_s / len(self.outboxes))
+
+
+def _room(config: Config) -> WaitingRoom:
+    longest_s = max(config.identity_wait_s, config.remote_join_wait_s)
+    return WaitingRoom(
+        identity_wait_s=config.identity_wait_s,
+        join_wait_s=config.join_wait_s,
+        capacity=int(config.spans_per_second * longest_s),
+    )

@@ -1,0 +1,98 @@
+"""What only records can fill: histograms of stages, pairs and peers, and the metrics of evidence. Cumulative."""
+
+import math
+from collections.abc import Iterator, Sequence, Set
+from typing import NamedTuple
+
+import numpy as np
+
+from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.measure.evidence import EvidenceBatch
+from latencyprobe_agent.measure.turn import InForce, Turn
+from latencyprobe_agent.signals.evidence import Evidence, Sample
+from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
+from latencyprobe_agent.telemetry.metric_points import evidence_points, record_points
+from latencyprobe_agent.telemetry.points import Point
+from latencyprobe_agent.telemetry.record_histograms import RecordHistograms, service_of
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.addresses import address
+
+_UNNAMED = 16_384  # records of evidence whose peers are asked for; older ones beyond go without
+
+
+class _Unnamed(NamedTuple):
+    """Evidence whose peers are asked for since `since_s`."""
+
+    evidence: Evidence
+    samples: Sequence[Sample]
+    since_s: float
+
+
+class RecordSeries:
+    """`peers`: None where nobody can name an address, and series are by process."""
+
+    def __init__(self, series_cap: int, identity_wait_s: float, peers: Peers | None) -> None:
+        self._peers = peers
+        self._identity_wait_s = identity_wait_s
+        self._histograms = RecordHistograms(series_cap, by_process=peers is None, identity_wait_s=identity_wait_s)
+        self._evidence = EvidenceSeries(series_cap, by_process=peers is None)
+        self._unnamed: list[_Unnamed] = []
+
+    @property
+    def overflow(self) -> int:
+        """Return how many series were folded into `other`."""
+        return self._histograms.overflow + self._evidence.overflow
+
+    def add(self, turn: Turn) -> None:
+        """Take a turn's halves, pairs and evidence."""
+        self._histograms.add(turn.halves, turn.now.boot_s, by_peer=self._peers is not None)
+        self._histograms.add_pairs(turn.pairs, names.LOCAL)
+        self._histograms.add_pairs(turn.remote.pairs, names.REMOTE)
+        for batch in turn.evidence:
+            self._add_evidence(batch, turn.now.boot_s)
+
+    def _add_evidence(self, batch: EvidenceBatch, now_s: float) -> None:
+        if batch.records is None:
+            return
+        samples = batch.signal.explains.samples(batch.records)
+        if self._peers is not None and any(sample.by_peer for sample in samples):
+            self._unnamed.append(_Unnamed(batch.records, samples, now_s))
+        else:
+            self._evidence.add(batch.records, samples)
+
+    def name_peers(self, now_s: float = math.inf) -> None:
+        """Give what is counted by peer the names that are known by now; at the end of the run (inf) all of them."""
+        if self._peers is None:
+            return
+        if waiting := self._histograms.waiting_peers:
+            self._histograms.name_peers(self._peers.resolve(waiting), now_s)
+        rows, still = 0, []
+        for one in reversed(self._unnamed):
+            rows += len(one.evidence)
+            if not self._name(
+                one, self._peers, last_call=now_s - one.since_s >= self._identity_wait_s or rows >= _UNNAMED
+            ):
+                still.append(one)
+        self._unnamed = still[::-1]
+
+    def _name(self, one: _Unnamed, peers: Peers, *, last_call: bool) -> bool:
+        """Add evidence under its peers' names, if all are known or nobody waits any longer; return whether it was."""
+        packed = np.ascontiguousarray(one.evidence.rec["flow"]["peer_addr"]).view("V16").ravel()
+        distinct, of_row = np.unique(packed, return_inverse=True)
+        addresses = [address(each.tobytes()) for each in distinct]
+        known = peers.resolve(set(addresses))
+        if known.keys() < set(addresses) and not last_call:
+            return False
+        services = np.array([service_of(known.get(each)) for each in addresses])
+        self._evidence.add(one.evidence, one.samples, services[of_row])
+        return True
+
+    def forget(self, owners: Set[int]) -> None:
+        """Drop the series of owners that have ended, which makes room for others."""
+        self._histograms.forget(owners)
+        self._evidence.forget(owners)
+
+    def points(self, in_force: InForce) -> Iterator[Point]:
+        """Yield all points."""
+        yield from record_points(self._histograms, in_force.plan, in_force.rules.sets)
+        yield from evidence_points(self._evidence, in_force.plan, in_force.rules.sets)

@@ -1,0 +1,170 @@
+"""The loop hands every turn to every listener; one that raises is left out, and the others go on."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latencyprobe.plan import AgentStatus, NodePlan, Objective, SpanPolicy, Target
+from latencyprobe.plan import Role as Perspective
+from latencyprobe.sli import SliRow
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.loop import status
+from latencyprobe_agent.loop.control import LocalControl
+from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.loop import Loop
+from latencyprobe_agent.measure.counts import COUNTS
+from latencyprobe_agent.measure.turn import Listener, Turn
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
+
+POLICY = SpanPolicy(10**9, 0.0, 100)
+ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (5,), 0, POLICY, ports=(80,), clients=True)
+FAST = Objective("d/p/fast", ECHO.id, "fast", Perspective.SERVER, 0, True, "h", "99", "28d", 1)
+PLAN = NodePlan("host", 1, "", (ECHO,), (FAST,), pair_key=b"k" * 32, host=True)
+PAIR = ({"role": Role.CLIENT}, {"role": Role.SERVER})
+
+
+class Keeper:
+    """Keeps the turns."""
+
+    def __init__(self, name: str = "keeper") -> None:
+        self.name = name
+        self.turns: list[Turn] = []
+        self.closed = 0
+
+    def take(self, turn: Turn) -> None:
+        self.turns.append(turn)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Broken(Keeper):
+    """Raises at every turn, and at its end."""
+
+    def take(self, turn: Turn) -> None:
+        super().take(turn)
+        raise KeyError("nobody expected that")
+
+    def close(self) -> None:
+        super().close()
+        raise OSError("nor that")
+
+
+class Changing(LocalControl):
+    """A control whose plan the test changes."""
+
+    current: NodePlan | None = PLAN
+
+    def plan(self) -> NodePlan | None:
+        return self.current
+
+
+def times(n: int) -> Callable[[], bool]:
+    counter = itertools.count()
+    return lambda: next(counter) < n
+
+
+def run(
+    kernel: FakePrograms, listeners: Sequence[Listener], guard: Guard, control: LocalControl, turns: int = 3
+) -> Loop:
+    config = Config(tick_s=0.0, drain_interval_s=0.0)
+    loop = Loop(kernel, config, control, sampling=True, guard=guard)  # type: ignore[arg-type]  # a fake
+    with loop:
+        loop.attachment.follow()
+        loop.turn(listeners, config, times(turns), lambda: None)
+    return loop
+
+
+@pytest.fixture
+def control() -> Changing:
+    return Changing(PLAN, lambda rows: None)
+
+
+def test_one_listener_that_raises_is_skipped_counted_and_named_while_the_others_get_every_turn(
+    control: Changing, make_halves: Any
+) -> None:
+    kernel, guard = FakePrograms(make_halves(*PAIR).rec, make_halves(*PAIR).rec), Guard()
+    first, broken, last = Keeper("first"), Broken("broken"), Keeper("last")
+    loop = run(kernel, (first, broken, last), guard, control)
+    assert len(first.turns) == len(last.turns) == len(broken.turns) > 3
+    assert sum(len(turn.halves) for turn in last.turns) == 4
+    assert guard.failures["broken"] == len(broken.turns) + 1
+    assert set(guard.failures) == {"broken"}
+    assert (first.closed, broken.closed, last.closed) == (1, 1, 1)
+    assert kernel.closed
+    reported = status.measuring(Config(), loop.last, {}, None, guard.problems)
+    assert reported.failing == {"broken": "OSError: nor that"}
+    counted = [turn.stats for turn in last.turns if turn.stats is not None]
+    assert counted[-1].failures["broken"] > 0
+
+
+def test_every_listener_gets_the_same_turn(control: Changing, make_halves: Any) -> None:
+    one, other = Keeper("one"), Keeper("other")
+    run(FakePrograms(make_halves(*PAIR).rec), (one, other), Guard(), control)
+    assert all(a is b for a, b in zip(one.turns, other.turns, strict=True))
+
+
+def test_without_a_plan_records_are_for_nobody(control: Changing, make_halves: Any) -> None:
+    control.current = None
+    keeper, kernel = Keeper(), FakePrograms(make_halves(*PAIR).rec)
+    run(kernel, (keeper,), Guard(), control)
+    assert keeper.turns == []
+    assert kernel.batches == []
+
+
+def test_what_was_counted_before_a_plan_changed_comes_in_a_turn_under_the_old_plan(
+    control: Changing, make_halves: Any
+) -> None:
+    kernel = FakePrograms()
+    key, counts = np.zeros((), COUNTS_KEY), np.zeros(1, COUNTS)
+    key["target_set"], key["role"], counts["outcomes"][0, Outcome.OK] = 1, Role.SERVER, 5
+    kernel.rows[key.tobytes()] = counts
+    edited = NodePlan("host", 2, "", (ECHO,), (), pair_key=b"k" * 32, host=True)
+
+    class Editor(Keeper):
+        def take(self, turn: Turn) -> None:
+            super().take(turn)
+            control.current = edited
+
+    editor = Editor()
+    run(kernel, (editor,), Guard(), control)
+    generations = [turn.in_force.plan.generation for turn in editor.turns]
+    assert generations == sorted(generations)
+    change = generations.index(2)
+    before = editor.turns[change - 1]
+    assert before.counts is not None
+    assert before.counts.counts.values["outcomes"].sum() == 5
+
+
+def test_a_control_that_raises_does_not_end_measuring(control: Changing, make_halves: Any) -> None:
+    class Failing(Changing):
+        calls = 0
+
+        def plan(self) -> NodePlan | None:
+            self.calls += 1
+            if self.calls > 1:
+                raise RuntimeError("a defect")
+            return PLAN
+
+    keeper, guard = Keeper(), Guard()
+    run(FakePrograms(make_halves(*PAIR).rec), (keeper,), guard, Failing(PLAN, lambda rows: None))
+    assert guard.failures["plan"] > 0
+    assert sum(len(turn.halves) for turn in keeper.turns) == 2
+
+
+def test_rows_of_a_turn_reach_the_control(make_halves: Any) -> None:
+    kept: list[SliRow] = []
+    statuses: list[AgentStatus] = []
+    control = Changing(PLAN, kept.extend)
+    control.report = statuses.append  # type: ignore[method-assign]
+    from latencyprobe_agent.sli.listener import SliRows
+    from latencyprobe_agent.vocabulary.now import Now
+
+    rows = SliRows(control.take, 5.0, None, Now(0, 10**18))
+    run(FakePrograms(make_halves(*PAIR).rec), (rows,), Guard(), control)
+    assert {row.objective for row in kept} == {"fast"}
+    assert statuses == [], "the agent reports, not the loop"

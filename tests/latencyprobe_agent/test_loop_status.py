@@ -1,0 +1,33 @@
+"""What the agent reports of its targets."""
+
+import numpy as np
+
+from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Role as Perspective
+from latencyprobe_agent.identity.resources import ProcessResources
+from latencyprobe_agent.loop.status import target_statuses
+from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
+from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.measure.turn import InForce, empty
+from latencyprobe_agent.vocabulary.now import Now
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, ExchangeClass, Role
+
+POLICY = SpanPolicy(1, 1.0, 100)
+CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (), 0, POLICY, ports=(80,))
+WEB = Target("shop/p/web", "shop", "p", "uid", "web", Perspective.SERVER, (), 0, POLICY, ports=(81,))
+PLAN = NodePlan("n1", 4, "", (CART, WEB), (), host=True)
+
+
+def test_a_target_s_status_adds_up_its_sets_and_roles() -> None:
+    keys, totals = np.zeros(3, COUNTS_KEY), np.zeros(3, COUNTS)
+    keys["target_set"] = 1, 1, 2
+    keys["role"] = Role.SERVER, Role.CLIENT, Role.SERVER
+    totals["classes"][:, ExchangeClass.PINGPONG] = 10, 20, 40
+    totals["classes"][2, ExchangeClass.PIPELINED] = 3
+    totals["lost_records"] = 0, 0, 7
+    sets = {1: TargetSet((CART.id,), (), 0, POLICY, "shop/p"), 2: TargetSet((CART.id, WEB.id), (), 0, POLICY, "shop/p")}
+    counts = Counts(keys, totals)
+    turn = empty(Now(0, 0), InForce(PLAN, Rules(sets=sets), ProcessResources("n1")))
+    cart, web = target_statuses(turn._replace(counts=Snapshot(counts, counts, keys[:0], {})))
+    assert (cart.id, cart.seen, cart.classes) == (CART.id, 73, {"pingpong": 70, "pipelined": 3})
+    assert (web.seen, web.classes, web.lost) == (43, {"pingpong": 40, "pipelined": 3}, {"ring_full": 7})

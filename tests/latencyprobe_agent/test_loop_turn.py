@@ -1,0 +1,102 @@
+"""A turn is complete when it is handed on: sampled, joined, counted; what fails in it is missing, and counted."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Role as Perspective
+from latencyprobe_agent.identity.resources import ProcessResources
+from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.loop.counting import Counting
+from latencyprobe_agent.loop.evidence import EvidenceSignals
+from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.turn import Parts, Turns
+from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.measure.sampling import Reason, Sampler
+from latencyprobe_agent.measure.turn import InForce
+from latencyprobe_agent.vocabulary.now import Now
+from latencyprobe_agent.vocabulary.records import Role
+
+POLICY = SpanPolicy(10**9, 0.0, 100)
+ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
+IN_FORCE = InForce(
+    NodePlan("host", 1, "", (ECHO,), (), pair_key=b"k" * 32, host=True),
+    Rules(sets={1: TargetSet((ECHO.id,), (), 0, POLICY, "d/p")}),
+    ProcessResources("host"),
+)
+SLOW_CLIENT = {"role": Role.CLIENT, "stages": (0, 2 * 10**9, 0, 0)}
+SERVER = {"role": Role.SERVER, "stages": (0, 0, 10**8, 0)}
+
+
+def turns(kernel: FakePrograms, guard: Guard | None = None) -> Turns:
+    def attach(signal: object) -> Any:
+        raise AssertionError("no target asks for evidence")
+
+    parts = Parts(
+        programs=kernel,  # type: ignore[arg-type]  # a fake
+        clock=Clock(),
+        counting=Counting(kernel, 15.0, Now(0, 0)),  # type: ignore[arg-type]  # a fake
+        evidence=EvidenceSignals(attach),
+        sampler=Sampler(1000),
+        joiner=None,
+    )
+    return Turns(parts, guard or Guard())
+
+
+def test_halves_are_sampled_before_they_are_joined_and_take_their_other_half_along(make_halves: Any) -> None:
+    kernel = FakePrograms(make_halves(SLOW_CLIENT, SERVER).rec)
+    turn, emptied = turns(kernel).make(IN_FORCE)
+    assert emptied
+    assert turn.halves.sampled.tolist() == [Reason.SLOW + 1, 0]
+    assert turn.pairs.client_at.tolist() == [0]
+    assert turn.sampled.reason.tolist() == [Reason.SLOW, Reason.OTHER_HALF]
+
+
+def test_a_half_of_the_turn_before_comes_along_when_its_other_half_is_slow(make_halves: Any) -> None:
+    kernel = FakePrograms(make_halves(SERVER).rec, make_halves(SLOW_CLIENT).rec)
+    made = turns(kernel)
+    first, _ = made.make(IN_FORCE)
+    second, _ = made.make(IN_FORCE)
+    assert (len(first.sampled), len(first.pairs)) == (0, 0)
+    assert second.sampled.halves.rec["role"].tolist() == [Role.CLIENT, Role.SERVER]
+
+
+def test_a_turn_that_filled_its_room_says_that_there_is_more(make_halves: Any) -> None:
+    full = np.repeat(make_halves(SERVER).rec, 1024)
+    made = turns(FakePrograms(full, full[:3]))
+    assert [made.make(IN_FORCE)[1] for _ in range(2)] == [False, True]
+
+
+def test_counts_and_figures_come_once_a_second_and_one_reading_of_the_clock_dates_all(make_halves: Any) -> None:
+    kernel = FakePrograms(make_halves(SERVER, SLOW_CLIENT).rec)
+    made = turns(kernel)
+    turn, _ = made.make(IN_FORCE)
+    assert (turn.counts, turn.stats) == (None, None)
+    turn, _ = made.make(IN_FORCE, plan_age_s=3.0)
+    assert turn.stats is not None
+    assert (turn.stats.records_read, turn.stats.plan_age_s) == (2, 3.0)
+    assert turn.counts is not None
+    assert turn.counts.lost["ring_full"] == 0
+
+
+@pytest.mark.parametrize("part", ["halves", "other_halves"])
+def test_records_that_cannot_be_measured_are_counted_as_lost_and_the_next_turn_goes_on(
+    make_halves: Any, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("a defect")
+
+    guard = Guard()
+    made = turns(FakePrograms(make_halves(SLOW_CLIENT, SERVER).rec, make_halves(SERVER).rec), guard)
+    with monkeypatch.context() as patched:
+        patched.setattr(f"latencyprobe_agent.loop.turn.{part}", fail)
+        turn, _ = made.make(IN_FORCE, plan_age_s=0.0)
+    assert len(turn.halves) == 0
+    assert guard.failures == {"measure": 1}
+    assert turn.counts is not None
+    assert turn.counts.lost["unmeasured"] == 2
+    turn, _ = made.make(IN_FORCE)
+    assert len(turn.halves) == 1

@@ -1,0 +1,60 @@
+"""Evidence counts by the service at the other end once that is known, and after the wait without."""
+
+from typing import Any
+
+import numpy as np
+
+from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Role as Perspective
+from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.identity.resources import ProcessResources
+from latencyprobe_agent.measure.evidence import EvidenceBatch
+from latencyprobe_agent.measure.rules import Rules, TargetSet, packed
+from latencyprobe_agent.measure.turn import InForce
+from latencyprobe_agent.signals.table import RETRANSMITS
+from latencyprobe_agent.telemetry.record_series import RecordSeries
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
+
+CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (), 0, SpanPolicy(1, 1.0, 100))
+IN_FORCE = InForce(
+    NodePlan("n1", 1, "", (CART,), ()),
+    Rules(sets={1: TargetSet((CART.id,), (), 0, CART.spans, "shop/p")}),
+    ProcessResources("n1"),
+)
+
+
+class Known(Peers):
+    """Peers whose answers the test sets."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.table: dict[str, Identity] = {}
+
+    def resolve(self, addresses: Any) -> dict[str, Identity]:
+        return {peer: self.table[peer] for peer in addresses if peer in self.table}
+
+
+def resent(*peers: str) -> EvidenceBatch:
+    records = np.zeros(len(peers), RETRANSMIT)
+    records["kind"], records["segs"] = RetransmitKind.SEGMENT, 1
+    records["flow"]["target_set"], records["flow"]["role"] = 1, Role.SERVER
+    for record, peer in zip(records, peers, strict=True):
+        record["flow"]["peer_addr"] = np.frombuffer(packed(peer), np.uint8)
+    return EvidenceBatch(RETRANSMITS, RETRANSMITS.columns(records), None)
+
+
+def by_service(series: RecordSeries) -> dict[str, Any]:
+    points = [point for point in series.points(IN_FORCE) if point.metric.name == "latencyprobe.tcp.retransmits"]
+    return {str(dict(point.labels)[names.SERVICE_PEER_NAME]): point.value for point in points}
+
+
+def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(make_turn: Any) -> None:
+    peers = Known()
+    series = RecordSeries(10, 2.0, peers)
+    series.add(make_turn(IN_FORCE, evidence=(resent("10.0.0.2", "192.0.2.1"),)))
+    peers.table["10.0.0.2"] = Identity("10.0.0.2", service="web")
+    series.name_peers(1.0)
+    assert by_service(series) == {}
+    series.name_peers(3.0)
+    assert by_service(series) == {"web": 1, names.UNRESOLVED: 1}
