@@ -1,9 +1,9 @@
-"""Everything between measured batches and the collector, behind eight calls of the loop.
+"""Everything between measured batches and the collector, behind nine calls of the loop.
 
 Built only when somebody asked for OTLP, and imported only after the programs are attached: protobuf and HTTP cost time
 and memory that measuring does not need. `choose()` and `measure()` per batch, `recalled()`, `explained()` and
-`send_spans()` per drain, `name_peers()` per tick, `export()` per metric interval, `stop()` at the end. None of them
-waits for a collector.
+`send_spans()` per drain, `name_peers()` per tick, `export()` per metric interval, `forget()` when the kernel has let
+counts go, `stop()` at the end. None of them waits for a collector.
 """
 
 import math
