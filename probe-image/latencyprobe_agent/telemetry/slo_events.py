@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latencyprobe.plan import NodePlan, Objective
 from latencyprobe_agent.measure.counts import Counts
@@ -67,7 +66,7 @@ class SloEvents:
                     found[at] = sum_._replace(good=sum_.good + good - good_before, bad=sum_.bad + bad - bad_before)
         yield from found.values()
 
-    def _judging(self, key: NDArray[np.void] | np.void) -> Iterable[Judge]:
+    def _judging(self, key: np.void) -> Iterable[Judge]:
         return self._judges.get((int(key["target_set"]), int(key["role"])), ())
 
 
