@@ -11,9 +11,9 @@ from typing import Any
 from latencyprobe.slo.evaluate import State
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved, TargetCount
-from latencyprobe_operator.status import conditions
 from latencyprobe_operator.status.reconcile import Status, with_times
 from latencyprobe_operator.status.registry import Entry
+from latencyprobe_operator.status import conditions
 
 _WORST_FIRST = list(State)
 
@@ -37,6 +37,8 @@ def status(
         found = conditions.invalid(entry.error)
     else:
         found = conditions.conditions(resolved, states, agents, store_ephemeral=store_ephemeral)
+    if reasons := {r["objective"]: r["reason"] for r in figures if "reason" in r}:
+        found = (*found, conditions.broken(reasons))
     ready = sum(state is NodeState.READY for state in states.values())
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
     document: Status = {
