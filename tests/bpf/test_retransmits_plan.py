@@ -9,8 +9,9 @@ import workload
 from lossy import OBJECTS, Watch
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
-from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
-from latencyprobe_agent.signals.retransmits import columns, reasons
+from latencyprobe_agent.measure.evidence_join import EvidenceJoin
+from latencyprobe_agent.measure.recent import RecentHalves
+from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY, columns, reasons
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
 
@@ -53,7 +54,7 @@ def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, besi
     server.close()
     halves, _ = session.pairs(session.records(40))
     evidence = columns(watch.all())
-    join = EvidenceJoin(RecentHalves(), waits=True)
+    join = EvidenceJoin(RecentHalves(), KEY, EXPLAINS.waits)
     join.recent.keep(halves)
     joined = join.join(evidence, int(halves.end_ns.max()) + MS)
 

@@ -1,9 +1,9 @@
-"""explaining.py: evidence as the plan switches it."""
+"""The signals of evidence as the plan switches it."""
 
 import numpy as np
 
 from latencyprobe.plan import SpanPolicy
-from latencyprobe_agent.loop.evidence import Explaining
+from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, EvidenceFlags, RetransmitKind
@@ -41,15 +41,15 @@ class Attached:
 
 
 def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
-    explaining = Explaining(Attached)
+    signals = EvidenceSignals(Attached)
     seen = []
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS):
-        explaining.follow(rules(evidence))
-        list(explaining.drain(MINUTES_NS))
-        counts = explaining.lost["retransmits"], explaining.outcomes["retransmits"]
+        signals.follow(rules(evidence))
+        list(signals.drain(MINUTES_NS))
+        counts = signals.lost["retransmits"], signals.outcomes["retransmits"]
         seen.append((counts[0]["ring_full"], counts[1]["no_exchange"]))
 
-    explaining.give_up()
+    signals.give_up()
 
     assert [(3, 0), (3, 1), (6, 1)] == seen, "what waits for its exchange when its signal ends finds none"
-    assert 2 == explaining.outcomes["retransmits"]["no_exchange"]
+    assert 2 == signals.outcomes["retransmits"]["no_exchange"]

@@ -11,10 +11,14 @@ from latencyprobe import plan
 from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import Peers
-from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves
+from latencyprobe_agent.measure.evidence import Joined
+from latencyprobe_agent.measure.evidence_join import EvidenceJoin
+from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.rules import Rules, TargetSet, packed
 from latencyprobe_agent.measure.sampling import Reason, Selected
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
+from latencyprobe_agent.signals.join_keys import SENT_BYTES
+from latencyprobe_agent.signals.retransmits import EXPLAINS
 from latencyprobe_agent.telemetry import spans
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
@@ -35,8 +39,8 @@ LOST = Explains(
     fields=lambda record: {"segs": int(record["segs"])},
     attributes=lambda records: {names.RETRANSMITS: int(records["segs"].sum())},
     samples=lambda _: [],
-    says=lambda record: ("lost", int(record["segs"]), 0),
-    waits=True,
+    describe=lambda record: ("lost", int(record["segs"]), 0),
+    waits=EXPLAINS.waits,
 )
 COUNTER, DURATION = "latencyprobe.exchanges", "latencyprobe.tcp.rtt"
 
@@ -50,8 +54,7 @@ def records(*rows: dict[str, Any]) -> Evidence:
                 into[name] = value
     ranges = [(row.get("seq", 100), row.get("end_seq", 150)) for row in rows]
     seq, end_seq = np.array(ranges, "u4").T
-    no, yes = np.zeros(len(rows), np.bool_), np.ones(len(rows), np.bool_)
-    return Evidence(found, seq, end_seq, no, yes)
+    return Evidence(found, SENT_BYTES.of(found["flow"], seq=seq, end_seq=end_seq), np.ones(len(rows), np.bool_))
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ def answered(make_halves: Any) -> Any:
 
 
 def joined(halves: Any, evidence: Evidence) -> Joined:
-    join = EvidenceJoin(RecentHalves(), waits=True)
+    join = EvidenceJoin(RecentHalves(), SENT_BYTES, LOST.waits)
     join.recent.keep(halves)
     found = join.join(evidence, 2_000_000_000)
     assert found is not None
@@ -181,7 +184,7 @@ def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(otlp
         event="lost",
         fields=lambda _: {},
         samples=lambda all_: [Sample(COUNTER, np.arange(len(all_)), np.ones(len(all_), np.int64), by_peer=True)],
-        says=lambda _: ("lost", 1, 0),
+        describe=lambda _: ("lost", 1, 0),
     )
     known: dict[str, Identity] = {}
     origin = Origin(Config(), peers=Slow(None), shared_key=False, start_unix_ns=0)

@@ -25,7 +25,7 @@ from latencyprobe_agent.kernel.clock import Clock, Sleeps
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.control import Control
-from latencyprobe_agent.loop.evidence import Explaining
+from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.measure.counts import Ended
 from latencyprobe_agent.measure.halves import flag_suspended, halves
@@ -74,7 +74,7 @@ class Measuring(AbstractContextManager["Measuring"]):
         self._sleeps = Sleeps()
         self._join = LocalJoin(_WAITING)
         self._joiner = RemoteJoiner(control.remote_join, config) if control.remote_join else None
-        self._explaining = Explaining(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
+        self._explaining = EvidenceSignals(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
         self._slicer = Slicer(self._clock.now_ns())
         self._ended = Ended()
         self._forgot = time.monotonic()
@@ -156,7 +156,7 @@ class Measuring(AbstractContextManager["Measuring"]):
             self._slicer.add_records(measured, pairs, offset_ns, now_ns + offset_ns)
             if self.pipeline:
                 self.pipeline.measure(measured, pairs, now_ns)
-            self._explaining.ended(measured)
+            self._explaining.keep(measured)
             if self._joiner:
                 self._joiner.consider(measured, pairs, self._rules.sets, now_ns)
         self._explain()
@@ -227,13 +227,13 @@ class Measuring(AbstractContextManager["Measuring"]):
     def _explain(self) -> None:
         """Join what TCP did to the exchanges of this drain and of those before."""
         now_ns = self._clock.now_ns()
-        for signal, evidence, joined, shared in self._explaining.drain(now_ns):
-            assert signal.explains is not None
+        for batch in self._explaining.drain(now_ns):
             if self.pipeline:
-                self.pipeline.explained(signal.explains, evidence, joined, now_ns)
-            for found in (joined, shared):
+                self.pipeline.explained(batch.explains, batch.records, batch.joined, now_ns)
+            for found in (batch.joined, batch.shared):
                 if found is not None:
-                    self._slicer.add_evidence(signal.switch, signal.explains, found, now_ns + self._clock.offset_ns)
+                    unix_ns = now_ns + self._clock.offset_ns
+                    self._slicer.add_evidence(batch.signal.switch, batch.explains, found, unix_ns)
 
     def _recall(self, resources: Resources) -> None:
         """Ask other nodes for what is due, answer what they ask, and take in what they told."""
@@ -241,7 +241,7 @@ class Measuring(AbstractContextManager["Measuring"]):
             return
         now_ns, offset_ns = self._clock.now_ns(), self._clock.offset_ns
         turn = self._joiner.turn(self._join, resources, self._explaining.of, now_ns / 1e9)
-        self._explaining.told(turn.answers)
+        self._explaining.remote(turn.answers)
         if len(turn.pairs):
             self._pairs += len(turn.pairs)
             self._slicer.add_recalled(turn.pairs, offset_ns, now_ns + offset_ns)
