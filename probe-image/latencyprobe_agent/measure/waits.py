@@ -21,7 +21,7 @@ class Waits:
 
         `half`: RECENT_HALF[n], what the records were joined to; `key`: theirs, in order of time.
         """
-        at_ns, last_ns = key["at_ns"], self._repeats.first_ns(half, key)
+        at_ns, last_ns = key["at_ns"], self._repeats.first_ns(half, key).copy()
         if len(self._last_ns) > self._limit:
             self._last_ns.clear()
         for i, same in enumerate(self._repeats.same(key).tolist()):
