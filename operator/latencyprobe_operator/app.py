@@ -39,8 +39,8 @@ from latencyprobe_operator.reports import documents as reports
 from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, missing_nodes
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
-from latencyprobe_operator.status.registry import Registry
 from latencyprobe_operator.status import status
+from latencyprobe_operator.status.registry import Registry
 from latencyprobe_operator.status.writer import StatusWriter
 
 log = logging.getLogger(__name__)

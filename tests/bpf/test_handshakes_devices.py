@@ -18,7 +18,6 @@ from handshaking import (
     CLIENT,
     IS_SYN,
     MS,
-    OBJECTS,
     ONCE,
     SERVER,
     S,
@@ -30,6 +29,7 @@ from handshaking import (
     size,
 )
 from netns import INTERFACE, Namespace
+from recorder import OBJECTS
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import (

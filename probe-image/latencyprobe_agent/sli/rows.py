@@ -78,7 +78,7 @@ def hit(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sl
     new_ns = int(found.new_ns[row])
     if isinstance(found, Shared):
         return sli.Hit(signal, "server", 0, new_ns)
-    what, count, wait_ns = explains.says(found.evidence.rec[row])
+    what, count, wait_ns = explains.describe(found.evidence.rec[row])
     return sli.Hit(signal, what, count, new_ns if explains.waits else wait_ns)
 
 
