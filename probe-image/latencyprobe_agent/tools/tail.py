@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 import click
@@ -42,20 +43,21 @@ def batches(
 
 
 def follow(
-    programs: Attached,
+    opened: AbstractContextManager[Attached],
     options: Options,
     *,
     attached: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
-    """Yield batches of records, and the clock that turns their stamps into Unix time; at the end close `programs`.
+    """Yield batches of records, and the clock that turns their stamps into Unix time; at the end leave `opened`.
 
-    An empty batch comes about once a second when nothing happens. `attached` is called before the first record is read,
-    `ended` before it is detached. Tells on stderr when it begins, and the losses at the end.
+    It is entered when signals already end the loop: what it attaches is detached again. An empty batch comes about
+    once a second when nothing happens. `attached` is called before the first record is read, `ended` before it is
+    detached. Tells on stderr when it begins, and the losses at the end.
     """
     stop = threading.Event()
     clock = Clock()
-    with programs, ending(stop.set):
+    with ending(stop.set), opened as programs:
         attached()
         click.echo("attached; Ctrl-C ends", err=True)
         now = time.monotonic()
