@@ -1,4 +1,4 @@
-"""`latencyprobe`: the entry of every process of the project. Decides how signals end it.
+"""`latencyprobe`: the entry of every process of the project. Decides how signals end it, and what output it has.
 
 Until a command takes SIGINT and SIGTERM itself, they end the process at once and without a word: it has measured
 nothing, and the kernel frees programs with their process. An exception would be lost in libbpf's callbacks. Little is
@@ -20,8 +20,10 @@ def main(args: Sequence[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
 
-    from latencyprobe import group  # noqa: PLC0415 - only now do signals end us quietly
+    from latencyprobe import group, output  # noqa: PLC0415 - only now do signals end us quietly
 
+    if sys.stdout:
+        sys.stdout = output.checked(sys.stdout)
     sys.exit(group.run(args))
 
 

@@ -4,12 +4,14 @@ Called by cli.py. Commands come from the entry points `latencyprobe.commands`; e
 is used, so `validate` needs nothing that only the agent or the operator needs. A command may return its exit code.
 """
 
+import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
 
+from latencyprobe import output
 from latencyprobe.errors import LatencyProbeError
 
 _EPILOG = """\b
@@ -56,7 +58,10 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"latencyprobe: {message}", err=True)
+    try:
+        click.echo(f"latencyprobe: {message}", err=True)
+    except OSError:  # nobody can hear it
+        output.drop(sys.stderr)
 
 
 def _entry_points() -> dict[str, EntryPoint]:

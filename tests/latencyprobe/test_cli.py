@@ -1,14 +1,23 @@
-"""cli.py: how a process ends by a signal."""
+"""cli.py: how a process ends by a signal, and when nobody takes what it prints."""
 
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from latencyprobe.store import SqliteStore
+
 COMMAND = [sys.executable, str(Path(sys.executable).with_name("latencyprobe"))]
+PROBE = str(Path(__file__).parents[2] / "examples" / "redis.yaml")
+PRINTING = [
+    *(["--help"], ["version"], ["validate", PROBE], ["report"], ["slow"], ["plan", "-f", PROBE]),
+    *(["report", "-o", "json"], ["slow", "-o", "json"], ["plan", "-f", PROBE, "-o", "json"]),
+]
+NO_SPACE = "latencyprobe: standard output: No space left on device\n"
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 
@@ -60,9 +69,51 @@ def test_process_1_of_a_container_ends_by_a_signal_too(number: signal.Signals, t
     assert (128 + number, b"", b"") == importing.end()
 
 
-def test_reader_that_stops_early_causes_no_complaint() -> None:
+def printed(words: list[str], store: Path, stdout: IO[str] | int, **environ: str) -> tuple[int, str]:
+    """Run a command; return its exit code and what it said on stderr."""
+    where = ["--store", str(store)] if words[0] in ("report", "slow") else []
+    run = subprocess.run(
+        [*COMMAND, *words, *where],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environ},
+        text=True,
+        check=False,
+    )
+    return run.returncode, run.stderr
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_full_device_is_one_line_of_complaint(words: list[str], store_of_today: SqliteStore) -> None:
+    with Path("/dev/full").open("w") as full:
+        assert (1, NO_SPACE) == printed(words, store_of_today.path, full)
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_reader_that_stops_early_causes_no_complaint(words: list[str], store_of_today: SqliteStore) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    run = subprocess.run([*COMMAND, "--help"], stdout=writer, stderr=subprocess.PIPE, check=False)
-    os.close(writer)
-    assert b"" == run.stderr
+    try:
+        assert (1, "") == printed(words, store_of_today.path, writer)
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_device_is_the_same_with_and_without_buffers(unbuffered: str, tmp_path: Path) -> None:
+    """The images switch them off."""
+    with Path("/dev/full").open("w") as full:
+        assert (1, NO_SPACE) == printed(["version"], tmp_path, full, PYTHONUNBUFFERED=unbuffered)
+
+
+@pytest.mark.parametrize(("words", "code"), [("version", 1), ("nonsense", 2)])
+def test_the_exit_code_holds_when_nobody_hears_the_complaint(words: str, code: int) -> None:
+    with Path("/dev/full").open("w") as full:
+        buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+        run = subprocess.run([*COMMAND, words], stdout=full, stderr=full, env=buffered, check=False)
+    assert code == run.returncode
+
+
+def test_output_that_is_closed_is_no_error() -> None:
+    run = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *COMMAND, "version"], capture_output=True, check=False)
+    assert (0, b"") == (run.returncode, run.stderr)

@@ -163,3 +163,13 @@ def test_a_second_signal_ends_it_at_once(start: Start, second: signal.Signals) -
     finally:
         os.close(reader)
         os.close(writer)
+
+
+@pytest.mark.parametrize("words", [[*RUN, "--duration", "100ms"], ["doctor"], *TOOLS, AT_PACKETS], ids=" ".join)
+def test_a_full_device_ends_it_with_a_line_of_complaint(start: Start, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = start(words, stdout=full.fileno())
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert err.endswith(b"latencyprobe: standard output: No space left on device\n")
+    assert b"Traceback" not in err
