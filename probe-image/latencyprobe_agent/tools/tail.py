@@ -20,8 +20,10 @@ from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.tools.options import Options
 
+_BATCH = 1024  # records, which take some 0.1 s to print: signals are not kept waiting
 _DRAIN_S = 0.1
 _TICK_S = 1.0
+_REST_S = 2.0  # to show what is left at the end; where records come faster than they are printed, that is a full ring
 
 
 def batches(
@@ -65,7 +67,7 @@ def follow(
         tick = now
         while now < until and not stop.is_set():
             programs.wait(max(0.0, min(_DRAIN_S, until - now)))
-            batch = programs.drain()
+            batch = programs.drain(_BATCH)
             due = (now := time.monotonic()) >= tick
             if due:
                 tick = now + _TICK_S
@@ -73,10 +75,14 @@ def follow(
                 clock.resample()
             if len(batch) or due:
                 yield batch, clock
-        while len(batch := programs.drain()):
-            yield batch, clock
+        rest_until, not_shown = time.monotonic() + _REST_S, 0
+        while len(batch := programs.drain(_BATCH)):
+            if time.monotonic() < rest_until:
+                yield batch, clock
+            else:
+                not_shown += len(batch)
         ended()
-        lost = {reason: n for reason, n in programs.lost().items() if n}
+        lost = {reason: n for reason, n in {**programs.lost(), "not_shown": not_shown}.items() if n}
     click.echo("lost: " + (", ".join(f"{n} ({reason})" for reason, n in lost.items()) or "none"), err=True)
 
 
