@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.objects import Node, Pod
 from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.plan import planner as planner_
 from latencyprobe_operator.plan.planner import Planner
 
 EPOCH = 1000
@@ -58,6 +60,29 @@ def test_pod_change_touches_only_the_nodes_that_it_concerns(make: Any) -> None:
     planned(planner, state, quiet)
     state.put("pods", make.pod("cart-3", node="n3"))
     assert planned(planner, state, quiet) == {"n3"}
+
+
+@pytest.mark.parametrize("step", ["resolve", "plan_pod"])
+def test_update_that_fails_is_made_up_for_by_the_next_one(
+    make: Any, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    planner, state = Planner(EPOCH), make.state(make.pod("cart-1"))
+    probes = [make.probe(name, clients={"scope": "None"}) for name in ("one", "other")]
+    planned(planner, state, *probes)
+    works, calls = getattr(planner_, step), iter(range(9))
+
+    def fails_at_the_second_call(*args: Any) -> Any:
+        if next(calls) == 1:
+            raise RuntimeError("unforeseen")
+        return works(*args)
+
+    monkeypatch.setattr(planner_, step, fails_at_the_second_call)
+    for node in ("n2", "n3"):
+        state.put("pods", make.pod(f"cart-{node}", node=node))
+    with pytest.raises(RuntimeError):
+        planned(planner, state, *probes)
+    assert planned(planner, state, *probes) == {"n2", "n3"}
+    assert [len(planner.plan_of(node).targets) for node in ("n1", "n2", "n3")] == [2, 2, 2]
 
 
 def test_deleted_probe_leaves_an_empty_plan_with_a_higher_generation(make: Any) -> None:

@@ -21,6 +21,11 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.namespaces) or self.nodes
 
+    def add(self, later: "Changes") -> None:
+        """Take later changes as well."""
+        self.namespaces |= later.namespaces
+        self.nodes |= later.nodes
+
 
 class ClusterState:
     """Objects by kind and namespace, and pods and Services by address."""
