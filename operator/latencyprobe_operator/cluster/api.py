@@ -175,7 +175,7 @@ class Backoff:
     def __init__(self) -> None:
         self._failures = 0
 
-    async def wait(self, error: ClusterError) -> None:
+    async def wait(self, error: Exception) -> None:
         """Sleep before the next try."""
         asked = min(error.retry_after_s, 60.0) if isinstance(error, ApiError) else 0.0
         self._failures += 1
