@@ -31,6 +31,7 @@ class Sources(NamedTuple):
     rows_dropped: Counter[str]
     remote_joins: Counter[str]
     writes: Counter[tuple[str, str]]
+    loop_failures: Counter[tuple[str, str]]
 
 
 class _OperatorCollector(Collector):
@@ -46,8 +47,8 @@ class _OperatorCollector(Collector):
         yield _gauge("nodes", "Nodes that must measure, by what they do.", by_state, "state")
         yield _gauge("plan_streams", "Agents that read their plan now.", {(): s.streams()})
         informers = list(s.informers())
-        silent = {(i.kind,): i.silent_s for i in informers}
-        yield _gauge("watch_silent_seconds", "Time since the API server last said anything.", silent, "kind")
+        silent = {(i.kind,): i.signs.silent_s for i in informers}
+        yield _gauge("watch_silent_seconds", "Time since the API server last sent anything.", silent, "kind")
         for name in ("lists", "watches", "events", "undecodable"):
             values = {(i.kind,): getattr(i.signs, name) for i in informers}
             yield _counter(f"informer_{name}", f"Informer: {name}.", values, "kind")
@@ -59,6 +60,7 @@ class _OperatorCollector(Collector):
         remote_joins = {(outcome,): n for outcome, n in s.remote_joins.items()}
         yield _counter("remote_join_keys", "Halves that agents asked each other for.", remote_joins, "outcome")
         yield _counter("writes", "Writes to the API server.", s.writes, "kind", "result")
+        yield _counter("loop_failures", "Turns of the operator's loops that failed.", s.loop_failures, "loop", "error")
 
 
 def exposition(sources: Sources) -> Callable[[], bytes]:

@@ -20,6 +20,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         rows_dropped=Counter(not_asked=1),
         remote_joins=Counter(answered=6),
         writes=Counter({("label", "ok"): 4}),
+        loop_failures=Counter({("evaluation", "StoreError"): 2}),
     )
     expose = exposition(sources)
     requests["/v1/identities", 200] += 5
@@ -34,4 +35,5 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["sli_rows_dropped_total", "not_asked"] == 1
     assert found["remote_join_keys_total", "answered"] == 6
     assert found["writes_total", "label", "ok"] == 4
+    assert found["loop_failures_total", "StoreError", "evaluation"] == 2
     assert found["probes",] == 3

@@ -9,12 +9,11 @@ from latencyprobe_operator.reports.writer import ReportWriter
 
 
 def test_report_goes_to_living_namespaces_when_it_says_something_new(make: Any, cluster: Any) -> None:
-    writer = ReportWriter(cluster, Writes())
-    state = make.state(Namespace("leaving", terminating=True))
+    writer = ReportWriter(cluster, Writes(), make.state(Namespace("leaving", terminating=True)))
     reports: dict[str, Any] = {ns: {"summary": {}, "results": []} for ns in ("shop", "leaving", "unknown")}
     for _ in range(2):
-        asyncio.run(writer.write(reports, state))
+        asyncio.run(writer.write(reports))
     assert [call[1] for call in cluster.calls] == ["shop"]
-    asyncio.run(writer.write({}, state))
-    asyncio.run(writer.write(reports, state))
+    asyncio.run(writer.write({}))
+    asyncio.run(writer.write(reports))
     assert [call[1] for call in cluster.calls] == ["shop", "shop"]

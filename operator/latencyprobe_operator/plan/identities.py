@@ -42,6 +42,12 @@ def nodes_at(address: str, state: ClusterState) -> frozenset[str]:
     return frozenset((pods | {state.node_at(a) for a in addresses}) - {""})
 
 
+def node_of_pod(state: ClusterState, namespace: str, name: str, uid: str) -> str:
+    """Return the node of a pod; an empty name where it is not known, or another pod has its name now."""
+    pod = state.pod((namespace, name))
+    return pod.node if pod is not None and pod.uid == uid else ""
+
+
 def _only(state: ClusterState, address: str) -> Pod | None:
     """Return the one pod at an address; a terminating one counts only while no other has it."""
     pods = list(state.pods_at(address))
