@@ -1,4 +1,4 @@
-"""kopf: LatencyProbes into the registry. Decorators and settings only; the work is level-based and elsewhere.
+"""kopf: LatencyProbes into the registry. Settings and handlers only; the work is level-based and elsewhere.
 
 Nothing here makes kopf add a finalizer: no timers, no daemons, no `on.delete`.
 """

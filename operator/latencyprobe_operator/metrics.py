@@ -1,6 +1,6 @@
-"""The operator's own metrics, in the Prometheus exposition format: read from the parts when somebody asks.
+"""The operator's own metrics, in the Prometheus exposition format: read from the parts at each scrape.
 
-`directory/server.py` serves `exposition()` at /metrics, behind authentication. Names of tenants are no labels.
+Names of tenants are no labels.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ _PREFIX = "latencyprobe_operator"
 
 
 class Sources(NamedTuple):
-    """Where the figures come from."""
+    """The counters and functions that the figures are read from."""
 
     informers: Callable[[], Iterable[Informer]]
     node_states: Callable[[], Iterable[NodeState]]

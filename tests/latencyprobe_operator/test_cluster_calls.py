@@ -132,7 +132,7 @@ def test_object_that_is_gone_meanwhile_is_no_error(make: Any, status: int) -> No
     recorder.run(make, scene)
 
 
-def test_refusal_of_the_api_server_says_what_was_asked_and_why(make: Any) -> None:
+def test_refusal_of_the_api_server_names_what_was_asked_and_why(make: Any) -> None:
     refused = lambda: web.json_response({"message": 'nodes "n1" is forbidden'}, status=403)  # noqa: E731 - one line
     recorder = Recorder({"/api/v1/nodes/n1": refused})
     with pytest.raises(ApiError, match=r'PATCH /api/v1/nodes/n1: 403 nodes "n1" is forbidden') as error:

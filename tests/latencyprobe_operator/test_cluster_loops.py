@@ -1,4 +1,4 @@
-"""Loops go on whatever their turns raise, and say so."""
+"""Loops go on whatever their turns raise, and report it."""
 
 import asyncio
 import logging

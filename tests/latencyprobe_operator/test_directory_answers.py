@@ -74,7 +74,7 @@ def test_too_many_keys_or_halves_are_refused(world: World, message: RemoteJoinMe
 
 def test_half_goes_to_who_asked_for_it(world: World) -> None:
     for node in ("n1", "n2"):
-        world.switchboard.listens(node, now=True)
+        world.switchboard.connected(node)
     assert world.answers.remote_join("n2", RemoteJoinMessage((Ask((HALF.key,), "10.0.0.1"),))).refused == {}
     assert world.answers.remote_join("n1", RemoteJoinMessage(halves=(HALF,))).refused == {}
     assert world.switchboard.take("n2") == RemoteJoinMessage(halves=(HALF,))

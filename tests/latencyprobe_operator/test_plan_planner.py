@@ -201,7 +201,7 @@ def test_no_foreign_pod_or_address_in_a_tenants_targets(found: list[Pod], specs:
 def test_order_of_events_does_not_change_the_digest(found: list[Pod], document: dict[str, Any], random: Any) -> None:
     from latencyprobe import spec
 
-    wanted = spec.parse(
+    desired = spec.parse(
         {
             "apiVersion": "latencyprobe.dev/v1alpha1",
             "kind": "LatencyProbe",
@@ -216,7 +216,7 @@ def test_order_of_events_does_not_change_the_digest(found: list[Pod], document: 
         random.shuffle(found)
         for pod in found:
             state.put("pods", pod)
-            planned(planner, state, wanted)
-        planned(planner, state, wanted)
+            planned(planner, state, desired)
+        planned(planner, state, desired)
         digests.append(json.dumps({node: planner.plan_of(node).digest for node in ("n1", "n2")}, sort_keys=True))
     assert digests[0] == digests[1]

@@ -50,7 +50,7 @@ def test_time_before_an_agent_was_ready_is_no_gap_however_seldom_we_look(make: A
     assert observed(planner, agents, 0, 60, step_s=10) == {0: 53_000}
 
 
-def test_agent_that_died_is_still_wanted(make: Any) -> None:
+def test_agent_that_died_is_still_expected(make: Any) -> None:
     planner, agents = planned(make, make.pod("cart-1"))
     reported(make, planner, agents, "n1", 0)
     assert observed(planner, agents, 0, 120) == {0: 60_000, 1: 60_000}

@@ -38,7 +38,7 @@ def test_store_is_closed_at_the_end_and_keeps_what_it_was_given(tmp_path: Path) 
     assert [asyncio.run(play(0)), asyncio.run(play(5))] == [1, 1]
 
 
-def test_store_that_cannot_be_opened_says_so_at_once(tmp_path: Path) -> None:
+def test_store_that_cannot_be_opened_is_an_error_at_once(tmp_path: Path) -> None:
     (tmp_path / "sli.db").write_bytes(b"no database " * 100)
 
     async def play() -> None:

@@ -34,7 +34,7 @@ def test_everything_is_true_when_the_agent_measures_traffic(planned: Any) -> Non
     }
 
 
-def test_agents_without_traffic_are_ready_and_say_no_traffic(planned: Any) -> None:
+def test_agents_without_traffic_are_ready_and_report_no_traffic(planned: Any) -> None:
     planned.report("n1", 5)
     found = short(planned, 6)
     assert (found["Ready"], found["Measuring"]) == (("True", "Ready"), ("False", "NoTraffic"))
@@ -81,13 +81,13 @@ def test_agent_that_measures_others_but_not_this_latencyprobe_yet_is_starting(pl
     assert short(planned, 8)["ProbesReady"] == ("True", "AgentsReady")
 
 
-def test_selector_without_pods_says_what_to_do(make: Any) -> None:
+def test_selector_without_pods_names_the_remedy(make: Any) -> None:
     found = of(make.planned(make.pod("web-1"), clients={"scope": "None"}), 1)["ProbesReady"]
     assert found.reason == "NoMatchingPods"
     assert "podSelector" in found.message
 
 
-def test_pods_without_the_named_port_say_so(make: Any) -> None:
+def test_pods_without_the_named_port_are_reported(make: Any) -> None:
     found = of(make.planned(make.pod("cart-1", ports=()), clients={"scope": "None"}), 1)["ProbesReady"]
     assert found.reason == "NoMatchingPods"
     assert "named ports" in found.message
@@ -105,7 +105,7 @@ def test_scope_that_is_not_allowed_stalls(make: Any) -> None:
     assert found["Stalled"] == ("True", "ClusterScopeNotAllowed")
 
 
-def test_ephemeral_store_is_said(planned: Any) -> None:
+def test_ephemeral_store_has_a_condition(planned: Any) -> None:
     assert short(planned, 1, store_ephemeral=True)["StoreEphemeral"] == ("True", "StoreEphemeral")
 
 

@@ -65,7 +65,7 @@ def test_status_from_before_our_start_stays_until_agents_had_the_time_to_report(
     assert early is None
     assert reasons(late) == ["Accepted", *["AgentStarting"] * 3]
     (first,) = World(make).desired(0)
-    assert reasons(first) == reasons(late), "one that was never written says at once where it is"
+    assert reasons(first) == reasons(late), "one that was never written is at once"
 
 
 def test_agent_that_fell_silent_changes_the_status_though_nothing_happened(make: Any) -> None:

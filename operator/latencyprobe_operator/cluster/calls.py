@@ -1,8 +1,8 @@
-"""Single calls to the API server, the operator's whole vocabulary there: what is not here it never does.
+"""Single calls to the API server: besides lists, watches and the Lease, the operator does nothing else there.
 
-`app.py`, `reports.py`, `directory/auth.py` and `commands.py` call it. Children are written by server-side apply with
-the field manager `latencyprobe-operator`, so that only our fields ever change. Raises ClusterError. The rights that
-these calls and the informer need are `tests/data/operator_rbac.yaml`, which the chart repeats.
+Objects are written by server-side apply with the field manager `latencyprobe-operator`, so that only our fields ever
+change. Raises ClusterError. The rights that these calls and the informer need are `tests/data/operator_rbac.yaml`,
+which the chart repeats.
 """
 
 import datetime
@@ -32,7 +32,7 @@ class Reviewed(msgspec.Struct, frozen=True):
 
 
 class Cluster:
-    """The calls. Stateless: `reconcile.py` decides, this does."""
+    """The calls. Stateless."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

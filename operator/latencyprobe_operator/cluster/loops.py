@@ -1,4 +1,4 @@
-"""Work that is done again and again, in a process that no failure of it may end.
+"""Work that is repeated for as long as the process runs, and whose failures do not end the process.
 
 A turn that fails is logged, counted by its loop and the class of the error, and followed by the next one. What is no
 `LatencyProbeError` was not foreseen: the log has its traceback.
@@ -28,7 +28,7 @@ class Loop(Protocol):
     def name(self) -> str: ...  # noqa: D102 - see the class
 
     async def due(self, *, failed: bool) -> None:
-        """Wait for the next turn. `failed`: the last one did."""
+        """Wait for the next turn. `failed`: whether the last one failed."""
 
     async def turn(self) -> None:
         """Do the work once."""

@@ -1,4 +1,4 @@
-"""Plans after each change, and who learns of them: the agents' streams, the counts that are taken, labels, statuses."""
+"""Plans after each change, passed on to the agents' streams, the ingest, the labels and the statuses."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 class Directory:
-    """The calls. `requests`: by route and HTTP status; `stale`: kinds of objects whose watch is, which liveness shows;
-    `on_report` is called after each status of an agent."""
+    """The calls. `requests`: by route and HTTP status; `stale` returns the kinds of objects whose watch is stale,
+    for liveness; `on_report` is called after each status of an agent."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Directory:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn refusals into answers and count them; what is not foreseen gets a 500 that names nothing."""
+        """Turn refusals into answers and count them; what is not foreseen gets aiohttp's 500."""
         try:
             response = await handler(request)
         except Refused as error:

@@ -26,7 +26,7 @@ class PlanStreams:
     def __init__(self, planner: Planner, nodes_at: Callable[[str], Set[str]]) -> None:
         self.is_open = False
         self.switchboard = Switchboard(nodes_at, self._wake)
-        self.of: dict[str, asyncio.Event] = {}  # what wakes each
+        self.of: dict[str, asyncio.Event] = {}  # the event that wakes each stream
         self._planner = planner
 
     def open(self) -> None:
@@ -56,7 +56,7 @@ class PlanStreams:
         if (older := self.of.get(caller.node)) is not None:
             older.set()  # it sees that it is not the node's stream any more and ends
         self.of[caller.node] = wake
-        self.switchboard.listens(caller.node, now=True)
+        self.switchboard.connected(caller.node)
         try:
             sent = ""
             while self.is_open and time.monotonic() < caller.until_s and self.of.get(caller.node) is wake:
@@ -70,7 +70,7 @@ class PlanStreams:
         finally:
             if self.of.get(caller.node) is wake:
                 del self.of[caller.node]
-                self.switchboard.listens(caller.node, now=False)
+                self.switchboard.disconnected(caller.node)
 
     def _wake(self, node: str) -> None:
         self.of[node].set()

@@ -88,7 +88,7 @@ class Agents:
         return {node: self.state(node, plan_of(node), now_s) for node in sorted(nodes)}
 
     def counts_since(self, node: str) -> float:
-        """Return since when this node's silence is a gap: it was first ready then, or had had the time to be."""
+        """Return when this node was first ready, or should have been: its silence since then is a gap."""
         if node in self._ready_since:
             return self._ready_since[node]
         return self._expected_since.get(node, math.inf) + STARTING_S

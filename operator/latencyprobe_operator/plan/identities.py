@@ -31,7 +31,7 @@ def identify(address: str, state: ClusterState, agents: Agents) -> Identity:
 
 
 def nodes_at(address: str, state: ClusterState) -> frozenset[str]:
-    """Return the nodes where what was sent to an address may have been answered: for a Service's, those of its pods."""
+    """Return the nodes that may answer at an address: for a Service's address, those of its pods."""
     service = state.service_at(address)
     if service is None:
         addresses = {address}

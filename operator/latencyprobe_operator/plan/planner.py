@@ -1,8 +1,7 @@
 """All LatencyProbes against the cluster's state → one plan per node, and the nodes that must measure.
 
 Pure and incremental: `update` looks again only at LatencyProbes that changed or whose namespace did, and builds only
-the plans of the nodes that they touch. `app.py` calls it after each change; the directory streams its plans,
-`reconcile.py` turns its nodes into label writes.
+the plans of the nodes that they touch.
 """
 
 import hashlib
@@ -58,8 +57,8 @@ class Planner:
         return self._rebuild()
 
     def update(self, probes: Mapping[Key, LatencyProbe], state: ClusterState, changes: Changes) -> frozenset[str]:
-        """Look again at what changed; returns the nodes whose plan is a different one now. What an update that raises
-        did not come to, the next one does."""
+        """Look again at what changed; returns the nodes whose plan is a different one now. The next
+        update makes up for one that raised."""
         self._changes.add(changes)
         for key in self.resolved.keys() - probes.keys():
             self._put(key, None)

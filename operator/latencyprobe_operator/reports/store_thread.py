@@ -1,4 +1,4 @@
-"""The SLI store in a thread of its own: SQLite waits for the disk and a report reads a lot; the event loop must not.
+"""The SLI store in a thread of its own: waiting for the disk and reading for a report would stop the event loop.
 
 One thread, so calls keep their order and the store sees one writer. Raises StoreError as the store does.
 """

@@ -1,4 +1,4 @@
-"""Writes LatencyReports that say something new. Nothing is remembered as written that was not."""
+"""Writes LatencyReports that changed beyond rounding. Nothing is remembered as written that was not."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
-"""One LatencyProbe's conditions: pure, from what was resolved and what the agents say.
+"""One LatencyProbe's conditions: pure, from what was resolved and what the agents reported.
 
-`status.py` puts them into the status. Types and reasons are part of the API (stable, CamelCase); messages say what to
-do and stay under the limit of the API. Ready follows kstatus; the state of SLOs is no part of it.
+Types and reasons are part of the API (stable, CamelCase); messages name the remedy and stay under the limit of the API.
+Ready follows kstatus; the state of SLOs is no part of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,7 +84,7 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
             return Condition("ProbesReady", "False", "DirectoryRefused", why)
         why = f"no agent reports from {_names(missing)}: look at the agent pods there"
         return Condition("ProbesReady", "False", "AgentMissing", why)
-    # an agent that is ready for the plan before need not have heard of this LatencyProbe yet
+    # an agent that is ready for an earlier plan need not have this LatencyProbe in it
     late = [n for n in by_state[NodeState.READY] if not agents.measures(n, (t.id for t in resolved.targets.get(n, ())))]
     if starting := by_state[NodeState.STARTING] + late:
         return Condition("ProbesReady", "Unknown", "AgentStarting", f"waiting for the agent on {_names(starting)}")

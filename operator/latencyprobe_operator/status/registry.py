@@ -1,7 +1,6 @@
 """The LatencyProbes as the operator knows them: parsed, or with the reason why not.
 
-`handlers.py` writes single ones as kopf sees them change, `app.py` writes the whole list at start and once a minute
-(so that a stale watch or an event missed while starting is made good); the planner and the status read.
+Single ones come and go as kopf sees them; the whole list, each minute, makes good what a stale watch missed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -55,8 +55,8 @@ class Statuses:
         await self._writer.write(self.desired(time.monotonic(), now), self._registry)
 
     def desired(self, now_s: float, now: str) -> dict[Key, Status]:
-        """Return the statuses as they should be, of those LatencyProbes of which that can be said. `now_s`: monotonic
-        clock; `now`: ISO 8601."""
+        """Return the statuses as they should be now, without those of LatencyProbes that must wait for their plan or
+        their agents. `now_s`: monotonic clock; `now`: ISO 8601."""
         self._began_s = now_s if self._began_s is None else self._began_s
         settling = now_s - self._began_s < SETTLING_S
         found = {}

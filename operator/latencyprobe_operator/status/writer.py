@@ -22,7 +22,7 @@ class StatusWriter:
         self._state = state
 
     async def write(self, desired: Mapping[Key, reconcile.Status], registry: Registry) -> None:
-        """Write the statuses that differ, and post their events, never into a namespace that is going away."""
+        """Write the statuses that differ, and post their events where the namespace is not going away."""
         for key in reconcile.status_writes(desired, registry.written):
             if key not in registry.entries:
                 continue  # deleted while others were written
