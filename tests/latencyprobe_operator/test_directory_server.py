@@ -43,7 +43,7 @@ class World:
         for node in ("n1", "n2"):
             self.reviewer.users[f"token-{node}"] = Reviewed(AGENT, extra={NODE_CLAIM: [node]})
         self.reviewer.users["token-stranger"] = Reviewed("system:serviceaccount:shop:default")
-        self.ingest = Ingest(store_thread, frozenset)
+        self.store_thread, self.ingest = store_thread, Ingest(store_thread, frozenset)
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
         self.stale: list[str] = []
         self.directory = Directory(self.planner, self.agents, self.state, self.ingest, auth, stale=lambda: self.stale)
@@ -222,6 +222,15 @@ def test_document_that_is_too_large_gets_413(play: Play) -> None:
     async def scene(it: World) -> None:
         assert (await it.call("POST", "/v1/nodes/n1/status", b" " * (300 << 10)))[0] == 413
         assert (await it.call("POST", "/v1/nodes/n1/sli", io.BytesIO(b" " * (5 << 20))))[0] == 413
+
+    play(scene)
+
+
+def test_counts_that_cannot_be_stored_are_refused_for_now_without_the_reason(play: Play) -> None:
+    async def scene(it: World) -> None:
+        await it.store_thread.run(it.store_thread.store.close)
+        status, body = await it.call("POST", "/v1/nodes/n1/sli", SliBatch("i", 0, ()))
+        assert (status, b"see the operator's log" in body) == (503, True)
 
     play(scene)
 

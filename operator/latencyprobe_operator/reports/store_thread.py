@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Self, TypeVar
 
-from latencyprobe.errors import StoreError
 from latencyprobe.sli import SliBatch
 from latencyprobe.store import SqliteStore
 
@@ -41,15 +40,12 @@ class StoreThread:
 
 
 class FakeStoreThread(StoreThread):
-    """A StoreThread for tests that has no store: it keeps `batches`; `broken` makes it fail."""
+    """A StoreThread for tests that has no store: it keeps `batches`."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[str, SliBatch]] = []
-        self.broken = False
 
     async def add_batch(self, node: str, batch: SliBatch) -> int:
         """Keep a batch; returns the next sequence number."""
-        if self.broken:
-            raise StoreError("the disk is full")
         self.batches.append((node, batch))
         return batch.sequence + 1
