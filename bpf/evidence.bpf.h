@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * evidence.bpf.h: what all signals of evidence share: whether anybody wants this socket's, and the header of its record.
- * In an agent the plan and the connections are the maps of exchange.bpf.c; a tool has a filter in their place.
+ * evidence.bpf.h: what all signals of evidence share: whether anybody wants this socket's, and the header of its
+ * record. In an agent the plan and the connections are the maps of exchange.bpf.c; a tool has a filter in their place.
  */
 #ifndef LATENCYPROBE_EVIDENCE_BPF_H
 #define LATENCYPROBE_EVIDENCE_BPF_H

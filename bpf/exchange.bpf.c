@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * exchange.bpf.c: stamps on request/response exchanges, measurement.md. One body per logical event (on_*), thin
- * entry points per attach variant named <event>__<variant>; the loader attaches one variant of each event.
+ * exchange.bpf.c: stamps on request/response exchanges, docs/design/measurement.md. One body per logical event (on_*),
+ * thin entry points per attach variant named <event>__<variant>; the loader attaches one variant of each event.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -240,7 +240,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (!tp)
 		return 0;
 	if (newstate == TCP_ESTABLISHED) {
-		/* data in the SYN: a client's is acknowledged by now, unless the server refused it; a server's has come */
+		/* data in the SYN: a client's is acknowledged by now, unless the server refused it; a server's came */
 		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una || tp->bytes_acked > 1
 							  : tp->bytes_received;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* exchange_account.bpf.h: an ended exchange -> stages, counts, one record. Runs without any lock, on the hook's own copy. */
+/* exchange_account.bpf.h: an ended exchange -> stages, counts, one record. Runs without a lock, on the hook's copy. */
 #ifndef LATENCYPROBE_EXCHANGE_ACCOUNT_BPF_H
 #define LATENCYPROBE_EXCHANGE_ACCOUNT_BPF_H
 
@@ -83,8 +83,8 @@ static __always_inline __u32 bucket_of(__u64 ns)
 }
 
 /*
- * One stage: from the cut point to `stamp`, or nothing when the stamp is missing or lies before it. Without a branch, as
- * less().
+ * One stage: from the cut point to `stamp`, or nothing when the stamp is missing or lies before it. Without a branch,
+ * as less().
  */
 static __always_inline __u64 cut(__u64 *point, __u64 stamp, __u32 *flags)
 {
@@ -96,8 +96,8 @@ static __always_inline __u64 cut(__u64 *point, __u64 stamp, __u32 *flags)
 }
 
 /*
- * Stages of a half, in the order of measurement.md section 4; their sum is its duration. Returns the index of the
- * longest.
+ * Stages of a half, in the order of docs/design/measurement.md, "Stages"; their sum is its duration. Returns the index
+ * of the longest.
  */
 static __always_inline __u32 cut_stages(struct exchange *x, __u64 *ns)
 {

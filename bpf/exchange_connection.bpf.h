@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_connection.bpf.h: the state machine of one connection, measurement.md section 2. Every function here runs under
- * the connection's lock, on values read before it: no clock, no map, no ring. A finished exchange is copied to
- * `out`, which the hook accounts and emits after unlocking.
+ * exchange_connection.bpf.h: the state machine of one connection, docs/design/measurement.md, "State machine". Every
+ * function here runs under the connection's lock, on values read before it: no clock, no map, no ring. A finished
+ * exchange is copied to `out`, which the hook accounts and emits after unlocking.
  *
  * Positions in the two byte streams are kept as the last sequence number seen and its 64-bit stream offset; each
  * hook first advances them, so that a missed firing costs one flagged stamp and never a wrong message.
@@ -39,7 +39,7 @@ static __always_inline __u32 ones(__u32 bits)
 /* A message longer than this, or sent for longer, is a stream: transfer, not waiting, dominates it. */
 #define STREAM_BYTES (1ULL << 20)
 #define STREAM_NS 1000000000ULL
-/* Overlaps in 32 turns; one alone is a reconnect or a probe, measurement.md section 5. */
+/* Overlaps in 32 turns; one alone is a reconnect or a probe, docs/design/measurement.md, "Classes". */
 #define PIPELINED_TURNS 2
 #define MULTIPLEXED_TURNS 8
 /*

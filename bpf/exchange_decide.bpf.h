@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_decide.bpf.h: which sockets are measured, and where their streams stand then. The plan is asked once per socket and
- * plan, and the answer kept with the socket (measurement.md section 2); its rules are looked up in flow.bpf.h.
+ * exchange_decide.bpf.h: which sockets are measured, and where their streams stand then. The plan is asked once per
+ * socket and plan, and the answer kept with the socket (docs/design/measurement.md, "Which sockets"); its rules are
+ * looked up in flow.bpf.h.
  */
 #ifndef LATENCYPROBE_EXCHANGE_DECIDE_BPF_H
 #define LATENCYPROBE_EXCHANGE_DECIDE_BPF_H
@@ -31,7 +32,7 @@ static __always_inline void read_view(const struct sock *sk, const struct tcp_so
 	v->flags = 0;
 }
 
-/* Positions now; right only while the socket is locked. Offsets: measurement.md section 6. */
+/* Positions now; right only while the socket is locked. Offsets: docs/design/measurement.md, "Pairing". */
 static __always_inline void place(struct connection *c, const struct tcp_sock *tp, const struct view *v)
 {
 	c->in_seq = v->copied;
@@ -70,8 +71,9 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 }
 
 /*
- * The hook's hold of the socket. Locked or owned: its positions may be taken; else a connection that is not measured yet
- * waits for its next locked hook. Sending: so once per message at least, the one hook that counts where there is no room.
+ * The hook's hold of the socket. Locked or owned: its positions may be taken; else a connection that is not measured
+ * yet waits for its next locked hook. Sending: so once per message at least, the one hook that counts where there is no
+ * room.
  */
 enum hold {
 	UNLOCKED = 0,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_sampling.bpf.h: when exchanges end faster than records are wanted (config.records_per_window), slow and failed ones
- * still send theirs, and of the others those that both hosts choose alike. Counts are made of all (measurement.md
- * section 3).
+ * exchange_sampling.bpf.h: when exchanges end faster than records are wanted (config.records_per_window), slow and
+ * failed ones still send theirs, and of the others those that both hosts choose alike. Counts are made of all
+ * (docs/design/measurement.md, "Record sampling").
  */
 #ifndef LATENCYPROBE_EXCHANGE_SAMPLING_BPF_H
 #define LATENCYPROBE_EXCHANGE_SAMPLING_BPF_H

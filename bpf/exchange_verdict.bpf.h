@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_verdict.bpf.h: connections of this host whose server's end sees requests come before their turn. The client's end may
- * not see it: one that is always some requests ahead of a slow server sends each request over no unread bytes, and each
- * response has left a peer that had all requests (docs/limits.md). The two ends are two sockets and know each other by
- * where their streams begin, which no address translation changes (measurement.md section 6).
+ * exchange_verdict.bpf.h: connections of this host whose server's end sees requests come before their turn. The
+ * client's end may not see it: one that is always some requests ahead of a slow server sends each request over no
+ * unread bytes, and each response has left a peer that had all requests (docs/limits.md). The two ends are two sockets
+ * and know each other by where their streams begin, which no address translation changes (docs/design/measurement.md,
+ * "Pairing").
  */
 #ifndef LATENCYPROBE_EXCHANGE_VERDICT_BPF_H
 #define LATENCYPROBE_EXCHANGE_VERDICT_BPF_H

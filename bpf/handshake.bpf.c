@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * handshake.bpf.c: how long connections took to open, and why some did not, tcp-evidence.md section C, method `kernel`:
- * the kernel's own RTT sample, read where the socket changes its state. Nothing runs per packet.
+ * handshake.bpf.c: how long connections took to open, and why some did not, docs/design/evidence.md, "Handshakes",
+ * method `kernel`: the kernel's own RTT sample, read where the socket changes its state. Nothing runs per packet.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -101,9 +101,9 @@ static __always_inline void judge_client(struct handshake *h, const struct tcp_s
 }
 
 /*
- * Not a round trip: whole ms without a resent SYN-ACK (a SYN cookie's timestamp, rounded by up to 64 ms), the time until
- * an ACK with data (the client waited for it, or TCP_DEFER_ACCEPT did), a timestamp that may name the SYN-ACK before
- * the last.
+ * Not a round trip: whole ms without a resent SYN-ACK (a SYN cookie's timestamp, rounded by up to 64 ms), the time
+ * until an ACK with data (the client waited for it, or TCP_DEFER_ACCEPT did), a timestamp that may name the SYN-ACK
+ * before the last.
  */
 static __always_inline void judge_server(struct handshake *h, const struct tcp_sock *tp)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * handshake_tc.bpf.c: how long connections took to open, and why some did not, tcp-evidence.md section C, method `tc`:
- * times of the packets themselves at the interfaces that a person names. The attach point says which end is ours:
- * `outgoing` programs see what leaves it, at the egress of its own interface or at the ingress of a pod's veth.
+ * handshake_tc.bpf.c: how long connections took to open, and why some did not, docs/design/evidence.md, "Handshakes",
+ * method `tc`: times of the packets themselves at the interfaces that a person names. The attach point says which end
+ * is ours: `outgoing` programs see what leaves it, at the egress of its own interface or at the ingress of a pod's
+ * veth.
  */
 #include "handshake_packet.bpf.h"
 #include "events.h"
@@ -100,7 +101,7 @@ static __noinline void on_syn(struct __sk_buff *skb, const struct packet *p, boo
 	struct awaited *a;
 	__u32 zero = 0;
 
-	/* the one that crosses it: of a simultaneous open; going out, our end had not answered and now connects itself */
+	/* the one that crosses it: of a simultaneous open; going out, our end had not answered and now connects */
 	make_key(&key, p, outgoing ? ROLE_SERVER : ROLE_CLIENT, false);
 	s = bpf_map_lookup_elem(&pending, &key);
 	a = bpf_map_lookup_elem(&awaited, &zero);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * retransmit.bpf.c: what TCP sends again, tcp-evidence.md section A. All hooks are off the loss-free path, but for one
- * firing per connection at its beginning and end. Entry points are named as in exchange.bpf.c.
+ * retransmit.bpf.c: what TCP sends again, docs/design/evidence.md, "Retransmits". All hooks are off the loss-free path,
+ * but for one firing per connection at its beginning and end. Entry points are named as in exchange.bpf.c.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -178,8 +178,8 @@ static __noinline int on_loss_probe(void *ctx, struct sock *sk)
 }
 
 /*
- * An undo clears undo_marker before it leaves Recovery or Loss; a recovery that was needed leaves it as it was. What the
- * peer has already reported as received twice is not marked again.
+ * An undo clears undo_marker before it leaves Recovery or Loss; a recovery that was needed leaves it as it was. What
+ * the peer has already reported as received twice is not marked again.
  */
 static __noinline int on_recovered(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * retransmit_sender.bpf.h: what retransmit.bpf.c keeps with a socket: which of its counters were told, what it has sent again, and
- * in which recovery. Its hooks run under the socket's lock, all but the iterator: the counters have a lock of their own.
+ * retransmit_sender.bpf.h: what retransmit.bpf.c keeps with a socket: which of its counters were told, what it has sent
+ * again, and in which recovery. Its hooks run under the socket's lock, all but the iterator: the counters have a lock
+ * of their own.
  */
 #ifndef LATENCYPROBE_RETRANSMIT_SENDER_BPF_H
 #define LATENCYPROBE_RETRANSMIT_SENDER_BPF_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * storage.bpf.h: what is kept with each measured socket. exchange.bpf.c fills it, exchange_connection.bpf.h says what it means;
- * evidence looks up in it whose socket it is. One map for all objects of an agent.
+ * storage.bpf.h: what is kept with each measured socket. exchange.bpf.c fills it, exchange_connection.bpf.h says what
+ * it means; evidence looks up in it whose socket it is. One map for all objects of an agent.
  */
 #ifndef LATENCYPROBE_STORAGE_BPF_H
 #define LATENCYPROBE_STORAGE_BPF_H

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * tcprt.bpf.c: requests and responses at the TCP layer, as Alibaba's TCP-RT cuts them; tcp-evidence.md part B. Hooks see
- * sequence numbers move and turn that into the operations of tcprt_machine.h. One record per task and per connection.
+ * tcprt.bpf.c: requests and responses at the TCP layer, as Alibaba's TCP-RT cuts them; docs/design/evidence.md,
+ * "TCP-RT". Hooks see sequence numbers move and turn that into the operations of tcprt_machine.h. One record per task
+ * and per connection.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

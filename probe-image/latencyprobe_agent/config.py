@@ -54,18 +54,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # 8 MiB = 41,943 records of 192 + 8 bytes: 420 ms at 100,000 records/s, when both cores of a small host are busy.
     # Every MiB is one of resident memory.
     ring_bytes: int = 8 << 20
-    # Records of this node over all targets; above, only slow, failed and some others send theirs (measurement.md
-    # section 3). One costs about 1 us to read and measure: a tenth of a core. 0: no limit.
+    # Records of this node over all targets; above, only slow, failed and some others send theirs
+    # (docs/design/measurement.md, "Record sampling"). One costs about 1 us to read and measure: a tenth of a core. 0:
+    # no limit.
     records_per_second: int = 100_000
     # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full.
     drain_interval_s: float = 0.1
     # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.
     outbox_bytes: int = 8 << 20
-    spans_per_second: int = 2000  # cap per node over all targets (quality-bars.md section 3)
+    spans_per_second: int = 2000  # cap per node over all targets (docs/design/measurement.md, "Sampling decision")
     series: int = 200  # per target and metric; the rest is folded into `other`
     metric_interval_s: float = 15.0
 
-    # Identities answer in milliseconds; 2 s is when a span goes out without one (measurement.md section 6).
+    # Identities answer in milliseconds; 2 s is when a span goes out without one (docs/design/telemetry.md, "Waiting
+    # spans").
     identity_wait_s: float = 2.0
     # The other half of a pair on this node ends within one drain of this one.
     join_wait_s: float = 0.25

@@ -1,4 +1,4 @@
-"""The directory's HTTPS calls (design: api.md section 4): parse, check, call one thing, answer.
+"""The directory's HTTPS calls (docs/design/directory.md, "Calls"): parse, check, call one thing, answer.
 
 `app.py` gives it the planner, the agents' registry, the state, the ingest and the authenticator, and serves
 `app()`. Until `open` it answers 503, so that a fresh operator never streams an empty plan to nodes that measure.

@@ -1,4 +1,4 @@
-"""HTTPS client of the operator's directory (design: api.md section 4); the only module that speaks it.
+"""HTTPS client of the operator's directory (docs/design/directory.md, "Calls"); the only module that speaks it.
 
 `plans.py` streams the node's plan from it, `peers.py` asks it who owns an address, `uplink.py` posts status and SLI
 counts, `remote_join.py` what concerns other halves. The bearer token is read again at each request because the kubelet

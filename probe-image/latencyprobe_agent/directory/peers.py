@@ -2,7 +2,7 @@
 
 The loop calls `resolve()` for the addresses it needs and gets what is known at once; what is not is asked in batches
 by a thread of its own, so measuring never waits. An entry ends after its validity or when the directory's plan
-generation changes, so a reused address is never given to its old owner (api.md section 4).
+generation changes, so a reused address is never given to its old owner (docs/design/directory.md, "Identities").
 """
 
 import logging

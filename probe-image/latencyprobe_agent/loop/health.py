@@ -1,6 +1,7 @@
 """What Kubernetes asks the agent: GET /healthz (the loop turns) and /readyz (it measures), in a thread of its own.
 
-The answers are fixed words: nobody needs a token to read them, and nobody learns anything from them (S8).
+The answers are fixed words: nobody needs a token to read them, and nobody learns anything from them
+(docs/design/directory.md, "Health").
 """
 
 import threading

@@ -1,7 +1,8 @@
-"""Remote join: a client's slow or failed exchange gets its server half from the node that has it.
+"""A client's slow or failed exchange gets its server half from the node that has it.
 
 Both sides of it, as arrays and times: `Asking` keeps the client halves with a question under way, `Answering` the keys
-that others ask for. What travels between is `latencyprobe.plan.RemoteJoinMessage`.
+that others ask for. What travels between is `latencyprobe.plan.RemoteJoinMessage`. Rules: docs/design/measurement.md,
+"Remote join".
 """
 
 from collections import Counter

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded, Role
 
-# Cut points of a half in their order, measurement.md section 4.
+# Cut points of a half in their order, docs/design/measurement.md, "Stages".
 SERVER_POINTS = ("ready_first_ns", "ready_last_ns", "read_last_ns", "send_start_ns", "send_end_ns")
 CLIENT_POINTS = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")
 STAMPS = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")

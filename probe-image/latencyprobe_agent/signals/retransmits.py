@@ -1,7 +1,8 @@
 """The signal `retransmits`: what TCP sent again, and why.
 
 The kernel records raw fields only; `reasons()` derives the reason from them, so that it can be run again over recorded
-ones. Source of the rule: net/ipv4/tcp_timer.c, tcp_input.c, tcp_output.c; tcp-evidence.md section A.3.
+ones. Source of the rule: net/ipv4/tcp_timer.c, tcp_input.c, tcp_output.c; docs/design/evidence.md, "Retransmit
+reasons".
 """
 
 import time

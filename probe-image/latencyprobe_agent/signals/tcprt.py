@@ -1,4 +1,4 @@
-"""The signal `tcprt`: requests and responses as TCP-RT cuts them, tcp-evidence.md part B.
+"""The signal `tcprt`: requests and responses as TCP-RT cuts them, docs/design/evidence.md, "TCP-RT".
 
 Receives batches of TCPRT records; the join, the spans and the metrics use what it returns. What a live tool prints is
 made from the same records by `tools.tcprt`.

@@ -1,8 +1,8 @@
 """Where sampled halves wait until they can become spans: for their other half, and for the peer's identity.
 
 A half waits for its other half as long as both could still be under way (one or two turns) or the remote join may bring
-it (`config.remote_join_wait_s`), for an identity at most 2 s, then it goes out as a root that says so. Bounded; what
-does not fit is counted.
+it (`config.remote_join_wait_s`), and for an identity at most 2 s, after which it goes out as a root without one.
+Bounded; what does not fit is counted. Rules: docs/design/telemetry.md, "Waiting spans".
 """
 
 from collections.abc import Container, Mapping

@@ -1,4 +1,4 @@
-"""The statistics line of TCP-RT: averages per port since the last one, tcp-evidence.md B.5.
+"""The statistics line of TCP-RT: averages per port since the last one, docs/design/evidence.md, "TCP-RT averages".
 
 `Averages` takes every record and renders the lines when `due()` says so; the tool and `--replay --stats` drive it with
 their own clock.

@@ -1,6 +1,6 @@
 """`latencyprobe tcprt`: request/response tasks at the TCP layer, live or from recorded operations.
 
-tcp-evidence.md part B. Parses options, reads records, prints them or writes the original's two files.
+docs/design/evidence.md, "TCP-RT". Parses options, reads records, prints them or writes the original's two files.
 """
 
 from collections.abc import Callable, Iterable, Iterator

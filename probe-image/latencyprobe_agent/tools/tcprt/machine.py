@@ -1,4 +1,4 @@
-"""The state machine of TCP-RT: the operations of one connection in, its records out. tcp-evidence.md B.3, B.4, B.6.
+"""The state machine of TCP-RT: the operations of one connection in, its records out. docs/design/evidence.md, "TCP-RT".
 
 A task is one request and its response. `Local` judges a connection that this host serves, `Peer` one that it opened.
 Pure; `replay` feeds it. The program in bpf/tcprt.bpf.c is the same machine, and the tests compare the two.
@@ -134,7 +134,7 @@ class _Machine:
 
 
 class Local(_Machine):
-    """The local side, B.3: a task is a request received and the response sent, until its last ACK."""
+    """The local side: a task is a request received and the response sent, until its last ACK."""
 
     def __init__(self, connection: Connection, op: Operation) -> None:
         super().__init__(connection, op)
@@ -211,7 +211,7 @@ class Local(_Machine):
 
 
 class Peer(_Machine):
-    """The peer side, B.4: a task is a request sent and the response received, until its last byte."""
+    """The peer side: a task is a request sent and the response received, until its last byte."""
 
     def __init__(self, connection: Connection, op: Operation) -> None:
         super().__init__(connection, op)

@@ -1,5 +1,8 @@
-"""Which connections TCP-RT follows, and on which side: ports and ranges, tcp-evidence.md B.1. Parsed from the tool's
-options, written to the kernel's map by it, and asked by `averages` which ports are exact ones."""
+"""Which connections TCP-RT follows, and on which side: ports and ranges of the tool's options.
+
+What it receives is text; what it returns are entries of the kernel's map, and which ports were named exactly. Rules:
+docs/design/evidence.md, "TCP-RT connections".
+"""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """V6 lines, the text format of Alibaba's TCP-RT: `line()` writes one, `parse()` reads every generation of it.
 
-Byte for byte as tcp-evidence.md B.5 says: decimal, unsigned, unpadded numbers, each followed by one blank. The tool
-writes the lines, tests and users' scripts read them back.
+Byte for byte as docs/design/evidence.md, "TCP-RT lines" describes: decimal, unsigned, unpadded numbers, each followed
+by one blank. The tool writes the lines, tests and users' scripts read them back.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,8 @@ _FIRST_P, _FIRST_P_RTT_SHIFT = 5, 10  # the first generation wrote min_rtt >> 10
 
 
 class Line(NamedTuple):
-    """A V6 line. `fields`: by the names of tcp-evidence.md B.5, in their order; `generation`: 3 is today's.
+    """A V6 line. `fields`: by the names of docs/design/evidence.md, "TCP-RT lines", in their order; `generation`: 3 is
+    today's.
 
     In the first generation `min_rtt_us` is in steps of 1024 µs.
     """
