@@ -85,7 +85,7 @@ class Attached(AbstractContextManager["Attached"]):
         return self._loaded.object.map(name)
 
     def flush(self) -> None:
-        """Run the signal's iterator over its sockets, once a second: it ends what has been quiet."""
+        """Run the signal's iterator over its sockets, due once a second: it ends what has been idle."""
         for link in self._loaded.links.get("flush", ()):
             link.read()
 

@@ -1,7 +1,6 @@
 """Thin binding to libbpf: objects, programs, maps and links, as what they are and who owns them.
 
-`Btf` and `Object` own what they open and free it in `close()`. Calls that fail raise OSError with libbpf's own words;
-`programs.py` turns that into what a person can do about it. With `libbpf_abi.py` the only module that speaks ctypes.
+`Btf` and `Object` own what they open and free it in `close()`. Calls that fail raise OSError with libbpf's own words.
 """
 
 import ctypes as c
@@ -59,7 +58,7 @@ class Btf(AbstractContextManager["Btf"]):
             raise error(f"cannot read BTF from {path}")
 
     def has(self, name: str, kind: int) -> bool:
-        """Tell whether a type of this name and BTF kind exists."""
+        """Return whether a type of this name and BTF kind exists."""
         return bool(lib().btf__find_by_name_kind(self._handle, name.encode(), kind) > 0)
 
     def __exit__(self, *_: object) -> None:
@@ -204,16 +203,16 @@ def remove_clsact(ifindex: int) -> None:
 
 
 class Program:
-    """A program of an object. `section` says what it attaches to, such as `tp_btf/sk_data_ready`."""
+    """A program of an object. `section`: what it attaches to, such as `tp_btf/sk_data_ready`."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
         self.name = lib().bpf_program__name(handle).decode()
         self.section = lib().bpf_program__section_name(handle).decode()
 
-    def autoload(self, wanted: bool) -> None:
-        """Say whether `Object.load()` loads it."""
-        lib().bpf_program__set_autoload(self._handle, wanted)
+    def autoload(self, enabled: bool) -> None:
+        """Decide whether `Object.load()` loads it."""
+        lib().bpf_program__set_autoload(self._handle, enabled)
 
     def attach(self, over: Map | None = None) -> Link:
         """Attach to what the section names; an iterator over a map's entries needs that map."""

@@ -43,7 +43,7 @@ class Newest:
         return np.concatenate(parts)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait: nobody is woken for this ring, as what is not read in time is not wanted."""
+        """Wait out the time: the kernel wakes nobody for this ring, as what is not read in time may be overwritten."""
         time.sleep(timeout_s)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """The signal `exchanges`: records of one half each, as the columns that measuring works on.
 
-Receives the ring's batches (dtype EXCHANGE), returns them with the hot fields side by side; `measure.halves` calls it.
+Receives the ring's batches (dtype EXCHANGE), returns them with the hot fields side by side.
 """
 
 from dataclasses import dataclass

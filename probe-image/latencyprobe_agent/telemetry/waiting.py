@@ -39,7 +39,7 @@ class Join:
 
 @dataclass(slots=True)
 class PendingSpan:
-    """Row `row` of `halves`, on its way to become a span. `identity` None: nobody could say who `peer` is.
+    """Row `row` of `halves`, on its way to become a span. `identity` None: nobody has named `peer` so far.
 
     `held_s`: until when evidence may still come. `evidence`: signal, record and its wait in ns.
     """

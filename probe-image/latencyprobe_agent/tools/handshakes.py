@@ -81,9 +81,9 @@ def handshakes(
         names = {place.interface.ifindex: place.interface.name for place in places}
         folder = settings.from_environment().bpf_dir
         programs = PacketPrograms.alone(
-            folder, HANDSHAKES_TC, options.wanted, places=places, timeout_ns=int(timeout * 1e9), pull=pull
+            folder, HANDSHAKES_TC, options.socket_filter, places=places, timeout_ns=int(timeout * 1e9), pull=pull
         )
-        found = follow(programs, options, ended=lambda: _tell(programs.tally()))
+        found = follow(programs, options, ended=lambda: _print_tally(programs.tally()))
     if options.output == "table":
         click.echo(_HEADER)
     write = row if options.output == "table" else line
@@ -96,7 +96,7 @@ def handshakes(
 def _places(interfaces: tuple[str, ...], pod_interfaces: tuple[str, ...], options: Options) -> list[Place]:
     if not interfaces and not pod_interfaces:
         raise click.UsageError("--method tc needs an --interface, such as eth0")
-    if options.wanted.tgid or options.wanted.cgroup_id:
+    if options.socket_filter.tgid or options.socket_filter.cgroup_id:
         raise click.UsageError("packets name no process: --pid and --cgroup need --method kernel")
     places = [Place.find(name, pod=False) for name in interfaces]
     places += [Place.find(name, pod=True) for name in pod_interfaces]
@@ -105,7 +105,7 @@ def _places(interfaces: tuple[str, ...], pod_interfaces: tuple[str, ...], option
     return places
 
 
-def _tell(tally: dict[str, int]) -> None:
+def _print_tally(tally: dict[str, int]) -> None:
     seen = ", ".join(f"{n} ({kind})" for kind, n in tally.items() if n)
     click.echo(f"not reported: {seen or 'nothing'}", err=True)
 

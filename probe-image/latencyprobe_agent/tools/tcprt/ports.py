@@ -32,7 +32,7 @@ class Ports:
     def words(self) -> dict[int, int]:
         """Return the kernel's bit map, word → 64 ports: the local end's, from word 1024 the peer's; {} for no choice.
 
-        Port 0, which no connection has, says that there is a choice (bpf/tcprt.bpf.c).
+        The bit of port 0, which no connection has, marks that there is a choice (bpf/tcprt_follow.bpf.h).
         """
         words: dict[int, int] = {}
         for first_word, exact, ranges in (
