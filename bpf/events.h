@@ -89,13 +89,13 @@ enum exchange_flags {
 	FLAG_RECEIVER_LIMITED = 1 << 4, /* advertised window reached 0 */
 	FLAG_SEND_APPROX = 1 << 5,	/* send_end or send_start missing: taken from the nearest hook */
 	FLAG_OVERLAP = 1 << 6,		/* turns overlapped in this exchange */
-	FLAG_MAYBE_CUT = 1 << 7,	/* ended by the quiet flush, not by the next request or a close */
+	FLAG_MAYBE_CUT = 1 << 7,	/* ended by the idle timeout, not by the next request or a close */
 	FLAG_FRESH = 1 << 8,		/* first exchange of a connection seen from its handshake */
 	FLAG_CLOSED = 1 << 9,		/* ended by the connection's close */
 	FLAG_STAGE_OVERLAP = 1 << 10,	/* a stamp lay before its predecessor */
 	FLAG_READY_APPROX = 1 << 11,	/* data was read before any data-ready was seen */
-	FLAG_ADJUSTED = 1 << 12,  /* records were left out: this one stands for 2^LP_ADJUSTED_COUNT_BITS like it */
-	FLAG_SUSPENDED = 1 << 13, /* the host slept meanwhile: added by user space, which knows when */
+	FLAG_ADJUSTED = 1 << 12,	/* others were sampled out: its adjusted count is 2^LP_ADJUSTED_COUNT_BITS */
+	FLAG_SUSPENDED = 1 << 13,	/* the host slept meanwhile: added by user space, which knows when */
 };
 
 /*
@@ -150,7 +150,7 @@ enum evidence_flags {
 /*
  * What every record of evidence begins with: whose socket it was. Addresses as in struct exchange, as they were when
  * the connection was established. owner: last task known to have sent, connected or read on it, 0 = unknown; never the
- * task that a softirq interrupted. target_set: 0 for a tool, which asks no plan.
+ * task that a softirq interrupted. target_set: 0 for a tool, which has no plan.
  */
 struct flow_header {
 	__u64 boot_ns;
@@ -203,8 +203,8 @@ enum retransmit_option_flags {
 
 /*
  * TCP sent again, docs/design/evidence.md, "Retransmits". Raw fields of the socket at the event; `reason` is derived
- * from them in user space (signals/retransmits.py), so that the rule can be run again over recorded ones. Values of
- * enums and bits are the kernel's own. `new_*`: since the last record of the same socket that could be delivered. Ring
+ * from them in user space (signals/retransmits.py), so that the rule can be run again over old records. Values of enums
+ * and bits are the kernel's own. `new_*`: since the last record of the same socket that could be delivered. Ring
  * `retransmits`.
  */
 struct retransmit {
@@ -271,7 +271,7 @@ enum connect_outcome {
 
 enum handshake_flags {
 	HANDSHAKE_AMBIGUOUS = 1 << 0,  /* which packet was answered is not known: rtt_ns is 0 */
-	HANDSHAKE_TIMESTAMPS = 1 << 1, /* of several packets, TCP timestamps tell which was answered */
+	HANDSHAKE_TIMESTAMPS = 1 << 1, /* of several packets, TCP timestamps show which was answered */
 	HANDSHAKE_PARTIAL = 1 << 2,    /* its beginning was not seen */
 };
 
@@ -393,7 +393,7 @@ struct exchange_counts {
 	__u64 classes[CLASS_COUNT];
 	__u64 excluded[EXCLUDED_COUNT];
 	__u64 lost_records;	   /* of this key, ring full */
-	__u64 sampled_out_records; /* of this key, left out above config.records_per_window */
+	__u64 sampled_out_records; /* of this key, above config.records_per_window */
 	__u64 over_stage_ns[LP_THRESHOLDS][LP_STAGES];
 	__u64 over_dominant[LP_THRESHOLDS][LP_STAGES];
 	__u32 histogram[LP_HISTOGRAM_BUCKETS]; /* durations of events; wraps, read as differences */

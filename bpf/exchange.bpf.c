@@ -29,7 +29,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
 	unlock_connection(c);
 	if (ended)
-		c->told = account(&out);
+		c->peer_overlaps = account(&out);
 }
 
 /*
@@ -160,7 +160,7 @@ static __always_inline int on_read(struct sock *sk)
 	return 0;
 }
 
-/* No send call goes on any more: emit what waits for one, and what an unseen one ends. */
+/* No send call is in progress any more: emit what waits for one, and what an unseen one ends. */
 static __noinline void end_sending(struct connection *c, struct view *v)
 {
 	struct exchange out;
@@ -245,7 +245,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 							  : tp->bytes_received;
 
 		c = find_connection(sk);
-		if (!c || c->generation != NEVER_EXPECTED)
+		if (!c || c->generation != NEVER_MEASURED)
 			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
 			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, LOCKED);
 		return 0;
@@ -312,8 +312,7 @@ static __always_inline int on_destroy(struct sock *sk)
 	return 0;
 }
 
-static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct connection *c,
-				    const struct config *cfg)
+static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct connection *c, const struct config *cfg)
 {
 	bool ended = false;
 	struct exchange out;
@@ -336,7 +335,7 @@ static __noinline void end_if_quiet(struct sock *sk, struct tcp_sock *tp, struct
 		account(&out);
 }
 
-/* Once a second over all measured sockets of the machine: end what is complete and has been quiet. */
+/* Once a second over all measured sockets of the machine: end what is complete and idle for config.idle_timeout_ns. */
 static __always_inline int on_flush(struct sock *sk)
 {
 	struct config *cfg = get_config();
@@ -348,7 +347,7 @@ static __always_inline int on_flush(struct sock *sk)
 		return 0;
 	c = measured(sk, cfg);
 	if (c)
-		end_if_quiet(sk, tp, c, cfg);
+		end_if_idle(sk, tp, c, cfg);
 	return 0;
 }
 

@@ -4,7 +4,7 @@
  * in exchange_connection.bpf.h, every function runs under the connection's lock.
  *
  * The kernel skips a tracing program on a processor where another thread is inside it. So a call may begin or return
- * unseen; what is seen next tells, by where the calls that are known have ended.
+ * unseen. The next firing shows it: more is written than the calls that are known account for.
  */
 #ifndef LATENCYPROBE_EXCHANGE_SENDING_BPF_H
 #define LATENCYPROBE_EXCHANGE_SENDING_BPF_H

@@ -21,7 +21,7 @@ struct ends {
 
 /*
  * 16,384 such connections at a time. The least recently used one goes when there are more: its client's end is then
- * judged by what it sees itself, until the server's end tells again with its next exchange.
+ * classified by what it sees itself, until the server's end reports again with its next exchange.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -39,7 +39,7 @@ static __always_inline void overlap_is_over(const struct ends *ends)
 		__sync_fetch_and_add(&overlapping_count, -1);
 }
 
-/* An ended exchange tells what its end has found, or learns what the other end has: true, and no event. */
+/* An ended exchange reports what its end has found, or learns what the other end has: true, and it is no event. */
 static __always_inline bool share_verdict(struct exchange *x)
 {
 	bool ambiguous = x->conn_class == CLASS_PIPELINED || x->conn_class == CLASS_MULTIPLEXED;

@@ -230,7 +230,7 @@ static __noinline bool read_timestamps(struct __sk_buff *skb, const struct packe
 	for (int i = 0; i < TCP_OPTIONS; i++) {
 		__u8 option[2]; /* kind, length */
 
-		at &= 63; /* tells the verifier what is true anyway */
+		at &= 63; /* for the verifier: it is true anyway */
 		if (at + sizeof(option) > p->options || load(skb, p->options_at + at, option, sizeof(option), p->pull))
 			return false;
 		if (option[0] == OPTION_NOP) {

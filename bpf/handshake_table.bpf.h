@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * handshake_table.bpf.h: the handshakes that go on, as handshake_tc.bpf.c sees them packet by packet, and what becomes
- * of them: the RTT, or its bounds, and the record.
+ * handshake_table.bpf.h: the pending handshakes, as they appear packet by packet, and what becomes of them: the RTT, or
+ * its bounds, and the record.
  */
 #ifndef LATENCYPROBE_HANDSHAKE_TABLE_BPF_H
 #define LATENCYPROBE_HANDSHAKE_TABLE_BPF_H
@@ -67,7 +67,7 @@ struct ended {
 	__u32 server_isn;
 };
 
-/* 4,096 of the latest that ended, to tell what comes again from what is new. Nothing is lost with an entry. */
+/* 4,096 of the latest that ended: what comes again is not new. Nothing is lost with an entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -140,9 +140,9 @@ static __always_inline void note_sent(struct handshake_state *s, __u64 now_ns, c
 }
 
 /*
- * The RTT, from what was sent to now. Of several transmissions only the last one can be told to be the answered one, by
- * the timestamp that the answer echoes: an echo of an earlier one also comes when its first answer was lost, and then
- * the answer to the second one came so late. `with_data`: the client did not acknowledge at once.
+ * The RTT, from what was sent to now. Of several transmissions only the last one is surely the answered one where the
+ * answer echoes its timestamp: an echo of an earlier one also comes when its first answer was lost, and then the answer
+ * to the second one came so late. `with_data`: the client did not acknowledge at once.
  */
 static __always_inline void judge(struct handshake *h, const struct handshake_state *s, __u64 now_ns, __u32 echo,
 				  bool with_data)

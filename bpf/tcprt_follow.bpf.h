@@ -16,7 +16,7 @@
 
 /*
  * Ports that a tool follows, one bit each: words 0 to 1023 for the local end, then as many for the peer's. The bit of
- * port 0, which no connection has, says that there is a choice; without it the role decides.
+ * port 0, which no connection has, marks that there is a choice; without it the role decides.
  */
 #define PORT_WORDS 1024
 struct {
@@ -44,7 +44,7 @@ static __always_inline __u8 side_of(__u16 local_port, __u16 peer_port, __u8 role
 
 /*
  * Decide whether this connection is followed, and begin. NULL: it is not. `role`: ROLE_UNKNOWN for one whose beginning
- * was not seen, and then a refusal is remembered: the next event would ask again.
+ * was not seen, and then a refusal is remembered: the next event would decide again.
  */
 static __noinline struct tcprt_connection *follow(struct sock *sk, struct tcp_sock *tp, __u8 role)
 {
@@ -56,7 +56,7 @@ static __noinline struct tcprt_connection *follow(struct sock *sk, struct tcp_so
 	bool partial = role == ROLE_UNKNOWN || tp->bytes_received; /* or data in the SYN */
 	__u8 side = 0;
 
-	if (wants_evidence(sk, EVIDENCE_TCPRT, role, &flow))
+	if (evidence_requested(sk, EVIDENCE_TCPRT, role, &flow))
 		side = side_of(flow.local_port, flow.peer_port, flow.role);
 	create = side || role == ROLE_UNKNOWN ? BPF_SK_STORAGE_GET_F_CREATE : 0;
 	c = bpf_sk_storage_get(&tasks, sk, 0, create);

@@ -233,7 +233,7 @@ static __always_inline bool tcprt_request(struct tcprt_machine *m, const struct 
 	if (ended) {
 		if (tcprt_apart(op->snd_nxt, op->snd_una) > 1)
 			m->v6_end_ns = op->now_ns;
-		/* a request that comes before the ACK says the same as the ACK */
+		/* a request that comes before the ACK proves the same as the ACK */
 		if (!tcprt_acked(m, op) && tcprt_apart(m->sent_seq, op->snd_una) > 0)
 			m->end_ns = op->now_ns;
 		tcprt_response(m, op, TCPRT_R, 0, out);
