@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_lifecycle.bpf.h: the bodies of the hooks at which a connection begins, closes, goes or is idle; they end what
- * is still open. Two functions per hook, as in exchange_bytes.bpf.h.
+ * exchange_lifecycle.bpf.h: the bodies of the hooks at which a connection begins, closes, goes or is idle; they end
+ * what is still open. Two functions per hook, as in exchange_bytes.bpf.h.
  */
 #ifndef LATENCYPROBE_EXCHANGE_LIFECYCLE_BPF_H
 #define LATENCYPROBE_EXCHANGE_LIFECYCLE_BPF_H

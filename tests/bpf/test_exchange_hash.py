@@ -10,7 +10,7 @@ import workload
 from peers import Peers
 
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
-from latencyprobe_agent.kernel.libbpf import Map
+from latencyprobe_agent.kernel.maps import Map
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
 
 pytestmark = pytest.mark.root

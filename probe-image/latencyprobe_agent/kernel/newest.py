@@ -9,7 +9,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.libbpf import Map, possible_cpus
+from latencyprobe_agent.kernel.maps import Map, possible_cpus
 from latencyprobe_agent.vocabulary.records import NEWEST_HEAD, NEWEST_RECORD
 
 _LOCK = 8  # bytes: bpf_spin_lock and padding, before the value

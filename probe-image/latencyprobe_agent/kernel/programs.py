@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe_agent.kernel.attached import Attached, u32
-from latencyprobe_agent.kernel.libbpf import possible_cpus
 from latencyprobe_agent.kernel.loader import Loaded
+from latencyprobe_agent.kernel.maps import possible_cpus
 from latencyprobe_agent.measure.counts import COUNTS, Widening
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.signals.table import EXCHANGES, Signal
