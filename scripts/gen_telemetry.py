@@ -1,7 +1,6 @@
 """Write docs/telemetry.md from latencyprobe_agent/vocabulary/conventions.py, the only module that spells the names.
 
-Called by `make gen`; with `-` the text goes to standard output, for the test that compares. A name without a
-description here stops it.
+With `-` the text goes to standard output. A name without a description here is an error.
 """
 
 import sys

@@ -1,5 +1,6 @@
-"""The accounting identity (measurement.md section 8): nothing that the generator did is missing, doubled or invented.
+"""The accounting identity: nothing that the generator did is missing, doubled or invented.
 
+docs/design/measurement.md, "Accounting":
 seen - delivered - lost - excluded - in flight = 0, by the kernel's counts and by the records that came through the
 ring. `seen` is what the generator and the test itself did, `in flight` what the test's connections hold open.
 """

@@ -1,4 +1,4 @@
-"""The classes of measurement.md section 5, row by row, each by a connection that does what the row says."""
+"""docs/design/measurement.md, "Classes", row by row, each class by a connection that does what its row describes."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Every RPC of the truth generator against its own log: bytes, stamps, stages, pairs (measurement.md section 9).
+"""Every RPC of the truth generator against its own log: bytes, stamps, stages, pairs.
 
 RPCS=1000000 in the environment makes the largest test as long as that.
 """

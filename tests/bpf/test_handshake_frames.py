@@ -16,7 +16,8 @@ from recorder import OBJECTS, Recorder
 from workload import wait_until
 
 from latencyprobe_agent.kernel.evidence import Filter
-from latencyprobe_agent.kernel.libbpf import Object, possible_cpus
+from latencyprobe_agent.kernel.libbpf import Object
+from latencyprobe_agent.kernel.maps import possible_cpus
 from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.kernel.ring import Ring
 from latencyprobe_agent.signals.table import HANDSHAKES, HANDSHAKES_TC

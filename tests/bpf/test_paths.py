@@ -1,4 +1,4 @@
-"""Every way that bytes take into and out of the kernel (measurement.md section 9.4), one connection each.
+"""Every way that bytes take into and out of the kernel, one connection each.
 
 paths.c takes turns by the named calls and stamps its clock around each message: every turn must be one exchange of the
 right size on both sides, and each stamp must lie inside the calls that it tells of.

@@ -1,4 +1,4 @@
-"""Real servers under their usual clients (measurement.md section 9.2): exchanges equal what the client itself counts.
+"""Real servers under their usual clients: exchanges equal what the client itself counts.
 
 What a protocol adds is stated in each test: handshake turns per connection. Traffic that does not take turns yields no
 counted event beyond its first turns, and its class says why.

@@ -1,4 +1,4 @@
-"""TCP-RT on real sockets between two network namespaces: the acceptance of tcp-evidence.md B.9."""
+"""TCP-RT on real sockets between two network namespaces: docs/design/evidence.md, "TCP-RT"."""
 
 import json
 import os

@@ -10,11 +10,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
+DESIGN = ROOT / "docs/design"
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *DESIGN.glob("*.md")])
 
 
 def ids(path: Path) -> str:
-    return path.name
+    return str(path.relative_to(ROOT))
+
+
+def dangling_citations(path: Path, folder: str) -> list[str]:
+    """Citations as `docs/design/evidence.md, "The join"` that lead nowhere; `folder`: what precedes the page's name."""
+    text = re.sub(r"\n\s*(?:#|\*|//)?\s*", " ", path.read_text(errors="replace"))
+    wrong = []
+    for page, headings in re.findall(rf'(?<![\w/.-]){folder}([\w-]+\.md)((?:(?:,| and) "[^"]+")*)', text):
+        if not (DESIGN / page).exists():
+            wrong.append(f"{path.name}: {page}")
+            continue
+        known = re.findall(r"^#+ (.*)$", (DESIGN / page).read_text(), re.MULTILINE)
+        wrong += [f'{path.name}: {page}, "{one}"' for one in re.findall('"([^"]+)"', headings) if one not in known]
+    return wrong
 
 
 def test_imports_keep_to_their_rooms():
@@ -33,6 +47,24 @@ def test_docs_telemetry_md_is_what_make_gen_writes():
 def test_links_in_documents_lead_somewhere(document):
     links = re.findall(r"\]\((?!https?://)([^)#]+)", document.read_text())
     assert [] == [link for link in links if not (document.parent / link).exists()]
+
+
+@pytest.mark.parametrize("room", ["bpf", "latencyprobe", "operator", "probe-image", "tests", "scripts", "benchmarks"])
+def test_citations_of_the_design_lead_to_a_page_and_a_heading(room):
+    sources = [path for path in (ROOT / room).rglob("*") if path.suffix in (".py", ".c", ".h", "") and path.is_file()]
+    assert [] == [wrong for path in sources for wrong in dangling_citations(path, "docs/design/")]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
+def test_citations_in_documents_lead_to_a_page_and_a_heading(document):
+    assert [] == dangling_citations(document, "" if document.parent == DESIGN else "docs/design/")
+
+
+def test_a_citation_of_a_missing_page_or_heading_is_found(tmp_path):
+    cited = "docs/" + "design"  # apart, or this file cites what does not exist
+    source = tmp_path / "source.py"
+    source.write_text(f'# {cited}/evidence.md, "The\n# join" and "None"; {cited}/no.md. {cited}/evidence.md, "Proof"\n')
+    assert dangling_citations(source, "docs/design/") == ['source.py: evidence.md, "None"', "source.py: no.md"]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=ids)

@@ -325,7 +325,7 @@ def test_doctor_names_what_a_kernel_without_socket_storage_costs(
     findings = {line["subject"]: line for line in map(json.loads, result.output.splitlines())}
     assert findings["programs"]["verdict"] == "warn"
     assert findings["programs"]["detail"].startswith("no socket storage")
-    assert "not when it has been quiet; beyond 65,536 open" in findings["programs"]["consequence"]
+    assert "not after the idle timeout; beyond 65,536 open" in findings["programs"]["consequence"]
     for evidence in ("retransmits", "handshakes", "tcprt"):
         assert findings[evidence]["verdict"] == "warn"
         assert "use Linux 5.11" in findings[evidence]["remedy"]

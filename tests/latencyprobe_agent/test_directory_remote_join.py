@@ -73,7 +73,7 @@ def test_questions_travel_by_address_and_whether_they_are_spans(desk: Desk, post
 
 def test_what_the_stream_says_is_taken_once(post: RemoteJoinPost) -> None:
     said = RemoteJoinMessage((Ask((KEYS[0],)),), (half(KEYS[1]),))
-    post.hear(said)
+    post.receive(said)
     assert post.take() == ([said], {})
     assert post.take() == ([], {})
 
@@ -108,7 +108,7 @@ def test_queues_are_bounded_in_all_directions(desk: Desk, post: RemoteJoinPost) 
     assert post.take()[1] == dict.fromkeys(KEYS[4096:5000], "busy")
     assert post.dropped["busy"] == 5000 - 4096
     for start in range(0, 6000, 1000):
-        post.hear(RemoteJoinMessage((Ask(tuple(KEYS[start : start + 1000])),)))
+        post.receive(RemoteJoinMessage((Ask(tuple(KEYS[start : start + 1000])),)))
     heard, _ = post.take()
     assert (len(heard), post.dropped["unread"]) == (5, 1000)
     desk.open.set()

@@ -1,4 +1,4 @@
-"""The statistics line of TCP-RT, tcp-evidence.md B.5."""
+"""The statistics line of TCP-RT, docs/design/evidence.md, "TCP-RT averages"."""
 
 from operations import EXAMPLE_STATISTICS, T_NS, Script, example
 

@@ -1,4 +1,4 @@
-"""The state machine of TCP-RT: the tables of tcp-evidence.md B.3 and B.4 and the quirks of B.6, by replay."""
+"""The state machine of TCP-RT: the tables and deviations of docs/design/evidence.md, "TCP-RT", by replay."""
 
 from itertools import chain, zip_longest
 

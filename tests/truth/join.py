@@ -75,7 +75,7 @@ class Truth:
         return self.stages(role).sum(axis=1)
 
     def network_ns(self) -> I64:
-        """The network stage of each pair: what is left of the client's duration (measurement.md section 4)."""
+        """The network stage of each pair: what the client's duration leaves (docs/design/measurement.md, "Stages")."""
         client, server = self.stages(CLIENT), self.stages(SERVER)
         client_send = np.minimum(client[:, 0], server[:, 0])
         return client.sum(axis=1) - client_send - server[:, 1:].sum(axis=1) - client[:, 3]

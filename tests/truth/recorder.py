@@ -104,7 +104,7 @@ class Recorder(AbstractContextManager["Recorder"]):
         return found
 
     def flush(self) -> None:
-        """Let the programs look at what has been quiet."""
+        """Let the programs look at what has been idle."""
         for programs in self.programs:
             programs.flush()
 

@@ -1,9 +1,8 @@
-"""HTTPS client of the operator's directory (design: api.md section 4); the only module that speaks it.
+"""HTTPS client of the operator's directory (docs/design/directory.md, "Calls"); the only module that speaks it.
 
-`plans.py` streams the node's plan from it, `peers.py` asks it who owns an address, `uplink.py` posts status and SLI
-counts, `remote_join.py` what concerns other halves. The bearer token is read again at each request because the kubelet
-rotates it, the CA when its file changes. Every failure is a DirectoryError that says what is wrong and what to do; a
-token never appears in one.
+It streams the node's plan, asks who owns an address, and posts status, SLI counts and what the remote join sends. The
+bearer token is read again at each request because the kubelet rotates it, the CA when its file changes. Every failure
+is a DirectoryError that names what is wrong and what to do; a token never appears in one.
 """
 
 import threading
@@ -83,7 +82,7 @@ class Directory:
         return _decode(self._post("/v1/remote-join", message), RemoteJoinAnswer, self.url)
 
     def status(self, status: AgentStatus) -> None:
-        """Tell how measuring goes on this node."""
+        """Post the status of this node's agent."""
         self._post(f"{self._node}/status", status)
 
     def sli(self, batch: SliBatch) -> SliAnswer:
@@ -122,11 +121,11 @@ class Directory:
             raise DirectoryError(f"{self.url}: unreachable: {_short(error)}") from error
         if response.status in (200, 202, 204, 409):
             return response
-        said = _reason(response.read(1024)) or response.reason or "no reason given"
+        why = _reason(response.read(1024)) or response.reason or "no reason given"
         response.close()
         remedy = f": {_REMEDIES[response.status]}" if response.status in _REMEDIES else ""
         kind = DocumentError if response.status in (400, 413) else DirectoryError
-        raise kind(f"{self.url}: {method} {path}: {response.status}: {said}{remedy}", retryable=response.status >= 404)
+        raise kind(f"{self.url}: {method} {path}: {response.status}: {why}{remedy}", retryable=response.status >= 404)
 
     def _token(self) -> str:
         try:
@@ -162,7 +161,7 @@ def _decode(body: bytes, kind: type[T], url: str) -> T:
 
 
 def _reason(body: bytes) -> str:
-    """Return what the directory says in `{"error": ...}`, or the text itself where something else answered."""
+    """Return the directory's `{"error": ...}`, or the text itself where something else answered."""
     try:
         return str(msgspec.json.decode(body)["error"])
     except (msgspec.DecodeError, KeyError, TypeError):

@@ -61,7 +61,7 @@ def recorded(
 
 
 def joined(judge: Judge, minute: int, pairs: int) -> SliRow:
-    """Return the row that says how many exchanges know their other half."""
+    """Return the row that counts `pairs` exchanges as joined to their other half."""
     return replace(judge.row(minute), coverage=Coverage(joined=pairs))
 
 

@@ -1,4 +1,4 @@
-"""Between the loop and a collector: a queue bounded in bytes and one sending thread per signal.
+"""Requests on their way to a collector: a queue bounded in bytes and one sending thread per OTLP signal.
 
 `put()` never waits. A collector that is away costs nothing but memory up to the bound; then the oldest requests are
 dropped and counted. An outage is one warning and its end one line, however long it takes.

@@ -1,4 +1,4 @@
-"""A signal's records as they come, until Ctrl-C or the end of the duration; then what was lost. Every tool reads it."""
+"""A signal's records as they come, until Ctrl-C or the end of the duration; then what was lost. For every live tool."""
 
 import math
 import threading
@@ -35,12 +35,12 @@ def batches(
     ring_bytes: int | None = None,
     entries: Mapping[str, Mapping[bytes, bytes]] | None = None,
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
-    """Attach to what `options` want, and yield as `follow()` does. Raises Unsupported.
+    """Attach to the sockets that `options` name, and yield as `follow()` does. Raises Unsupported.
 
     `entries`: as in `EvidencePrograms.alone()`.
     """
     folder = settings.from_environment().bpf_dir
-    programs = EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes, entries=entries)
+    programs = EvidencePrograms.alone(folder, signal, options.socket_filter, ring_bytes=ring_bytes, entries=entries)
     return follow(programs, options, attached=lambda: attached(programs), ended=lambda: ended(programs))
 
 
