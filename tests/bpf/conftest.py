@@ -121,6 +121,18 @@ class Session:
         for link in [link for event in events for link in links.pop(event)]:
             link.close()
 
+    def connections_in_hash(self) -> dict[bytes, bytes]:
+        """Address of each measured socket → its connection, where they are kept in a hash.
+
+        The sockets of whatever else runs here are in it too, with no target.
+        """
+        found, connections = {}, self.programs.map("connections")
+        value = np.zeros(connections.value_size // 4, np.uint32)  # begins with the lock and the set of targets
+        for key in connections.keys():  # noqa: SIM118 - not a dict
+            if connections.lookup(key, memoryview(value.view(np.uint8))) and value[1]:
+                found[key] = value.tobytes()
+        return found
+
     def pairs(self, records: np.ndarray) -> tuple[Halves, Pairs]:
         """The halves of `records`, row by row, and what joins among them."""
         measured = halves(records.copy(), PAIR_KEY)
