@@ -17,6 +17,7 @@ from latencyprobe_agent.signals.table import HANDSHAKES_TC
 
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 S, MS, US = 1_000_000_000, 1_000_000, 1_000
+RESENT_NS = 900 * MS  # a SYN and a SYN-ACK are sent again after a second, in ticks
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
 KERNEL, TC = HandshakeMethod.KERNEL, HandshakeMethod.TC
 ONCE = "numgen inc mod 1000000 == 0"  # the first packet that comes to this part of a rule
@@ -71,6 +72,13 @@ def at_packets(
     finally:
         with namespace.inside():
             programs.close()
+
+
+def reported(programs: PacketPrograms) -> np.ndarray:
+    """The next handshakes, as soon as there are any."""
+    batches: list[np.ndarray] = []
+    workload.wait_until(lambda: batches.append(programs.drain()) or len(batches[-1]), "a handshake")
+    return batches[-1]
 
 
 def listen(namespace: Namespace, port: int, host: str = "10.99.0.2", backlog: int = 100) -> socket.socket:
