@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import workload
 from aiohttp import web
@@ -41,6 +40,7 @@ pytestmark = pytest.mark.root
 PORT = 8123
 MS = 1_000_000
 THRESHOLD_NS = 25 * MS
+CAUSE_MS = 40
 NAMED = 0.95  # of the bad exchanges, at the least
 DOCUMENT = {
     "apiVersion": "latencyprobe.dev/v1alpha1",
@@ -225,15 +225,15 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
                 rate=400,
                 every=10,
                 cause=cause,
-                cause_ms=40,
+                cause_ms=CAUSE_MS,
                 max_size=20_000,
             )
-            bad = int((truth.duration_ns(CLIENT) > THRESHOLD_NS).sum())
+            fewest, most = (int((ns > THRESHOLD_NS).sum()) for ns in truth.duration_ns(CLIENT))
             deadline = time.monotonic() + 20
             while (row := await it.row()).good + row.bad < len(truth) or row.coverage.joined < NAMED * row.bad:
-                assert time.monotonic() < deadline, (bad, row, it.directory.switchboard.counts)
+                assert time.monotonic() < deadline, (most, row, it.directory.switchboard.counts)
                 await asyncio.sleep(0.2)
-            assert row.bad == pytest.approx(bad, rel=0.02), "the client's log counts as many"
+            assert fewest <= row.bad <= most, "the client's log counts as many"
             counts = it.directory.switchboard.counts
             named = sum(row.dominant.get(stage, 0) for stage in PAIR_STAGES)
             print(f"{cause}: bad {row.bad} of {len(truth)}, named {named}, {dict(row.dominant)}; keys {dict(counts)}")
@@ -244,14 +244,27 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
             joined = [slow for slow in row.slowest if slow.joined]
             assert joined
             assert all(set(slow.stages) <= set(PAIR_STAGES) for slow in joined)
-            await until(lambda: len(it.spans) >= 2 * NAMED * named, "both halves of them are spans")
-            check(it.spans, cause)
+            await until(lambda: linked(it.spans) >= NAMED * named, "both halves of them are spans")
+            check(it.spans, expected, int((truth.client["cause"] > 0).sum()))
 
     asyncio.run(scene())
 
 
-def check(spans: list[tuple[str, Span]], cause: str) -> None:
-    """Both halves once, linked; the client's with the pair's stages, which sum to its duration."""
+def linked(spans: list[tuple[str, Span]]) -> int:
+    """How many traces have both halves, if no half that was recalled still waits for its other one; else 0."""
+    clients, servers = (
+        {span.trace_id: values(span.attributes).get("latencyprobe.joined") for _, span in spans if span.kind == kind}
+        for kind in (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER)
+    )
+    waiting = any(joined == "recall" and trace not in servers for trace, joined in clients.items())
+    return 0 if waiting else len(clients.keys() & servers.keys())
+
+
+def check(spans: list[tuple[str, Span]], stage: str, hit: int) -> None:
+    """Both halves once, linked; the client's with the pair's stages, which sum to its duration.
+
+    `stage`: where `hit` of them were made to wait.
+    """
     clients = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_CLIENT}
     servers = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_SERVER}
     assert len(clients) + len(servers) == len(spans), "a half became two spans"
@@ -265,11 +278,11 @@ def check(spans: list[tuple[str, Span]], cause: str) -> None:
         duration_ns = clients[trace].end_time_unix_nano - clients[trace].start_time_unix_nano
         assert sum(stages) * 1e9 == pytest.approx(duration_ns, abs=10)
         assert (told["service.peer.name"], told["service.peer.namespace"]) == ("cart-1", "shop")
-        assert told["latencyprobe.stage.server_process"] == pytest.approx(
-            values(server.attributes)["latencyprobe.stage.process"], rel=0.05, abs=1e-3
-        )
-    network_ms = [told["latencyprobe.stage.network"] * 1e3 for told in recalled.values()]
-    print(f"network of {len(recalled)} recalled pairs: p50 {np.median(network_ms):.3f} ms")
-    assert np.median(network_ms) < 10, "the cause is at a host, not on the way"
+        if told["latencyprobe.stage.network"] > 0:  # else parts lay side by side, and the server's were shortened
+            of_server = values(server.attributes)["latencyprobe.stage.process"]
+            assert told["latencyprobe.stage.server_process"] == pytest.approx(of_server, abs=1e-8)
+    waited = sum(told[f"latencyprobe.stage.{stage}"] * 1e3 >= CAUSE_MS for told in recalled.values())
+    print(f"{len(recalled)} recalled pairs, {stage} of {waited} waited as long as {hit} were made to")
+    assert NAMED * hit <= waited
     reasons = {values(span.attributes)["latencyprobe.sampled.reason"] for span in servers.values()}
-    assert {"server-sleep": "slow", "client-stop": "recall"}[cause] in reasons <= {"slow", "recall"}
+    assert {"server_process": "slow", "client_read_delay": "recall"}[stage] in reasons <= {"slow", "recall"}
