@@ -58,7 +58,7 @@ class FakeLease:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(election, "RETRY_S", 0.05)
-    monkeypatch.setattr(election, "RENEW_DEADLINE_S", 0.4)
+    monkeypatch.setattr(election, "RENEW_DEADLINE_S", 2)
 
 
 @pytest.mark.parametrize("fake", [FakeLease(), FakeLease(exists=False), FakeLease({"holderIdentity": ""})])
@@ -101,7 +101,7 @@ def test_hold_ends_when_another_took_it(make: Any) -> None:
             await mine.acquire()
             holding = asyncio.create_task(mine.hold())
             await theirs.acquire()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await holding
             assert fake.holder == "cleanup"
 
@@ -115,7 +115,7 @@ def test_hold_ends_when_the_api_server_stays_away(make: Any) -> None:
             lease = Lease(api, "ops", "me")
             await lease.acquire()
             fake.away = True
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await lease.hold()
 
     asyncio.run(play())

@@ -126,7 +126,7 @@ def test_silent_watch_is_given_up_and_begun_again_where_it_was(make: Any) -> Non
         assert fake.versions == ["10", "33"]
         assert informer.signs.lists == 1
 
-    watched(make, fake, check, silence_s=0.2)
+    watched(make, fake, check, silence_s=1)
 
 
 def test_server_that_answers_watches_with_nothing_to_say_is_not_deaf(make: Any) -> None:
