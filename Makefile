@@ -55,8 +55,8 @@ test: everything ## everything, the real two-node cluster included (installs and
 test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
 	@tests/kernels/run
 
-bench: everything ## what the measurement costs, as paired ratios
-	@$(BIN)/python -m benchmarks
+bench: everything ## what the measurement costs and how close it is, as paired ratios
+	@PYTHONPATH=tests/truth $(BIN)/python -m benchmarks
 
 everything:
 	@scripts/setup --test

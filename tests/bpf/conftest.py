@@ -117,22 +117,23 @@ class Session:
             found[event_of(program)[0]] += program.recursion_misses()
         return found
 
-    def connections_in_hash(self) -> dict[bytes, bytes]:
-        """Return `struct connection` by the socket's address, of sockets of targets that are there. The programs decide
-        on all sockets of the machine: others have entries too."""
-        table, found = self.programs.map("connections"), {}
-        value = bytearray(table.value_size)
-        for key in table.keys():  # noqa: SIM118 - not a dict
-            table.lookup(key, memoryview(value))
-            if any(value[4:8]):  # target_set
-                found[key] = bytes(value)
-        return found
-
     def skip(self, *events: str) -> None:
         """Run the programs of these events no more."""
         links = self.programs._loaded.links
         for link in [link for event in events for link in links.pop(event)]:
             link.close()
+
+    def connections_in_hash(self) -> dict[bytes, bytes]:
+        """Address of each measured socket → its connection, where they are kept in a hash.
+
+        The sockets of whatever else runs here are in it too, with no target.
+        """
+        found, connections = {}, self.programs.map("connections")
+        value = np.zeros(connections.value_size // 4, np.uint32)  # begins with the lock and the set of targets
+        for key in connections.keys():  # noqa: SIM118 - not a dict
+            if connections.lookup(key, memoryview(value.view(np.uint8))) and value[1]:
+                found[key] = value.tobytes()
+        return found
 
     def pairs(self, records: np.ndarray) -> tuple[Halves, Pairs]:
         """The halves of `records`, row by row, and what joins among them."""

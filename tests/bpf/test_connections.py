@@ -150,9 +150,9 @@ def test_bytes_that_ask_for_no_answer_are_teardown(session):
         began_ns = time.monotonic_ns()
         peers.client.sendall(b"quit")
         peers.client.close()
-        in_time = time.monotonic_ns() - began_ns < 4 * MS
         assert peers.server.recv(100) == b"quit"
         assert peers.server.recv(100) == b""
+        in_time = time.monotonic_ns() - began_ns < 5 * MS
         port = peers.server.getpeername()[1]
         peers.close()
         if in_time:

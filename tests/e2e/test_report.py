@@ -25,7 +25,7 @@ PROBE = latency_probe(
     objectives=[
         {"name": "fast", "target": "server", **LIMITS},
         {"name": "fast-for-callers", "target": "server", "perspective": "Client", **LIMITS},
-        {"name": "clean", "target": "clean", "threshold": "25ms", "goal": "80"},  # a busy machine is slow now and then
+        {"name": "clean", "target": "clean", "threshold": "10s", "goal": "99"},
     ],
 )
 

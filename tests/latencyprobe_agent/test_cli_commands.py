@@ -49,12 +49,13 @@ spec:
   objectives: [{{name: fast, target: echo, threshold: 10s, goal: "99", minEvents: 1}}]
   spans: {{ratio: "1", maxPerSecond: 10000}}
 """
+DEADLINE_S = 30
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 CONTAINER = "ab" * 32
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + DEADLINE_S
     while not (found := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -139,7 +140,7 @@ def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_si
     echo.ask(500)
     echo.ask(7)
     agent.send_signal(signal.SIGINT)
-    out, err = agent.communicate(timeout=5)
+    out, err = agent.communicate(timeout=DEADLINE_S)
     assert agent.returncode == 0, err
     assert "507 RPCs" in err
     assert "507 pairs, 0 lost" in err
@@ -157,8 +158,8 @@ def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_si
         assert server[1].parent_span_id == client[1].span_id
         assert server[0]["process.pid"] == echo.process.pid
         assert server[0]["service.name"].startswith("python")
-        assert client[1].start_time_unix_nano < server[1].start_time_unix_nano
-        assert server[1].end_time_unix_nano < client[1].end_time_unix_nano + 1_000_000
+        starts = [half[1].start_time_unix_nano for half in (client, server)]
+        assert starts[0] < starts[1] < client[1].end_time_unix_nano
     counters = counters_of(otlp_sink)
     assert counters["latencyprobe.slo.events", "echo", "echo", "fast", "server", "good"] == 507
     assert counters["latencyprobe.pairs", "echo", "echo", "client", "local"] == 507
@@ -176,7 +177,7 @@ def test_an_absent_collector_is_one_message_and_delays_nothing(echo: Echo, tmp_p
     assert "Connection refused: no spans delivered" in told
     echo.ask(50)
     agent.send_signal(signal.SIGTERM)
-    out, err = agent.communicate(timeout=10)
+    out, err = agent.communicate(timeout=DEADLINE_S)
     assert json.loads(out)["results"][0]["events"] == 100
     assert err.count("Connection refused") == 0
     assert "200 spans could not be delivered" in err
@@ -186,7 +187,7 @@ def test_an_absent_collector_is_one_message_and_delays_nothing(echo: Echo, tmp_p
 def test_run_ends_by_itself_after_its_duration(echo: Echo, tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
     arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "--duration", "300ms")
-    out, err = started("run", *arguments).communicate(timeout=20)
+    out, err = started("run", *arguments).communicate(timeout=DEADLINE_S)
     assert "needs 100 events to judge, has 0" in out
     assert "0 RPCs" in err
 
@@ -251,7 +252,7 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
         spans = wait_for(lambda: spans_of(otlp_sink))
     finally:
         agent.send_signal(signal.SIGTERM)
-        out, err = agent.communicate(timeout=5)
+        out, err = agent.communicate(timeout=DEADLINE_S)
         inside.close()
         outside.close()
     assert agent.returncode == 0, err

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import workload
 from aiohttp import web
@@ -41,6 +40,7 @@ pytestmark = pytest.mark.root
 PORT = 8123
 MS = 1_000_000
 THRESHOLD_NS = 25 * MS
+CAUSE_MS = 40
 NAMED = 0.95  # of the bad exchanges, at the least
 DOCUMENT = {
     "apiVersion": "latencyprobe.dev/v1alpha1",
@@ -225,15 +225,15 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
                 rate=400,
                 every=10,
                 cause=cause,
-                cause_ms=40,
+                cause_ms=CAUSE_MS,
                 max_size=20_000,
             )
-            bad = int((truth.duration_ns(CLIENT) > THRESHOLD_NS).sum())
+            fewest, most = (int((ns > THRESHOLD_NS).sum()) for ns in truth.duration_ns(CLIENT))
             deadline = time.monotonic() + 20
             while (row := await it.row()).good + row.bad < len(truth) or row.coverage.joined < NAMED * row.bad:
-                assert time.monotonic() < deadline, (bad, row, it.directory.streams.switchboard.counts)
+                assert time.monotonic() < deadline, (most, row, it.directory.streams.switchboard.counts)
                 await asyncio.sleep(0.2)
-            assert row.bad == pytest.approx(bad, rel=0.02), "the client's log counts as many"
+            assert fewest <= row.bad <= most, "the client's log counts as many"
             counts = it.directory.streams.switchboard.counts
             named = sum(row.dominant.get(stage, 0) for stage in PAIR_STAGES)
             print(f"{cause}: bad {row.bad} of {len(truth)}, named {named}, {dict(row.dominant)}; keys {dict(counts)}")
@@ -244,33 +244,32 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
             joined = [slow for slow in row.slowest if slow.joined]
             assert joined
             assert all(set(slow.stages) <= set(PAIR_STAGES) for slow in joined)
-            await until(lambda: arrived(it.spans, 2 * NAMED * named), "both halves of them are spans")
-            check(it.spans, cause)
+            await until(lambda: linked(it.spans) >= NAMED * named, "both halves of them are spans")
+            check(it.spans, expected, int((truth.client["cause"] > 0).sum()))
 
     asyncio.run(scene())
 
 
-def remotely_joined(clients: dict[bytes, Span]) -> dict[bytes, dict[str, Any]]:
-    """Attributes of the client spans whose server half another node gave."""
-    attributes = {trace: values(span.attributes) for trace, span in clients.items()}
-    return {trace: known for trace, known in attributes.items() if known.get("latencyprobe.joined") == "remote"}
+def linked(spans: list[tuple[str, Span]]) -> int:
+    """How many traces have both halves, if no half that was joined remotely still waits for its other one; else 0."""
+    clients, servers = (
+        {span.trace_id: values(span.attributes).get("latencyprobe.joined") for _, span in spans if span.kind == kind}
+        for kind in (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER)
+    )
+    waiting = any(joined == "remote" and trace not in servers for trace, joined in clients.items())
+    return 0 if waiting else len(clients.keys() & servers.keys())
 
 
-def by_trace(spans: list[tuple[str, Span]], kind: int) -> dict[bytes, Span]:
-    return {span.trace_id: span for _, span in spans if span.kind == kind}
+def check(spans: list[tuple[str, Span]], stage: str, hit: int) -> None:
+    """Both halves once, linked; the client's with the pair's stages, which sum to its duration.
 
-
-def arrived(spans: list[tuple[str, Span]], at_least: float) -> bool:
-    """Tell whether so many spans have come; the two halves of a pair come from two nodes, one after the other."""
-    servers = by_trace(spans, Span.SPAN_KIND_SERVER)
-    return len(spans) >= at_least and remotely_joined(by_trace(spans, Span.SPAN_KIND_CLIENT)).keys() <= servers.keys()
-
-
-def check(spans: list[tuple[str, Span]], cause: str) -> None:
-    """Both halves once, linked; the client's with the pair's stages, which sum to its duration."""
-    clients, servers = by_trace(spans, Span.SPAN_KIND_CLIENT), by_trace(spans, Span.SPAN_KIND_SERVER)
+    `stage`: where `hit` of them were made to wait.
+    """
+    clients = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_CLIENT}
+    servers = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_SERVER}
     assert len(clients) + len(servers) == len(spans), "a half became two spans"
-    joined = remotely_joined(clients)
+    attributes = {trace: values(span.attributes) for trace, span in clients.items()}
+    joined = {trace: told for trace, told in attributes.items() if told.get("latencyprobe.joined") == "remote"}
     assert len(joined) >= NAMED * len(clients)
     for trace, told in joined.items():
         server = servers[trace]
@@ -279,11 +278,11 @@ def check(spans: list[tuple[str, Span]], cause: str) -> None:
         duration_ns = clients[trace].end_time_unix_nano - clients[trace].start_time_unix_nano
         assert sum(stages) * 1e9 == pytest.approx(duration_ns, abs=10)
         assert (told["service.peer.name"], told["service.peer.namespace"]) == ("cart-1", "shop")
-        assert told["latencyprobe.stage.server_process"] == pytest.approx(
-            values(server.attributes)["latencyprobe.stage.process"], rel=0.05, abs=1e-3
-        )
-    network_ms = [told["latencyprobe.stage.network"] * 1e3 for told in joined.values()]
-    print(f"network of {len(joined)} remotely joined pairs: p50 {np.median(network_ms):.3f} ms")
-    assert np.median(network_ms) < 10, "the cause is at a host, not on the way"
+        if told["latencyprobe.stage.network"] > 0:  # else parts lay side by side, and the server's were shortened
+            of_server = values(server.attributes)["latencyprobe.stage.process"]
+            assert told["latencyprobe.stage.server_process"] == pytest.approx(of_server, abs=1e-8)
+    waited = sum(told[f"latencyprobe.stage.{stage}"] * 1e3 >= CAUSE_MS for told in joined.values())
+    print(f"{len(joined)} remotely joined pairs, {stage} of {waited} waited as long as {hit} were made to")
+    assert NAMED * hit <= waited
     reasons = {values(span.attributes)["latencyprobe.sampled.reason"] for span in servers.values()}
-    assert {"server-sleep": "slow", "client-stop": "other_half"}[cause] in reasons <= {"slow", "other_half"}
+    assert {"server_process": "slow", "client_read_delay": "other_half"}[stage] in reasons <= {"slow", "other_half"}

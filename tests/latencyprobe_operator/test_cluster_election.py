@@ -64,7 +64,7 @@ class FakeLease:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(election, "RETRY_S", 0.05)
-    monkeypatch.setattr(election, "RENEW_DEADLINE_S", 0.4)
+    monkeypatch.setattr(election, "RENEW_DEADLINE_S", 2)
 
 
 @pytest.mark.parametrize("fake", [FakeLease(), FakeLease(exists=False), FakeLease({"holderIdentity": ""})])
@@ -107,7 +107,7 @@ def test_hold_ends_when_another_took_it(make: Any) -> None:
             await lease.acquire()
             fake.take("other")
             with pytest.raises(ClusterError, match="is lost"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     await lease.hold()
             assert fake.holder == "other"
 
@@ -122,7 +122,7 @@ def test_hold_ends_when_the_api_server_stays_away(make: Any) -> None:
             await lease.acquire()
             fake.away = True
             with pytest.raises(ClusterError, match="is lost"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     await lease.hold()
 
     asyncio.run(play())
