@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,12 @@ class Session:
         records_per_second: int = 0,
         own_tgid: int = 0,
         evidence: tuple[str, ...] = (),
+        cgroup_id: int | None = None,
     ) -> None:
-        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
+        """Measure both ends of connections to `ports`, of the whole machine's sockets or of a cgroup's.
+
+        No ports: nothing. `evidence`: signals.
+        """
         target = Target(
             id="default/truth/server",
             namespace="default",
@@ -81,6 +86,8 @@ class Session:
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
         self.rules = compile_rules(plan, {}, self.rules)
+        if cgroup_id is not None:
+            self.rules = replace(self.rules, scopes={cgroup_id: self.rules.host}, host=(0, 0))
         self.programs.apply(
             self.rules,
             quiet_ns=quiet_ns,
