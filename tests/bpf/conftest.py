@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,8 +65,12 @@ class Session:
         records_per_second: int = 0,
         own_tgid: int = 0,
         evidence: tuple[str, ...] = (),
+        cgroup_id: int | None = None,
     ) -> None:
-        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
+        """Measure both ends of connections to `ports`, of the whole machine's sockets or of a cgroup's.
+
+        No ports: nothing. `evidence`: signals.
+        """
         target = Target(
             id="default/truth/server",
             namespace="default",
@@ -83,6 +88,8 @@ class Session:
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
         self.rules = compile_rules(plan, {}, self.rules)
+        if cgroup_id is not None:
+            self.rules = replace(self.rules, scopes={cgroup_id: self.rules.host}, host=(0, 0))
         self.programs.apply(
             self.rules,
             idle_timeout_ns=idle_timeout_ns,

@@ -1,6 +1,5 @@
 """Connections that begin before the measuring, outlive the plan, fall silent, or end badly."""
 
-import dataclasses
 import os
 import socket
 import subprocess
@@ -264,10 +263,8 @@ def test_of_a_cgroups_sockets_and_no_others_exchanges_are_measured(session):
     folder = root / "latencyprobe-test"
     folder.mkdir()
     try:
-        session.measure(PORT)
-        scopes = {folder.stat().st_ino: session.rules.host}
-        rules = dataclasses.replace(session.rules, scopes=scopes, host=(0, 0))
-        session.programs.apply(rules, idle_timeout_ns=10**9, own_tgid=0, owner_by_process=False)
+        cgroup_id = folder.stat().st_ino
+        session.measure(PORT, cgroup_id=cgroup_id)
         with socket.create_server(("127.0.0.1", PORT)) as listener:
             client = subprocess.Popen([sys.executable, "-c", CLIENT_IN_CGROUP, folder / "cgroup.procs", str(PORT)])
             end, _ = listener.accept()
@@ -284,7 +281,7 @@ def test_of_a_cgroups_sockets_and_no_others_exchanges_are_measured(session):
     finally:
         folder.rmdir()
     assert len(records) == 3
-    assert (records["role"][0], records["cgroup_id"][0]) == (Role.CLIENT, *scopes)
+    assert (records["role"][0], records["cgroup_id"][0]) == (Role.CLIENT, cgroup_id)
     mine = root / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
     assert records["cgroup_id"][1:].tolist() == 2 * [mine.stat().st_ino]
 
