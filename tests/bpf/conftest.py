@@ -117,6 +117,17 @@ class Session:
             found[event_of(program)[0]] += program.recursion_misses()
         return found
 
+    def connections_in_hash(self) -> dict[bytes, bytes]:
+        """Return `struct connection` by the socket's address, of sockets of targets that are there. The programs decide
+        on all sockets of the machine: others have entries too."""
+        table, found = self.programs.map("connections"), {}
+        value = bytearray(table.value_size)
+        for key in table.keys():  # noqa: SIM118 - not a dict
+            table.lookup(key, memoryview(value))
+            if any(value[4:8]):  # target_set
+                found[key] = bytes(value)
+        return found
+
     def skip(self, *events: str) -> None:
         """Run the programs of these events no more."""
         links = self.programs._loaded.links

@@ -115,8 +115,7 @@ def test_connections_in_a_hash_equal_the_log_and_none_stays(make_session, tmp_pa
     )
     print(f"lost: {session.programs.lost()}")
     assert_equals_log(session, truth, timed=False)
-    connections = session.programs.map("connections")
-    workload.wait_until(lambda: not list(connections.keys()), "every connection is forgotten with its socket")
+    workload.wait_until(lambda: not session.connections_in_hash(), "every connection is forgotten with its socket")
 
 
 def test_all_random_rpcs_of_sixteen_threads_equal_the_log(session, tmp_path):
