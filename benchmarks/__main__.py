@@ -122,7 +122,7 @@ def main(rounds: int, turns: int, of: str) -> None:
 
 
 def cost_of_measuring(server: Redis, rounds: int, turns: int, console: Console) -> dict[str, object]:
-    """Print and return what measuring costs, with the bars of quality."""
+    """Print and return what measuring costs, each figure with its goal."""
     rpc = run_rounds("ping-pong", lambda: pingpong(PINGPONG_PORT, turns), variants(PINGPONG_PORT), rounds)
     get = run_rounds("Redis GET", lambda: server.get(turns), variants(REDIS_PORT), rounds, server.pid)
     rpc_slices, rpc_note = quiet_rounds(*rpc)

@@ -79,7 +79,7 @@ def show(title: str, records: NDArray[np.void]) -> None:
 
 
 def test_every_memcached_get_is_one_pair(session):
-    """Text protocol, no handshake. The server's own counter is the exemplar."""
+    """Text protocol, no handshake. The server's own counter is the oracle."""
 
     def ask(connection: socket.socket, line: bytes) -> bytes:
         connection.sendall(line)

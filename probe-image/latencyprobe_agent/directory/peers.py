@@ -43,7 +43,7 @@ class Peers:
             self._lock.notify()
 
     def resolve(self, addresses: Iterable[str]) -> dict[str, Identity]:
-        """Return the identities known now; the others are being asked. Never blocks."""
+        """Return the identities known now; the others are asked for meanwhile. Never blocks."""
         if self._ask is None:
             return {address: Identity(address) for address in addresses}
         now = time.monotonic()

@@ -72,7 +72,7 @@ class CgroupTree:
 
 
 def by_pod(cgroups: Mapping[int, Cgroup]) -> dict[str, list[int]]:
-    """Turn a scan around: cgroup ids by pod uid."""
+    """Return cgroup ids by pod uid, from a scan."""
     pods: dict[str, list[int]] = {}
     for cgroup_id, cgroup in cgroups.items():
         pods.setdefault(cgroup.pod, []).append(cgroup_id)

@@ -105,8 +105,8 @@ def _places(interfaces: tuple[str, ...], pod_interfaces: tuple[str, ...], option
 
 @contextmanager
 def _at_packets(places: Sequence[Place], options: Options, timeout_s: float, *, pull: bool) -> Iterator[PacketPrograms]:
-    """Attach when entered, and not before: by then signals end it in order. What older kernels attach to an interface
-    outlives a process."""
+    """Attach when entered, and not before: by then SIGINT and SIGTERM end it in order. What older kernels attach to an
+    interface outlives a process."""
     folder = settings.from_environment().bpf_dir
     with PacketPrograms.alone(
         folder, HANDSHAKES_TC, options.socket_filter, places=places, timeout_ns=int(timeout_s * 1e9), pull=pull

@@ -20,7 +20,7 @@ from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.tools.options import Options
 from latencyprobe_agent.vocabulary.addresses import address
 
-_BATCH = 1024  # records, which take some 0.1 s to print: signals are not kept waiting
+_BATCH = 1024  # records, which take some 0.1 s to print: SIGINT is not kept waiting
 _DRAIN_S = 0.1
 _TICK_S = 1.0
 _REST_S = 2.0  # to show what is left at the end; where records come faster than they are printed, that is a full ring
@@ -53,9 +53,9 @@ def follow(
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
     """Yield batches of records, and the clock that turns their stamps into Unix time; at the end leave `opened`.
 
-    It is entered when signals already end the loop: what it attaches is detached again. An empty batch comes about
-    once a second when nothing happens. `attached` is called before the first record is read, `ended` before it is
-    detached. Tells on stderr when it begins, and the losses at the end.
+    It is entered when SIGINT and SIGTERM already end the loop: what it attaches is detached again. An empty batch comes
+    about once a second when nothing happens. `attached` is called before the first record is read, `ended` before it is
+    detached. Prints on stderr that it is attached, and at the end the losses.
     """
     stop = threading.Event()
     clock = Clock()
