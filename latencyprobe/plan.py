@@ -11,6 +11,8 @@ from typing import Annotated
 
 import msgspec
 
+from latencyprobe.stages import SERVER
+
 
 class Role(enum.StrEnum):
     """Which end of the connection a target measures, or an objective judges."""
@@ -149,14 +151,14 @@ class Ask(_Wire, frozen=True):
 
 
 class ServerHalf(_Wire, frozen=True):
-    """What a client's agent gets to know of the other half. `stages_ns`: receive, read_delay, process, send.
+    """What a client's agent gets to know of the other half. `stages_ns`: in the order of `stages.SERVER`.
 
     Sizes are not told: the key is a hash over them, so they are equal. `service`, `namespace`, `pod`: as in its spans.
     `lost_ns`: what signals of evidence say that it lost, at most.
     """
 
     key: TraceId
-    stages_ns: tuple[Natural, Natural, Natural, Natural]
+    stages_ns: Annotated[tuple[Natural, ...], msgspec.Meta(min_length=len(SERVER), max_length=len(SERVER))]
     flags: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
     srtt_us: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
     service: Name = ""

@@ -12,10 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from latencyprobe import stages
 from latencyprobe.report import units
 from latencyprobe.report.model import Hit, LatencyReport, Report, Result, Slow
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
+from latencyprobe.stages import Stage
 
 _COLOURS = {
     State.VIOLATED: "bold red",
@@ -23,20 +25,6 @@ _COLOURS = {
     State.INCOMPLETE: "bold magenta",
     State.NO_DATA: "dim",
     State.MET: "green",
-}
-# A glyph beside the colour, because a pipe and NO_COLOR have no colours. Client and server stages of one kind share it.
-_STAGES = {
-    "send": ("s", "blue"),
-    "client_send": ("s", "blue"),
-    "network": ("n", "magenta"),
-    "wait": ("w", "magenta"),
-    "receive": ("r", "cyan"),
-    "read_delay": ("d", "yellow"),
-    "server_read_delay": ("d", "yellow"),
-    "process": ("P", "red"),
-    "server_process": ("P", "red"),
-    "server_send": ("S", "green"),
-    "client_read_delay": ("D", "bright_yellow"),
 }
 _SIGNALS = {"retransmits": "resent", "handshakes": "connect"}  # as a verb, and shorter
 _LINE_WIDTH = 100  # beyond it the eye loses the line
@@ -96,7 +84,9 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
     console.print(table)
     drawn = {stage for _, slow in exchanges for stage, glyphs in _glyphs(slow) if glyphs}
     legend = [
-        Text.assemble((_block(stage, console), _colour(stage)), f" {stage}") for stage in sorted(drawn, key=_position)
+        Text.assemble((_block(stage, console), _stage(stage).colour), f" {stage}")
+        for stage in dict.fromkeys((*stages.BY_NAME, *sorted(drawn)))
+        if stage in drawn
     ]
     console.print(Text("  ").join(legend))
 
@@ -159,7 +149,7 @@ def _notes(result: Result) -> Iterable[str]:
 
 
 def _bar(slow: Slow, console: Console) -> Text:
-    return Text.assemble(*((_block(stage, console) * glyphs, _colour(stage)) for stage, glyphs in _glyphs(slow)))
+    return Text.assemble(*((_block(stage, console) * glyphs, _stage(stage).colour) for stage, glyphs in _glyphs(slow)))
 
 
 def _glyphs(slow: Slow) -> Iterable[tuple[str, int]]:
@@ -187,15 +177,12 @@ def _said(hit: Hit) -> str:
 
 
 def _block(stage: str, console: Console) -> str:
-    return "█" if console.color_system and not console.no_color else _STAGES.get(stage, ("?", ""))[0]
+    return "█" if console.color_system and not console.no_color else _stage(stage).glyph
 
 
-def _colour(stage: str) -> str:
-    return _STAGES.get(stage, ("", "white"))[1]
-
-
-def _position(stage: str) -> int:
-    return list(_STAGES).index(stage) if stage in _STAGES else len(_STAGES)
+def _stage(name: str) -> Stage:
+    """Return how to draw a stage; one of another version has no glyph of its own."""
+    return stages.BY_NAME.get(name, Stage(name, -1, "?", "white", ""))
 
 
 def _name(result: Result) -> str:

@@ -5,14 +5,11 @@
 
 import msgspec
 
+from latencyprobe import stages
 from latencyprobe.sli import EvidenceCount, SlowExchange, added, added_evidence, most, slowest
 
-# Names that are stored as their position; only ever append. Unknown names are stored as they are.
-_STAGES = (
-    *("receive", "read_delay", "process", "send", "wait", "network", "client_send", "client_read_delay"),
-    *("server_read_delay", "server_process", "server_send"),
-)
-_CODES: dict[str, int | str] = {name: i for i, name in enumerate(_STAGES)}
+_CODES: dict[str, int | str] = {stage.name: stage.code for stage in stages.BY_NAME.values()}
+_NAMES = {code: name for name, code in _CODES.items()}  # a name without a code is stored as it is
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
@@ -54,14 +51,14 @@ def pack_detail(detail: Detail) -> bytes:
             dense.append(expected - index)
         dense.append(count)
         expected = index + 1
-    stages = {
+    by_stage = {
         _CODES.get(name, name): (detail.stage_ns.get(name, 0), detail.dominant.get(name, 0))
         for name in {**detail.stage_ns, **detail.dominant}
     }
-    if not dense and not stages and not detail.evidence:
+    if not dense and not by_stage and not detail.evidence:
         return b""
     evidence = (detail.evidence,) if detail.evidence else ()  # most rows have none
-    return msgspec.msgpack.encode((dense, stages, *evidence))
+    return msgspec.msgpack.encode((dense, by_stage, *evidence))
 
 
 def unpack_detail(blob: bytes) -> Detail:
@@ -76,11 +73,11 @@ def unpack_detail(blob: bytes) -> Detail:
         if count > 0:
             histogram[index] = count
         index += 1 if count > 0 else -count
-    stages = {_STAGES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
+    by_stage = {str(_NAMES.get(code, code)): sums for code, sums in coded.items()}
     return Detail(
         histogram,
-        {name: total_ns for name, (total_ns, _) in stages.items() if total_ns},
-        {name: count for name, (_, count) in stages.items() if count},
+        {name: total_ns for name, (total_ns, _) in by_stage.items() if total_ns},
+        {name: count for name, (_, count) in by_stage.items() if count},
         packed.evidence,
     )
 

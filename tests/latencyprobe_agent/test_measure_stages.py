@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from latencyprobe import stages as known
 from latencyprobe_agent.measure.stages import PAIR_STAGES, cut, pair_stages
+from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
+from latencyprobe_agent.vocabulary import records
 
 STAMPS = hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5).map(lambda s: (5, s[1])),
                     elements=st.integers(0, 10**15))  # fmt: skip
@@ -14,6 +17,12 @@ STAGES = hnp.arrays(np.int64, (7, 4), elements=st.integers(0, 10**12))
 
 def column(*stamps: int) -> np.ndarray:
     return np.array(stamps, np.int64).reshape(5, 1)
+
+
+def test_kernel_and_records_have_as_many_stages_as_a_half():
+    between_points = {len(SERVER_POINTS) - 1, len(CLIENT_POINTS) - 1}
+
+    assert between_points == {records.STAGES} == {len(known.SERVER), len(known.CLIENT)}
 
 
 def test_ordered_stamps_are_cut_where_they_are():

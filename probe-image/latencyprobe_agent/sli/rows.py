@@ -13,12 +13,11 @@ from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.judging import Judge
 from latencyprobe_agent.measure.pairing import Pairs
-from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
+from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, half_stages
 from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 
 _AMBIGUOUS = [Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP]
-_STAGES = {Role.SERVER: SERVER_STAGES, Role.CLIENT: CLIENT_STAGES}
 
 
 def counted(judge: Judge, gained: np.void, minute: int) -> SliRow:
@@ -31,8 +30,8 @@ def counted(judge: Judge, gained: np.void, minute: int) -> SliRow:
         good=good,
         bad=bad,
         histogram=histogram.sparse(gained["histogram"]),
-        stage_ns=_named(_STAGES[judge.role], gained["over_stage_ns"][judge.threshold]),
-        dominant=_named(_STAGES[judge.role], gained["over_dominant"][judge.threshold]),
+        stage_ns=_named(half_stages(judge.role), gained["over_stage_ns"][judge.threshold]),
+        dominant=_named(half_stages(judge.role), gained["over_dominant"][judge.threshold]),
         coverage=Coverage(
             seen=events + excluded,
             ambiguous=ambiguous,
@@ -105,7 +104,7 @@ def _named(names: Sequence[str], values: NDArray[np.integer]) -> dict[str, int]:
 
 def _slow(role: Role, halves: Halves, i: int, pairs: Pairs, pair: int, *, offset_ns: int) -> SlowExchange:
     whole = role == Role.CLIENT and pair >= 0
-    names, stages = (PAIR_STAGES, pairs.stages[pair]) if whole else (_STAGES[role], halves.stages[i])
+    names, stages = (PAIR_STAGES, pairs.stages[pair]) if whole else (half_stages(role), halves.stages[i])
     outcome = Outcome(int(halves.rec["outcome"][i]))
     high, low = halves.trace_id[i].tolist()
     return SlowExchange(

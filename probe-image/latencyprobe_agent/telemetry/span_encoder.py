@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 from latencyprobe.plan import Identity
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
 from latencyprobe_agent.measure.sampling import Reason
-from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
+from latencyprobe_agent.measure.stages import PAIR_STAGES, half_stages
 from latencyprobe_agent.signals.evidence import Attribute, Explains
 from latencyprobe_agent.telemetry.waiting import PendingSpan, is_server, owner
 from latencyprobe_agent.vocabulary import conventions as names
@@ -83,7 +83,7 @@ def _span(span: Span, one: PendingSpan, context: Context) -> None:
         attributes.update(explains.attributes(np.array(records)))
     fill(span.attributes, attributes)
     at_ns = start_ns
-    stage_names = SERVER_STAGES if server else CLIENT_STAGES
+    stage_names = half_stages(record["role"])
     stage_ns = halves.stages[row].tolist()
     for stage, before_ns in zip(stage_names[1:], stage_ns, strict=False):
         at_ns += before_ns
@@ -130,7 +130,7 @@ def _attributes(one: PendingSpan, context: Context) -> Iterator[tuple[str, Attri
     yield names.PAIR_KEY, "{:016x}{:016x}".format(*one.halves.trace_id[one.row].tolist())
     yield names.REQUEST_SIZE, int(record["request_bytes"])
     yield names.RESPONSE_SIZE, int(record["response_bytes"])
-    stage_names = SERVER_STAGES if server else CLIENT_STAGES
+    stage_names = half_stages(record["role"])
     for stage, stage_ns in zip(stage_names, one.halves.stages[one.row].tolist(), strict=True):
         yield names.stage_attribute(stage), stage_ns / 1e9
     if one.join is not None and not server:
