@@ -99,9 +99,11 @@ class Target(_Wire, frozen=True):
     evidence: tuple[str, ...] = ()
 
 
-class Objective(_Wire, frozen=True):
-    """One objective. `hash` identifies its definition (threshold, errors_count_as_bad, role): a new hash starts a new
-    series. `goal` is the percent string of the spec, for display and for the standalone evaluation."""
+class PlannedObjective(_Wire, frozen=True):
+    """What a node counts for one objective; `slo.objective.Objective` is what becomes of the counts.
+
+    `hash` identifies its definition (threshold, errors_count_as_bad, role): a new hash starts a new series. `goal` and
+    `window` as in the spec, for display."""
 
     id: str
     target: str
@@ -123,7 +125,7 @@ class NodePlan(_Wire, frozen=True):
     generation: int
     digest: str
     targets: tuple[Target, ...]
-    objectives: tuple[Objective, ...]
+    objectives: tuple[PlannedObjective, ...]
     pods: tuple[Pod, ...] = ()
     pair_key: bytes = b""  # 32 random bytes, base64 on the wire; never logged
     pair_key_id: str = ""

@@ -6,7 +6,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import EvidenceCount, Hit, merged
 from latencyprobe_agent.measure import histogram
@@ -32,7 +32,7 @@ CONNECTED = Explains("connected", lambda _: {}, lambda _: [], says=lambda _: ("o
 
 
 def objective(name="fast", threshold_index=0, perspective=Perspective.SERVER, errors_count_as_bad=True):
-    return Objective(
+    return PlannedObjective(
         id=f"shop/cart/{name}", target="shop/cart/web", name=name, perspective=perspective, goal="99", window="28d",
         threshold_index=threshold_index, errors_count_as_bad=errors_count_as_bad, hash=f"hash of {name}", min_events=1,
     )  # fmt: skip
