@@ -6,6 +6,7 @@ no counts are text with a unit or in percent (units.py). crds/latencyreport.yaml
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Annotated
 
 import msgspec
 
@@ -26,6 +27,7 @@ _SIGNALS = 8
 _WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 12 KiB at their longest
 NAME = "latency"
 KIND = "LatencyReport"
+Summary = Annotated[dict[str, int], msgspec.Meta(min_length=len(State))]  # by `State.column`
 
 
 class _Model(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -152,18 +154,9 @@ class Result(_Model, frozen=True):
     since: str | None = None
 
 
-class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """Objectives by state."""
-
-    met: int
-    at_risk: int
-    violated: int
-    incomplete: int
-    no_data: int
-
-
 class Report(_Model, frozen=True):
-    """The objectives of one namespace, worst first. `omitted`: results that found no room."""
+    """The objectives of one namespace, worst first. `summary`: how many are in each state; `omitted`: results that
+    found no room."""
 
     summary: Summary
     results: tuple[Result, ...]
@@ -251,7 +244,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
 
 def _bounded(results: Sequence[Result]) -> Report:
     """Keep within MAX_RESULTS and MAX_BYTES: the best give up their exemplars first, then their place."""
-    summary = Summary(*(sum(r.state is state for r in results) for state in _SUMMARY))
+    summary = {state.column: sum(r.state is state for r in results) for state in State}
     kept = list(results[:MAX_RESULTS])
     sizes = [len(msgspec.json.encode(result)) for result in kept]
     room = MAX_BYTES - 4096  # metadata with its owner references, summary
@@ -263,9 +256,6 @@ def _bounded(results: Sequence[Result]) -> Report:
         kept.pop()
         sizes.pop()
     return Report(summary, tuple(kept), len(results) - len(kept))
-
-
-_SUMMARY = (State.MET, State.AT_RISK, State.VIOLATED, State.INCOMPLETE, State.NO_DATA)
 
 
 def _burn_rate(burn: Burn) -> BurnRate:

@@ -19,13 +19,6 @@ from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 from latencyprobe.stages import Stage
 
-_COLOURS = {
-    State.VIOLATED: "bold red",
-    State.AT_RISK: "bold yellow",
-    State.INCOMPLETE: "bold magenta",
-    State.NO_DATA: "dim",
-    State.MET: "green",
-}
 _SIGNALS = {"retransmits": "resent", "handshakes": "connect"}  # as a verb, and shorter
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _WIDE = 110  # from here on there is room for the peers
@@ -43,7 +36,7 @@ def render(report: Report | LatencyReport, console: Console, title: str = "") ->
     console.print()
     console.print(_line(("State", "Objective", "SLI", "goal", "budget left"), console, "bold"))
     for result in report.results:
-        state = Text(_words(result.state), _COLOURS[result.state])
+        state = Text(result.state.words, result.state.colour)
         figures = (_percent(result.sli), f"{result.goal} %", _budget(result))
         console.print(_line((state, _name(result), *figures), console))
         for note in _notes(result):
@@ -93,10 +86,11 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
 
 def _headline(report: Report | LatencyReport, title: str) -> Text:
     worst, total = report.results[0], len(report.results) + report.omitted
-    line = Text.assemble((f"{title}: " if title else "", "bold"), f"{report.summary.met} of {total} objectives met")
+    met = report.summary[State.MET.column]
+    line = Text.assemble((f"{title}: " if title else "", "bold"), f"{met} of {total} objectives met")
     if worst.state is not State.MET:
         line.append("; worst: ").append(_name(worst), "bold").append(" is ")
-        line.append(_words(worst.state), _COLOURS[worst.state])
+        line.append(worst.state.words, worst.state.colour)
     return line
 
 
@@ -187,10 +181,6 @@ def _stage(name: str) -> Stage:
 
 def _name(result: Result) -> str:
     return f"{result.probe}/{result.objective}"
-
-
-def _words(state: State) -> str:
-    return {State.AT_RISK: "At risk", State.NO_DATA: "No data"}.get(state, state.value)
 
 
 def _percent(value: str | None) -> str:
