@@ -10,9 +10,10 @@ from typing import Annotated
 
 import msgspec
 
+from latencyprobe import sli
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.report import units
-from latencyprobe.sli import HITS, SLOWEST, SliRow, SlowExchange, most
+from latencyprobe.sli import SLOWEST, SUMMARIES, SliRow, SlowExchange, most
 from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, windows_needed
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -98,8 +99,8 @@ class Stage(_Model, frozen=True):
     duration: str
 
 
-class Hit(_Model, frozen=True):
-    """What a signal says of one exchange (sli.Hit): `what` and how often, and the time that it tells of."""
+class EvidenceSummary(_Model, frozen=True):
+    """What a signal says of one exchange (as in sli): `what` and how often, and the time that it tells of."""
 
     signal: str
     what: str
@@ -117,7 +118,7 @@ class Slow(_Model, frozen=True):
     peer: str = ""
     error: str = ""
     joined: bool = False
-    evidence: tuple[Hit, ...] = ()
+    evidence: tuple[EvidenceSummary, ...] = ()
 
 
 class Peer(_Model, frozen=True):
@@ -334,8 +335,10 @@ def _slow(exchange: SlowExchange) -> Slow:
         peer=exchange.peer[:_PEER],
         error=exchange.error[:63],
         joined=exchange.joined,
-        evidence=tuple(
-            Hit(hit.signal[:63], hit.what[:63], hit.count, units.duration(hit.wait_ns) if hit.wait_ns else "")
-            for hit in exchange.evidence[:HITS]
-        ),
+        evidence=tuple(map(_summary, exchange.evidence[:SUMMARIES])),
     )
+
+
+def _summary(one: sli.EvidenceSummary) -> EvidenceSummary:
+    wait = units.duration(one.wait_ns) if one.wait_ns else ""
+    return EvidenceSummary(one.signal[:63], one.what[:63], one.count, wait)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from latencyprobe import stages
 from latencyprobe.report import units
-from latencyprobe.report.model import Hit, LatencyReport, Report, Result, Slow
+from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 from latencyprobe.stages import Stage
@@ -70,7 +70,7 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
         row: list[str | Text] = [
             _short(slow.duration, 4),
             _bar(slow, console),
-            "\n".join((_largest(slow), *map(_said, slow.evidence))),
+            "\n".join((_largest(slow), *map(_evidence, slow.evidence))),
         ]
         context = [result.target, slow.peer, slow.time[5:16].replace("T", " ")] if wide else []
         table.add_row(*row, *context, slow.trace_id)
@@ -164,10 +164,10 @@ def _largest(slow: Slow) -> str:
     return f"{stage.stage} {_short(stage.duration, 3)}"
 
 
-def _said(hit: Hit) -> str:
-    count = f" ×{hit.count}" if hit.count > 1 else ""
-    wait = f", {_short(hit.wait, 3)}" if hit.wait else ""
-    return f"{_SIGNALS.get(hit.signal, hit.signal)} {hit.what}{count}{wait}"
+def _evidence(one: EvidenceSummary) -> str:
+    count = f" ×{one.count}" if one.count > 1 else ""
+    wait = f", {_short(one.wait, 3)}" if one.wait else ""
+    return f"{_SIGNALS.get(one.signal, one.signal)} {one.what}{count}{wait}"
 
 
 def _block(stage: str, console: Console) -> str:

@@ -68,8 +68,11 @@ def listed(*exchanges: model.Slow, width: int) -> str:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_long_names_wrap_and_leave_the_trace_id_whole(width: int) -> None:
-    hits = (model.Hit("retransmits", "zero_window_probe", 12, "1.02s"), model.Hit("tcprt", "P reordered", 1, "201ms"))
-    found = listed(replace(SLOW, evidence=hits), width=width)
+    evidence = (
+        model.EvidenceSummary("retransmits", "zero_window_probe", 12, "1.02s"),
+        model.EvidenceSummary("tcprt", "P reordered", 1, "201ms"),
+    )
+    found = listed(replace(SLOW, evidence=evidence), width=width)
     assert max(map(len, found.splitlines())) <= width
     assert SLOW.trace_id in found
     words = {"123ms", "resent", "zero_window_probe", "×12,", "1.02s", "tcprt", "P", "reordered,", "201ms"}

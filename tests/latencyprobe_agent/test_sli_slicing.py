@@ -8,7 +8,7 @@ import pytest
 
 from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
-from latencyprobe.sli import EvidenceCount, Hit, merged
+from latencyprobe.sli import EvidenceCount, EvidenceSummary, merged
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
@@ -330,8 +330,14 @@ def test_the_slowest_exchanges_name_their_evidence_also_when_it_comes_after_they
 
     row = reduce(merged, (*early, *taken(slicer)))
     slow, quick = row.slowest
-    assert slow.evidence == (Hit("handshakes", "ok", 4, 14 * MS), Hit("retransmits", "rto", 2, 5 * MS))
-    assert quick.evidence == (Hit("handshakes", "ok", 2, 7 * MS), Hit("retransmits", "rto", 1, 1 * MS))
+    assert slow.evidence == (
+        EvidenceSummary("handshakes", "ok", 4, 14 * MS),
+        EvidenceSummary("retransmits", "rto", 2, 5 * MS),
+    )
+    assert quick.evidence == (
+        EvidenceSummary("handshakes", "ok", 2, 7 * MS),
+        EvidenceSummary("retransmits", "rto", 1, 1 * MS),
+    )
     assert ({"send": 10 * MS}, "10.0.0.2") == (slow.stages, slow.peer)
     assert ["retransmits"] == list(row.evidence), "a handshake is no loss: how many had one says nothing"
 
@@ -346,4 +352,4 @@ def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
 
     slicer.add_evidence("retransmits", RESENT, join.shared(), NOW)
 
-    assert [(Hit("retransmits", "server", 0, 9 * MS),)] == [slow.evidence for slow in only(slicer).slowest]
+    assert [(EvidenceSummary("retransmits", "server", 0, 9 * MS),)] == [slow.evidence for slow in only(slicer).slowest]

@@ -64,7 +64,7 @@ class Explains:
 
     `event`: name of the span event; `fields`: one record → attributes of that event; `attributes`: the joined records
     of one exchange → attributes of its span; `samples`: a batch → values of metrics; `says`: one record → `what`,
-    `count` and `wait_ns` of `latencyprobe.sli.Hit`. `waits`: the join knows how long ago the bytes had last been sent,
+    `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: the join knows how long ago the bytes had last been sent,
     an upper bound of what it cost; the event says so, and `says` does not.
     """
 

@@ -79,13 +79,13 @@ def explained(
     return replace(empty(objective, minute), evidence={signal: count})
 
 
-def hit(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sli.Hit:
+def evidence_summary(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sli.EvidenceSummary:
     """Return what one row of `found` says of its exchange."""
     new_ns = int(found.new_ns[row])
     if isinstance(found, Shared):
-        return sli.Hit(signal, "server", 0, new_ns)
+        return sli.EvidenceSummary(signal, "server", 0, new_ns)
     what, count, wait_ns = explains.says(found.evidence.rec[row])
-    return sli.Hit(signal, what, count, new_ns if explains.waits else wait_ns)
+    return sli.EvidenceSummary(signal, what, count, new_ns if explains.waits else wait_ns)
 
 
 def refinement(objective: TrackedObjective, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:

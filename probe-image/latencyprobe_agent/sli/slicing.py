@@ -98,7 +98,7 @@ class Slicer:
     def add_evidence(self, signal: str, explains: Explains, found: Joined | Shared, now: Now) -> None:
         """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost."""
         minute = _minute(now.unix_ns)
-        self._add_hits(signal, explains, found, minute)
+        self._add_summaries(signal, explains, found, minute)
         if not explains.waits:
             return
         both = found.half["target_set"].astype(np.int64) * 4 + found.half["role"]
@@ -107,7 +107,7 @@ class Slicer:
             for objective in self._tracked.get((group // 4, group % 4), ()):
                 self._add(rows.explained(objective, signal, found, at, minute))
 
-    def _add_hits(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
+    def _add_summaries(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
         slowest = self._handed_over | _by_trace(self._rows)
         lows = np.array([int(trace_id[16:], 16) for _, trace_id in slowest], np.uint64)
         for row in np.flatnonzero(np.isin(found.half["trace_id"][:, 1], lows)).tolist():
@@ -115,7 +115,7 @@ class Slicer:
             trace_id = "{:016x}{:016x}".format(*half["trace_id"].tolist())
             for objective in self._tracked.get((int(half["target_set"]), int(half["role"])), ()):
                 if slow := slowest.get((objective.key, trace_id)):
-                    explained = replace(slow, evidence=(rows.hit(signal, explains, found, row),))
+                    explained = replace(slow, evidence=(rows.evidence_summary(signal, explains, found, row),))
                     self._add(replace(rows.empty(objective, minute), slowest=(explained,)))
 
     def _join(self, pairs: Pairs, sides: Sequence[Halves], minute: int) -> None:
