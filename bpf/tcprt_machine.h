@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * tcprt_machine.h: the state machine of TCP-RT, tcp-evidence.md B.3, B.4 and B.6; measure/tcprt/machine.py is the same in
+ * tcprt_machine.h: the state machine of TCP-RT, tcp-evidence.md B.3, B.4 and B.6; tools/tcprt/machine.py is the same in
  * Python, and the tests compare the two. Every function runs under the connection's lock, on values read before it: no
  * clock, no map, no ring. Those that return true have put a record into `out`.
  *

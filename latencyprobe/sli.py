@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from latencyprobe.plan import Role
 
 HISTOGRAM_SCALE = 5
+HISTOGRAM_INDEXES = range(-672, 320)  # 477 ns to 17 min; shorter and longer durations are in the first and the last
 SLOWEST = 5  # exchanges kept per row, whatever time it spans
 PEERS = 20
 SUMMARIES = 8  # of evidence, kept per exchange

@@ -1,15 +1,35 @@
 """Packing: the sparse parts of a row as one small blob (msgpack), so that an objective-minute takes ≤ 200 B. Pure.
 
-`sqlite.py` writes and merges these blobs; what has to be summed or compared by SQL stands in columns instead.
+`sqlite.py` writes and merges these blobs; what has to be summed or compared by SQL stands in columns instead. Adding up
+never fails: a blob with a count of MAX_SUM, which no honest one reaches, is added to no more, and a sum of ns beyond 64
+bits is kept as a float (5,000 nodes on which 22 bad exchanges are under way all day spend 300 years in it).
 """
 
+from collections.abc import Collection
+from typing import TypeVar
+
 import msgspec
+from msgspec.structs import replace
 
 from latencyprobe import stages
-from latencyprobe.sli import EvidenceCount, SlowExchange, added, added_evidence, most, slowest
+from latencyprobe.bounds import MAX_NS, MAX_SUM
+from latencyprobe.sli import (
+    HISTOGRAM_INDEXES,
+    EvidenceCount,
+    SlowExchange,
+    added,
+    added_evidence,
+    most,
+    slowest,
+)
 
 _CODES: dict[str, int | str] = {stage.name: stage.code for stage in stages.BY_NAME.values()}
 _NAMES = {code: name for name, code in _CODES.items()}  # a name without a code is stored as it is
+T = TypeVar("T")
+
+
+class Unreadable(ValueError):  # noqa: N818 - what the blob is
+    """A blob is damaged, or holds what is above its bounds."""
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
@@ -32,8 +52,8 @@ class Exemplars(msgspec.Struct, frozen=True, array_like=True):
 # The histogram: first bucket's index, then counts in order, where -n stands for n empty buckets: mostly one byte each.
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
     dense: list[int]
-    stages: dict[int | str, tuple[int, int]]
-    evidence: dict[str, EvidenceCount] = {}
+    stages: dict[int | str, tuple[int | float, int]]
+    evidence: dict[str, tuple[int, int, int | float]] = {}
 
 
 _detail = msgspec.msgpack.Decoder(_Packed)
@@ -52,20 +72,20 @@ def pack_detail(detail: Detail) -> bytes:
         dense.append(count)
         expected = index + 1
     by_stage = {
-        _CODES.get(name, name): (detail.stage_ns.get(name, 0), detail.dominant.get(name, 0))
+        _CODES.get(name, name): (_ns(detail.stage_ns.get(name, 0)), detail.dominant.get(name, 0))
         for name in {**detail.stage_ns, **detail.dominant}
     }
     if not dense and not by_stage and not detail.evidence:
         return b""
-    evidence = (detail.evidence,) if detail.evidence else ()  # most rows have none
-    return msgspec.msgpack.encode((dense, by_stage, *evidence))
+    evidence = {name: (n.exchanges, n.bad, _ns(n.wait_ns)) for name, n in detail.evidence.items()}
+    return msgspec.msgpack.encode((dense, by_stage, evidence) if evidence else (dense, by_stage))  # most rows have none
 
 
 def unpack_detail(blob: bytes) -> Detail:
-    """Return what `pack_detail` packed."""
+    """Return what `pack_detail` packed. Raises Unreadable."""
     if not blob:
         return Detail()
-    packed = _detail.decode(blob)
+    packed = _decoded(_detail, blob)
     dense, coded = packed.dense, packed.stages
     histogram = {}
     index = dense[0] if dense else 0
@@ -73,33 +93,72 @@ def unpack_detail(blob: bytes) -> Detail:
         if count > 0:
             histogram[index] = count
         index += 1 if count > 0 else -count
-    by_stage = {str(_NAMES.get(code, code)): sums for code, sums in coded.items()}
-    return Detail(
-        histogram,
-        {name: total_ns for name, (total_ns, _) in by_stage.items() if total_ns},
-        {name: count for name, (_, count) in by_stage.items() if count},
-        packed.evidence,
-    )
+    try:
+        by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
+        stage_ns = {name: int(total_ns) for name, (total_ns, _) in by_stage.items() if total_ns}
+        evidence = {name: EvidenceCount(n, bad, int(wait_ns)) for name, (n, bad, wait_ns) in packed.evidence.items()}
+    except (KeyError, OverflowError, ValueError) as error:
+        raise Unreadable(f"stages: {error}") from error
+    dominant = {name: count for name, (_, count) in by_stage.items() if count}
+    for bucket in (min(histogram), max(histogram)) if histogram else ():
+        if bucket not in HISTOGRAM_INDEXES:
+            raise Unreadable(f"histogram: there is no bucket {bucket}")
+    _check("histogram", histogram.values())
+    _check("dominant", dominant.values())
+    _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad)])
+    return Detail(histogram, stage_ns, dominant, evidence)
 
 
 def add_details(one: bytes, other: bytes) -> bytes:
-    """Add up two blobs; SQLite calls it where a row is already there."""
-    a, b = unpack_detail(one), unpack_detail(other)
+    """Add up two blobs; SQLite calls it where a row is already there. What cannot be read stays, for readers to see."""
+    try:
+        a, b = unpack_detail(one), unpack_detail(other)
+    except Unreadable:
+        return one
     sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
     return pack_detail(Detail(*sums, added_evidence(a.evidence, b.evidence)))
 
 
 def pack_exemplars(exemplars: Exemplars) -> bytes:
     """Return the blob of the slowest exchanges and the peers, bounded."""
-    return msgspec.msgpack.encode(Exemplars(slowest(exemplars.slowest), most(exemplars.peers)))
+    return msgspec.msgpack.encode(Exemplars(tuple(map(_bounded, slowest(exemplars.slowest))), most(exemplars.peers)))
 
 
 def unpack_exemplars(blob: bytes) -> Exemplars:
-    """Return what `pack_exemplars` packed."""
-    return _exemplars.decode(blob)
+    """Return what `pack_exemplars` packed. Raises Unreadable."""
+    exemplars = _decoded(_exemplars, blob)
+    _check("peers", exemplars.peers.values())
+    _check("slowest", [hit.count for slow in exemplars.slowest for hit in slow.evidence])
+    return exemplars
 
 
 def add_exemplars(one: bytes, other: bytes) -> bytes:
     """Join two blobs and keep the slowest and the most frequent; SQLite calls it where a row is already there."""
-    a, b = unpack_exemplars(one), unpack_exemplars(other)
+    try:
+        a, b = unpack_exemplars(one), unpack_exemplars(other)
+    except Unreadable:
+        return one
     return pack_exemplars(Exemplars(a.slowest + b.slowest, added(a.peers, b.peers)))
+
+
+def _bounded(slow: SlowExchange) -> SlowExchange:
+    hits = (replace(hit, wait_ns=min(hit.wait_ns, MAX_NS)) for hit in slow.evidence)
+    return replace(slow, evidence=tuple(hits)) if slow.evidence else slow
+
+
+def _ns(n: int) -> int | float:
+    return n if -(1 << 63) <= n < 1 << 63 else float(n)
+
+
+def _check(name: str, counts: Collection[int]) -> None:
+    """Refuse sums that no honest counts come to."""
+    for n in (min(counts), max(counts)) if counts else ():
+        if abs(n) >= MAX_SUM:
+            raise Unreadable(f"{name}: {n} events are more than can be")
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], blob: bytes) -> T:
+    try:
+        return decoder.decode(blob)
+    except (msgspec.MsgspecError, ValueError) as error:  # ValueError: text that is no UTF-8
+        raise Unreadable(str(error)) from error

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from lossy import Network, network
 from netns import Namespace, joined
 from numpy.typing import NDArray
+from recorder import Recorder, beside
 from workload import free_port, wait_until
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
@@ -23,7 +25,7 @@ from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
-from latencyprobe_agent.signals.table import EXCHANGES
+from latencyprobe_agent.signals.table import EXCHANGES, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
@@ -265,6 +267,13 @@ def make_stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 def session(make_session: Callable[..., Session]) -> Session:
     """Attached programs that measure nothing yet."""
     return make_session()
+
+
+@pytest.fixture
+def record(session: Session) -> Iterator[Callable[[EvidenceSignal], Recorder]]:
+    """Attach a signal of evidence beside the session, and record it from now on."""
+    with ExitStack() as stack:
+        yield lambda signal: stack.enter_context(beside(session.programs, signal))
 
 
 @pytest.fixture(scope="session")  # before all others, which could not attach

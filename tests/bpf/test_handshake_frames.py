@@ -4,7 +4,6 @@ import contextlib
 import errno
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import frames
 import numpy as np
@@ -13,13 +12,14 @@ from frames import ACK, FIN, RST, SYN, Segment, client_rtts, unreachable, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from netns import INTERFACE, Namespace
+from recorder import OBJECTS, Recorder
 from workload import wait_until
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import Object, possible_cpus
 from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.kernel.ring import Ring
-from latencyprobe_agent.signals.table import HANDSHAKES_TC
+from latencyprobe_agent.signals.table import HANDSHAKES, HANDSHAKES_TC
 from latencyprobe_agent.vocabulary.records import (
     CONFIG,
     HANDSHAKE,
@@ -32,7 +32,6 @@ from latencyprobe_agent.vocabulary.records import (
 
 pytestmark = pytest.mark.root
 
-OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 NEXT = -1  # TCX_NEXT, TC_ACT_UNSPEC
 SHORTEST = 15
 S, US = 1_000_000_000, 1_000
@@ -66,7 +65,7 @@ class Table:
     def clear(self, timeout_ns: int) -> None:
         """Know nothing, and have counted nothing."""
         config = np.zeros((), CONFIG)
-        config["idle_timeout_ns"], config["wakeup_bytes"] = timeout_ns, 1 << 20
+        config["answer_timeout_ns"], config["wakeup_bytes"] = timeout_ns, 1 << 20
         self.object.map("config").update(bytes(4), config.tobytes())
         for name in ("pending", "ended"):
             for key in list(self.object.map(name).keys()):
@@ -434,14 +433,13 @@ def test_times_are_those_of_a_capture(pair: tuple[Namespace, Namespace], syn: Se
     with client.inside():
         place = Place.find(INTERFACE, pod=False)
         programs = PacketPrograms.alone(OBJECTS, HANDSHAKES_TC, Filter(port=7001), places=[place], timeout_ns=60 * S)
-    with programs, wire(client) as near, wire(server) as far:
+    with programs, Recorder(HANDSHAKES, programs) as recorder, wire(client) as near, wire(server) as far:
         for i in range(count):
             one = replace(syn, src_port=20_000 + i, dst_port=7001)
             near.send(one.frame())
             far.send(one.answer(9000).frame())
-        records = [programs.drain()]
-        wait_until(lambda: records.append(programs.drain()) or sum(map(len, records)) == count, "all handshakes")
-        measured = {int(r["flow"]["local_port"]): int(r["rtt_ns"]) for r in np.concatenate(records)}
+        wait_until(lambda: len(recorder) == count, "all handshakes")
+        measured = {int(r["flow"]["local_port"]): int(r["rtt_ns"]) for r in recorder.records()}
         truth = client_rtts(near.seen(), 7001)
     assert sorted(truth) == sorted(measured)
     error = np.array([measured[port] - truth[port] for port in truth])

@@ -18,13 +18,11 @@ from handshaking import (
     IS_SYNACK,
     KERNEL,
     MS,
-    OBJECTS,
     ONCE,
     SERVER,
     TC,
     US,
     S,
-    Watch,
     a_socket,
     ambiguous,
     at_packets,
@@ -35,9 +33,10 @@ from handshaking import (
     size,
 )
 from netns import INTERFACE, Namespace
+from recorder import OBJECTS, Recorder, alone
 
+from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.kernel.packets import PacketPrograms
 from latencyprobe_agent.signals.table import HANDSHAKES
 from latencyprobe_agent.vocabulary.records import (
     ConnectOutcome,
@@ -50,18 +49,17 @@ IPV6_DSTOPTS = 59  # linux/in6.h
 
 
 @pytest.fixture(scope="module")
-def attached(pair: tuple[Namespace, Namespace]) -> Iterator[tuple[EvidencePrograms, list[PacketPrograms]]]:
-    """The programs of all ports: to load them takes a second."""
+def attached(pair: tuple[Namespace, Namespace]) -> Iterator[list[Attached]]:
+    """The programs of both methods, the packets' at each end, for all ports: to load them takes a second."""
     with contextlib.ExitStack() as stack:
         kernel = EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(), ring_bytes=1 << 26)
-        yield stack.enter_context(kernel), [stack.enter_context(at_packets(namespace)) for namespace in pair]
+        yield [stack.enter_context(one) for one in (kernel, *map(at_packets, pair))]
 
 
 @pytest.fixture
-def watch(attached: tuple[EvidencePrograms, list[PacketPrograms]], ends: object, port: int) -> Watch:
-    one = Watch(port, *attached)
-    one.records()
-    return one
+def watch(attached: list[Attached], ends: object, port: int) -> Iterator[Recorder]:
+    with Recorder(HANDSHAKES, *attached, port=port) as recorder:
+        yield recorder
 
 
 @pytest.mark.parametrize(
@@ -87,11 +85,11 @@ def test_both_methods_agree_with_a_capture_at_both_ends(ends, watch, port, host,
                     made.setsockopt(*option)
                 made.connect((host, port))
                 at.accept()[0].close()
-        workload.wait_until(lambda: len(watch.records()) == 4 * count, "each handshake, four times")
+        workload.wait_until(lambda: len(watch) == 4 * count, "each handshake, four times")
         truth = {CLIENT: client_rtts(near.seen(), port), SERVER: server_rtts(far.seen(), port)}
     for role, of_port in truth.items():
         for method, bar_ns in ((TC, 50 * US), (KERNEL, 200 * US)):
-            records = watch.records(role, method)
+            records = watch.records(role=role, method=method)
             flow = records["flow"]
             assert {4 if "." in host else 6} == set(flow["family"])
             ports = flow["local_port" if role == CLIENT else "peer_port"]
@@ -99,11 +97,15 @@ def test_both_methods_agree_with_a_capture_at_both_ends(ends, watch, port, host,
             print(f"{role.name} {method.name}: {np.median(np.abs(error)) / US:.1f} us from the capture in the median")
             assert np.median(np.abs(error)) <= bar_ns
     isns = {
-        (r, m): dict(watch.records(r, m)[["client_isn", "server_isn"]].tolist()) for r in truth for m in (KERNEL, TC)
+        (role, method): dict(watch.records(role=role, method=method)[["client_isn", "server_isn"]].tolist())
+        for role in truth
+        for method in (KERNEL, TC)
     }
     assert count == len(isns[CLIENT, KERNEL])
     assert all(isns[CLIENT, KERNEL] == others for others in isns.values())
-    cookies = [set(watch.records(role, method)["flow"]["sock_cookie"]) for role in truth for method in (KERNEL, TC)]
+    cookies = [
+        set(watch.records(role=role, method=method)["flow"]["sock_cookie"]) for role in truth for method in (KERNEL, TC)
+    ]
     assert (cookies[0], cookies[2]) == (cookies[1], cookies[3]), "packets of our own sockets name them"
 
 
@@ -115,12 +117,12 @@ def test_a_lost_syn_never_counts_as_round_trip(ends, watch, port, timestamps):
     with workload.receive_stamps(), wire(client) as near, listen(server, port):
         dial(client, port).close()
         for method in (KERNEL, TC):
-            record = watch.one(CLIENT, method)
+            record = watch.one(role=CLIENT, method=method)
             assert (2, not timestamps) == (record["n_syn"], ambiguous(record))
             assert bool(timestamps) == bool(record["flags"] & HandshakeFlags.TIMESTAMPS)
         (truth,) = client_rtts(near.seen(), port).values()
-        assert watch.one(CLIENT, KERNEL)["connect_ns"] > 900 * MS
-        for record in watch.records(CLIENT):
+        assert watch.one(role=CLIENT, method=KERNEL)["connect_ns"] > 900 * MS
+        for record in watch.records(role=CLIENT):
             assert record["rtt_min_ns"] < truth + MS
             assert record["rtt_max_ns"] > truth - MS
             assert record["rtt_ns"] < 500 * MS, "without the wait for the second SYN"
@@ -135,10 +137,10 @@ def test_a_lost_synack_never_counts_as_round_trip(ends, watch, port, timestamps)
     with listen(server, port):
         dial(client, port).close()
         for method in (KERNEL, TC):
-            record = watch.one(CLIENT, method)
+            record = watch.one(role=CLIENT, method=method)
             assert (2, True, 0) == (record["n_syn"], ambiguous(record), record["rtt_ns"])
             assert record["rtt_min_ns"] < 500 * MS < record["rtt_max_ns"]
-        kernel, tc = watch.one(SERVER, KERNEL), watch.one(SERVER, TC)
+        kernel, tc = watch.one(role=SERVER, method=KERNEL), watch.one(role=SERVER, method=TC)
     assert kernel["synack_retransmits"] > tc["synack_retransmits"], "the lost one did not reach the interface"
     assert max(kernel["rtt_ns"], tc["rtt_ns"]) < 500 * MS
 
@@ -147,9 +149,9 @@ def test_a_lost_ack_never_counts_as_the_servers_round_trip(ends, watch, port):
     client, server = ends
     server.filter("input", f"tcp dport {port} {IS_ACK} {ONCE} drop")
     with listen(server, port), dial(client, port):
-        kernel = watch.one(SERVER, KERNEL)
+        kernel = watch.one(role=SERVER, method=KERNEL)
     assert (True, 0, True) == (ambiguous(kernel), kernel["rtt_ns"], kernel["rtt_max_ns"] > 500 * MS)
-    tc = watch.one(SERVER, TC)
+    tc = watch.one(role=SERVER, method=TC)
     assert (False, True) == (ambiguous(tc), tc["rtt_ns"] < 500 * MS), "the lost one did reach the interface"
 
 
@@ -158,8 +160,8 @@ def test_a_syn_cookie_leaves_the_server_its_packets_only(ends, watch, port):
     server.sysctl("net.ipv4.tcp_syncookies", 2)
     with listen(server, port):
         dial(client, port).close()
-        kernel = watch.one(SERVER, KERNEL)
-        tc = watch.one(SERVER, TC)
+        kernel = watch.one(role=SERVER, method=KERNEL)
+        tc = watch.one(role=SERVER, method=TC)
     assert (True, 0) == (ambiguous(kernel), kernel["rtt_ns"])
     assert (False, True) == (ambiguous(tc), 0 < tc["rtt_ns"] < 500 * MS)
 
@@ -171,9 +173,9 @@ def test_a_deferred_accept_waits_for_data_and_is_no_round_trip(ends, watch, port
         with dial(client, port) as made:
             time.sleep(0.2)  # what the application takes to think of its request
             made.sendall(b"request")
-            kernel = watch.one(SERVER, KERNEL)
+            kernel = watch.one(role=SERVER, method=KERNEL)
         assert (True, 0, True) == (ambiguous(kernel), kernel["rtt_ns"], kernel["rtt_max_ns"] > 150 * MS)
-        assert watch.one(SERVER, TC)["rtt_ns"] < 150 * MS
+        assert watch.one(role=SERVER, method=TC)["rtt_ns"] < 150 * MS
 
 
 def test_fast_open_is_matched_with_its_data(ends, watch, port):
@@ -186,7 +188,7 @@ def test_fast_open_is_matched_with_its_data(ends, watch, port):
             made.sendto(b"request", socket.MSG_FASTOPEN, ("10.99.0.2", port))
             with at.accept()[0] as accepted:
                 assert b"request" == accepted.recv(100)
-                records = [watch.one(role, method) for role in (CLIENT, SERVER) for method in (KERNEL, TC)]
+                records = [watch.one(role=role, method=method) for role in (CLIENT, SERVER) for method in (KERNEL, TC)]
     assert 1 == len({(r["client_isn"], r["server_isn"]) for r in records})
     assert all(0 < r["rtt_ns"] < S for r in records if r["flow"]["role"] == CLIENT)
 
@@ -194,8 +196,9 @@ def test_fast_open_is_matched_with_its_data(ends, watch, port):
 @pytest.mark.usefixtures("needs_storage")
 def test_a_closed_port_refuses(ends, watch, port):
     fails(ends[0], port)
-    kernel, tc = watch.one(CLIENT, KERNEL), watch.one(CLIENT, TC)
-    assert ("refused", "refused", "refused") == (outcome(kernel), outcome(tc), outcome(watch.one(SERVER, TC)))
+    kernel, tc = watch.one(role=CLIENT, method=KERNEL), watch.one(role=CLIENT, method=TC)
+    at_server = watch.one(role=SERVER, method=TC)
+    assert ("refused", "refused", "refused") == (outcome(kernel), outcome(tc), outcome(at_server))
     assert (True, True) == (kernel["connect_ns"] > 0, tc["rtt_ns"] > 0)
     assert kernel["client_isn"] == tc["client_isn"]
 
@@ -206,7 +209,7 @@ def test_an_icmp_error_is_unreachable(ends, watch, port, host, timeout_s):
     """One that comes while connect() holds the socket is told and taken off it before the socket is closed."""
     ends[1].filter("input", f"tcp dport {port} reject with icmpx type host-unreachable")
     fails(ends[0], port, timeout_s, host)
-    records = [watch.one(CLIENT, method) for method in (KERNEL, TC)]
+    records = [watch.one(role=CLIENT, method=method) for method in (KERNEL, TC)]
     assert ["unreachable"] * 2 == [outcome(record) for record in records]
     assert {4 if "." in host else 6} == {int(record["flow"]["family"]) for record in records}
 
@@ -215,7 +218,7 @@ def test_an_address_that_nobody_has_is_unreachable_for_the_kernel(ends, watch, p
     """The ICMP error is the host's own: it does not pass the interface."""
     ends[0].sysctl(f"net.ipv4.neigh.{INTERFACE}.retrans_time_ms", 50)
     fails(ends[0], port, host="10.99.0.77")
-    assert "unreachable" == outcome(watch.one(CLIENT, KERNEL))
+    assert "unreachable" == outcome(watch.one(role=CLIENT, method=KERNEL))
 
 
 def test_silence_times_out(ends, watch, port):
@@ -226,7 +229,7 @@ def test_silence_times_out(ends, watch, port):
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 500)
             with pytest.raises(TimeoutError):
                 made.connect(("10.99.0.2", port))
-        kernel = watch.one(CLIENT, KERNEL)
+        kernel = watch.one(role=CLIENT, method=KERNEL)
         for programs in (near, far):
             programs.flush()
         tc = [programs.drain()[0] for programs in (near, far)]
@@ -240,7 +243,7 @@ def test_silence_times_out(ends, watch, port):
 def test_an_application_that_gives_up_aborts(ends, watch, port):
     ends[1].filter("input", f"tcp dport {port} drop")
     fails(ends[0], port, timeout_s=0.1)
-    assert "aborted" == outcome(watch.one(CLIENT, KERNEL))
+    assert "aborted" == outcome(watch.one(role=CLIENT, method=KERNEL))
 
 
 def test_two_ends_that_dial_each_other_open_simultaneously(ends, watch, port):
@@ -255,7 +258,7 @@ def test_two_ends_that_dial_each_other_open_simultaneously(ends, watch, port):
         for one, address in zip(made, reversed(addresses), strict=True):
             with contextlib.suppress(BlockingIOError):
                 one.connect((address, port))
-        workload.wait_until(lambda: len(watch.records()) >= 4, "both ends, by both methods")
+        workload.wait_until(lambda: len(watch) >= 4, "both ends, by both methods")
     records = watch.records()
     assert {CLIENT} == set(records["flow"]["role"])
     by_end = [sorted(map(outcome, records[records["flow"]["netns_ino"] == end.inode])) for end in ends]
@@ -273,8 +276,8 @@ def test_no_port_left_is_no_timeout(ends, watch, port):
     try:
         with listen(server, port), dial(client, port), dial(client, port):
             fails(client, port)
-            workload.wait_until(lambda: len(watch.records(CLIENT, KERNEL)) == 3, "three attempts")
-            last = watch.records(CLIENT, KERNEL)[-1]
+            workload.wait_until(lambda: len(watch.records(role=CLIENT, method=KERNEL)) == 3, "three attempts")
+            last = watch.records(role=CLIENT, method=KERNEL)[-1]
             assert ("other", 0, 0) == (outcome(last), last["n_syn"], last["flow"]["local_port"])
     finally:
         client.sysctl("net.ipv4.ip_local_port_range", "32768 60999")
@@ -284,13 +287,16 @@ def test_100000_short_connections_are_each_reported_once(ends, attached, port):
     client, server = ends
     count, sizes, done = 100_000, [0], threading.Event()
     program = workload.build("short")
-    with at_packets(client, port) as near, at_packets(server, port) as far:
+    with (
+        at_packets(client, port) as near,
+        at_packets(server, port) as far,
+        Recorder(HANDSHAKES, attached[0], near, far, port=port) as watch,
+    ):
 
         def look() -> None:
             while not done.wait(0.2):
                 sizes.extend(map(size, (near, far)))
 
-        watch = Watch(port, attached[0], [near, far])
         looking = threading.Thread(target=look)
         looking.start()
         with listen(server, port) as at:
@@ -304,15 +310,19 @@ def test_100000_short_connections_are_each_reported_once(ends, attached, port):
             done.set()
             looking.join()
         # a tracing program that would interrupt itself is skipped; a burst may find no memory to follow an attempt by
-        before = watch.kernel.lost()
+        before = attached[0].lost()
         skipped, partial = before["recursion"], before["storage"]
-        workload.wait_until(lambda: len(watch.records()) >= 4 * count - skipped, "four records of each")
+        workload.wait_until(lambda: len(watch) >= 4 * count - skipped, "four records of each")
         assert skipped + partial == sum(before.values())
         assert not any(n for programs in (near, far) for n in programs.lost().values())
         print(f"at most {max(sizes)} at a time; {skipped} runs skipped, {partial} attempts seen in part")
         assert max(sizes) < 100
         assert [0, 0] == [size(programs) for programs in (near, far)]
-        found = {(role, method): watch.records(role, method) for role in (CLIENT, SERVER) for method in (KERNEL, TC)}
+        found = {
+            (role, method): watch.records(role=role, method=method)
+            for role in (CLIENT, SERVER)
+            for method in (KERNEL, TC)
+        }
     for (role, method), records in found.items():
         assert {ConnectOutcome.OK} == set(records["outcome"])
         assert len(records) == len(np.unique(records["flow"]["sock_cookie"]))
@@ -327,9 +337,9 @@ def test_a_server_host_reports_no_rtt_of_a_client(ends, watch, port):
     with listen(server, port):
         for _ in range(20):
             dial(client, port).close()
-    workload.wait_until(lambda: len(watch.records()) == 80, "all handshakes")
-    assert {client.inode} == set(watch.records(CLIENT)["flow"]["netns_ino"])
-    assert {server.inode} == set(watch.records(SERVER)["flow"]["netns_ino"])
+    workload.wait_until(lambda: len(watch) == 80, "all handshakes")
+    assert {client.inode} == set(watch.records(role=CLIENT)["flow"]["netns_ino"])
+    assert {server.inode} == set(watch.records(role=SERVER)["flow"]["netns_ino"])
 
 
 def test_a_connection_older_than_the_watch_is_partial(ends, port):
@@ -338,8 +348,8 @@ def test_a_connection_older_than_the_watch_is_partial(ends, port):
     with listen(server, port), a_socket(client, "10.99.0.2", 0) as made:
         with contextlib.suppress(BlockingIOError):
             made.connect(("10.99.0.2", port))
-        with EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(port=port)) as programs:
-            record = Watch(port, programs, []).one(CLIENT, KERNEL)
+        with alone(HANDSHAKES, Filter(port=port)) as recorder:
+            record = recorder.one(role=CLIENT, method=KERNEL)
     assert record["flags"] & HandshakeFlags.PARTIAL
     assert (True, 0) == (ambiguous(record), record["connect_ns"])
     assert record["rtt_max_ns"] == 0 or record["rtt_max_ns"] < 500 * MS

@@ -8,7 +8,6 @@ import workload
 from handshaking import (
     CLIENT,
     MS,
-    OBJECTS,
     SERVER,
     S,
     dial,
@@ -19,29 +18,28 @@ from handshaking import (
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as PlanRole
-from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.signals.table import HANDSHAKES
 
 pytestmark = pytest.mark.root
 
 
-def test_beside_a_plan_only_its_targets_are_reported_and_join(session, ends, port):
+def test_beside_a_plan_only_its_targets_are_reported_and_join(session, ends, record, port):
     client, server = ends
     other = workload.free_port()
     targets = [target("wanted", port, ("handshakes",)), target("plain", other, ())]
     plan = NodePlan(node="", generation=1, digest="", targets=tuple(targets), objectives=(), host=True)
     rules = compile_rules(plan, {}, session.rules)
     session.programs.apply(rules, idle_timeout_ns=S, own_tgid=0, owner_by_process=False)
-    with EvidencePrograms.beside(session.programs, OBJECTS, HANDSHAKES) as programs:
-        for at in (port, other):
-            with listen(server, at) as listener, dial(client, at) as made, listener.accept()[0] as accepted:
-                made.sendall(b"request")
-                accepted.sendall(accepted.recv(100))
-                made.recv(100)
-        fails(client, port)
-        exchanges = session.records(4)
-        records = programs.drain()
+    recorder = record(HANDSHAKES)
+    for at in (port, other):
+        with listen(server, at) as listener, dial(client, at) as made, listener.accept()[0] as accepted:
+            made.sendall(b"request")
+            accepted.sendall(accepted.recv(100))
+            made.recv(100)
+    fails(client, port)
+    exchanges = session.records(4)
+    records = recorder.records()
     wanted = {index for index, one in rules.sets.items() if "wanted" in one.targets}
     assert wanted == set(records["flow"]["target_set"])
     assert [("ok", CLIENT), ("ok", SERVER), ("refused", CLIENT)] == [(outcome(r), r["flow"]["role"]) for r in records]
@@ -49,16 +47,17 @@ def test_beside_a_plan_only_its_targets_are_reported_and_join(session, ends, por
     assert set(of_port["sock_cookie"]) == set(records["flow"]["sock_cookie"][:2])
 
 
-def test_the_agents_own_connections_are_no_evidence(session, ends, port):
+def test_the_agents_own_connections_are_no_evidence(session, ends, record, port):
     client, server = ends
     plan = NodePlan(
         node="", generation=1, digest="", targets=(target("wanted", port, ("handshakes",)),), objectives=(), host=True
     )
     rules = compile_rules(plan, {}, session.rules)
     session.programs.apply(rules, idle_timeout_ns=S, own_tgid=os.getpid(), owner_by_process=False)
-    with EvidencePrograms.beside(session.programs, OBJECTS, HANDSHAKES) as programs, listen(server, port):
+    recorder = record(HANDSHAKES)
+    with listen(server, port):
         dial(client, port).close()
-        assert [SERVER] == programs.drain()["flow"]["role"].tolist()
+        assert [SERVER] == recorder.records()["flow"]["role"].tolist()
 
 
 def target(name: str, port: int, evidence: tuple[str, ...]) -> Target:

@@ -1,6 +1,8 @@
 """Retransmits on real sockets: drop rules between two namespaces provoke each reason; the kernel's counters agree."""
 
+import fcntl
 import socket
+import termios
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +10,13 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import workload
-from lossy import Watch, cookie, counters, watching
+from lossy import counters
 from netns import INTERFACE, Namespace
+from recorder import Recorder, alone, cookie
 
+from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.signals.retransmits import reasons, sent
+from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
 
 pytestmark = pytest.mark.root
@@ -24,9 +29,9 @@ DATA = "meta length > 500"
 
 
 @pytest.fixture(scope="module")
-def watch() -> Iterator[Watch]:
-    with watching() as one:
-        yield one
+def watch() -> Iterator[Recorder]:
+    with alone(RETRANSMITS) as recorder:
+        yield recorder
 
 
 @contextmanager
@@ -67,14 +72,19 @@ def transfer(client: socket.socket, server: socket.socket, size: int) -> None:
         assert len(server.recv(piece, socket.MSG_WAITALL)) == piece
 
 
+def unacknowledged(end: socket.socket) -> int:
+    """Bytes that the peer's TCP has not acknowledged."""
+    return int.from_bytes(fcntl.ioctl(end, termios.TIOCOUTQ, bytes(4)), "little")
+
+
 @pytest.mark.usefixtures("needs_storage")
 def test_a_lost_syn_is_sent_again_by_syn(lossy, watch, port):
     lossy.server.filter("input", f"tcp dport {port} tcp flags syn {ONCE} drop")
     grown = Grown(lossy.client)
     ((client, _),) = lossy.connect(port)
-    record = watch.one(client, SEGMENT)
+    record = watch.one(client, kind=SEGMENT)
 
-    assert {"syn": 1} == segments_by_reason(watch.of(client))
+    assert {"syn": 1} == segments_by_reason(watch.records(client))
     assert (grown["TCPSynRetrans"], grown["RetransSegs"], grown["TCPTimeouts"]) == (1, 1, 1)
     assert (record["nth"], record["tcp_state"], record["flow"]["role"]) == (1, 2, Role.CLIENT)
     assert record["flow"]["local_port"] == client.getsockname()[1]
@@ -85,7 +95,7 @@ def test_a_lost_syn_ack_is_sent_again_by_synack_of_the_socket_that_is_to_come(lo
     lossy.client.filter("input", f"tcp sport {port} {ONCE} drop")
     grown = Grown(lossy.server)
     ((client, server),) = lossy.connect(port)
-    records = watch.of(lossy.server, SYNACK)
+    records = watch.records(lossy.server, kind=SYNACK)
     mine = records[records["flow"]["local_port"] == port]
 
     assert len(mine) >= 1
@@ -103,8 +113,8 @@ def test_a_lost_tail_is_sent_again_by_tlp(lossy, watch, port):
     grown = Grown(lossy.client)
     transfer(client, server, 1000)
 
-    record = watch.one(client, SEGMENT)
-    assert {"tlp": 1} == segments_by_reason(watch.of(client))
+    record = watch.one(client, kind=SEGMENT)
+    assert {"tlp": 1} == segments_by_reason(watch.records(client))
     assert (grown["TCPLossProbes"], grown["RetransSegs"]) == (1, 1)
     assert (record["len"], record["end_seq"] - record["seq"]) == (1000, 1000)
 
@@ -116,7 +126,7 @@ def test_what_no_probe_saves_is_sent_again_by_rto_and_counted(lossy, watch, port
     grown = Grown(lossy.client)
     transfer(client, server, 1000)
 
-    records = watch.of(client, SEGMENT)
+    records = watch.records(client, kind=SEGMENT)
     assert {"rto": 3} == segments_by_reason(records)
     assert (grown["TCPTimeouts"], grown["RetransSegs"]) == (3, 3)
     assert [1, 2, 3] == records["nth"].tolist()
@@ -135,11 +145,11 @@ def test_a_hole_is_sent_again_by_fast_and_is_no_mistake(lossy, watch, port):
     assert len(server.recv(10_000, socket.MSG_WAITALL)) == 10_000
     workload.wait_until(lambda: grown["TCPFastRetrans"] == 1, "a fast retransmit")
 
-    assert {"fast": 1} == segments_by_reason(watch.of(client))
+    assert {"fast": 1} == segments_by_reason(watch.records(client))
     assert grown["RetransSegs"] == 1
     client.close()
     server.close()
-    watch.programs.flush()
+    watch.flush()
     assert not marks(watch, lossy, port), "a recovery that was needed"
 
 
@@ -153,7 +163,7 @@ def test_a_hole_that_one_ack_tells_of_is_sent_again_by_the_reordering_timer(loss
         grown = Grown(lossy.client)
         transfer(client, server, 2 * 1448)
 
-        assert {"rack_reo": 1} == segments_by_reason(watch.of(client))
+        assert {"rack_reo": 1} == segments_by_reason(watch.records(client))
         assert (grown["TCPFastRetrans"], grown["RetransSegs"]) == (1, 1)
 
 
@@ -166,7 +176,7 @@ def test_after_a_timeout_the_rest_is_sent_again_by_slow_start(lossy, watch, port
         client.sendall(bytes(1000))
     assert len(server.recv(10_000, socket.MSG_WAITALL)) == 10_000
 
-    found = segments_by_reason(watch.of(client))
+    found = segments_by_reason(watch.records(client))
     assert found.keys() == {"rto", "slow_start"}
     assert (found["rto"], found["slow_start"]) == (grown["TCPTimeouts"], grown["TCPSlowStartRetrans"])
     assert found.total() == grown["RetransSegs"]
@@ -178,11 +188,11 @@ def test_an_attempt_that_the_host_itself_refuses_is_failed_and_no_retransmit(los
     lossy.client.filter("output", f"tcp dport {port} {DATA} numgen inc mod 1000000 > 0 drop")
     grown = Grown(lossy.client)
     client.sendall(bytes(1000))
-    watch.until(client, "failed")
+    watch.until(lambda evidence: "failed" in reasons(evidence.rec), "a failed attempt", client)
     lossy.client.unfilter()
     assert len(server.recv(1000, socket.MSG_WAITALL)) == 1000
 
-    records = watch.of(client, SEGMENT)
+    records = watch.records(client, kind=SEGMENT)
     failed = records["err"] != 0
     assert {-1} == set(records["err"][failed].tolist()), "EPERM, by the rule"
     assert failed.sum() == grown["TCPRetransFail"]
@@ -190,13 +200,9 @@ def test_an_attempt_that_the_host_itself_refuses_is_failed_and_no_retransmit(los
     assert {0} == set(records["nth"][failed].tolist())
 
 
-def of_port(records, port):
-    return records[records["flow"]["peer_port"] == port]
-
-
 def marks(watch, lossy, port) -> dict[str, int]:
     """Segments of the port's connections that were found to be sent again in vain, by how."""
-    records = of_port(watch.of(lossy.client), port)
+    records = watch.records(lossy.client, peer_port=port)
     undone = records["segs"][records["kind"] == RetransmitKind.UNDO]
     found = {"undo": int(undone.sum()), "dsack": int(records["new_duplicates"].sum())}
     return {how: n for how, n in found.items() if n}
@@ -211,7 +217,7 @@ def test_a_segment_that_came_twice_is_marked_by_dsack(lossy, watch, port, seen):
     workload.wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer has reported a duplicate")
 
     if seen == "by the iterator":
-        watch.programs.flush()
+        watch.flush()
     elif seen == "at close":
         client.close()
         server.close()
@@ -221,7 +227,7 @@ def test_a_segment_that_came_twice_is_marked_by_dsack(lossy, watch, port, seen):
         client.sendall(bytes(1000))
         workload.wait_until(lambda: grown["RetransSegs"] == 2, "another retransmit")
     assert {"dsack": 1} == marks(watch, lossy, port)
-    assert (of_port(watch.all(), port)["flow"]["local_port"] > 0).all(), "a closed socket has lost its port"
+    assert (watch.records(peer_port=port)["flow"]["local_port"] > 0).all(), "a closed socket has lost its port"
 
 
 def test_a_timeout_that_was_too_early_is_marked_by_undo_and_not_again_by_dsack(lossy, watch, port):
@@ -241,7 +247,7 @@ def test_a_timeout_that_was_too_early_is_marked_by_undo_and_not_again_by_dsack(l
         )
         assert {"undo": 1} == marks(watch, lossy, port)
         workload.wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer's DSACK of the same segment")
-    watch.programs.flush()
+    watch.flush()
     client.close()
     server.close()
     assert {"undo": 1} == marks(watch, lossy, port)
@@ -254,7 +260,7 @@ def test_addresses_have_one_form_whatever_the_socket(lossy, watch, port, form):
     lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
     transfer(client, server, 1000)
 
-    record = watch.one(client, SEGMENT)
+    record = watch.one(client, kind=SEGMENT)
     flow = record["flow"]
     family, address = (6, "fd99::1") if form == "IPv6" else (4, "::ffff:10.99.0.1")
     assert (family, socket.inet_pton(socket.AF_INET6, address)) == (flow["family"], bytes(flow["local_addr"]))
@@ -263,22 +269,23 @@ def test_addresses_have_one_form_whatever_the_socket(lossy, watch, port, form):
 
 
 def test_records_that_the_ring_refuses_are_counted_and_their_counters_come_with_the_next(lossy, port):
-    with watching(port=port, ring_bytes=4096) as small:
+    with alone(RETRANSMITS, Filter(port=port), ring_bytes=4096, background=False) as small:
         ((client, server),) = lossy.connect(port)
         grown = Grown(lossy.client)
         transfer(client, server, 200_000)  # its window is wide enough then for 40 at once
         lossy.server.filter("input", f"tcp dport {port} {DATA} numgen inc mod 1000000 < 40 drop")
         transfer(client, server, 60_000)
-        lost = small.programs.lost()["ring_full"]
-        read = len(small.of(client, SEGMENT))
+        workload.wait_until(lambda: not unacknowledged(client), "nothing is to be sent again any more")
+        lost = small.lost()["ring_full"]
+        read = len(small.records(client, kind=SEGMENT))
         assert lost > 0
         assert grown["RetransSegs"] == lost + read
 
         lossy.server.unfilter()
         lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
         transfer(client, server, 1000)
-        assert small.programs.lost()["ring_full"] == lost
-        records = small.of(client)
+        assert small.lost()["ring_full"] == lost
+        records = small.records(client)
         last = records[-1]
         assert grown["RetransSegs"] == lost + len(records) == last["total_retrans"]
         assert records["new_bytes_retrans"].sum() == last["bytes_retrans"]

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 import workload
-from lossy import counters, network, watching
+from lossy import counters, network
 from netns import INTERFACE, Namespace
+from recorder import alone
 
 from latencyprobe_agent.signals.retransmits import reasons, sent, unrecorded
+from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind
 
 pytestmark = pytest.mark.root
@@ -74,7 +76,7 @@ def carried(namespace: Namespace) -> int:
 
 def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts():
     port = workload.free_port()
-    with network() as lossy, watching(ring_bytes=RING_BYTES) as watch:
+    with network() as lossy, alone(RETRANSMITS, ring_bytes=RING_BYTES) as watch:
         for namespace in (lossy.client, lossy.server):
             namespace.run("ip", "link", "set", INTERFACE, "gso_max_segs", str(SEGMENTS))
             namespace.sysctl("net.ipv4.tcp_rto_min_us", 5_000)
@@ -90,8 +92,8 @@ def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts(
         for client, server in pairs:
             client.close()
             server.close()
-        records = {end: watch.of(end) for end in before}
-        lost = watch.programs.lost()
+        records = {end: watch.records(end) for end in before}
+        lost = watch.lost()
         grown = {end: counters(end) - before[end] for end in before}
     print(f"{drops} drops, lost: {lost}")
     for end, mine in records.items():
@@ -141,17 +143,17 @@ def statistics() -> Iterator[None]:
 @pytest.mark.usefixtures("statistics")
 def test_a_million_packets_without_loss_run_no_program():
     port = workload.free_port()
-    with network() as calm, watching(ring_bytes=RING_BYTES) as watch:
+    with network() as calm, alone(RETRANSMITS, ring_bytes=RING_BYTES) as watch:
         for namespace in (calm.client, calm.server):
             namespace.sysctl("net.ipv4.tcp_early_retrans", 0)  # a machine that stalls is no loss
             namespace.sysctl("net.ipv4.tcp_rto_min_us", 5_000_000)
             namespace.sysctl("net.ipv4.tcp_wmem", "4096 65536 65536")  # all of it fits into the queue
         pairs = calm.connect(port, count=4)
         before, retransmitted, packets = runs(), counters(calm.client)["RetransSegs"], carried(calm.client)
-        elsewhere = len(watch.all())
+        elsewhere = len(watch)
         with flooding(pairs):
             workload.wait_until(lambda: carried(calm.client) - packets >= PACKETS, "packets", timeout_s=120)
-            after, records = runs(), watch.all()[elsewhere:]
+            after, records = runs(), watch.records()[elsewhere:]
         assert counters(calm.client)["RetransSegs"] == retransmitted
     more = after - before
     others = Counter(records["kind"].tolist())  # of whatever else this machine does
@@ -163,7 +165,7 @@ def test_a_million_packets_without_loss_run_no_program():
 
 @pytest.mark.usefixtures("statistics")
 def test_a_new_connection_runs_the_congestion_program_once_at_most():
-    with network() as calm, watching():
+    with network() as calm, alone(RETRANSMITS):
         port = workload.free_port()
         for _ in range(5):  # another program of this machine may connect meanwhile
             before = runs()

@@ -1,16 +1,14 @@
 """Retransmits as an agent has them: of the plan's sockets only, with counters, joined to the RPCs they hit."""
 
 import socket
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import workload
-from lossy import OBJECTS, Watch
 
-from latencyprobe_agent.kernel.evidence import EvidencePrograms
-from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
-from latencyprobe_agent.signals.retransmits import columns, reasons
+from latencyprobe_agent.measure.evidence_join import EvidenceJoin
+from latencyprobe_agent.measure.recent import RecentHalves
+from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY, columns, reasons
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
 
@@ -21,29 +19,15 @@ DATA = "meta length > 500"
 ONCE = "numgen inc mod 1000000 == 0"
 
 
-@pytest.fixture
-def beside(session) -> Iterator[Callable[[], Watch]]:
-    """Attach the programs of retransmits beside those of the session, from now on."""
-    attached: list[EvidencePrograms] = []
-
-    def attach() -> Watch:
-        attached.append(EvidencePrograms.beside(session.programs, OBJECTS, RETRANSMITS))
-        return Watch(attached[-1])
-
-    yield attach
-    for programs in attached:
-        programs.close()
-
-
 def turn(client: socket.socket, server: socket.socket, request: int = 100, response: int = 1000) -> None:
     for sender, receiver, size in ((client, server, request), (server, client, response)):
         sender.sendall(bytes(size))
         assert len(receiver.recv(size, socket.MSG_WAITALL)) == size
 
 
-def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, beside, port):
+def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, record, port):
     session.measure(port, evidence=("retransmits",))
-    watch = beside()
+    recorder = record(RETRANSMITS)
     ((client, server),) = lossy.connect(port)
     for number in range(20):
         if number == 7:
@@ -52,13 +36,13 @@ def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, besi
     client.close()
     server.close()
     halves, _ = session.pairs(session.records(40))
-    evidence = columns(watch.all())
-    join = EvidenceJoin(RecentHalves(), waits=True)
+    evidence = columns(recorder.records())
+    join = EvidenceJoin(RecentHalves(), KEY, EXPLAINS.waits)
     join.recent.keep(halves)
     joined = join.join(evidence, int(halves.end_ns.max()) + MS)
 
     assert joined is not None
-    assert columns(watch.all()).joins.sum() == len(joined.half) == join.outcomes["joined"]
+    assert columns(recorder.records()).joins.sum() == len(joined.half) == join.outcomes["joined"]
     rpc = np.unique(joined.half["trace_id"], axis=0)
     (hit,) = np.flatnonzero((halves.trace_id == rpc).all(axis=1) & (halves.rec["role"] == Role.SERVER))
     assert halves.start_ns[hit] == np.sort(halves.start_ns[halves.rec["role"] == Role.SERVER])[7]
@@ -72,38 +56,38 @@ def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, besi
     assert {Role.SERVER} <= set(joined.half["role"].tolist()) <= {Role.CLIENT, Role.SERVER}
 
 
-def test_counters_of_a_connection_without_loss_are_told_at_its_end(session, lossy, beside, port):
+def test_counters_of_a_connection_without_loss_are_told_at_its_end(session, lossy, record, port):
     session.measure(port, evidence=("retransmits",))
-    watch = beside()
+    recorder = record(RETRANSMITS)
     ((client, server),) = lossy.connect(port)
     for _ in range(5):
         turn(client, server)
     client.close()
     server.close()
-    workload.wait_until(lambda: len(watch.all()) == 2, "the counters of both ends")
-    records = watch.all()
+    evidence = recorder.until(lambda both: len(both) == 2, "the counters of both ends")
+    records = evidence.rec
     assert {RetransmitKind.SENT} == set(records["kind"].tolist())
     sent = {int(r["flow"]["role"]): (int(r["new_bytes_sent"]), int(r["new_segs_sent"])) for r in records}
     assert {Role.CLIENT: (500, 5), Role.SERVER: (5000, 5)} == sent
     assert not records["new_bytes_retrans"].any()
-    assert not columns(records).joins.any()
+    assert not evidence.joins.any()
 
 
-def test_a_connection_that_is_older_counts_from_when_it_is_found(session, lossy, beside, port):
+def test_a_connection_that_is_older_counts_from_when_it_is_found(session, lossy, record, port):
     session.measure(port, evidence=("retransmits",))
     ((client, server),) = lossy.connect(port)
     turn(client, server)
-    watch = beside()
-    watch.programs.flush()
+    recorder = record(RETRANSMITS)
+    recorder.flush()
     turn(client, server)
     client.close()
     server.close()
-    workload.wait_until(lambda: len(watch.all()) == 2, "the counters of both ends")
-    assert {100, 1000} == set(watch.all()["new_bytes_sent"].tolist())
+    evidence = recorder.until(lambda both: len(both) == 2, "the counters of both ends")
+    assert {100, 1000} == set(evidence.rec["new_bytes_sent"].tolist())
 
 
-def test_sockets_that_no_target_asks_for_leave_nothing(session, lossy, beside, port):
-    watch = beside()
+def test_sockets_that_no_target_asks_for_leave_nothing(session, lossy, record, port):
+    recorder = record(RETRANSMITS)
     for measured in ((), (port,), (workload.free_port(),)):
         session.measure(*measured, evidence=("handshakes",) if port in measured else ("retransmits",))
         ((client, server),) = lossy.connect(port)
@@ -112,5 +96,5 @@ def test_sockets_that_no_target_asks_for_leave_nothing(session, lossy, beside, p
         client.close()
         server.close()
         lossy.client.unfilter()
-    watch.programs.flush()
-    assert not len(watch.all())
+    recorder.flush()
+    assert not len(recorder)

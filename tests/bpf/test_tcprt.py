@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +21,9 @@ import pytest
 import repair
 import workload
 from netns import Namespace
+from recorder import Recorder, alone
 
 from latencyprobe_agent.kernel.clock import Clock
-from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.signals import tcprt
 from latencyprobe_agent.signals.table import TASKS
 from latencyprobe_agent.tools.tcprt import v6
 from latencyprobe_agent.tools.tcprt.decoded import decoded
@@ -34,26 +33,22 @@ from latencyprobe_agent.vocabulary.records import Role, TcprtKind, TcprtSide
 
 pytestmark = pytest.mark.root
 
-OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 LATENCYPROBE = Path(sys.executable).with_name("latencyprobe")
 PORT = workload.free_port()
 CLIENT, SERVER, SERVER_IPV6 = "10.99.0.1", "10.99.0.2", "fd99::2"
 
 
 class Followed:
-    """Attached programs that follow one port, both sides of it, and the records that came so far."""
+    """What a recorder of tasks has, as the tool prints it."""
 
-    def __init__(self, ports: Ports, **options: object) -> None:
-        words = {np.uint32(word).tobytes(): np.uint64(bits).tobytes() for word, bits in ports.words().items()}
-        signal = replace(TASKS, ring=str(options.pop("ring", TASKS.ring)))
-        self.programs = EvidencePrograms.alone(OBJECTS, signal, Filter(), entries={"tcprt_ports": words}, **options)
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
         self._clock = Clock()
         self.records: list[Record] = []
 
     def take(self) -> list[Record]:
         """All records so far."""
-        while len(batch := self.programs.drain()):
-            self.records += decoded(batch, self._clock.offset_ns)
+        self.records += decoded(self.recorder.records()[len(self.records) :], self._clock.offset_ns)
         return self.records
 
     def kinds(self, side: str) -> str:
@@ -68,16 +63,16 @@ class Followed:
 
 @pytest.fixture
 def follow() -> Iterator[Callable[..., Followed]]:
-    """Attach, with another ring or size perhaps."""
-    opened: list[Followed] = []
+    """Follow one port, both sides of it, or others; with another ring perhaps, or options of `recorder.alone()`."""
+    with ExitStack() as stack:
 
-    def make(ports: Ports | None = None, **options: object) -> Followed:
-        opened.append(Followed(ports or Ports(local=(PORT,), peer=(PORT,)), **options))
-        return opened[-1]
+        def make(ports: Ports | None = None, ring: str = TASKS.ring, **options: object) -> Followed:
+            bits = (ports or Ports(local=(PORT,), peer=(PORT,))).words()
+            words = {np.uint32(word).tobytes(): np.uint64(value).tobytes() for word, value in bits.items()}
+            recorded = alone(replace(TASKS, ring=ring), entries={"tcprt_ports": words}, **options)
+            return Followed(stack.enter_context(recorded))
 
-    yield make
-    for followed in opened:
-        followed.programs.close()
+        yield make
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +287,7 @@ def test_the_clients_times_contain_the_servers(follow, hosts):
         for r, p in zip(served, asked, strict=True)
     ]
     # a hook that the kernel skipped, because another thread was inside it, leaves its stamp to the next one
-    assert within.count(False) <= followed.programs.lost()["recursion"]
+    assert within.count(False) <= followed.recorder.lost()["recursion"]
 
 
 def test_reorder_is_set_only_when_packets_were_swapped(follow, hosts):
@@ -338,15 +333,15 @@ def test_retransmits_are_those_of_nstat(follow, hosts):
 @pytest.mark.parametrize("ring", ["tcprts", "newest"])
 def test_twice_the_buffer_with_nobody_reading_loses_exactly_the_rest(follow, hosts, ring):
     size = 64 << 10
-    followed = follow(Ports(local=(PORT,)), ring=ring, ring_bytes=size)
-    room = size // 208 if ring == "tcprts" else followed.programs.map(ring).max_entries
+    followed = follow(Ports(local=(PORT,)), ring=ring, ring_bytes=size, background=False)
+    room = size // 208 if ring == "tcprts" else followed.recorder.programs[0].map(ring).max_entries
     total = 2 * room + 1
     with connected(hosts) as (client, server):
         for _ in range(total):
             rpc(client, server, response=1)
     workload.wait_until(lambda: not_open(hosts[1]), "the end of the socket")
     records = followed.take()
-    lost = followed.programs.lost()["ring_full"]
+    lost = followed.recorder.lost()["ring_full"]
     numbers = [record.task_no for record in records if record.kind == "R"]
     print(f"{ring}: {len(records)} of {total + 1} records delivered, {lost} lost")
     assert lost > 0
@@ -359,39 +354,32 @@ def test_twice_the_buffer_with_nobody_reading_loses_exactly_the_rest(follow, hos
         assert total in numbers
 
 
-def test_an_agent_follows_the_targets_that_ask_for_it(session, hosts):
+def test_an_agent_follows_the_targets_that_ask_for_it(session, hosts, record):
     """Server halves of a target are its local side, client halves its peer side; others have no record."""
     wanting, other = PORT, workload.free_port()
     session.measure(wanting, evidence=("tcprt",))
-    with EvidencePrograms.beside(session.programs, OBJECTS, TASKS) as programs:
-        with connected(hosts) as (client, server):
-            for _ in range(2):
-                rpc(client, server)
-        batches = []
-
-        def closed() -> bool:
-            batches.append(programs.drain())
-            return sum(int((batch["kind"] == TcprtKind.E).sum()) for batch in batches) == 2
-
-        workload.wait_until(closed, "both ends")
-        exchanges = session.records(4)
-        session.measure(other, evidence=("tcprt",))
-        with connected(hosts) as (client, server):
+    recorder = record(TASKS)
+    with connected(hosts) as (client, server):
+        for _ in range(2):
             rpc(client, server)
-        session.measure(wanting)
-        with connected(hosts) as (client, server):
-            rpc(client, server)
-        session.records(6)
-        assert 0 == len(programs.drain())
-    records = np.concatenate(batches)
+    evidence = recorder.until(lambda so_far: (so_far.rec["kind"] == TcprtKind.E).sum() == 2, "both ends")
+    exchanges = session.records(4)
+    session.measure(other, evidence=("tcprt",))
+    with connected(hosts) as (client, server):
+        rpc(client, server)
+    session.measure(wanting)
+    with connected(hosts) as (client, server):
+        rpc(client, server)
+    session.records(6)
+    assert len(evidence) == len(recorder)
+    records = evidence.rec
     assert {"RRE", "PPE"} == {
         "".join(TcprtKind(kind).name for kind in records["kind"][records["side"] == side]) for side in TcprtSide
     }
-    evidence = tcprt.columns(records)
     for role, begin in ((Role.SERVER, "response_seq"), (Role.CLIENT, "request_seq")):
         halves = exchanges[exchanges["role"] == role]
         tasks = evidence.joins & (records["flow"]["role"] == role)
-        assert list(halves[begin]) == list(evidence.seq[tasks]), "a task has the bytes of its half"
+        assert list(halves[begin]) == list(evidence.key["seq"][tasks]), "a task has the bytes of its half"
         assert set(halves["sock_cookie"]) == set(records["flow"]["sock_cookie"][tasks])
         assert {1} == set(records["flow"]["target_set"][tasks])
 

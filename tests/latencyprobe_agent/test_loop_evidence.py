@@ -1,4 +1,4 @@
-"""signals.py: evidence as the plan switches it."""
+"""The signals of evidence as the plan switches it."""
 
 import numpy as np
 

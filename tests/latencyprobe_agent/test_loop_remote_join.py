@@ -244,21 +244,35 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
             joined = [slow for slow in row.slowest if slow.joined]
             assert joined
             assert all(set(slow.stages) <= set(PAIR_STAGES) for slow in joined)
-            await until(lambda: len(it.spans) >= 2 * NAMED * named, "both halves of them are spans")
+            await until(lambda: arrived(it.spans, 2 * NAMED * named), "both halves of them are spans")
             check(it.spans, cause)
 
     asyncio.run(scene())
 
 
+def remotely_joined(clients: dict[bytes, Span]) -> dict[bytes, dict[str, Any]]:
+    """Attributes of the client spans whose server half another node gave."""
+    attributes = {trace: values(span.attributes) for trace, span in clients.items()}
+    return {trace: known for trace, known in attributes.items() if known.get("latencyprobe.joined") == "remote"}
+
+
+def by_trace(spans: list[tuple[str, Span]], kind: int) -> dict[bytes, Span]:
+    return {span.trace_id: span for _, span in spans if span.kind == kind}
+
+
+def arrived(spans: list[tuple[str, Span]], at_least: float) -> bool:
+    """Tell whether so many spans have come; the two halves of a pair come from two nodes, one after the other."""
+    servers = by_trace(spans, Span.SPAN_KIND_SERVER)
+    return len(spans) >= at_least and remotely_joined(by_trace(spans, Span.SPAN_KIND_CLIENT)).keys() <= servers.keys()
+
+
 def check(spans: list[tuple[str, Span]], cause: str) -> None:
     """Both halves once, linked; the client's with the pair's stages, which sum to its duration."""
-    clients = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_CLIENT}
-    servers = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_SERVER}
+    clients, servers = by_trace(spans, Span.SPAN_KIND_CLIENT), by_trace(spans, Span.SPAN_KIND_SERVER)
     assert len(clients) + len(servers) == len(spans), "a half became two spans"
-    joined = {trace: values(span.attributes) for trace, span in clients.items()}
-    recalled = {trace: told for trace, told in joined.items() if told.get("latencyprobe.joined") == "remote"}
-    assert len(recalled) >= NAMED * len(clients)
-    for trace, told in recalled.items():
+    joined = remotely_joined(clients)
+    assert len(joined) >= NAMED * len(clients)
+    for trace, told in joined.items():
         server = servers[trace]
         assert server.parent_span_id == clients[trace].span_id
         stages = [told[f"latencyprobe.stage.{stage}"] for stage in PAIR_STAGES]
@@ -268,8 +282,8 @@ def check(spans: list[tuple[str, Span]], cause: str) -> None:
         assert told["latencyprobe.stage.server_process"] == pytest.approx(
             values(server.attributes)["latencyprobe.stage.process"], rel=0.05, abs=1e-3
         )
-    network_ms = [told["latencyprobe.stage.network"] * 1e3 for told in recalled.values()]
-    print(f"network of {len(recalled)} remotely joined pairs: p50 {np.median(network_ms):.3f} ms")
+    network_ms = [told["latencyprobe.stage.network"] * 1e3 for told in joined.values()]
+    print(f"network of {len(joined)} remotely joined pairs: p50 {np.median(network_ms):.3f} ms")
     assert np.median(network_ms) < 10, "the cause is at a host, not on the way"
     reasons = {values(span.attributes)["latencyprobe.sampled.reason"] for span in servers.values()}
     assert {"server-sleep": "slow", "client-stop": "other_half"}[cause] in reasons <= {"slow", "other_half"}

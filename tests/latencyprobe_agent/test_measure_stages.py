@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from latencyprobe import stages as known
+from latencyprobe import bounds, sli, stages
 from latencyprobe_agent.measure.stages import PAIR_STAGES, cut, pair_stages
 from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
+from latencyprobe_agent.signals.table import EVIDENCE
 from latencyprobe_agent.vocabulary import records
 
 STAMPS = hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5).map(lambda s: (5, s[1])),
@@ -22,7 +23,13 @@ def column(*stamps: int) -> np.ndarray:
 def test_kernel_and_records_have_as_many_stages_as_a_half():
     between_points = {len(SERVER_POINTS) - 1, len(CLIENT_POINTS) - 1}
 
-    assert between_points == {records.STAGES} == {len(known.SERVER), len(known.CLIENT)}
+    assert between_points == {records.STAGES} == {len(stages.SERVER), len(stages.CLIENT)}
+
+
+def test_signals_and_buckets_are_those_that_rows_are_checked_for():
+    first, buckets = records.HISTOGRAM_MIN, records.HISTOGRAM_BUCKETS
+    assert {signal.switch for signal in EVIDENCE} == bounds.SIGNALS
+    assert range(first, first + buckets) == sli.HISTOGRAM_INDEXES
 
 
 def test_ordered_stamps_are_cut_where_they_are():

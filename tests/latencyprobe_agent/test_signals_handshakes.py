@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.signals import handshakes
+from latencyprobe_agent.signals.join_keys import RECENT_HALF
 from latencyprobe_agent.vocabulary import conventions
 from latencyprobe_agent.vocabulary.records import (
     EXCHANGE,
@@ -36,9 +37,14 @@ REFUSED = {"outcome": ConnectOutcome.REFUSED, "rtt_ns": 0, "server_isn": 0}
 
 
 def test_a_handshake_is_about_the_time_before_the_first_exchange():
-    evidence = handshakes.columns(records({}))
-    assert (evidence.before_start.tolist(), evidence.joins.tolist()) == ([True], [True])
-    assert evidence.seq.tolist() == evidence.end_seq.tolist()
+    isns = {"client_isn": 1000, "server_isn": 2**32 - 1}
+    batch = records(isns, isns)
+    batch["flow"]["role"] = Role.CLIENT, Role.SERVER
+    first = np.zeros(2, RECENT_HALF)
+    first["at"], first["fresh"], first["seq"] = (1, 2), True, (1001, 0)
+    evidence = handshakes.columns(batch)
+    assert evidence.joins.tolist() == [True, True]
+    assert handshakes.KEY.find(first, evidence.key).tolist() == [0, 1], "where the first message of either end begins"
 
 
 def test_only_a_connection_that_opened_joins_an_exchange():
@@ -65,7 +71,7 @@ def test_the_event_tells_rtt_and_connect_time_in_seconds():
 
 def test_a_list_of_slow_exchanges_tells_what_the_application_waited_or_the_rtt_at_a_server():
     lost, server = records({"n_syn": 2, "connect_ns": 1002 * MS}, {"connect_ns": 0})
-    assert [handshakes.says(lost), handshakes.says(server)] == [("ok", 2, 1002 * MS), ("ok", 1, 80 * US)]
+    assert [handshakes.describe(lost), handshakes.describe(server)] == [("ok", 2, 1002 * MS), ("ok", 1, 80 * US)]
 
 
 def test_an_ambiguous_handshake_has_bounds_and_no_rtt():

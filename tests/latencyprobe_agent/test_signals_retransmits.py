@@ -5,7 +5,8 @@ from errno import EBUSY, EPERM
 import numpy as np
 import pytest
 
-from latencyprobe_agent.signals.retransmits import EXPLAINS, columns, reasons, samples, unrecorded
+from latencyprobe_agent.signals.join_keys import RECENT_HALF
+from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY, columns, reasons, samples, unrecorded
 from latencyprobe_agent.vocabulary import conventions
 from latencyprobe_agent.vocabulary.records import EXCHANGE, RETRANSMIT, RetransmitKind, Role
 
@@ -98,11 +99,17 @@ def test_join_gets_ranges_of_bytes_but_of_a_bare_fin_and_of_a_handshake():
             {"kind": RetransmitKind.SENT},
         )
     )
-    assert [(1000, 2448), (2448, 2448), (999, 1000), (999, 1000)] == list(
-        zip(evidence.seq.tolist(), evidence.end_seq.tolist(), strict=True)
-    )[:4]
-    assert [False, False, True, True, False, False] == evidence.before_start.tolist()
+    assert [(1000, 2448), (2448, 2448)] == evidence.key[["seq", "end_seq"]][:2].tolist()
+    assert [1000, 1000] == evidence.key["first_seq"][2:4].tolist()
+    assert [False, False, True, True, False, False] == evidence.key["handshake"].tolist()
     assert [True, True, True, True, False, False] == evidence.joins.tolist()
+
+
+def test_a_handshake_joins_the_first_exchange_and_a_segment_the_one_whose_bytes_it_has():
+    halves = np.zeros(2, RECENT_HALF)
+    halves["at"], halves["fresh"], halves["seq"], halves["end_seq"] = (1, 2), (True, False), (1000, 1500), (1500, 2000)
+    rows = {"len": 0, "seq": 999, "end_seq": 1000, "tcp_flags": SYN}, {"seq": 1600, "end_seq": 1700}, {"seq": 2500}
+    assert [0, 1, -1] == KEY.find(halves, columns(records(*rows)).key).tolist()
 
 
 def test_other_records_are_refused():
@@ -183,4 +190,4 @@ def test_event_says_what_was_sent_again_and_the_span_how_much():
     }
     assert "latencyprobe.retransmit.nth" not in EXPLAINS.fields(both[1]), "0: not known"
     assert EXPLAINS.attributes(both) == {"latencyprobe.tcp.retransmits": 3}
-    assert [EXPLAINS.says(record)[1] for record in both] == both["segs"].tolist()
+    assert [EXPLAINS.describe(record)[1] for record in both] == both["segs"].tolist()

@@ -24,7 +24,7 @@ def batch() -> np.ndarray:
 def test_records_with_bytes_of_a_message_join(batch):
     evidence = tcprt.columns(batch)
     assert [True, False, False, True, False] == list(evidence.joins)
-    assert not evidence.before_start.any()
+    assert [(10, 15), (40, 45)] == evidence.key[["seq", "end_seq"]][evidence.joins].tolist()
     with pytest.raises(TypeError):
         tcprt.columns(np.zeros(1, "u8"))
 
@@ -40,7 +40,7 @@ def test_a_span_gets_the_task_in_seconds(batch):
 
 
 def test_a_list_of_slow_exchanges_tells_how_long_the_own_message_was_under_way(batch):
-    assert [("R", 1, 1_500_000), ("P reordered", 1, 3_500_000)] == [tcprt.says(record) for record in batch[:2]]
+    assert [("R", 1, 1_500_000), ("P reordered", 1, 3_500_000)] == [tcprt.describe(record) for record in batch[:2]]
 
 
 def test_metrics_have_done_tasks_as_durations_and_all_tasks_as_counts(batch):

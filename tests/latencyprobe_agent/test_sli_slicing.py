@@ -6,15 +6,19 @@ from functools import reduce
 import numpy as np
 import pytest
 
+from latencyprobe.bounds import bounded
 from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import EvidenceCount, EvidenceSummary, merged
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import COUNTS, Counts
-from latencyprobe_agent.measure.evidence import EvidenceJoin, RecentHalves
+from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.signals.evidence import Evidence, Explains
+from latencyprobe_agent.signals.join_keys import SENT_BYTES
+from latencyprobe_agent.signals.retransmits import EXPLAINS
 from latencyprobe_agent.sli.slicing import MINUTE_NS, Slicer
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, FLOW_HEADER, Excluded, Outcome, Role
@@ -27,8 +31,8 @@ UNIX_NS = MINUTE * 10**9 + 10 * 10**9
 NOW = Now(UNIX_NS, UNIX_NS)
 
 
-RESENT = Explains("lost", lambda _: {}, lambda _: [], says=lambda _: ("rto", 1, 0), waits=True)
-CONNECTED = Explains("connected", lambda _: {}, lambda _: [], says=lambda _: ("ok", 2, 7 * MS))
+RESENT = Explains("lost", lambda _: {}, lambda _: [], describe=lambda _: ("rto", 1, 0), waits=EXPLAINS.waits)
+CONNECTED = Explains("connected", lambda _: {}, lambda _: [], describe=lambda _: ("ok", 2, 7 * MS))
 
 
 def objective(name="fast", threshold_index=0, perspective=Perspective.SERVER, errors_count_as_bad=True):
@@ -61,7 +65,9 @@ def counts_of(*rows, role=Role.SERVER):
 
 
 def taken(slicer):
-    return slicer.take(lambda packed: str(ipaddress.ip_address(packed[-4:])))
+    rows = slicer.take(lambda packed: str(ipaddress.ip_address(packed[-4:])))
+    assert rows == tuple(map(bounded, rows)), "what an agent sends is within the bounds"
+    return rows
 
 
 def only(slicer):
@@ -297,13 +303,13 @@ def slow_and_quick(make_halves):
 
 def explained(halves):
     """Two records about the first half, one about the second."""
-    join = EvidenceJoin(RecentHalves(), waits=True)
+    join = EvidenceJoin(RecentHalves(), SENT_BYTES, RESENT.waits)
     join.recent.keep(halves)
     rows = np.zeros(3, np.dtype([("flow", FLOW_HEADER)]))
     rows["flow"]["sock_cookie"] = (1, 1, 2)
     rows["flow"]["boot_ns"] = np.array([3, 5, 1]) * MS + 1_000_000_000
-    ranges = np.full(3, 100, "u4"), np.full(3, 150, "u4")
-    return join.join(Evidence(rows, *ranges, np.zeros(3, np.bool_), np.ones(3, np.bool_)), 2 * 10**9)
+    key = SENT_BYTES.of(rows["flow"], seq=100, end_seq=150)
+    return join.join(Evidence(rows, key, np.ones(3, np.bool_)), 2 * 10**9)
 
 
 def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves):
@@ -346,7 +352,7 @@ def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
     slicer = make_slicer(objective(perspective=Perspective.CLIENT))
     client = make_halves({"role": Role.CLIENT, "stages": (0, 0, 10 * MS, 0), "sock_cookie": 3})
     slicer.add_records(client, LocalJoin().join(client), NOW)
-    join = EvidenceJoin(RecentHalves(), waits=True)
+    join = EvidenceJoin(RecentHalves(), SENT_BYTES, RESENT.waits)
     join.recent.keep(client)
     join.share(client.trace_id[:, 1], np.array([9 * MS]))
 

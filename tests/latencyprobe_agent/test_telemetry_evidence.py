@@ -10,10 +10,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from latencyprobe import plan
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe_agent.directory.peers import Peers
-from latencyprobe_agent.measure.evidence import EvidenceJoin, Joined, RecentHalves
+from latencyprobe_agent.measure.evidence import Joined
+from latencyprobe_agent.measure.evidence_join import EvidenceJoin
+from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
+from latencyprobe_agent.signals.join_keys import SENT_BYTES
+from latencyprobe_agent.signals.retransmits import EXPLAINS
 from latencyprobe_agent.telemetry import span_encoder as spans
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.metric_points import evidence_points
@@ -32,8 +36,8 @@ LOST = Explains(
     fields=lambda record: {"segs": int(record["segs"])},
     attributes=lambda records: {names.RETRANSMITS: int(records["segs"].sum())},
     samples=lambda _: [],
-    says=lambda record: ("lost", int(record["segs"]), 0),
-    waits=True,
+    describe=lambda record: ("lost", int(record["segs"]), 0),
+    waits=EXPLAINS.waits,
 )
 COUNTER, DURATION = "latencyprobe.exchanges", "latencyprobe.tcp.rtt"
 
@@ -47,8 +51,7 @@ def records(*rows: dict[str, Any]) -> Evidence:
                 into[name] = value
     ranges = [(row.get("seq", 100), row.get("end_seq", 150)) for row in rows]
     seq, end_seq = np.array(ranges, "u4").T
-    no, yes = np.zeros(len(rows), np.bool_), np.ones(len(rows), np.bool_)
-    return Evidence(found, seq, end_seq, no, yes)
+    return Evidence(found, SENT_BYTES.of(found["flow"], seq=seq, end_seq=end_seq), np.ones(len(rows), np.bool_))
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def answered(make_halves: Any) -> Any:
 
 
 def joined(halves: Any, evidence: Evidence) -> Joined:
-    join = EvidenceJoin(RecentHalves(), waits=True)
+    join = EvidenceJoin(RecentHalves(), SENT_BYTES, LOST.waits)
     join.recent.keep(halves)
     found = join.join(evidence, 2_000_000_000)
     assert found is not None

@@ -7,8 +7,9 @@ from operations import EXAMPLE_LINES, Script, example
 
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe_agent.tools.tcprt import v6
-from latencyprobe_agent.tools.tcprt.machine import Record, apart
+from latencyprobe_agent.tools.tcprt.machine import Record
 from latencyprobe_agent.tools.tcprt.replay import replay
+from latencyprobe_agent.tools.tcprt.state import apart
 
 LOST = 0xFFFFFFFF
 

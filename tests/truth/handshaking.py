@@ -1,54 +1,24 @@
-"""Handshakes over a pair of namespaces: those that open or fail, who watches them, and what records say of them."""
+"""Handshakes over a pair of namespaces: those that open or fail, what watches packets, and what records say of them."""
 
 import contextlib
 import socket
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import workload
 from netns import INTERFACE, Namespace
+from recorder import OBJECTS
 
-from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES_TC
-from latencyprobe_agent.vocabulary.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
+from latencyprobe_agent.vocabulary.records import ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 
-OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 S, MS, US = 1_000_000_000, 1_000_000, 1_000
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
 KERNEL, TC = HandshakeMethod.KERNEL, HandshakeMethod.TC
 ONCE = "numgen inc mod 1000000 == 0"  # the first packet that comes to this part of a rule
 IS_SYN, IS_SYNACK, IS_ACK = (f"tcp flags & (fin | syn | rst | ack) == {flags}" for flags in ("syn", "syn | ack", "ack"))
-
-
-class Watch:
-    """Both methods at work, the packets' at each end, and what they report of one port."""
-
-    def __init__(self, port: int, kernel: EvidencePrograms, tc: Sequence[PacketPrograms]) -> None:
-        self.kernel = kernel
-        self.tc = tc
-        self._port = port
-        self._batches = [np.empty(0, HANDSHAKE)]
-
-    def records(self, role: Role | None = None, method: HandshakeMethod | None = None) -> np.ndarray:
-        """What was reported so far."""
-        for programs in (self.kernel, *self.tc):
-            while len(batch := programs.drain()):
-                flow = batch["flow"]
-                self._batches.append(batch[(flow["local_port"] == self._port) | (flow["peer_port"] == self._port)])
-        records = np.concatenate(self._batches)
-        if role is not None:
-            records = records[records["flow"]["role"] == role]
-        return records if method is None else records[records["method"] == method]
-
-    def one(self, role: Role, method: HandshakeMethod) -> np.void:
-        """The one handshake that this end and method reports, as soon as it does."""
-        workload.wait_until(lambda: len(self.records(role, method)), f"a handshake: {role!r}, {method!r}")
-        records = self.records(role, method)
-        assert 1 == len(records)
-        return records[0]
 
 
 @contextlib.contextmanager

@@ -1,23 +1,14 @@
 """A network of two namespaces that loses what a rule says, connections over it, and the kernel's own counters of it."""
 
 import socket
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-import workload
 from netns import INTERFACE, Namespace, joined
 from peers import reset
 
-from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.signals.retransmits import reasons
-from latencyprobe_agent.signals.table import RETRANSMITS
-from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind
-
-OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 SERVER_ADDRESS = "10.99.0.2"
 
 
@@ -84,51 +75,3 @@ def network() -> Iterator[Network]:
             yield made
         finally:
             made.mend()
-
-
-class Watch:
-    """The programs of retransmits as a tool attaches them, and what they have recorded."""
-
-    def __init__(self, programs: EvidencePrograms) -> None:
-        self.programs = programs
-        self._batches = [np.empty(0, RETRANSMIT)]
-        self._draining = threading.Lock()
-
-    def all(self) -> np.ndarray:
-        """All records of the machine so far."""
-        with self._draining:
-            while len(batch := self.programs.drain()):
-                self._batches.append(batch)
-            return np.concatenate(self._batches)
-
-    def of(self, end: Namespace | socket.socket, *kinds: RetransmitKind) -> np.ndarray:
-        """Records of a namespace or of one socket; `kinds`: of these only."""
-        records = self.all()
-        if isinstance(end, Namespace):
-            records = records[records["flow"]["netns_ino"] == end.inode]
-        else:
-            records = records[records["flow"]["sock_cookie"] == cookie(end)]
-        return records[np.isin(records["kind"], kinds)] if kinds else records
-
-    def one(self, end: Namespace | socket.socket, kind: RetransmitKind) -> np.void:
-        """The only record of this kind of `end`, as soon as the ring gives it out."""
-        workload.wait_until(lambda: len(self.of(end, kind)) > 0, f"a record of kind {kind.name}")
-        (record,) = self.of(end, kind)
-        return record
-
-    def until(self, end: Namespace | socket.socket, reason: str) -> np.ndarray:
-        """Records of `end`, as soon as one of them has this reason."""
-        workload.wait_until(lambda: reason in reasons(self.of(end)), f"a retransmit by {reason}")
-        return self.of(end)
-
-
-def cookie(end: socket.socket) -> int:
-    """What records know the socket by."""
-    return int.from_bytes(end.getsockopt(socket.SOL_SOCKET, 57, 8), "little")  # SO_COOKIE
-
-
-@contextmanager
-def watching(port: int = 0, ring_bytes: int | None = None) -> Iterator[Watch]:
-    """Yield a watch over retransmits; `port`: only of connections to it."""
-    with EvidencePrograms.alone(OBJECTS, RETRANSMITS, Filter(port=port), ring_bytes=ring_bytes) as programs:
-        yield Watch(programs)

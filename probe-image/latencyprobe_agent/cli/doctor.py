@@ -18,7 +18,7 @@ from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.signals.table import EVIDENCE, Signal
+from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.telemetry.endpoints import endpoints
 
 _SAID_ABOVE = ("MissingCapability", "KernelBtfMissing")
@@ -105,7 +105,7 @@ def _programs(config: Config) -> Finding:
     return Finding("programs", Verdict.OK, detail)
 
 
-def _evidence(config: Config, signal: Signal) -> Finding:
+def _evidence(config: Config, signal: EvidenceSignal) -> Finding:
     """Attach one signal as a tool would, with a filter that no socket passes."""
     nothing = Filter(tgid=0xFFFFFFFF)
     lost = f"nothing explains RPCs by their {signal.switch}"

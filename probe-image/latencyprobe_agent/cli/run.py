@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 
 import click
 import msgspec
@@ -23,21 +24,27 @@ from latencyprobe_agent.measure.turn import Listener
 _COMPACT_EVERY_S = 3600.0
 
 
-class Run:
-    """One run over `probes`, whose counts go to `store`."""
+class Run(AbstractContextManager["Run"]):
+    """One run over `probes`, whose counts go to `store`. Within it, and once attached, SIGINT and SIGTERM end measuring
+    and the report follows."""
 
     def __init__(self, probes: Sequence[LatencyProbe], store: SqliteStore) -> None:
         self._probes = probes
         self._store = store
         self._compacted = time.monotonic()
         self._problem = ""
+        self._signals = ExitStack()
         for probe in probes:
             store.define(probe.namespace, probe.name, objectives(probe))
+
+    def __exit__(self, *_: object) -> None:
+        self._signals.close()
 
     def measure(self, config: Config, plan: NodePlan, export: Export, duration_s: float | None) -> None:
         """Measure until Ctrl-C, SIGTERM or the end of the duration. Raises Unsupported when this host cannot."""
 
         def live() -> Sequence[Listener]:
+            self._signals.enter_context(ending(agent.stop))
             # Rich takes 30 ms to import: the programs count already.
             from rich.console import Console  # noqa: PLC0415
 
@@ -51,8 +58,7 @@ class Run:
 
         control = LocalControl(plan, self._keep)
         agent = Agent(config, control, audience(config, control, export, live))
-        with ending(agent.stop):
-            agent.run(duration_s)
+        agent.run(duration_s)
 
     def report(self, output: str) -> None:
         """Print the report of this file's LatencyProbes, one document per namespace."""

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -48,11 +47,11 @@ class Agent:
         self._control = control
         self._audience = audience
         self._load = load
-        self._stop = threading.Event()
+        self._stopped = False
 
     def stop(self) -> None:
-        """End the loop at its next turn. Safe in a signal handler."""
-        self._stop.set()
+        """End the loop at its next turn. Safe in a signal handler: it takes no lock."""
+        self._stopped = True
 
     def run(self, duration_s: float | None = None) -> None:
         """Measure until `stop()`, or for `duration_s` once attached.
@@ -62,7 +61,7 @@ class Agent:
         self._control.start()
         reported = ""
         try:
-            while not self._stop.is_set():
+            while not self._stopped:
                 try:
                     programs, sampling = self._load(self._config), self._audience.sampling
                     with Loop(programs, self._config, self._control, sampling=sampling, guard=self.guard) as loop:
@@ -87,7 +86,7 @@ class Agent:
         until_s = math.inf if duration_s is None else time.monotonic() + duration_s
 
         def going_on() -> bool:
-            return time.monotonic() < until_s and not self._stop.is_set()
+            return time.monotonic() < until_s and not self._stopped
 
         def each_tick() -> None:
             self.health.turned()
@@ -95,7 +94,7 @@ class Agent:
 
         with self._audience.open(loop.clock.now()) as listeners:
             loop.turn(listeners, self._config, going_on, each_tick)
-        self._stop.set()
+        self.stop()
 
     def _report(self, loop: Loop) -> None:
         problem, failing = loop.attachment.problem, self.guard.problems
@@ -103,5 +102,6 @@ class Agent:
 
     def _idle(self) -> None:
         until = time.monotonic() + self._config.retry_load_s
-        while time.monotonic() < until and not self._stop.wait(self._config.tick_s):
+        while time.monotonic() < until and not self._stopped:
+            time.sleep(self._config.tick_s)
             self.health.turned()

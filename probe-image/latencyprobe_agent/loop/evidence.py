@@ -1,7 +1,7 @@
-"""Evidence as the measuring loop drives it: attach what a target asks for, drain, join, hand over what was found.
+"""The signals of evidence as measuring goes on: attach what a target asks for, drain, join, hand over what was found.
 
 Signals are attached after measuring has begun, and detached when no target asks for them any more. One that this
-kernel cannot give is said once; measuring goes on without it.
+kernel cannot give is logged once; measuring goes on without it.
 """
 
 import logging
@@ -16,11 +16,13 @@ from latencyprobe.errors import Unsupported
 from latencyprobe.plan import ServerHalf
 from latencyprobe.sli import added
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
-from latencyprobe_agent.measure.evidence import EvidenceBatch, EvidenceJoin, Joined, RecentHalves
+from latencyprobe_agent.measure.evidence import EvidenceBatch, Joined
+from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Evidence
-from latencyprobe_agent.signals.table import EVIDENCE, Signal
+from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EvidenceFlags, Role
 
 _log = logging.getLogger(__name__)
@@ -30,16 +32,17 @@ _REMEMBERED = 4096  # server halves, for those who ask within seconds
 
 
 class _Running(NamedTuple):
-    signal: Signal
+    signal: EvidenceSignal
     programs: EvidencePrograms
     join: EvidenceJoin
+    nothing: Evidence
 
 
 class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
-    """The signals of evidence, in the kernel by `attach`. What it counts goes on growing when one is detached and
-    attached again."""
+    """The signals of evidence that targets ask for, in the kernel by `attach`. What it counts goes on growing when one
+    is detached and attached again."""
 
-    def __init__(self, attach: Callable[[Signal], EvidencePrograms]) -> None:
+    def __init__(self, attach: Callable[[EvidenceSignal], EvidencePrograms]) -> None:
         self._attach = attach
         self._recent = RecentHalves()
         self._rules: Rules | None = None
@@ -100,7 +103,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
                     _log.warning("no %s: %s; measuring goes on without them", name, error)
 
     def keep(self, halves: Halves) -> None:
-        """Take in a batch of exchanges."""
+        """Take in a batch of exchanges that have ended."""
         if self._running:
             self._recent.keep(halves)
 
@@ -110,14 +113,13 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         for one in self._running.values():
             for _ in range(_BATCHES_AT_ONCE):
                 batch = one.programs.drain(_BATCH)
-                columns = one.signal.columns(batch) if len(batch) else None
-                assert columns is None or isinstance(columns, Evidence)
-                joined = one.join.join(columns, now_ns)
+                records = one.signal.columns(batch) if len(batch) else one.nothing
+                joined = one.join.join(records, now_ns)
                 if joined is not None and joined.wait_ns.any():
                     self._note(one.signal.switch, joined)
                 shared = one.join.shared()
-                if columns is not None or joined is not None or shared is not None:
-                    yield EvidenceBatch(one.signal, columns, joined, shared)
+                if len(records) or joined or shared:
+                    yield EvidenceBatch(one.signal, records, joined, shared)
                 if len(batch) < _BATCH:
                     break
 
@@ -126,7 +128,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         return self._lost.get(trace_low, {})
 
     def remote(self, halves: Sequence[ServerHalf]) -> None:
-        """Take in what other nodes say that the server halves of our callers lost."""
+        """Take in what the server halves of our callers lost on other nodes (remote join)."""
         for half in halves:
             for name, ns in half.lost_ns.items():
                 if name in self._running:
@@ -152,11 +154,11 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         for one in self._running.values():
             one.programs.flush()
 
-    def _start(self, signal: Signal) -> None:
-        assert signal.explains is not None
+    def _start(self, signal: EvidenceSignal) -> None:
         programs, outcomes = self._attach(signal), self._outcomes.setdefault(signal.switch, Counter())
-        join = EvidenceJoin(self._recent, waits=signal.explains.waits, outcomes=outcomes)
-        self._running[signal.switch] = _Running(signal, programs, join)
+        join = EvidenceJoin(self._recent, signal.key, signal.explains.waits, outcomes=outcomes)
+        nothing = signal.columns(np.empty(0, signal.record))
+        self._running[signal.switch] = _Running(signal, programs, join, nothing)
 
     def _detach(self, name: str) -> None:
         one = self._running.pop(name)

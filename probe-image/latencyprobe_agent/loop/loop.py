@@ -38,7 +38,7 @@ class Loop(AbstractContextManager["Loop"]):
         self.last: Turn | None = None
         self._control = control
         self._guard = guard
-        self._listeners: Sequence[Listener] = ()
+        self.listeners: Sequence[Listener] = ()
         self._turns = Turns(
             Parts(
                 programs=self.programs,
@@ -64,7 +64,7 @@ class Loop(AbstractContextManager["Loop"]):
         self, listeners: Sequence[Listener], config: Config, going_on: Callable[[], bool], each_tick: Callable[[], None]
     ) -> None:
         """Turn as long as `going_on`, then end what is open and close the listeners."""
-        self._listeners = listeners
+        self.listeners = listeners
         tick_s = time.monotonic()
         try:
             while going_on():
@@ -78,7 +78,7 @@ class Loop(AbstractContextManager["Loop"]):
         finally:
             for listener in listeners:
                 self._guard.run(listener.name, listener.close)
-            self._listeners = ()
+            self.listeners = ()
 
     def drain(self) -> None:
         """Turn until the ring is empty."""
@@ -118,5 +118,5 @@ class Loop(AbstractContextManager["Loop"]):
             self._hand(self.last)
 
     def _hand(self, turn: Turn) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             self._guard.run(listener.name, partial(listener.take, turn))

@@ -1,11 +1,11 @@
-"""What every signal of evidence offers: columns for the join, fields for a span event, samples for metrics.
+"""What every signal of evidence offers: keys for the join, fields for a span event, samples for metrics.
 
 Each module of this room that decodes evidence returns `Evidence` from its `columns()` and builds one `Explains`; the
-join (`measure.evidence`), the metrics and the spans work on these alone and know no signal by name.
+join, the metrics and the spans work on these alone and know no signal by name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -18,29 +18,26 @@ Attribute = str | int | float | bool
 class Evidence:
     """n records of one signal; `rec["flow"]` is their FLOW_HEADER.
 
-    `seq`, `end_seq`: u32[n], the local side's sent bytes that a record is about; equal where it has no range.
-    `before_start`: it is about the beginning of the connection, before its first exchange. `joins`: it can explain an
-    exchange; others count in metrics only.
+    `key`: what the join finds their exchanges by, the `columns` of the signal's own `JoinKey`. `joins`: bool[n], the
+    record can explain an exchange; others count in metrics only.
     """
 
     rec: NDArray[np.void]
-    seq: NDArray[np.uint32]
-    end_seq: NDArray[np.uint32]
-    before_start: NDArray[np.bool_]
+    key: NDArray[np.void]
     joins: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.rec)
 
-    def take(self, at: NDArray[np.intp] | NDArray[np.bool_]) -> "Evidence":
-        """Return the rows of `at` (positions or a mask) as a copy."""
-        return Evidence(self.rec[at], self.seq[at], self.end_seq[at], self.before_start[at], self.joins[at])
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> "Evidence":
+        """Return these rows (positions or a mask) as a copy."""
+        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        return Evidence(*(getattr(self, column.name).take(at) for column in fields(Evidence)))
 
     @staticmethod
     def concatenate(parts: Sequence["Evidence"]) -> "Evidence":
         """Return the rows of all parts (at least one), in their order."""
-        columns = ("rec", "seq", "end_seq", "before_start", "joins")
-        return Evidence(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+        return Evidence(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Evidence)))
 
 
 @dataclass(frozen=True)
@@ -59,18 +56,30 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """What records of a signal do again, so that the join knows how long their exchange had waited for it.
+
+    `same`: keys → [n], equal where two records do the same again; `first_ns`: (RECENT_HALF[n], keys) → i64[n], when it
+    was first done as far as the half knows, in ns of the boot clock; 0 where it does not.
+    """
+
+    same: Callable[[NDArray[np.void]], NDArray[np.void]]
+    first_ns: Callable[[NDArray[np.void], NDArray[np.void]], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
 class Explains:
-    """What a signal says of the exchanges that it explains.
+    """How a signal describes the exchanges that it explains.
 
     `event`: name of the span event; `fields`: one record → attributes of that event; `attributes`: the joined records
-    of one exchange → attributes of its span; `samples`: a batch → values of metrics; `says`: one record → `what`,
-    `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: the join knows how long ago the bytes had last been sent,
-    an upper bound of what it cost; the event says so, and `says` does not.
+    of one exchange → attributes of its span; `samples`: a batch → values of metrics; `describe`: one record → `what`,
+    `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: what a record does again; the join then knows how long ago
+    it had last been done, an upper bound of what it cost, which the event has too; `describe` need not know it.
     """
 
     event: str
     fields: Callable[[np.void], Mapping[str, Attribute]]
     samples: Callable[[Evidence], Sequence[Sample]]
-    says: Callable[[np.void], tuple[str, int, int]]
+    describe: Callable[[np.void], tuple[str, int, int]]
     attributes: Callable[[NDArray[np.void]], Mapping[str, Attribute]] = lambda _: {}
-    waits: bool = False
+    waits: Repeats | None = None

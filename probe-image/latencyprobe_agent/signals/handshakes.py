@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
-from latencyprobe_agent.vocabulary.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod
+from latencyprobe_agent.signals.join_keys import BEGINNING
+from latencyprobe_agent.vocabulary.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 
 EVENT = "handshake"
+KEY = BEGINNING
 
 _OPENED = [ConnectOutcome.OK, ConnectOutcome.SIMULTANEOUS]
 _OUTCOMES = np.array([outcome.name.lower() for outcome in ConnectOutcome])
@@ -23,12 +25,12 @@ def columns(batch: NDArray[np.void]) -> Evidence:
     """Return a batch of HANDSHAKE records as evidence of what was before the connections' first exchanges."""
     if batch.dtype != HANDSHAKE:
         raise TypeError(f"expected records of HANDSHAKE, got {batch.dtype}")
-    none = np.zeros(len(batch), np.uint32)
-    return Evidence(batch, none, none, np.ones(len(batch), np.bool_), opened(batch))
+    isn = np.where(batch["flow"]["role"] == Role.CLIENT, batch["client_isn"], batch["server_isn"])
+    return Evidence(batch, KEY.of(batch["flow"], first_seq=isn + np.uint32(1)), opened(batch))
 
 
 def opened(batch: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Tell which connections were established: bool[n]."""
+    """Return which connections were established: bool[n]."""
     return np.isin(batch["outcome"], _OPENED)
 
 
@@ -79,9 +81,9 @@ def samples(evidence: Evidence) -> Sequence[Sample]:
     )
 
 
-def says(record: np.void) -> tuple[str, int, int]:
+def describe(record: np.void) -> tuple[str, int, int]:
     """Return outcome, SYNs and what the application waited (of a server: the RTT) for a list of slow exchanges."""
     return str(_OUTCOMES[record["outcome"]]), int(record["n_syn"]), int(record["connect_ns"] or record["rtt_ns"])
 
 
-EXPLAINS = Explains(EVENT, fields, samples, says)
+EXPLAINS = Explains(EVENT, fields, samples, describe)

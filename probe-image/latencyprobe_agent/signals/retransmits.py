@@ -11,7 +11,8 @@ from errno import errorcode
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Repeats, Sample
+from latencyprobe_agent.signals.join_keys import BEGINNING, SENT_BYTES, JoinKey
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
 
 # include/net/tcp_states.h
@@ -49,7 +50,7 @@ def reasons(rec: NDArray[np.void]) -> NDArray[np.str_]:
 
 
 def sent(rec: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Tell which records are segments that were sent again: no failed attempt, no mark."""
+    """Return which records are segments that were sent again: no failed attempt, no mark."""
     was_sent: NDArray[np.bool_] = np.isin(rec["kind"], _ATTEMPTS) & (rec["err"] == 0)
     return was_sent
 
@@ -71,9 +72,11 @@ def columns(batch: NDArray[np.void]) -> Evidence:
     """Return a batch of RETRANSMIT records for the join. A bare FIN has no range of bytes."""
     if batch.dtype != RETRANSMIT:
         raise TypeError(f"expected records of RETRANSMIT, got {batch.dtype}")
-    before_start = (batch["kind"] == RetransmitKind.SYNACK) | (batch["tcp_flags"] & SYN != 0)
-    end_seq = np.where((batch["len"] == 0) & ~before_start, batch["seq"], batch["end_seq"])
-    return Evidence(batch, batch["seq"], end_seq, before_start, sent(batch))
+    handshake = (batch["kind"] == RetransmitKind.SYNACK) | (batch["tcp_flags"] & SYN != 0)
+    end_seq = np.where((batch["len"] == 0) & ~handshake, batch["seq"], batch["end_seq"])
+    # the first response begins where the sequence of the SYN-ACK ends
+    key = KEY.of(batch["flow"], seq=batch["seq"], end_seq=end_seq, first_seq=batch["end_seq"], handshake=handshake)
+    return Evidence(batch, key, sent(batch))
 
 
 def fields(record: np.void) -> Mapping[str, Attribute]:
@@ -118,7 +121,7 @@ def attributes(records: NDArray[np.void]) -> Mapping[str, Attribute]:
     return {"latencyprobe.tcp.retransmits": int(records["segs"].sum())}
 
 
-def says(record: np.void) -> tuple[str, int, int]:
+def describe(record: np.void) -> tuple[str, int, int]:
     """Return reason and segments of a record for a list of slow exchanges."""
     return str(reasons(record.reshape(1))[0]), int(record["segs"]), 0
 
@@ -129,4 +132,27 @@ def _errors(err: NDArray[np.int32]) -> NDArray[np.str_]:
     return np.array([errorcode.get(-int(value), str(int(value))) for value in values], np.str_)[of_row]
 
 
-EXPLAINS = Explains("retransmit", fields, samples, says, attributes, waits=True)
+def _find(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
+    """A SYN or SYN-ACK explains what its connection begins with, everything else the message whose bytes it has."""
+    found = np.empty(len(key), np.intp)
+    for rows, by in ((key["handshake"], BEGINNING), (~key["handshake"], SENT_BYTES)):
+        found[rows] = by.find(recent, key.take(np.flatnonzero(rows)))
+    return found
+
+
+def _first_sent_ns(half: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return when all of a half's message had been sent, if that was before the record, else when it was begun."""
+    whole = (half["send_end_ns"] > 0) & (half["send_end_ns"] < key["at_ns"])
+    return np.where(whole, half["send_end_ns"], half["send_start_ns"])
+
+
+_OF_BEGINNING = [("first_seq", "u4"), ("local_port", "u2"), ("peer_port", "u2")]
+KEY = JoinKey(np.dtype([*SENT_BYTES.columns.descr, *_OF_BEGINNING, ("handshake", "?")]), _find)
+EXPLAINS = Explains(
+    "retransmit",
+    fields,
+    samples,
+    describe,
+    attributes,
+    waits=Repeats(same=lambda key: key[["sock_cookie", "seq"]], first_ns=_first_sent_ns),
+)

@@ -6,58 +6,72 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.signals import exchanges, handshakes, retransmits, tcprt
-from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.signals import handshakes, retransmits, tcprt
+from latencyprobe_agent.signals.evidence import Evidence, Explains
+from latencyprobe_agent.signals.join_keys import JoinKey
 from latencyprobe_agent.vocabulary.records import EXCHANGE, HANDSHAKE, RETRANSMIT, TCPRT
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Signal:
-    """`name`: file stem of the object; `ring`: its ring map; `record`: dtype in it; `columns`: the decoder.
+    """Where records come from. `name`: file stem of the object; `ring`: its ring map; `record`: dtype in it.
 
     `optional`: events that a kernel may be without, at the cost of a detail; `iterated`: the socket storage that the
-    iterator program `flush` walks; `explains`: of a signal of evidence, which is switched by the field `switch` of
-    `spec.evidence`; `ring_bytes_per_cpu`: size of the ring where nobody asks for another, 0 = as compiled.
+    iterator program `flush` walks; `ring_bytes_per_cpu`: size of the ring where nobody asks for another, 0 = as
+    compiled.
     """
 
     name: str
     ring: str
     record: np.dtype[np.void]
-    columns: Callable[[NDArray[np.void]], object]
     optional: tuple[str, ...] = ()
     iterated: str = "connections"
-    switch: str = ""
-    explains: Explains | None = None
     ring_bytes_per_cpu: int = 0
 
 
-EXCHANGES = Signal("exchange", "exchanges", EXCHANGE, exchanges.columns)
-RETRANSMITS = Signal(
-    "retransmit",
-    "retransmits",
-    RETRANSMIT,
-    retransmits.columns,
+@dataclass(frozen=True, kw_only=True)
+class EvidenceSignal(Signal):
+    """A signal whose records explain exchanges. `switch`: the field of `spec.evidence` that asks for it.
+
+    `columns`: the decoder of its records; `key`: how the join finds the exchanges; `explains`: how they are described.
+    """
+
+    switch: str
+    columns: Callable[[NDArray[np.void]], Evidence]
+    key: JoinKey
+    explains: Explains
+
+
+EXCHANGES = Signal(name="exchange", ring="exchanges", record=EXCHANGE)
+RETRANSMITS = EvidenceSignal(
+    name="retransmit",
+    ring="retransmits",
+    record=RETRANSMIT,
     optional=("loss_probe", "cong_state"),
     switch="retransmits",
+    columns=retransmits.columns,
+    key=retransmits.KEY,
     explains=retransmits.EXPLAINS,
 )
-HANDSHAKES = Signal(
-    "handshake",
-    "handshakes",
-    HANDSHAKE,
-    handshakes.columns,
+HANDSHAKES = EvidenceSignal(
+    name="handshake",
+    ring="handshakes",
+    record=HANDSHAKE,
     switch="handshakes",
+    columns=handshakes.columns,
+    key=handshakes.KEY,
     explains=handshakes.EXPLAINS,
 )
 # The same records from packets, for a tool: its programs are attached to interfaces (`kernel.packets`).
-HANDSHAKES_TC = Signal("handshake_tc", "handshakes", HANDSHAKE, handshakes.columns, iterated="pending")
-TASKS = Signal(
-    "tcprt",
-    "tcprts",
-    TCPRT,
-    tcprt.columns,
-    switch="tcprt",
-    explains=tcprt.EXPLAINS,
+HANDSHAKES_TC = Signal(name="handshake_tc", ring="handshakes", record=HANDSHAKE, iterated="pending")
+TASKS = EvidenceSignal(
+    name="tcprt",
+    ring="tcprts",
+    record=TCPRT,
     ring_bytes_per_cpu=2 << 20,  # as the original: 8 × 256 KiB
+    switch="tcprt",
+    columns=tcprt.columns,
+    key=tcprt.KEY,
+    explains=tcprt.EXPLAINS,
 )
-EVIDENCE: tuple[Signal, ...] = (RETRANSMITS, HANDSHAKES, TASKS)
+EVIDENCE: tuple[EvidenceSignal, ...] = (RETRANSMITS, HANDSHAKES, TASKS)

@@ -1,7 +1,7 @@
 """The signal `tcprt`: requests and responses as TCP-RT cuts them, tcp-evidence.md part B.
 
 Receives batches of TCPRT records; the join, the spans and the metrics use what it returns. What a live tool prints is
-made from the same records by `measure.tcprt`.
+made from the same records by `tools.tcprt`.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+from latencyprobe_agent.signals.join_keys import SENT_BYTES
 from latencyprobe_agent.vocabulary.records import TCPRT, TcprtFlags, TcprtKind
 
 RECEIVE = "latencyprobe.tcprt.receive"
@@ -17,6 +18,7 @@ SERVER = "latencyprobe.tcprt.server"
 TOTAL = "latencyprobe.tcprt.total"
 REORDER = "latencyprobe.tcprt.reorder"
 RECORD = "latencyprobe.tcprt.record"
+KEY = SENT_BYTES
 
 _NAMES = np.array([kind.name for kind in TcprtKind])
 _TASKS = [TcprtKind.R, TcprtKind.P, TcprtKind.N, TcprtKind.W]
@@ -29,7 +31,7 @@ def columns(batch: NDArray[np.void]) -> Evidence:
     if batch.dtype != TCPRT:
         raise TypeError(f"expected records of TCPRT, got {batch.dtype}")
     joins = np.isin(batch["kind"], _WITH_RESPONSE) & (batch["seq"] != batch["end_seq"])
-    return Evidence(batch, batch["seq"].copy(), batch["end_seq"].copy(), np.zeros(len(batch), np.bool_), joins)
+    return Evidence(batch, KEY.of(batch["flow"], seq=batch["seq"], end_seq=batch["end_seq"]), joins)
 
 
 def fields(record: np.void) -> dict[str, Attribute]:
@@ -63,7 +65,7 @@ def samples(evidence: Evidence) -> list[Sample]:
     ]
 
 
-def says(record: np.void) -> tuple[str, int, int]:
+def describe(record: np.void) -> tuple[str, int, int]:
     """Return the record's letter and, for a list of slow exchanges, how long this end's own message was under way:
     what remains of the total beside receiving and serving. Of a server no stage shows the time until the last ACK."""
     total_us = (int(record["end_ns"]) - int(record["start_ns"])) // 1000
@@ -72,4 +74,4 @@ def says(record: np.void) -> tuple[str, int, int]:
     return TcprtKind(int(record["kind"])).name + reordered, 1, 1000 * max(0, own_us)
 
 
-EXPLAINS = Explains("tcprt", fields, samples, says, attributes)
+EXPLAINS = Explains("tcprt", fields, samples, describe, attributes)

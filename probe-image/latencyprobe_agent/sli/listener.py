@@ -35,7 +35,7 @@ class SliRows:
         for batch in turn.evidence:
             for found in (batch.joined, batch.shared):
                 if found is not None:
-                    self._slicer.add_evidence(batch.signal.switch, batch.signal.explains, found, turn.now)
+                    self._slicer.add_evidence(batch.signal.switch, batch.explains, found, turn.now)
         if turn.counts is not None:
             self._slicer.add_counts(turn.counts.counts, turn.counts.lost, turn.now)
             if turn.now.boot_ns >= self._due_ns:

@@ -84,7 +84,7 @@ def evidence_summary(signal: str, explains: Explains, found: Joined | Shared, ro
     new_ns = int(found.new_ns[row])
     if isinstance(found, Shared):
         return sli.EvidenceSummary(signal, "server", 0, new_ns)
-    what, count, wait_ns = explains.says(found.evidence.rec[row])
+    what, count, wait_ns = explains.describe(found.evidence.rec[row])
     return sli.EvidenceSummary(signal, what, count, new_ns if explains.waits else wait_ns)
 
 

@@ -52,9 +52,9 @@ class RecordSeries:
             self._add_evidence(batch, turn.now.boot_s)
 
     def _add_evidence(self, batch: EvidenceBatch, now_s: float) -> None:
-        if batch.records is None:
+        if not len(batch.records):
             return
-        samples = batch.signal.explains.samples(batch.records)
+        samples = batch.explains.samples(batch.records)
         if self._peers is not None and any(sample.by_peer for sample in samples):
             self._unnamed.append(_Unnamed(batch.records, samples, now_s))
         else:

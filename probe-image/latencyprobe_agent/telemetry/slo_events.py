@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latencyprobe.plan import NodePlan, PlannedObjective
 from latencyprobe_agent.measure.counts import Counts
@@ -67,7 +66,7 @@ class SloEvents:
                     found[at] = sum_._replace(good=sum_.good + good - good_before, bad=sum_.bad + bad - bad_before)
         yield from found.values()
 
-    def _tracking(self, key: NDArray[np.void] | np.void) -> Iterable[TrackedObjective]:
+    def _tracking(self, key: np.void) -> Iterable[TrackedObjective]:
         return self._tracked.get((int(key["target_set"]), int(key["role"])), ())
 
 

@@ -33,7 +33,7 @@ class Spans:
         self._room.note_pairs(turn.remote.pairs, by_process=False, servers=turn.remote.servers)
         for batch in turn.evidence:
             if batch.joined is not None:
-                self._room.note_evidence(batch.signal.explains, batch.joined)
+                self._room.note_evidence(batch.explains, batch.joined)
         self._send(self._room.take_ready(self._peers, turn.now.boot_s, turn.remote.asking))
 
     def close(self) -> None:

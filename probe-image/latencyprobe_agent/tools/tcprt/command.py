@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from latencyprobe.options import Duration
+from latencyprobe.output import appending
 from latencyprobe_agent.signals.table import TASKS
 from latencyprobe_agent.tools import tail
 from latencyprobe_agent.tools.options import Options, tool_options
@@ -181,7 +182,7 @@ def _to_stdout(text: str) -> None:
 
 def _to_files(folder: Path, files: ExitStack) -> Iterator[Callable[[str], object]]:
     for name in (LOG, STATISTICS):
-        yield files.enter_context((folder / name).open("a", encoding="ascii", buffering=1)).write
+        yield files.enter_context(appending(folder / name)).write
 
 
 def _text(record: Record, output: str, row: np.void | None = None) -> str:

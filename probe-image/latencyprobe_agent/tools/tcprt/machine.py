@@ -8,17 +8,9 @@ Sequence numbers are u32 and wrap; times are ns of the operations' clock, `*_us`
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from latencyprobe_agent.tools.tcprt.operations import NO_RTT, U32, Endpoint, Operation, Side
-
-
-class Stage(IntEnum):
-    """Where a connection is in its current task."""
-
-    NONE = 0
-    REQUEST = 1
-    RESPONSE = 2
+from latencyprobe_agent.tools.tcprt.state import Received, Sent, Stage, Task, Times, apart
 
 
 @dataclass(frozen=True)
@@ -64,43 +56,28 @@ class Record:
     reorder: bool
 
 
-def apart(a: int, b: int) -> int:
-    """Return a − b of two sequence numbers, as signed 32 bits."""
-    return ((a - b + 0x80000000) & U32) - 0x80000000
-
-
 class _Machine:
-    """What both sides share: the open task, and the totals of the connection."""
+    """What both sides share: the open task, and what the connection sent and received."""
 
     def __init__(self, connection: Connection, op: Operation) -> None:
         self._connection = connection
-        self._stage = Stage.NONE
-        self._task_no = 0
-        self._con_seq = self._start_seq = op.snd_nxt
-        self._con_rcv = self._start_rcv = op.rcv_nxt
-        self._start_ns = self._end_ns = self._v6_end_ns = op.unix_ns
-        self._first_us = self._last_us = 0
-        self._server_us = self._recv_us = 0
-        self._last_retrans = self._handshake_retrans = op.total_retrans
-        self._reorder = False
-        # The corrected account: ends of the payload seen so far, which no FIN moves, and 64-bit sums of it.
-        self._sent_seq, self._received_seq = op.snd_nxt, op.rcv_nxt
-        self._request_rcv = op.rcv_nxt
-        self._sent_bytes = self._received_bytes = 0
+        self._handshake_retrans = op.total_retrans
+        self._task = Task(op.total_retrans)
+        self._times = Times.of(op)
+        self._sent = Sent.of(op)
+        self._received = Received.of(op)
 
     def apply(self, op: Operation) -> list[Record]:
         """Take one operation; return what it ends, in order. After `release` the machine is done."""
         if op.op == "send_data":
-            self._sent_bytes += max(apart(op.snd_nxt, self._sent_seq), 0)
-            self._sent_seq = op.snd_nxt
+            self._sent.add(op)
             return self._send_data(op)
         if op.op == "recv_data":
             ended = self._recv_data(op)
-            self._received_bytes += max(apart(op.rcv_nxt, self._received_seq), 0)
-            self._received_seq = op.rcv_nxt
+            self._received.add(op)
             return ended
         if op.op == "release":
-            return [*(self._release(op) if self._task_no else ()), self._close(op)]
+            return [*(self._release(op) if self._task.task_no else ()), self._close(op)]
         self._pkts_acked(op)
         return []
 
@@ -117,47 +94,43 @@ class _Machine:
         raise NotImplementedError
 
     def _begin(self, op: Operation) -> None:
-        self._start_ns = self._end_ns = self._v6_end_ns = op.unix_ns
-        self._last_retrans = op.total_retrans
-        self._server_us = self._recv_us = 0
-        self._task_no += 1
-        self._stage = Stage.REQUEST
+        self._times.begin(op)
+        self._task.begin(op)
 
     def _record(self, kind: str, op: Operation, sent: tuple[int, int], received: tuple[int, int]) -> Record:
         """Make a record of the current task; `sent`, `received`: (corrected, as the original has it)."""
-        ended = kind in ("R", "P")
+        task, times, ended = self._task, self._times, kind in ("R", "P")
         has_range = kind in ("R", "W", "P") and sent[0] > 0
         return Record(
             kind=kind,
             connection=self._connection,
-            unix_ns=self._end_ns if ended else op.unix_ns,
-            start_ns=self._start_ns,
-            end_ns=self._end_ns if ended else op.unix_ns,
-            v6_end_ns=self._v6_end_ns if ended else op.unix_ns,
-            task_no=self._task_no,
-            server_us=self._server_us,
-            recv_us=self._recv_us,
+            unix_ns=times.end_ns if ended else op.unix_ns,
+            start_ns=times.start_ns,
+            end_ns=times.end_ns if ended else op.unix_ns,
+            v6_end_ns=times.v6_end_ns if ended else op.unix_ns,
+            task_no=task.task_no,
+            server_us=times.server_us,
+            recv_us=times.recv_us,
             sent_bytes=sent[0],
             received_bytes=received[0],
-            unacked_bytes=max(apart(self._sent_seq, op.snd_una), 0),
+            unacked_bytes=max(apart(self._sent.sent_seq, op.snd_una), 0),
             v6_sent_bytes=sent[1] & U32,
             v6_received_bytes=received[1] & U32,
             v6_unacked_bytes=(op.snd_nxt - op.snd_una) & U32,
-            seq=self._range_end(sent[0]) if has_range else 0,
+            seq=(self._range_end() - sent[0]) & U32 if has_range else 0,
             end_seq=self._range_end() if has_range else 0,
-            retransmits=(op.total_retrans - (self._handshake_retrans if kind == "E" else self._last_retrans)) & U32,
+            retransmits=(op.total_retrans - (self._handshake_retrans if kind == "E" else task.last_retrans)) & U32,
             handshake_retransmits=self._handshake_retrans,
             min_rtt_us=NO_RTT if op.min_rtt_us is None else op.min_rtt_us,
             mss=op.mss,
-            reorder=self._reorder,
+            reorder=task.reorder,
         )
 
-    def _range_end(self, before: int = 0) -> int:
-        return (self._sent_seq - before) & U32
+    def _range_end(self) -> int:
+        raise NotImplementedError
 
     def _close(self, op: Operation) -> Record:
-        sent = (self._sent_bytes, op.snd_nxt - self._con_seq)
-        return self._record("E", op, sent, (self._received_bytes, op.rcv_nxt - self._con_rcv))
+        return self._record("E", op, self._sent.total(op), self._received.total(op))
 
 
 class Local(_Machine):
@@ -170,32 +143,33 @@ class Local(_Machine):
         self._task_received = (0, 0)
 
     def _recv_data(self, op: Operation) -> list[Record]:
-        if self._stage is Stage.REQUEST:
-            self._last_us = op.unix_ns // 1000
-            self._reorder |= bool(op.ofo)
+        task, times = self._task, self._times
+        if task.stage is Stage.REQUEST:
+            times.last_us = op.unix_ns // 1000
+            task.reorder |= bool(op.ofo)
             return []
         ended = []
-        if self._stage is Stage.RESPONSE:
+        if task.stage is Stage.RESPONSE:
             if apart(op.snd_nxt, op.snd_una) > 1:
-                self._v6_end_ns = op.unix_ns
+                times.v6_end_ns = op.unix_ns
             # a request that comes before the ACK says the same as the ACK
-            if not self._acked(op) and apart(self._sent_seq, op.snd_una) > 0:
-                self._end_ns = op.unix_ns
-            ended.append(self._response("R", op, op.snd_nxt - self._start_seq))
+            if not self._acked(op) and apart(self._sent.sent_seq, op.snd_una) > 0:
+                times.end_ns = op.unix_ns
+            ended.append(self._response("R", op))
         self._begin(op)
-        self._first_us = self._last_us = op.unix_ns // 1000
-        self._start_seq = self._acked_seq = op.snd_nxt
+        times.first_us = times.last_us = op.unix_ns // 1000
+        self._sent.start_seq = self._acked_seq = op.snd_nxt
         self._last_una = op.snd_una
-        self._reorder = bool(op.ofo)
+        task.reorder = bool(op.ofo)
         return ended
 
     def _send_data(self, op: Operation) -> list[Record]:
-        if self._stage is Stage.REQUEST:
-            self._server_us = op.unix_ns // 1000 - self._last_us
-            self._recv_us = self._last_us - self._first_us
-            self._task_received = self._request_bytes(op)
-            self._start_rcv, self._request_rcv = op.rcv_nxt, self._received_seq
-            self._stage = Stage.RESPONSE
+        if self._task.stage is Stage.REQUEST:
+            self._times.server_us = op.unix_ns // 1000 - self._times.last_us
+            self._times.recv_us = self._times.last_us - self._times.first_us
+            self._task_received = self._received.message(op)
+            self._received.begin(op)
+            self._task.stage = Stage.RESPONSE
         return []
 
     def _pkts_acked(self, op: Operation) -> None:
@@ -203,36 +177,37 @@ class Local(_Machine):
         self._acked(op)
 
     def _release(self, op: Operation) -> list[Record]:
-        if self._stage is Stage.REQUEST:
-            return [self._record("N", op, (0, 0), self._request_bytes(op))]
-        if apart(op.snd_nxt, self._start_seq) <= 1:
+        if self._task.stage is Stage.REQUEST:
+            return [self._record("N", op, (0, 0), self._received.message(op))]
+        if apart(op.snd_nxt, self._sent.start_seq) <= 1:
             return []
         if apart(op.snd_nxt, op.snd_una) > 1:
-            return [self._response("W", op, op.snd_nxt - self._start_seq)]
+            return [self._response("W", op)]
         self._v6_acked(op)
         self._acked(op)
-        return [self._response("R", op, op.snd_nxt - self._start_seq - 1)]  # the original takes off a FIN, sent or not
+        return [self._response("R", op, fin=1)]  # the original takes off a FIN, sent or not
 
     def _v6_acked(self, op: Operation) -> None:
         if apart(op.snd_una, self._last_una) > 1:
-            self._v6_end_ns = op.unix_ns
+            self._times.v6_end_ns = op.unix_ns
             self._last_una = op.snd_una
 
     def _acked(self, op: Operation) -> bool:
         """Move the corrected end to this ACK, if it is one of response bytes that none has acknowledged before."""
-        acked = self._sent_seq if apart(op.snd_una, self._sent_seq) > 0 else op.snd_una
+        sent_seq = self._sent.sent_seq
+        acked = sent_seq if apart(op.snd_una, sent_seq) > 0 else op.snd_una
         if apart(acked, self._acked_seq) <= 0:
             return False
         self._acked_seq = acked
-        self._end_ns = op.unix_ns
+        self._times.end_ns = op.unix_ns
         return True
 
-    def _request_bytes(self, op: Operation) -> tuple[int, int]:
-        return max(apart(self._received_seq, self._request_rcv), 0), op.rcv_nxt - self._start_rcv
+    def _response(self, kind: str, op: Operation, fin: int = 0) -> Record:
+        sent, v6_sent = self._sent.message(op)
+        return self._record(kind, op, (sent, v6_sent - fin), self._task_received)
 
-    def _response(self, kind: str, op: Operation, v6_sent: int) -> Record:
-        sent = max(apart(self._sent_seq, self._start_seq), 0)
-        return self._record(kind, op, (sent, v6_sent), self._task_received)
+    def _range_end(self) -> int:
+        return self._sent.sent_seq
 
 
 class Peer(_Machine):
@@ -240,52 +215,45 @@ class Peer(_Machine):
 
     def __init__(self, connection: Connection, op: Operation) -> None:
         super().__init__(connection, op)
-        self._last_sent_us = 0
         self._task_sent = (0, 0)
-        self._task_end_seq = op.snd_nxt
+        self._task_end = op.snd_nxt
 
     def _send_data(self, op: Operation) -> list[Record]:
-        now_us = op.unix_ns // 1000
-        if self._stage is Stage.REQUEST:
-            self._last_sent_us = now_us
-            return []
-        ended = [self._response(op)] if self._stage is Stage.RESPONSE else []
-        self._begin(op)
-        self._last_sent_us = now_us
-        self._start_rcv, self._request_rcv = op.rcv_nxt, self._received_seq
-        self._reorder = False
+        ended = [self._response(op)] if self._task.stage is Stage.RESPONSE else []
+        if self._task.stage is not Stage.REQUEST:
+            self._begin(op)
+            self._received.begin(op)
+            self._task.reorder = False
+        self._times.last_us = op.unix_ns // 1000
         return ended
 
     def _recv_data(self, op: Operation) -> list[Record]:
-        now_us = op.unix_ns // 1000
-        if self._stage is Stage.NONE:
+        task, times, now_us = self._task, self._times, op.unix_ns // 1000
+        if task.stage is Stage.NONE:
             return []
-        if self._stage is Stage.REQUEST:
-            self._task_sent = max(apart(self._sent_seq, self._start_seq), 0), op.snd_nxt - self._start_seq
-            self._task_end_seq = self._sent_seq
-            self._start_seq = op.snd_nxt
-            self._server_us = now_us - self._last_sent_us
-            self._first_us = now_us
-            self._stage = Stage.RESPONSE
+        if task.stage is Stage.REQUEST:
+            self._task_sent, self._task_end = self._sent.message(op), self._sent.sent_seq
+            self._sent.start_seq = op.snd_nxt
+            times.server_us = now_us - times.last_us
+            times.first_us = now_us
+            task.stage = Stage.RESPONSE
         else:
-            self._recv_us = now_us - self._first_us
-        self._last_us = now_us
-        self._end_ns = self._v6_end_ns = op.unix_ns
-        self._reorder |= bool(op.ofo)
+            times.recv_us = now_us - times.first_us
+        times.end_ns = times.v6_end_ns = op.unix_ns
+        task.reorder |= bool(op.ofo)
         return []
 
     def _pkts_acked(self, op: Operation) -> None:
         pass
 
     def _release(self, op: Operation) -> list[Record]:
-        return [self._response(op)] if self._stage is Stage.RESPONSE else []
+        return [self._response(op)] if self._task.stage is Stage.RESPONSE else []
 
     def _response(self, op: Operation) -> Record:
-        received = max(apart(self._received_seq, self._request_rcv), 0)
-        return self._record("P", op, self._task_sent, (received, op.rcv_nxt - self._start_rcv))
+        return self._record("P", op, self._task_sent, self._received.message(op))
 
-    def _range_end(self, before: int = 0) -> int:
-        return (self._task_end_seq - before) & U32
+    def _range_end(self) -> int:
+        return self._task_end
 
 
 def open_machine(connection: Connection, op: Operation) -> Local | Peer:

@@ -1,0 +1,116 @@
+"""Join keys: by what the records of a signal find the exchange that they explain.
+
+Pure functions over arrays of recent halves (RECENT_HALF) and of keys, one per record. A signal that is about something
+else than a connection's bytes or its beginning brings a key of its own; the join (`measure.evidence_join`) knows none.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# A half that has ended. `at`: order of arrival, from 1; 0: no half. `seq`..`end_seq`: the message that this side sent;
+# `fresh`: the first on its connection, seen from the handshake; `tid`: the thread that sent the request, or read it.
+RECENT_HALF = np.dtype(
+    [
+        *(("at", "u8"), ("sock_cookie", "u8"), ("trace_id", "2u8"), ("start_ns", "i8"), ("end_ns", "i8")),
+        *(("send_start_ns", "i8"), ("send_end_ns", "i8"), ("duration_ns", "i8"), ("seq", "u4"), ("end_seq", "u4")),
+        *(("target_set", "u4"), ("tid", "u4"), ("local_port", "u2"), ("peer_port", "u2"), ("role", "u1")),
+        *(("excluded", "u1"), ("outcome", "u1"), ("fresh", "?")),
+    ]
+)
+
+Find = Callable[[NDArray[np.void], NDArray[np.void]], NDArray[np.intp]]
+
+
+@dataclass(frozen=True)
+class JoinKey:
+    """`columns`: dtype of one record's key; `at_ns`, the record's time in ns of the boot clock, is among them.
+
+    `find`: (RECENT_HALF[m], key[n]) → intp[n], the place of the half that each record explains, -1 for none so far. It
+    reads columns by name: a key with those of another one can use that one's `find`.
+    """
+
+    columns: np.dtype[np.void]
+    find: Find
+
+    def of(self, flow: NDArray[np.void], **columns: NDArray[Any]) -> NDArray[np.void]:
+        """Return the keys of records with these FLOW_HEADERs, which give each column that is not among `columns`."""
+        key = np.zeros(len(flow), self.columns)
+        for name in key.dtype.names or ():
+            key[name] = columns[name] if name in columns else flow["boot_ns" if name == "at_ns" else name]
+        return key
+
+
+def _by_sent_bytes(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
+    slots, low, high = _of_connections(recent, recent["at"] > 0, key["sock_cookie"])
+    if not len(slots):
+        return np.full(len(key), -1)
+    half = recent.take(slots)
+    ranged = key["seq"] != key["end_seq"]
+
+    def reached(at: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Whether a half is not before the one that is looked for; halves of a connection are in order."""
+        by_bytes = (half["end_seq"][at] - key["seq"]).astype(np.int32) > 0
+        return np.where(ranged, by_bytes, half["start_ns"][at] > key["at_ns"])
+
+    found = _first(low, high, reached)
+    found = np.where(ranged, found, found - 1)  # without a range: the last one that had begun
+    there = (found >= low) & (found < high)
+    at = np.where(there, found, 0)
+    there &= ~ranged | ((key["end_seq"] - half["seq"][at]).astype(np.int32) > 0)
+    return np.where(there, slots[at], -1)
+
+
+def _by_beginning(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
+    fresh = recent["fresh"] & (recent["at"] > 0)
+    slots, low, high = _of_connections(recent, fresh, key["sock_cookie"])
+    there = low < high
+    found = np.full(len(key), -1)
+    found[there] = slots[low[there]]
+    for i in np.flatnonzero(key["sock_cookie"] == 0).tolist():
+        # a SYN-ACK is sent before its socket exists
+        ports = (recent["local_port"] == key["local_port"][i]) & (recent["peer_port"] == key["peer_port"][i])
+        same = np.flatnonzero(fresh & ports & (recent["seq"] == key["first_seq"][i]))
+        found[i] = same[recent["at"][same].argmax()] if len(same) else -1
+    return found
+
+
+def _of_connections(
+    recent: NDArray[np.void], among: NDArray[np.bool_], cookies: NDArray[np.uint64]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Return places of the halves of these connections, one connection after the other, each in order of arrival; and
+    for each cookie where among those its own ones begin and end."""
+    of_them = np.flatnonzero(among & np.isin(recent["sock_cookie"], cookies))
+    slots = of_them[np.lexsort((recent["at"][of_them], recent["sock_cookie"][of_them]))]
+    cookie = recent["sock_cookie"][slots]
+    return slots, np.searchsorted(cookie, cookies, side="left"), np.searchsorted(cookie, cookies, side="right")
+
+
+def _first(
+    low: NDArray[np.intp], high: NDArray[np.intp], reached: Callable[[NDArray[np.intp]], NDArray[np.bool_]]
+) -> NDArray[np.intp]:
+    """Binary search in each range [low, high): the first place that is `reached`, `high` if none is."""
+    low, high = low.copy(), high.copy()
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        yes = reached(np.where(open_, middle, 0))
+        high = np.where(open_ & yes, middle, high)
+        low = np.where(open_ & ~yes, middle + 1, low)
+    return low
+
+
+# By the bytes `seq`..`end_seq` that the local side sent on a connection: the oldest exchange whose message has some of
+# them. Without any bytes: the last one that had begun.
+SENT_BYTES = JoinKey(
+    np.dtype([("at_ns", "i8"), ("sock_cookie", "u8"), ("seq", "u4"), ("end_seq", "u4")]),
+    _by_sent_bytes,
+)
+# By the beginning of a connection: its first exchange, in which the local side's message begins at `first_seq`. Where
+# the cookie is 0, the ports and that number are those of the connection.
+BEGINNING = JoinKey(
+    np.dtype([("at_ns", "i8"), ("sock_cookie", "u8"), ("first_seq", "u4"), ("local_port", "u2"), ("peer_port", "u2")]),
+    _by_beginning,
+)

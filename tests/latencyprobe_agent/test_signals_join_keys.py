@@ -1,0 +1,87 @@
+"""By what records find the exchange that they explain: pure functions of recent halves and keys."""
+
+import numpy as np
+
+from latencyprobe_agent.signals.join_keys import BEGINNING, RECENT_HALF, SENT_BYTES
+from latencyprobe_agent.vocabulary.records import FLOW_HEADER
+
+MS = 1_000_000
+
+
+def recent(*rows: dict[str, int]) -> np.ndarray:
+    """Halves in the order of their arrival, one connection unless a row says otherwise; behind them room for others."""
+    found = np.zeros(len(rows) + 2, RECENT_HALF)
+    for i, row in enumerate(rows):
+        for name, value in {"at": i + 1, "sock_cookie": 7, "local_port": 40000, "peer_port": 80, **row}.items():
+            found[i][name] = value
+    return found
+
+
+def sent(seq: int, size: int = 100, **row: int) -> dict[str, int]:
+    return {"seq": seq, "end_seq": (seq + size) % 2**32, **row}
+
+
+def by_bytes(halves: np.ndarray, seq: int, end_seq: int, cookie: int = 7, at_ms: int = 0) -> int:
+    flow = np.zeros(1, FLOW_HEADER)
+    flow["sock_cookie"], flow["boot_ns"] = cookie, at_ms * MS
+    (found,) = SENT_BYTES.find(halves, SENT_BYTES.of(flow, seq=seq, end_seq=end_seq)).tolist()
+    return found
+
+
+def by_beginning(halves: np.ndarray, cookie: int, first_seq: int = 0, peer_port: int = 80) -> int:
+    flow = np.zeros(1, FLOW_HEADER)
+    flow["sock_cookie"], flow["local_port"], flow["peer_port"] = cookie, 40000, peer_port
+    (found,) = BEGINNING.find(halves, BEGINNING.of(flow, first_seq=first_seq)).tolist()
+    return found
+
+
+def test_a_key_takes_from_the_header_what_is_in_it():
+    flow = np.zeros(2, FLOW_HEADER)
+    flow["boot_ns"], flow["sock_cookie"], flow["local_port"] = (1, 2), (3, 4), 40000
+    key = BEGINNING.of(flow, first_seq=np.array([5, 6]))
+    assert [(1, 3, 5, 40000, 0), (2, 4, 6, 40000, 0)] == key.tolist()
+
+
+def test_bytes_belong_to_the_message_that_has_them_on_their_connection():
+    halves = recent(sent(1000, sock_cookie=8), sent(900), sent(1000))
+    assert [2, 1, 0] == [by_bytes(halves, 1040, 1060), by_bytes(halves, 999, 1000), by_bytes(halves, 1040, 1060, 8)]
+
+
+def test_bytes_of_two_messages_belong_to_the_older_one():
+    assert 0 == by_bytes(recent(sent(900), sent(1000)), 950, 1050)
+
+
+def test_bytes_that_are_in_no_message_so_far_belong_to_none():
+    halves = recent(sent(900), sent(1200))
+    assert [-1] * 4 == [by_bytes(halves, *ends) for ends in ((800, 900), (1000, 1200), (1300, 1400), (0, 1))]
+    assert -1 == by_bytes(halves, 900, 1000, cookie=9)
+    assert -1 == by_bytes(recent(), 900, 1000), "no half at all"
+
+
+def test_sequence_numbers_wrap():
+    assert 0 == by_bytes(recent(sent(2**32 - 50)), 10, 20)
+
+
+def test_messages_are_in_order_of_arrival_wherever_they_are_kept():
+    halves = recent(sent(1100, at=20_001), sent(900, at=19_999), sent(1000, at=20_000))
+    assert [1, 2, 0] == [by_bytes(halves, seq, seq + 1) for seq in (950, 1050, 1150)]
+
+
+def test_what_has_no_bytes_belongs_to_the_last_exchange_that_had_begun():
+    halves = recent(*(sent(900 + 100 * i, start_ns=ms * MS) for i, ms in enumerate((1, 10, 90))))
+    assert [-1, 0, 1, 2] == [by_bytes(halves, 1200, 1200, at_ms=ms) for ms in (0, 5, 50, 100)]
+
+
+def test_a_beginning_is_that_of_the_first_exchange():
+    halves = recent(sent(1000, fresh=1), sent(1100), sent(1000, sock_cookie=8))
+    assert [0, -1, -1] == [by_beginning(halves, cookie) for cookie in (7, 8, 9)], "8 is older than its programs"
+
+
+def test_a_socket_to_come_is_known_by_its_ports_and_where_its_first_message_begins():
+    halves = recent(sent(5001, fresh=1), sent(5001, peer_port=81, fresh=1), sent(5001, fresh=1), sent(6001))
+    assert 2 == by_beginning(halves, 0, 5001), "of ports that are used again, the newest"
+    assert [1, -1, -1] == [
+        by_beginning(halves, 0, 5001, 81),
+        by_beginning(halves, 0, 5000),
+        by_beginning(halves, 0, 6001),
+    ]
