@@ -37,6 +37,7 @@ async def run(config: Config) -> None:
             raise ClusterError(f"{left} did not go within {TIMEOUT_S:.0f} s: look at that node") from error
         finally:
             holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
             await lease.release(after_s=KEEP_S)
     log.info("no node label and no agent is left")
 

@@ -1,6 +1,6 @@
 """`latencyprobe operator [--cleanup]`: the Deployment's entry, and the clean-up before uninstalling.
 
-The CLI finds it through the entry point group `latencyprobe.commands`. What the operator imports waits until it runs.
+An entry point of the group `latencyprobe.commands`. What the operator imports is imported only when it runs.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from latencyprobe import logs
-from latencyprobe.errors import LatencyProbeError
 
 
 @click.command()
@@ -41,7 +40,7 @@ def operator(cleanup: bool, log_level: str) -> None:
 async def _until_signal(work: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> None:
     """Run until done, or until SIGTERM or SIGINT, which end it in an orderly way.
 
-    `work` receives a function that takes the signals again, after somebody else did.
+    `work` receives a function that takes the signals back from whoever took them meanwhile.
     """
     asked = False
 
@@ -61,5 +60,3 @@ async def _until_signal(work: Callable[[Callable[[], None]], Coroutine[Any, Any,
     except asyncio.CancelledError:
         if not asked:
             raise
-    except BaseExceptionGroup as group:
-        raise LatencyProbeError(str(group.exceptions[0])) from group

@@ -1,4 +1,4 @@
-"""The operator's settings: environment variables, as the chart sets them. Read once by `commands.py`."""
+"""The operator's settings: environment variables, as the chart sets them."""
 
 import os
 import socket

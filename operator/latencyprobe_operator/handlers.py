@@ -1,9 +1,10 @@
-"""kopf: LatencyProbes into the registry. Decorators and settings only; the work is level-based and elsewhere.
+"""kopf: LatencyProbes into the registry. Settings and handlers only; the work is level-based and elsewhere.
 
-`app.py` runs `kopf.operator` with `kopf_registry(probes)`. Nothing here makes kopf add a finalizer: no timers, no
-daemons, no `on.delete`.
+Nothing here makes kopf add a finalizer: no timers, no daemons, no `on.delete`.
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from latencyprobe_operator.cluster import aio  # isort: skip  # before kopf
@@ -15,6 +16,18 @@ from latencyprobe_operator.status.registry import Registry
 
 assert aio
 FINALIZER = f"{GROUP}/never-set"
+
+
+async def run(probes: Registry, take_signals: Callable[[], None]) -> None:
+    """Run kopf until cancelled; it ends by itself when the API server refuses its credentials.
+
+    It must not catch a signal, so `take_signals` takes them back: it would then wait 5 s for all tasks that are younger
+    than itself, and these are the directory's connections.
+    """
+    older = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(registry=kopf_registry(probes), clusterwide=True, standalone=True)
+    take_signals()
+    await kopf.run_tasks(tasks, ignored=older)
 
 
 def kopf_registry(probes: Registry) -> kopf.OperatorRegistry:

@@ -1,6 +1,6 @@
-"""The operator's own metrics, in the Prometheus exposition format: read from the parts when somebody asks.
+"""The operator's own metrics, in the Prometheus exposition format: read from the parts at each scrape.
 
-`directory/server.py` serves `exposition()` at /metrics, behind authentication. Names of tenants are no labels.
+Names of tenants are no labels.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ _PREFIX = "latencyprobe_operator"
 
 
 class Sources(NamedTuple):
-    """Where the figures come from."""
+    """The counters and functions that the figures are read from."""
 
     informers: Callable[[], Iterable[Informer]]
     node_states: Callable[[], Iterable[NodeState]]
@@ -32,7 +32,7 @@ class Sources(NamedTuple):
     remote_joins: Counter[str]
     writes: Counter[tuple[str, str]]
     evaluations: Counter[str]
-    failures: Counter[str]
+    loop_failures: Counter[tuple[str, str]]
 
 
 class _OperatorCollector(Collector):
@@ -48,8 +48,8 @@ class _OperatorCollector(Collector):
         yield _gauge("nodes", "Nodes that must measure, by what they do.", by_state, "state")
         yield _gauge("plan_streams", "Agents that read their plan now.", {(): s.streams()})
         informers = list(s.informers())
-        silent = {(i.kind,): i.silent_s for i in informers}
-        yield _gauge("watch_silent_seconds", "Time since the API server last said anything.", silent, "kind")
+        silent = {(i.kind,): i.signs.silent_s for i in informers}
+        yield _gauge("watch_silent_seconds", "Time since the API server last sent anything.", silent, "kind")
         for name in ("lists", "watches", "events", "undecodable"):
             values = {(i.kind,): getattr(i.signs, name) for i in informers}
             yield _counter(f"informer_{name}", f"Informer: {name}.", values, "kind")
@@ -63,8 +63,7 @@ class _OperatorCollector(Collector):
         yield _counter("writes", "Writes to the API server.", s.writes, "kind", "result")
         evaluations = {(result,): n for result, n in s.evaluations.items()}
         yield _counter("evaluations", "Evaluations of objectives.", evaluations, "result")
-        failures = {(work,): n for work, n in s.failures.items()}
-        yield _counter("failures", "Rounds of the operator's own work that failed.", failures, "work")
+        yield _counter("loop_failures", "Turns of the operator's loops that failed.", s.loop_failures, "loop", "error")
 
 
 def exposition(sources: Sources) -> Callable[[], bytes]:

@@ -231,10 +231,10 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
             bad = int((truth.duration_ns(CLIENT) > THRESHOLD_NS).sum())
             deadline = time.monotonic() + 20
             while (row := await it.row()).good + row.bad < len(truth) or row.coverage.joined < NAMED * row.bad:
-                assert time.monotonic() < deadline, (bad, row, it.directory.switchboard.counts)
+                assert time.monotonic() < deadline, (bad, row, it.directory.streams.switchboard.counts)
                 await asyncio.sleep(0.2)
             assert row.bad == pytest.approx(bad, rel=0.02), "the client's log counts as many"
-            counts = it.directory.switchboard.counts
+            counts = it.directory.streams.switchboard.counts
             named = sum(row.dominant.get(stage, 0) for stage in PAIR_STAGES)
             print(f"{cause}: bad {row.bad} of {len(truth)}, named {named}, {dict(row.dominant)}; keys {dict(counts)}")
             assert NAMED * row.bad <= named <= row.bad

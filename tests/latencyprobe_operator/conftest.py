@@ -1,6 +1,7 @@
-"""Factories for slim objects and LatencyProbes, with the defaults that most tests want."""
+"""Factories for objects of a cluster, LatencyProbes and their plans, with the defaults that most tests need."""
 
 import asyncio
+import inspect
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,12 +13,15 @@ import pytest
 from aiohttp import web
 
 from latencyprobe import spec
-from latencyprobe.errors import ClusterError
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_operator.cluster.api import Api
+from latencyprobe_operator.cluster.calls import FakeCluster
 from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
 from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.plan.agents import Agents, NodeState
+from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.plan.targets import Resolved
 
 
 def pod(name: str, namespace: str = "shop", node: str = "n1", **fields: Any) -> Pod:
@@ -80,6 +84,35 @@ def agent_status(generation: int, **fields: Any) -> AgentStatus:
     return AgentStatus(generation=generation, **{**defaults, **fields})
 
 
+class Planned:
+    """A LatencyProbe with its plans, and the agents; times in s from 0."""
+
+    def __init__(self, *items: Any, **spec_fields: Any) -> None:
+        self.probe = probe(**spec_fields)
+        self.state = state(*items)
+        self.planner, self.agents = Planner(1000, b"k" * 32), Agents()
+        self.plan(self.probe)
+
+    def plan(self, *probes: spec.LatencyProbe) -> frozenset[str]:
+        """Plan these LatencyProbes; returns the nodes whose plan changed."""
+        by_key = {(p.namespace, p.name): p for p in probes}
+        changed = self.planner.update(by_key, self.state, self.state.take_changes())
+        self.agents.planned(changed, self.planner.nodes, 0.0)
+        return changed
+
+    def report(self, node: str, now_s: float, **fields: Any) -> None:
+        """Let a node's agent report that it has applied its plan."""
+        plan = self.planner.plan_of(node)
+        self.agents.reported(node, agent_status(plan.generation, **fields), plan, now_s)
+
+    @property
+    def resolved(self) -> Resolved:
+        return self.planner.resolved[self.probe.namespace, self.probe.name]
+
+    def states(self, now_s: float) -> dict[str, NodeState]:
+        return self.agents.states(self.resolved.nodes, self.planner.plan_of, now_s)
+
+
 @asynccontextmanager
 async def served(routes: list[web.RouteDef]) -> AsyncIterator[Api]:
     """An API server that plays the given routes on loopback, and a connection to it."""
@@ -101,10 +134,13 @@ async def served(routes: list[web.RouteDef]) -> AsyncIterator[Api]:
         await runner.cleanup()
 
 
-async def until(condition: Callable[[], object], deadline_s: float = 10.0) -> None:
-    """Poll until something holds."""
+async def until(condition: Callable[[], object], deadline_s: float = 30.0) -> None:
+    """Poll until something holds, or what it awaits does."""
     async with asyncio.timeout(deadline_s):
-        while not condition():  # noqa: ASYNC110 - the condition is somebody else's state
+        while True:
+            holds = condition()
+            if await holds if inspect.isawaitable(holds) else holds:
+                return
             await asyncio.sleep(0.01)
 
 
@@ -119,6 +155,7 @@ def make() -> SimpleNamespace:
         state=state,
         service=service,
         slice_of=slice_of,
+        planned=Planned,
         status=agent_status,
     )
 
@@ -130,22 +167,6 @@ def tls_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"]
     subprocess.run([*make_key.split(), *names], cwd=folder, check=True, capture_output=True)
     return folder
-
-
-class FakeCluster:
-    """Takes calls down; `fails` names the calls that fail."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.fails: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        async def call(*args: Any) -> None:
-            self.calls.append((name, *args))
-            if name in self.fails:
-                raise ClusterError("away")
-
-        return call
 
 
 @pytest.fixture

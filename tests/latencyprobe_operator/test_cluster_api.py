@@ -15,7 +15,7 @@ from latencyprobe_operator.directory.tls import Certificate
 
 
 class Server:
-    """An HTTPS server that says with which token it was asked."""
+    """An HTTPS server that answers with the token it was asked with."""
 
     def __init__(self, tls_dir: Path) -> None:
         self.tokens: list[str | None] = []

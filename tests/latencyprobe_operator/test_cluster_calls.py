@@ -11,12 +11,12 @@ import yaml
 from aiohttp import web
 
 from latencyprobe.errors import ClusterError
-from latencyprobe_operator import cleanup
 from latencyprobe_operator.cluster import election
 from latencyprobe_operator.cluster.api import Api, ApiError
 from latencyprobe_operator.cluster.calls import Cluster, Reviewed
 from latencyprobe_operator.cluster.election import Lease
 from latencyprobe_operator.cluster.informer import Informers
+from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.state import ClusterState
 
 RIGHTS = yaml.safe_load((Path(__file__).parents[1] / "data/operator_rbac.yaml").read_text())
@@ -88,7 +88,7 @@ def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
         await cluster.review_token("t", "audience")
         await cluster.may_read_metrics(Reviewed("u"))
         await Lease(api, "ops", "me").acquire()
-        informers = asyncio.create_task(Informers(api, ClusterState(), lambda: None).run())
+        informers = asyncio.create_task(Informers(api, ClusterState(), lambda: None).run(Loops()))
         await make.until(lambda: sum("watch" in query for _, _, query, _ in recorder.requests) == 5)
         informers.cancel()
         await asyncio.gather(informers, return_exceptions=True)
@@ -132,7 +132,7 @@ def test_object_that_is_gone_meanwhile_is_no_error(make: Any, status: int) -> No
     recorder.run(make, scene)
 
 
-def test_refusal_of_the_api_server_says_what_was_asked_and_why(make: Any) -> None:
+def test_refusal_of_the_api_server_names_what_was_asked_and_why(make: Any) -> None:
     refused = lambda: web.json_response({"message": 'nodes "n1" is forbidden'}, status=403)  # noqa: E731 - one line
     recorder = Recorder({"/api/v1/nodes/n1": refused})
     with pytest.raises(ApiError, match=r'PATCH /api/v1/nodes/n1: 403 nodes "n1" is forbidden') as error:
@@ -174,20 +174,3 @@ def test_lists_are_read_to_their_last_page(make: Any) -> None:
     recorder = Recorder({"/api/v1/nodes": page})
     found = recorder.run(make, lambda api: Cluster(api).labelled_nodes())
     assert found == [("n1", "u-n1"), ("n2", "u-n2")]
-
-
-def test_cleanup_sweeps_until_neither_label_nor_agent_is_left(make: Any) -> None:
-    nodes = [{"metadata": {"name": "n1", "uid": "u1"}}]
-    recorder = Recorder({"/api/v1/nodes": {"metadata": {}, "items": nodes}})
-
-    async def scene(api: Api) -> list[str]:
-        cluster, left = Cluster(api), []
-        left.append(await cleanup._sweep(cluster, "agents"))
-        nodes.clear()
-        left.append(await cleanup._sweep(cluster, "agents"))
-        return left
-
-    assert recorder.run(make, scene) == ["node labels n1", ""]
-    assert [body["metadata"] for method, _, _, body in recorder.requests if method == "PATCH"] == [
-        {"name": "n1", "uid": "u1"}
-    ]

@@ -1,4 +1,4 @@
-"""The API server's JSON → slim objects."""
+"""The API server's JSON → trimmed objects."""
 
 import json
 import tracemalloc

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from latencyprobe.errors import ClusterError
 from latencyprobe_operator.cluster import election
 from latencyprobe_operator.cluster.election import Lease
 
@@ -101,8 +102,9 @@ def test_hold_ends_when_another_took_it(make: Any) -> None:
             await mine.acquire()
             holding = asyncio.create_task(mine.hold())
             await theirs.acquire()
-            async with asyncio.timeout(5):
-                await holding
+            with pytest.raises(ClusterError, match="is lost"):
+                async with asyncio.timeout(5):
+                    await holding
             assert fake.holder == "cleanup"
 
     asyncio.run(play())
@@ -115,8 +117,9 @@ def test_hold_ends_when_the_api_server_stays_away(make: Any) -> None:
             lease = Lease(api, "ops", "me")
             await lease.acquire()
             fake.away = True
-            async with asyncio.timeout(5):
-                await lease.hold()
+            with pytest.raises(ClusterError, match="is lost"):
+                async with asyncio.timeout(5):
+                    await lease.hold()
 
     asyncio.run(play())
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 
 from latencyprobe_operator.cluster import informer as informer_
-from latencyprobe_operator.cluster.informer import Informer
+from latencyprobe_operator.cluster.informer import Informer, Informers
+from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.state import ClusterState
 
 PODS = "/api/v1/pods"
@@ -129,14 +131,14 @@ def test_silent_watch_is_given_up_and_begun_again_where_it_was(make: Any) -> Non
     watched(make, fake, check, silence_s=0.2)
 
 
-def test_server_that_answers_watches_with_nothing_to_say_is_not_deaf(make: Any) -> None:
+def test_watches_that_are_answered_without_events_are_not_stale(make: Any) -> None:
     fake = FakePods([page("a")], [])
 
     async def check(informer: Informer, state: ClusterState) -> None:
         await make.until(lambda: fake.versions)
-        informer._heard -= informer_.STALE_S
+        informer.signs._last_s = time.monotonic() - informer_.STALE_S
         before = len(fake.versions)
-        await make.until(lambda: len(fake.versions) > before and informer.silent_s < informer_.STALE_S)
+        await make.until(lambda: len(fake.versions) > before and informer.signs.silent_s < informer_.STALE_S)
 
     watched(make, fake, check, silence_s=0.2)
 
@@ -194,12 +196,39 @@ def test_what_is_not_json_leads_to_a_new_list(make: Any) -> None:
     watched(make, fake, check)
 
 
-def test_kinds_that_heard_nothing_for_too_long_are_deaf(make: Any) -> None:
+def test_kinds_of_which_nothing_came_for_too_long_are_stale(make: Any) -> None:
     async def play() -> None:
         async with make.served([]) as api:
-            informers = informer_.Informers(api, ClusterState(), lambda: None)
-            assert informers.stale() == []
-            informers.of["pods"]._heard -= informer_.STALE_S + 1
+            informers = Informers(api, ClusterState(), lambda: None)
+            assert informers.stale() == [], "nothing was asked for yet"
+            informers.of["pods"].signs._last_s = time.monotonic() - informer_.STALE_S - 1
             assert informers.stale() == ["pods"]
+
+    asyncio.run(play())
+
+
+class Forgetful(ClusterState):
+    """Fails once at an event, in a way that nobody foresaw."""
+
+    failed = False
+
+    def put(self, kind: str, item: Any) -> None:
+        if item.name == "b" and not self.failed:
+            self.failed = True
+            raise RuntimeError("unforeseen")
+        super().put(kind, item)
+
+
+def test_informer_that_fails_is_counted_and_lists_anew(make: Any) -> None:
+    fake = FakePods([page("a"), page("a", "b", version=20)], [events(("ADDED", raw_pod("b", 11)))])
+
+    async def play() -> None:
+        state, loops = Forgetful(), Loops()
+        async with make.served([web.get(PODS, fake.handle)]) as api:
+            task = asyncio.create_task(Informers(api, state, lambda: None).run(loops))
+            await make.until(lambda: names(state) == {"a", "b"})
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert loops.failures == {("informer-pods", "RuntimeError"): 1}
 
     asyncio.run(play())

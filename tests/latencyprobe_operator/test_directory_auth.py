@@ -96,7 +96,7 @@ def test_answer_is_cached_until_shortly_before_the_token_ends() -> None:
     assert reviewer.calls == 2
 
 
-def test_cached_caller_is_served_while_the_api_server_is_away_and_a_new_one_is_told_to_wait() -> None:
+def test_cached_caller_is_served_while_the_api_server_is_away_and_a_new_one_has_to_wait() -> None:
     mine, other = token(3600), token(3601)
     auth, reviewer = authenticator({mine: ON_N1, other: ON_N1})
     ask(auth, mine)

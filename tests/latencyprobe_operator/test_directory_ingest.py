@@ -26,7 +26,7 @@ def row(make: Any, **fields: Any) -> SliRow:
 
 
 class Post:
-    """Posts batches one after the other to a fresh store and says what is in it afterwards."""
+    """Posts batches one after the other to a fresh store and returns what is in it afterwards."""
 
     def __init__(self, make: Any, path: Path) -> None:
         self.make, self.path = make, path
@@ -39,13 +39,13 @@ class Post:
             probe = self.make.probe()
             planner.update({("shop", "checkout"): probe}, state, state.take_changes())
             (objective,) = objectives(probe)
-            async with StoreThread(lambda: SqliteStore(self.path)) as books:
+            async with StoreThread(lambda: SqliteStore(self.path)) as store_thread:
                 times = iter([began])
-                ingest = Ingest(books, lambda: {objective.key}, lambda: next(times, NOW))
+                ingest = Ingest(store_thread, lambda: {objective.key}, lambda: next(times, NOW))
                 if planned:
                     ingest.planned(planner.plan_of("n1"))
                 expected = [await ingest.take("n1", SliBatch(i, number, tuple(rows))) for i, number, rows in batches]
-                total = books.store.events(objective.key, NOW - 3600, NOW + 3600).total
+                total = store_thread.store.events(objective.key, NOW - 3600, NOW + 3600).total
             return expected, total, ingest
 
         return asyncio.run(play())

@@ -13,15 +13,15 @@ NODES_AT = {"10.0.0.1": {"n1"}, "10.0.0.2": {"n2"}, "10.96.0.7": {"n1", "n2", "n
 
 
 class Net:
-    """A switchboard with nodes that listen, a clock, and whom it woke."""
+    """A switchboard with connected nodes, a clock, and whom it woke."""
 
-    def __init__(self, *listening: str) -> None:
+    def __init__(self, *connected: str) -> None:
         self.now_s = 0.0
         self.woken: list[str] = []
         nodes_at = NODES_AT | {"10.96.0.9": {f"m{i}" for i in range(remote_join.MAX_NODES + 1)}}
         self.board = Switchboard(lambda a: nodes_at.get(a, set()), self.woken.append, lambda: self.now_s)
-        for node in listening:
-            self.board.listens(node, now=True)
+        for node in connected:
+            self.board.connected(node)
 
     def taken(self, node: str) -> RemoteJoinMessage:
         return self.board.take(node) or RemoteJoinMessage()
@@ -68,7 +68,7 @@ def test_only_a_node_that_was_asked_answers_and_only_once(net: Net) -> None:
 )
 def test_a_key_that_nobody_can_be_asked_for_is_refused_with_the_reason(net: Net, address: str, reason: str) -> None:
     for i in range(remote_join.MAX_NODES + 1):
-        net.board.listens(f"m{i}", now=True)
+        net.board.connected(f"m{i}")
     assert net.board.ask("n2", (Ask((KEYS[0],), address),)) == {KEYS[0]: reason}
     assert net.board.counts[f"refused_{reason}"] == 1
     assert net.woken == []
@@ -110,10 +110,10 @@ def test_keys_under_way_are_bounded_for_all_together(net: Net) -> None:
 
 def test_what_waits_for_a_stream_that_ended_is_forgotten(net: Net) -> None:
     net.board.ask("n2", (Ask((KEYS[0],), "10.0.0.1"),))
-    net.board.listens("n1", now=False)
-    net.board.listens("n1", now=True)
+    net.board.disconnected("n1")
+    net.board.connected("n1")
     assert net.board.take("n1") is None
-    net.board.listens("n2", now=False)
+    net.board.disconnected("n2")
     net.board.answer("n1", (half(KEYS[0]),))
     assert net.board.counts["undelivered"] == 1
 

@@ -1,5 +1,6 @@
 """Mounted files: the pairing key, and a certificate that follows them."""
 
+import asyncio
 import base64
 import os
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.errors import LatencyProbeError
-from latencyprobe_operator.directory.tls import Certificate, pair_key
+from latencyprobe_operator.directory.tls import Certificate, follow, pair_key
 
 KEY = bytes(range(32))
 
@@ -53,3 +54,23 @@ def test_key_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_bytes(cert)
     with pytest.raises(LatencyProbeError, match=r"not a certificate that fits tls\.key"):
         Certificate(tmp_path)
+
+
+def test_files_that_are_followed_bring_the_new_certificate_and_key(tmp_path: Path) -> None:
+    certificate(tmp_path, "one")
+    served, keys = Certificate(tmp_path), list[bytes]()
+    for number in range(2):
+        (tmp_path / "key").write_bytes(bytes([number]) * 32)
+        certificate(tmp_path, f"new-{number}")
+        asyncio.run(follow(served, tmp_path / "key", keys.append))
+        assert served.refresh() is False
+    assert keys == [bytes(32), b"\x01" * 32]
+
+
+def test_unusable_key_is_named_and_the_one_in_use_stays(tmp_path: Path) -> None:
+    certificate(tmp_path, "one")
+    (tmp_path / "key").write_bytes(b"short")
+    keys: list[bytes] = []
+    with pytest.raises(LatencyProbeError, match="put 32 random bytes there"):
+        asyncio.run(follow(Certificate(tmp_path), tmp_path / "key", keys.append))
+    assert keys == []

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from latencyprobe_operator.handlers import FINALIZER, kopf_registry  # isort: skip  # first: no synchronous client
+from latencyprobe_operator.handlers import FINALIZER, kopf_registry, run  # isort: skip  # first: no synchronous client
 import kopf
 import pytest
 
@@ -59,3 +59,25 @@ def test_deletion_drops_the_probe(make: Any) -> None:
     assert set(probes.entries) == {("shop", "checkout")}
     asyncio.run(drop.fn(event={"type": "DELETED"}, **given))
     assert probes.entries == {}
+
+
+def test_kopf_keeps_no_signal_and_leaves_alone_what_is_older_than_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[Any] = []
+
+    async def spawn(**_: Any) -> str:
+        steps.append("kopf has taken the signals")
+        return "its tasks"
+
+    async def run_tasks(tasks: str, ignored: set[Any]) -> None:
+        steps.append((tasks, ignored))
+
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn)
+    monkeypatch.setattr(kopf, "run_tasks", run_tasks)
+
+    async def play() -> None:
+        connection = asyncio.create_task(asyncio.Event().wait())
+        await run(Registry(lambda: None), lambda: steps.append("they are taken back"))
+        assert steps[:2] == ["kopf has taken the signals", "they are taken back"]
+        assert steps[2] == ("its tasks", {connection, asyncio.current_task()})
+
+    asyncio.run(play())

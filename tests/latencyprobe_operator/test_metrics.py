@@ -21,7 +21,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         remote_joins=Counter(answered=6),
         writes=Counter({("label", "ok"): 4}),
         evaluations=Counter(ok=8, failed=1),
-        failures=Counter(evaluate=2),
+        loop_failures=Counter({("evaluation", "StoreError"): 2}),
     )
     expose = exposition(sources)
     requests["/v1/identities", 200] += 5
@@ -36,6 +36,6 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["sli_rows_dropped_total", "not_asked"] == 1
     assert found["remote_join_keys_total", "answered"] == 6
     assert found["writes_total", "label", "ok"] == 4
+    assert found["loop_failures_total", "StoreError", "evaluation"] == 2
     assert found["probes",] == 3
     assert found["evaluations_total", "failed"] == 1
-    assert found["failures_total", "evaluate"] == 2

@@ -7,7 +7,7 @@ import msgspec
 from latencyprobe.plan import Identity
 from latencyprobe_operator.cluster.objects import Node
 from latencyprobe_operator.plan.agents import Agents
-from latencyprobe_operator.plan.identities import identify, nodes_at
+from latencyprobe_operator.plan.identities import identify, node_of_pod, nodes_at
 
 
 def test_pod_address_names_pod_workload_and_node(make: Any) -> None:
@@ -59,3 +59,9 @@ def test_nodes_behind_an_address_are_those_of_the_pods_that_may_have_answered(ma
         "192.0.2.3": {"n3"},
         "192.0.2.9": set(),
     }
+
+
+def test_node_of_a_pod_needs_its_uid(make: Any) -> None:
+    state = make.state(make.pod("cart-1", uid="u1"))
+    assert [node_of_pod(state, "shop", "cart-1", uid) for uid in ("u1", "u0", "")] == ["n1", "", ""]
+    assert node_of_pod(state, "bank", "cart-1", "u1") == ""

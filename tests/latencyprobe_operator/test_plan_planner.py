@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.objects import Node, Pod
 from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.plan import planner as planner_
 from latencyprobe_operator.plan.planner import Planner
 
 EPOCH = 1000
@@ -58,6 +60,29 @@ def test_pod_change_touches_only_the_nodes_that_it_concerns(make: Any) -> None:
     planned(planner, state, quiet)
     state.put("pods", make.pod("cart-3", node="n3"))
     assert planned(planner, state, quiet) == {"n3"}
+
+
+@pytest.mark.parametrize("step", ["resolve", "plan_pod"])
+def test_update_that_fails_is_made_up_for_by_the_next_one(
+    make: Any, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    planner, state = Planner(EPOCH), make.state(make.pod("cart-1"))
+    probes = [make.probe(name, clients={"scope": "None"}) for name in ("one", "other")]
+    planned(planner, state, *probes)
+    works, calls = getattr(planner_, step), iter(range(9))
+
+    def fails_at_the_second_call(*args: Any) -> Any:
+        if next(calls) == 1:
+            raise RuntimeError("unforeseen")
+        return works(*args)
+
+    monkeypatch.setattr(planner_, step, fails_at_the_second_call)
+    for node in ("n2", "n3"):
+        state.put("pods", make.pod(f"cart-{node}", node=node))
+    with pytest.raises(RuntimeError):
+        planned(planner, state, *probes)
+    assert planned(planner, state, *probes) == {"n2", "n3"}
+    assert [len(planner.plan_of(node).targets) for node in ("n1", "n2", "n3")] == [2, 2, 2]
 
 
 def test_deleted_probe_leaves_an_empty_plan_with_a_higher_generation(make: Any) -> None:
@@ -176,7 +201,7 @@ def test_no_foreign_pod_or_address_in_a_tenants_targets(found: list[Pod], specs:
 def test_order_of_events_does_not_change_the_digest(found: list[Pod], document: dict[str, Any], random: Any) -> None:
     from latencyprobe import spec
 
-    wanted = spec.parse(
+    desired = spec.parse(
         {
             "apiVersion": "latencyprobe.dev/v1alpha1",
             "kind": "LatencyProbe",
@@ -191,7 +216,7 @@ def test_order_of_events_does_not_change_the_digest(found: list[Pod], document: 
         random.shuffle(found)
         for pod in found:
             state.put("pods", pod)
-            planned(planner, state, wanted)
-        planned(planner, state, wanted)
+            planned(planner, state, desired)
+        planned(planner, state, desired)
         digests.append(json.dumps({node: planner.plan_of(node).digest for node in ("n1", "n2")}, sort_keys=True))
     assert digests[0] == digests[1]

@@ -48,22 +48,22 @@ def test_kubernetes_facts_and_owner_names_are_always_there(make: Any) -> None:
 
 
 def test_annotations_come_before_owners_and_variables_before_annotations(make: Any) -> None:
-    annotated = owned(make, "StatefulSet", "db", attributes=(("service.name", "said"), ("team", "blue")))
-    assert service_name(annotated) == "said"
+    annotated = owned(make, "StatefulSet", "db", attributes=(("service.name", "annotated"), ("team", "blue")))
+    assert service_name(annotated) == "annotated"
     assert attributes(annotated)[0]["team"] == "blue"
     env = (("OTEL_RESOURCE_ATTRIBUTES", "service.name=inner,region=north%20west"), ("OTEL_SERVICE_NAME", "outer"))
     configured = owned(
         make,
         "StatefulSet",
         "db",
-        attributes=(("service.name", "said"),),
+        attributes=(("service.name", "annotated"),),
         containers=(Container("main", "c1", "", env),),
     )
     shared, _ = attributes(configured)
     assert (shared["service.name"], shared["region"]) == ("outer", "north west")
 
 
-def test_workload_cannot_say_that_it_is_another_pod(make: Any) -> None:
+def test_workload_cannot_claim_to_be_another_pod(make: Any) -> None:
     env = (("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.uid=theirs,k8s.namespace.name=bank"),)
     lying = make.pod("cart-1", attributes=(("k8s.pod.name", "x"),), containers=(Container("main", "c1", "", env),))
     shared, differing = attributes(lying)

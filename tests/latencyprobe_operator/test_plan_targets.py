@@ -29,8 +29,8 @@ def test_pod_without_the_named_port_is_left_out_instead_of_measured_on_every_por
 
 
 def test_no_ports_mean_every_port(make: Any) -> None:
-    wanted = make.probe(targets=[{"name": "cart"}], objectives=[])
-    (target,) = resolve(wanted, make.state(make.pod("cart-1"))).targets["n1"]
+    probe = make.probe(targets=[{"name": "cart"}], objectives=[])
+    (target,) = resolve(probe, make.state(make.pod("cart-1"))).targets["n1"]
     assert target.pods[0].ports == ()
     assert [e.port for e in target.endpoints] == [0]
 
@@ -76,7 +76,7 @@ def test_cluster_scope_is_refused_without_the_namespace_label(make: Any) -> None
     assert resolved.nodes == frozenset()
 
 
-def test_cluster_scope_plans_callers_everywhere_and_wants_every_node(make: Any) -> None:
+def test_cluster_scope_plans_callers_everywhere_and_expects_every_node(make: Any) -> None:
     caller = make.pod("web-1", namespace="bank", node="n2")
     cluster = make.state(make.pod("cart-1"), caller, Namespace("shop", cluster_scope=True))
     resolved = resolve(make.probe(clients={"scope": "Cluster"}), cluster)
@@ -137,6 +137,6 @@ def test_client_role_has_ports_that_its_pods_dial_and_no_callers(make: Any) -> N
 @pytest.mark.parametrize(("perspective", "node"), [("Server", "n1"), ("Client", "n2")])
 def test_objective_is_counted_where_its_perspective_is(make: Any, perspective: str, node: str) -> None:
     objective = {"name": "fast", "target": "cart", "threshold": "25ms", "goal": "99", "perspective": perspective}
-    wanted = make.probe(objectives=[objective], clients={"podSelector": {"matchLabels": {"app": "web"}}})
-    resolved = resolve(wanted, make.state(make.pod("cart-1", node="n1"), make.pod("web-1", node="n2")))
+    probe = make.probe(objectives=[objective], clients={"podSelector": {"matchLabels": {"app": "web"}}})
+    resolved = resolve(probe, make.state(make.pod("cart-1", node="n1"), make.pod("web-1", node="n2")))
     assert [n for n, objectives in sorted(resolved.objectives.items()) if objectives] == [node]

@@ -18,23 +18,23 @@ def planned(make: Any, *pods: Any) -> tuple[Planner, Agents]:
 
 
 def observed(planner: Planner, agents: Agents, since_s: int, until_s: int, step_s: int = 1) -> dict[int, int]:
-    """Wanted ms by minute (from 0) of the one objective, when time runs from `since_s` to `until_s`."""
-    wanted = ExpectedTime()
+    """Expected ms by minute (from 0) of the one objective, when time runs from `since_s` to `until_s`."""
+    expected = ExpectedTime()
     for now in range(since_s, until_s + 1, step_s):
-        wanted.observe(planner.plans, agents, now, MINUTE + now)
-    done = wanted.finished(MINUTE + until_s + 60 + LAG_S)
+        expected.observe(planner.plans, agents, now, MINUTE + now)
+    done = expected.finished(MINUTE + until_s + 60 + LAG_S)
     return {(minute - MINUTE) // 60: ms for _, minute, ms in done}
 
 
-def heard(make: Any, planner: Planner, agents: Agents, node: str, now_s: float) -> None:
+def reported(make: Any, planner: Planner, agents: Agents, node: str, now_s: float) -> None:
     plan = planner.plan_of(node)
-    agents.heard(node, make.status(plan.generation), plan, now_s)
+    agents.reported(node, make.status(plan.generation), plan, now_s)
 
 
 def test_nodes_that_measure_are_added_up_by_minute(make: Any) -> None:
     planner, agents = planned(make, make.pod("cart-1"), make.pod("cart-2", node="n2"))
     for node in ("n1", "n2"):
-        heard(make, planner, agents, node, 0)
+        reported(make, planner, agents, node, 0)
     assert observed(planner, agents, 30, 90) == {0: 60_000, 1: 60_000}
 
 
@@ -46,31 +46,31 @@ def test_starting_is_no_gap_but_an_agent_that_never_comes_is(make: Any) -> None:
 
 def test_time_before_an_agent_was_ready_is_no_gap_however_seldom_we_look(make: Any) -> None:
     planner, agents = planned(make, make.pod("cart-1"))
-    heard(make, planner, agents, "n1", 7)
+    reported(make, planner, agents, "n1", 7)
     assert observed(planner, agents, 0, 60, step_s=10) == {0: 53_000}
 
 
-def test_agent_that_died_is_still_wanted(make: Any) -> None:
+def test_agent_that_died_is_still_expected(make: Any) -> None:
     planner, agents = planned(make, make.pod("cart-1"))
-    heard(make, planner, agents, "n1", 0)
+    reported(make, planner, agents, "n1", 0)
     assert observed(planner, agents, 0, 120) == {0: 60_000, 1: 60_000}
 
 
 def test_pause_of_our_own_is_not_held_against_the_agents(make: Any) -> None:
     planner, agents = planned(make, make.pod("cart-1"))
-    heard(make, planner, agents, "n1", 0)
+    reported(make, planner, agents, "n1", 0)
     assert sum(observed(planner, agents, 0, 6000, step_s=3000).values()) == 2 * 30_000
 
 
 def test_minute_is_handed_out_once_and_only_when_its_counts_are_here(make: Any) -> None:
     planner, agents = planned(make, make.pod("cart-1"))
-    heard(make, planner, agents, "n1", 0)
-    wanted = ExpectedTime()
+    reported(make, planner, agents, "n1", 0)
+    expected = ExpectedTime()
     for now in range(61):
-        wanted.observe(planner.plans, agents, now, MINUTE + now)
-    assert wanted.finished(MINUTE + 60 + LAG_S - 1) == []
-    assert [(minute, ms) for _, minute, ms in wanted.finished(MINUTE + 60 + LAG_S)] == [(MINUTE, 60_000)]
-    assert wanted.finished(MINUTE + 60 + LAG_S) == []
+        expected.observe(planner.plans, agents, now, MINUTE + now)
+    assert expected.finished(MINUTE + 60 + LAG_S - 1) == []
+    assert [(minute, ms) for _, minute, ms in expected.finished(MINUTE + 60 + LAG_S)] == [(MINUTE, 60_000)]
+    assert expected.finished(MINUTE + 60 + LAG_S) == []
 
 
 def test_nodes_that_are_silent_or_failed_are_missing(make: Any) -> None:

@@ -9,7 +9,7 @@ from latencyprobe_operator.status.reconcile import LabelChange, label_changes, s
 READY = Condition("Ready", "True", "Ready")
 
 
-def test_labels_are_set_and_removed_until_exactly_the_wanted_nodes_have_them() -> None:
+def test_labels_are_set_and_removed_until_exactly_the_expected_nodes_have_them() -> None:
     nodes = {
         "keeps": Node("u1", "keeps", measure=True),
         "gains": Node("u2", "gains"),
@@ -28,7 +28,7 @@ def test_transition_time_changes_only_with_the_status() -> None:
     assert times == ["t1", "t1", "t3"]
 
 
-def test_what_an_agent_says_is_cut_to_the_limits_of_the_crd() -> None:
+def test_what_an_agent_reports_is_cut_to_the_limits_of_the_crd() -> None:
     (stored,) = with_times((READY._replace(reason="R" * 100, message="m" * 5000),), None, 1, "t")
     assert (len(stored["reason"]), len(stored["message"])) == (63, 1024)
 

@@ -11,38 +11,29 @@ from latencyprobe_operator.status.writer import StatusWriter
 KEY = ("shop", "checkout")
 
 
-def test_label_that_could_not_be_written_is_reported_and_the_others_are_written(make: Any, cluster: Any) -> None:
-    writes, state = Writes(), make.state()
-    writer = StatusWriter(cluster, writes)
-    cluster.fails = {"label_node"}
-    assert asyncio.run(writer.labels(frozenset({"n1", "n2"}), state)) is False
-    assert [call[1] for call in cluster.calls] == ["n1", "n2"]
-    assert writes.counts == {("label", "error"): 2}
-
-
 def test_status_is_written_once_and_its_event_posted_once(make: Any, cluster: Any) -> None:
-    writer, registry = StatusWriter(cluster, Writes()), Registry(lambda: None)
+    writer, registry = StatusWriter(cluster, Writes(), make.state()), Registry(lambda: None)
     registry.put(make.document())
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
     for _ in range(2):
-        asyncio.run(writer.statuses({KEY: {"conditions": [ready]}}, registry, make.state()))
+        asyncio.run(writer.write({KEY: {"conditions": [ready]}}, registry))
     assert [call[0] for call in cluster.calls] == ["write_status", "post_event"]
 
 
 def test_no_event_is_posted_into_a_namespace_that_is_going_away(make: Any, cluster: Any) -> None:
-    writer, registry = StatusWriter(cluster, Writes()), Registry(lambda: None)
+    leaving = make.state(Namespace("shop", terminating=True))
+    writer, registry = StatusWriter(cluster, Writes(), leaving), Registry(lambda: None)
     registry.put(make.document())
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
-    leaving = make.state(Namespace("shop", terminating=True))
-    asyncio.run(writer.statuses({KEY: {"conditions": [ready]}}, registry, leaving))
+    asyncio.run(writer.write({KEY: {"conditions": [ready]}}, registry))
     assert [call[0] for call in cluster.calls] == ["write_status"]
 
 
 def test_status_that_failed_is_written_again(make: Any, cluster: Any) -> None:
-    writer, registry = StatusWriter(cluster, Writes()), Registry(lambda: None)
+    writer, registry = StatusWriter(cluster, Writes(), make.state()), Registry(lambda: None)
     registry.put(make.document())
     cluster.fails = {"write_status"}
-    asyncio.run(writer.statuses({KEY: {"conditions": []}}, registry, make.state()))
+    asyncio.run(writer.write({KEY: {"conditions": []}}, registry))
     cluster.fails = set()
-    asyncio.run(writer.statuses({KEY: {"conditions": []}}, registry, make.state()))
+    asyncio.run(writer.write({KEY: {"conditions": []}}, registry))
     assert [call[0] for call in cluster.calls] == ["write_status", "write_status"]

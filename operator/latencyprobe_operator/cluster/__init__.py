@@ -1,1 +1,1 @@
-"""The only speakers to the API server, and what they keep of it."""
+"""The only speakers to the API server, what they keep of it, and how work that fails is repeated."""

@@ -1,7 +1,7 @@
 """Keeps the synchronous Kubernetes client out of the process.
 
-`handlers.py` imports this before kopf, which loads that client's package if it is installed (20 MB) for two classes
-that we never use. What is left in its place still has `kubernetes.aio`, which `api.py` needs outside a cluster.
+To be imported before kopf, which loads that client's package if it is installed (20 MB) for two classes that we never
+use. What is left in its place still has `kubernetes.aio`, which connecting from outside a cluster needs.
 """
 
 import importlib.util

@@ -1,8 +1,7 @@
 """The connection to the Kubernetes API server: one session and pool per process, raw JSON in and out.
 
-`cluster.py` (single calls), `informer.py` (list and watch) and `election.py` (Lease) share one `Api`. In a pod it
-needs aiohttp alone; outside one the user's kubeconfig, with its exec plugins, is read by `kubernetes.aio`, whose client
-would cost each operator 12 MB of the 70 that it may use.
+In a pod it needs aiohttp alone; outside one the user's kubeconfig, with its exec plugins, is read by `kubernetes.aio`,
+whose client would cost each operator 12 MB of the 70 that it may use.
 """
 
 import asyncio
@@ -101,7 +100,7 @@ class Api:
         tls = ssl.create_default_context(cafile=settings.ssl_ca_cert)
         if settings.cert_file:
             tls.load_cert_chain(settings.cert_file, settings.key_file)
-        if not settings.verify_ssl:  # the user's kubeconfig says insecure-skip-tls-verify
+        if not settings.verify_ssl:  # insecure-skip-tls-verify in the user's kubeconfig
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
         return cls(settings.host, tls, lambda: settings.get_api_key_with_prefix("BearerToken"))
 
@@ -175,7 +174,7 @@ class Backoff:
     def __init__(self) -> None:
         self._failures = 0
 
-    async def wait(self, error: ClusterError) -> None:
+    async def wait(self, error: Exception) -> None:
         """Sleep before the next try."""
         asked = min(error.retry_after_s, 60.0) if isinstance(error, ApiError) else 0.0
         self._failures += 1

@@ -1,8 +1,8 @@
-"""Single calls to the API server, the operator's whole vocabulary there: what is not here it never does.
+"""Single calls to the API server: besides lists, watches and the Lease, the operator does nothing else there.
 
-`app.py`, `reports.py`, `directory/auth.py` and `commands.py` call it. Children are written by server-side apply with
-the field manager `latencyprobe-operator`, so that only our fields ever change. Raises ClusterError. The rights that
-these calls and the informer need are `tests/data/operator_rbac.yaml`, which the chart repeats.
+Objects are written by server-side apply with the field manager `latencyprobe-operator`, so that only our fields ever
+change. Raises ClusterError. The rights that these calls and the informer need are `tests/data/operator_rbac.yaml`,
+which the chart repeats.
 """
 
 import datetime
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from latencyprobe.errors import ClusterError
 from latencyprobe.manifest import API_VERSION
 from latencyprobe_operator.cluster.api import APPLY_PATCH, Api, ApiError
 from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
@@ -31,7 +32,7 @@ class Reviewed(msgspec.Struct, frozen=True):
 
 
 class Cluster:
-    """The calls. Stateless: `reconcile.py` decides, this does."""
+    """The calls. Stateless."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -132,3 +133,48 @@ class Cluster:
             if not (token := page["metadata"].get("continue")):
                 return
             query["continue"] = token
+
+
+class FakeCluster(Cluster):
+    """A Cluster for tests: `documents` are its LatencyProbes, `labelled` its nodes with our label and `agents` the pods
+    there; `calls` keeps what is written, `fails` names the writes that fail."""
+
+    def __init__(self, *documents: dict[str, Any]) -> None:
+        self.documents = list(documents)
+        self.labelled: list[tuple[str, str]] = []
+        self.agents: list[str] = []
+        self.calls: list[tuple[Any, ...]] = []
+        self.fails: set[str] = set()
+
+    async def probes(self) -> list[dict[str, Any]]:
+        """Return `documents`."""
+        return self.documents
+
+    async def labelled_nodes(self) -> list[tuple[str, str]]:
+        """Return `labelled`."""
+        return self.labelled
+
+    async def pods(self, namespace: str, label_selector: str = "") -> list[str]:
+        """Return `agents`, whatever is asked for."""
+        return self.agents
+
+    async def label_node(self, name: str, uid: str, measure: bool) -> None:
+        """Keep the call."""
+        self._keep("label_node", name, uid, measure)
+
+    async def write_status(self, namespace: str, name: str, uid: str, status: Mapping[str, object]) -> None:
+        """Keep the call."""
+        self._keep("write_status", namespace, name, uid, status)
+
+    async def write_report(self, namespace: str, report: Mapping[str, object]) -> None:
+        """Keep the call."""
+        self._keep("write_report", namespace, report)
+
+    async def post_event(self, probe: Mapping[str, str], kind: str, reason: str, note: str) -> None:
+        """Keep the call."""
+        self._keep("post_event", probe, kind, reason, note)
+
+    def _keep(self, name: str, *arguments: object) -> None:
+        self.calls.append((name, *arguments))
+        if name in self.fails:
+            raise ClusterError("the API server is away")

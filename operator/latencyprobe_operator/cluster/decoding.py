@@ -1,7 +1,7 @@
-"""The API server's JSON → slim objects. Pure; unknown fields are skipped without making a Python object of them.
+"""The API server's JSON → trimmed objects. Pure; unknown fields are skipped without making a Python object of them.
 
-The informer calls `DECODERS[kind]` with the bytes of one object. Raises msgspec.ValidationError on what no API server
-sends.
+`DECODERS` has a function for each kind, from the bytes of one object. They raise msgspec.ValidationError on what no API
+server sends.
 """
 
 import sys

@@ -11,7 +11,7 @@ import datetime
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -58,8 +58,8 @@ class Lease:
             await asyncio.sleep(RETRY_S)
         log.info("lease %s is ours (%s)", NAME, self.identity)
 
-    async def hold(self) -> None:
-        """Renew until it is lost, then return."""
+    async def hold(self) -> NoReturn:
+        """Renew until cancelled. Raises ClusterError when it is lost."""
         self._seize = False
         while (self._seen[0] or {}).get("holderIdentity") == self.identity:
             try:
@@ -68,7 +68,8 @@ class Lease:
                     await self._attempt()
             except TimeoutError:
                 break
-        log.error("lease %s is lost: stopping", NAME)
+        log.error("lease %s is lost", NAME)
+        raise ClusterError(f"lease {NAME} is lost: ending, so that only its holder writes")
 
     async def release(self, *, after_s: int = 0) -> None:
         """Let the next one in, at once or after a time."""

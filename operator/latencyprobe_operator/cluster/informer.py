@@ -2,14 +2,14 @@
 
 Traps it answers: a watch that is silent but not dead (the server sends a bookmark each minute; after 110 s without a
 byte the connection is given up), 410 Gone (list again), 429 and storms of errors (growing delays), lists in pages,
-objects that we cannot decode (counted, skipped, never fatal). `silent_s` is what liveness looks at.
+objects that we cannot decode (counted, skipped, never fatal).
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NoReturn, Protocol
 
 import aiohttp
 import msgspec
@@ -18,6 +18,7 @@ from latencyprobe.errors import ClusterError
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.api import CONNECT_TIMEOUT_S, Api, ApiError, Backoff
 from latencyprobe_operator.cluster.decoding import Trimmed
+from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.objects import Key
 
 log = logging.getLogger(__name__)
@@ -67,13 +68,30 @@ class _ErrorObject(msgspec.Struct):
     message: str = ""
 
 
-class Signs(NamedTuple):
-    """What the metrics show of an informer: lists and watches begun, events, objects that could not be decoded."""
+class Signs:
+    """What metrics and liveness read of an informer: lists and watches begun, events, objects that could not be
+    decoded, and for how long the API server has sent nothing."""
 
-    lists: int = 0
-    watches: int = 0
-    events: int = 0
-    undecodable: int = 0
+    def __init__(self) -> None:
+        self.lists = 0
+        self.watches = 0
+        self.events = 0
+        self.undecodable = 0
+        self._last_s: float | None = None
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the API server last sent anything, be it a bookmark; 0 before anything was asked for."""
+        return 0.0 if self._last_s is None else time.monotonic() - self._last_s
+
+    def begin(self) -> None:
+        """Count silence from now, unless it is counted already."""
+        if self._last_s is None:
+            self.received()
+
+    def received(self) -> None:
+        """Take note that the API server sent something."""
+        self._last_s = time.monotonic()
 
 
 class Informer:
@@ -86,25 +104,15 @@ class Informer:
         self.synced = asyncio.Event()
         self.signs = Signs()
         self._api = api
-        self._path = PATHS[kind]
-        self._decode = decoding.DECODERS[kind]
         self._sink = sink
         self._changed = changed
         self._silence_s = silence_s
         self._version = ""
-        self._heard = time.monotonic()
 
-    @property
-    def silent_s(self) -> float:
-        """Seconds since the API server last said anything, be it a bookmark."""
-        return time.monotonic() - self._heard
-
-    def reset(self) -> None:
-        """Count silence from now."""
-        self._heard = time.monotonic()
-
-    async def run(self) -> None:
-        """List and watch until cancelled."""
+    async def run(self) -> NoReturn:
+        """List, then watch until cancelled."""
+        self._version = ""
+        self.signs.begin()
         backoff = Backoff()
         while True:
             try:
@@ -130,13 +138,13 @@ class Informer:
         items: list[Trimmed] = []
         query = {"limit": str(PAGE)}
         while True:
-            page = msgspec.json.decode(await self._api.call("GET", self._path, query=query), type=_List)
-            self._heard = time.monotonic()
+            page = msgspec.json.decode(await self._api.call("GET", PATHS[self.kind], query=query), type=_List)
+            self.signs.received()
             items.extend(item for raw in page.items or () if (item := self._decoded(raw)) is not None)
             if not page.metadata.continue_:
                 break
             query = {"limit": str(PAGE), "continue": page.metadata.continue_}
-        self._count(lists=1)
+        self.signs.lists += 1
         self._version = page.metadata.resource_version
         self._sink.replace(self.kind, items)
         self.synced.set()
@@ -146,12 +154,12 @@ class Informer:
         """Read events until the server ends the watch, which is normal, or the line falls silent."""
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": self._version}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=self._silence_s)
-        async with self._api.stream("GET", self._path, query=query, timeout=timeout) as answer:
-            self._heard = time.monotonic()  # it answers, if only to say that nothing happens
-            self._count(watches=1)
+        async with self._api.stream("GET", PATHS[self.kind], query=query, timeout=timeout) as answer:
+            self.signs.received()  # it answers, if only that nothing happens
+            self.signs.watches += 1
             buffer = b""
             async for chunk in answer.content.iter_any():
-                self._heard = time.monotonic()
+                self.signs.received()
                 backoff.reset()
                 *lines, buffer = (buffer + chunk).split(b"\n") if b"\n" in chunk else (buffer + chunk,)
                 if len(buffer) > MAX_OBJECT_BYTES:
@@ -169,7 +177,7 @@ class Informer:
                 raise Gone(error.message)
             raise ApiError(error.code, f"watch of {self.kind}: {error.message}")
         meta = decoding.metadata(event.object)
-        self._count(events=1)
+        self.signs.events += 1
         if event.type == "DELETED":
             self._sink.drop(self.kind, (meta.namespace, meta.name))
         elif event.type in ("ADDED", "MODIFIED") and (item := self._decoded(event.object)) is not None:
@@ -178,14 +186,11 @@ class Informer:
 
     def _decoded(self, raw: msgspec.Raw) -> Trimmed | None:
         try:
-            return self._decode(raw)
+            return decoding.DECODERS[self.kind](raw)
         except msgspec.ValidationError as error:
-            self._count(undecodable=1)
+            self.signs.undecodable += 1
             log.warning("%s: an object that we cannot read is left out: %s", self.kind, error)
             return None
-
-    def _count(self, **more: int) -> None:
-        self.signs = self.signs._replace(**{name: getattr(self.signs, name) + n for name, n in more.items()})
 
 
 class Informers:
@@ -194,22 +199,15 @@ class Informers:
     def __init__(self, api: Api, sink: Sink, changed: Callable[[], None]) -> None:
         self.of: Mapping[str, Informer] = {kind: Informer(api, kind, sink, changed) for kind in PATHS}
 
-    async def run(self) -> None:
-        """Run all until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for informer in self.of.values():
-                group.create_task(informer.run(), name=f"informer-{informer.kind}")
+    async def run(self, loops: Loops) -> None:
+        """Run all until cancelled. One that fails lists anew."""
+        await asyncio.gather(*(loops.insist(f"informer-{kind}", informer.run) for kind, informer in self.of.items()))
 
     async def synced(self) -> None:
         """Wait until each kind was listed once."""
         for informer in self.of.values():
             await informer.synced.wait()
 
-    def reset(self) -> None:
-        """Count silence from now: nothing was to be heard before."""
-        for informer in self.of.values():
-            informer.reset()
-
     def stale(self) -> list[str]:
-        """Return the kinds that have heard nothing for too long."""
-        return [kind for kind, informer in self.of.items() if informer.silent_s > STALE_S]
+        """Return the kinds of which the API server has sent nothing for too long."""
+        return [kind for kind, informer in self.of.items() if informer.signs.silent_s > STALE_S]

@@ -1,8 +1,4 @@
-"""The few fields of Kubernetes objects that planning needs: flat, frozen, at most 2 kB per pod.
-
-`decoding.py` makes them from the API server's JSON; `state.py` keeps them; the planner, the directory and the tests
-read them. Nothing here does I/O.
-"""
+"""The few fields of Kubernetes objects that planning needs: trimmed to flat, frozen structs, at most 2 kB per pod."""
 
 from typing import Any
 

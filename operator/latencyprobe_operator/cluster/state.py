@@ -1,7 +1,6 @@
-"""What the cluster looks like now: slim objects with the indices that planning and identities need.
+"""The cluster as it is now: trimmed objects with the indices that planning and identities need.
 
-The informer writes (`replace`, `put`, `drop`), the planner and the directory read. `take_changes` tells the planner
-which namespaces it must look at again, so that work follows the change.
+Beside them the namespaces that changed, so that the work of planning follows the change.
 """
 
 from collections import defaultdict
@@ -20,6 +19,11 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.namespaces) or self.nodes
+
+    def add(self, later: "Changes") -> None:
+        """Take later changes as well."""
+        self.namespaces |= later.namespaces
+        self.nodes |= later.nodes
 
 
 class ClusterState:

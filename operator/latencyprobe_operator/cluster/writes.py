@@ -1,4 +1,4 @@
-"""Writes to the API server that may fail: logged, counted, and asked for again by the level that needs them."""
+"""Writes to the API server that may fail: logged and counted, and repeated while desired and actual differ."""
 
 import logging
 from collections import Counter

@@ -1,7 +1,6 @@
 """Who is calling: bearer token → node, by TokenReview, cached until shortly before the token ends.
 
-`server.py` asks for every request. Only the agents' service account is let in, and only for the node that the token
-itself is bound to. `FakeReviewer` stands in for the API server in tests.
+Only the agents' service account is let in, and only for the node that the token itself is bound to.
 """
 
 import asyncio
@@ -23,13 +22,13 @@ NODE_CLAIM = "authentication.kubernetes.io/node-name"  # since Kubernetes 1.30
 POD_NAME_CLAIM = "authentication.kubernetes.io/pod-name"
 POD_UID_CLAIM = "authentication.kubernetes.io/pod-uid"
 _EARLY_S = 30.0  # a cached answer ends this long before its token
-_UNKNOWN_TTL_S = 60.0  # for a token that does not say when it ends
+_UNKNOWN_TTL_S = 60.0  # for a token without an end
 _MAX_CACHED = 20_000  # several tokens for each of 5,000 nodes
 _MAX_TOKEN = 16_384
 
 
 class Reviewer(Protocol):
-    """What we need of `Cluster`."""
+    """The part of `Cluster` that checks tokens."""
 
     async def review_token(self, token: str, audience: str = "") -> Reviewed | None: ...  # noqa: D102 - see Cluster
     async def may_read_metrics(self, user: Reviewed) -> bool: ...  # noqa: D102 - see Cluster
@@ -63,7 +62,7 @@ class Caller(NamedTuple):
 
 
 class Authenticator:
-    """Tokens → callers. `node_of_pod`: node of an agent's pod by name and uid, where the token names no node."""
+    """Tokens → callers. `node_of_pod`: the node of an agent's pod by name and uid, for tokens that name no node."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class Authenticator:
         return caller
 
     async def metrics_reader(self, token: str) -> None:
-        """Let somebody read the metrics whom the API server would. Raises Refused as `agent`."""
+        """Check that the holder of a token may read /metrics, by the API server's rights. Raises Refused as `agent`."""
         user = await self._review(token, "")
         try:
             allowed = await self._reviewer.may_read_metrics(user)

@@ -1,8 +1,7 @@
 """SLI counts of the agents → store. Only rows of objectives that the node was asked to count are taken, and only with
 what an honest agent may say (`latencyprobe.bounds`). The others are dropped by reason; the rest of their batch is kept.
 
-`server.py` calls `take`. The store lives in one thread (`StoreThread`), because its writes wait for the disk. Sequence
-numbers and counts are stored in one transaction, so a batch that was sent twice counts once.
+Sequence numbers and counts are stored in one transaction, so a batch that was sent twice counts once.
 """
 
 import logging
@@ -29,11 +28,14 @@ class Ingest:
     """`dropped` counts rows that were not taken, by reason. `objectives`: those of all LatencyProbes."""
 
     def __init__(
-        self, books: StoreThread, objectives: Callable[[], Set[ObjectiveKey]], clock: Callable[[], float] = time.time
+        self,
+        store_thread: StoreThread,
+        objectives: Callable[[], Set[ObjectiveKey]],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self.accepted = 0
-        self._store_thread = books
+        self._store_thread = store_thread
         self._objectives = objectives
         self._clock = clock
         self._began = clock()
@@ -81,7 +83,7 @@ class Ingest:
         return tuple(kept), dropped
 
     def _takes(self, node: str, row: SliRow, every: Set[ObjectiveKey]) -> bool:
-        """Return whether the node may count for this objective. What it was asked before we began, nobody remembers:
-        for minutes before that, any objective that exists will do."""
+        """Return whether the node may count for this objective. Plans from before our start are not known: for minutes
+        before it, any objective that exists is taken."""
         key = key_of(row)
         return key in self._asked.get(node, ()) or (key in every and row.minute < self._began)

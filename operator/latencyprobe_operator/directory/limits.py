@@ -13,8 +13,8 @@ MAX_HALVES = 500
 MAX_STREAMS = 10_000  # twice the nodes of the largest cluster that we plan for
 
 
-class Refused(Exception):  # noqa: N818 - what the caller is told
-    """A request is refused. `status`: HTTP status; the message says what is wrong and what to do."""
+class Refused(Exception):  # noqa: N818 - an answer, no fault of ours
+    """A request is refused. `status`: HTTP status; the message names what is wrong and what to do."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,6 @@
-"""Remote join between agents: who wants a half, who may have it, what goes to whose plan stream.
+"""Remote join between agents: who asked for a half, who may answer, what goes to whose plan stream.
 
-`server.py` calls `ask` and `answer` for what is posted, and `take` for the next line of a node's stream; `wake` tells
-it that there is something. Memory only and bounded; every key that gets nowhere is counted with its reason.
+Memory only and bounded; every key that gets nowhere is counted with its reason.
 """
 
 import time
@@ -28,7 +27,8 @@ class Pending(NamedTuple):
 
 
 class Switchboard:
-    """Keys and halves under way. `counts`: keys by what became of them. `nodes_at`: the nodes of an address's pods."""
+    """Keys and halves under way. `counts`: keys by what became of them. `nodes_at`: the nodes of an address's pods;
+    `wake`: called with a node for whose stream there is something to `take`."""
 
     def __init__(
         self,
@@ -40,27 +40,32 @@ class Switchboard:
         self._nodes_at = nodes_at
         self._wake = wake
         self._clock = clock
-        self._listening: set[str] = set()
+        self._connected: set[str] = set()
         self._pending: dict[str, Pending] = {}  # in the order in which they end
         self._asks: dict[str, list[Ask]] = {}
         self._halves: dict[str, list[ServerHalf]] = {}
         self._buckets: dict[str, Bucket] = {}
 
-    def listens(self, node: str, *, now: bool) -> None:
-        """Take note that a node's stream has begun or ended; what waited for it is forgotten then."""
-        (self._listening.add if now else self._listening.discard)(node)
+    def connected(self, node: str) -> None:
+        """Take note that a node's stream has begun; what waited for an earlier one is forgotten."""
+        self.disconnected(node)
+        self._connected.add(node)
+
+    def disconnected(self, node: str) -> None:
+        """Take note that a node's stream has ended; what waited for it is forgotten."""
+        self._connected.discard(node)
         for queue in (self._asks, self._halves):
             queue.pop(node, None)
 
     def ask(self, node: str, asks: tuple[Ask, ...]) -> dict[str, str]:
-        """Pass on what an agent wants to know. Return the keys that nobody will be asked for, with the reason."""
+        """Pass on an agent's questions. Return the keys that nobody will be asked for, with the reason."""
         self._expire()
         refused: dict[str, str] = {}
         for one in asks:
-            nodes, reason = self._whom(node, one.address)
+            nodes, reason = self._nodes_to_ask(node, one.address)
             keys = []
             for key in one.keys:
-                why = reason or self._why_not(node, key)
+                why = reason or self._refusal(node, key)
                 if why:
                     refused[key] = why
                 else:
@@ -83,7 +88,7 @@ class Switchboard:
                 continue
             del self._pending[half.key]
             queue = self._halves.setdefault(pending.asker, [])
-            if pending.asker not in self._listening or len(queue) >= MAX_QUEUED:
+            if pending.asker not in self._connected or len(queue) >= MAX_QUEUED:
                 self.counts["undelivered"] += 1
                 continue
             queue.append(half)
@@ -95,10 +100,10 @@ class Switchboard:
         asks, halves = self._asks.pop(node, ()), self._halves.pop(node, ())
         return RemoteJoinMessage(tuple(asks), tuple(halves)) if asks or halves else None
 
-    def _whom(self, node: str, address: str) -> tuple[frozenset[str], str]:
+    def _nodes_to_ask(self, node: str, address: str) -> tuple[frozenset[str], str]:
         """Return the nodes to ask for halves of an address, or why there are none."""
         nodes = self._nodes_at(address)
-        others = frozenset(nodes & self._listening) - {node}
+        others = frozenset(nodes & self._connected) - {node}
         free = frozenset(other for other in others if self._queued(other) < MAX_QUEUED)
         if not nodes:
             return free, "unknown_peer"
@@ -113,7 +118,7 @@ class Switchboard:
     def _queued(self, node: str) -> int:
         return sum(len(ask.keys) for ask in self._asks.get(node, ()))
 
-    def _why_not(self, node: str, key: str) -> str:
+    def _refusal(self, node: str, key: str) -> str:
         if key in self._pending:
             return "asked_already"
         if len(self._pending) >= MAX_PENDING:

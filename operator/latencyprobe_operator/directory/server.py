@@ -1,52 +1,31 @@
-"""The directory's HTTPS calls (design: api.md section 4): parse, check, call one thing, answer.
-
-`app.py` gives it the planner, the agents' registry, the state, the ingest and the authenticator, and serves
-`app()`. Until `open` it answers 503, so that a fresh operator never streams an empty plan to nodes that measure.
-"""
+"""The directory's HTTPS calls: parse, check, call one thing, answer. Until `open` agents get 503."""
 
 import asyncio
 import logging
-import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 from aiohttp import web
 
 from latencyprobe.errors import StoreError
-from latencyprobe.plan import (
-    AgentStatus,
-    IdentityAnswer,
-    IdentityRequest,
-    PlanLine,
-    RemoteJoinAnswer,
-    RemoteJoinMessage,
-)
+from latencyprobe.plan import AgentStatus, IdentityRequest, RemoteJoinMessage
 from latencyprobe.sli import SliAnswer, SliBatch
 from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.auth import Authenticator, Caller
+from latencyprobe_operator.directory.callers import Callers
 from latencyprobe_operator.directory.ingest import Ingest
-from latencyprobe_operator.directory.limits import (
-    MAX_ADDRESSES,
-    MAX_BODY_BYTES,
-    MAX_HALVES,
-    MAX_KEYS,
-    MAX_STREAMS,
-    Bucket,
-    Refused,
-)
-from latencyprobe_operator.directory.remote_join import Switchboard
+from latencyprobe_operator.directory.limits import MAX_BODY_BYTES, Refused
+from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.agents import Agents
-from latencyprobe_operator.plan.identities import identify, nodes_at
+from latencyprobe_operator.plan.identities import nodes_at
 from latencyprobe_operator.plan.planner import Planner
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_S = 15.0
-VALID_S = 15.0
-UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan: ask again soon
-WRITE_TIMEOUT_S = 10.0  # an agent that does not read its stream for so long has lost it
 MAX_SMALL_BODY = 256 << 10
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -54,7 +33,8 @@ T = TypeVar("T")
 
 
 class Directory:
-    """The calls. `published` wakes the streams of nodes whose plan changed."""
+    """The calls. `requests`: by route and HTTP status; `stale` returns the kinds of objects whose watch is stale,
+    for liveness; `on_report` is called after each status of an agent."""
 
     def __init__(
         self,
@@ -65,42 +45,39 @@ class Directory:
         auth: Authenticator,
         *,
         stale: Callable[[], list[str]] = list,
-        heard: Callable[[], None] = lambda: None,
+        on_report: Callable[[], None] = lambda: None,
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
-        self.streams: dict[str, asyncio.Event] = {}
-        self.is_open = False
-        self.metrics: Callable[[], bytes] = bytes  # set by app.py, which knows all that is counted
-        self._planner, self._agents, self._state, self._ingest, self._auth = planner, agents, state, ingest, auth
-        self.switchboard = Switchboard(lambda address: nodes_at(address, state), self._wake)
-        self._stale, self._heard = stale, heard
-        self._buckets: defaultdict[str, Bucket] = defaultdict(lambda: Bucket(per_s=20, burst=100))
+        self.streams = PlanStreams(planner, lambda address: nodes_at(address, state))
+        self._callers = Callers(auth, planner, agents)
+        self._answers = Answers(planner, agents, state, self.streams.switchboard, on_report)
+        self._ingest = ingest
+        self._auth = auth
+        self._stale = stale
 
     def open(self) -> None:
-        """Begin to answer agents: the first plans are made."""
-        self.is_open = True
+        """Begin to answer agents."""
+        self.streams.open()
 
     def close(self) -> None:
-        """End the streams and answer agents no more: they come back to the next operator."""
-        self.is_open = False
-        for node in self.streams:
-            self._wake(node)
+        """End the streams and answer agents no more."""
+        self.streams.close()
 
-    def published(self, nodes: frozenset[str]) -> None:
-        """Stream the plans of these nodes again."""
-        for node in nodes & self.streams.keys():
-            self._wake(node)
+    async def serve(self) -> None:
+        """Answer agents until cancelled."""
+        self.open()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.close()
 
-    def _wake(self, node: str) -> None:
-        self.streams[node].set()
-
-    def app(self) -> web.Application:
-        """Return the aiohttp application."""
+    def app(self, metrics: Callable[[], bytes] = bytes) -> web.Application:
+        """Return the aiohttp application. `metrics`: writes what /metrics answers."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
         app.add_routes([
             web.get("/healthz", self._healthz),
             web.get("/readyz", self._readyz),
-            web.get("/metrics", self._get_metrics),
+            web.get("/metrics", partial(self._get_metrics, metrics)),
             web.get("/v1/nodes/{node}/plan", self._plan),
             web.post("/v1/nodes/{node}/status", self._status),
             web.post("/v1/nodes/{node}/sli", self._sli),
@@ -111,7 +88,7 @@ class Directory:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn refusals into answers and count them; what is not foreseen is our fault and says nothing."""
+        """Turn refusals into answers and count them; what is not foreseen gets aiohttp's 500."""
         try:
             response = await handler(request)
         except Refused as error:
@@ -132,77 +109,36 @@ class Directory:
         )
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok" if self.is_open else "starting", status=200 if self.is_open else 503)
+        is_open = self.streams.is_open
+        return web.Response(text="ok" if is_open else "starting", status=200 if is_open else 503)
 
-    async def _get_metrics(self, request: web.Request) -> web.Response:
+    async def _get_metrics(self, metrics: Callable[[], bytes], request: web.Request) -> web.Response:
         await self._auth.metrics_reader(_token(request))
-        return web.Response(body=self.metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        return web.Response(body=metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _plan(self, request: web.Request) -> web.StreamResponse:
         caller = await self._caller(request)
-        if len(self.streams) >= MAX_STREAMS and caller.node not in self.streams:
-            raise Refused(503, f"{MAX_STREAMS} plan streams are open: try again later")
+        self.streams.admit(caller.node)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
-        changed = asyncio.Event()
-        if (older := self.streams.get(caller.node)) is not None:
-            older.set()  # it sees that it is not the node's stream any more and ends
-        self.streams[caller.node] = changed
-        self.switchboard.listens(caller.node, now=True)
         try:
-            await self._stream(caller, changed, response)
+            await self.streams.follow(caller, response.write)
         except (ConnectionError, TimeoutError):
             log.info("plan stream of %s broke", caller.node)
-        finally:
-            if self.streams.get(caller.node) is changed:
-                del self.streams[caller.node]
-                self.switchboard.listens(caller.node, now=False)
         return response
-
-    async def _stream(self, caller: Caller, changed: asyncio.Event, response: web.StreamResponse) -> None:
-        """Write plans, remote join and heartbeats until the token ends (the agent returns with the next) or we do."""
-        sent = ""
-        while self.is_open and time.monotonic() < caller.until_s and self.streams.get(caller.node) is changed:
-            changed.clear()
-            plan = self._planner.plan_of(caller.node)
-            line = PlanLine(plan if plan.digest != sent else None, self.switchboard.take(caller.node))
-            sent = plan.digest
-            async with asyncio.timeout(WRITE_TIMEOUT_S):
-                await response.write(msgspec.json.encode(line) + b"\n")
-            try:
-                async with asyncio.timeout(min(HEARTBEAT_S, max(0.0, caller.until_s - time.monotonic()))):
-                    await changed.wait()
-            except TimeoutError:
-                continue
 
     async def _status(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        status = await _body(request, AgentStatus)
-        self._agents.heard(caller.node, status, self._planner.plan_of(caller.node), time.monotonic())
-        self._heard()
+        self._answers.status(caller.node, await _body(request, AgentStatus))
         return web.Response(status=204)
 
     async def _identities(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        addresses = (await _body(request, IdentityRequest)).addresses
-        if len(addresses) > MAX_ADDRESSES:
-            raise Refused(400, f"$.addresses: {len(addresses)} of them: at most {MAX_ADDRESSES}")
-        found = tuple(identify(address, self._state, self._agents) for address in addresses)
-        settled = all(i.measured or not self._planner.calls(i.node, i.uid) for i in found)
-        valid_s = VALID_S if settled else UNSETTLED_VALID_S
-        return _json(IdentityAnswer(found, self._planner.plan_of(caller.node).generation, valid_s))
+        return _json(self._answers.identities(caller.node, await _body(request, IdentityRequest)))
 
     async def _remote_join(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        message = await _body(request, RemoteJoinMessage)
-        for field, count, most in (
-            ("asks", sum(len(ask.keys) or 1 for ask in message.asks), MAX_KEYS),
-            ("halves", len(message.halves), MAX_HALVES),
-        ):
-            if count > most:
-                raise Refused(400, f"$.{field}: {count} of them: at most {most}")
-        self.switchboard.answer(caller.node, message.halves)
-        return _json(RemoteJoinAnswer(self.switchboard.ask(caller.node, message.asks)))
+        return _json(self._answers.remote_join(caller.node, await _body(request, RemoteJoinMessage)))
 
     async def _sli(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
@@ -211,20 +147,10 @@ class Directory:
         return _json(SliAnswer(expected), status=200 if expected > batch.sequence else 409)
 
     async def _caller(self, request: web.Request) -> Caller:
-        """Return the agent that calls; one that names a node must be there."""
-        node = request.match_info.get("node", "")
-        try:
-            caller = await self._auth.agent(_token(request))
-            if node and node != caller.node:
-                raise Refused(403, f"the token belongs to node {caller.node}, not to {node}")
-        except Refused as error:
-            if error.status in (401, 403) and node in self._planner.nodes:
-                self._agents.refused(node, str(error))
-            raise
-        if not self.is_open:
+        """Return the agent that calls. Raises Refused: also 503 while agents are not answered."""
+        caller = await self._callers.agent(_token(request), request.match_info.get("node", ""))
+        if not self.streams.is_open:
             raise Refused(503, "the operator is starting or ending: try again")
-        if not self._buckets[caller.node].take():
-            raise Refused(429, "more than 20 requests a second: slow down")
         return caller
 
 

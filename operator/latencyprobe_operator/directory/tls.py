@@ -1,17 +1,22 @@
 """The directory's certificate and the pairing key: files that Secrets are mounted as, read again when they change.
 
-`app.py` calls `refresh` every few seconds; the kubelet replaces mounted files within a minute or two.
+The kubelet replaces mounted files within a minute or two.
 """
 
 import base64
 import binascii
 import hashlib
+import logging
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 from latencyprobe.errors import LatencyProbeError
 
+log = logging.getLogger(__name__)
+
 KEY_BYTES = 32
+FILES_S = 10.0
 
 
 def pair_key(path: Path) -> bytes:
@@ -49,6 +54,13 @@ class Certificate:
             raise LatencyProbeError(f"{self._cert}: not a certificate that fits {self._key.name}: {error}") from error
         self._digest = digest
         return True
+
+
+async def follow(certificate: Certificate, pair_key_file: Path, use_pair_key: Callable[[bytes], None]) -> None:
+    """Use the files as they are now. Raises LatencyProbeError for unusable ones."""
+    if certificate.refresh():
+        log.info("the directory has a new certificate")
+    use_pair_key(pair_key(pair_key_file))
 
 
 def _read(path: Path) -> bytes:

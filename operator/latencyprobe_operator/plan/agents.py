@@ -1,12 +1,11 @@
-"""What the agents last said, and what follows from it: which nodes are ready, and which plan each has applied.
+"""What the agents last reported, and what follows from it: which nodes are ready, and which plan each has applied.
 
-The directory writes (`heard`, `refused`), the status and the identities read. Memory only: after a restart every
-agent reports again within 15 s.
+Memory only: after a restart every agent reports again within 15 s.
 """
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -30,7 +29,7 @@ class Agent(msgspec.Struct, frozen=True):
     """An agent's last report and when it came, in s of the monotonic clock."""
 
     status: AgentStatus
-    heard_s: float
+    reported_s: float
 
 
 class Agents:
@@ -44,7 +43,7 @@ class Agents:
         self._planned_at: dict[str, float] = {}
         self._ready_since: dict[str, float] = {}
 
-    def heard(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> None:
+    def reported(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> None:
         """Take a report. `plan`: the node's current one."""
         self.of[node] = Agent(status, now_s)
         self.refusals.pop(node, None)
@@ -55,26 +54,26 @@ class Agents:
             self._ready_since.setdefault(node, now_s)
 
     def refused(self, node: str, why: str) -> None:
-        """Remember why an agent that said it is on this node was turned away."""
+        """Remember why an agent that called itself this node's was turned away."""
         self.refusals[node] = why
 
-    def planned(self, nodes: frozenset[str], wanted: frozenset[str], now_s: float) -> None:
+    def planned(self, nodes: frozenset[str], expected: frozenset[str], now_s: float) -> None:
         """Take note that these nodes' plans changed, and of all nodes that must measure."""
         self._planned_at.update(dict.fromkeys(nodes, now_s))
-        self._expected_since = {node: self._expected_since.get(node, now_s) for node in wanted}
-        for node in self.of.keys() - wanted:
-            if now_s - self.of[node].heard_s > FRESH_S:
+        self._expected_since = {node: self._expected_since.get(node, now_s) for node in expected}
+        for node in self.of.keys() - expected:
+            if now_s - self.of[node].reported_s > FRESH_S:
                 del self.of[node]
         for by_node in (self._planned_at, self.applied, self.refusals):
-            for node in by_node.keys() - wanted - nodes:
+            for node in by_node.keys() - expected - nodes:
                 del by_node[node]
-        for node in self._ready_since.keys() - wanted:
+        for node in self._ready_since.keys() - expected:
             del self._ready_since[node]
 
     def state(self, node: str, plan: NodePlan, now_s: float) -> NodeState:
         """Return what a node that must measure does."""
         agent = self.of.get(node)
-        if agent is None or now_s - agent.heard_s > FRESH_S:
+        if agent is None or now_s - agent.reported_s > FRESH_S:
             young = now_s - self._expected_since.get(node, now_s) < STARTING_S
             return NodeState.STARTING if young and node not in self._ready_since else NodeState.MISSING
         if agent.status.error:
@@ -84,8 +83,12 @@ class Agents:
         young = now_s - self._planned_at.get(node, now_s) < APPLYING_S
         return NodeState.READY if young and node in self._ready_since else NodeState.STARTING
 
+    def states(self, nodes: Iterable[str], plan_of: Callable[[str], NodePlan], now_s: float) -> dict[str, NodeState]:
+        """Return what each of these nodes does."""
+        return {node: self.state(node, plan_of(node), now_s) for node in sorted(nodes)}
+
     def counts_since(self, node: str) -> float:
-        """Return since when this node's silence is a gap: it was first ready then, or had had the time to be."""
+        """Return when this node was first ready, or should have been: its silence since then is a gap."""
         if node in self._ready_since:
             return self._ready_since[node]
         return self._expected_since.get(node, math.inf) + STARTING_S

@@ -31,7 +31,7 @@ def identify(address: str, state: ClusterState, agents: Agents) -> Identity:
 
 
 def nodes_at(address: str, state: ClusterState) -> frozenset[str]:
-    """Return the nodes where what was sent to an address may have been answered: for a Service's, those of its pods."""
+    """Return the nodes that may answer at an address: for a Service's address, those of its pods."""
     service = state.service_at(address)
     if service is None:
         addresses = {address}
@@ -40,6 +40,12 @@ def nodes_at(address: str, state: ClusterState) -> frozenset[str]:
         addresses = {a for part in slices for endpoint in part.endpoints for a in endpoint.addresses}
     pods = {pod.node for a in addresses for pod in state.pods_at(a)}
     return frozenset((pods | {state.node_at(a) for a in addresses}) - {""})
+
+
+def node_of_pod(state: ClusterState, namespace: str, name: str, uid: str) -> str:
+    """Return the node of a pod; an empty name where it is not known, or another pod has its name now."""
+    pod = state.pod((namespace, name))
+    return pod.node if pod is not None and pod.uid == uid else ""
 
 
 def _only(state: ClusterState, address: str) -> Pod | None:

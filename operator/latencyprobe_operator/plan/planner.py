@@ -1,8 +1,7 @@
 """All LatencyProbes against the cluster's state → one plan per node, and the nodes that must measure.
 
 Pure and incremental: `update` looks again only at LatencyProbes that changed or whose namespace did, and builds only
-the plans of the nodes that they touch. `app.py` calls it after each change; the directory streams its plans,
-`reconcile.py` turns its nodes into label writes.
+the plans of the nodes that they touch.
 """
 
 import hashlib
@@ -31,6 +30,8 @@ class Planner:
         self._generation = epoch
         self._probes_on: defaultdict[str, set[Key]] = defaultdict(set)
         self._pair_key = pair_key
+        self._changes = Changes()
+        self._outdated: set[str] = set()
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -40,7 +41,7 @@ class Planner:
     def plan_of(self, node: str) -> plan.NodePlan:
         """Return a node's plan; an empty one when it has nothing to measure."""
         if node not in self.plans:
-            self._rebuild(node)
+            self.plans[node] = self._built(node)
         return self.plans[node]
 
     def calls(self, node: str, uid: str) -> bool:
@@ -50,35 +51,37 @@ class Planner:
 
     def use_pair_key(self, pair_key: bytes) -> frozenset[str]:
         """Take a new pairing key; returns the nodes whose plan changed."""
-        if pair_key == self._pair_key:
-            return frozenset()
-        self._pair_key = pair_key
-        return frozenset(node for node in self.plans if self._rebuild(node))
+        if pair_key != self._pair_key:
+            self._pair_key = pair_key
+            self._outdated |= self.plans.keys()
+        return self._rebuild()
 
     def update(self, probes: Mapping[Key, LatencyProbe], state: ClusterState, changes: Changes) -> frozenset[str]:
-        """Look again at what changed; returns the nodes whose plan is a different one now."""
-        touched: set[str] = set()
+        """Look again at what changed; returns the nodes whose plan is a different one now. The next
+        update makes up for one that raised."""
+        self._changes.add(changes)
         for key in self.resolved.keys() - probes.keys():
-            touched |= self._put(key, None)
+            self._put(key, None)
         for key, probe in probes.items():
             old = self.resolved.get(key)
             cluster = probe.spec.clients.scope == "Cluster"
             if (
                 old is None
                 or old.probe != probe
-                or changes.nodes
-                or key[0] in changes.namespaces
-                or (cluster and changes)
+                or self._changes.nodes
+                or key[0] in self._changes.namespaces
+                or (cluster and self._changes)
             ):
-                touched |= self._put(key, resolve(probe, state))
-        changed = frozenset(node for node in touched if self._rebuild(node))
-        if changes.nodes:
+                self._put(key, resolve(probe, state))
+        changed = self._rebuild()
+        if self._changes.nodes:
             for node in self.plans.keys() - state.nodes().keys() - self._probes_on.keys():
                 del self.plans[node]
+        self._changes = Changes()
         return changed
 
-    def _put(self, key: Key, new: Resolved | None) -> set[str]:
-        """Replace one probe's part; returns the nodes that it touches, before or after."""
+    def _put(self, key: Key, new: Resolved | None) -> None:
+        """Replace one probe's part; the plans of nodes where it differs are outdated."""
         old = self.resolved.pop(key, None)
         if new is not None:
             self.resolved[key] = new
@@ -89,10 +92,18 @@ class Planner:
         for node in after:
             self._probes_on[node].add(key)
         same = {n for n in before & after if old and new and _part(old, n) == _part(new, n)}
-        return (before | after) - same
+        self._outdated |= (before | after) - same
 
-    def _rebuild(self, node: str) -> bool:
-        """Build a node's plan from its probes' parts; returns whether its content changed."""
+    def _rebuild(self) -> frozenset[str]:
+        """Build the outdated plans, all or none; returns the nodes whose plan is a different one now."""
+        built = {node: self._built(node) for node in self._outdated}
+        changed = frozenset(node for node, new in built.items() if new is not self.plans.get(node))
+        self.plans |= built
+        self._outdated.clear()
+        return changed
+
+    def _built(self, node: str) -> plan.NodePlan:
+        """Return a node's plan from its probes' parts: the one that it has if nothing differs."""
         parts = [self.resolved[key] for key in sorted(self._probes_on.get(node, ()))]
         if not parts:
             self._probes_on.pop(node, None)
@@ -107,17 +118,12 @@ class Planner:
             pair_key=self._pair_key,
             pair_key_id=hashlib.sha256(self._pair_key).hexdigest()[:8] if self._pair_key else "",
         )
+        digest = hashlib.sha256(msgspec.json.encode(new)).hexdigest()
         old = self.plans.get(node)
-        numbered = self._numbered(new, old)
-        self.plans[node] = numbered
-        return numbered is not old
-
-    def _numbered(self, content: plan.NodePlan, old: plan.NodePlan | None) -> plan.NodePlan:
-        digest = hashlib.sha256(msgspec.json.encode(content)).hexdigest()
         if old is not None and old.digest == digest:
             return old
         self._generation += 1
-        return msgspec.structs.replace(content, generation=self._generation, digest=digest)
+        return msgspec.structs.replace(new, generation=self._generation, digest=digest)
 
 
 def _part(resolved: Resolved, node: str) -> tuple[object, ...]:

@@ -1,8 +1,7 @@
 """OpenTelemetry resource attributes of a pod, as the semantic conventions for Kubernetes ask.
 
-Pure: slim pod → attributes of the pod and of each container. `targets.py` puts them into node plans, `identities.py`
-takes `service.name` and the workload from here. Source: semantic conventions 1.44, "Service attributes from
-Kubernetes"; annotations come before owners, a workload's own `OTEL_*` variables before everything.
+Pure. Source: semantic conventions 1.44, "Service attributes from Kubernetes"; annotations come before owners, a
+workload's own `OTEL_*` variables before everything.
 """
 
 import re
@@ -49,7 +48,7 @@ def workload(pod: Pod) -> str:
 def attributes(pod: Pod) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Return the pod's attributes, and by container name those in which its containers differ.
 
-    What identifies the pod (`k8s.*`) is ours to say: no annotation or variable of the workload replaces it.
+    What identifies the pod (`k8s.*`) is set by us alone: no annotation or variable of the workload replaces it.
     """
     facts = {
         "k8s.namespace.name": pod.namespace,
@@ -60,10 +59,10 @@ def attributes(pod: Pod) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     }
     if pod.addresses:
         facts["k8s.pod.ip"] = pod.addresses[0]
-    said = {"service.name": workload(pod), "service.namespace": pod.namespace, **dict(pod.attributes)}
-    own = {c.name: _of_container(c, "service.version" in said) for c in pod.containers}
+    given = {"service.name": workload(pod), "service.namespace": pod.namespace, **dict(pod.attributes)}
+    own = {c.name: _of_container(c, "service.version" in given) for c in pod.containers}
     common = dict(set.intersection(*(set(a.items()) for a in own.values()))) if own else {}
-    shared = {**said, **common, **facts}
+    shared = {**given, **common, **facts}
     differing = {name: {k: v for k, v in a.items() if k not in common and k not in facts} for name, a in own.items()}
     return dict(sorted(shared.items())), {name: dict(sorted(a.items())) for name, a in differing.items() if a}
 

@@ -1,8 +1,7 @@
 """One LatencyProbe against the cluster's state: which pods, callers, endpoints and objectives it means on which node.
 
-Pure. `resolve` is called by the planner for each probe whose namespace changed; its result is merged into node plans
-(`planner.py`) and read by the status (`conditions.py`). Pods of other namespaces enter only as callers, and only when
-the namespace is allowed to name callers of the whole cluster.
+Pure. Pods of other namespaces enter only as callers, and only when the namespace is allowed to name callers of the
+whole cluster.
 """
 
 from collections import defaultdict
@@ -140,9 +139,9 @@ def _endpoints(
             named = by_uid.get(endpoint.pod_uid)
             if named is None or not set(endpoint.addresses) <= set(named.addresses):
                 continue
-            wanted = _dialled(named, ports[named.uid])
+            dialled = _dialled(named, ports[named.uid])
             for name, number in part.ports:
-                if (number in wanted or 0 in wanted) and name in number_of:
+                if (number in dialled or 0 in dialled) and name in number_of:
                     found.update(
                         plan.Endpoint(address=a, port=number_of[name], service=service.name) for a in service.addresses
                     )

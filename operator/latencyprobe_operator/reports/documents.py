@@ -1,7 +1,6 @@
 """LatencyReports: from the store's figures to the documents that the API server gets.
 
-`app.py` calls `evaluate` once a minute in the store's thread. A namespace's report is owned by all its LatencyProbes,
-so that it goes with the last one; it is written only when a figure changed beyond rounding.
+A namespace's report is owned by all its LatencyProbes, so that it goes with the last one.
 """
 
 from collections import defaultdict
@@ -30,13 +29,13 @@ def by_namespace(probes: Iterable[LatencyProbe]) -> dict[str, list[LatencyProbe]
 
 def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
     """Keep the store's definitions equal to the LatencyProbes': new and changed ones in, deleted ones retired."""
-    wanted = {(p.namespace, p.name): objectives(p) for p in probes}
+    desired = {(p.namespace, p.name): objectives(p) for p in probes}
     stored: defaultdict[Key, list[Objective]] = defaultdict(list)
     for objective in store.objectives():
         stored[objective.key.namespace, objective.key.probe].append(objective)
-    for key in sorted(wanted.keys() | stored.keys()):
-        if set(stored.get(key, ())) != set(wanted.get(key, ())):
-            store.define(*key, wanted.get(key, ()))
+    for key in sorted(desired.keys() | stored.keys()):
+        if set(stored.get(key, ())) != set(desired.get(key, ())):
+            store.define(*key, desired.get(key, ()))
 
 
 def evaluate(
@@ -62,7 +61,7 @@ def document(report: model.Report, owners: list[LatencyProbe]) -> Document:
 
 
 def differs(new: Document, old: Document | None) -> bool:
-    """Return whether a report says anything new, times of evaluation aside."""
+    """Return whether a report is another one, times of evaluation aside."""
     return old is None or _timeless(new) != _timeless(old)
 
 

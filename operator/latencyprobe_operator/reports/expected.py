@@ -1,7 +1,7 @@
 """How long each objective should have been measured, per minute: the other half of the coverage.
 
-Pure. `app.py` calls `observe` every few seconds and stores what `finished` returns. A node counts from when its agent
-was first ready, or should have been (`Agents.counts_since`): starting is no gap, dying is one.
+Pure. A node counts from when its agent was first ready, or should have been (`Agents.counts_since`): starting is no
+gap, dying is one.
 """
 
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ _MAX_STEP_S = 30.0  # a longer pause of our own loop (suspend, a stepped clock) 
 
 
 class ExpectedTime:
-    """Wanted ms by minute and objective, summed over nodes."""
+    """Expected ms by minute and objective, summed over nodes."""
 
     def __init__(self) -> None:
         self._last_s: float | None = None
@@ -36,7 +36,7 @@ class ExpectedTime:
                         self._minutes[minute][key] += part_s * 1000
 
     def finished(self, unix_s: float) -> list[tuple[tuple[ObjectiveKey, ...], int, int]]:
-        """Return and forget the minutes that are over: (objectives, minute, wanted ms)."""
+        """Return and forget the minutes that are over: (objectives, minute, expected ms)."""
         found = []
         for minute in sorted(self._minutes):
             if minute + MINUTE_S + LAG_S <= unix_s:

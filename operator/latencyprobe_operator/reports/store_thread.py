@@ -1,7 +1,6 @@
-"""The SLI store in a thread of its own: SQLite waits for the disk and a report reads a lot; the event loop must not.
+"""The SLI store in a thread of its own: waiting for the disk and reading for a report would stop the event loop.
 
-`directory/ingest.py` adds batches, `app.py` adds wanted time, builds reports and compacts. One thread, so calls keep
-their order and the store sees one writer. Raises StoreError as the store does.
+One thread, so calls keep their order and the store sees one writer. Raises StoreError as the store does.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ R = TypeVar("R")
 
 
 class StoreThread:
-    """Calls on a store, one after the other: `async with books:` opens and closes it."""
+    """Calls on a store, one after the other: `async with` opens and closes it."""
 
     def __init__(self, open_store: Callable[[], SqliteStore]) -> None:
         self._open = open_store
@@ -38,3 +37,15 @@ class StoreThread:
     async def add_batch(self, node: str, batch: SliBatch) -> int:
         """Store a batch; returns the next sequence number that will be taken."""
         return await self.run(self.store.add_batch, node, batch)
+
+
+class FakeStoreThread(StoreThread):
+    """A StoreThread for tests that has no store: it keeps `batches`."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, SliBatch]] = []
+
+    async def add_batch(self, node: str, batch: SliBatch) -> int:
+        """Keep a batch; returns the next sequence number."""
+        self.batches.append((node, batch))
+        return batch.sequence + 1

@@ -1,4 +1,4 @@
-"""Writes LatencyReports that say something new. Nothing is remembered as written that was not."""
+"""Writes LatencyReports that changed beyond rounding. Nothing is remembered as written that was not."""
 
 from collections.abc import Mapping
 
@@ -11,16 +11,17 @@ from latencyprobe_operator.reports.documents import Document, differs
 class ReportWriter:
     """The LatencyReports of all namespaces."""
 
-    def __init__(self, cluster: Cluster, writes: Writes) -> None:
+    def __init__(self, cluster: Cluster, writes: Writes, state: ClusterState) -> None:
         self._cluster = cluster
         self._writes = writes
+        self._state = state
         self._written: dict[str, Document] = {}
 
-    async def write(self, reports: Mapping[str, Document], state: ClusterState) -> None:
+    async def write(self, reports: Mapping[str, Document]) -> None:
         """Write `reports` (by namespace) where they differ, never into a namespace that is going away."""
         self._written = {namespace: old for namespace, old in self._written.items() if namespace in reports}
         for namespace, report in reports.items():
-            if not alive(state, namespace) or not differs(report, self._written.get(namespace)):
+            if not alive(self._state, namespace) or not differs(report, self._written.get(namespace)):
                 continue
             if await self._writes.attempt("report", self._cluster.write_report(namespace, report)):
                 self._written[namespace] = report

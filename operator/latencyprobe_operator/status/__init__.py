@@ -1,1 +1,1 @@
-"""What a LatencyProbe's owner is told: conditions, events."""
+"""What a LatencyProbe's owner gets to see: conditions, figures, events; and the labels of nodes."""

@@ -1,7 +1,7 @@
-"""One LatencyProbe's conditions: pure, from what was resolved and what the agents say.
+"""One LatencyProbe's conditions: pure, from what was resolved and what the agents reported.
 
-`status.py` puts them into the status. Types and reasons are part of the API (stable, CamelCase); messages say what to
-do and stay under the limit of the API. Ready follows kstatus; the state of SLOs is no part of it.
+Types and reasons are part of the API (stable, CamelCase); messages name the remedy and stay under the limit of the API.
+Ready follows kstatus; the state of SLOs is no part of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,10 +55,23 @@ def conditions(
         measuring = _measuring(resolved, states, agents, ready)
         whole = Condition("Ready", ready.status, "Ready" if ready.status == "True" else ready.reason, ready.message)
     found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
+    if failing := _failing(states, agents):
+        found.append(failing)
     if store_ephemeral and resolved.probe.spec.objectives:
         message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
         found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
     return tuple(found)
+
+
+def _failing(states: Mapping[str, NodeState], agents: Agents) -> Condition | None:
+    """Return the condition that says which parts of agents raise and are skipped, None while all work."""
+    failing = {node: agents.of[node].status.failing for node, s in states.items() if s is NodeState.READY}
+    nodes = sorted(node for node, parts in failing.items() if parts)
+    if not nodes:
+        return None
+    part, error = min(failing[nodes[0]].items())
+    message = f"agent on {_names(nodes)}: {part} is skipped: {error}; the log of the agent has the traceback"
+    return Condition("PartFailing", "True", "PartFailing", message)
 
 
 def broken(reasons: Mapping[str, str]) -> Condition:
@@ -90,7 +103,7 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
             return Condition("ProbesReady", "False", "DirectoryRefused", why)
         why = f"no agent reports from {_names(missing)}: look at the agent pods there"
         return Condition("ProbesReady", "False", "AgentMissing", why)
-    # an agent that is ready for the plan before need not have heard of this LatencyProbe yet
+    # an agent that is ready for an earlier plan need not have this LatencyProbe in it
     late = [n for n in by_state[NodeState.READY] if not agents.measures(n, (t.id for t in resolved.targets.get(n, ())))]
     if starting := by_state[NodeState.STARTING] + late:
         return Condition("ProbesReady", "Unknown", "AgentStarting", f"waiting for the agent on {_names(starting)}")

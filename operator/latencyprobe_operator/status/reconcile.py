@@ -1,6 +1,6 @@
-"""Desired against actual: which writes are needed. Pure; `app.py` carries them out through `cluster.py`.
+"""Desired against actual: which writes are needed. Pure.
 
-Level-based: each function looks at the whole, so a write that failed or was missed is asked for again.
+Level-based: each function looks at the whole, so a write that failed or was missed is returned again.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,12 @@ class LabelChange(NamedTuple):
     measure: bool
 
 
-def label_changes(wanted: frozenset[str], nodes: Mapping[str, Node]) -> list[LabelChange]:
-    """Return the label writes that make exactly the wanted nodes measure."""
+def label_changes(expected: frozenset[str], nodes: Mapping[str, Node]) -> list[LabelChange]:
+    """Return the label writes that make exactly the expected nodes measure."""
     return [
-        LabelChange(n.name, n.uid, name in wanted) for name, n in sorted(nodes.items()) if n.measure != (name in wanted)
+        LabelChange(n.name, n.uid, name in expected)
+        for name, n in sorted(nodes.items())
+        if n.measure != (name in expected)
     ]
 
 
@@ -60,7 +62,7 @@ def transitions(new: Status, old: Status | None) -> list[tuple[str, str, str]]:
             continue
         if c["type"] == "Ready":
             kind = "Normal" if c["status"] == "True" else "Warning"
-            worth.append((kind, c["reason"], c["message"] or "every wanted agent measures"))
+            worth.append((kind, c["reason"], c["message"] or "every expected agent measures"))
         elif c["type"] == "Measuring" and c["status"] == "True":
             worth.append(("Normal", "Measuring", "exchanges are being measured"))
     return worth

@@ -1,7 +1,6 @@
 """The LatencyProbes as the operator knows them: parsed, or with the reason why not.
 
-`handlers.py` writes single ones as kopf sees them change, `app.py` writes the whole list at start and once a minute
-(so that a stale watch or an event missed while starting is made good); the planner and the status read.
+Single ones come and go as kopf sees them; the whole list, each minute, makes good what a stale watch missed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -11,9 +10,11 @@ import msgspec
 
 from latencyprobe import spec
 from latencyprobe.errors import SpecError
+from latencyprobe.slo.objective import ObjectiveKey, objectives
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.status.reconcile import Status
 
+RESYNC_S = 60.0
 _REMEMBERED = 10_000  # deleted uids that a list under way may still hold
 
 
@@ -39,6 +40,11 @@ class Registry:
     def probes(self) -> dict[Key, spec.LatencyProbe]:
         """The valid ones."""
         return {key: entry.probe for key, entry in self.entries.items() if entry.probe is not None}
+
+    @property
+    def objective_keys(self) -> frozenset[ObjectiveKey]:
+        """The store's keys of the valid ones' objectives."""
+        return frozenset(o.key for probe in self.probes.values() for o in objectives(probe))
 
     def put(self, document: Mapping[str, Any]) -> Entry:
         """Take a LatencyProbe as the API server has it; what we know to be newer, or deleted, stays as it is."""

@@ -1,7 +1,6 @@
 """A LatencyProbe's whole status document. Pure; bounded by the spec's own limits (32 targets, 32 objectives).
 
-`app.py` calls `status` for each entry of the registry and writes what `reconcile.py` finds changed. SLO figures are
-those of the last evaluation, so they change at most once a minute.
+SLO figures are those of the last evaluation, so they change at most once a minute.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Carries out the writes that `reconcile.py` finds needed: node labels, statuses, events.
+"""Writes statuses that changed, and the events that the changes are worth.
 
 Nothing is remembered as written that was not.
 """
@@ -14,27 +14,21 @@ from latencyprobe_operator.status.registry import Registry
 
 
 class StatusWriter:
-    """What LatencyProbes and nodes get to say."""
+    """The statuses of all LatencyProbes."""
 
-    def __init__(self, cluster: Cluster, writes: Writes) -> None:
+    def __init__(self, cluster: Cluster, writes: Writes, state: ClusterState) -> None:
         self._cluster = cluster
         self._writes = writes
+        self._state = state
 
-    async def labels(self, expected: frozenset[str], state: ClusterState) -> bool:
-        """Make exactly the expected nodes carry our label; returns whether all writes worked."""
-        worked = True
-        for change in reconcile.label_changes(expected, state.nodes()):
-            worked &= await self._writes.attempt("label", self._cluster.label_node(*change))
-        return worked
-
-    async def statuses(self, desired: Mapping[Key, reconcile.Status], registry: Registry, state: ClusterState) -> None:
-        """Write the statuses that changed, and the events that the changes are worth."""
+    async def write(self, desired: Mapping[Key, reconcile.Status], registry: Registry) -> None:
+        """Write the statuses that differ, and post their events where the namespace is not going away."""
         for key in reconcile.status_writes(desired, registry.written):
             if key not in registry.entries:
                 continue  # deleted while others were written
             uid, old, new = registry.entries[key].uid, registry.written.get(key), desired[key]
             if await self._writes.attempt("status", self._cluster.write_status(*key, uid, new)):
                 registry.written[key] = new
-                for event in reconcile.transitions(new, old) if alive(state, key[0]) else ():
+                for event in reconcile.transitions(new, old) if alive(self._state, key[0]) else ():
                     about = {"namespace": key[0], "name": key[1], "uid": uid}
                     await self._writes.attempt("event", self._cluster.post_event(about, *event))

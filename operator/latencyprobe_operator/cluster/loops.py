@@ -1,0 +1,114 @@
+"""Work that is repeated for as long as the process runs, and whose failures do not end the process.
+
+A turn that fails is logged, counted by its loop and the class of the error, and followed by the next one. What is no
+`LatencyProbeError` was not foreseen: the log has its traceback.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NoReturn, Protocol
+
+from latencyprobe.errors import LatencyProbeError
+from latencyprobe_operator.cluster.api import Backoff
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Loop(Protocol):
+    """Work in turns. `name`: how the log and the metrics call it."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see the class
+
+    async def due(self, *, failed: bool) -> None:
+        """Wait for the next turn. `failed`: whether the last one failed."""
+
+    async def turn(self) -> None:
+        """Do the work once."""
+
+
+class Every:
+    """A loop whose turns come with a fixed pause between them."""
+
+    def __init__(self, name: str, pause_s: float, work: Work) -> None:
+        self.name = name
+        self._pause_s = pause_s
+        self._work = work
+
+    async def due(self, *, failed: bool) -> None:
+        """Wait for the pause."""
+        await asyncio.sleep(self._pause_s)
+
+    async def turn(self) -> None:
+        """Do the work once."""
+        await self._work()
+
+
+class Trigger:
+    """Makes a loop's next turn due. However often it was set meanwhile, one turn follows."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Make a turn due."""
+        self._event.set()
+
+    async def wait(self, at_most_s: float | None = None, *, settle_s: float = 0.0) -> None:
+        """Wait until it was set or the time is over, then for `settle_s` more: a burst of changes is one turn."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s):
+                await self._event.wait()
+        await asyncio.sleep(settle_s)
+        self._event.clear()
+
+
+class Loops:
+    """Runs loops. `failures`: turns that failed, by loop and class of the error."""
+
+    def __init__(self) -> None:
+        self.failures: Counter[tuple[str, str]] = Counter()
+
+    async def run(self, loop: Loop) -> NoReturn:
+        """Take turns until cancelled."""
+        failed = False
+        while True:
+            await loop.due(failed=failed)
+            failed = await self.attempt(loop.name, loop.turn) is not None
+
+    async def insist(self, name: str, work: Work) -> None:
+        """Do something until it works, with growing delays between the attempts."""
+        backoff = Backoff()
+        while (error := await self.attempt(name, work)) is not None:
+            await backoff.wait(error)
+
+    async def attempt(self, name: str, work: Work) -> Exception | None:
+        """Do something once; returns what it raised."""
+        try:
+            await work()
+        except Exception as error:
+            self.failures[name, type(error).__name__] += 1
+            foreseen = isinstance(error, LatencyProbeError)
+            log.error("%s: %s", name, error if foreseen else repr(error), exc_info=None if foreseen else error)
+            return error
+        return None
+
+
+async def until_one_ends(*works: Coroutine[Any, Any, None]) -> None:
+    """Run all until one of them ends, then cancel the others. Raises what that one raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,63 @@
+"""What agents post, and what they are answered. No HTTP: callers are known, documents decoded."""
+
+import time
+from collections.abc import Callable
+
+from latencyprobe.plan import (
+    AgentStatus,
+    IdentityAnswer,
+    IdentityRequest,
+    RemoteJoinAnswer,
+    RemoteJoinMessage,
+)
+from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.directory.limits import MAX_ADDRESSES, MAX_HALVES, MAX_KEYS, Refused
+from latencyprobe_operator.directory.remote_join import Switchboard
+from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.identities import identify
+from latencyprobe_operator.plan.planner import Planner
+
+VALID_S = 15.0
+UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan: ask again soon
+
+
+class Answers:
+    """The answers to agents, each known by its node. `on_report` is called after each status."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        agents: Agents,
+        state: ClusterState,
+        switchboard: Switchboard,
+        on_report: Callable[[], None],
+    ) -> None:
+        self._planner = planner
+        self._agents = agents
+        self._state = state
+        self._switchboard = switchboard
+        self._on_report = on_report
+
+    def status(self, node: str, status: AgentStatus) -> None:
+        """Take an agent's status."""
+        self._agents.reported(node, status, self._planner.plan_of(node), time.monotonic())
+        self._on_report()
+
+    def identities(self, node: str, request: IdentityRequest) -> IdentityAnswer:
+        """Return who has the addresses. Raises Refused for too many."""
+        if len(request.addresses) > MAX_ADDRESSES:
+            raise Refused(400, f"$.addresses: {len(request.addresses)} of them: at most {MAX_ADDRESSES}")
+        found = tuple(identify(address, self._state, self._agents) for address in request.addresses)
+        settled = all(i.measured or not self._planner.calls(i.node, i.uid) for i in found)
+        return IdentityAnswer(found, self._planner.plan_of(node).generation, VALID_S if settled else UNSETTLED_VALID_S)
+
+    def remote_join(self, node: str, message: RemoteJoinMessage) -> RemoteJoinAnswer:
+        """Pass on halves and questions. Raises Refused for too many."""
+        for field, count, most in (
+            ("asks", sum(len(ask.keys) or 1 for ask in message.asks), MAX_KEYS),
+            ("halves", len(message.halves), MAX_HALVES),
+        ):
+            if count > most:
+                raise Refused(400, f"$.{field}: {count} of them: at most {most}")
+        self._switchboard.answer(node, message.halves)
+        return RemoteJoinAnswer(self._switchboard.ask(node, message.asks))

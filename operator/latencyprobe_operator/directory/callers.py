@@ -1,0 +1,34 @@
+"""Which agent calls, and whether it may now: its token, its node, its rate."""
+
+from collections import defaultdict
+
+from latencyprobe_operator.directory.auth import Authenticator, Caller
+from latencyprobe_operator.directory.limits import Bucket, Refused
+from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.planner import Planner
+
+PER_S, AT_ONCE = 20, 100  # requests of one agent
+
+
+class Callers:
+    """The agents that may call. Why one of a node that must measure was refused is kept for the status."""
+
+    def __init__(self, auth: Authenticator, planner: Planner, agents: Agents) -> None:
+        self._auth = auth
+        self._planner = planner
+        self._agents = agents
+        self._buckets: defaultdict[str, Bucket] = defaultdict(lambda: Bucket(PER_S, AT_ONCE))
+
+    async def agent(self, token: str, node: str = "") -> Caller:
+        """Return the agent that holds a token; where a node is given it must be that one's. Raises Refused."""
+        try:
+            caller = await self._auth.agent(token)
+            if node and node != caller.node:
+                raise Refused(403, f"the token belongs to node {caller.node}, not to {node}")
+        except Refused as error:
+            if error.status in (401, 403) and node in self._planner.nodes:
+                self._agents.refused(node, str(error))
+            raise
+        if not self._buckets[caller.node].take():
+            raise Refused(429, f"more than {PER_S} requests a second: slow down")
+        return caller

@@ -1,0 +1,63 @@
+"""Plans after each change, passed on to the agents' streams, the ingest, the labels and the statuses."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from latencyprobe_operator.cluster.loops import RETRY_S, Trigger
+from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.directory.ingest import Ingest
+from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.status.registry import Registry
+
+SETTLE_S = 0.2  # of a burst of changes
+
+
+class Planning:
+    """A loop. `changed` makes a turn due; `publish` takes the nodes whose plan changed; `planned` are set after each
+    plan."""
+
+    name = "planning"
+
+    def __init__(
+        self,
+        planner: Planner,
+        agents: Agents,
+        registry: Registry,
+        state: ClusterState,
+        ingest: Ingest,
+        *,
+        changed: Trigger,
+        publish: Callable[[frozenset[str]], None],
+        planned: Sequence[Trigger],
+    ) -> None:
+        self._planner = planner
+        self._agents = agents
+        self._registry = registry
+        self._state = state
+        self._ingest = ingest
+        self._changed = changed
+        self._publish = publish
+        self._planned = planned
+
+    async def due(self, *, failed: bool) -> None:
+        """Wait for a change; what a failed turn left undone is one."""
+        if failed:
+            self._changed.set()
+        await self._changed.wait(settle_s=RETRY_S if failed else SETTLE_S)
+
+    async def turn(self) -> None:
+        """Bring the plans up to date."""
+        self._take(self._planner.update(self._registry.probes, self._state, self._state.take_changes()))
+
+    def use_pair_key(self, pair_key: bytes) -> None:
+        """Give the agents another pairing key."""
+        self._take(self._planner.use_pair_key(pair_key))
+
+    def _take(self, changed: frozenset[str]) -> None:
+        self._agents.planned(changed, self._planner.nodes, time.monotonic())
+        for node in changed:
+            self._ingest.planned(self._planner.plan_of(node))
+        self._publish(changed)
+        for trigger in self._planned:
+            trigger.set()

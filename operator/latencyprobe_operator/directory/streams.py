@@ -1,0 +1,82 @@
+"""The plan streams of the agents: plans, remote join and heartbeats, one stream per node.
+
+There are none until `open`, so that a fresh operator never streams an empty plan to nodes that measure.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Set
+from contextlib import suppress
+
+import msgspec
+
+from latencyprobe.plan import PlanLine
+from latencyprobe_operator.directory.auth import Caller
+from latencyprobe_operator.directory.limits import MAX_STREAMS, Refused
+from latencyprobe_operator.directory.remote_join import Switchboard
+from latencyprobe_operator.plan.planner import Planner
+
+HEARTBEAT_S = 15.0
+WRITE_TIMEOUT_S = 10.0  # an agent that does not read its stream for so long has lost it
+
+
+class PlanStreams:
+    """The streams by node. `nodes_at`: the nodes of an address's pods, for the remote join."""
+
+    def __init__(self, planner: Planner, nodes_at: Callable[[str], Set[str]]) -> None:
+        self.is_open = False
+        self.switchboard = Switchboard(nodes_at, self._wake)
+        self.of: dict[str, asyncio.Event] = {}  # the event that wakes each stream
+        self._planner = planner
+
+    def open(self) -> None:
+        """Begin: the first plans are made."""
+        self.is_open = True
+
+    def close(self) -> None:
+        """End all: the agents come back to the next operator."""
+        self.is_open = False
+        for node in self.of:
+            self._wake(node)
+
+    def publish(self, nodes: Set[str]) -> None:
+        """Stream the plans of these nodes again."""
+        for node in nodes & self.of.keys():
+            self._wake(node)
+
+    def admit(self, node: str) -> None:
+        """Let a node's stream begin. Raises Refused when there are too many."""
+        if len(self.of) >= MAX_STREAMS and node not in self.of:
+            raise Refused(503, f"{MAX_STREAMS} plan streams are open: try again later")
+
+    async def follow(self, caller: Caller, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Write lines until the token ends (the agent returns with the next), a newer stream of the node begins, or all
+        are closed. Raises TimeoutError when the agent does not read, and what `write` raises."""
+        wake = asyncio.Event()
+        if (older := self.of.get(caller.node)) is not None:
+            older.set()  # it sees that it is not the node's stream any more and ends
+        self.of[caller.node] = wake
+        self.switchboard.connected(caller.node)
+        try:
+            sent = ""
+            while self.is_open and time.monotonic() < caller.until_s and self.of.get(caller.node) is wake:
+                wake.clear()
+                plan = self._planner.plan_of(caller.node)
+                line = PlanLine(plan if plan.digest != sent else None, self.switchboard.take(caller.node))
+                sent = plan.digest
+                async with asyncio.timeout(WRITE_TIMEOUT_S):
+                    await write(msgspec.json.encode(line) + b"\n")
+                await _woken(wake, min(HEARTBEAT_S, max(0.0, caller.until_s - time.monotonic())))
+        finally:
+            if self.of.get(caller.node) is wake:
+                del self.of[caller.node]
+                self.switchboard.disconnected(caller.node)
+
+    def _wake(self, node: str) -> None:
+        self.of[node].set()
+
+
+async def _woken(wake: asyncio.Event, at_most_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(at_most_s):
+            await wake.wait()

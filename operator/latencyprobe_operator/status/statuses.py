@@ -1,0 +1,80 @@
+"""The statuses of all LatencyProbes, brought up to date when something changed and from time to time."""
+
+import asyncio
+import datetime
+import time
+from collections.abc import Callable
+
+from latencyprobe_operator.cluster.loops import Trigger
+from latencyprobe_operator.cluster.objects import Key
+from latencyprobe_operator.plan.agents import Agents, NodeState
+from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.status.reconcile import Status
+from latencyprobe_operator.status.registry import Registry
+from latencyprobe_operator.status.status import Figures, status
+from latencyprobe_operator.status.writer import StatusWriter
+
+PAUSE_S = 2.0  # statuses are written at most this often
+UNCHANGED_S = 8.0  # time alone changes states: an agent falls silent
+SETTLING_S = 20.0  # agents report every 15 s
+
+
+class Statuses:
+    """A loop. `figures`: a LatencyProbe's results of the last evaluation; `changed` makes a turn due."""
+
+    name = "statuses"
+
+    def __init__(
+        self,
+        registry: Registry,
+        planner: Planner,
+        agents: Agents,
+        writer: StatusWriter,
+        *,
+        figures: Callable[[Key], Figures],
+        changed: Trigger,
+        store_ephemeral: bool = False,
+    ) -> None:
+        self._registry = registry
+        self._planner = planner
+        self._agents = agents
+        self._writer = writer
+        self._figures = figures
+        self._changed = changed
+        self._store_ephemeral = store_ephemeral
+        self._began_s: float | None = None
+
+    async def due(self, *, failed: bool) -> None:
+        """Wait for a change, or for as long as states stay true without one."""
+        await asyncio.sleep(PAUSE_S)
+        await self._changed.wait(UNCHANGED_S)
+
+    async def turn(self) -> None:
+        """Write the statuses that differ."""
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self._writer.write(self.desired(time.monotonic(), now), self._registry)
+
+    def desired(self, now_s: float, now: str) -> dict[Key, Status]:
+        """Return the statuses as they should be now, without those of LatencyProbes that must wait for their plan or
+        their agents. `now_s`: monotonic clock; `now`: ISO 8601."""
+        self._began_s = now_s if self._began_s is None else self._began_s
+        settling = now_s - self._began_s < SETTLING_S
+        found = {}
+        for key, entry in self._registry.entries.items():
+            resolved = self._planner.resolved.get(key)
+            if entry.probe is not None and (resolved is None or resolved.probe != entry.probe):
+                continue  # planned in a moment
+            states = self._agents.states(resolved.nodes, self._planner.plan_of, now_s) if resolved is not None else {}
+            if settling and NodeState.STARTING in states.values() and self._registry.written.get(key):
+                continue  # it was ready before our restart, and its agents report again within moments
+            found[key] = status(
+                entry,
+                resolved if entry.probe is not None else None,
+                states=states,
+                agents=self._agents,
+                figures=self._figures(key),
+                previous=self._registry.written.get(key),
+                now=now,
+                store_ephemeral=self._store_ephemeral,
+            )
+        return found

@@ -1,0 +1,157 @@
+"""Loops go on whatever their turns raise, and report it."""
+
+import asyncio
+import logging
+from contextlib import nullcontext
+
+import pytest
+
+from latencyprobe.errors import ClusterError
+from latencyprobe_operator.cluster.loops import Every, Loops, Trigger, until_one_ends
+
+
+class Script:
+    """A loop of one turn per outcome: None, or what it raises. After the last it is never due again."""
+
+    name = "script"
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.outcomes = list(outcomes)
+        self.failed: list[bool] = []
+        self.over = asyncio.Event()
+
+    async def due(self, *, failed: bool) -> None:
+        self.failed.append(failed)
+        if not self.outcomes:
+            self.over.set()
+            await asyncio.Event().wait()
+
+    async def turn(self) -> None:
+        if (error := self.outcomes.pop(0)) is not None:
+            raise error
+
+
+def ran(*outcomes: Exception | None) -> tuple[Loops, list[bool]]:
+    """Run a Script to its end; returns the loops and what each `due` was given."""
+
+    async def play() -> tuple[Loops, list[bool]]:
+        loops, script = Loops(), Script(*outcomes)
+        task = asyncio.create_task(loops.run(script))
+        async with asyncio.timeout(10):
+            await script.over.wait()
+        task.cancel()
+        return loops, script.failed
+
+    return asyncio.run(play())
+
+
+def test_turn_that_raises_what_nobody_expected_is_counted_and_the_next_one_comes() -> None:
+    loops, failed = ran(None, RuntimeError("odd"), RuntimeError("odd"), None)
+    assert loops.failures == {("script", "RuntimeError"): 2}
+    assert failed == [False, False, True, True, False]
+
+
+def test_unforeseen_error_is_logged_with_its_traceback_and_a_foreseen_one_without(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ran(RuntimeError("odd"), ClusterError("the API server is away"))
+    odd, away = caplog.records
+    assert (odd.getMessage(), odd.exc_info is not None) == ("script: RuntimeError('odd')", True)
+    assert (away.getMessage(), away.exc_info) == ("script: the API server is away", None)
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+
+
+def test_every_takes_its_turns_with_pauses_between_them() -> None:
+    taken = asyncio.Event()
+
+    async def work() -> None:
+        taken.set()
+
+    async def play() -> None:
+        task = asyncio.create_task(Loops().run(Every("work", 0.001, work)))
+        for _ in range(2):
+            taken.clear()
+            async with asyncio.timeout(10):
+                await taken.wait()
+        task.cancel()
+
+    asyncio.run(play())
+
+
+def test_what_must_work_is_tried_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(_: float) -> None:
+        return
+
+    async def play() -> tuple[Loops, int]:
+        loops, script = Loops(), Script(RuntimeError("odd"), ClusterError("away"), None)
+        await loops.insist("start", script.turn)
+        return loops, len(script.outcomes)
+
+    monkeypatch.setattr("latencyprobe_operator.cluster.api.asyncio.sleep", at_once)
+    loops, left = asyncio.run(play())
+    assert (loops.failures, left) == ({("start", "RuntimeError"): 1, ("start", "ClusterError"): 1}, 0)
+
+
+def test_cancelling_ends_a_loop_and_is_no_failure() -> None:
+    async def play() -> Loops:
+        loops, began = Loops(), asyncio.Event()
+
+        async def work() -> None:
+            began.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(loops.run(Every("work", 0, work)))
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return loops
+
+    assert not asyncio.run(play()).failures
+
+
+@pytest.mark.parametrize(("before", "at_most_s"), [(True, None), (False, 0.01)])
+def test_trigger_waits_for_a_change_or_the_time_and_forgets(before: bool, at_most_s: float | None) -> None:
+    async def play() -> None:
+        trigger = Trigger()
+        for _ in range(2 if before else 0):
+            trigger.set()
+        await trigger.wait(at_most_s)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await trigger.wait()
+
+    asyncio.run(play())
+
+
+def test_changes_while_a_burst_settles_are_one_turn() -> None:
+    async def play() -> None:
+        trigger = Trigger()
+        trigger.set()
+        waiting = asyncio.create_task(trigger.wait(settle_s=0.01))
+        await asyncio.sleep(0)
+        trigger.set()
+        await waiting
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await trigger.wait()
+
+    asyncio.run(play())
+
+
+async def for_ever(ended: asyncio.Event) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.set()
+
+
+@pytest.mark.parametrize("error", [None, ClusterError("the Lease is lost")])
+def test_first_part_that_ends_ends_the_others(error: Exception | None) -> None:
+    async def play() -> None:
+        ended = asyncio.Event()
+        with nullcontext() if error is None else pytest.raises(ClusterError, match="the Lease is lost"):
+            await until_one_ends(for_ever(ended), Script(error).turn())
+        assert ended.is_set()
+
+    asyncio.run(play())

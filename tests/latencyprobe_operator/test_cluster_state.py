@@ -1,0 +1,88 @@
+"""The cluster's state: what changed, and who has an address."""
+
+from typing import Any
+
+from latencyprobe_operator.cluster.objects import Namespace, Node
+from latencyprobe_operator.cluster.state import Changes, ClusterState
+
+
+def changed(state: ClusterState) -> tuple[set[str], bool]:
+    changes = state.take_changes()
+    return changes.namespaces, changes.nodes
+
+
+def test_changes_name_namespaces_and_are_handed_out_once(make: Any) -> None:
+    state = make.state()
+    state.take_changes()
+    state.put("pods", make.pod("cart-1"))
+    state.put("namespaces", Namespace("bank"))
+    assert changed(state) == ({"shop", "bank"}, False)
+    assert not state.take_changes()
+
+
+def test_object_that_is_equal_in_every_field_changes_nothing(make: Any) -> None:
+    state = make.state(make.pod("cart-1"))
+    state.take_changes()
+    state.put("pods", make.pod("cart-1"))
+    assert not state.take_changes()
+
+
+def test_nodes_count_as_changed_when_they_come_or_go_but_not_for_their_label(make: Any) -> None:
+    state = make.state()
+    state.take_changes()
+    state.put("nodes", Node("uid-n1", "n1", measure=True))
+    assert not state.take_changes()
+    state.put("nodes", Node("uid-new", "n1"))
+    assert changed(state) == (set(), True)
+    state.drop("nodes", ("", "n1"))
+    assert changed(state) == (set(), True)
+
+
+def test_later_changes_are_added_to_earlier_ones(make: Any) -> None:
+    whole, state = Changes(), make.state()
+    whole.add(state.take_changes())
+    state.put("pods", make.pod("cart-1", namespace="bank"))
+    whole.add(state.take_changes())
+    assert (whole.namespaces, whole.nodes) == ({"shop", "bank"}, True)
+
+
+def test_whole_list_replaces_what_is_not_in_it(make: Any) -> None:
+    state = make.state(make.pod("cart-1"), make.pod("cart-2", namespace="bank"))
+    state.replace("pods", [make.pod("cart-3")])
+    assert {pod.name for pod in state.pods()} == {"cart-3"}
+
+
+def test_address_follows_its_pod(make: Any) -> None:
+    state = make.state(make.pod("cart-1", addresses=("10.0.0.1",)))
+    state.put("pods", make.pod("cart-1", addresses=("10.0.0.2",)))
+    assert [[pod.name for pod in state.pods_at(f"10.0.0.{i}")] for i in (1, 2)] == [[], ["cart-1"]]
+    state.drop("pods", ("shop", "cart-1"))
+    assert list(state.pods_at("10.0.0.2")) == []
+
+
+def test_host_network_and_ended_pods_have_no_address_of_their_own(make: Any) -> None:
+    state = make.state(
+        make.pod("cart-1", addresses=("10.0.0.1",), host_network=True),
+        make.pod("cart-2", addresses=("10.0.0.1",), terminal=True),
+    )
+    assert list(state.pods_at("10.0.0.1")) == []
+
+
+def test_addresses_of_services_and_nodes_go_with_them(make: Any) -> None:
+    service = make.service("cart", address="10.96.0.7")
+    state = make.state(service)
+    state.put("nodes", Node("uid-n1", "n1", addresses=("192.0.2.1",)))
+    assert (state.service_at("10.96.0.7"), state.node_at("192.0.2.1")) == (service, "n1")
+    state.drop("services", ("shop", "cart"))
+    state.drop("nodes", ("", "n1"))
+    assert (state.service_at("10.96.0.7"), state.node_at("192.0.2.1")) == (None, "")
+
+
+def test_namespaces_are_kept_apart(make: Any) -> None:
+    cart, slice_ = make.pod("cart-1"), make.slice_of("cart", make.pod("cart-1"))
+    state = make.state(cart, slice_, make.service("cart"))
+    assert list(state.pods("shop")) == [cart]
+    assert list(state.slices("shop")) == [slice_]
+    assert (list(state.pods("bank")), list(state.slices("bank")), state.services("bank")) == ([], [], {})
+    assert state.pod(("shop", "cart-1")) is cart
+    assert state.pod(("bank", "cart-1")) is None

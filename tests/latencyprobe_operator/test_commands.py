@@ -1,0 +1,46 @@
+"""The command until a signal ends it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from latencyprobe.errors import ClusterError
+from latencyprobe_operator.commands import _until_signal
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("taken", [False, True])
+def test_signal_ends_the_work_in_an_orderly_way_whoever_took_it_meanwhile(number: signal.Signals, taken: bool) -> None:
+    steps: list[str] = []
+
+    async def work(take_signals: Callable[[], None]) -> None:
+        if taken:
+            asyncio.get_running_loop().add_signal_handler(number, lambda: steps.append("taken by another"))
+            take_signals()
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            steps.append("tidied up")
+
+    asyncio.run(_until_signal(work))
+    assert steps == ["tidied up"]
+
+
+def test_work_that_fails_ends_with_its_error() -> None:
+    async def work(_: Callable[[], None]) -> None:
+        raise ClusterError("lease is lost")
+
+    with pytest.raises(ClusterError, match="lease is lost"):
+        asyncio.run(_until_signal(work))
+
+
+def test_cancellation_that_no_signal_asked_for_is_an_error() -> None:
+    async def work(_: Callable[[], None]) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(_until_signal(work))

@@ -1,0 +1,80 @@
+"""What agents are answered."""
+
+from typing import Any
+
+import pytest
+
+from latencyprobe.plan import Ask, IdentityRequest, RemoteJoinMessage, ServerHalf
+from latencyprobe_operator.directory import answers as answers_
+from latencyprobe_operator.directory.answers import Answers
+from latencyprobe_operator.directory.limits import Refused
+from latencyprobe_operator.directory.remote_join import Switchboard
+
+HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
+
+
+class World:
+    """Answers to the agents of a pod `cart-1` on n1 and its caller `web-1` on n2; `reports`: how many they sent."""
+
+    def __init__(self, make: Any) -> None:
+        self.planned = make.planned(make.pod("cart-1"), make.pod("web-1", node="n2"))
+        self.switchboard = Switchboard(lambda _: {"n1"}, lambda _: None)
+        self.reports = 0
+        self.answers = Answers(
+            self.planned.planner, self.planned.agents, self.planned.state, self.switchboard, self.report
+        )
+
+    def report(self) -> None:
+        self.reports += 1
+
+
+@pytest.fixture
+def world(make: Any) -> World:
+    return World(make)
+
+
+def test_status_counts_for_the_callers_node(world: World, make: Any) -> None:
+    plan = world.planned.planner.plan_of("n1")
+    world.answers.status("n1", make.status(plan.generation))
+    assert world.planned.agents.applied == {"n1": plan}
+    assert world.reports == 1
+
+
+def test_identities_are_short_lived_until_the_callers_agent_has_applied_its_plan(world: World, make: Any) -> None:
+    (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
+    request = IdentityRequest((web_address, "192.0.2.9"))
+    before = world.answers.identities("n1", request)
+    world.answers.status("n2", make.status(world.planned.planner.plan_of("n2").generation))
+    after = world.answers.identities("n1", request)
+    assert (before.identities[0].measured, before.valid_s) == ((), answers_.UNSETTLED_VALID_S)
+    assert (after.identities[0].measured, after.valid_s) == (("shop/checkout/cart",), answers_.VALID_S)
+    assert after.identities[1].pod == ""
+    assert after.generation == world.planned.planner.plan_of("n1").generation
+
+
+def test_too_many_addresses_are_refused(world: World) -> None:
+    with pytest.raises(Refused, match=r"\$\.addresses: 1001 of them: at most 1000") as refused:
+        world.answers.identities("n1", IdentityRequest(("10.0.0.1",) * 1001))
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (RemoteJoinMessage((Ask(("a" * 32,) * 1001),)), "asks"),
+        (RemoteJoinMessage((Ask(()),) * 1001), "asks"),
+        (RemoteJoinMessage(halves=(HALF,) * 501), "halves"),
+    ],
+)
+def test_too_many_keys_or_halves_are_refused(world: World, message: RemoteJoinMessage, field: str) -> None:
+    with pytest.raises(Refused, match=rf"\$\.{field}") as refused:
+        world.answers.remote_join("n1", message)
+    assert refused.value.status == 400
+
+
+def test_half_goes_to_who_asked_for_it(world: World) -> None:
+    for node in ("n1", "n2"):
+        world.switchboard.connected(node)
+    assert world.answers.remote_join("n2", RemoteJoinMessage((Ask((HALF.key,), "10.0.0.1"),))).refused == {}
+    assert world.answers.remote_join("n1", RemoteJoinMessage(halves=(HALF,))).refused == {}
+    assert world.switchboard.take("n2") == RemoteJoinMessage(halves=(HALF,))

@@ -1,0 +1,67 @@
+"""Which agents may call."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from latencyprobe_operator.cluster.calls import Reviewed
+from latencyprobe_operator.directory.auth import NODE_CLAIM, Authenticator, FakeReviewer
+from latencyprobe_operator.directory.callers import AT_ONCE, Callers
+from latencyprobe_operator.directory.limits import Refused
+
+AGENT = "system:serviceaccount:agents:agent"
+
+
+class World:
+    """Callers of a cluster that must measure on n1, with a token of each of two nodes' agents."""
+
+    def __init__(self, make: Any) -> None:
+        self.planned = make.planned(make.pod("cart-1"))
+        self.reviewer = FakeReviewer({f"token-{n}": Reviewed(AGENT, extra={NODE_CLAIM: [n]}) for n in ("n1", "n2")})
+        auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
+        self.callers = Callers(auth, self.planned.planner, self.planned.agents)
+
+    def status(self, token: str, node: str = "") -> tuple[str, int]:
+        """The caller's node, or the status of the refusal."""
+        try:
+            return self.run(token, node), 200
+        except Refused as refused:
+            return "", refused.status
+
+    def run(self, token: str, node: str) -> str:
+        async def call() -> str:
+            return (await self.callers.agent(token, node)).node
+
+        return asyncio.run(call())
+
+
+@pytest.fixture
+def world(make: Any) -> World:
+    return World(make)
+
+
+def test_agent_is_let_in_for_its_own_node_only(world: World) -> None:
+    assert [world.status("token-n1", node) for node in ("", "n1", "n2")] == [("n1", 200), ("n1", 200), ("", 403)]
+
+
+def test_refused_agent_of_an_expected_node_is_remembered_for_its_status(world: World) -> None:
+    assert world.status("token-n2", "n1") == ("", 403)
+    assert "n2" in world.planned.agents.refusals["n1"]
+
+
+@pytest.mark.parametrize(("token", "node"), [("token-n1", "n3"), ("token-n1", "")])
+def test_refusal_for_a_node_that_need_not_measure_is_not_kept(world: World, token: str, node: str) -> None:
+    world.status(token, node)
+    assert world.planned.agents.refusals == {}
+
+
+def test_api_server_that_is_away_is_no_fault_of_the_agent(world: World) -> None:
+    world.reviewer.away = True
+    assert world.status("token-n1", "n1") == ("", 503)
+    assert world.planned.agents.refusals == {}
+
+
+def test_agent_that_asks_too_often_is_slowed_down_and_no_other(world: World) -> None:
+    assert {world.status("token-n1") for _ in range(AT_ONCE + 50)} == {("n1", 200), ("", 429)}
+    assert world.status("token-n2") == ("n2", 200)

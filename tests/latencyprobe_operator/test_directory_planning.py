@@ -1,0 +1,117 @@
+"""The loop of the plans: after each change, to all whom they concern."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from latencyprobe.sli import SliBatch, SliRow
+from latencyprobe.slo.objective import objectives
+from latencyprobe_operator.cluster.loops import Loops, Trigger
+from latencyprobe_operator.directory import planning as planning_
+from latencyprobe_operator.directory.ingest import Ingest
+from latencyprobe_operator.directory.planning import Planning
+from latencyprobe_operator.plan.agents import Agents, NodeState
+from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.reports.store_thread import FakeStoreThread
+from latencyprobe_operator.status.registry import Registry
+
+
+class World:
+    """Planning with its parts, and the nodes of each publication."""
+
+    def __init__(self, make: Any) -> None:
+        self.make, self.state = make, make.state(make.pod("cart-1"))
+        self.planner, self.agents = Planner(1000, b"k" * 32), Agents()
+        self.changed, self.planned = Trigger(), Trigger()
+        self.registry, self.store_thread = Registry(self.changed.set), FakeStoreThread()
+        self.ingest = Ingest(self.store_thread, frozenset)
+        self.published: list[frozenset[str]] = []
+        self.planning = Planning(
+            self.planner,
+            self.agents,
+            self.registry,
+            self.state,
+            self.ingest,
+            changed=self.changed,
+            publish=self.published.append,
+            planned=(self.planned,),
+        )
+        self.registry.put(make.document(clients={"scope": "None"}))
+
+    def state_of(self, node: str) -> NodeState:
+        return self.agents.state(node, self.planner.plan_of(node), 0.0)
+
+
+Play = Callable[[Callable[[World], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def play(make: Any) -> Play:
+    def run(scene: Callable[[World], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            await scene(World(make))
+
+        asyncio.run(whole())
+
+    return run
+
+
+def test_plan_goes_to_the_streams_and_the_labels(play: Play) -> None:
+    async def scene(world: World) -> None:
+        await world.planning.turn()
+        assert world.published == [frozenset({"n1"})]
+        assert world.planner.nodes == {"n1"}
+        await world.planned.wait()
+
+    play(scene)
+
+
+def test_counts_are_taken_of_what_was_planned(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        (objective,) = objectives(make.probe())
+        batch = SliBatch("i", 0, (SliRow(*objective.key, minute=0, good=1),))
+        await world.ingest.take("n1", batch)
+        await world.planning.turn()
+        await world.ingest.take("n1", batch)
+        assert [len(taken.rows) for _, taken in world.store_thread.batches] == [0, 1]
+
+    play(scene)
+
+
+def test_new_pair_key_is_published_and_a_ready_agent_stays_ready_while_it_is_on_its_way(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        await world.planning.turn()
+        plan = world.planner.plan_of("n1")
+        world.agents.reported("n1", make.status(plan.generation), plan, 0.0)
+        world.planning.use_pair_key(b"n" * 32)
+        assert world.published[1:] == [frozenset({"n1"})]
+        assert world.planner.plan_of("n1").generation > plan.generation
+        assert world.state_of("n1") is NodeState.READY
+        world.planning.use_pair_key(b"n" * 32)
+        assert world.published[2:] == [frozenset()]
+
+    play(scene)
+
+
+def test_plan_that_failed_is_made_again_without_another_change(
+    play: Play, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning_, "RETRY_S", 0.01)
+
+    async def scene(world: World) -> None:
+        update, loops = world.planner.update, Loops()
+
+        def fails_once(*args: Any) -> frozenset[str]:
+            monkeypatch.setattr(world.planner, "update", update)
+            raise RuntimeError("unforeseen")
+
+        monkeypatch.setattr(world.planner, "update", fails_once)
+        task = asyncio.create_task(loops.run(world.planning))
+        await make.until(lambda: world.published)
+        task.cancel()
+        assert loops.failures == {("planning", "RuntimeError"): 1}
+        assert world.planner.nodes == {"n1"}
+
+    play(scene)

@@ -1,0 +1,146 @@
+"""Plan streams: the plan at once and after changes, heartbeats between, one stream per node."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from latencyprobe.plan import Ask, PlanLine, RemoteJoinMessage
+from latencyprobe_operator.directory import streams as streams_
+from latencyprobe_operator.directory.auth import Caller
+from latencyprobe_operator.directory.limits import Refused
+from latencyprobe_operator.directory.streams import PlanStreams
+
+
+class Reader:
+    """An agent that reads its stream, or does not."""
+
+    def __init__(self, streams: PlanStreams, node: str, valid_s: float = 60.0) -> None:
+        self.lines: list[PlanLine] = []
+        self.reads = True
+        self.task = asyncio.create_task(streams.follow(Caller(node, time.monotonic() + valid_s), self.write))
+
+    async def write(self, data: bytes) -> None:
+        if not self.reads:
+            await asyncio.Event().wait()
+        self.lines.append(msgspec.json.decode(data, type=PlanLine))
+
+
+class World:
+    """Open streams of the plans of one LatencyProbe with a pod on n1 and one on n2."""
+
+    def __init__(self, make: Any) -> None:
+        self.make = make
+        self.planned = make.planned(make.pod("cart-1"), make.pod("cart-2", node="n2"), clients={"scope": "None"})
+        self.streams = PlanStreams(self.planned.planner, lambda _: {"n2"})
+        self.streams.open()
+
+    async def reader(self, node: str, **fields: Any) -> Reader:
+        reader = Reader(self.streams, node, **fields)
+        await self.make.until(lambda: reader.lines)
+        return reader
+
+
+Play = Callable[[Callable[[World], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def play(make: Any) -> Play:
+    def run(scene: Callable[[World], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            world = World(make)
+            await scene(world)
+            world.streams.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+async def ended(reader: Reader) -> bool:
+    async with asyncio.timeout(10):
+        await reader.task
+    return True
+
+
+def test_only_the_stream_whose_plan_changed_gets_it_again(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        one, other = [await world.reader(node) for node in ("n1", "n2")]
+        world.planned.state.put("pods", make.pod("cart-3", node="n1"))
+        world.streams.publish(world.planned.plan(world.planned.probe))
+        await make.until(lambda: len(one.lines) == 2)
+        assert one.lines[1].plan == world.planned.planner.plan_of("n1")
+        assert len(other.lines) == 1
+
+    play(scene)
+
+
+def test_quiet_stream_has_heartbeats_without_a_plan(play: Play, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams_, "HEARTBEAT_S", 0.02)
+
+    async def scene(world: World) -> None:
+        reader = await world.reader("n1")
+        await make.until(lambda: len(reader.lines) >= 3)
+        assert [line.plan is None for line in reader.lines[:3]] == [False, True, True]
+
+    play(scene)
+
+
+def test_newer_stream_of_a_node_ends_the_older_one(play: Play) -> None:
+    async def scene(world: World) -> None:
+        older = await world.reader("n1")
+        newer = await world.reader("n1")
+        assert await ended(older)
+        assert list(world.streams.of) == ["n1"]
+        assert not newer.task.done()
+
+    play(scene)
+
+
+def test_stream_ends_with_its_token(play: Play) -> None:
+    async def scene(world: World) -> None:
+        assert await ended(await world.reader("n1", valid_s=0.05))
+        assert world.streams.of == {}
+
+    play(scene)
+
+
+def test_agent_that_does_not_read_loses_its_stream(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams_, "WRITE_TIMEOUT_S", 0.01)
+
+    async def scene(world: World) -> None:
+        reader = await world.reader("n1")
+        reader.reads = False
+        world.streams.publish(frozenset({"n1"}))
+        with pytest.raises(TimeoutError):
+            await ended(reader)
+        assert world.streams.of == {}
+
+    play(scene)
+
+
+def test_questions_for_a_node_come_with_its_stream(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        await world.reader("n1")
+        asked = await world.reader("n2")
+        world.streams.switchboard.ask("n1", (Ask(("ab" * 16,), "10.96.0.7"),))
+        await make.until(lambda: len(asked.lines) == 2)
+        assert asked.lines[1] == PlanLine(remote_join=RemoteJoinMessage((Ask(("ab" * 16,)),)))
+
+    play(scene)
+
+
+def test_no_more_streams_begin_than_are_planned_for(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams_, "MAX_STREAMS", 1)
+
+    async def scene(world: World) -> None:
+        await world.reader("n1")
+        world.streams.admit("n1")
+        with pytest.raises(Refused) as refused:
+            world.streams.admit("n2")
+        assert refused.value.status == 503
+
+    play(scene)

@@ -1,0 +1,80 @@
+"""What agents reported, and what follows from it."""
+
+from typing import Any
+
+import pytest
+
+from latencyprobe_operator.plan.agents import APPLYING_S, FRESH_S, STARTING_S, NodeState
+
+
+@pytest.fixture
+def planned(make: Any) -> Any:
+    return make.planned(make.pod("cart-1"), make.pod("web-1", node="n2"))
+
+
+def state(planned: Any, now_s: float, node: str = "n1") -> NodeState:
+    return planned.states(now_s)[node]
+
+
+def test_node_is_starting_until_its_agent_had_the_time_to_come(planned: Any) -> None:
+    assert [state(planned, now_s) for now_s in (0, STARTING_S - 1, STARTING_S)] == [
+        NodeState.STARTING,
+        NodeState.STARTING,
+        NodeState.MISSING,
+    ]
+
+
+def test_agent_is_ready_with_its_plan_and_missing_when_it_falls_silent(planned: Any) -> None:
+    planned.report("n1", 5)
+    assert [state(planned, now_s) for now_s in (6, 5 + FRESH_S, 6 + FRESH_S)] == [
+        NodeState.READY,
+        NodeState.READY,
+        NodeState.MISSING,
+    ]
+
+
+def test_agent_that_reports_an_error_has_failed_and_applies_nothing(planned: Any) -> None:
+    planned.report("n1", 5)
+    planned.report("n1", 6, error="no BTF", reason="KernelUnsupported")
+    assert state(planned, 7) is NodeState.FAILED
+    assert planned.agents.applied == {}
+
+
+def test_new_plan_has_a_moment_to_arrive(planned: Any) -> None:
+    planned.report("n1", 5)
+    changed = planned.planner.use_pair_key(b"n" * 32)
+    planned.agents.planned(changed, planned.planner.nodes, 10)
+    assert [state(planned, now_s) for now_s in (11, 10 + APPLYING_S)] == [NodeState.READY, NodeState.STARTING]
+
+
+def test_silence_is_a_gap_from_when_the_agent_was_ready_or_had_had_the_time_to_be(planned: Any) -> None:
+    planned.report("n1", 5)
+    planned.report("n1", 20)
+    assert [planned.agents.counts_since(node) for node in ("n1", "n2")] == [5, STARTING_S]
+    assert planned.agents.counts_since("elsewhere") == float("inf")
+
+
+def test_refusal_is_forgotten_with_the_next_report(planned: Any) -> None:
+    planned.agents.refused("n1", "the token belongs to node n2")
+    planned.report("n1", 5)
+    assert planned.agents.refusals == {}
+
+
+def test_what_an_agent_measures_is_what_it_has_applied(planned: Any) -> None:
+    planned.report("n2", 5)
+    web = "uid-shop-web-1"
+    assert planned.agents.applied_callers("n2", web) == ("shop/checkout/cart",)
+    assert planned.agents.applied_callers("n1", web) == ()
+    assert [planned.agents.measures("n2", targets) for targets in (["shop/checkout/cart"], ["shop/other/cart"])] == [
+        True,
+        False,
+    ]
+
+
+def test_node_that_need_not_measure_any_more_is_forgotten(planned: Any) -> None:
+    planned.report("n1", 5)
+    planned.agents.refused("n2", "no token")
+    planned.agents.planned(planned.plan(), frozenset(), 5 + FRESH_S + 1)
+    planned.agents.planned(frozenset(), frozenset(), 5 + FRESH_S + 2)
+    agents = planned.agents
+    assert (agents.of, agents.applied, agents.refusals, agents.counts_since("n1")) == ({}, {}, {}, float("inf"))

@@ -1,0 +1,125 @@
+"""Conditions: what a person reads in `kubectl describe latencyprobe`."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from latencyprobe.errors import SpecError
+from latencyprobe_operator.plan.agents import STARTING_S
+from latencyprobe_operator.status.conditions import Condition, conditions, invalid
+
+
+@pytest.fixture
+def planned(make: Any) -> Any:
+    return make.planned(make.pod("cart-1"), clients={"scope": "None"})
+
+
+def of(planned: Any, now_s: float, **kw: Any) -> dict[str, Condition]:
+    found = conditions(planned.resolved, planned.states(now_s), planned.agents, **kw)
+    return {condition.type: condition for condition in found}
+
+
+def short(planned: Any, now_s: float, **kw: Any) -> dict[str, tuple[str, str]]:
+    return {name: (c.status, c.reason) for name, c in of(planned, now_s, **kw).items()}
+
+
+def test_everything_is_true_when_the_agent_measures_traffic(planned: Any) -> None:
+    planned.report("n1", 5, seen=7)
+    assert short(planned, 6) == {
+        "Accepted": ("True", "Accepted"),
+        "ProbesReady": ("True", "AgentsReady"),
+        "Measuring": ("True", "Measuring"),
+        "Ready": ("True", "Ready"),
+    }
+
+
+def test_agents_without_traffic_are_ready_and_report_no_traffic(planned: Any) -> None:
+    planned.report("n1", 5)
+    found = short(planned, 6)
+    assert (found["Ready"], found["Measuring"]) == (("True", "Ready"), ("False", "NoTraffic"))
+
+
+def test_agent_that_does_not_come_is_first_awaited_then_missing(planned: Any) -> None:
+    assert short(planned, STARTING_S - 1)["ProbesReady"] == ("Unknown", "AgentStarting")
+    assert short(planned, STARTING_S + 1)["ProbesReady"] == ("False", "AgentMissing")
+
+
+def test_agent_that_fell_silent_is_missing_at_once(planned: Any) -> None:
+    planned.report("n1", 5)
+    assert short(planned, 40)["ProbesReady"] == ("True", "AgentsReady")
+    assert short(planned, 55)["ProbesReady"] == ("False", "AgentMissing")
+
+
+def test_agent_that_was_turned_away_is_named_so(planned: Any) -> None:
+    planned.agents.refused("n1", "the token belongs to node n2, not to n1")
+    found = of(planned, STARTING_S + 1)["ProbesReady"]
+    assert (found.reason, "belongs to node n2" in found.message) == ("DirectoryRefused", True)
+
+
+def test_part_of_an_agent_that_raises_is_named_while_the_rest_measures(planned: Any) -> None:
+    planned.report("n1", 5, seen=7, failing={"metrics": "ValueError: x not in tuple"})
+    found = of(planned, 6)
+    assert (found["Ready"].status, found["PartFailing"].status) == ("True", "True")
+    assert found["PartFailing"].message.startswith("agent on n1: metrics is skipped: ValueError: x not in tuple")
+    planned.report("n1", 7, seen=9)
+    assert "PartFailing" not in of(planned, 8)
+
+
+def test_agents_own_reason_and_error_are_shown(planned: Any) -> None:
+    planned.report("n1", 5, error="no BTF: build the kernel with CONFIG_DEBUG_INFO_BTF", reason="KernelUnsupported")
+    found = of(planned, 6)
+    assert [c.reason for c in found.values()] == ["Accepted", *["KernelUnsupported"] * 3]
+    assert "CONFIG_DEBUG_INFO_BTF" in found["ProbesReady"].message
+
+
+def test_new_plan_on_its_way_does_not_make_a_ready_agent_unready_for_long(planned: Any) -> None:
+    planned.report("n1", 5)
+    planned.planner.use_pair_key(b"n" * 32)
+    planned.agents.planned(frozenset({"n1"}), frozenset({"n1"}), 20)
+    planned.agents.of["n1"] = msgspec.structs.replace(planned.agents.of["n1"], reported_s=40)
+    assert short(planned, 21)["ProbesReady"] == ("True", "AgentsReady")
+    assert short(planned, 41)["ProbesReady"] == ("Unknown", "AgentStarting")
+
+
+def test_agent_that_measures_others_but_not_this_latencyprobe_yet_is_starting(planned: Any) -> None:
+    planned.report("n1", 5)
+    planned.agents.applied["n1"] = msgspec.structs.replace(planned.planner.plan_of("n1"), targets=())
+    assert short(planned, 6)["ProbesReady"] == ("Unknown", "AgentStarting")
+    planned.report("n1", 7)
+    assert short(planned, 8)["ProbesReady"] == ("True", "AgentsReady")
+
+
+def test_selector_without_pods_names_the_remedy(make: Any) -> None:
+    found = of(make.planned(make.pod("web-1"), clients={"scope": "None"}), 1)["ProbesReady"]
+    assert found.reason == "NoMatchingPods"
+    assert "podSelector" in found.message
+
+
+def test_pods_without_the_named_port_are_reported(make: Any) -> None:
+    found = of(make.planned(make.pod("cart-1", ports=()), clients={"scope": "None"}), 1)["ProbesReady"]
+    assert found.reason == "NoMatchingPods"
+    assert "named ports" in found.message
+
+
+def test_suspended_is_ready_and_measures_nothing(make: Any) -> None:
+    found = short(make.planned(make.pod("cart-1"), suspend=True), 1)
+    assert found["Ready"] == ("True", "Suspended")
+    assert found["Measuring"] == ("False", "Suspended")
+
+
+def test_scope_that_is_not_allowed_stalls(make: Any) -> None:
+    found = short(make.planned(make.pod("cart-1"), clients={"scope": "Cluster"}), 1)
+    assert found["Accepted"] == ("False", "ClusterScopeNotAllowed")
+    assert found["Stalled"] == ("True", "ClusterScopeNotAllowed")
+
+
+def test_ephemeral_store_has_a_condition(planned: Any) -> None:
+    assert short(planned, 1, store_ephemeral=True)["StoreEphemeral"] == ("True", "StoreEphemeral")
+
+
+def test_spec_that_our_parser_refuses_stalls_with_the_field() -> None:
+    found = invalid(SpecError("spec.targets[0].ports[0]", "0 is below 1"))
+    assert {c.reason for c in found} == {"InvalidSpec"}
+    assert {c.type: c.status for c in found}["Stalled"] == "True"
+    assert all("spec.targets[0].ports[0]" in c.message for c in found)
