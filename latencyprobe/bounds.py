@@ -13,19 +13,18 @@ from msgspec.structs import replace
 
 from latencyprobe.plan import Role
 from latencyprobe.sli import (
-    CLIENT_STAGES,
     HISTOGRAM_INDEXES,
-    HITS,
     PEERS,
     SLOWEST,
-    STAGES,
+    SUMMARIES,
     EvidenceCount,
-    Hit,
+    EvidenceSummary,
     SliRow,
     SlowExchange,
     added_evidence,
 )
 from latencyprobe.spec import EvidenceSpec
+from latencyprobe.stages import BY_NAME, CLIENT, names
 
 # Of one objective, in one row of one node. 512 processors that end 10^6 exchanges a second each make 2^35 in a minute;
 # the rest is for what goes on being counted while an agent is stopped: half an hour at that rate, days at a usual one.
@@ -90,7 +89,7 @@ def _refined(field: str, perspective: Role, sums: Mapping[str, int], most: int) 
     """Check sums by stage. Those of a caller's own stages are negative where pairs correct what was counted before."""
     known = _stages(field, sums)
     for stage, n in known.items():
-        corrected = perspective is Role.CLIENT and stage in (*CLIENT_STAGES, OTHER)
+        corrected = perspective is Role.CLIENT and stage in (*names(CLIENT), OTHER)
         _within(field, [n], -most if corrected else 0, most)
     return known
 
@@ -112,25 +111,25 @@ def _slow(exchange: SlowExchange) -> SlowExchange:
         raise Impossible("slowest", "a trace id is not 32 hex digits")
     _within("slowest", [exchange.start_unix_ns], 0, MAX_UNIX_NS)
     _within("slowest", [exchange.duration_ns, *stages.values()], 0, MAX_NS)
-    _at_most("slowest", exchange.evidence, HITS)
+    _at_most("slowest", exchange.evidence, SUMMARIES)
     return replace(
         exchange,
         stages=stages,
         peer=_text(exchange.peer, MAX_PEER),
         error=_text(exchange.error, MAX_WORD),
-        evidence=tuple(map(_hit, exchange.evidence)),
+        evidence=tuple(map(_summary, exchange.evidence)),
     )
 
 
-def _hit(hit: Hit) -> Hit:
-    _within("slowest", [hit.count], 0, MAX_EVENTS)
-    signal = hit.signal if hit.signal in SIGNALS else OTHER
-    return Hit(signal, _text(hit.what, MAX_WORD), hit.count, _cut(hit.wait_ns, MAX_NS))
+def _summary(one: EvidenceSummary) -> EvidenceSummary:
+    _within("slowest", [one.count], 0, MAX_EVENTS)
+    signal = one.signal if one.signal in SIGNALS else OTHER
+    return EvidenceSummary(signal, _text(one.what, MAX_WORD), one.count, _cut(one.wait_ns, MAX_NS))
 
 
 def _stages(field: str, sums: Mapping[str, int]) -> dict[str, int]:
     _at_most(field, sums, MAX_NAMES)
-    return _added_up((stage if stage in STAGES else OTHER, n) for stage, n in sums.items())
+    return _added_up((stage if stage in BY_NAME else OTHER, n) for stage, n in sums.items())
 
 
 def _within(field: str, values: Collection[int], low: int, high: int) -> None:

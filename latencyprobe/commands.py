@@ -15,6 +15,7 @@ from latencyprobe import manifest, spec
 from latencyprobe.errors import SpecError
 from latencyprobe.report import kubectl, model, table
 from latencyprobe.report.model import LatencyReport
+from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore, default_path
 
 _PIPE_WIDTH = 120  # what the renderings are made for; a pipe has no width of its own
@@ -76,7 +77,9 @@ Examples:
 )
 @_sources
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-@click.option("--fail-on", type=click.Choice(["violated"]), help="Exit 1 when an objective is in this state.")
+@click.option(
+    "--fail-on", type=click.Choice([State.VIOLATED.column]), help="Exit 1 when an objective is in this state."
+)
 def report(namespace: str | None, all_namespaces: bool, store: Path | None, output: str, fail_on: str | None) -> int:
     """Print the SLO report: state, budget, and which stage burned it."""
     reports = _reports(namespace, all_namespaces, store)
@@ -86,7 +89,7 @@ def report(namespace: str | None, all_namespaces: bool, store: Path | None, outp
         listed = {"apiVersion": "v1", "kind": "List", "items": reports}
         encode = msgspec.json.encode if output == "json" else msgspec.yaml.encode
         click.echo(encode(reports[0] if len(reports) == 1 else listed).decode().rstrip("\n"))
-    return 1 if fail_on and any(found.summary.violated for found in reports) else 0
+    return 1 if fail_on and any(found.summary[fail_on] for found in reports) else 0
 
 
 @click.command(

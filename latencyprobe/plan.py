@@ -11,6 +11,8 @@ from typing import Annotated
 
 import msgspec
 
+from latencyprobe.stages import SERVER
+
 
 class Role(enum.StrEnum):
     """Which end of the connection a target measures, or an objective judges."""
@@ -97,9 +99,11 @@ class Target(_Wire, frozen=True):
     evidence: tuple[str, ...] = ()
 
 
-class Objective(_Wire, frozen=True):
-    """One objective. `hash` identifies its definition (threshold, errors_count_as_bad, role): a new hash starts a new
-    series. `goal` is the percent string of the spec, for display and for the standalone evaluation."""
+class PlannedObjective(_Wire, frozen=True):
+    """What a node counts for one objective; `slo.objective.Objective` is what becomes of the counts.
+
+    `hash` identifies its definition (threshold, errors_count_as_bad, role): a new hash starts a new series. `goal` and
+    `window` as in the spec, for display."""
 
     id: str
     target: str
@@ -121,7 +125,7 @@ class NodePlan(_Wire, frozen=True):
     generation: int
     digest: str
     targets: tuple[Target, ...]
-    objectives: tuple[Objective, ...]
+    objectives: tuple[PlannedObjective, ...]
     pods: tuple[Pod, ...] = ()
     pair_key: bytes = b""  # 32 random bytes, base64 on the wire; never logged
     pair_key_id: str = ""
@@ -151,14 +155,14 @@ class Ask(_Wire, frozen=True):
 
 
 class ServerHalf(_Wire, frozen=True):
-    """What a client's agent gets to know of the other half. `stages_ns`: receive, read_delay, process, send.
+    """What a client's agent gets to know of the other half. `stages_ns`: in the order of `stages.SERVER`.
 
     Sizes are not told: the key is a hash over them, so they are equal. `service`, `namespace`, `pod`: as in its spans.
     `lost_ns`: what signals of evidence say that it lost, at most.
     """
 
     key: TraceId
-    stages_ns: tuple[Natural, Natural, Natural, Natural]
+    stages_ns: Annotated[tuple[Natural, ...], msgspec.Meta(min_length=len(SERVER), max_length=len(SERVER))]
     flags: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
     srtt_us: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
     service: Name = ""

@@ -1,14 +1,14 @@
 """What a LatencyProbe alone says of a plan: its targets and objectives, before anybody knows its pods or processes.
 
-The operator's `targets.py` and the agent's `identity/local.py` complete the targets; `slo.objective` follows the same
-definitions. Pure.
+The operator's `targets.py` and the agent's `identity/local.py` complete the targets; the evaluation's objectives
+(`slo.objective`) are made from the same. Pure.
 """
 
 import hashlib
 
 import msgspec
 
-from latencyprobe.plan import Objective, Role, SpanPolicy, Target
+from latencyprobe.plan import PlannedObjective, Role, SpanPolicy, Target
 from latencyprobe.spec import LatencyProbe, ObjectiveSpec, TargetSpec, duration_ns
 
 DEFAULT_SLOWER_THAN_NS = 100_000_000
@@ -38,18 +38,18 @@ def target(probe: LatencyProbe, declared: TargetSpec) -> Target:
     )
 
 
-def objectives(probe: LatencyProbe) -> tuple[Objective, ...]:
+def objectives(probe: LatencyProbe) -> tuple[PlannedObjective, ...]:
     """Return the probe's objectives as a node plan carries them."""
     prefix = f"{probe.namespace}/{probe.name}"
     return tuple(
-        Objective(
+        PlannedObjective(
             id=f"{prefix}/{o.name}",
             target=f"{prefix}/{o.target}",
             name=o.name,
-            perspective=perspective(probe, o),
+            perspective=_perspective(probe, o),
             threshold_index=target_thresholds_ns(probe, o.target).index(duration_ns(o.threshold)),
             errors_count_as_bad=o.errors_count_as_bad,
-            hash=objective_hash(probe, o),
+            hash=_hash(probe, o),
             goal=o.goal,
             window=o.window,
             min_events=o.min_events,
@@ -58,24 +58,24 @@ def objectives(probe: LatencyProbe) -> tuple[Objective, ...]:
     )
 
 
-def perspective(probe: LatencyProbe, objective: ObjectiveSpec) -> Role:
-    """Return the side on which the objective is judged: its own word, else its target's role."""
-    return objective.perspective or _declared(probe, objective).role
-
-
 def target_thresholds_ns(probe: LatencyProbe, target_name: str) -> tuple[int, ...]:
     """Return the distinct thresholds of all objectives of the target, ascending; at most 8."""
     return tuple(sorted({duration_ns(o.threshold) for o in probe.spec.objectives if o.target == target_name}))
 
 
-def objective_hash(probe: LatencyProbe, objective: ObjectiveSpec) -> str:
+def _perspective(probe: LatencyProbe, objective: ObjectiveSpec) -> Role:
+    """Return the side whose durations count: the objective's own word, else its target's role."""
+    return objective.perspective or _declared(probe, objective).role
+
+
+def _hash(probe: LatencyProbe, objective: ObjectiveSpec) -> str:
     """Return 16 hex digits of what makes an objective's counts comparable: target, role, side, threshold, errors.
 
     Goal and window are not in it: they judge the same counts anew.
     """
     of = _declared(probe, objective)
     definition = (
-        *(of.name, of.role, perspective(probe, objective)),
+        *(of.name, of.role, _perspective(probe, objective)),
         *(duration_ns(objective.threshold), objective.errors_count_as_bad),
     )
     return hashlib.sha256(msgspec.json.encode(definition)).hexdigest()[:16]

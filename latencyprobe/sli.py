@@ -14,15 +14,9 @@ from latencyprobe.plan import Role
 
 HISTOGRAM_SCALE = 5
 HISTOGRAM_INDEXES = range(-672, 320)  # 477 ns to 17 min; shorter and longer durations are in the first and the last
-# Names of stages. The store keeps their positions: only ever append.
-STAGES = (
-    *("receive", "read_delay", "process", "send", "wait", "network", "client_send", "client_read_delay"),
-    *("server_read_delay", "server_process", "server_send"),
-)
-CLIENT_STAGES = ("send", "wait", "receive", "read_delay")  # of a client's half alone
 SLOWEST = 5  # exchanges kept per row, whatever time it spans
 PEERS = 20
-HITS = 8  # kinds of evidence kept per exchange
+SUMMARIES = 8  # of evidence, kept per exchange
 
 K = TypeVar("K")
 
@@ -46,7 +40,7 @@ class Coverage(_Wire, frozen=True):
     expected_ms: int = 0
 
 
-class Hit(_Wire, frozen=True, array_like=True):
+class EvidenceSummary(_Wire, frozen=True, array_like=True):
     """Records of one signal that say the same of one exchange.
 
     `what`: a retransmit's reason (`server`: what the server's half lost, for whatever reason), a handshake's outcome, a
@@ -72,7 +66,7 @@ class SlowExchange(_Wire, frozen=True):
     peer: str
     error: str = ""
     joined: bool = False
-    evidence: tuple[Hit, ...] = ()
+    evidence: tuple[EvidenceSummary, ...] = ()
 
 
 class EvidenceCount(_Wire, frozen=True, array_like=True):
@@ -167,17 +161,17 @@ def slowest(exchanges: Iterable[SlowExchange]) -> tuple[SlowExchange, ...]:
     for slow in sorted(exchanges, key=lambda slow: slow.joined):
         other = distinct.get(slow.trace_id)
         more = other is not None and other.evidence
-        distinct[slow.trace_id] = replace(slow, evidence=added_hits(more + slow.evidence)) if more else slow
+        distinct[slow.trace_id] = replace(slow, evidence=added_summaries(more + slow.evidence)) if more else slow
     return tuple(sorted(distinct.values(), key=lambda slow: -slow.duration_ns)[:SLOWEST])
 
 
-def added_hits(hits: Iterable[Hit]) -> tuple[Hit, ...]:
-    """Add up the hits that say the same; keep those with the longest wait, longest first."""
-    total: dict[tuple[str, str], Hit] = {}
-    for hit in hits:
-        before = total.get((hit.signal, hit.what), Hit(hit.signal, hit.what, 0, 0))
-        total[hit.signal, hit.what] = replace(hit, count=before.count + hit.count, wait_ns=before.wait_ns + hit.wait_ns)
-    return tuple(sorted(total.values(), key=lambda hit: (-hit.wait_ns, hit.signal, hit.what))[:HITS])
+def added_summaries(summaries: Iterable[EvidenceSummary]) -> tuple[EvidenceSummary, ...]:
+    """Add up the summaries that say the same; keep those with the longest wait, longest first."""
+    total: dict[tuple[str, str], EvidenceSummary] = {}
+    for one in summaries:
+        before = total.get((one.signal, one.what), EvidenceSummary(one.signal, one.what, 0, 0))
+        total[one.signal, one.what] = replace(one, count=before.count + one.count, wait_ns=before.wait_ns + one.wait_ns)
+    return tuple(sorted(total.values(), key=lambda one: (-one.wait_ns, one.signal, one.what))[:SUMMARIES])
 
 
 def most(peers: Mapping[str, int]) -> dict[str, int]:

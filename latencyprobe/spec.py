@@ -153,7 +153,8 @@ class _Resource(_Spec, frozen=True):
 
 _FIELDS = {field.encode_name for struct in _Spec.__subclasses__() for field in msgspec.structs.fields(struct)}
 _DURATION_TEXT = "a duration such as 25ms: a whole number above 0 with ns, us, ms, s or m, at most 1 h"
-_EXPECTED = {  # by the field's last name, for every complaint about its value
+_EXPECTED = {  # by the field's last name, else by its type, for every complaint about its value
+    "bool": "true or false",
     "apiVersion": API_VERSION,
     "kind": KIND,
     "name": "a DNS label: a-z, 0-9 and -, at most 63 characters",
@@ -171,9 +172,6 @@ _EXPECTED = {  # by the field's last name, for every complaint about its value
     "minEvents": "a whole number from 1 to 1000000000",
     "ratio": 'a share from 0 to 1, in quotes, such as "0.01"',
     "maxPerSecond": "a whole number from 0 to 100000",
-    "retransmits": "true or false",
-    "handshakes": "true or false",
-    "tcprt": "true or false",
     "operator": "In, NotIn, Exists or DoesNotExist",
     "key": "a label's name, such as app or example.com/app",
     "values": "label values of at most 63 characters",
@@ -343,4 +341,4 @@ def _translate(error: msgspec.ValidationError, document: object, prefix: str = "
         return path, f"{len(seen)} entries: expected at {'most' if length[1] == '<' else 'least'} {length[2]}"
     last = re.sub(r"\[\d+\]", "", path).rpartition(".")[2]
     expected = what.removeprefix("Expected ").partition(", got")[0].replace("`", "")
-    return path, f"{repr(seen)[:80]}: expected {_EXPECTED.get(last, expected)}"
+    return path, f"{repr(seen)[:80]}: expected {_EXPECTED.get(last) or _EXPECTED.get(expected, expected)}"

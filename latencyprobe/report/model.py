@@ -7,14 +7,16 @@ no counts are text with a unit or in percent (units.py). crds/latencyreport.yaml
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Annotated
 
 import msgspec
 
+from latencyprobe import sli
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.report import units
-from latencyprobe.sli import HITS, SLOWEST, SliRow, SlowExchange, most
+from latencyprobe.sli import SLOWEST, SUMMARIES, SliRow, SlowExchange, most
 from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, events_needed, windows_needed
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -32,6 +34,7 @@ _SIGNALS = 8
 _WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 12 KiB at their longest
 NAME = "latency"
 KIND = "LatencyReport"
+Summary = Annotated[dict[str, int], msgspec.Meta(min_length=len(State))]  # by `State.column`
 
 
 class _Model(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -102,8 +105,8 @@ class Stage(_Model, frozen=True):
     duration: str
 
 
-class Hit(_Model, frozen=True):
-    """What a signal says of one exchange (sli.Hit): `what` and how often, and the time that it tells of."""
+class EvidenceSummary(_Model, frozen=True):
+    """What a signal says of one exchange (as in sli): `what` and how often, and the time that it tells of."""
 
     signal: str
     what: str
@@ -121,7 +124,7 @@ class Slow(_Model, frozen=True):
     peer: str = ""
     error: str = ""
     joined: bool = False
-    evidence: tuple[Hit, ...] = ()
+    evidence: tuple[EvidenceSummary, ...] = ()
 
 
 class Peer(_Model, frozen=True):
@@ -160,18 +163,9 @@ class Result(_Model, frozen=True):
     reason: str = ""
 
 
-class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """Objectives by state."""
-
-    met: int
-    at_risk: int
-    violated: int
-    incomplete: int
-    no_data: int
-
-
 class Report(_Model, frozen=True):
-    """The objectives of one namespace, worst first. `omitted`: results that found no room."""
+    """The objectives of one namespace, worst first. `summary`: how many are in each state; `omitted`: results that
+    found no room."""
 
     summary: Summary
     results: tuple[Result, ...]
@@ -284,7 +278,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
 
 def _bounded(results: Sequence[Result]) -> Report:
     """Keep within MAX_RESULTS and MAX_BYTES: the best give up their exemplars first, then their place."""
-    summary = Summary(*(sum(r.state is state for r in results) for state in _SUMMARY))
+    summary = {state.column: sum(r.state is state for r in results) for state in State}
     kept = list(results[:MAX_RESULTS])
     sizes = [len(msgspec.json.encode(result)) for result in kept]
     room = MAX_BYTES - 4096  # metadata with its owner references, summary
@@ -296,9 +290,6 @@ def _bounded(results: Sequence[Result]) -> Report:
         kept.pop()
         sizes.pop()
     return Report(summary, tuple(kept), len(results) - len(kept))
-
-
-_SUMMARY = (State.MET, State.AT_RISK, State.VIOLATED, State.INCOMPLETE, State.NO_DATA)
 
 
 def _burn_rate(burn: Burn) -> BurnRate:
@@ -382,8 +373,10 @@ def _slow(exchange: SlowExchange) -> Slow:
         peer=exchange.peer[:MAX_PEER],
         error=exchange.error[:63],
         joined=exchange.joined,
-        evidence=tuple(
-            Hit(hit.signal[:63], hit.what[:63], hit.count, units.duration(hit.wait_ns) if hit.wait_ns else "")
-            for hit in exchange.evidence[:HITS]
-        ),
+        evidence=tuple(map(_summary, exchange.evidence[:SUMMARIES])),
     )
+
+
+def _summary(one: sli.EvidenceSummary) -> EvidenceSummary:
+    wait = units.duration(one.wait_ns) if one.wait_ns else ""
+    return EvidenceSummary(one.signal[:63], one.what[:63], one.count, wait)

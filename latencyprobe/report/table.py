@@ -12,32 +12,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from latencyprobe import stages
 from latencyprobe.report import units
-from latencyprobe.report.model import Hit, LatencyReport, Report, Result, Slow
+from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
+from latencyprobe.stages import Stage
 
-_COLOURS = {
-    State.VIOLATED: "bold red",
-    State.AT_RISK: "bold yellow",
-    State.INCOMPLETE: "bold magenta",
-    State.NO_DATA: "dim",
-    State.MET: "green",
-}
-# A glyph beside the colour, because a pipe and NO_COLOR have no colours. Client and server stages of one kind share it.
-_STAGES = {
-    "send": ("s", "blue"),
-    "client_send": ("s", "blue"),
-    "network": ("n", "magenta"),
-    "wait": ("w", "magenta"),
-    "receive": ("r", "cyan"),
-    "read_delay": ("d", "yellow"),
-    "server_read_delay": ("d", "yellow"),
-    "process": ("P", "red"),
-    "server_process": ("P", "red"),
-    "server_send": ("S", "green"),
-    "client_read_delay": ("D", "bright_yellow"),
-}
 _SIGNALS = {"retransmits": "resent", "handshakes": "connect"}  # as a verb, and shorter
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _WIDE = 110  # from here on there is room for the peers
@@ -55,7 +36,7 @@ def render(report: Report | LatencyReport, console: Console, title: str = "") ->
     console.print()
     console.print(_line(("State", "Objective", "SLI", "goal", "budget left"), console, "bold"))
     for result in report.results:
-        state = Text(_words(result.state), _COLOURS[result.state])
+        state = Text(result.state.words, result.state.colour)
         figures = (_percent(result.sli), f"{result.goal} %", _budget(result))
         console.print(_line((state, _name(result), *figures), console))
         for note in _notes(result):
@@ -86,7 +67,7 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
         table.add_column("UTC", no_wrap=True)
     table.add_column("trace id", no_wrap=True)
     for result, slow in exchanges:
-        said = "\n".join((_largest(slow), *map(_said, slow.evidence)))
+        said = "\n".join((_largest(slow), *map(_evidence, slow.evidence)))
         context = [result.target, slow.peer, slow.time[5:16].replace("T", " ")] if wide else []
         # as Text: a name in brackets is no markup
         row = [Text(_short(slow.duration, 4)), _bar(slow, console), *map(Text, (said, *context, slow.trace_id))]
@@ -94,17 +75,20 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
     console.print(table)
     drawn = {stage for _, slow in exchanges for stage, glyphs in _glyphs(slow) if glyphs}
     legend = [
-        Text.assemble((_block(stage, console), _colour(stage)), f" {stage}") for stage in sorted(drawn, key=_position)
+        Text.assemble((_block(stage, console), _stage(stage).colour), f" {stage}")
+        for stage in dict.fromkeys((*stages.BY_NAME, *sorted(drawn)))
+        if stage in drawn
     ]
     console.print(Text("  ").join(legend))
 
 
 def _headline(report: Report | LatencyReport, title: str) -> Text:
     worst, total = report.results[0], len(report.results) + report.omitted
-    line = Text.assemble((f"{title}: " if title else "", "bold"), f"{report.summary.met} of {total} objectives met")
+    met = report.summary[State.MET.column]
+    line = Text.assemble((f"{title}: " if title else "", "bold"), f"{met} of {total} objectives met")
     if worst.state is not State.MET:
         line.append("; worst: ").append(_name(worst), "bold").append(" is ")
-        line.append(_words(worst.state), _COLOURS[worst.state])
+        line.append(worst.state.words, worst.state.colour)
     return line
 
 
@@ -160,7 +144,7 @@ def _notes(result: Result) -> Iterable[str]:
 
 
 def _bar(slow: Slow, console: Console) -> Text:
-    return Text.assemble(*((_block(stage, console) * glyphs, _colour(stage)) for stage, glyphs in _glyphs(slow)))
+    return Text.assemble(*((_block(stage, console) * glyphs, _stage(stage).colour) for stage, glyphs in _glyphs(slow)))
 
 
 def _glyphs(slow: Slow) -> Iterable[tuple[str, int]]:
@@ -181,30 +165,23 @@ def _largest(slow: Slow) -> str:
     return f"{stage.stage} {_short(stage.duration, 3)}"
 
 
-def _said(hit: Hit) -> str:
-    count = f" ×{hit.count}" if hit.count > 1 else ""
-    wait = f", {_short(hit.wait, 3)}" if hit.wait else ""
-    return f"{_SIGNALS.get(hit.signal, hit.signal)} {hit.what}{count}{wait}"
+def _evidence(one: EvidenceSummary) -> str:
+    count = f" ×{one.count}" if one.count > 1 else ""
+    wait = f", {_short(one.wait, 3)}" if one.wait else ""
+    return f"{_SIGNALS.get(one.signal, one.signal)} {one.what}{count}{wait}"
 
 
 def _block(stage: str, console: Console) -> str:
-    return "█" if console.color_system and not console.no_color else _STAGES.get(stage, ("?", ""))[0]
+    return "█" if console.color_system and not console.no_color else _stage(stage).glyph
 
 
-def _colour(stage: str) -> str:
-    return _STAGES.get(stage, ("", "white"))[1]
-
-
-def _position(stage: str) -> int:
-    return list(_STAGES).index(stage) if stage in _STAGES else len(_STAGES)
+def _stage(name: str) -> Stage:
+    """Return how to draw a stage; one of another version has no glyph of its own."""
+    return stages.BY_NAME.get(name, Stage(name, -1, "?", "white", ""))
 
 
 def _name(result: Result) -> str:
     return f"{result.probe}/{result.objective}"
-
-
-def _words(state: State) -> str:
-    return {State.AT_RISK: "At risk", State.NO_DATA: "No data"}.get(state, state.value)
 
 
 def _percent(value: str | None) -> str:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.burnrate import budget_remaining, burn_rate
@@ -21,13 +21,31 @@ RISKY_BELOW = Fraction(25, 100)
 
 
 class State(StrEnum):
-    """What an objective is in, worst first: the order of reports."""
+    """What an objective is in, worst first: the order of reports. `colour`: of its words in a table."""
 
-    VIOLATED = "Violated"
-    AT_RISK = "AtRisk"
-    INCOMPLETE = "Incomplete"
-    NO_DATA = "NoData"
-    MET = "Met"
+    VIOLATED = "Violated", "bold red"
+    AT_RISK = "AtRisk", "bold yellow"
+    INCOMPLETE = "Incomplete", "bold magenta"
+    NO_DATA = "NoData", "dim"
+    MET = "Met", "green"
+
+    colour: str
+
+    def __new__(cls, value: str, colour: str) -> Self:
+        """Return the state that a report writes as `value`."""
+        state = str.__new__(cls, value)
+        state._value_, state.colour = value, colour
+        return state
+
+    @property
+    def words(self) -> str:
+        """Return it as a person reads it: `At risk`."""
+        return self.name.replace("_", " ").capitalize()
+
+    @property
+    def column(self) -> str:
+        """Return its field in the summary of a report: `atRisk`."""
+        return self.value[0].lower() + self.value[1:]
 
 
 class Events(NamedTuple):

@@ -1,14 +1,16 @@
-"""An objective as the evaluation and the store see it: which counts it has, and what they are judged by.
+"""An objective as the evaluation and the store see it: which counts it has, and what they are measured by.
 
-Made from a LatencyProbe by agent (standalone) and operator, kept in the store beside the counts. Pure.
+Made from a LatencyProbe by agent (standalone) and operator, kept in the store beside the counts. It says what
+`plan.PlannedObjective` says to the nodes that count, without what only these need. Pure.
 """
 
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Self
 
 import msgspec
 
-from latencyprobe import planning, spec
-from latencyprobe.plan import Role
+from latencyprobe import planning
+from latencyprobe.plan import PlannedObjective, Role, Target
 from latencyprobe.sli import SliRow
 from latencyprobe.spec import LatencyProbe
 
@@ -22,6 +24,13 @@ class ObjectiveKey(NamedTuple):
     objective: str
     hash: str
     perspective: Role
+
+    @classmethod
+    def of(cls, target: Target, planned: PlannedObjective) -> Self:
+        """Return the series that the nodes of a plan count for an objective of `target`."""
+        return cls(
+            *(target.namespace, target.probe, target.probe_uid), *(planned.name, planned.hash, planned.perspective)
+        )
 
 
 class Objective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,23 +47,22 @@ class Objective(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def key_of(row: SliRow) -> ObjectiveKey:
     """Return the series that a row's counts belong to."""
-    return ObjectiveKey(row.namespace, row.probe, row.probe_uid, row.objective, row.hash, row.perspective)
+    return ObjectiveKey(*(getattr(row, name) for name in ObjectiveKey._fields))
 
 
 def objectives(probe: LatencyProbe) -> tuple[Objective, ...]:
     """Return the objectives of a LatencyProbe, in its order."""
-    return tuple(
-        Objective(
-            key=ObjectiveKey(
-                *(probe.namespace, probe.name, probe.uid, o.name),
-                *(planning.objective_hash(probe, o), planning.perspective(probe, o)),
-            ),
-            target=o.target,
-            threshold_ns=spec.duration_ns(o.threshold),
-            goal=o.goal,
-            window=o.window,
-            min_events=o.min_events,
-            errors_count_as_bad=o.errors_count_as_bad,
-        )
-        for o in probe.spec.objectives
+    targets = {target.id: target for target in map(partial(planning.target, probe), probe.spec.targets)}
+    return tuple(_objective(targets[planned.target], planned) for planned in planning.objectives(probe))
+
+
+def _objective(target: Target, planned: PlannedObjective) -> Objective:
+    return Objective(
+        key=ObjectiveKey.of(target, planned),
+        target=target.name,
+        threshold_ns=target.thresholds_ns[planned.threshold_index],
+        goal=planned.goal,
+        window=planned.window,
+        min_events=planned.min_events,
+        errors_count_as_bad=planned.errors_count_as_bad,
     )

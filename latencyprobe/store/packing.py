@@ -11,10 +11,10 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from latencyprobe import stages
 from latencyprobe.bounds import MAX_NS, MAX_SUM
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
-    STAGES,
     EvidenceCount,
     SlowExchange,
     added,
@@ -23,7 +23,8 @@ from latencyprobe.sli import (
     slowest,
 )
 
-_CODES: dict[str, int | str] = {name: i for i, name in enumerate(STAGES)}  # unknown names are stored as they are
+_CODES: dict[str, int | str] = {stage.name: stage.code for stage in stages.BY_NAME.values()}
+_NAMES = {code: name for name, code in _CODES.items()}  # a name without a code is stored as it is
 T = TypeVar("T")
 
 
@@ -70,14 +71,14 @@ def pack_detail(detail: Detail) -> bytes:
             dense.append(expected - index)
         dense.append(count)
         expected = index + 1
-    stages = {
+    by_stage = {
         _CODES.get(name, name): (_ns(detail.stage_ns.get(name, 0)), detail.dominant.get(name, 0))
         for name in {**detail.stage_ns, **detail.dominant}
     }
-    if not dense and not stages and not detail.evidence:
+    if not dense and not by_stage and not detail.evidence:
         return b""
     evidence = {name: (n.exchanges, n.bad, _ns(n.wait_ns)) for name, n in detail.evidence.items()}
-    return msgspec.msgpack.encode((dense, stages, evidence) if evidence else (dense, stages))  # most rows have none
+    return msgspec.msgpack.encode((dense, by_stage, evidence) if evidence else (dense, by_stage))  # most rows have none
 
 
 def unpack_detail(blob: bytes) -> Detail:
@@ -93,12 +94,12 @@ def unpack_detail(blob: bytes) -> Detail:
             histogram[index] = count
         index += 1 if count > 0 else -count
     try:
-        stages = {STAGES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
-        stage_ns = {name: int(total_ns) for name, (total_ns, _) in stages.items() if total_ns}
+        by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
+        stage_ns = {name: int(total_ns) for name, (total_ns, _) in by_stage.items() if total_ns}
         evidence = {name: EvidenceCount(n, bad, int(wait_ns)) for name, (n, bad, wait_ns) in packed.evidence.items()}
-    except (IndexError, OverflowError, ValueError) as error:
+    except (KeyError, OverflowError, ValueError) as error:
         raise Unreadable(f"stages: {error}") from error
-    dominant = {name: count for name, (_, count) in stages.items() if count}
+    dominant = {name: count for name, (_, count) in by_stage.items() if count}
     for bucket in (min(histogram), max(histogram)) if histogram else ():
         if bucket not in HISTOGRAM_INDEXES:
             raise Unreadable(f"histogram: there is no bucket {bucket}")

@@ -12,6 +12,8 @@ from bench.jaeger import Jaeger, Span
 from bench.workload import PORT, Workload
 from probes import is_true, latency_probe, nothing_measured, pairs
 
+from latencyprobe.stages import CLIENT, SERVER, names
+
 pytestmark = pytest.mark.e2e
 
 
@@ -90,8 +92,8 @@ def test_server_span_is_the_child_of_the_client_span(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("side", "stages"),
     [
-        ("client", {"send", "wait", "receive", "read_delay"}),
-        ("server", {"receive", "read_delay", "process", "send"}),
+        ("client", {*names(CLIENT)}),
+        ("server", {*names(SERVER)}),
     ],
 )
 def test_stages_sum_to_the_duration(shop: Shop, side: str, stages: set[str]) -> None:

@@ -9,11 +9,13 @@ from bench.jaeger import Jaeger
 from bench.workload import Workload
 from probes import is_true, latency_probe, pairs, results
 
+from latencyprobe import stages
+
 pytestmark = pytest.mark.e2e
 
 BAD = 400
 NAMED = 0.95
-STAGES = ("client_send", "network", "server_read_delay", "server_process", "server_send", "client_read_delay")
+STAGES = stages.names(stages.PAIR)
 OBJECTIVE = {
     "name": "fast",
     "target": "rpc",

@@ -8,7 +8,7 @@ import pytest
 
 from latencyprobe import spec
 from latencyprobe.plan import Role
-from latencyprobe.sli import Coverage, Hit, SliRow, SlowExchange
+from latencyprobe.sli import Coverage, EvidenceSummary, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
 
@@ -25,8 +25,8 @@ FAST, CALLS, IDLE = objective("fast"), objective("calls", goal="99", role=Role.C
 
 
 EVIDENCE = {
-    59: (Hit("handshakes", "ok", 2, 1_021_000_000), Hit("retransmits", "rto", 1, 812_000_000)),
-    57: (Hit("retransmits", "server", 0, 3_000_000), Hit("tcprt", "R reordered", 1, 0)),
+    59: (EvidenceSummary("handshakes", "ok", 2, 1_021_000_000), EvidenceSummary("retransmits", "rto", 1, 812_000_000)),
+    57: (EvidenceSummary("retransmits", "server", 0, 3_000_000), EvidenceSummary("tcprt", "R reordered", 1, 0)),
 }
 
 

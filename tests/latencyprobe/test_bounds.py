@@ -17,8 +17,9 @@ from rich.console import Console
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, MAX_UNIX_NS, TORN, Impossible, bounded
 from latencyprobe.plan import Role
 from latencyprobe.report import model, table
-from latencyprobe.sli import HISTOGRAM_INDEXES, STAGES, Coverage, EvidenceCount, Hit, SliRow, SlowExchange
+from latencyprobe.sli import HISTOGRAM_INDEXES, Coverage, EvidenceCount, EvidenceSummary, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.stages import BY_NAME
 from latencyprobe.store import SqliteStore, sqlite
 
 NOW = 1_790_000_000 // 60 * 60
@@ -63,7 +64,9 @@ HONEST = {
         peers={f"2001:db8::{i:x}": 9 for i in range(20)},
         evidence={"retransmits": EvidenceCount(3, 1, 10**9), "handshakes": EvidenceCount(1), "tcprt": EvidenceCount(2)},
     ),
-    "with evidence alone": row(slowest=slow(evidence=(Hit("tcprt", "R reordered", 1, 0),) * 8, joined=True)),
+    "with evidence alone": row(
+        slowest=slow(evidence=(EvidenceSummary("tcprt", "R reordered", 1, 0),) * 8, joined=True)
+    ),
 }
 
 
@@ -108,8 +111,8 @@ IMPOSSIBLE = {
         {"slowest": slow(duration_ns=1 << 62)},
         {"slowest": slow(stages={"process": -1})},
         {"slowest": slow(stages={f"s{i}": 1 for i in range(65)})},
-        {"slowest": slow(evidence=(Hit("tcprt", "R", 1, 1),) * 9)},
-        {"slowest": slow(evidence=(Hit("tcprt", "R", -1, 1),))},
+        {"slowest": slow(evidence=(EvidenceSummary("tcprt", "R", 1, 1),) * 9)},
+        {"slowest": slow(evidence=(EvidenceSummary("tcprt", "R", -1, 1),))},
     ],
     "peers": [{"peers": {f"p{i}": 1 for i in range(21)}}, {"peers": {"p": -1}}, {"peers": {"p": 1 << 60}}],
     "evidence": [
@@ -139,17 +142,21 @@ def test_names_that_this_version_does_not_know_count_as_other() -> None:
             stage_ns={"process": 5, "tomorrow": 2, "later": 3},
             dominant={"tomorrow": 1},
             evidence={"dns": EvidenceCount(2, 1, 9), "arp": EvidenceCount(1, 0, 1), "tcprt": EvidenceCount(1)},
-            slowest=slow(stages={"tomorrow": 7}, evidence=(Hit("dns", "slow", 1, 9),)),
+            slowest=slow(stages={"tomorrow": 7}, evidence=(EvidenceSummary("dns", "slow", 1, 9),)),
         )
     )
     assert ({"process": 5, "other": 5}, {"other": 1}) == (found.stage_ns, found.dominant)
     assert {"other": EvidenceCount(3, 1, 10), "tcprt": EvidenceCount(1)} == found.evidence
-    assert ({"other": 7}, (Hit("other", "slow", 1, 9),)) == (found.slowest[0].stages, found.slowest[0].evidence)
+    assert ({"other": 7}, (EvidenceSummary("other", "slow", 1, 9),)) == (
+        found.slowest[0].stages,
+        found.slowest[0].evidence,
+    )
 
 
 def test_what_others_told_an_agent_is_cut_to_size_and_its_row_is_kept() -> None:
     """Anybody may own a pod with a strange owner's name, and answer what a server's half lost."""
-    name, waits = f"shop/\x1b]0;{'w' * 1000}", (Hit("retransmits", "server", 0, 1 << 70), Hit("tcprt", "R", 1, -5))
+    name = f"shop/\x1b]0;{'w' * 1000}"
+    waits = (EvidenceSummary("retransmits", "server", 0, 1 << 70), EvidenceSummary("tcprt", "R", 1, -5))
     found = bounded(
         row(
             peers={name: 3, name + "x": 4},
@@ -164,7 +171,7 @@ def test_what_others_told_an_agent_is_cut_to_size_and_its_row_is_kept() -> None:
     assert [MAX_SUM_NS, 0] == [count.wait_ns for count in found.evidence.values()]
 
 
-names = st.one_of(st.sampled_from([*STAGES, "tcprt", "[/red]", "\x1b[2J", ""]), st.text(max_size=400))
+names = st.one_of(st.sampled_from([*BY_NAME, "tcprt", "[/red]", "\x1b[2J", ""]), st.text(max_size=400))
 
 
 def numbers(least: int, most: int) -> st.SearchStrategy[int]:
@@ -172,17 +179,17 @@ def numbers(least: int, most: int) -> st.SearchStrategy[int]:
 
 
 events, ns = numbers(0, MAX_EVENTS), numbers(0, MAX_NS)
-hits = st.builds(Hit, names, names, events, numbers(-(1 << 64), 1 << 64))
+summaries = st.builds(EvidenceSummary, names, names, events, numbers(-(1 << 64), 1 << 64))
 exchanges = st.builds(
     SlowExchange,
     trace_id=st.integers(0, 3).map("{:032x}".format),
     start_unix_ns=numbers(0, MAX_UNIX_NS),
     duration_ns=ns,
-    stages=st.dictionaries(st.sampled_from([*STAGES, "a stage of tomorrow"]), ns, max_size=4),
+    stages=st.dictionaries(st.sampled_from([*BY_NAME, "a stage of tomorrow"]), ns, max_size=4),
     peer=names,
     error=names,
     joined=st.booleans(),
-    evidence=st.lists(hits, max_size=8).map(tuple),
+    evidence=st.lists(summaries, max_size=8).map(tuple),
 )
 
 

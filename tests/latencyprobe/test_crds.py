@@ -8,15 +8,20 @@ import yaml
 from msgspec import inspect
 
 from latencyprobe.report.model import LatencyReport
+from latencyprobe.slo.evaluate import State
 from latencyprobe.spec import LatencyProbeSpec
 
 CRDS = Path(__file__).parents[2] / "crds"
 
 
+def version(name: str) -> dict[str, Any]:
+    found: dict[str, Any]
+    (found,) = yaml.safe_load((CRDS / f"{name}.yaml").read_text())["spec"]["versions"]
+    return found
+
+
 def schema(name: str) -> dict[str, Any]:
-    document = yaml.safe_load((CRDS / f"{name}.yaml").read_text())
-    (version,) = document["spec"]["versions"]
-    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    found: dict[str, Any] = version(name)["schema"]["openAPIV3Schema"]
     return found
 
 
@@ -78,7 +83,16 @@ def properties(found: dict[str, Any]) -> Any:
 
 def test_latencyreport_schema_has_the_models_fields() -> None:
     expected = names(inspect.type_info(LatencyReport))
-    assert expected | {"metadata": None} == properties(schema("latencyreport"))
+    by_state = {state.column: None for state in State}
+    assert expected | {"metadata": None, "summary": by_state} == properties(schema("latencyreport"))
+
+
+def test_both_resources_take_every_state_and_kubectl_prints_how_many_are_in_it() -> None:
+    results = schema("latencyreport")["properties"]["results"]["items"]["properties"]
+    objectives = schema("latencyprobe")["properties"]["status"]["properties"]["objectives"]["items"]["properties"]
+    assert {state.value for state in State} == {*results["state"]["enum"]} == {*objectives["state"]["enum"]}
+    printed = {column["jsonPath"]: column["name"] for column in version("latencyreport")["additionalPrinterColumns"]}
+    assert {f".summary.{state.column}" for state in State} <= printed.keys()
 
 
 @pytest.mark.parametrize("name", ["latencyprobe", "latencyreport"])

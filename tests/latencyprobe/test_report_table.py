@@ -53,7 +53,7 @@ def test_objective_without_events_says_what_to_do(store: SqliteStore) -> None:
 def test_objective_that_cannot_be_evaluated_says_why_and_nothing_else() -> None:
     result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.INCOMPLETE, 0, 0, 1, COVERAGE, "")
     broken = replace(result, reason="its counts are broken (good is 7)")
-    found = printed(model.Report(model.Summary(0, 0, 0, 1, 0), (broken,)))
+    found = printed(model.Report({state.column: int(state is broken.state) for state in State}, (broken,)))
     assert "not evaluated: its counts are broken (good is 7)" in found
     assert "coverage" not in found
 
@@ -76,8 +76,11 @@ def listed(*exchanges: model.Slow, width: int) -> str:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_long_names_wrap_and_leave_the_trace_id_whole(width: int) -> None:
-    hits = (model.Hit("retransmits", "zero_window_probe", 12, "1.02s"), model.Hit("tcprt", "P reordered", 1, "201ms"))
-    found = listed(replace(SLOW, evidence=hits), width=width)
+    evidence = (
+        model.EvidenceSummary("retransmits", "zero_window_probe", 12, "1.02s"),
+        model.EvidenceSummary("tcprt", "P reordered", 1, "201ms"),
+    )
+    found = listed(replace(SLOW, evidence=evidence), width=width)
     assert max(map(len, found.splitlines())) <= width
     assert SLOW.trace_id in found
     words = {"123ms", "resent", "zero_window_probe", "×12,", "1.02s", "tcprt", "P", "reordered,", "201ms"}
@@ -85,8 +88,8 @@ def test_long_names_wrap_and_leave_the_trace_id_whole(width: int) -> None:
 
 
 def test_names_in_brackets_are_no_markup() -> None:
-    hits = (model.Hit("retransmits", "[/what]", 1, "1s"),)
-    odd = replace(SLOW, trace_id="[/id]", peer="[/peer]", stages=(model.Stage("[/stage]", "1s"),), evidence=hits)
+    evidence = (model.EvidenceSummary("retransmits", "[/what]", 1, "1s"),)
+    odd = replace(SLOW, trace_id="[/id]", peer="[/peer]", stages=(model.Stage("[/stage]", "1s"),), evidence=evidence)
     found = listed(odd, replace(odd, error="[/error]"), width=140)
     assert all(f"[/{name}]" in found for name in ("id", "peer", "stage", "what", "error"))
 

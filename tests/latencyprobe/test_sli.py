@@ -5,7 +5,7 @@ from functools import reduce
 from msgspec.structs import replace
 
 from latencyprobe.plan import Role
-from latencyprobe.sli import PEERS, SLOWEST, Coverage, Hit, SliRow, SlowExchange, merged
+from latencyprobe.sli import PEERS, SLOWEST, Coverage, EvidenceSummary, SliRow, SlowExchange, merged
 
 KEY = ("shop", "checkout", "u1", "fast", "h1", Role.SERVER)
 
@@ -41,9 +41,9 @@ def test_of_two_accounts_of_an_exchange_the_one_with_both_halves_is_kept() -> No
 def test_evidence_of_all_accounts_of_an_exchange_is_added_up() -> None:
     account = SlowExchange("a" * 32, 0, 9, {"wait": 9}, "")
     rto, tlp, opened = (
-        Hit("retransmits", "rto", 1, 200),
-        Hit("retransmits", "tlp", 1, 20),
-        Hit("handshakes", "ok", 1, 5),
+        EvidenceSummary("retransmits", "rto", 1, 200),
+        EvidenceSummary("retransmits", "tlp", 1, 20),
+        EvidenceSummary("handshakes", "ok", 1, 5),
     )
     accounts = [
         replace(account, evidence=(opened, rto)),
@@ -53,7 +53,7 @@ def test_evidence_of_all_accounts_of_an_exchange_is_added_up() -> None:
     ]
     rows = [SliRow(*KEY, minute=0, slowest=(one,)) for one in accounts]
 
-    expected = replace(accounts[1], evidence=(Hit("retransmits", "rto", 2, 400), tlp, opened))
+    expected = replace(accounts[1], evidence=(EvidenceSummary("retransmits", "rto", 2, 400), tlp, opened))
     assert [(expected,)] * 2 == [reduce(merged, some).slowest for some in (rows, rows[::-1])]
 
 

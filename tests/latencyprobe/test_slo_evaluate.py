@@ -164,6 +164,11 @@ def test_coverage_is_counted_share_times_measured_share(counts: SliRow, ratio: s
     assert Fraction(ratio) == coverage_ratio(counts)
 
 
+def test_a_state_has_its_words_and_its_column_of_the_summary() -> None:
+    found = [(state.words, state.column) for state in (State.MET, State.AT_RISK, State.NO_DATA)]
+    assert [("Met", "met"), ("At risk", "atRisk"), ("No data", "noData")] == found
+
+
 numbers = st.integers(0, 10**6)
 ranks = {state: rank for rank, state in enumerate([State.VIOLATED, State.AT_RISK, State.MET])}
 

@@ -1,7 +1,8 @@
 """spec.py: the verdict on a LatencyProbe, and what its fields mean."""
 
 import contextlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -46,6 +47,33 @@ def test_all_problems_of_list_entries_are_found_at_once() -> None:
     assert [
         "spec.objectives[1].goal: '101': expected a percentage above 0 and below 100, in quotes, such as \"99.9\""
     ] == found[2:]
+
+
+def leaves(kind: msgspec.inspect.Type, at: tuple[str | int, ...] = ("spec",)) -> Iterator[tuple[str | int, ...]]:
+    """Yield the path of every value that is no list or object of others, in a spec with one entry in each list."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        kind = next(one for one in kind.types if not isinstance(one, msgspec.inspect.NoneType))
+    if isinstance(kind, msgspec.inspect.StructType):
+        for field in kind.fields:
+            yield from leaves(field.type, (*at, field.encode_name))
+    elif isinstance(kind, msgspec.inspect.VarTupleType) and isinstance(kind.item_type, msgspec.inspect.StructType):
+        yield from leaves(kind.item_type, (*at, 0))
+    else:
+        yield at
+
+
+@pytest.mark.parametrize("path", [*leaves(msgspec.inspect.type_info(spec.LatencyProbeSpec))], ids=str)
+def test_a_wrong_value_of_any_field_says_in_words_what_is_expected(path: tuple[str | int, ...]) -> None:
+    selector = {"matchLabels": {}, "matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    (document,) = yaml.safe_load_all((DATA / "good" / "smallest.yaml").read_text())
+    document["spec"]["targets"][0]["podSelector"] = document["spec"].setdefault("clients", {})["podSelector"] = selector
+    document["spec"]["objectives"] = [{"name": "o", "target": "t", "threshold": "1ms", "goal": "99"}]
+    at = document
+    for step in path[:-1]:
+        at = at[step] if isinstance(step, int) else at.setdefault(step, {})
+    at[path[-1]] = 2.5
+    (problem,) = spec.problems(document)
+    assert re.fullmatch(r"2\.5: expected \S+ .+", problem.problem)
 
 
 @pytest.mark.parametrize("document", [None, 5, "text", [], {}, {"spec": None}, {"spec": {"targets": 5}}, {5: 6}])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe.bounds import MAX_SUM
-from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, Hit, SlowExchange
+from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, EvidenceSummary, SlowExchange
 from latencyprobe.store.packing import (
     Detail,
     Exemplars,
@@ -84,8 +84,8 @@ def test_bucket_takes_about_a_byte() -> None:
 
 
 def test_witnesses_are_bounded_and_sorted() -> None:
-    hits = (Hit("retransmits", "rto", 1, 9),)
-    slow = [SlowExchange(f"{i:032x}", i, i % 8, {"process": i}, "shop/cart", evidence=hits) for i in range(40)]
+    evidence = (EvidenceSummary("retransmits", "rto", 1, 9),)
+    slow = [SlowExchange(f"{i:032x}", i, i % 8, {"process": i}, "shop/cart", evidence=evidence) for i in range(40)]
     blobs = [pack_exemplars(Exemplars((exchange,), {f"p{i}": 1})) for i, exchange in enumerate(slow)]
     total = blobs[0]
     for blob in blobs[1:]:

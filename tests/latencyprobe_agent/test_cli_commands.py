@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from latencyprobe.plan import Container, NodePlan, Objective, PlanLine, Pod, Role, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import Container, NodePlan, PlanLine, PlannedObjective, Pod, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent.cli import commands
 from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF
@@ -230,7 +230,7 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
         *("shop/p/cart", "shop", "p", "probe-uid", "cart", Role.SERVER, (10**10,), 0, SpanPolicy(1, 1.0, 10_000)),
         pods=(TargetPod(UID, ()),),
     )
-    objective = Objective("shop/p/fast", target.id, "fast", Role.SERVER, 0, True, "hash", "99", "28d", 1)
+    objective = PlannedObjective("shop/p/fast", target.id, "fast", Role.SERVER, 0, True, "hash", "99", "28d", 1)
     plan = NodePlan("n1", 3, "d", (target,), (objective,), (pod,), pair_key=b"k" * 32)
     directory_server.plan_lines = [msgspec.json.encode(PlanLine(plan)) + b"\n"]
     caller = {"address": "127.0.0.1", "namespace": "shop", "pod": "web-0", "service": "web", "measured": [target.id]}

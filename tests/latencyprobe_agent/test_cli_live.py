@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target
+from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.cli.live import LiveLine, figures, line
 from latencyprobe_agent.identity.resources import ProcessResources
@@ -19,7 +19,7 @@ from latencyprobe_agent.vocabulary.records import COUNTS_KEY, HISTOGRAM_MIN, Out
 
 POLICY = SpanPolicy(1, 1.0, 100)
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (5,), 0, POLICY, ports=(80,))
-FAST = Objective("shop/p/fast", CART.id, "fast", Perspective.SERVER, 0, True, "h", "99", "28d", 1)
+FAST = PlannedObjective("shop/p/fast", CART.id, "fast", Perspective.SERVER, 0, True, "h", "99", "28d", 1)
 PLAN = NodePlan("n1", 4, "", (CART,), (FAST,), host=True)
 RULES = Rules(sets={1: TargetSet((CART.id,), (5,), 0, POLICY, "shop/p")})
 

@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from latencyprobe import spec
-from latencyprobe.plan import NodePlan, Objective, RemoteJoinAnswer, Target
+from latencyprobe.plan import NodePlan, PlannedObjective, RemoteJoinAnswer, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.cli.live import figures
@@ -322,7 +322,7 @@ def belongs(half: Half, target: Target) -> bool:
     return half.side is RuleSide.PEER and half.pod.uid in target.callers and dialled
 
 
-def judged(plan: NodePlan, objective: Objective) -> Counter[str]:
+def judged(plan: NodePlan, objective: PlannedObjective) -> Counter[str]:
     """Good and bad of one `Kernel.load()`."""
     target = next(one for one in plan.targets if one.id == objective.target)
     side = RuleSide.LOCAL if objective.perspective is Perspective.SERVER else RuleSide.PEER
@@ -353,7 +353,7 @@ class Witness:
             self.since[at] = self.since[at] + events
 
 
-def definitions(plan: NodePlan) -> dict[tuple[str, str], Objective]:
+def definitions(plan: NodePlan) -> dict[tuple[str, str], PlannedObjective]:
     return {(one.id, one.hash): one for one in plan.objectives}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latencyprobe.plan import AgentStatus, NodePlan, Objective, SpanPolicy, Target
+from latencyprobe.plan import AgentStatus, NodePlan, PlannedObjective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.config import Config
@@ -22,7 +22,7 @@ from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (5,), 0, POLICY, ports=(80,), clients=True)
-FAST = Objective("d/p/fast", ECHO.id, "fast", Perspective.SERVER, 0, True, "h", "99", "28d", 1)
+FAST = PlannedObjective("d/p/fast", ECHO.id, "fast", Perspective.SERVER, 0, True, "h", "99", "28d", 1)
 PLAN = NodePlan("host", 1, "", (ECHO,), (FAST,), pair_key=b"k" * 32, host=True)
 PAIR = ({"role": Role.CLIENT}, {"role": Role.SERVER})
 

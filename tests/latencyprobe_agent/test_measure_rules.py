@@ -2,9 +2,11 @@
 
 import ipaddress
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from latencyprobe.plan import Endpoint, NodePlan, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent.measure.rules import ANY_ADDRESS, NO_RULES, compile_rules, packed
@@ -179,6 +181,35 @@ def test_more_combinations_than_the_kernel_has_room_for_are_refused_by_name():
 
     assert (1023, 7) == (len(rules.sets), len(rules.refused))
     assert 1023 == len(rules.scopes)
+
+
+def others(struct):
+    """Yield (field, the struct with another value there) for every field, of inner structs too; for a tuple ()."""
+    for name in struct.__struct_fields__:
+        value = getattr(struct, name)
+        if isinstance(value, msgspec.Struct):
+            yield from ((f"{name}.{inner}", replace(struct, **{name: one})) for inner, one in others(value))
+        elif isinstance(value, Role):
+            yield name, replace(struct, **{name: Role.CLIENT})
+        elif isinstance(value, tuple):
+            assert value, f"give {name} a value: without it nothing can be lost"
+            yield name, replace(struct, **{name: ()})
+        else:
+            yield name, replace(struct, **{name: not value if isinstance(value, bool) else value + type(value)(1)})
+
+
+def test_every_field_of_a_target_reaches_the_rules_but_for_names_that_only_people_see():
+    one = target(
+        ports=(80,), pods=(TargetPod("a", (80,)),), callers=("b",), endpoints=(Endpoint("10.0.0.1", 80),),
+        clients=True, evidence=("retransmits",),
+    )  # fmt: skip
+
+    def compiled(target):
+        rules = [compile_rules(plan_of(target, host=host), {"a": [1], "b": [2]}) for host in (True, False)]
+        return [(r.scopes, r.rules, r.sets, r.host) for r in rules]
+
+    lost = {name for name, other in others(one) if compiled(other) == compiled(one)}
+    assert {"probe_uid", "name"} == lost
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Which halves become spans: slow, failed, and a share that both hosts choose alike, within the budget."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
@@ -39,6 +41,26 @@ def test_slow_and_failed_exchanges_are_chosen_whatever_the_ratio():
     assert [1, 2, 3] == chosen.index.tolist()
     assert [Reason.SLOW, Reason.ERROR, Reason.ERROR] == chosen.reason.tolist()
     assert [1.0, 1.0, 1.0] == chosen.ratio.tolist()
+
+
+@pytest.mark.parametrize("field", SpanPolicy.__struct_fields__)
+def test_every_field_of_a_policy_decides_something(field):
+    policy = SpanPolicy(slower_than_ns=150, ratio=0.5, max_per_second=120)
+    value = getattr(policy, field)
+    other = not value if isinstance(value, bool) else type(value)(value / 2)
+    outcome = np.where(np.arange(200) % 5, Outcome.OK, Outcome.RESET)
+
+    both = [
+        decide(
+            batch_of(200, duration_ns=np.arange(200), outcome=outcome),
+            {1: TargetSet(("a/b/c",), (SLOW_NS,), 0, one, "a/b")},
+            Budget(PLENTY),
+            0,
+        ).index.tolist()
+        for one in (policy, replace(policy, **{field: other}))
+    ]
+
+    assert both[0] != both[1]
 
 
 @given(st.floats(0, 1))

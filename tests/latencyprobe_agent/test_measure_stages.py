@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from latencyprobe import bounds, sli
-from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES, cut, pair_stages
+from latencyprobe import bounds, sli, stages
+from latencyprobe_agent.measure.stages import PAIR_STAGES, cut, pair_stages
+from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
 from latencyprobe_agent.signals.table import EVIDENCE
-from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN
+from latencyprobe_agent.vocabulary import records
 
 STAMPS = hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5).map(lambda s: (5, s[1])),
                     elements=st.integers(0, 10**15))  # fmt: skip
@@ -19,11 +20,16 @@ def column(*stamps: int) -> np.ndarray:
     return np.array(stamps, np.int64).reshape(5, 1)
 
 
-def test_stages_signals_and_buckets_are_those_that_rows_are_checked_for():
-    assert {*SERVER_STAGES, *CLIENT_STAGES, *PAIR_STAGES} == set(sli.STAGES)
-    assert CLIENT_STAGES == sli.CLIENT_STAGES
+def test_kernel_and_records_have_as_many_stages_as_a_half():
+    between_points = {len(SERVER_POINTS) - 1, len(CLIENT_POINTS) - 1}
+
+    assert between_points == {records.STAGES} == {len(stages.SERVER), len(stages.CLIENT)}
+
+
+def test_signals_and_buckets_are_those_that_rows_are_checked_for():
+    first, buckets = records.HISTOGRAM_MIN, records.HISTOGRAM_BUCKETS
     assert {signal.switch for signal in EVIDENCE} == bounds.SIGNALS
-    assert range(HISTOGRAM_MIN, HISTOGRAM_MIN + HISTOGRAM_BUCKETS) == sli.HISTOGRAM_INDEXES
+    assert range(first, first + buckets) == sli.HISTOGRAM_INDEXES
 
 
 def test_ordered_stamps_are_cut_where_they_are():

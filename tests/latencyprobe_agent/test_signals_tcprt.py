@@ -44,7 +44,7 @@ def test_a_list_of_slow_exchanges_tells_how_long_the_own_message_was_under_way(b
 
 
 def test_metrics_have_done_tasks_as_durations_and_all_tasks_as_counts(batch):
-    samples = {sample.metric: sample for sample in tcprt.samples(tcprt.columns(batch))}
+    samples = {sample.metric.name: sample for sample in tcprt.samples(tcprt.columns(batch))}
     assert {metric.name for metric in conventions.METRICS if ".tcprt." in metric.name} == samples.keys()
     assert [0.005, 0.007] == samples["latencyprobe.tcprt.duration"].values.tolist()
     assert [0, 1] == list(samples["latencyprobe.tcprt.server"].rows)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from latencyprobe.bounds import bounded
-from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
-from latencyprobe.sli import EvidenceCount, Hit, merged
+from latencyprobe.sli import EvidenceCount, EvidenceSummary, merged
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
@@ -36,7 +36,7 @@ CONNECTED = Explains("connected", lambda _: {}, lambda _: [], describe=lambda _:
 
 
 def objective(name="fast", threshold_index=0, perspective=Perspective.SERVER, errors_count_as_bad=True):
-    return Objective(
+    return PlannedObjective(
         id=f"shop/cart/{name}", target="shop/cart/web", name=name, perspective=perspective, goal="99", window="28d",
         threshold_index=threshold_index, errors_count_as_bad=errors_count_as_bad, hash=f"hash of {name}", min_events=1,
     )  # fmt: skip
@@ -336,8 +336,14 @@ def test_the_slowest_exchanges_name_their_evidence_also_when_it_comes_after_they
 
     row = reduce(merged, (*early, *taken(slicer)))
     slow, quick = row.slowest
-    assert slow.evidence == (Hit("handshakes", "ok", 4, 14 * MS), Hit("retransmits", "rto", 2, 5 * MS))
-    assert quick.evidence == (Hit("handshakes", "ok", 2, 7 * MS), Hit("retransmits", "rto", 1, 1 * MS))
+    assert slow.evidence == (
+        EvidenceSummary("handshakes", "ok", 4, 14 * MS),
+        EvidenceSummary("retransmits", "rto", 2, 5 * MS),
+    )
+    assert quick.evidence == (
+        EvidenceSummary("handshakes", "ok", 2, 7 * MS),
+        EvidenceSummary("retransmits", "rto", 1, 1 * MS),
+    )
     assert ({"send": 10 * MS}, "10.0.0.2") == (slow.stages, slow.peer)
     assert ["retransmits"] == list(row.evidence), "a handshake is no loss: how many had one says nothing"
 
@@ -352,4 +358,4 @@ def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
 
     slicer.add_evidence("retransmits", RESENT, join.shared(), NOW)
 
-    assert [(Hit("retransmits", "server", 0, 9 * MS),)] == [slow.evidence for slow in only(slicer).slowest]
+    assert [(EvidenceSummary("retransmits", "server", 0, 9 * MS),)] == [slow.evidence for slow in only(slicer).slowest]

@@ -39,7 +39,7 @@ LOST = Explains(
     describe=lambda record: ("lost", int(record["segs"]), 0),
     waits=EXPLAINS.waits,
 )
-COUNTER, DURATION = "latencyprobe.exchanges", "latencyprobe.tcp.rtt"
+COUNTER, DURATION = names.EXCHANGES, names.TCP_RTT
 
 
 def records(*rows: dict[str, Any]) -> Evidence:

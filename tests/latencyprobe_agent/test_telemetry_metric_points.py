@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target
+from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts
 from latencyprobe_agent.measure.pairing import LocalJoin
@@ -18,8 +18,8 @@ from latencyprobe_agent.vocabulary.records import COUNTS_KEY, ExchangeClass, Exc
 POLICY = SpanPolicy(1, 1.0, 100)
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (5, 25), 0, POLICY)
 ALL = Target("shop/q/all", "shop", "q", "uid2", "all", Perspective.SERVER, (10,), 0, POLICY)
-STRICT = Objective("shop/p/strict", CART.id, "strict", Perspective.SERVER, 1, True, "h1", "99", "28d", 100)
-LENIENT = Objective("shop/q/lenient", ALL.id, "lenient", Perspective.SERVER, 0, False, "h2", "99", "28d", 100)
+STRICT = PlannedObjective("shop/p/strict", CART.id, "strict", Perspective.SERVER, 1, True, "h1", "99", "28d", 100)
+LENIENT = PlannedObjective("shop/q/lenient", ALL.id, "lenient", Perspective.SERVER, 0, False, "h2", "99", "28d", 100)
 PLAN = NodePlan("n1", 1, "", (CART, ALL), (STRICT, LENIENT))
 SETS = {
     1: TargetSet((CART.id, ALL.id), (5, 10, 25), 0, POLICY, "shop/p"),

@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec.structs import replace
 
-from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
@@ -11,7 +11,7 @@ from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
 
 WEB = "shop/cart/web"
-FAST = Objective("shop/cart/fast", WEB, "fast", Perspective.SERVER, 0, True, "h1", "99", "28d", 100)
+FAST = PlannedObjective("shop/cart/fast", WEB, "fast", Perspective.SERVER, 0, True, "h1", "99", "28d", 100)
 OTHER = replace(FAST, id="shop/cart/other", name="other", threshold_index=-1, hash="h0")
 
 

@@ -123,6 +123,7 @@ def test_both_halves_are_one_trace_and_the_server_names_its_client(chosen: Any) 
     (_, client), (_, server) = decoded(chosen(Role.CLIENT), chosen(Role.SERVER))
     assert client.trace_id == server.trace_id
     assert len(server.trace_id) == 16
+    assert values(client.attributes)["latencyprobe.pair.key"] == server.trace_id.hex()
     assert server.parent_span_id == client.span_id != server.span_id
     assert server.flags & 0x300 == 0x300
 

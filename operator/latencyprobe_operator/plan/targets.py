@@ -34,7 +34,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
     probe: spec.LatencyProbe
     targets: dict[str, tuple[plan.Target, ...]] = {}
-    objectives: dict[str, tuple[plan.Objective, ...]] = {}
+    objectives: dict[str, tuple[plan.PlannedObjective, ...]] = {}
     pods: dict[str, tuple[Pod, ...]] = {}
     nodes: frozenset[str] = frozenset()
     counts: tuple[TargetCount, ...] = ()
@@ -159,11 +159,11 @@ def _dialled(pod: Pod, ports: tuple[int, ...]) -> tuple[int, ...]:
     return ports or (0,)
 
 
-def _here(objectives: tuple[plan.Objective, ...], parts: list[plan.Target]) -> tuple[plan.Objective, ...]:
+def _here(objectives: tuple[plan.PlannedObjective, ...], parts: list[plan.Target]) -> tuple[plan.PlannedObjective, ...]:
     """Return the objectives that a node can count: those whose perspective it hosts."""
     by_id = {t.id: t for t in parts}
 
-    def counted(objective: plan.Objective) -> bool:
+    def counted(objective: plan.PlannedObjective) -> bool:
         target = by_id.get(objective.target)
         if target is None:
             return False

@@ -50,11 +50,7 @@ class ExpectedTime:
 def objective_keys(plan: NodePlan) -> list[ObjectiveKey]:
     """Return the store's keys of a plan's objectives."""
     targets = {t.id: t for t in plan.targets}
-    return [
-        ObjectiveKey(t.namespace, t.probe, t.probe_uid, o.name, o.hash, o.perspective)
-        for o in plan.objectives
-        for t in (targets[o.target],)
-    ]
+    return [ObjectiveKey.of(targets[o.target], o) for o in plan.objectives]
 
 
 def missing_nodes(plans: Mapping[str, NodePlan], states: Mapping[str, NodeState]) -> Counter[ObjectiveKey]:

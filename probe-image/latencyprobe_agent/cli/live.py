@@ -22,7 +22,7 @@ from latencyprobe.report import units
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import Counts
-from latencyprobe_agent.measure.judging import judges
+from latencyprobe_agent.measure.objectives import tracked
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.vocabulary.records import Role
 
@@ -70,12 +70,12 @@ def figures(turn: Turn, pairs: int) -> Figures:
 def _slos(in_force: InForce, counted: Counts) -> list[Slo]:
     objectives = in_force.plan.objectives
     counts: dict[str, tuple[int, int]] = {objective.id: (0, 0) for objective in objectives}
-    judging = judges(in_force.plan, in_force.rules.sets)
+    by_set = tracked(in_force.plan, in_force.rules.sets)
     for key, value in zip(*counted, strict=True):
-        for judge in judging.get((int(key["target_set"]), int(key["role"])), ()):
-            good, bad = judge.good_and_bad(value)
-            good_before, bad_before = counts[judge.objective.id]
-            counts[judge.objective.id] = (good_before + good, bad_before + bad)
+        for one in by_set.get((int(key["target_set"]), int(key["role"])), ()):
+            good, bad = one.good_and_bad(value)
+            good_before, bad_before = counts[one.planned.id]
+            counts[one.planned.id] = (good_before + good, bad_before + bad)
     return [
         Slo(objective.name, objective.goal, Fraction(good, good + bad) if good + bad else None)
         for objective in objectives

@@ -34,7 +34,7 @@ class Attachment:
     def follow(self, before: Callable[[], object] = lambda: None) -> None:
         """Put the control's plan in force, if it or the cgroups of its pods have changed.
 
-        `before` is called when that is about to happen: what was counted so far is judged by the plan so far.
+        `before` is called when that is about to happen: what was counted so far counts for the plan so far.
         Raises Unsupported where there is no cgroup v2 tree.
         """
         plan = self._control.plan()

@@ -67,13 +67,13 @@ def _answers(halves: Halves, resources: Resources, lost: Callable[[int], Mapping
     """Return halves as the node that asked gets them."""
     found = []
     rows = zip(ids.to_hex(halves.trace_id), halves.stages.tolist(), halves.rec, strict=True)
-    for key, (receive, read_delay, process, send), record in rows:
+    for key, stages_ns, record in rows:
         who = resources.attributes(int(record["cgroup_id"]))
         service = who[names.SERVICE_NAME]
         found.append(
             ServerHalf(
                 key,
-                (receive, read_delay, process, send),
+                tuple(stages_ns),
                 flags=int(record["flags"]),
                 srtt_us=int(record["srtt_us"]),
                 service="" if service == UNKNOWN_SERVICE else str(service)[:NAME],

@@ -16,7 +16,7 @@ from latencyprobe_agent.vocabulary.records import ADJUSTED_COUNT_BITS, EXCHANGE,
 class Halves:
     """n halves, row by row. Times in ns of the boot clock.
 
-    `stages`: i64[n, 4], SERVER_STAGES or CLIENT_STAGES by the role; `dominant`: index of the largest. `trace_id`:
+    `stages`: i64[n, 4], `stages.SERVER` or `stages.CLIENT` by the role; `dominant`: index of the largest. `trace_id`:
     u64[n, 2], high and low half, the same for both halves of an exchange, as are the span ids of its client and server.
     `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs. `sampled`: why it
     becomes a span, a Reason + 1 (`measure.sampling`), 0 if it does not.

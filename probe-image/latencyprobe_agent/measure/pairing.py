@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.kept import KEPT, pack, unpack
-from latencyprobe_agent.measure.stages import PAIR_STAGES, pair_stages
+from latencyprobe_agent.measure.stages import NETWORK_AT, pair_stages
 from latencyprobe_agent.vocabulary.records import Role
 
-_NETWORK = PAIR_STAGES.index("network")
 _WHOLE = f"V{KEPT.itemsize}"  # so that rows are copied whole, not field by field
 
 
@@ -21,7 +20,7 @@ _WHOLE = f"V{KEPT.itemsize}"  # so that rows are copied whole, not field by fiel
 class Pairs:
     """m joined pairs. `client_at`, `server_at`: row of the half in the batch just joined, -1 if it came before.
 
-    `stages`: i64[m, 6] ns, PAIR_STAGES, summing to the client's duration; `dominant`: index of the largest.
+    `stages`: i64[m, 6] ns, `stages.PAIR`, summing to the client's duration; `dominant`: index of the largest.
     `network_excess`: f8[m] ns, `network` less the round trip that TCP measured: may be negative by that sample's
     error, NaN without a sample.
     """
@@ -109,5 +108,5 @@ def _pairs(halves: Halves, row: NDArray[np.intp], client_at: NDArray[np.intp], s
         server_at=row[server_at],
         stages=stages,
         dominant=stages.argmax(axis=1).astype(np.uint8),
-        network_excess=stages[:, _NETWORK].astype(np.float64) - np.where(rtt_us > 0, rtt_us * 1e3, np.nan),
+        network_excess=stages[:, NETWORK_AT].astype(np.float64) - np.where(rtt_us > 0, rtt_us * 1e3, np.nan),
     )

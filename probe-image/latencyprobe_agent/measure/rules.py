@@ -8,8 +8,9 @@ sets".
 
 import ipaddress
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.vocabulary.records import THRESHOLDS, EvidenceFlags, RuleSide
@@ -205,14 +206,19 @@ class _Numbering:
             targets=tuple(t.id for t in members),
             thresholds_ns=tuple(sorted(thresholds)),
             setup_turns=max(t.setup_turns for t in members),
-            spans=SpanPolicy(
-                slower_than_ns=min(t.spans.slower_than_ns for t in members),
-                ratio=max(t.spans.ratio for t in members),
-                max_per_second=max(t.spans.max_per_second for t in members),
-            ),
+            spans=_widest([t.spans for t in members]),
             probe=f"{members[0].namespace}/{members[0].probe}",
             evidence=EvidenceFlags(sum({EvidenceFlags[name.upper()] for t in members for name in t.evidence})),
         )
+
+
+_WIDER: Mapping[str, Callable[..., Any]] = {"slower_than_ns": min, "ratio": max, "max_per_second": max}
+
+
+def _widest(policies: Sequence[SpanPolicy]) -> SpanPolicy:
+    """Return the policy that lets through whatever one of them does."""
+    fields = SpanPolicy.__struct_fields__
+    return SpanPolicy(**{name: _WIDER[name](getattr(policy, name) for policy in policies) for name in fields})
 
 
 def packed(address: str) -> bytes:

@@ -7,14 +7,31 @@ Arrays in, arrays out, all times in ns; only differences between stamps of one h
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe.stages import (
+    CLIENT,
+    CLIENT_READ_DELAY,
+    CLIENT_SEND,
+    NETWORK,
+    PAIR,
+    SERVER,
+    SERVER_PROCESS,
+    SERVER_READ_DELAY,
+    SERVER_SEND,
+    names,
+)
+from latencyprobe_agent.vocabulary.records import Role
+
 I64 = NDArray[np.int64]
 
-SERVER_STAGES = ("receive", "read_delay", "process", "send")
-CLIENT_STAGES = ("send", "wait", "receive", "read_delay")
-PAIR_STAGES = ("client_send", "network", "server_read_delay", "server_process", "server_send", "client_read_delay")
-_NETWORK = PAIR_STAGES.index("network")
+SERVER_STAGES, CLIENT_STAGES, PAIR_STAGES = names(SERVER), names(CLIENT), names(PAIR)
+NETWORK_AT = PAIR.index(NETWORK)
 # What a pair gives up first when its parts overlap in time: the tail of the server's send ran beside the delivery.
-_OVERLAPPING = [PAIR_STAGES.index(f"server_{s}") for s in ("send", "process", "read_delay")] + [5, 0]
+_GIVES_WAY = (SERVER_SEND, SERVER_PROCESS, SERVER_READ_DELAY, CLIENT_READ_DELAY, CLIENT_SEND)
+
+
+def half_stages(role: int) -> tuple[str, ...]:
+    """Return the names of the stages of one half, as it is cut: who is no server as a client."""
+    return SERVER_STAGES if role == Role.SERVER else CLIENT_STAGES
 
 
 def cut(stamps: I64) -> tuple[I64, I64, NDArray[np.bool_]]:
@@ -35,7 +52,7 @@ def cut(stamps: I64) -> tuple[I64, I64, NDArray[np.bool_]]:
 
 
 def pair_stages(client: I64, server: I64) -> I64:
-    """Return i64[m, 6], the PAIR_STAGES of m pairs, from the stages of their halves (i64[m, 4] each).
+    """Return i64[m, 6], the `stages.PAIR` of m pairs, from the stages of their halves (i64[m, 4] each).
 
     They sum to the client's duration. `network` is the remainder: the way there of the request's first byte, the way
     back of the response's last, and transfer beyond the writer's pace. It would be negative where parts of the server
@@ -43,14 +60,19 @@ def pair_stages(client: I64, server: I64) -> I64:
     """
     send, wait, receive, read_delay = client.T
     server_receive, server_read_delay, server_process, server_send = server.T
-    client_send = np.minimum(send, server_receive)
-    stages = np.stack(
-        [client_send, np.zeros_like(send), server_read_delay, server_process, server_send, read_delay], axis=1
-    )
+    parts = {
+        CLIENT_SEND: np.minimum(send, server_receive),
+        NETWORK: np.zeros_like(send),
+        SERVER_READ_DELAY: server_read_delay,
+        SERVER_PROCESS: server_process,
+        SERVER_SEND: server_send,
+        CLIENT_READ_DELAY: read_delay,
+    }
+    stages = np.stack([parts[stage] for stage in PAIR], axis=1)
     network = send + wait + receive + read_delay - stages.sum(axis=1)
-    stages[:, _NETWORK] = np.maximum(network, 0)
+    stages[:, NETWORK_AT] = np.maximum(network, 0)
     excess = np.maximum(-network, 0)
-    for column in _OVERLAPPING if excess.any() else ():
+    for column in map(PAIR.index, _GIVES_WAY) if excess.any() else ():
         shorter = np.minimum(stages[:, column], excess)
         stages[:, column] -= shorter
         excess -= shorter

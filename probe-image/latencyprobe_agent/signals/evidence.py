@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Attribute = str | int | float | bool
+from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Event, Metric
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Evidence:
 class Sample:
     """Values of one metric: of rows `rows` of an `Evidence`, one value and one value of each label per row.
 
-    `metric`: its name in vocabulary/conventions.py; `labels`: attribute name → str[m]. Counters add `values` up,
-    histograms record them (seconds). `by_peer`: by the service at the other end too, where somebody can name it.
+    `labels`: str[m] each. Counters add `values` up, histograms record them (seconds). `by_peer`: by the service at the
+    other end too, where somebody can name it.
     """
 
-    metric: str
+    metric: Metric
     rows: NDArray[np.intp]
     values: NDArray[Any]
-    labels: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    labels: Mapping[Attribute, NDArray[np.str_]] = field(default_factory=dict)
     by_peer: bool = False
 
 
@@ -71,15 +71,15 @@ class Repeats:
 class Explains:
     """How a signal describes the exchanges that it explains.
 
-    `event`: name of the span event; `fields`: one record → attributes of that event; `attributes`: the joined records
+    `event`: the span event; `fields`: one record → attributes of that event; `attributes`: the joined records
     of one exchange → attributes of its span; `samples`: a batch → values of metrics; `describe`: one record → `what`,
-    `count` and `wait_ns` of `latencyprobe.sli.Hit`. `waits`: what a record does again. By it the join knows how long
+    `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: what a record does again. By it the join knows how long
     ago that was last done: an upper bound of the record's cost, which the event carries and `describe` need not return.
     """
 
-    event: str
-    fields: Callable[[np.void], Mapping[str, Attribute]]
+    event: Event
+    fields: Callable[[np.void], Mapping[Attribute, AttributeValue]]
     samples: Callable[[Evidence], Sequence[Sample]]
     describe: Callable[[np.void], tuple[str, int, int]]
-    attributes: Callable[[NDArray[np.void]], Mapping[str, Attribute]] = lambda _: {}
+    attributes: Callable[[NDArray[np.void]], Mapping[Attribute, AttributeValue]] = lambda _: {}
     waits: Repeats | None = None

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
 from latencyprobe_agent.signals.join_keys import BEGINNING
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 from latencyprobe_agent.vocabulary.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 
-EVENT = "handshake"
 KEY = BEGINNING
 
 _OPENED = [ConnectOutcome.OK, ConnectOutcome.SIMULTANEOUS]
@@ -35,24 +36,24 @@ def opened(batch: NDArray[np.void]) -> NDArray[np.bool_]:
     return np.isin(batch["outcome"], _OPENED)
 
 
-def fields(record: np.void) -> Mapping[str, Attribute]:
+def fields(record: np.void) -> Mapping[Attribute, AttributeValue]:
     """Return the attributes of the span event, times in seconds; what is not known is left out."""
     times = {
-        "latencyprobe.handshake.rtt": record["rtt_ns"],
-        "latencyprobe.handshake.connect": record["connect_ns"],
+        names.HANDSHAKE_RTT: record["rtt_ns"],
+        names.HANDSHAKE_CONNECT: record["connect_ns"],
     }
     if record["flags"] & HandshakeFlags.AMBIGUOUS:
-        times["latencyprobe.handshake.rtt_min"] = record["rtt_min_ns"]
-        times["latencyprobe.handshake.rtt_max"] = record["rtt_max_ns"]
-    found: dict[str, Attribute] = {name: int(ns) / 1e9 for name, ns in times.items() if ns}
+        times[names.HANDSHAKE_RTT_MIN] = record["rtt_min_ns"]
+        times[names.HANDSHAKE_RTT_MAX] = record["rtt_max_ns"]
+    found: dict[Attribute, AttributeValue] = {name: int(ns) / 1e9 for name, ns in times.items() if ns}
     if record["n_syn"]:
-        found["latencyprobe.handshake.syns"] = int(record["n_syn"])
+        found[names.HANDSHAKE_SYNS] = int(record["n_syn"])
     if record["synack_retransmits"]:
-        found["latencyprobe.handshake.synack_retransmits"] = int(record["synack_retransmits"])
+        found[names.HANDSHAKE_SYNACK_RETRANSMITS] = int(record["synack_retransmits"])
     return {
         **found,
-        "latencyprobe.outcome": str(_OUTCOMES[record["outcome"]]),
-        "latencyprobe.method": str(_METHODS[record["method"]]),
+        names.OUTCOME: str(_OUTCOMES[record["outcome"]]),
+        names.METHOD: str(_METHODS[record["method"]]),
     }
 
 
@@ -66,19 +67,19 @@ def samples(evidence: Evidence) -> Sequence[Sample]:
     ambiguous = np.flatnonzero(batch["flags"] & HandshakeFlags.AMBIGUOUS)
     return (
         Sample(
-            "latencyprobe.tcp.handshake.duration",
+            names.HANDSHAKE_DURATION,
             rtt,
             batch["rtt_ns"][rtt] / 1e9,
-            {"latencyprobe.method": _METHODS[batch["method"][rtt]]},
+            {names.METHOD: _METHODS[batch["method"][rtt]]},
         ),
-        Sample("latencyprobe.tcp.connect.duration", connect, batch["connect_ns"][connect] / 1e9),
+        Sample(names.CONNECT_DURATION, connect, batch["connect_ns"][connect] / 1e9),
         Sample(
-            "latencyprobe.tcp.failed_connections",
+            names.FAILED_CONNECTIONS,
             failed,
             np.ones(len(failed), np.int64),
-            {"latencyprobe.reason": _OUTCOMES[batch["outcome"][failed]]},
+            {names.REASON: _OUTCOMES[batch["outcome"][failed]]},
         ),
-        Sample("latencyprobe.tcp.handshake.ambiguous", ambiguous, np.ones(len(ambiguous), np.int64)),
+        Sample(names.HANDSHAKE_AMBIGUOUS, ambiguous, np.ones(len(ambiguous), np.int64)),
     )
 
 
@@ -87,4 +88,4 @@ def describe(record: np.void) -> tuple[str, int, int]:
     return str(_OUTCOMES[record["outcome"]]), int(record["n_syn"]), int(record["connect_ns"] or record["rtt_ns"])
 
 
-EXPLAINS = Explains(EVENT, fields, samples, describe)
+EXPLAINS = Explains(names.HANDSHAKE_EVENT, fields, samples, describe)

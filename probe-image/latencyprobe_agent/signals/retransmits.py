@@ -11,8 +11,10 @@ from errno import errorcode
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Repeats, Sample
+from latencyprobe_agent.signals.evidence import Evidence, Explains, Repeats, Sample
 from latencyprobe_agent.signals.join_keys import BEGINNING, SENT_BYTES, JoinKey
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
 
 # include/net/tcp_states.h
@@ -79,15 +81,15 @@ def columns(batch: NDArray[np.void]) -> Evidence:
     return Evidence(batch, key, sent(batch))
 
 
-def fields(record: np.void) -> Mapping[str, Attribute]:
+def fields(record: np.void) -> Mapping[Attribute, AttributeValue]:
     """Return the attributes of one record's span event."""
     nth = int(record["nth"])
     return {
-        "latencyprobe.reason": str(reasons(record.reshape(1))[0]),
-        "latencyprobe.retransmit.segments": int(record["segs"]),
-        "latencyprobe.retransmit.size": int(record["len"]),
-        "latencyprobe.tcp.state": STATES[record["tcp_state"]],
-        **({"latencyprobe.retransmit.nth": nth} if nth else {}),
+        names.REASON: str(reasons(record.reshape(1))[0]),
+        names.RETRANSMIT_SEGMENTS: int(record["segs"]),
+        names.RETRANSMIT_SIZE: int(record["len"]),
+        names.TCP_STATE: STATES[record["tcp_state"]],
+        **({names.RETRANSMIT_NTH: nth} if nth else {}),
     }
 
 
@@ -96,29 +98,31 @@ def samples(evidence: Evidence) -> Sequence[Sample]:
     rec = evidence.rec
     direction = np.where(rec["flow"]["role"] == Role.CLIENT, "request", "response")
 
-    def sample(metric: str, rows: NDArray[np.bool_], values: NDArray[np.generic], **labels: NDArray[np.str_]) -> Sample:
+    def sample(
+        metric: Metric, rows: NDArray[np.bool_], values: NDArray[np.generic], reason: NDArray[np.str_] | None = None
+    ) -> Sample:
         at = np.flatnonzero(rows)
-        named = {"latencyprobe.direction": direction[at], **{f"latencyprobe.{k}": v[at] for k, v in labels.items()}}
-        return Sample(f"latencyprobe.tcp.{metric}", at, values[at], named, by_peer=metric == "retransmits")
+        labels = {names.DIRECTION: direction[at]} | ({} if reason is None else {names.REASON: reason[at]})
+        return Sample(metric, at, values[at], labels, by_peer=metric is names.TCP_RETRANSMITS)
 
     missing = unrecorded(rec)
     undo, duplicates = rec["kind"] == RetransmitKind.UNDO, rec["new_duplicates"]
     found = (
-        sample("retransmits", evidence.joins, rec["segs"], reason=reasons(rec)),
-        sample("retransmits", missing > 0, missing, reason=np.full(len(rec), "unrecorded")),
-        sample("retransmits.failed", rec["err"] != 0, np.ones(len(rec), np.int64), reason=_errors(rec["err"])),
-        sample("retransmits.spurious", undo, rec["segs"], reason=np.full(len(rec), "undo")),
-        sample("retransmits.spurious", duplicates > 0, duplicates, reason=np.full(len(rec), "dsack")),
-        sample("sent.segments", rec["new_segs_sent"] > 0, rec["new_segs_sent"]),
-        sample("sent.size", rec["new_bytes_sent"] > 0, rec["new_bytes_sent"]),
-        sample("retransmitted.size", rec["new_bytes_retrans"] > 0, rec["new_bytes_retrans"]),
+        sample(names.TCP_RETRANSMITS, evidence.joins, rec["segs"], reasons(rec)),
+        sample(names.TCP_RETRANSMITS, missing > 0, missing, np.full(len(rec), "unrecorded")),
+        sample(names.TCP_RETRANSMITS_FAILED, rec["err"] != 0, np.ones(len(rec), np.int64), _errors(rec["err"])),
+        sample(names.TCP_RETRANSMITS_SPURIOUS, undo, rec["segs"], np.full(len(rec), "undo")),
+        sample(names.TCP_RETRANSMITS_SPURIOUS, duplicates > 0, duplicates, np.full(len(rec), "dsack")),
+        sample(names.TCP_SENT_SEGMENTS, rec["new_segs_sent"] > 0, rec["new_segs_sent"]),
+        sample(names.TCP_SENT_SIZE, rec["new_bytes_sent"] > 0, rec["new_bytes_sent"]),
+        sample(names.TCP_RETRANSMITTED_SIZE, rec["new_bytes_retrans"] > 0, rec["new_bytes_retrans"]),
     )
     return [one for one in found if len(one.rows)]
 
 
-def attributes(records: NDArray[np.void]) -> Mapping[str, Attribute]:
+def attributes(records: NDArray[np.void]) -> Mapping[Attribute, AttributeValue]:
     """Return the attributes of an exchange's span, from the records that were joined to it."""
-    return {"latencyprobe.tcp.retransmits": int(records["segs"].sum())}
+    return {names.RETRANSMITS: int(records["segs"].sum())}
 
 
 def describe(record: np.void) -> tuple[str, int, int]:
@@ -149,7 +153,7 @@ def _first_sent_ns(half: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.
 _OF_BEGINNING = [("first_seq", "u4"), ("local_port", "u2"), ("peer_port", "u2")]
 KEY = JoinKey(np.dtype([*SENT_BYTES.columns.descr, *_OF_BEGINNING, ("handshake", "?")]), _find)
 EXPLAINS = Explains(
-    "retransmit",
+    names.RETRANSMIT_EVENT,
     fields,
     samples,
     describe,

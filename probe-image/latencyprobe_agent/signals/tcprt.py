@@ -9,15 +9,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.signals.evidence import Attribute, Evidence, Explains, Sample
+from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
 from latencyprobe_agent.signals.join_keys import SENT_BYTES
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 from latencyprobe_agent.vocabulary.records import TCPRT, TcprtFlags, TcprtKind
 
-RECEIVE = "latencyprobe.tcprt.receive"
-SERVER = "latencyprobe.tcprt.server"
-TOTAL = "latencyprobe.tcprt.total"
-REORDER = "latencyprobe.tcprt.reorder"
-RECORD = "latencyprobe.tcprt.record"
 KEY = SENT_BYTES
 
 _NAMES = np.array([kind.name for kind in TcprtKind])
@@ -34,21 +31,21 @@ def columns(batch: NDArray[np.void]) -> Evidence:
     return Evidence(batch, KEY.of(batch["flow"], seq=batch["seq"], end_seq=batch["end_seq"]), joins)
 
 
-def fields(record: np.void) -> dict[str, Attribute]:
+def fields(record: np.void) -> dict[Attribute, AttributeValue]:
     """Return the attributes of a record's span event; times in seconds."""
     return {
-        RECORD: TcprtKind(int(record["kind"])).name,
-        RECEIVE: int(record["recv_us"]) / 1e6,
-        SERVER: int(record["server_us"]) / 1e6,
-        TOTAL: (int(record["end_ns"]) - int(record["start_ns"])) / 1e9,
-        REORDER: bool(record["flags"] & TcprtFlags.REORDER),
+        names.TCPRT_RECORD: TcprtKind(int(record["kind"])).name,
+        names.TCPRT_RECEIVE: int(record["recv_us"]) / 1e6,
+        names.TCPRT_SERVER: int(record["server_us"]) / 1e6,
+        names.TCPRT_TOTAL: (int(record["end_ns"]) - int(record["start_ns"])) / 1e9,
+        names.TCPRT_REORDER: bool(record["flags"] & TcprtFlags.REORDER),
     }
 
 
-def attributes(records: NDArray[np.void]) -> Mapping[str, Attribute]:
+def attributes(records: NDArray[np.void]) -> Mapping[Attribute, AttributeValue]:
     """Return the attributes of the span of an exchange, from its last record."""
     named = fields(records[-1])
-    del named[RECORD]
+    del named[names.TCPRT_RECORD]
     return named
 
 
@@ -57,11 +54,12 @@ def samples(evidence: Evidence) -> list[Sample]:
     rec = evidence.rec
     done, tasks = (np.flatnonzero(np.isin(rec["kind"], kinds)) for kinds in (_DONE, _TASKS))
     total_ns = rec["end_ns"][done] - rec["start_ns"][done]
+    endings = {names.TCPRT_RECORD: _NAMES[rec["kind"][tasks]]}
     return [
-        Sample("latencyprobe.tcprt.duration", done, total_ns / 1e9),
-        Sample("latencyprobe.tcprt.server", done, rec["server_us"][done] / 1e6),
-        Sample("latencyprobe.tcprt.receive", done, rec["recv_us"][done] / 1e6),
-        Sample("latencyprobe.tcprt.tasks", tasks, np.ones(len(tasks), np.int64), {RECORD: _NAMES[rec["kind"][tasks]]}),
+        Sample(names.TCPRT_DURATION, done, total_ns / 1e9),
+        Sample(names.TCPRT_SERVER_DURATION, done, rec["server_us"][done] / 1e6),
+        Sample(names.TCPRT_RECEIVE_DURATION, done, rec["recv_us"][done] / 1e6),
+        Sample(names.TCPRT_TASKS, tasks, np.ones(len(tasks), np.int64), endings),
     ]
 
 
@@ -76,4 +74,4 @@ def describe(record: np.void) -> tuple[str, int, int]:
     return TcprtKind(int(record["kind"])).name + reordered, 1, 1000 * max(0, own_us)
 
 
-EXPLAINS = Explains("tcprt", fields, samples, describe, attributes)
+EXPLAINS = Explains(names.TCPRT_EVENT, fields, samples, describe, attributes)

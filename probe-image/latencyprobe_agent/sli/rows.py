@@ -11,28 +11,32 @@ from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
-from latencyprobe_agent.measure.judging import Judge
+from latencyprobe_agent.measure.objectives import TrackedObjective
 from latencyprobe_agent.measure.pairing import Pairs
-from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
+from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, half_stages
 from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 
 _AMBIGUOUS = [Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP]
-_STAGES = {Role.SERVER: SERVER_STAGES, Role.CLIENT: CLIENT_STAGES}
 
 
-def counted(judge: Judge, gained: np.void, minute: int) -> SliRow:
+def empty(objective: TrackedObjective, minute: int) -> SliRow:
+    """Return an empty row of the objective."""
+    return SliRow(*objective.key, minute=minute)
+
+
+def counted(objective: TrackedObjective, gained: np.void, minute: int) -> SliRow:
     """Return the row that one COUNTS record of differences makes. Exact: no ring is involved."""
     events, excluded = int(gained["outcomes"].sum()), int(gained["excluded"].sum())
     ambiguous = int(gained["excluded"][_AMBIGUOUS].sum())
-    good, bad = judge.good_and_bad(gained)
+    good, bad = objective.good_and_bad(gained)
     return replace(
-        judge.row(minute),
+        empty(objective, minute),
         good=good,
         bad=bad,
         histogram=histogram.sparse(gained["histogram"]),
-        stage_ns=_named(_STAGES[judge.role], gained["over_stage_ns"][judge.threshold]),
-        dominant=_named(_STAGES[judge.role], gained["over_dominant"][judge.threshold]),
+        stage_ns=_named(half_stages(objective.role), gained["over_stage_ns"][objective.threshold]),
+        dominant=_named(half_stages(objective.role), gained["over_dominant"][objective.threshold]),
         coverage=Coverage(
             seen=events + excluded,
             ambiguous=ambiguous,
@@ -43,57 +47,59 @@ def counted(judge: Judge, gained: np.void, minute: int) -> SliRow:
 
 
 def recorded(
-    judge: Judge, halves: Halves, pair: NDArray[np.intp], pairs: Pairs, *, offset_ns: int, minute: int
+    objective: TrackedObjective, halves: Halves, pair: NDArray[np.intp], pairs: Pairs, *, offset_ns: int, minute: int
 ) -> SliRow:
     """Return the row that records make: slowest exchanges and the peers of bad ones, as packed addresses in hex.
 
-    `halves`: SLI events of the judge's target set and role; `pair`: the row in `pairs` of each, -1 without one;
+    `halves`: SLI events of the objective's target set and role; `pair`: the row in `pairs` of each, -1 without one;
     `offset_ns`: Unix time less boot time.
     """
-    bad = judge.bad(halves.duration_ns, halves.rec["outcome"])
+    bad = objective.bad(halves.duration_ns, halves.rec["outcome"])
     addresses, counts = np.unique(np.ascontiguousarray(halves.rec["peer_addr"][bad]).view("V16"), return_counts=True)
     slowest = np.argsort(halves.duration_ns)[: -sli.SLOWEST - 1 : -1].tolist()
     return replace(
-        judge.row(minute),
-        slowest=tuple(_slow(judge.role, halves, i, pairs, int(pair[i]), offset_ns=offset_ns) for i in slowest),
+        empty(objective, minute),
+        slowest=tuple(_slow(objective.role, halves, i, pairs, int(pair[i]), offset_ns=offset_ns) for i in slowest),
         peers=sli.most({a.tobytes().hex(): c for a, c in zip(addresses, counts.tolist(), strict=True)}),
     )
 
 
-def joined(judge: Judge, minute: int, pairs: int) -> SliRow:
+def joined(objective: TrackedObjective, minute: int, pairs: int) -> SliRow:
     """Return the row that counts `pairs` exchanges as joined to their other half."""
-    return replace(judge.row(minute), coverage=Coverage(joined=pairs))
+    return replace(empty(objective, minute), coverage=Coverage(joined=pairs))
 
 
-def explained(judge: Judge, signal: str, found: Joined | Shared, rows: NDArray[np.intp], minute: int) -> SliRow:
-    """Return the row that says how many exchanges a signal explains, how many of them bad ones, and the time lost."""
+def explained(
+    objective: TrackedObjective, signal: str, found: Joined | Shared, rows: NDArray[np.intp], minute: int
+) -> SliRow:
+    """Return the row with how many exchanges a signal explains, how many of them bad ones, and the time lost."""
     half, first, new_ns = found.half[rows], found.first[rows], found.new_ns[rows]
-    bad = judge.bad(half["duration_ns"], half["outcome"])
+    bad = objective.bad(half["duration_ns"], half["outcome"])
     count = sli.EvidenceCount(int(first.sum()), int((first & bad).sum()), int(new_ns.sum()))
-    return replace(judge.row(minute), evidence={signal: count})
+    return replace(empty(objective, minute), evidence={signal: count})
 
 
-def hit(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sli.Hit:
+def evidence_summary(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sli.EvidenceSummary:
     """Return what one row of `found` says of its exchange."""
     new_ns = int(found.new_ns[row])
     if isinstance(found, Shared):
-        return sli.Hit(signal, "server", 0, new_ns)
+        return sli.EvidenceSummary(signal, "server", 0, new_ns)
     what, count, wait_ns = explains.describe(found.evidence.rec[row])
-    return sli.Hit(signal, what, count, new_ns if explains.waits else wait_ns)
+    return sli.EvidenceSummary(signal, what, count, new_ns if explains.waits else wait_ns)
 
 
-def refinement(judge: Judge, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:
+def refinement(objective: TrackedObjective, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:
     """Return the row that corrects a client's row by what joined pairs know; some of its sums are negative.
 
     The counts know the stages of the client's half only. For the pairs over the threshold these are taken off, and
     the pair's own stages put in their place: the sums stay the same, `wait` becomes `network` and `server_*`.
     """
-    slow = rows[pairs.client.duration_ns[rows] > judge.threshold_ns]
+    slow = rows[objective.slow(pairs.client.duration_ns[rows])]
     halves, whole = pairs.client.stages[slow], pairs.stages[slow]
     of_half = np.bincount(pairs.client.dominant[slow], minlength=len(CLIENT_STAGES))
     of_pair = np.bincount(pairs.dominant[slow], minlength=len(PAIR_STAGES))
     return replace(
-        judge.row(minute),
+        empty(objective, minute),
         stage_ns=sli.added(_named(CLIENT_STAGES, -halves.sum(axis=0)), _named(PAIR_STAGES, whole.sum(axis=0))),
         dominant=sli.added(_named(CLIENT_STAGES, -of_half), _named(PAIR_STAGES, of_pair)),
     )
@@ -105,7 +111,7 @@ def _named(names: Sequence[str], values: NDArray[np.integer]) -> dict[str, int]:
 
 def _slow(role: Role, halves: Halves, i: int, pairs: Pairs, pair: int, *, offset_ns: int) -> SlowExchange:
     whole = role == Role.CLIENT and pair >= 0
-    names, stages = (PAIR_STAGES, pairs.stages[pair]) if whole else (_STAGES[role], halves.stages[i])
+    names, stages = (PAIR_STAGES, pairs.stages[pair]) if whole else (half_stages(role), halves.stages[i])
     outcome = Outcome(int(halves.rec["outcome"][i]))
     high, low = halves.trace_id[i].tolist()
     return SlowExchange(

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from latencyprobe import sli
 from latencyprobe.plan import NodePlan
 from latencyprobe.sli import Coverage, SliRow, SlowExchange
+from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.halves import Halves
-from latencyprobe_agent.measure.judging import Judge, judges
+from latencyprobe_agent.measure.objectives import TrackedObjective, tracked
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Explains
@@ -28,8 +29,6 @@ from latencyprobe_agent.vocabulary.records import Excluded, Role
 MINUTE_NS = 60_000_000_000
 _MISSING = ("counts", "storage")  # reasons of loss after which an exchange is in no count
 
-_Key = tuple[str, str, str, str]  # namespace, probe, objective, hash
-
 
 class Slicer:
     """Collects SLI rows. How long was measured is boot time; in which minute, Unix time.
@@ -38,18 +37,17 @@ class Slicer:
     """
 
     def __init__(self, boot_ns: int) -> None:
-        self._judges: dict[tuple[int, int], list[Judge]] = {}
-        self._rows: dict[tuple[_Key, int], SliRow] = {}
-        self._handed_over: dict[
-            tuple[_Key, str], SlowExchange
-        ] = {}  # of the last `take()`: what explains them may still come
+        self._tracked: dict[tuple[int, int], list[TrackedObjective]] = {}
+        self._rows: dict[tuple[ObjectiveKey, int], SliRow] = {}
+        # of the last `take()`: what explains them may still come
+        self._handed_over: dict[tuple[ObjectiveKey, str], SlowExchange] = {}
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._missing = 0
         self._since_ns = boot_ns
 
     def apply(self, plan: NodePlan, rules: Rules) -> None:
-        """Judge by this plan and these rules from now on."""
-        self._judges = judges(plan, rules.sets)
+        """Count for the objectives of this plan and by these rules from now on."""
+        self._tracked = tracked(plan, rules.sets)
 
     def add_counts(self, counts: Counts, lost: Mapping[str, int], now: Now) -> None:
         """Take in the counts of all owners as they are now, and the losses by reason."""
@@ -64,15 +62,15 @@ class Slicer:
         measured = _measured_ms(now.unix_ns - (now.boot_ns - self._since_ns), now.unix_ns)
         self._since_ns = now.boot_ns
         minute = _minute(now.unix_ns)
-        every = {_key(judge.row(0)): judge for some in self._judges.values() for judge in some}
-        for judge in every.values():
+        every = {objective.key: objective for some in self._tracked.values() for objective in some}
+        for objective in every.values():
             for in_minute, ms in measured.items():
                 coverage = Coverage(measured_ms=ms, lost=new_missing if in_minute == minute else 0)
-                self._add(replace(judge.row(in_minute), coverage=coverage))
+                self._add(replace(rows.empty(objective, in_minute), coverage=coverage))
         for set_and_role, more in gained.items():
             if more.any():
-                for judge in self._judges.get(set_and_role, ()):
-                    self._add(rows.counted(judge, more.view(COUNTS)[0], minute))
+                for objective in self._tracked.get(set_and_role, ()):
+                    self._add(rows.counted(objective, more.view(COUNTS)[0], minute))
 
     def add_records(self, halves: Halves, pairs: Pairs, now: Now) -> None:
         """Take in halves and what `LocalJoin.join()` made of them."""
@@ -81,10 +79,10 @@ class Slicer:
         for at in (pairs.client_at, pairs.server_at):
             pair[at[at >= 0]] = np.flatnonzero(at >= 0)
         for index, role, of_both in _groups(halves, halves.counted):
-            some = halves.take(of_both) if (index, role) in self._judges else None
-            for judge in self._judges.get((index, role), ()):
+            some = halves.take(of_both) if (index, role) in self._tracked else None
+            for objective in self._tracked.get((index, role), ()):
                 assert some is not None
-                self._add(rows.recorded(judge, some, pair[of_both], pairs, offset_ns=now.offset_ns, minute=minute))
+                self._add(rows.recorded(objective, some, pair[of_both], pairs, offset_ns=now.offset_ns, minute=minute))
         self._join(pairs, (pairs.client, pairs.server), minute)
 
     def add_remote(self, pairs: Pairs, now: Now) -> None:
@@ -92,43 +90,42 @@ class Slicer:
         minute = _minute(now.unix_ns)
         for index, role, rows_of in _groups(pairs.client, pairs.client.counted):
             some = pairs.client.take(rows_of)
-            for judge in self._judges.get((index, role), ()):
-                row = rows.recorded(judge, some, rows_of, pairs, offset_ns=now.offset_ns, minute=minute)
+            for objective in self._tracked.get((index, role), ()):
+                row = rows.recorded(objective, some, rows_of, pairs, offset_ns=now.offset_ns, minute=minute)
                 self._add(replace(row, peers={}))  # they are counted already
         self._join(pairs, (pairs.client,), minute)
 
     def add_evidence(self, signal: str, explains: Explains, found: Joined | Shared, now: Now) -> None:
         """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost."""
         minute = _minute(now.unix_ns)
-        self._add_hits(signal, explains, found, minute)
+        self._add_summaries(signal, explains, found, minute)
         if not explains.waits:
             return
         both = found.half["target_set"].astype(np.int64) * 4 + found.half["role"]
         for group in np.unique(both).tolist():
             at = np.flatnonzero((both == group) & (found.half["excluded"] == Excluded.NONE))
-            for judge in self._judges.get((group // 4, group % 4), ()):
-                self._add(rows.explained(judge, signal, found, at, minute))
+            for objective in self._tracked.get((group // 4, group % 4), ()):
+                self._add(rows.explained(objective, signal, found, at, minute))
 
-    def _add_hits(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
+    def _add_summaries(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
         slowest = self._handed_over | _by_trace(self._rows)
         lows = np.array([int(trace_id[16:], 16) for _, trace_id in slowest], np.uint64)
         for row in np.flatnonzero(np.isin(found.half["trace_id"][:, 1], lows)).tolist():
             half = found.half[row]
             trace_id = "{:016x}{:016x}".format(*half["trace_id"].tolist())
-            for judge in self._judges.get((int(half["target_set"]), int(half["role"])), ()):
-                empty = judge.row(minute)
-                if slow := slowest.get((_key(empty), trace_id)):
-                    hit = rows.hit(signal, explains, found, row)
-                    self._add(replace(empty, slowest=(replace(slow, evidence=(hit,)),)))
+            for objective in self._tracked.get((int(half["target_set"]), int(half["role"])), ()):
+                if slow := slowest.get((objective.key, trace_id)):
+                    explained = replace(slow, evidence=(rows.evidence_summary(signal, explains, found, row),))
+                    self._add(replace(rows.empty(objective, minute), slowest=(explained,)))
 
     def _join(self, pairs: Pairs, sides: Sequence[Halves], minute: int) -> None:
         """Count what knows its other half, and let pairs correct what counts of the client's half alone say."""
         for side in sides:
             for index, role, of_both in _groups(side, side.counted):
-                for judge in self._judges.get((index, role), ()):
-                    self._add(rows.joined(judge, minute, len(of_both)))
+                for objective in self._tracked.get((index, role), ()):
+                    self._add(rows.joined(objective, minute, len(of_both)))
                     if role == Role.CLIENT:
-                        self._add(rows.refinement(judge, minute, pairs, of_both))
+                        self._add(rows.refinement(objective, minute, pairs, of_both))
 
     def take(self, name_peer: Callable[[bytes], str]) -> tuple[SliRow, ...]:
         """Return all rows since the last call, oldest minute first. `name_peer`: packed address → a person's name."""
@@ -138,15 +135,11 @@ class Slicer:
         return tuple(taken)
 
     def _add(self, row: SliRow) -> None:
-        at = _key(row), row.minute
+        at = key_of(row), row.minute
         self._rows[at] = sli.merged(self._rows[at], row) if at in self._rows else row
 
 
-def _key(row: SliRow) -> _Key:
-    return row.namespace, row.probe, row.objective, row.hash
-
-
-def _by_trace(of_minutes: Mapping[tuple[_Key, int], SliRow]) -> dict[tuple[_Key, str], SlowExchange]:
+def _by_trace(of_minutes: Mapping[tuple[ObjectiveKey, int], SliRow]) -> dict[tuple[ObjectiveKey, str], SlowExchange]:
     """Return the slowest exchanges of all rows by objective and trace id."""
     return {(key, slow.trace_id): slow for (key, _), row in of_minutes.items() for slow in row.slowest}
 

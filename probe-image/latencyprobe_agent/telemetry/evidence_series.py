@@ -19,8 +19,6 @@ from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Metric
 from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
 
-_METRICS = {metric.name: metric for metric in names.METRICS}
-
 
 class Series(NamedTuple):
     """One counter or histogram, with the labels that its signal gave it."""
@@ -61,7 +59,7 @@ class EvidenceSeries:
                     continue
                 group = Group(int(at["target_set"][first]), role, int(owner[sample.rows][first]))
                 labels = tuple((name, str(values[first])) for name, values in of_rows.items())
-                self._into(Series(_METRICS[sample.metric], group, labels), sample.values[rows])
+                self._into(Series(sample.metric, group, labels), sample.values[rows])
 
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""

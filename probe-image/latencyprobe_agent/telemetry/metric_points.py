@@ -68,8 +68,8 @@ def count_points(
                 (names.PERSPECTIVE, events.objective.perspective.value.lower()),
             )
             for outcome, count in (("good", events.good), ("bad", events.bad)):
-                judged = (*of_objective, (names.OUTCOME, outcome))
-                yield Point(key.owner, names.SLO_EVENTS, judged, count, events.start_unix_ns)
+                with_outcome = (*of_objective, (names.OUTCOME, outcome))
+                yield Point(key.owner, names.SLO_EVENTS, with_outcome, count, events.start_unix_ns)
 
 
 def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:

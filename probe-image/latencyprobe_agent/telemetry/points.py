@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
-from latencyprobe_agent.signals.evidence import Attribute
 from latencyprobe_agent.telemetry.span_encoder import fill
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.conventions import Metric
+from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 
 _REQUEST_BYTES = 3 << 20  # receivers take 4 MiB by default
 
-Resource = Mapping[str, Attribute]
-Labels = tuple[tuple[str, Attribute], ...]
+Resource = Mapping[str, AttributeValue]
+Labels = tuple[tuple[Attribute, AttributeValue], ...]
 
 
 class Histogram(NamedTuple):

@@ -15,7 +15,7 @@ from latencyprobe.plan import Identity
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.histogram import positions
 from latencyprobe_agent.measure.pairing import Pairs
-from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
+from latencyprobe_agent.measure.stages import NETWORK_AT, half_stages
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.series_cap import SeriesCap
 from latencyprobe_agent.vocabulary import conventions as names
@@ -28,7 +28,6 @@ _SCALE = HISTOGRAM_SCALE - 1
 _OFFSET = HISTOGRAM_MIN // 2
 _BUCKETS = HISTOGRAM_BUCKETS // 2
 _ZERO = _BUCKETS  # column of durations of 0
-_NETWORK = PAIR_STAGES.index("network")
 _PENDING = 1024  # pairs of (group, address) that wait for a name; 4 kB each
 
 OTHER_OWNER = -1
@@ -77,8 +76,7 @@ class RecordHistograms:
             rows = _Rows(of_row, counted.stages[:, i], weights)
             table, sums = _tables(rows, len(groups)), _sums(rows, len(groups))
             for g, group in enumerate(groups):
-                stage = (SERVER_STAGES if group.role is Role.SERVER else CLIENT_STAGES)[i]
-                self._into(Series(names.STAGE_DURATION, group, stage), table[g], sums[g])
+                self._into(Series(names.STAGE_DURATION, group, half_stages(group.role)[i]), table[g], sums[g])
         rtt_ns = counted.rec["srtt_us"].astype(np.int64) * 1000
         sampled = rtt_ns > 0
         self._spread(names.TCP_RTT, groups, _Rows(of_row[sampled], rtt_ns[sampled], weights[sampled]))
@@ -89,7 +87,7 @@ class RecordHistograms:
         """Add `network` of pairs that were joined alike, under their client halves."""
         if len(pairs):
             groups, of_row = self._groups(pairs.client)
-            rows = _Rows(of_row, pairs.stages[:, _NETWORK], pairs.client.adjusted_count)
+            rows = _Rows(of_row, pairs.stages[:, NETWORK_AT], pairs.client.adjusted_count)
             self._spread(names.NETWORK_DURATION, groups, rows, joined)
 
     def name_peers(self, known: dict[str, Identity], now_s: float) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.resources import sdk
 from latencyprobe_agent.measure.turn import AgentStats
-from latencyprobe_agent.signals.evidence import Attribute
 from latencyprobe_agent.telemetry.endpoints import OtlpSignal
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import Labels, Point
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.conventions import Metric
+from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 
 AGENT = "agent"  # `Point.observed` of these points
 
@@ -64,14 +63,14 @@ def _loop(stats: AgentStats) -> Iterator[Point]:
     yield Point(AGENT, names.DRAIN_LAG, (), stats.drain_lag_s)
 
 
-def _counted(metric: Metric, labels: Labels, label: str, counts: Mapping[str, int]) -> Iterator[Point]:
+def _counted(metric: Metric, labels: Labels, label: Attribute, counts: Mapping[str, int]) -> Iterator[Point]:
     for value, count in counts.items():
         yield Point(AGENT, metric, (*labels, (label, value)), count)
 
 
-def agent_resource(config: Config, *, host: bool) -> dict[str, Attribute]:
+def agent_resource(config: Config, *, host: bool) -> dict[str, AttributeValue]:
     """Return the agent's own resource."""
-    attributes: dict[str, Attribute] = {
+    attributes: dict[str, AttributeValue] = {
         names.SERVICE_NAME: "latencyprobe-agent",
         names.SERVICE_INSTANCE_ID: config.instance,
         (names.HOST_NAME if host else names.K8S_NODE_NAME): config.node,

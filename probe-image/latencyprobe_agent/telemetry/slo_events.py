@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latencyprobe.plan import NodePlan, Objective
+from latencyprobe.plan import NodePlan, PlannedObjective
 from latencyprobe_agent.measure.counts import Counts
-from latencyprobe_agent.measure.judging import Judge, judges
+from latencyprobe_agent.measure.objectives import TrackedObjective, tracked
 from latencyprobe_agent.measure.rules import Rules
 
 
 class Events(NamedTuple):
     """Events of one objective since `start_unix_ns`; 0: since the agent measures."""
 
-    objective: Objective
+    objective: PlannedObjective
     start_unix_ns: int
     good: int
     bad: int
@@ -33,17 +33,17 @@ class SloEvents:
     """The objectives of the plan in force, and what each finds counted already."""
 
     def __init__(self) -> None:
-        self._judges: dict[tuple[int, int], list[Judge]] = {}
+        self._tracked: dict[tuple[int, int], list[TrackedObjective]] = {}
         self._since: dict[tuple[str, str], _Since] = {}
 
     def follow(self, plan: NodePlan, rules: Rules, counts: Counts, now_unix_ns: int) -> None:
         """Take the objectives of a plan. Those that were not in force before start from `counts`, read just now."""
-        self._judges, known = judges(plan, rules.sets), self._since
+        self._tracked, known = tracked(plan, rules.sets), self._since
         self._since = {at: known.get(at, _Since(now_unix_ns, {})) for at in map(_definition, plan.objectives)}
         for key, value in zip(*counts, strict=True):
-            for judge in self._judging(key):
-                if (at := _definition(judge.objective)) not in known:
-                    self._since[at].before[key.tobytes()] = judge.good_and_bad(value)
+            for objective in self._tracking(key):
+                if (at := _definition(objective.planned)) not in known:
+                    self._since[at].before[key.tobytes()] = objective.good_and_bad(value)
 
     def forget(self, keys: Iterable[np.void]) -> None:
         """Forget COUNTS_KEYs that start from 0 when they come again."""
@@ -55,19 +55,19 @@ class SloEvents:
         """Yield the events of each objective of a target (its id), as `counts` have them."""
         found: dict[tuple[str, str], Events] = {}
         for key, value in zip(*counts, strict=True):
-            for judge in self._judging(key):
-                if judge.target.id == target:
-                    at = _definition(judge.objective)
+            for objective in self._tracking(key):
+                if objective.target.id == target:
+                    at = _definition(objective.planned)
                     since = self._since[at]
-                    good, bad = judge.good_and_bad(value)
+                    good, bad = objective.good_and_bad(value)
                     good_before, bad_before = since.before.get(key.tobytes(), (0, 0))
-                    sum_ = found.get(at, Events(judge.objective, since.unix_ns, 0, 0))
+                    sum_ = found.get(at, Events(objective.planned, since.unix_ns, 0, 0))
                     found[at] = sum_._replace(good=sum_.good + good - good_before, bad=sum_.bad + bad - bad_before)
         yield from found.values()
 
-    def _judging(self, key: np.void) -> Iterable[Judge]:
-        return self._judges.get((int(key["target_set"]), int(key["role"])), ())
+    def _tracking(self, key: np.void) -> Iterable[TrackedObjective]:
+        return self._tracked.get((int(key["target_set"]), int(key["role"])), ())
 
 
-def _definition(objective: Objective) -> tuple[str, str]:
+def _definition(objective: PlannedObjective) -> tuple[str, str]:
     return objective.id, objective.hash

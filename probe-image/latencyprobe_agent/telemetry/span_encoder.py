@@ -16,11 +16,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 from latencyprobe.plan import Identity
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
 from latencyprobe_agent.measure.sampling import Reason
-from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
-from latencyprobe_agent.signals.evidence import Attribute, Explains
+from latencyprobe_agent.measure.stages import PAIR_STAGES, half_stages
+from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.telemetry.waiting import PendingSpan, is_server, owner
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
+from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Outcome
 
 _SPANS_PER_REQUEST = 1500  # of about 2 kB: 3 MiB, below the 4 MiB that receivers accept by default
@@ -83,7 +84,7 @@ def _span(span: Span, one: PendingSpan, context: Context) -> None:
         attributes.update(explains.attributes(np.array(records)))
     fill(span.attributes, attributes)
     at_ns = start_ns
-    stage_names = SERVER_STAGES if server else CLIENT_STAGES
+    stage_names = half_stages(record["role"])
     stage_ns = halves.stages[row].tolist()
     for stage, before_ns in zip(stage_names[1:], stage_ns, strict=False):
         at_ns += before_ns
@@ -103,7 +104,7 @@ def _by_signal(one: PendingSpan) -> dict[Explains, list[np.void]]:
     return found
 
 
-def _attributes(one: PendingSpan, context: Context) -> Iterator[tuple[str, Attribute]]:
+def _attributes(one: PendingSpan, context: Context) -> Iterator[tuple[Attribute, AttributeValue]]:
     record, server = one.halves.rec[one.row], is_server(one)
     local, local_port = address(bytes(record["local_addr"])), int(record["local_port"])
     peer_port = int(record["peer_port"])
@@ -130,7 +131,7 @@ def _attributes(one: PendingSpan, context: Context) -> Iterator[tuple[str, Attri
     yield names.PAIR_KEY, "{:016x}{:016x}".format(*one.halves.trace_id[one.row].tolist())
     yield names.REQUEST_SIZE, int(record["request_bytes"])
     yield names.RESPONSE_SIZE, int(record["response_bytes"])
-    stage_names = SERVER_STAGES if server else CLIENT_STAGES
+    stage_names = half_stages(record["role"])
     for stage, stage_ns in zip(stage_names, one.halves.stages[one.row].tolist(), strict=True):
         yield names.stage_attribute(stage), stage_ns / 1e9
     if one.join is not None and not server:
@@ -185,12 +186,14 @@ def _service_address(identity: Identity | None) -> str:
     return identity.service if identity is not None and identity.service and not identity.pod else ""
 
 
-def fill(into: MutableSequence[KeyValue], attributes: Mapping[str, Attribute]) -> None:
+def fill(
+    into: MutableSequence[KeyValue], attributes: Mapping[str, AttributeValue] | Mapping[Attribute, AttributeValue]
+) -> None:
     """Append attributes to a message."""
     into.extend(KeyValue(key=key, value=any_value(value)) for key, value in attributes.items())
 
 
-def any_value(value: Attribute) -> AnyValue:
+def any_value(value: AttributeValue) -> AnyValue:
     """Return a Python value as OTLP's."""
     if isinstance(value, bool):
         return AnyValue(bool_value=value)

@@ -23,7 +23,7 @@ from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What only a pair knows. `stages_ns`: PAIR_STAGES; `excess_ns` is NaN without a round trip sample.
+    """What only a pair knows. `stages_ns`: as `stages.PAIR`; `excess_ns` is NaN without a round trip sample.
 
     Owners are as in `struct counts_key`. `server`: service name and namespace of a server on another node, whose half
     was joined remotely; None where both halves were joined here.

@@ -1,94 +1,46 @@
-"""Every name that leaves the agent over OTLP: metrics, attributes and their values.
+"""Every name that leaves the agent over OTLP, with what it means: attributes, span events and metrics.
 
-The only module that spells them; `spans.py` and `metrics.py` build from it. OpenTelemetry's own names are used where
-they exist (semantic conventions 1.44); `rpc.*` and `http.*` never, because no protocol is parsed.
+The only module that spells them; docs/telemetry.md is made from it (`make gen`). OpenTelemetry's own names are used
+where they exist (semantic conventions 1.44); `rpc.*` and `http.*` never, because no protocol is parsed.
 """
 
-from typing import Literal, NamedTuple
+from functools import cache
+from typing import Literal, NamedTuple, Self
 
 SCOPE = "latencyprobe"
 
-# Resource
-SERVICE_NAME = "service.name"
-SERVICE_NAMESPACE = "service.namespace"
-SERVICE_INSTANCE_ID = "service.instance.id"
-SERVICE_VERSION = "service.version"
-HOST_NAME = "host.name"
-PROCESS_PID = "process.pid"
-CONTAINER_ID = "container.id"
-K8S_CONTAINER_NAME = "k8s.container.name"
-K8S_NAMESPACE_NAME = "k8s.namespace.name"
-K8S_NODE_NAME = "k8s.node.name"
-K8S_POD_NAME = "k8s.pod.name"
-K8S_POD_UID = "k8s.pod.uid"
-SDK_NAME = "telemetry.sdk.name"
-SDK_LANGUAGE = "telemetry.sdk.language"
-SDK_VERSION = "telemetry.sdk.version"
+AttributeValue = str | int | float | bool
 
-# Spans
-NETWORK_TRANSPORT = "network.transport"
-NETWORK_TYPE = "network.type"
-NETWORK_PEER_ADDRESS = "network.peer.address"
-NETWORK_PEER_PORT = "network.peer.port"
-SERVER_ADDRESS = "server.address"
-SERVER_PORT = "server.port"
-CLIENT_ADDRESS = "client.address"
-CLIENT_PORT = "client.port"
-SERVICE_PEER_NAME = "service.peer.name"
-CPU_MODE = "cpu.mode"
-SERVICE_PEER_NAMESPACE = "service.peer.namespace"
-PEER_SERVICE = "peer.service"  # deprecated, kept because Tempo's service graph still reads it (grafana/tempo#7631)
-ERROR_TYPE = "error.type"
 
-PROBE = "latencyprobe.probe"
-TARGET = "latencyprobe.target"
-ROLE = "latencyprobe.role"
-CLASS = "latencyprobe.class"
-OBJECTIVE = "latencyprobe.objective"
-PERSPECTIVE = "latencyprobe.perspective"
-OUTCOME = "latencyprobe.outcome"
-REASON = "latencyprobe.reason"
-SIGNAL = "latencyprobe.signal"  # of kernel records: exchanges, retransmits, ...
-OTLP_SIGNAL = "latencyprobe.otlp.signal"  # traces or metrics
-PART = "latencyprobe.part"
-STAGE = "latencyprobe.stage"
-PAIR_KEY = "latencyprobe.pair.key"
-REQUEST_SIZE = "latencyprobe.request.size"
-RESPONSE_SIZE = "latencyprobe.response.size"
-DOMINANT_STAGE = "latencyprobe.dominant_stage"
-RTT = "latencyprobe.tcp.rtt"
-RTT_MIN = "latencyprobe.tcp.rtt_min"
-RETRANSMITS = "latencyprobe.tcp.retransmits"
-SAMPLED_REASON = "latencyprobe.sampled.reason"
-SAMPLED_RATIO = "latencyprobe.sampled.ratio"
-NETWORK_EXCESS = "latencyprobe.network_excess"
-JOINED = "latencyprobe.joined"
-FLAGS = "latencyprobe.flags"
-PEER_UNRESOLVED = "latencyprobe.peer.unresolved"
-ROOT_REASON = "latencyprobe.root.reason"
-DIRECTION = "latencyprobe.direction"
-TCP_STATE = "latencyprobe.tcp.state"
-RETRANSMIT_SEGMENTS = "latencyprobe.retransmit.segments"
-RETRANSMIT_SIZE = "latencyprobe.retransmit.size"
-RETRANSMIT_NTH = "latencyprobe.retransmit.nth"
-METHOD = "latencyprobe.method"
-HANDSHAKE_RTT = "latencyprobe.handshake.rtt"
-HANDSHAKE_RTT_MIN = "latencyprobe.handshake.rtt_min"
-HANDSHAKE_RTT_MAX = "latencyprobe.handshake.rtt_max"
-HANDSHAKE_CONNECT = "latencyprobe.handshake.connect"
-HANDSHAKE_SYNS = "latencyprobe.handshake.syns"
-HANDSHAKE_SYNACK_RETRANSMITS = "latencyprobe.handshake.synack_retransmits"
-TCPRT_RECEIVE = "latencyprobe.tcprt.receive"
-TCPRT_SERVER = "latencyprobe.tcprt.server"
-TCPRT_TOTAL = "latencyprobe.tcprt.total"
-TCPRT_REORDER = "latencyprobe.tcprt.reorder"
-TCPRT_RECORD = "latencyprobe.tcprt.record"
-WAIT = "latencyprobe.wait"  # of an event: time since the bytes had last been sent
+class Attribute(str):
+    """The name of an attribute. What it means on a resource, a span, a span event and a metric point; empty where it
+    does not stand. Raises TypeError for one that means nothing anywhere."""
 
-OTHER = "other"  # the series that takes what is above the cap
-LOCAL = "local"  # both halves were seen by this agent
-REMOTE = "remote"  # the server half was asked of another node's agent
-UNRESOLVED = "unresolved"  # peer service of an address nobody could name
+    resource: str
+    span: str
+    event: str
+    point: str
+
+    def __new__(cls, name: str, *, resource: str = "", span: str = "", event: str = "", point: str = "") -> Self:
+        """Return the name with its meanings."""
+        if not (resource or span or event or point):
+            raise TypeError(f"{name}: say what it means on a resource, span, event or point")
+        attribute = str.__new__(cls, name)
+        attribute.resource, attribute.span, attribute.event, attribute.point = resource, span, event, point
+        return attribute
+
+
+class Event(str):
+    """The name of a span event, with what it says."""
+
+    meaning: str
+
+    def __new__(cls, name: str, meaning: str) -> Self:
+        """Return the name with its meaning."""
+        event = str.__new__(cls, name)
+        event.meaning = meaning
+        return event
+
 
 # `error.type` by the name of the kernel's outcome; `_OTHER` is OpenTelemetry's own fallback value.
 ERROR_TYPES = {
@@ -99,10 +51,174 @@ ERROR_TYPES = {
     "OTHER": "_OTHER",
 }
 
+# -- Attributes that OpenTelemetry names
 
-def stage_attribute(stage: str) -> str:
+SERVICE_NAME = Attribute(
+    "service.name", resource="the pod's own word, else its workload's name; standalone the process's name"
+)
+SERVICE_NAMESPACE = Attribute("service.namespace", resource="the pod's own word, else its namespace")
+SERVICE_INSTANCE_ID = Attribute(
+    "service.instance.id", resource="namespace, pod and container; standalone host and process"
+)
+HOST_NAME = Attribute("host.name", resource="standalone: this host")
+PROCESS_PID = Attribute("process.pid", resource="standalone: the process")
+CONTAINER_ID = Attribute("container.id", resource="of the runtime")
+K8S_CONTAINER_NAME = Attribute("k8s.container.name", resource="name of the container")
+K8S_NAMESPACE_NAME = Attribute("k8s.namespace.name", resource="namespace of the pod")
+K8S_NODE_NAME = Attribute("k8s.node.name", resource="its node")
+K8S_POD_NAME = Attribute("k8s.pod.name", resource="name of the pod; its uid, address and owners stand beside it")
+SDK_NAME = Attribute("telemetry.sdk.name", resource="always `latencyprobe`: who made the telemetry")
+SDK_LANGUAGE = Attribute("telemetry.sdk.language", resource="always `python`")
+SDK_VERSION = Attribute("telemetry.sdk.version", resource="the agent's version")
+
+NETWORK_TRANSPORT = Attribute("network.transport", span="always `tcp`")
+NETWORK_TYPE = Attribute("network.type", span="`ipv4` or `ipv6`")
+NETWORK_PEER_ADDRESS = Attribute(
+    "network.peer.address", span="the socket's peer; for a caller it may be a Service address"
+)
+NETWORK_PEER_PORT = Attribute("network.peer.port", span="its port")
+SERVER_ADDRESS = Attribute("server.address", span="who answers: Service or address")
+SERVER_PORT = Attribute("server.port", span="its port")
+CLIENT_ADDRESS = Attribute("client.address", span="who asks (SERVER span)")
+CLIENT_PORT = Attribute("client.port", span="its port")
+SERVICE_PEER_NAME = Attribute(
+    "service.peer.name",
+    span="service at the other end",
+    point="service at the other end; `other` beyond the cap on series",
+)
+SERVICE_PEER_NAMESPACE = Attribute("service.peer.namespace", span="its namespace")
+# deprecated, kept because Tempo's service graph still reads it (grafana/tempo#7631)
+PEER_SERVICE = Attribute("peer.service", span="the same name, for Tempo's service graph")
+ERROR_TYPE = Attribute(
+    "error.type",
+    span="only on failure: " + ", ".join(f"`{value}`" for value in ERROR_TYPES.values()),
+    point="as on spans; of failed exports: the status or the exception",
+)
+CPU_MODE = Attribute("cpu.mode", point="`user` or `system`")
+
+# -- Attributes of our own
+
+PROBE = Attribute("latencyprobe.probe", span="name of the LatencyProbe", point="name of the LatencyProbe")
+TARGET = Attribute("latencyprobe.target", span="name of its target", point="name of its target")
+CLASS = Attribute(
+    "latencyprobe.class",
+    span="how the connection takes turns (see limits.md)",
+    point="how the connection takes turns",
+)
+PAIR_KEY = Attribute(
+    "latencyprobe.pair.key", span="the hash both hosts compute for this exchange; never a raw sequence number"
+)
+REQUEST_SIZE = Attribute("latencyprobe.request.size", span="bytes")
+RESPONSE_SIZE = Attribute("latencyprobe.response.size", span="bytes")
+DOMINANT_STAGE = Attribute("latencyprobe.dominant_stage", span="the stage with the largest share")
+RTT = Attribute("latencyprobe.tcp.rtt", span="the kernel's smoothed round trip time, seconds")
+RTT_MIN = Attribute("latencyprobe.tcp.rtt_min", span="its minimum, seconds")
+RETRANSMITS = Attribute("latencyprobe.tcp.retransmits", span="segments that this end sent again during the exchange")
+SAMPLED_REASON = Attribute(
+    "latencyprobe.sampled.reason",
+    span="`slow`, `error`, `ratio`, or `other_half`: the other half is slow or failed",
+)
+SAMPLED_RATIO = Attribute("latencyprobe.sampled.ratio", span="inclusion probability, to scale counts")
+NETWORK_EXCESS = Attribute(
+    "latencyprobe.network_excess",
+    span="network share beyond the round trip, seconds; may be negative by the sample's error",
+)
+JOINED = Attribute(
+    "latencyprobe.joined",
+    span="`local`: both halves were seen on this node; `remote`: the server half was asked of its node",
+    point="as on spans",
+)
+FLAGS = Attribute("latencyprobe.flags", span="what makes a stamp approximate")
+PEER_UNRESOLVED = Attribute("latencyprobe.peer.unresolved", span="true when the peer's identity was not known in time")
+ROOT_REASON = Attribute("latencyprobe.root.reason", span="why a SERVER span has no parent")
+
+ROLE = Attribute("latencyprobe.role", point="`client` or `server`")
+STAGE = Attribute("latencyprobe.stage", point="the stage")
+OBJECTIVE = Attribute("latencyprobe.objective", point="name of the objective")
+PERSPECTIVE = Attribute("latencyprobe.perspective", point="`client` or `server`")
+OUTCOME = Attribute(
+    "latencyprobe.outcome",
+    event="how the connection opened, or why it did not",
+    point="`good` or `bad`; of spans and records of evidence: what became of them",
+)
+REASON = Attribute(
+    "latencyprobe.reason",
+    event="why it was sent again",
+    point="why something was excluded, lost, unresolved or sent again",
+)
+SIGNAL = Attribute("latencyprobe.signal", point="the kind of record")
+OTLP_SIGNAL = Attribute("latencyprobe.otlp.signal", point="`traces` or `metrics`")
+PART = Attribute("latencyprobe.part", point="the part of the agent")
+DIRECTION = Attribute("latencyprobe.direction", point="`request` if this end is the client, else `response`")
+
+# -- Attributes of evidence
+
+WAIT = Attribute(
+    "latencyprobe.wait", event="time since the bytes had last been sent, seconds: at most so much did it cost"
+)
+RETRANSMIT_SEGMENTS = Attribute("latencyprobe.retransmit.segments", event="segments of one retransmit")
+RETRANSMIT_SIZE = Attribute("latencyprobe.retransmit.size", event="its bytes")
+RETRANSMIT_NTH = Attribute("latencyprobe.retransmit.nth", event="how often these bytes had been sent again by then")
+TCP_STATE = Attribute("latencyprobe.tcp.state", event="state of the connection")
+METHOD = Attribute(
+    "latencyprobe.method",
+    event="how a handshake was measured",
+    point="how a handshake was measured: `kernel`, or `tc` at a network interface",
+)
+HANDSHAKE_RTT = Attribute("latencyprobe.handshake.rtt", event="round trip time of the handshake, seconds")
+HANDSHAKE_RTT_MIN = Attribute(
+    "latencyprobe.handshake.rtt_min", event="its least, where it is not known which packet was answered"
+)
+HANDSHAKE_RTT_MAX = Attribute("latencyprobe.handshake.rtt_max", event="its most")
+HANDSHAKE_CONNECT = Attribute(
+    "latencyprobe.handshake.connect", event="what the client waited for the connection, seconds"
+)
+HANDSHAKE_SYNS = Attribute("latencyprobe.handshake.syns", event="SYNs sent, or seen")
+HANDSHAKE_SYNACK_RETRANSMITS = Attribute(
+    "latencyprobe.handshake.synack_retransmits", event="SYN-ACKs that the server sent again"
+)
+TCPRT_RECEIVE = Attribute(
+    "latencyprobe.tcprt.receive",
+    span="with `evidence.tcprt`: first to last byte of what came in, seconds",
+    event="first to last byte of what came in, seconds",
+)
+TCPRT_SERVER = Attribute(
+    "latencyprobe.tcprt.server",
+    span="with `evidence.tcprt`: last byte of the request to first of the response, seconds",
+    event="last byte of the request to first of the response, seconds",
+)
+TCPRT_TOTAL = Attribute(
+    "latencyprobe.tcprt.total",
+    span="with `evidence.tcprt`: until the last ACK (server) or the last byte (client), seconds",
+    event="until the last ACK (server) or the last byte (client), seconds",
+)
+TCPRT_REORDER = Attribute(
+    "latencyprobe.tcprt.reorder",
+    span="with `evidence.tcprt`: data of the message came out of order",
+    event="data of the message came out of order",
+)
+TCPRT_RECORD = Attribute(
+    "latencyprobe.tcprt.record",
+    event="how the task ended: `R`, `P` done, `N` in the request, `W` before the last ACK",
+    point="how a task of TCP-RT ended: `R`, `P` done, `N` in the request, `W` before the last ACK",
+)
+
+OTHER = "other"  # the series that takes what is above the cap
+LOCAL = "local"  # both halves were seen by this agent
+REMOTE = "remote"  # the server half was asked of another node's agent
+UNRESOLVED = "unresolved"  # peer service of an address nobody could name
+
+# -- Span events, beside those at the start of each stage
+
+RETRANSMIT_EVENT = Event("retransmit", "one record of `evidence.retransmits`: segments that were sent again at once")
+HANDSHAKE_EVENT = Event("handshake", "how the connection opened, on its first exchange")
+TCPRT_EVENT = Event("tcprt", "one record of `evidence.tcprt`")
+
+
+@cache
+def stage_attribute(stage: str) -> Attribute:
     """Return the span attribute (and the span event at the stage's start) of one stage."""
-    return f"latencyprobe.stage.{stage}"
+    return Attribute(f"latencyprobe.stage.{stage}", span="duration of the stage, seconds")
 
 
 class Metric(NamedTuple):
@@ -224,4 +340,6 @@ OUTBOX_SIZE = Metric("latencyprobe.agent.outbox.size", "By", "gauge", "Telemetry
 CPU_TIME = Metric("process.cpu.time", "s", "counter", "CPU time of the agent.")
 MEMORY = Metric("process.memory.usage", "By", "gauge", "Resident memory of the agent.")
 
+ATTRIBUTES = tuple(value for value in dict(globals()).values() if isinstance(value, Attribute))
+EVENTS = tuple(value for value in dict(globals()).values() if isinstance(value, Event))
 METRICS = tuple(value for value in dict(globals()).values() if isinstance(value, Metric))

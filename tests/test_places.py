@@ -1,0 +1,108 @@
+"""The places of each kind of change, as CONTRIBUTING.md lists them: a forgotten one fails here.
+
+What types, the linter and other tests hold already is not here.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from latencyprobe import stages
+from latencyprobe.slo.evaluate import State
+from latencyprobe.spec import LatencyProbeSpec
+from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
+from latencyprobe_agent.vocabulary import conventions
+
+ROOT = Path(__file__).parents[1]
+of_signals = pytest.mark.parametrize("signal", EVIDENCE, ids=lambda signal: signal.switch)
+
+
+def text(path: str) -> str:
+    return (ROOT / path).read_text()
+
+
+# -- a signal
+
+
+@of_signals
+def test_a_signal_has_an_object_that_asks_for_its_switch_and_writes_to_its_ring(signal: EvidenceSignal) -> None:
+    source = text(f"bpf/{signal.name}.bpf.c")
+    assert f"}} {signal.ring} SEC" in source
+    headers = "".join(text(f"bpf/{name}") for name in re.findall(r'#include "(\w+\.bpf\.h)"', source))
+    assert f"EVIDENCE_{signal.switch.upper()}" in source + headers
+
+
+@of_signals
+def test_a_signal_has_a_row_for_users(signal: EvidenceSignal) -> None:
+    assert f"\n| `{signal.switch}` |" in text("docs/evidence.md")
+
+
+@of_signals
+def test_a_signal_has_tests_of_its_decoder_and_of_its_programs(signal: EvidenceSignal) -> None:
+    module = inspect.getmodule(signal.columns)
+    assert module is not None
+    assert (ROOT / f"tests/latencyprobe_agent/test_signals_{module.__name__.rpartition('.')[2]}.py").exists()
+    assert list(ROOT.glob(f"tests/bpf/test_{signal.switch}*.py"))
+
+
+# -- a stage
+
+
+@pytest.mark.parametrize("stage", stages.BY_NAME)
+def test_a_stage_is_explained_where_users_read_how_they_are_cut(stage: str) -> None:
+    assert re.search(rf"\b{stage}\b", text("docs/measurement.md").partition("## 4. Stages")[2].partition("\n## ")[0])
+
+
+def test_reports_have_room_for_all_stages() -> None:
+    (version,) = yaml.safe_load(text("crds/latencyreport.yaml"))["spec"]["versions"]
+    result = version["schema"]["openAPIV3Schema"]["properties"]["results"]["items"]["properties"]
+    slow = result["slowest"]["items"]["properties"]
+    assert len(stages.BY_NAME) <= min(result["badByStage"]["maxItems"], slow["stages"]["maxItems"])
+
+
+# -- an attribute of spans and their events
+
+
+@pytest.mark.parametrize("name", [name for name in conventions.ATTRIBUTES if name.span or name.event])
+def test_an_attribute_of_spans_is_looked_at_by_a_test(name: conventions.Attribute) -> None:
+    (constant,) = (key for key, value in vars(conventions).items() if value is name)
+    tests = "".join(path.read_text() for path in (ROOT / "tests/latencyprobe_agent").glob("test_*.py"))
+    assert re.search(rf'["\']{re.escape(name)}["\']|\b(names|conventions)\.{constant}\b', tests)
+
+
+# -- a state of objectives
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_state_is_explained_and_some_counts_lead_to_it(state: State) -> None:
+    assert f"**{state.value}**" in text("docs/slo.md")
+    assert re.search(rf"\bState\.{state.name}\b", text("tests/latencyprobe/test_slo_evaluate.py"))
+
+
+# -- a field of the spec
+
+
+def fields(kind: Any) -> Iterator[str]:
+    if isinstance(kind, msgspec.inspect.StructType):
+        for field in kind.fields:
+            yield field.encode_name
+            yield from fields(field.type)
+    elif isinstance(kind, msgspec.inspect.VarTupleType):
+        yield from fields(kind.item_type)
+    elif isinstance(kind, msgspec.inspect.UnionType):
+        for one in kind.types:
+            yield from fields(one)
+
+
+OF_KUBERNETES = {"matchLabels", "matchExpressions", "key", "operator", "values"}  # of every label selector
+
+
+@pytest.mark.parametrize("field", sorted({*fields(msgspec.inspect.type_info(LatencyProbeSpec))} - OF_KUBERNETES))
+def test_a_field_of_the_spec_is_explained(field: str) -> None:
+    assert re.search(rf"`{field}(\[\])?`", text("docs/api.md"))
