@@ -11,11 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lossy import Network, network
-from netns import Namespace, joined
 from numpy.typing import NDArray
-from recorder import Recorder, beside
-from workload import free_port, wait_until
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
@@ -27,6 +23,10 @@ from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
 from latencyprobe_agent.signals.table import EXCHANGES, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
+from tests.truth.lossy import Network, network
+from tests.truth.netns import Namespace, joined
+from tests.truth.recorder import Recorder, beside
+from tests.truth.workload import free_port, wait_until
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 PAIR_KEY = bytes(range(32))

@@ -8,12 +8,12 @@ import threading
 import time
 
 import pytest
-import workload
-from join import CLIENT, SERVER, match, outside_calls, with_cookies_of_log
-from peers import Peers
 
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.vocabulary.records import Excluded, Role
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, match, outside_calls, with_cookies_of_log
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 

@@ -12,11 +12,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import workload
-from join import CLIENT, SERVER, Truth, match
-from peers import Peers
 
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Lost, Role
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, Truth, match
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import workload
 from numpy.typing import NDArray
-from peers import Peers
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from tests.truth import workload
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from peers import Peers, reset
 
 from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from tests.truth import workload
+from tests.truth.peers import Peers, reset
 
 pytestmark = pytest.mark.root
 

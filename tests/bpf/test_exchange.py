@@ -8,8 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from join import (
+
+from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
+from tests.truth import workload
+from tests.truth.join import (
     CLIENT,
     SERVER,
     STAGES,
@@ -22,9 +25,6 @@ from join import (
     stamp_errors,
     with_cookies_of_log,
 )
-
-from latencyprobe_agent.measure.stages import PAIR_STAGES
-from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
 
 pytestmark = pytest.mark.root
 

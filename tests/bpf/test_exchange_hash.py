@@ -6,12 +6,12 @@ That they equal the log under load: test_exchange.py.
 from pathlib import Path
 
 import pytest
-import workload
-from peers import Peers
 
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Map
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
+from tests.truth import workload
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 

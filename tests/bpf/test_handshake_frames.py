@@ -5,15 +5,10 @@ import errno
 from collections.abc import Iterator
 from dataclasses import replace
 
-import frames
 import numpy as np
 import pytest
-from frames import ACK, FIN, RST, SYN, Segment, client_rtts, unreachable, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS, Recorder
-from workload import wait_until
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import Object, possible_cpus
@@ -29,6 +24,11 @@ from latencyprobe_agent.vocabulary.records import (
     Lost,
     Role,
 )
+from tests.truth import frames
+from tests.truth.frames import ACK, FIN, RST, SYN, Segment, client_rtts, unreachable, wire
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS, Recorder
+from tests.truth.workload import wait_until
 
 pytestmark = pytest.mark.root
 

@@ -9,9 +9,17 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import workload
-from frames import client_rtts, server_rtts, wire
-from handshaking import (
+
+from latencyprobe_agent.kernel.attached import Attached
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.signals.table import HANDSHAKES
+from latencyprobe_agent.vocabulary.records import (
+    ConnectOutcome,
+    HandshakeFlags,
+)
+from tests.truth import workload
+from tests.truth.frames import client_rtts, server_rtts, wire
+from tests.truth.handshaking import (
     CLIENT,
     IS_ACK,
     IS_SYN,
@@ -32,16 +40,8 @@ from handshaking import (
     outcome,
     size,
 )
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS, Recorder, alone
-
-from latencyprobe_agent.kernel.attached import Attached
-from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.signals.table import HANDSHAKES
-from latencyprobe_agent.vocabulary.records import (
-    ConnectOutcome,
-    HandshakeFlags,
-)
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS, Recorder, alone
 
 pytestmark = pytest.mark.root
 

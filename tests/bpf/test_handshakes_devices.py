@@ -11,25 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import frames
 import pytest
-import workload
-from handshaking import (
-    CLIENT,
-    IS_SYN,
-    MS,
-    ONCE,
-    SERVER,
-    S,
-    a_socket,
-    at_packets,
-    dial,
-    fails,
-    listen,
-    size,
-)
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import (
@@ -43,6 +25,23 @@ from latencyprobe_agent.kernel.libbpf import (
 )
 from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES_TC
+from tests.truth import frames, workload
+from tests.truth.handshaking import (
+    CLIENT,
+    IS_SYN,
+    MS,
+    ONCE,
+    SERVER,
+    S,
+    a_socket,
+    at_packets,
+    dial,
+    fails,
+    listen,
+    size,
+)
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS
 
 pytestmark = pytest.mark.root
 

@@ -4,8 +4,13 @@ import os
 
 import numpy as np
 import pytest
-import workload
-from handshaking import (
+
+from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Role as PlanRole
+from latencyprobe_agent.measure.rules import compile_rules
+from latencyprobe_agent.signals.table import HANDSHAKES
+from tests.truth import workload
+from tests.truth.handshaking import (
     CLIENT,
     MS,
     SERVER,
@@ -15,11 +20,6 @@ from handshaking import (
     listen,
     outcome,
 )
-
-from latencyprobe.plan import NodePlan, SpanPolicy, Target
-from latencyprobe.plan import Role as PlanRole
-from latencyprobe_agent.measure.rules import compile_rules
-from latencyprobe_agent.signals.table import HANDSHAKES
 
 pytestmark = pytest.mark.root
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from join import CLIENT, SERVER, match, outside_calls
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
@@ -20,6 +18,8 @@ from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.signals.table import EVIDENCE, EXCHANGES, HANDSHAKES_TC
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Role
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, match, outside_calls
 
 pytestmark = pytest.mark.root
 

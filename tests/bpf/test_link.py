@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from join import CLIENT, SERVER, match, pairs_by_rpc
 
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, match, pairs_by_rpc
 
 pytestmark = pytest.mark.root
 

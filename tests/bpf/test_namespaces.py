@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import workload
-from join import CLIENT, SERVER, match, pairs_by_rpc, quantiles_us
 
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, match, pairs_by_rpc, quantiles_us
 
 pytestmark = pytest.mark.root
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-import workload
 from numpy.typing import NDArray
-from peers import Peers, reset
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from tests.truth import workload
+from tests.truth.peers import Peers, reset
 
 pytestmark = pytest.mark.root
 

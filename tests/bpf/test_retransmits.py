@@ -9,15 +9,15 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-import workload
-from lossy import counters
-from netns import INTERFACE, Namespace
-from recorder import Recorder, alone, cookie
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.signals.retransmits import reasons, sent
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
+from tests.truth import workload
+from tests.truth.lossy import counters
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import Recorder, alone, cookie
 
 pytestmark = pytest.mark.root
 

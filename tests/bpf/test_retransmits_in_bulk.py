@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import workload
-from lossy import counters, network
-from netns import INTERFACE, Namespace
-from recorder import alone
 
 from latencyprobe_agent.signals.retransmits import reasons, sent, unrecorded
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind
+from tests.truth import workload
+from tests.truth.lossy import counters, network
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import alone
 
 pytestmark = pytest.mark.root
 

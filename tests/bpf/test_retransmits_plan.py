@@ -4,13 +4,13 @@ import socket
 
 import numpy as np
 import pytest
-import workload
 
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY, columns, reasons
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
+from tests.truth import workload
 
 pytestmark = pytest.mark.root
 

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import workload
-from lossy import Network, network
+
+from tests.truth import workload
+from tests.truth.lossy import Network, network
 
 pytestmark = pytest.mark.root
 

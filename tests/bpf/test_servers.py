@@ -18,15 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import echo
 import grpc
 import numpy as np
 import pytest
-import workload
 from numpy.typing import NDArray
 from thriftpy2.rpc import client_context
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from tests.truth import echo, workload
 
 pytestmark = pytest.mark.root
 

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-import workload
-from peers import Peers
 
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, Role
+from tests.truth import workload
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 

@@ -15,13 +15,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import netns
 import numpy as np
 import pytest
-import repair
-import workload
-from netns import Namespace
-from recorder import Recorder, alone
 
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.signals.table import TASKS
@@ -30,6 +25,9 @@ from latencyprobe_agent.tools.tcprt.decoded import decoded
 from latencyprobe_agent.tools.tcprt.machine import Record
 from latencyprobe_agent.tools.tcprt.ports import Ports
 from latencyprobe_agent.vocabulary.records import Role, TcprtKind, TcprtSide
+from tests.truth import netns, repair, workload
+from tests.truth.netns import Namespace
+from tests.truth.recorder import Recorder, alone
 
 pytestmark = pytest.mark.root
 

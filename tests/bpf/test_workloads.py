@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
 
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from tests.truth import workload
 
 pytestmark = pytest.mark.root
 

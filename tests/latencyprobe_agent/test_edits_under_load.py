@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import workload
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from latencyprobe import planning, spec
@@ -31,6 +30,7 @@ from latencyprobe_agent.loop.agent import Agent
 from latencyprobe_agent.measure.turn import Turn
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.vocabulary.records import Role
+from tests.truth import workload
 
 pytestmark = pytest.mark.root
 

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import workload
 from aiohttp import web
-from join import CLIENT, Truth
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -35,6 +33,8 @@ from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
+from tests.truth import workload
+from tests.truth.join import CLIENT, Truth
 
 pytestmark = pytest.mark.root
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES_TC
 from latencyprobe_agent.vocabulary.records import ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS
 
 S, MS, US = 1_000_000_000, 1_000_000, 1_000
 CLIENT, SERVER = Role.CLIENT, Role.SERVER

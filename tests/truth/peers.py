@@ -3,7 +3,7 @@
 import socket
 import struct
 
-import workload
+from tests.truth import workload
 
 
 class Peers:

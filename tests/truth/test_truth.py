@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-import workload
-from join import CLIENT, SERVER, Truth, disagreements, match, outside_calls, pairs_by_rpc
 
 from latencyprobe_agent.vocabulary.records import EXCHANGE
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, Truth, disagreements, match, outside_calls, pairs_by_rpc
 
 pytestmark = pytest.mark.root  # needs a C compiler, as the kernel tests do
 
