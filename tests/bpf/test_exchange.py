@@ -11,6 +11,8 @@ import pytest
 
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 from tests.truth import workload
 from tests.truth.join import (
     CLIENT,
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.root
 
 MS = 1_000_000
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
-PORT = workload.free_port()
+PORT = free_port()
 RPCS = int(os.environ.get("RPCS", "100000"))
 NAMES = {CLIENT: "client", SERVER: "server"}
 
@@ -116,7 +118,7 @@ def test_connections_in_a_hash_equal_the_log_and_none_stays(make_session, tmp_pa
     print(f"lost: {session.programs.lost()}")
     assert_equals_log(session, truth, timed=False)
     connections = session.programs.map("connections")
-    workload.wait_until(lambda: not list(connections.keys()), "every connection is forgotten with its socket")
+    wait_until(lambda: not list(connections.keys()), "every connection is forgotten with its socket")
 
 
 def test_all_random_rpcs_of_sixteen_threads_equal_the_log(session, tmp_path):

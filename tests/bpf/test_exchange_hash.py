@@ -10,12 +10,12 @@ import pytest
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Map
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
-from tests.truth import workload
+from tests.support.ports import free_port
 from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 
 

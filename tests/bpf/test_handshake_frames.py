@@ -24,11 +24,11 @@ from latencyprobe_agent.vocabulary.records import (
     Lost,
     Role,
 )
+from tests.support.waiting import wait_until
 from tests.truth import frames
 from tests.truth.frames import ACK, FIN, RST, SYN, Segment, client_rtts, unreachable, wire
 from tests.truth.netns import INTERFACE, Namespace
 from tests.truth.recorder import OBJECTS, Recorder
-from tests.truth.workload import wait_until
 
 pytestmark = pytest.mark.root
 

@@ -25,7 +25,8 @@ from latencyprobe_agent.kernel.libbpf import (
 )
 from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES_TC
-from tests.truth import frames, workload
+from tests.support.waiting import wait_until
+from tests.truth import frames
 from tests.truth.handshaking import (
     CLIENT,
     IS_SYN,
@@ -137,7 +138,7 @@ def test_a_device_without_a_header_is_read_from_its_first_byte(ends, port):
                 made.connect(("10.96.0.2", port))
             syn = read_syn(tun, port)
             os.write(tun, syn.answer(9000).packet())
-            workload.wait_until(lambda: select.select([], [made], [], 0)[1], "the connection opens")
+            wait_until(lambda: select.select([], [made], [], 0)[1], "the connection opens")
             (record,) = programs.drain()
         assert (syn.seq, 9000, CLIENT) == (record["client_isn"], record["server_isn"], record["flow"]["role"])
         assert 0 < record["rtt_ns"] < S

@@ -11,12 +11,13 @@ import pytest
 
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from tests.support.ports import free_port
 from tests.truth import workload
 from tests.truth.join import CLIENT, SERVER, match, pairs_by_rpc
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 MS = 1_000_000
 NETWORK = PAIR_STAGES.index("network")
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from tests.support.ports import free_port
 from tests.truth import workload
 from tests.truth.join import CLIENT, SERVER, match, pairs_by_rpc, quantiles_us
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 
 
 def ip(*words: str) -> None:

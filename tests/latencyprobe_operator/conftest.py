@@ -1,8 +1,6 @@
 """Factories for slim objects and LatencyProbes, with the defaults that most tests want."""
 
-import asyncio
-import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +16,8 @@ from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
 from latencyprobe_operator.cluster.state import ClusterState
+from tests.support.certificates import make_certificate
+from tests.support.waiting import until
 
 
 def pod(name: str, namespace: str = "shop", node: str = "n1", **fields: Any) -> Pod:
@@ -101,13 +101,6 @@ async def served(routes: list[web.RouteDef]) -> AsyncIterator[Api]:
         await runner.cleanup()
 
 
-async def until(condition: Callable[[], object], deadline_s: float = 10.0) -> None:
-    """Poll until something holds."""
-    async with asyncio.timeout(deadline_s):
-        while not condition():  # noqa: ASYNC110 - the condition is somebody else's state
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 def make() -> SimpleNamespace:
     return SimpleNamespace(
@@ -126,9 +119,7 @@ def make() -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def tls_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tls")
-    make_key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=directory"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"]
-    subprocess.run([*make_key.split(), *names], cwd=folder, check=True, capture_output=True)
+    make_certificate(folder, "tls")
     return folder
 
 

@@ -19,8 +19,8 @@ from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.signals.evidence import Evidence
 from latencyprobe_agent.signals.table import EvidenceSignal
+from tests.support.waiting import wait_until
 from tests.truth.netns import Namespace
-from tests.truth.workload import wait_until
 
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 EVERYTHING = Filter()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.vocabulary.records import EXCHANGE
+from tests.support.ports import free_port
 from tests.truth import workload
 from tests.truth.join import CLIENT, SERVER, Truth, disagreements, match, outside_calls, pairs_by_rpc
 
@@ -121,7 +122,7 @@ def test_join_counts_wrong_pairs(truth):
 
 
 def test_server_delay_is_switched_while_it_runs():
-    port, control = workload.free_port(), f"127.0.0.1:{workload.free_port()}"
+    port, control = free_port(), f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(
         workload.command("serve", {"address": f"[::1]:{port}", "control": control}), stdout=subprocess.PIPE
     )
