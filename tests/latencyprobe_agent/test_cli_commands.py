@@ -50,8 +50,8 @@ spec:
   objectives: [{{name: fast, target: echo, threshold: 10s, goal: "99", minEvents: 1}}]
   spans: {{ratio: "1", maxPerSecond: 10000}}
 """
-UID = "0a1b2c3d-1111-2222-3333-444455556666"
-CONTAINER = "ab" * 32
+UID = f"0a1b2c3d-1111-2222-3333-{os.getpid():012x}"  # of this run: agents of another one see its cgroups too
+CONTAINER = f"{os.getpid():064x}"
 
 
 class Echo:
@@ -181,7 +181,7 @@ def test_run_ends_by_itself_after_its_duration(echo: Echo, tmp_path: Path) -> No
 @pytest.fixture
 def container() -> Iterator[Path]:
     """A cgroup as a kubelet with the cgroupfs driver makes it."""
-    top = find_root() / "kubepods-latencyprobe-test"
+    top = find_root() / f"lp-{os.getpid()}-kubepods"
     leaf = top / f"pod{UID}" / CONTAINER
     leaf.mkdir(parents=True)
     yield leaf

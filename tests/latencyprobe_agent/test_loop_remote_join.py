@@ -71,7 +71,7 @@ def hosts() -> Iterator[dict[str, Host]]:
     try:
         for number, app in enumerate(("web", "cart"), start=1):
             uid = f"00000000-0000-4000-8000-{os.getpid():08x}000{number}"
-            container = f"{number:x}" * 64
+            container = f"{os.getpid():063x}{number}"  # of this run: agents of another one see its cgroups too
             folder = slice_of_pods / f"pod{uid}" / container
             folder.mkdir(parents=True)
             namespaces.append(f"lp-{os.getpid()}-{app}")
