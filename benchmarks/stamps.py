@@ -11,17 +11,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import workload
-from frames import client_rtts, server_rtts, wire
-from handshaking import CLIENT, KERNEL, SERVER, TC, Watch, a_socket, at_packets, listen
-from join import NAMES, Truth, match, stamp_errors
-from netns import Namespace, joined
 
 from benchmarks.compare import F64
 from benchmarks.subjects import LOAD_CPU, SERVER_CPU
 from benchmarks.variants import OBJECTS, Batches, Variant, measuring
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.signals.table import HANDSHAKES
+from tests.support.waiting import wait_until
+from tests.truth import workload
+from tests.truth.frames import client_rtts, server_rtts, wire
+from tests.truth.handshaking import CLIENT, KERNEL, SERVER, TC, Watch, a_socket, at_packets, listen
+from tests.truth.join import NAMES, Truth, match, stamp_errors
+from tests.truth.netns import Namespace, joined
 
 SERVER_ADDRESS = "10.99.0.2"
 
@@ -54,7 +55,7 @@ class Rpcs(TemporaryDirectory[str]):
             calls = [side["send_end_ns"] - side["send_start_ns"] for side in (truth.client, truth.server)]
             return np.full((2, len(self.kinds)), np.median(calls))
         kept = self._kept
-        workload.wait_until(lambda: sum(map(len, kept)) == 2 * len(truth), "all records")
+        wait_until(lambda: sum(map(len, kept)) == 2 * len(truth), "all records")
         records = np.concatenate(kept)
         errors = stamp_errors(truth, records, match(truth, records))
         stamps = {"ready": "ready_last", "read": "read_last"}  # one segment, one call: the first is the same
@@ -104,7 +105,7 @@ class Handshakes(ExitStack):
             seen = {CLIENT: client_rtts(near.seen(), self._port), SERVER: server_rtts(far.seen(), self._port)}
         if not (watch := self._watch):
             return np.full((2, len(self.kinds)), np.median(list(seen[CLIENT].values())))
-        workload.wait_until(lambda: len(watch.records()) == len(self.kinds) * self._count, "all handshakes")
+        wait_until(lambda: len(watch.records()) == len(self.kinds) * self._count, "all handshakes")
         errors = []
         for role, method in self._what:
             records = watch.records(role, method)

@@ -12,11 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lossy import Network, network
-from netns import Namespace, joined
 from numpy.typing import NDArray
-from recorder import Recorder, beside
-from workload import free_port, wait_until
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
@@ -28,6 +24,11 @@ from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
 from latencyprobe_agent.signals.table import EXCHANGES, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.lossy import Network, network
+from tests.truth.netns import Namespace, joined
+from tests.truth.recorder import Recorder, beside
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 PAIR_KEY = bytes(range(32))
@@ -101,20 +102,21 @@ class Session:
     def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:
         """All records so far, once there are `at_least` so many."""
         wait_until(
-            lambda: sum(map(len, self._batches)) >= at_least,
-            f"{at_least} records; lost: {self.programs.lost()}",
+            lambda: self._count() >= at_least,
+            f"{at_least} records",
             timeout_s,
+            seen=lambda: f"{self._count()}, lost: {self.programs.lost()}",
         )
         return np.concatenate(list(self._batches))
 
     def records_of_closed(self, sockets: int) -> np.ndarray:
         """All records so far, once the last of `sockets` sockets has come."""
 
-        def closed() -> bool:
+        def closed() -> int:
             records = self.records()
-            return len(set(records["sock_cookie"][records["flags"] & ExchangeFlags.CLOSED != 0])) == sockets
+            return len(set(records["sock_cookie"][records["flags"] & ExchangeFlags.CLOSED != 0]))
 
-        wait_until(closed, f"the end of {sockets} sockets")
+        wait_until(lambda: closed() == sockets, f"the end of {sockets} sockets", seen=closed)
         return self.records()
 
     def skipped(self) -> Counter[str]:
@@ -154,6 +156,9 @@ class Session:
         self._ended.set()
         self._drainer.join()
         self.programs.close()
+
+    def _count(self) -> int:
+        return sum(map(len, self._batches))
 
     def _drain(self) -> None:
         while not self._ended.wait(self._drain_s):

@@ -14,15 +14,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import workload
-from join import CLIENT, SERVER, Truth, match
-from peers import Peers
 
 from latencyprobe_agent.vocabulary.records import BURST_WINDOWS, WINDOW_SHIFT, ExchangeFlags, Excluded, Lost, Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, Truth, match
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 SEED = 20
 RUNS = 40  # of each size
 MS = 1_000_000
@@ -139,11 +141,11 @@ def test_every_exchange_of_forty_random_runs_is_accounted_for(make_stoppable, tm
         if stopped := max(0, stopped - 1):
             continue
         world.drainer.go_on()
-        workload.wait_until(lambda: world.unexplained_records() == 0, f"run {run} of seed {SEED}")
+        wait_until(lambda: world.unexplained_records() == 0, f"run {run} of seed {SEED}")
     while world.peers:
         world.peers.pop().close()
     world.drainer.close()
-    workload.wait_until(lambda: world.unexplained_records() == 0, "all records have come")
+    wait_until(lambda: world.unexplained_records() == 0, "all records have come")
     assert world.unexplained_counts() == 0
     world.check_each_record()
 
@@ -160,12 +162,12 @@ def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stop
     world = World(*make_stoppable(1 << 18), random.Random(SEED), by_process=False)
     world.plan()
     world.run(tmp_path / "before", total=1000)
-    workload.wait_until(lambda: world.unexplained_records() == 0, "all records have come")
+    wait_until(lambda: world.unexplained_records() == 0, "all records have come")
     world.drainer.stop()
     world.run(tmp_path / "while it stands", total=6000, rate=3000, threads=4)
     world.drainer.go_on()
     world.run(tmp_path / "after", total=1000)
-    workload.wait_until(lambda: world.unexplained_records() == 0, "all records have come")
+    wait_until(lambda: world.unexplained_records() == 0, "all records have come")
     assert world.unexplained_counts() == 0
     world.check_each_record()
     lost = world.session.programs.lost()

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from peers import Peers, reset
 
 from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.peers import Peers, reset
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 MS = 1_000_000
 
 
@@ -75,7 +76,7 @@ def test_a_quiet_connection_is_flushed_once(peers, session):
         session.programs.flush()
         return len(session.records()) == 6
 
-    workload.wait_until(flushed, "both open exchanges are flushed when they have been quiet")
+    wait_until(flushed, "both open exchanges are flushed when they have been quiet")
     records = session.records()
     last = [of_role(records, role)[-1] for role in (Role.CLIENT, Role.SERVER)]
     assert all(record["flags"] & ExchangeFlags.MAYBE_CUT for record in last)
@@ -111,9 +112,7 @@ def test_a_target_that_goes_leaves_no_event_that_it_did_not_see_to_the_end(sessi
     again = Peers(PORT)
     again.turn()
     again.close()
-    workload.wait_until(
-        lambda: (session.records()["excluded"] == Excluded.NONE).sum() >= 4, "the first and the last turn"
-    )
+    wait_until(lambda: (session.records()["excluded"] == Excluded.NONE).sum() >= 4, "the first and the last turn")
     records = session.records()
     events = records[records["excluded"] == Excluded.NONE]
     assert len(events) == 4
@@ -156,7 +155,7 @@ def test_bytes_that_ask_for_no_answer_are_teardown(session):
         peers.close()
         if in_time:
             break
-    workload.wait_until(lambda: len(of_connection(session.records(), port)) == 4, "both turns on both sides")
+    wait_until(lambda: len(of_connection(session.records(), port)) == 4, "both turns on both sides")
     for role in (Role.CLIENT, Role.SERVER):
         mine = of_role(of_connection(session.records(), port), role)
         assert mine["excluded"].tolist() == [Excluded.NONE, Excluded.TEARDOWN]

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from join import (
+
+from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import workload
+from tests.truth.join import (
     CLIENT,
     NAMES,
     SERVER,
@@ -24,14 +29,11 @@ from join import (
     with_cookies_of_log,
 )
 
-from latencyprobe_agent.measure.stages import PAIR_STAGES
-from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
-
 pytestmark = pytest.mark.root
 
 MS = 1_000_000
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
-PORT = workload.free_port()
+PORT = free_port()
 RPCS = int(os.environ.get("RPCS", "100000"))
 NETWORK = PAIR_STAGES.index("network")
 
@@ -103,7 +105,7 @@ def test_connections_in_a_hash_equal_the_log_and_none_stays(make_session, tmp_pa
     )
     print(f"lost: {session.programs.lost()}")
     assert_equals_log(session, truth)
-    workload.wait_until(lambda: not session.connections_in_hash(), "every connection is forgotten with its socket")
+    wait_until(lambda: not session.connections_in_hash(), "every connection is forgotten with its socket")
 
 
 def test_all_random_rpcs_of_sixteen_threads_equal_the_log(session, tmp_path):

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from peers import Peers
 
 from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 
 
@@ -51,8 +52,8 @@ def test_what_an_earlier_socket_left_at_an_address_is_not_inherited(make_hashed)
         peers.client.sendall(b"request")
         ours = {key: value for key, value in session.connections_in_hash().items() if left.get(key) != value}
         peers.close()
-        workload.wait_until(lambda now=ours: not now.keys() & session.connections_in_hash().keys(), "both sockets' end")
-        workload.wait_until(lambda port=client_port: len(of_connection(session, port)) == 4, "both turns of both sides")
+        wait_until(lambda now=ours: not now.keys() & session.connections_in_hash().keys(), "both sockets' end")
+        wait_until(lambda port=client_port: len(of_connection(session, port)) == 4, "both turns of both sides")
         records = of_connection(session, client_port)
         fresh = set(records["sock_cookie"].tolist())
         assert (2, set()) == (len(fresh), fresh & cookies)

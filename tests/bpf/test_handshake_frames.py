@@ -6,16 +6,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-import frames
 import numpy as np
 import pytest
-from frames import ACK, FIN, RST, SYN, Segment, client_rtts, unreachable, wire
-from handshaking import reported
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS
-from workload import receive_stamps, wait_until
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import Object
@@ -32,6 +26,13 @@ from latencyprobe_agent.vocabulary.records import (
     Lost,
     Role,
 )
+from tests.support.waiting import wait_until
+from tests.truth import frames
+from tests.truth.frames import ACK, FIN, RST, SYN, Segment, client_rtts, unreachable, wire
+from tests.truth.handshaking import reported
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS
+from tests.truth.workload import receive_stamps
 
 pytestmark = pytest.mark.root
 

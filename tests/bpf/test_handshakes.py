@@ -9,9 +9,18 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import workload
-from frames import client_rtts, server_rtts, wire
-from handshaking import (
+
+from latencyprobe_agent.kernel.attached import Attached
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.signals.table import HANDSHAKES
+from latencyprobe_agent.vocabulary.records import (
+    ConnectOutcome,
+    HandshakeFlags,
+)
+from tests.support.waiting import wait_until
+from tests.truth import workload
+from tests.truth.frames import client_rtts, server_rtts, wire
+from tests.truth.handshaking import (
     CLIENT,
     IS_ACK,
     IS_SYN,
@@ -32,16 +41,8 @@ from handshaking import (
     outcome,
     size,
 )
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS, Recorder, alone
-
-from latencyprobe_agent.kernel.attached import Attached
-from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.signals.table import HANDSHAKES
-from latencyprobe_agent.vocabulary.records import (
-    ConnectOutcome,
-    HandshakeFlags,
-)
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS, Recorder, alone
 
 pytestmark = pytest.mark.root
 
@@ -90,7 +91,7 @@ def test_both_methods_agree_with_a_capture_at_both_ends(ends, watch, port, host,
                 made.connect((host, port))
                 with at.accept()[0]:
                     took_ns[made.getsockname()[1]] = time.monotonic_ns() - began_ns
-        workload.wait_until(lambda: len(watch) == 4 * count, "each handshake, four times")
+        wait_until(lambda: len(watch) == 4 * count, "each handshake, four times")
         truth = {CLIENT: client_rtts(near.seen(), port), SERVER: server_rtts(far.seen(), port)}
     for role, of_port in truth.items():
         for method, unit_ns in ((TC, 1), (KERNEL, US)):
@@ -274,7 +275,7 @@ def test_two_ends_that_dial_each_other_open_simultaneously(ends, watch, port):
         for one, address in zip(made, reversed(addresses), strict=True):
             with contextlib.suppress(BlockingIOError):
                 one.connect((address, port))
-        workload.wait_until(lambda: len(watch) >= 4, "both ends, by both methods")
+        wait_until(lambda: len(watch) >= 4, "both ends, by both methods")
         answered_ns = time.monotonic_ns() - began_ns - RESENT_NS
     records = watch.records()
     assert {CLIENT} == set(records["flow"]["role"])
@@ -293,7 +294,7 @@ def test_no_port_left_is_no_timeout(ends, watch, port):
     try:
         with listen(server, port), dial(client, port), dial(client, port):
             fails(client, port)
-            workload.wait_until(lambda: len(watch.records(role=CLIENT, method=KERNEL)) == 3, "three attempts")
+            wait_until(lambda: len(watch.records(role=CLIENT, method=KERNEL)) == 3, "three attempts")
             last = watch.records(role=CLIENT, method=KERNEL)[-1]
             assert ("other", 0, 0) == (outcome(last), last["n_syn"], last["flow"]["local_port"])
     finally:
@@ -329,7 +330,7 @@ def test_100000_short_connections_are_each_reported_once(ends, attached, port):
         # a tracing program that would interrupt itself is skipped; a burst may find no memory to follow an attempt by
         before = attached[0].lost()
         skipped, partial = before["recursion"], before["storage"]
-        workload.wait_until(lambda: len(watch) >= 4 * count - skipped, "four records of each")
+        wait_until(lambda: len(watch) >= 4 * count - skipped, "four records of each")
         assert skipped + partial == sum(before.values())
         assert not any(n for programs in (near, far) for n in programs.lost().values())
         print(f"at most {max(sizes)} at a time; {skipped} runs skipped, {partial} attempts seen in part")
@@ -354,7 +355,7 @@ def test_a_server_host_reports_no_rtt_of_a_client(ends, watch, port):
     with listen(server, port):
         for _ in range(20):
             dial(client, port).close()
-    workload.wait_until(lambda: len(watch) == 80, "all handshakes")
+    wait_until(lambda: len(watch) == 80, "all handshakes")
     assert {client.inode} == set(watch.records(role=CLIENT)["flow"]["netns_ino"])
     assert {server.inode} == set(watch.records(role=SERVER)["flow"]["netns_ino"])
 

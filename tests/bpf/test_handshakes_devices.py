@@ -12,10 +12,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import frames
 import pytest
-import workload
-from handshaking import (
+
+from latencyprobe_agent.kernel.evidence import Filter
+from latencyprobe_agent.kernel.libbpf import (
+    CLSACT_EGRESS,
+    TCX_EGRESS,
+    Link,
+    Object,
+    Program,
+    make_clsact,
+    remove_clsact,
+)
+from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
+from latencyprobe_agent.signals.table import HANDSHAKES_TC
+from tests.support.waiting import wait_until
+from tests.truth import frames
+from tests.truth.handshaking import (
     CLIENT,
     IS_SYN,
     ONCE,
@@ -30,21 +43,8 @@ from handshaking import (
     reported,
     size,
 )
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS
-
-from latencyprobe_agent.kernel.evidence import Filter
-from latencyprobe_agent.kernel.libbpf import (
-    CLSACT_EGRESS,
-    TCX_EGRESS,
-    Link,
-    Object,
-    Program,
-    make_clsact,
-    remove_clsact,
-)
-from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
-from latencyprobe_agent.signals.table import HANDSHAKES_TC
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS
 
 pytestmark = pytest.mark.root
 
@@ -141,7 +141,7 @@ def test_a_device_without_a_header_is_read_from_its_first_byte(ends, port):
                 made.connect(("10.96.0.2", port))
             syn = read_syn(tun, port)
             os.write(tun, syn.answer(9000).packet())
-            workload.wait_until(lambda: select.select([], [made], [], 0)[1], "the connection opens")
+            wait_until(lambda: select.select([], [made], [], 0)[1], "the connection opens")
             (record,) = programs.drain()
             took_ns = time.monotonic_ns() - began_ns
         assert (syn.seq, 9000, CLIENT) == (record["client_isn"], record["server_isn"], record["flow"]["role"])

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from join import match, outside_calls, outside_stages, pair_stages, pairs_by_rpc
 
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from tests.support.ports import free_port
+from tests.truth import workload
+from tests.truth.join import match, outside_calls, outside_stages, pair_stages, pairs_by_rpc
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 MS, US = 1_000_000, 1_000
 
 

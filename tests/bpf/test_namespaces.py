@@ -6,14 +6,23 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import workload
-from join import CLIENT, SERVER, match, outside_calls, outside_stages, pair_stages, pairs_by_rpc
 
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from tests.support.ports import free_port
+from tests.truth import workload
+from tests.truth.join import (
+    CLIENT,
+    SERVER,
+    match,
+    outside_calls,
+    outside_stages,
+    pair_stages,
+    pairs_by_rpc,
+)
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 NETWORK = PAIR_STAGES.index("network")
 
 

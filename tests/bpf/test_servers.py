@@ -18,20 +18,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import echo
 import grpc
 import numpy as np
 import pytest
-import workload
 from numpy.typing import NDArray
 from thriftpy2.rpc import client_context
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from tests.support.certificates import make_certificate
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import echo
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
-POSTGRES_PORT = workload.free_port()  # its server stays up between tests
+PORT = free_port()
+POSTGRES_PORT = free_port()  # its server stays up between tests
 ADDRESS = ("127.0.0.1", PORT)
 ECHO = (sys.executable, Path(echo.__file__))
 ROLES = (Role.CLIENT, Role.SERVER)
@@ -43,7 +45,7 @@ def running(*words: object, port: int = PORT) -> Iterator[None]:
     """A server process of our own, once it listens."""
     server = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        workload.wait_until(lambda: listens(port), f"{words[0]} listens")
+        wait_until(lambda: listens(port), f"{words[0]} listens")
         yield
     finally:
         server.terminate()
@@ -125,9 +127,7 @@ def postgres() -> Iterator[None]:
         server = [programs / "postgres", "-D", folder / "data", "-k", folder, "-p", POSTGRES_PORT, *quick]
         with running(*as_postgres, *server, port=POSTGRES_PORT):
             ready = pg("pg_isready")
-            workload.wait_until(
-                lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "ready"
-            )
+            wait_until(lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "ready")
             subprocess.run(pg("pgbench", "-i", "-q", "postgres"), check=True, capture_output=True)
             yield
     finally:
@@ -166,10 +166,8 @@ def nginx(folder: Path, tls: str) -> tuple[object, ...]:
     """Command of an nginx that answers 1,000 bytes and logs each request; `tls`: a protocol or nothing."""
     encryption = ""
     if tls:
-        request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost"
-        names = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
-        subprocess.run([*request.split(), *names], check=True, capture_output=True)
-        encryption = f"ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem; ssl_protocols {tls};"
+        certificate, key = make_certificate(folder, "tls")
+        encryption = f"ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols {tls};"
     (folder / "nginx.conf").write_text(f"""
         daemon off; master_process off; pid {folder}/pid; error_log stderr;
         events {{ worker_connections 64; }}

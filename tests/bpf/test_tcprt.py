@@ -14,13 +14,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import netns
 import numpy as np
 import pytest
-import repair
-import workload
-from netns import Namespace
-from recorder import Recorder, alone
 
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.signals.table import TASKS
@@ -29,11 +24,16 @@ from latencyprobe_agent.tools.tcprt.decoded import decoded
 from latencyprobe_agent.tools.tcprt.machine import Record
 from latencyprobe_agent.tools.tcprt.ports import Ports
 from latencyprobe_agent.vocabulary.records import Role, TcprtKind, TcprtSide
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import netns, repair
+from tests.truth.netns import Namespace
+from tests.truth.recorder import Recorder, alone
 
 pytestmark = pytest.mark.root
 
 LATENCYPROBE = Path(sys.executable).with_name("latencyprobe")
-PORT = workload.free_port()
+PORT = free_port()
 CLIENT, SERVER, SERVER_IPV6 = "10.99.0.1", "10.99.0.2", "fd99::2"
 
 
@@ -56,7 +56,7 @@ class Followed:
 
     def until(self, side: str, kinds: str) -> list[Record]:
         """Records of one side, once they are of these kinds, in this order."""
-        workload.wait_until(lambda: self.kinds(side) == kinds, f"{kinds}, not {self.kinds(side)}")
+        wait_until(lambda: self.kinds(side) == kinds, f"{kinds}, not {self.kinds(side)}")
         return [record for record in self.records if record.connection.side == side]
 
 
@@ -152,7 +152,7 @@ def test_two_segments_each_way_agree_with_the_applications_log(follow, hosts, ho
         for _ in range(20):
             first = [boot_us()]
             client.sendall(bytes(1448))
-            workload.wait_until(lambda: len(server.recv(1448, socket.MSG_PEEK)) == 1448, "the first segment")
+            wait_until(lambda: len(server.recv(1448, socket.MSG_PEEK)) == 1448, "the first segment")
             first.append(boot_us())
             time.sleep(0.005)
             last = [boot_us()]
@@ -246,7 +246,7 @@ def test_a_connection_older_than_the_programs_is_partial(follow, hosts):
         for _ in range(3):
             rpc(client, server)
     tasks = followed.until("local", followed.kinds("local"))
-    workload.wait_until(lambda: followed.kinds("local").endswith("E"), "the end")
+    wait_until(lambda: followed.kinds("local").endswith("E"), "the end")
     tasks = [record for record in followed.take() if record.connection.side == "local"]
     assert all(task.connection.partial for task in tasks)
     assert "RRE" == followed.kinds("local")[-3:]
@@ -255,7 +255,7 @@ def test_a_connection_older_than_the_programs_is_partial(follow, hosts):
 
 def test_a_task_over_the_wrap_of_sequence_numbers(follow, hosts):
     """TCP_REPAIR makes a connection whose numbers are about to wrap; both ends are told the same."""
-    port = workload.free_port()  # its own: a repaired socket's port cannot be used again for a while
+    port = free_port()  # its own: a repaired socket's port cannot be used again for a while
     followed = follow(Ports(local=(port,), peer=(port,)))
     start = {"client": (1 << 32) - 1000, "server": (1 << 32) - 5000}
     client, server = repair.connection(
@@ -343,7 +343,7 @@ def test_twice_the_buffer_with_nobody_reading_loses_exactly_the_rest(follow, hos
     with connected(hosts) as (client, server):
         for _ in range(total):
             rpc(client, server, response=1)
-    workload.wait_until(lambda: not_open(hosts[1]), "the end of the socket")
+    wait_until(lambda: not_open(hosts[1]), "the end of the socket")
     records = followed.take()
     lost = followed.recorder.lost()["ring_full"]
     numbers = [record.task_no for record in records if record.kind == "R"]
@@ -360,7 +360,7 @@ def test_twice_the_buffer_with_nobody_reading_loses_exactly_the_rest(follow, hos
 
 def test_an_agent_follows_the_targets_that_ask_for_it(session, hosts, record):
     """Server halves of a target are its local side, client halves its peer side; others have no record."""
-    wanting, other = PORT, workload.free_port()
+    wanting, other = PORT, free_port()
     session.measure(wanting, evidence=("tcprt",))
     recorder = record(TASKS)
     with connected(hosts) as (client, server):
@@ -396,7 +396,7 @@ def test_the_tool_prints_what_the_connections_did(hosts):
         with connected(hosts, "mapped") as (client, server):
             rpc(client, server)
             rpc(client, server)
-        workload.wait_until(lambda: not_open(hosts[1]), "the end of the socket")
+        wait_until(lambda: not_open(hosts[1]), "the end of the socket")
         tool.send_signal(signal.SIGINT)
         printed, said = tool.communicate(timeout=10)
     finally:

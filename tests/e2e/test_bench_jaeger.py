@@ -5,8 +5,9 @@ import time
 
 import pytest
 import requests
-from bench.cluster import Cluster, wait_for
-from bench.jaeger import Jaeger, linked
+
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.jaeger import Jaeger, linked
 
 pytestmark = pytest.mark.e2e
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.jaeger import Jaeger, Span
-from bench.workload import PORT, Workload
-from probes import is_true, latency_probe, nothing_measured, pairs
 
 from latencyprobe.stages import CLIENT, SERVER, names
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.jaeger import Jaeger, Span
+from tests.e2e.bench.workload import PORT, Workload
+from tests.e2e.probes import is_true, latency_probe, nothing_measured, pairs
 
 pytestmark = pytest.mark.e2e
 

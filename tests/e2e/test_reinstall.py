@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 import yaml
-from bench.chart import CHART, Chart
-from bench.cluster import Cluster, RefusedError, wait_for
-from bench.workload import Workload
-from probes import agent_nodes, is_true, labelled_nodes, latency_probe
+
+from tests.e2e.bench.chart import CHART, Chart
+from tests.e2e.bench.cluster import Cluster, RefusedError, wait_for
+from tests.e2e.bench.workload import Workload
+from tests.e2e.probes import agent_nodes, is_true, labelled_nodes, latency_probe
 
 pytestmark = pytest.mark.e2e
 

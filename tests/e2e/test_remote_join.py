@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.jaeger import Jaeger
-from bench.workload import Workload
-from probes import is_true, latency_probe, pairs, results
 
 from latencyprobe import stages
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.jaeger import Jaeger
+from tests.e2e.bench.workload import Workload
+from tests.e2e.probes import is_true, latency_probe, pairs, results
 
 pytestmark = pytest.mark.e2e
 

@@ -1,11 +1,12 @@
 """`helm uninstall` leaves a cluster as if LatencyProbe had never been there."""
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.workload import Workload
-from kernel import held_by, still_there
-from probes import is_true, labelled_nodes, latency_probe
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.workload import Workload
+from tests.e2e.kernel import held_by, still_there
+from tests.e2e.probes import is_true, labelled_nodes, latency_probe
 
 pytestmark = pytest.mark.e2e
 

@@ -1,5 +1,6 @@
 """The house rules that no other tool holds: layers of imports, generated files, and documents that are true."""
 
+import ast
 import os
 import re
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DESIGN = ROOT / "docs/design"
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *DESIGN.glob("*.md")])
+TESTS = ROOT / "tests"
+SHARED = {"support", "truth"}  # folders that every test may import from
 
 
 def ids(path: Path) -> str:
@@ -36,6 +39,24 @@ def test_imports_keep_to_their_rooms():
     command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file imports from, dotted."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    of_modules = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    return plain | {f"{node.module}.{alias.name}" for node in of_modules for alias in node.names}
+
+
+def test_tests_of_one_folder_do_not_import_those_of_another():
+    foreign = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in TESTS.rglob("*.py")
+        for name in imports(file)
+        if name.startswith("tests.") and name.split(".")[1] not in {*SHARED, file.relative_to(TESTS).parts[0]}
+    ]
+    assert foreign == [], f"only {sorted(SHARED)} are for all"
 
 
 def test_docs_telemetry_md_is_what_make_gen_writes():

@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +19,7 @@ from latencyprobe_agent.measure.turn import InForce, Turn, empty
 from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeClass, Role
+from tests.support.certificates import make_certificate
 
 
 class DirectoryServer(ThreadingHTTPServer):
@@ -73,16 +73,6 @@ class _DirectoryHandler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
-
-
-def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """Write a self-signed certificate for `localhost` and its key."""
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"]
-    algorithm = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    command = ["openssl", "req", "-x509", *algorithm, "-keyout", str(key), "-out", str(certificate), *subject]
-    subprocess.run(command, check=True, capture_output=True)
-    return certificate, key
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ from latencyprobe.plan import Container, NodePlan, PlanLine, PlannedObjective, P
 from latencyprobe_agent.cli import commands
 from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 SERVER = """
 import socket, sys
@@ -50,22 +51,8 @@ spec:
   spans: {{ratio: "1", maxPerSecond: 10000}}
 """
 DEADLINE_S = 30
-UID = "0a1b2c3d-1111-2222-3333-444455556666"
-CONTAINER = "ab" * 32
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
-
-
-def free_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
+UID = f"0a1b2c3d-1111-2222-3333-{os.getpid():012x}"  # of this run: agents of another one see its cgroups too
+CONTAINER = f"{os.getpid():064x}"
 
 
 class Echo:
@@ -195,12 +182,12 @@ def test_run_ends_by_itself_after_its_duration(echo: Echo, tmp_path: Path) -> No
 @pytest.fixture
 def container() -> Iterator[Path]:
     """A cgroup as a kubelet with the cgroupfs driver makes it."""
-    top = find_root() / "kubepods-latencyprobe-test"
+    top = find_root() / f"lp-{os.getpid()}-kubepods"
     leaf = top / f"pod{UID}" / CONTAINER
     leaf.mkdir(parents=True)
     yield leaf
     for folder in (leaf, leaf.parent, top):
-        wait_for(lambda folder=folder: "populated 0" in (folder / "cgroup.events").read_text())
+        wait_until(lambda folder=folder: "populated 0" in (folder / "cgroup.events").read_text())
         folder.rmdir()
 
 
@@ -245,11 +232,13 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
         return [document for asked, _, document in directory_server.requests if asked == f"/v1/nodes/n1/{path}"]
 
     try:
-        wait_for(lambda: any(status["generation"] == 3 for status in told("status")))
+        wait_until(lambda: any(status["generation"] == 3 for status in told("status")), "the plan is in force", 30)
         inside.ask(40)
         outside.ask(25)
-        good = wait_for(lambda: sum(row.get("good", 0) for batch in told("sli") for row in batch["rows"]))
-        spans = wait_for(lambda: spans_of(otlp_sink))
+        good = wait_until(
+            lambda: sum(row.get("good", 0) for batch in told("sli") for row in batch["rows"]), "counts", 30
+        )
+        spans = wait_until(lambda: spans_of(otlp_sink), "spans", 30)
     finally:
         agent.send_signal(signal.SIGTERM)
         out, err = agent.communicate(timeout=DEADLINE_S)

@@ -1,17 +1,9 @@
 import threading
-import time
-from collections.abc import Callable
 
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import Identity, IdentityAnswer
 from latencyprobe_agent.directory.peers import Peers
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from tests.support.waiting import wait_until
 
 
 class Owners:
@@ -33,9 +25,8 @@ class Owners:
 
 
 def resolved(peers: Peers, address: str) -> Identity:
-    found: dict[str, Identity] = {}
-    wait_for(lambda: bool(found.update(peers.resolve([address])) or found))
-    return found[address]
+    wait_until(lambda: address in peers.resolve([address]))
+    return peers.resolve([address])[address]
 
 
 def test_an_unknown_address_is_asked_once_and_then_known() -> None:
@@ -53,7 +44,7 @@ def test_what_is_wanted_at_one_time_is_one_question() -> None:
     peers = Peers(owners)
     peers.resolve(f"10.0.0.{i}" for i in range(100))
     peers.start()
-    wait_for(lambda: len(peers.resolve(["10.0.0.1"])) == 1)
+    wait_until(lambda: len(peers.resolve(["10.0.0.1"])) == 1)
     peers.stop()
     assert [len(batch) for batch in owners.asked] == [100]
 
@@ -64,7 +55,7 @@ def test_an_answer_ends_with_its_validity() -> None:
     peers.start()
     assert resolved(peers, "10.0.0.1").service == "cart"
     owners.service = "new owner"
-    wait_for(lambda: [i.service for i in peers.resolve(["10.0.0.1"]).values()] == ["new owner"])
+    wait_until(lambda: [i.service for i in peers.resolve(["10.0.0.1"]).values()] == ["new owner"])
     peers.stop()
 
 
@@ -85,7 +76,7 @@ def test_a_directory_that_is_away_is_asked_again() -> None:
     peers = Peers(owners)
     peers.start()
     peers.resolve(["10.0.0.1"])
-    wait_for(lambda: bool(owners.asked))
+    wait_until(lambda: bool(owners.asked))
     owners.away.clear()
     assert resolved(peers, "10.0.0.1").service == "cart"
     peers.stop()

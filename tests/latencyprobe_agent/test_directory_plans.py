@@ -1,5 +1,3 @@
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +8,9 @@ from latencyprobe.plan import NodePlan, PlanLine
 from latencyprobe_agent.directory import plans
 from latencyprobe_agent.directory.client import Directory
 from latencyprobe_agent.directory.plans import PlanFollower
+from tests.support.waiting import wait_until
 
 PLAN = NodePlan("n1", 7, "digest", (), (), pair_key=b"k" * 32)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -32,11 +24,11 @@ def test_a_plan_is_taken_and_survives_a_restart_without_the_operator(
     directory_server.plan_lines = [msgspec.json.encode(PlanLine(PLAN)) + b"\n"]
     follower = PlanFollower(directory, "n1", tmp_path / "state")
     follower.start()
-    wait_for(lambda: follower.latest is not None)
+    wait_until(lambda: follower.latest is not None)
     follower.stop()
     assert follower.latest == PLAN
     assert follower.problem == ""
-    wait_for((tmp_path / "state" / "plan.json").exists)
+    wait_until((tmp_path / "state" / "plan.json").exists)
     assert plans.load(tmp_path / "state" / "plan.json", "n1") == PLAN
 
 
@@ -55,7 +47,7 @@ def test_a_refused_token_leaves_the_saved_plan_in_force_and_says_why(
     directory_server.answers["/v1/nodes/n1/plan"] = (401, None)
     follower = PlanFollower(directory, "n1", tmp_path)
     follower.start()
-    wait_for(lambda: "401" in follower.problem)
+    wait_until(lambda: "401" in follower.problem)
     follower.stop()
     assert follower.latest == PLAN
 
@@ -65,7 +57,7 @@ def test_another_node_s_plan_is_refused(directory_server: Any, directory: Direct
     directory_server.plan_lines = [msgspec.json.encode(PlanLine(foreign)) + b"\n"]
     follower = PlanFollower(directory, "n1", tmp_path)
     follower.start()
-    wait_for(lambda: follower.problem == "")
+    wait_until(lambda: follower.problem == "")
     follower.stop()
     assert follower.latest is None
 

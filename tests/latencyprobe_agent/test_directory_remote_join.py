@@ -1,8 +1,7 @@
 """The carrier of remote join: nothing waits, nothing is lost silently, one post at a time."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +9,7 @@ from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
 from latencyprobe_agent.directory import remote_join
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
+from tests.support.waiting import wait_until
 
 KEYS = [f"{i:032x}" for i in range(10_000)]
 
@@ -47,13 +47,6 @@ def post(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteJoinPost
     made.stop()
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def half(key: str) -> ServerHalf:
     return ServerHalf(key, (1, 2, 3, 4))
 
@@ -61,7 +54,7 @@ def half(key: str) -> ServerHalf:
 def test_questions_travel_by_address_and_whether_they_are_spans(desk: Desk, post: RemoteJoinPost) -> None:
     questions = [("10.0.0.1", True, KEYS[0]), ("10.0.0.2", True, KEYS[1]), ("10.0.0.1", True, KEYS[2])]
     post.send([*questions, ("10.0.0.1", False, KEYS[3])], [half(KEYS[9])])
-    wait_for(lambda: desk.posted)
+    wait_until(lambda: desk.posted)
     (said,) = desk.posted
     assert said.halves == (half(KEYS[9]),)
     assert said.asks == (
@@ -82,7 +75,7 @@ def test_refused_keys_come_back_with_their_reasons(desk: Desk, post: RemoteJoinP
     desk.refused = {KEYS[0]: "no_agent"}
     post.send([("10.0.0.1", True, KEYS[0])], [])
     refused: dict[str, str] = {}
-    wait_for(lambda: refused.update(post.take()[1]) or refused)
+    wait_until(lambda: refused.update(post.take()[1]) or refused)
     assert refused == {KEYS[0]: "no_agent"}
 
 
@@ -92,18 +85,18 @@ def test_a_directory_that_is_away_refuses_questions_and_loses_halves_countedly(
     desk.away = True
     post.send([("10.0.0.1", True, KEYS[0])], [half(KEYS[1]), half(KEYS[2])])
     refused: dict[str, str] = {}
-    wait_for(lambda: refused.update(post.take()[1]) or refused)
+    wait_until(lambda: refused.update(post.take()[1]) or refused)
     assert refused == {KEYS[0]: "directory"}
     assert post.dropped["directory"] == 2
     desk.away = False
     post.send([("10.0.0.1", True, KEYS[3])], [])
-    wait_for(lambda: desk.posted)
+    wait_until(lambda: desk.posted)
 
 
 def test_queues_are_bounded_in_all_directions(desk: Desk, post: RemoteJoinPost) -> None:
     desk.open.clear()
     post.send([("10.0.0.1", True, "f" * 32)], [])  # keeps the thread busy
-    wait_for(lambda: not post._questions)
+    wait_until(lambda: not post._questions)
     post.send([("10.0.0.1", True, key) for key in KEYS[:5000]], [half(key) for key in KEYS[:5000]])
     assert post.take()[1] == dict.fromkeys(KEYS[4096:5000], "busy")
     assert post.dropped["busy"] == 5000 - 4096
@@ -112,6 +105,6 @@ def test_queues_are_bounded_in_all_directions(desk: Desk, post: RemoteJoinPost) 
     heard, _ = post.take()
     assert (len(heard), post.dropped["unread"]) == (5, 1000)
     desk.open.set()
-    wait_for(lambda: sum(len(ask.keys) for one in desk.posted for ask in one.asks) == 4097)
+    wait_until(lambda: sum(len(ask.keys) for one in desk.posted for ask in one.asks) == 4097)
     assert max(sum(len(ask.keys) for ask in one.asks) for one in desk.posted) <= remote_join.MAX_KEYS
     assert max(len(one.halves) for one in desk.posted) <= remote_join.MAX_HALVES

@@ -1,5 +1,4 @@
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +8,11 @@ from latencyprobe.plan import AgentStatus, Role
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.directory.client import Directory
 from latencyprobe_agent.directory.uplink import Uplink
+from tests.support.waiting import wait_until
 
 STATUS = AgentStatus("i", "boot", "0.1", 1, {}, "", (), {})
 PATH = "/v1/nodes/n1/sli"
 NOW = int(time.time()) // 60 * 60
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def row(minute: int = NOW, good: int = 1, **more: Any) -> SliRow:
@@ -64,7 +57,7 @@ def test_batches_are_numbered_one_after_the_other(directory_server: Any, uplink:
     uplink.start()
     for count in range(1, 4):
         uplink.add([row(good=1)])
-        wait_for(lambda count=count: ingest.good == count)  # type: ignore[misc]  # bound per turn
+        wait_until(lambda count=count: ingest.good == count)  # type: ignore[misc]  # bound per turn
     uplink.stop(5)
     assert [batch["sequence"] for batch in batches(directory_server)] == [0, 1, 2]
 
@@ -75,9 +68,9 @@ def test_a_lost_answer_counts_nothing_twice(directory_server: Any, uplink: Uplin
     directory_server.answers[PATH] = (200, ingest)
     uplink.add([row(good=5)])
     uplink.start()
-    wait_for(lambda: len(batches(directory_server)) == 2)
+    wait_until(lambda: len(batches(directory_server)) == 2)
     uplink.add([row(good=2)])
-    wait_for(lambda: len(batches(directory_server)) == 3)
+    wait_until(lambda: len(batches(directory_server)) == 3)
     uplink.stop(5)
     assert ingest.good == 7
 
@@ -88,10 +81,10 @@ def test_after_a_gap_the_expected_number_is_used(directory_server: Any, uplink: 
     uplink.start()
     for good in (1, 2):
         uplink.add([row(good=1)])
-        wait_for(lambda good=good: ingest.good == good)  # type: ignore[misc]  # bound per turn
+        wait_until(lambda good=good: ingest.good == good)  # type: ignore[misc]  # bound per turn
     ingest.expected = 1  # restored from an older store
     uplink.add([row(good=10)])
-    wait_for(lambda: ingest.good == 12)
+    wait_until(lambda: ingest.good == 12)
     uplink.stop(5)
 
 
@@ -100,7 +93,7 @@ def test_rows_of_one_minute_wait_as_one(directory_server: Any, uplink: Uplink) -
     uplink.add([row(good=1), row(good=2)])
     uplink.add([row(good=4)])
     uplink.start()
-    wait_for(lambda: bool(batches(directory_server)))
+    wait_until(lambda: bool(batches(directory_server)))
     uplink.stop(5)
     assert [entry["good"] for entry in batches(directory_server)[0]["rows"]] == [7]
 
@@ -109,7 +102,7 @@ def test_a_refused_document_is_dropped_and_counted(directory_server: Any, uplink
     directory_server.answers[PATH] = (400, "rows[0].minute: in the future")
     uplink.add([row(), row(minute=NOW + 60)])
     uplink.start()
-    wait_for(lambda: uplink.dropped == 2)
+    wait_until(lambda: uplink.dropped == 2)
     uplink.stop(5)
     assert len(batches(directory_server)) == 1
 
@@ -122,10 +115,10 @@ def test_counts_older_than_a_day_are_dropped_and_counted(uplink: Uplink) -> None
 def test_a_changed_status_goes_at_once_an_equal_one_waits(directory_server: Any, uplink: Uplink) -> None:
     uplink.start()
     uplink.report(STATUS)
-    wait_for(lambda: len(directory_server.requests) == 1)
+    wait_until(lambda: len(directory_server.requests) == 1)
     uplink.report(STATUS)
     uplink.report(AgentStatus("i", "boot", "0.1", 2, {}, "", (), {}))
-    wait_for(lambda: len(directory_server.requests) == 2)
+    wait_until(lambda: len(directory_server.requests) == 2)
     uplink.stop(5)
     assert [document["generation"] for _, _, document in directory_server.requests] == [1, 2]
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import workload
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from latencyprobe import planning, spec
@@ -31,11 +30,14 @@ from latencyprobe_agent.loop.agent import Agent
 from latencyprobe_agent.measure.turn import Turn
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.vocabulary.records import Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import workload
 
 pytestmark = pytest.mark.root
 
 BPF = Path(__file__).parents[2] / "build" / "bpf"
-BUSY, EXACT, ELSEWHERE = (workload.free_port() for _ in range(3))
+BUSY, EXACT, ELSEWHERE = (free_port() for _ in range(3))
 RPCS = 150
 SPEC: dict[str, Any] = {
     "targets": [{"name": "busy", "ports": [BUSY]}, {"name": "exact", "ports": [EXACT]}],
@@ -109,7 +111,7 @@ class Editor:
     def edit(self, document: dict[str, Any]) -> None:
         """Return when the agent has the plan in force."""
         self._plan = local_plan(probes(document), "n1", b"k" * 32).plan
-        workload.wait_until(lambda: self.last and self.last.in_force.plan is self._plan, "the plan is in force", 30)
+        wait_until(lambda: self.last and self.last.in_force.plan is self._plan, "the plan is in force", 30)
 
     def start(self) -> None:
         pass
@@ -211,7 +213,7 @@ def serving(port: int) -> Iterator[None]:
     """A server that listens."""
     listening = ["ss", "-Hltn", f"sport = :{port}"]
     with running("serve", "--address", f"127.0.0.1:{port}", "--threads", 8):
-        workload.wait_until(lambda: subprocess.run(listening, check=True, capture_output=True).stdout, "it listens")
+        wait_until(lambda: subprocess.run(listening, check=True, capture_output=True).stdout, "it listens")
         yield
 
 
@@ -280,7 +282,7 @@ def test_every_edit_under_load_lets_the_agent_go_on_and_the_counts_be_what_the_c
 
         expected = ever, {at: events for at, events in since.items() if events}
         with suppress(AssertionError):
-            workload.wait_until(lambda: found() == expected, name, 20)
+            wait_until(lambda: found() == expected, name, 20)
         assert found() == expected, name
 
     with serving(BUSY), serving(EXACT), serving(ELSEWHERE), agent_with(editor, otlp_sink) as end:

@@ -1,6 +1,5 @@
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.loop.agent import Agent, Audience
 from latencyprobe_agent.loop.control import Control, LocalControl
+from tests.support.waiting import wait_until
 
 POLICY = SpanPolicy(1, 1.0, 100)
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (), 0, POLICY, ports=(80,))
@@ -54,19 +54,12 @@ class Operator(Control):
         self.stopped = True
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_where_nothing_can_be_measured_the_agent_stays_says_why_and_tries_again(tmp_path: Path) -> None:
     operator = Operator()
     agent = Agent(Config(bpf_dir=tmp_path, instance="i", retry_load_s=0.05, tick_s=0.01), operator, NOBODY)
     thread = threading.Thread(target=agent.run)
     thread.start()
-    wait_for(lambda: len(operator.reports) >= 3)
+    wait_until(lambda: len(operator.reports) >= 3)
     assert agent.health.alive
     assert not agent.health.measuring
     agent.stop()

@@ -6,15 +6,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import workload
 from aiohttp import web
-from join import CLIENT, Truth
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -34,6 +32,9 @@ from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
+from tests.support.waiting import until
+from tests.truth import workload
+from tests.truth.join import CLIENT, Truth
 
 pytestmark = pytest.mark.root
 
@@ -70,7 +71,7 @@ def hosts() -> Iterator[dict[str, Host]]:
     try:
         for number, app in enumerate(("web", "cart"), start=1):
             uid = f"00000000-0000-4000-8000-{os.getpid():08x}000{number}"
-            container = f"{os.getpid():08x}{number:x}".ljust(64, "0")
+            container = f"{os.getpid():063x}{number}"  # of this run: agents of another one see its cgroups too
             folder = slice_of_pods / f"pod{uid}" / container
             folder.mkdir(parents=True)
             namespaces.append(f"lp-{os.getpid()}-{app}")
@@ -138,11 +139,16 @@ class Cluster:
             self.spans += [(service, span) for span in group.scope_spans[0].spans]
         return web.Response()
 
-    async def row(self) -> SliRow:
-        """The client's counts so far."""
+    async def read_row(self) -> SliRow:
+        """The client's counts so far, also as `row`."""
         (key,) = objective_keys(self.planner.plan_of("n1"))
         now = int(time.time())
-        return await self.books.run(self.books.store.read, key, now - 3600, now + 60)
+        self.row = await self.books.run(self.books.store.read, key, now - 3600, now + 60)
+        return self.row
+
+    def state(self) -> tuple[SliRow, dict[str, int]]:
+        """The counts last read, and what became of the keys so far."""
+        return self.row, dict(self.directory.switchboard.counts)
 
 
 @asynccontextmanager
@@ -162,7 +168,7 @@ async def cluster(hosts: dict[str, Host], tls_files: tuple[Path, ...], folder: P
             directory, collector = (runner.addresses[0][1] for runner in runners)
             for host in hosts.values():
                 agents.append(start_agent(host.node, directory, collector, folder))
-            await until(lambda: len(it.agents.applied) == 2, f"both agents measure; their logs are in {folder}")
+            await until(lambda: len(it.agents.applied) == 2, f"both agents measure; their logs are in {folder}", 30)
             yield it
             for agent in agents:
                 print(resident(agent.pid))
@@ -199,13 +205,6 @@ def resident(pid: int) -> str:
     return next(line for line in status.splitlines() if line.startswith("VmRSS"))
 
 
-async def until(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain: {what}"
-        await asyncio.sleep(0.05)
-
-
 def values(attributes: Any) -> dict[str, Any]:
     return {entry.key: getattr(entry.value, entry.value.WhichOneof("value")) for entry in attributes}
 
@@ -229,10 +228,13 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
                 max_size=20_000,
             )
             fewest, most = (int((ns > THRESHOLD_NS).sum()) for ns in truth.duration_ns(CLIENT))
-            deadline = time.monotonic() + 20
-            while (row := await it.row()).good + row.bad < len(truth) or row.coverage.joined < NAMED * row.bad:
-                assert time.monotonic() < deadline, (most, row, it.directory.streams.switchboard.counts)
-                await asyncio.sleep(0.2)
+
+            async def counted() -> bool:
+                row = await it.read_row()
+                return row.good + row.bad >= len(truth) and row.coverage.joined >= NAMED * row.bad
+
+            await until(counted, "all are counted, nearly all slow ones joined", 20, seen=it.state, poll_s=0.2)
+            row = it.row
             assert fewest <= row.bad <= most, "the client's log counts as many"
             counts = it.directory.streams.switchboard.counts
             named = sum(row.dominant.get(stage, 0) for stage in PAIR_STAGES)
@@ -244,7 +246,7 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
             joined = [slow for slow in row.slowest if slow.joined]
             assert joined
             assert all(set(slow.stages) <= set(PAIR_STAGES) for slow in joined)
-            await until(lambda: linked(it.spans) >= NAMED * named, "both halves of them are spans")
+            await until(lambda: linked(it.spans) >= NAMED * named, "both halves of them are spans", 30)
             check(it.spans, expected, int((truth.client["cause"] > 0).sum()))
 
     asyncio.run(scene())

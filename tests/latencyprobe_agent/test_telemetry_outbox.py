@@ -1,13 +1,12 @@
 import logging
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
 from latencyprobe_agent.telemetry import outbox
 from latencyprobe_agent.telemetry.otlp import Answer
 from latencyprobe_agent.telemetry.outbox import Outbox
+from tests.support.waiting import wait_until
 
 AWAY = Answer("ConnectTimeout", "Connection refused", retryable=True)
 
@@ -39,13 +38,6 @@ def start(collector: Collector, capacity_bytes: int = 1 << 20) -> Outbox:
     return box
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_requests_arrive_in_order_and_are_counted() -> None:
     collector = Collector()
     box = start(collector)
@@ -61,10 +53,10 @@ def test_an_outage_delays_but_loses_nothing(caplog: pytest.LogCaptureFixture) ->
     collector = Collector(AWAY)
     box = start(collector)
     box.put(b"1", 1)
-    wait_for(lambda: box.errors["ConnectTimeout"] >= 5)
+    wait_until(lambda: box.errors["ConnectTimeout"] >= 5)
     box.put(b"2", 1)
     collector.answer = Answer()
-    wait_for(lambda: box.sent_items == 2)
+    wait_until(lambda: box.sent_items == 2)
     box.stop(5)
     assert box.dropped_items == 0
     messages = [record.getMessage() for record in caplog.records]
@@ -81,7 +73,7 @@ def test_above_the_capacity_the_oldest_go_and_are_counted() -> None:
     assert box.size_bytes <= 100
     assert box.dropped_items == 7 * 7
     collector.answer = Answer()
-    wait_for(lambda: box.sent_items == 21)
+    wait_until(lambda: box.sent_items == 21)
     box.stop(5)
     assert {body[0] for body in collector.bodies[-2:]} == {8, 9}
 
@@ -90,10 +82,10 @@ def test_a_refused_request_is_dropped_and_the_next_goes_on(caplog: pytest.LogCap
     collector = Collector(Answer("400", "HTTP 400", retryable=False))
     box = start(collector)
     box.put(b"bad", 4)
-    wait_for(lambda: box.dropped_items == 4)
+    wait_until(lambda: box.dropped_items == 4)
     collector.answer = Answer()
     box.put(b"good", 5)
-    wait_for(lambda: box.sent_items == 5)
+    wait_until(lambda: box.sent_items == 5)
     box.stop(5)
     assert box.errors == {"400": 1}
     assert "OTEL_TRACES_EXPORTER=none" in caplog.text

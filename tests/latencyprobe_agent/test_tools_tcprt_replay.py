@@ -3,13 +3,13 @@
 from itertools import chain, zip_longest
 
 import pytest
-from operations import EXAMPLE_LINES, Script, example
 
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe_agent.tools.tcprt import v6
 from latencyprobe_agent.tools.tcprt.machine import Record
 from latencyprobe_agent.tools.tcprt.replay import replay
 from latencyprobe_agent.tools.tcprt.state import apart
+from tests.truth.operations import EXAMPLE_LINES, Script, example
 
 LOST = 0xFFFFFFFF
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS
-from workload import wait_until
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES_TC
 from latencyprobe_agent.vocabulary.records import ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
+from tests.support.waiting import wait_until
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS
 
 S, MS, US = 1_000_000_000, 1_000_000, 1_000
 RESENT_NS = 900 * MS  # a SYN and a SYN-ACK are sent again after a second, in ticks

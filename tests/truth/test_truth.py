@@ -6,8 +6,11 @@ import time
 
 import numpy as np
 import pytest
-import workload
-from join import (
+
+from latencyprobe_agent.vocabulary.records import EXCHANGE
+from tests.support.ports import free_port
+from tests.truth import workload
+from tests.truth.join import (
     CLIENT,
     CUTS,
     NAMES,
@@ -20,8 +23,6 @@ from join import (
     pair_stages,
     pairs_by_rpc,
 )
-
-from latencyprobe_agent.vocabulary.records import EXCHANGE
 
 pytestmark = pytest.mark.root  # needs a C compiler, as the kernel tests do
 
@@ -177,7 +178,7 @@ def test_join_counts_wrong_pairs(truth):
 
 
 def test_server_delay_is_switched_while_it_runs():
-    port, control = workload.free_port(), f"127.0.0.1:{workload.free_port()}"
+    port, control = free_port(), f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(
         workload.command("serve", {"address": f"[::1]:{port}", "control": control}), stdout=subprocess.PIPE
     )

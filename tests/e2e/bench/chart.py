@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import STATE, Cluster, RefusedError
+from tests.e2e.bench.cluster import STATE, Cluster, RefusedError
 
 CHART = Path(__file__).parents[3] / "charts/latencyprobe"
 REGISTRY = "latencyprobe.local"
