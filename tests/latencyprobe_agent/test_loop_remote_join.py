@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from aiohttp import web
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencyprobe import spec
@@ -33,6 +32,7 @@ from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
+from tests.support.otlp import spans, values
 from tests.support.waiting import until
 from tests.truth import workload
 from tests.truth.join import CLIENT, Truth
@@ -130,13 +130,11 @@ class Cluster:
             ingest.planned(self.planner.plan_of(node))
         self.directory.open()
         self.books = books
-        self.spans: list[tuple[str, Span]] = []
+        self.spans: list[Span] = []
 
     async def collect(self, request: web.Request) -> web.Response:
         """Play the collector."""
-        for group in ExportTraceServiceRequest.FromString(await request.read()).resource_spans:
-            service = values(group.resource.attributes)["service.name"]
-            self.spans += [(service, span) for span in group.scope_spans[0].spans]
+        self.spans += [span for _, span in spans([await request.read()])]
         return web.Response()
 
     async def read_row(self) -> SliRow:
@@ -205,10 +203,6 @@ def resident(pid: int) -> str:
     return next(line for line in status.splitlines() if line.startswith("VmRSS"))
 
 
-def values(attributes: Any) -> dict[str, Any]:
-    return {entry.key: getattr(entry.value, entry.value.WhichOneof("value")) for entry in attributes}
-
-
 @pytest.mark.parametrize("cause", ["server-sleep", "client-stop"])
 def test_slow_rpcs_between_two_nodes_get_both_halves(
     hosts: dict[str, Host], tls_files: tuple[Path, ...], tmp_path: Path, cause: str
@@ -258,17 +252,17 @@ def remotely_joined(clients: dict[bytes, Span]) -> dict[bytes, dict[str, Any]]:
     return {trace: known for trace, known in attributes.items() if known.get("latencyprobe.joined") == "remote"}
 
 
-def by_trace(spans: list[tuple[str, Span]], kind: int) -> dict[bytes, Span]:
-    return {span.trace_id: span for _, span in spans if span.kind == kind}
+def by_trace(spans: list[Span], kind: int) -> dict[bytes, Span]:
+    return {span.trace_id: span for span in spans if span.kind == kind}
 
 
-def arrived(spans: list[tuple[str, Span]], at_least: float) -> bool:
+def arrived(spans: list[Span], at_least: float) -> bool:
     """Tell whether so many spans have come; the two halves of a pair come from two nodes, one after the other."""
     servers = by_trace(spans, Span.SPAN_KIND_SERVER)
     return len(spans) >= at_least and remotely_joined(by_trace(spans, Span.SPAN_KIND_CLIENT)).keys() <= servers.keys()
 
 
-def check(spans: list[tuple[str, Span]], cause: str) -> None:
+def check(spans: list[Span], cause: str) -> None:
     """Both halves once, linked; the client's with the pair's stages, which sum to its duration."""
     clients, servers = by_trace(spans, Span.SPAN_KIND_CLIENT), by_trace(spans, Span.SPAN_KIND_SERVER)
     assert len(clients) + len(servers) == len(spans), "a half became two spans"
