@@ -13,14 +13,13 @@ import click
 import msgspec
 import pytest
 from click.testing import CliRunner
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencyprobe.plan import Container, NodePlan, PlanLine, PlannedObjective, Pod, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent.cli import commands
 from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF
+from tests.support.otlp import OtlpSink, points, spans, values
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
@@ -82,30 +81,11 @@ def echo() -> Iterator[Echo]:
     server.close()
 
 
-def spans_of(sink: Any) -> list[tuple[dict[str, Any], Span]]:
-    """Return (resource, span) of everything that the sink has got."""
-    found = []
-    for path, _, body in sink.requests:
-        if path == "/v1/traces":
-            for group in ExportTraceServiceRequest.FromString(body).resource_spans:
-                resource = {a.key: a.value.string_value or a.value.int_value for a in group.resource.attributes}
-                found += [(resource, span) for scope in group.scope_spans for span in scope.spans]
-    return found
-
-
-def counters_of(sink: Any) -> Counter[tuple[str, ...]]:
+def counters_of(sink: OtlpSink) -> Counter[tuple[str, ...]]:
     """Return the newest value of each counter by metric and attribute values, all resources added up."""
-    newest: dict[tuple[bytes, tuple[str, ...]], int] = {}
-    for path, _, body in sink.requests:
-        if path == "/v1/metrics":
-            for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                for metric in group.scope_metrics[0].metrics:
-                    for point in metric.sum.data_points:
-                        key = (metric.name, *(a.value.string_value for a in point.attributes))
-                        newest[group.resource.SerializeToString(), key] = point.as_int
     found: Counter[tuple[str, ...]] = Counter()
-    for (_, key), count in newest.items():
-        found[key] += count
+    for series, point in points(sink.bodies("metrics")).items():
+        found[series.metric, *dict(series.labels).values()] += int(point.value)
     return found
 
 
@@ -118,7 +98,7 @@ def started(*arguments: str, **environ: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.root
-def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_sink: Any, tmp_path: Path) -> None:
+def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_sink: OtlpSink, tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
     arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "--otlp", otlp_sink.url)
     agent = started("run", *arguments, "-o", "json")
@@ -137,7 +117,7 @@ def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_si
     assert result["coverage"]["joined"] == 507
 
     by_trace: dict[bytes, dict[int, tuple[dict[str, Any], Span]]] = {}
-    for resource, span in spans_of(otlp_sink):
+    for resource, span in spans(otlp_sink.bodies("traces")):
         by_trace.setdefault(span.trace_id, {})[span.kind] = resource, span
     assert len(by_trace) == 507
     for halves in by_trace.values():
@@ -208,7 +188,7 @@ def directory_environ(
 
 @pytest.mark.root
 def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
-    directory_server: Any, directory_environ: dict[str, str], otlp_sink: Any, container: Path, tmp_path: Path
+    directory_server: Any, directory_environ: dict[str, str], otlp_sink: OtlpSink, container: Path, tmp_path: Path
 ) -> None:
     inside, outside = Echo(free_port(), container), Echo(free_port())
     resource = {"service.name": "cart", "k8s.pod.name": "cart-0", "k8s.namespace.name": "shop"}
@@ -238,7 +218,7 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
         good = wait_until(
             lambda: sum(row.get("good", 0) for batch in told("sli") for row in batch["rows"]), "counts", 30
         )
-        spans = wait_until(lambda: spans_of(otlp_sink), "spans", 30)
+        found = wait_until(lambda: spans(otlp_sink.bodies("traces")), "spans", 30)
     finally:
         agent.send_signal(signal.SIGTERM)
         out, err = agent.communicate(timeout=DEADLINE_S)
@@ -250,12 +230,12 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
     assert {one["reason"] for one in map(json.loads, err.splitlines()) if "reason" in one} == set()
     assert b"k" * 32 not in err.encode()
     assert (tmp_path / "state" / "plan.json").stat().st_mode & 0o777 == 0o600
-    assert len(spans) == 40
-    for resource_seen, span in spans:
+    assert len(found) == 40
+    for resource_seen, span in found:
         assert resource_seen["service.name"] == "cart"
         assert resource_seen["k8s.container.name"] == "cart"
         assert resource_seen["container.id"] == CONTAINER
-        attributes = {a.key: a.value.string_value for a in span.attributes}
+        attributes = values(span.attributes)
         assert (span.kind, attributes["service.peer.name"]) == (Span.SPAN_KIND_SERVER, "web")
         assert span.parent_span_id
 

@@ -9,11 +9,10 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from aiohttp import web
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencyprobe import spec
@@ -32,6 +31,7 @@ from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
+from tests.support.otlp import spans, values
 from tests.support.waiting import until
 from tests.truth import workload
 from tests.truth.join import CLIENT, Truth
@@ -130,13 +130,11 @@ class Cluster:
             ingest.planned(self.planner.plan_of(node))
         self.directory.open()
         self.books = books
-        self.spans: list[tuple[str, Span]] = []
+        self.spans: list[Span] = []
 
     async def collect(self, request: web.Request) -> web.Response:
         """Play the collector."""
-        for group in ExportTraceServiceRequest.FromString(await request.read()).resource_spans:
-            service = values(group.resource.attributes)["service.name"]
-            self.spans += [(service, span) for span in group.scope_spans[0].spans]
+        self.spans += [span for _, span in spans([await request.read()])]
         return web.Response()
 
     async def read_row(self) -> SliRow:
@@ -205,10 +203,6 @@ def resident(pid: int) -> str:
     return next(line for line in status.splitlines() if line.startswith("VmRSS"))
 
 
-def values(attributes: Any) -> dict[str, Any]:
-    return {entry.key: getattr(entry.value, entry.value.WhichOneof("value")) for entry in attributes}
-
-
 @pytest.mark.parametrize("cause", ["server-sleep", "client-stop"])
 def test_slow_rpcs_between_two_nodes_get_both_halves(
     hosts: dict[str, Host], tls_files: tuple[Path, ...], tmp_path: Path, cause: str
@@ -252,23 +246,26 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
     asyncio.run(scene())
 
 
-def linked(spans: list[tuple[str, Span]]) -> int:
+def linked(spans: list[Span]) -> int:
     """How many traces have both halves, if no half that was joined remotely still waits for its other one; else 0."""
     clients, servers = (
-        {span.trace_id: values(span.attributes).get("latencyprobe.joined") for _, span in spans if span.kind == kind}
+        {span.trace_id: values(span.attributes).get("latencyprobe.joined") for span in spans if span.kind == kind}
         for kind in (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER)
     )
     waiting = any(joined == "remote" and trace not in servers for trace, joined in clients.items())
     return 0 if waiting else len(clients.keys() & servers.keys())
 
 
-def check(spans: list[tuple[str, Span]], stage: str, hit: int) -> None:
+def by_trace(spans: list[Span], kind: int) -> dict[bytes, Span]:
+    return {span.trace_id: span for span in spans if span.kind == kind}
+
+
+def check(spans: list[Span], stage: str, hit: int) -> None:
     """Both halves once, linked; the client's with the pair's stages, which sum to its duration.
 
     `stage`: where `hit` of them were made to wait.
     """
-    clients = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_CLIENT}
-    servers = {span.trace_id: span for service, span in spans if span.kind == Span.SPAN_KIND_SERVER}
+    clients, servers = by_trace(spans, Span.SPAN_KIND_CLIENT), by_trace(spans, Span.SPAN_KIND_SERVER)
     assert len(clients) + len(servers) == len(spans), "a half became two spans"
     attributes = {trace: values(span.attributes) for trace, span in clients.items()}
     joined = {trace: told for trace, told in attributes.items() if told.get("latencyprobe.joined") == "remote"}

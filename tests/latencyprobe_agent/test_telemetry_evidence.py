@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencyprobe import plan
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.recent import RecentHalves
@@ -18,7 +18,7 @@ from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
 from latencyprobe_agent.signals.join_keys import SENT_BYTES
 from latencyprobe_agent.signals.retransmits import EXPLAINS
-from latencyprobe_agent.telemetry import span_encoder as spans
+from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.metric_points import evidence_points
 from latencyprobe_agent.telemetry.points import Histogram
@@ -26,6 +26,7 @@ from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import FLOW_HEADER, ExchangeFlags, Role
+from tests.support.otlp import spans, values
 
 RECORD = np.dtype([("flow", FLOW_HEADER), ("segs", "u4")])
 CART = Target(
@@ -76,19 +77,12 @@ def test_the_span_shows_when_what_was_resent_and_how_long_it_waited(answered: An
     room.note_evidence(LOST, joined(answered, records({"segs": 2, "boot_ns": 1_200_000_100})))
     (one,) = room.take_ready(Peers(None), 9.0)
 
-    class Nobody:
-        by_process = False
-
-        def attributes(self, owner: int) -> dict[str, str]:
-            return {"service.name": str(owner)}
-
-    ((body, _),) = spans.requests([one], spans.Context(Nobody(), 10**18))
-    span = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans[0]
+    requests = span_encoder.requests([one], span_encoder.Context(FakeResources(), 10**18))
+    ((_, span),) = spans(body for body, _ in requests)
     event = span.events[-1]
     assert (event.name, event.time_unix_nano) == ("lost", 10**18 + 1_200_000_100)
-    values = {a.key: a.value.int_value or a.value.double_value for a in event.attributes}
-    assert values == {"segs": 2, names.WAIT: pytest.approx(0.2)}
-    assert {a.key: a.value.int_value for a in span.attributes}[names.RETRANSMITS] == 2
+    assert values(event.attributes) == {"segs": 2, names.WAIT: pytest.approx(0.2)}
+    assert values(span.attributes)[names.RETRANSMITS] == 2
 
 
 def test_a_server_that_closed_after_its_answer_waits_a_second_for_evidence(answered: Any) -> None:

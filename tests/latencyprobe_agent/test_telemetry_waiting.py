@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from latencyprobe import plan
-from latencyprobe.plan import Identity, IdentityAnswer, SpanPolicy, Target
-from latencyprobe_agent.directory.peers import Peers
+from latencyprobe.plan import Identity, SpanPolicy, Target
+from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.sampling import Reason, Sampled
@@ -14,17 +14,6 @@ from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import Role
 
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0, SpanPolicy(1, 1.0, 100))
-
-
-class Known(Peers):
-    """Peers whose answers the test sets."""
-
-    def __init__(self, *identities: Identity) -> None:
-        super().__init__(lambda addresses: IdentityAnswer((), 0))
-        self.table = {identity.address: identity for identity in identities}
-
-    def resolve(self, addresses: Any) -> dict[str, Identity]:
-        return {a: self.table[a] for a in addresses if a in self.table}
 
 
 def everything(halves: Halves) -> Sampled:
@@ -40,7 +29,7 @@ def room() -> WaitingRoom:
 def test_a_named_half_waits_only_for_its_other_half(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
     room.admit(everything(halves), {1: CART}, 10.0)
-    peers = Known(Identity("10.0.0.2", service="web"))
+    peers = FakePeers(Identity("10.0.0.2", service="web"))
     assert room.take_ready(peers, 10.1) == []
     (ready,) = room.take_ready(peers, 10.3)
     assert ready.identity == Identity("10.0.0.2", service="web")
@@ -50,8 +39,8 @@ def test_a_named_half_waits_only_for_its_other_half(room: WaitingRoom, make_halv
 def test_an_unnamed_half_goes_after_two_seconds_and_is_counted(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
     room.admit(everything(halves), {1: CART}, 10.0)
-    assert room.take_ready(Known(), 11.9) == []
-    (ready,) = room.take_ready(Known(), 12.0)
+    assert room.take_ready(FakePeers(), 11.9) == []
+    (ready,) = room.take_ready(FakePeers(), 12.0)
     assert ready.identity is None
     assert room.unresolved == 1
 
@@ -64,7 +53,7 @@ def test_a_joined_pair_waits_for_nobody(room: WaitingRoom, make_halves: Any, apa
     for batch in [make_halves(client), make_halves(server)] if apart else [make_halves(client, server)]:
         room.admit(everything(batch), {1: CART}, 10.0)
         room.note_pairs(join.join(batch), by_process=True)
-    ready = room.take_ready(Known(), 10.0)
+    ready = room.take_ready(FakePeers(), 10.0)
     assert len(ready) == 2
     for chosen in ready:
         assert chosen.join is not None
@@ -77,7 +66,7 @@ def test_a_half_that_asks_another_node_waits_for_the_answer(room: WaitingRoom, m
     halves = make_halves({"role": Role.CLIENT, "stages": (5, 100, 5, 5)})
     server = make_halves({"role": Role.SERVER, "stages": (5, 5, 50, 5)})
     low = int(halves.trace_id[0, 1])
-    peers = Known(Identity("10.0.0.2", service="cart-svc"))
+    peers = FakePeers(Identity("10.0.0.2", service="cart-svc"))
     room.admit(everything(halves), {1: CART}, 10.0)
     assert room.take_ready(peers, 11.0, {low}) == []
     pairs = LocalJoin().join(Halves.concatenate([halves, server]))
@@ -90,7 +79,7 @@ def test_a_half_that_asks_another_node_waits_for_the_answer(room: WaitingRoom, m
 def test_a_half_whose_question_got_no_answer_goes(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.CLIENT})
     room.admit(everything(halves), {1: CART}, 10.0)
-    (ready,) = room.take_ready(Known(Identity("10.0.0.2", service="cart-svc")), 14.0, set())
+    (ready,) = room.take_ready(FakePeers(Identity("10.0.0.2", service="cart-svc")), 14.0, set())
     assert ready.join is None
 
 
@@ -98,7 +87,7 @@ def test_a_stranger_s_pair_joins_nothing(room: WaitingRoom, make_halves: Any) ->
     halves = make_halves({"role": Role.SERVER, "request_seq": 1})
     room.admit(everything(halves), {1: CART}, 10.0)
     room.note_pairs(LocalJoin().join(make_halves({"role": Role.CLIENT}, {"role": Role.SERVER})), by_process=True)
-    assert room.take_ready(Known(), 10.1) == []
+    assert room.take_ready(FakePeers(), 10.1) == []
 
 
 def test_a_full_room_and_a_target_that_has_gone_are_counted(make_halves: Any) -> None:
@@ -119,7 +108,7 @@ def test_what_the_budget_left_out_is_counted_too(room: WaitingRoom, make_halves:
 def test_at_the_end_nobody_waits(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
     room.admit(everything(halves), {1: CART}, 10.0)
-    assert len(room.take_ready(Known(), 10.0, all_of_them=True)) == 1
+    assert len(room.take_ready(FakePeers(), 10.0, all_of_them=True)) == 1
 
 
 def test_addresses_read_as_people_write_them() -> None:

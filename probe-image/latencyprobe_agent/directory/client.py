@@ -6,6 +6,7 @@ is a DirectoryError that names what is wrong and what to do; a token never appea
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -17,13 +18,14 @@ import urllib3
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import (
     AgentStatus,
+    Identity,
     IdentityAnswer,
     IdentityRequest,
     PlanLine,
     RemoteJoinAnswer,
     RemoteJoinMessage,
 )
-from latencyprobe.sli import SliAnswer, SliBatch
+from latencyprobe.sli import SliAnswer, SliBatch, SliRow
 
 T = TypeVar("T")
 
@@ -149,6 +151,69 @@ class Directory:
                 self._pool = urllib3.PoolManager(maxsize=4, ca_certs=str(self._ca_file), cert_reqs="CERT_REQUIRED")
                 self._ca_version = version
             return self._pool
+
+
+class FakeDirectory(Directory):
+    """`Directory` for tests, without a network: answers at once, and keeps what it is told.
+
+    `error`: raised by every call while it is set. `lines`: the plan stream begins with them. `owners`, `generation`,
+    `valid_s`: of its identities; `asked`: for which addresses. `refused`: keys of remote joins, with their reasons.
+    `expected`: the number of the next batch; only the rows of that one are kept.
+    """
+
+    def __init__(self) -> None:
+        self.url = "https://directory.fake"
+        self.error: DirectoryError | None = None
+        self.lines: list[PlanLine] = []
+        self.owners: dict[str, Identity] = {}
+        self.generation, self.valid_s = 1, 15.0
+        self.asked: list[tuple[str, ...]] = []
+        self.refused: dict[str, str] = {}
+        self.messages: list[RemoteJoinMessage] = []
+        self.statuses: list[AgentStatus] = []
+        self.expected = 0
+        self.batches: list[SliBatch] = []
+        self.rows: list[SliRow] = []
+
+    def plans(self) -> Iterator[PlanLine]:
+        """Yield `lines`, then heartbeats without an end."""
+        self._answer()
+        yield from self.lines
+        while True:
+            time.sleep(0.01)
+            yield PlanLine()
+
+    def identities(self, addresses: tuple[str, ...]) -> IdentityAnswer:
+        """Answer from `owners`, with empty fields for an address that is not there."""
+        self.asked.append(addresses)
+        self._answer()
+        found = tuple(self.owners.get(address, Identity(address)) for address in addresses)
+        return IdentityAnswer(found, self.generation, self.valid_s)
+
+    def remote_join(self, message: RemoteJoinMessage) -> RemoteJoinAnswer:
+        """Keep the message and answer with `refused`."""
+        self._answer()
+        self.messages.append(message)
+        return RemoteJoinAnswer(self.refused)
+
+    def status(self, status: AgentStatus) -> None:
+        """Keep the status."""
+        self._answer()
+        self.statuses.append(status)
+
+    def sli(self, batch: SliBatch) -> SliAnswer:
+        """Keep the batch, and its rows if it is the expected one."""
+        self.batches.append(batch)
+        self._answer()
+        taken = batch.sequence == self.expected
+        self.expected += taken
+        answer = SliAnswer(self.expected)
+        self.rows += batch.rows if taken else ()  # last: who sees them may change `expected`
+        return answer
+
+    def _answer(self) -> None:
+        if self.error is not None:
+            raise self.error
 
 
 def _decode(body: bytes, kind: type[T], url: str) -> T:

@@ -91,6 +91,18 @@ class Peers:
             self._unanswered.difference_update(batch)
 
 
+class FakePeers(Peers):
+    """`Peers` for tests: knows `identities`, by address, at once and asks nobody."""
+
+    def __init__(self, *known: Identity) -> None:
+        super().__init__(None)
+        self.identities = {identity.address: identity for identity in known}
+
+    def resolve(self, addresses: Iterable[str]) -> dict[str, Identity]:
+        """Return those that are known."""
+        return {address: self.identities[address] for address in addresses if address in self.identities}
+
+
 def name(identity: Identity | None, peer: str) -> str:
     """Return a peer as a person would name it: `namespace/workload`, else its address."""
     who = identity and (identity.workload or identity.service or identity.pod)

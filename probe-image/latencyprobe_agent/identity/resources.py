@@ -41,6 +41,22 @@ class Resources(Protocol):
         """Return whether `owner` is gone for good."""
 
 
+class FakeResources(Resources):
+    """`Resources` for tests: owner 7 is the process 7 of the service `service-7`. `gone`: owners that have ended."""
+
+    def __init__(self, *, by_process: bool = False) -> None:
+        self.by_process = by_process
+        self.gone: set[int] = set()
+
+    def attributes(self, owner: int) -> Mapping[str, str | int]:
+        """Name any owner."""
+        return {names.SERVICE_NAME: f"service-{owner}", names.PROCESS_PID: owner}
+
+    def ended(self, owner: int) -> bool:
+        """Tell whether it is one of `gone`."""
+        return owner in self.gone
+
+
 class PodResources:
     """Containers of the plan's pods, by cgroup id. Replaced as a whole when the plan or the cgroups change.
 

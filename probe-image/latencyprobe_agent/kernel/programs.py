@@ -154,7 +154,8 @@ class FakePrograms:
             del self.rows[key.tobytes()]
 
     def lost(self) -> dict[str, int]:
-        """Return `lost_records`."""
+        """Return `lost_records`, which cannot be read any more once closed."""
+        assert not self.closed
         return self.lost_records
 
     def wait(self, timeout_s: float) -> None:

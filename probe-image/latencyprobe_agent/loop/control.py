@@ -69,3 +69,46 @@ class LocalControl:
 
     def stop(self, timeout_s: float) -> None:
         """Nothing is left: rows are kept when they are taken."""
+
+
+class FakeControl(Control):
+    """`Control` for tests: `current` is its plan; it keeps `rows` and `statuses`. `stopped`: it was told to stop."""
+
+    def __init__(
+        self,
+        current: NodePlan | None = None,
+        *,
+        peers: Peers | None = None,
+        remote_join: RemoteJoinPost | None = None,
+        patient: bool = False,
+    ) -> None:
+        self.current = current
+        self.peers = peers
+        self.remote_join = remote_join
+        self.patient = patient
+        self.rows: list[SliRow] = []
+        self.statuses: list[AgentStatus] = []
+        self.stopped = False
+
+    def start(self) -> None:
+        """Start nothing."""
+
+    def plan(self) -> NodePlan | None:
+        """Return `current`."""
+        return self.current
+
+    def plan_age_s(self) -> float:
+        """Return 0: the plan is always confirmed."""
+        return 0.0
+
+    def take(self, rows: Sequence[SliRow]) -> None:
+        """Keep rows."""
+        self.rows += rows
+
+    def report(self, status: AgentStatus) -> None:
+        """Keep the status."""
+        self.statuses.append(status)
+
+    def stop(self, timeout_s: float) -> None:
+        """Remember it."""
+        self.stopped = True

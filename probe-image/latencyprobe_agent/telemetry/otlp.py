@@ -8,6 +8,7 @@ Source: OpenTelemetry protocol 1.9, "OTLP/HTTP" and "OTLP/gRPC".
 
 import email.utils
 import gzip
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -151,6 +152,22 @@ class GrpcTransport:
             detail = f"gRPC {code.name}: {error.details()}"
             return Answer(code.name, detail, retryable, min(wait_s or 0.0, _LONGEST_WAIT_S))
         return Answer(rejected=_rejected(answer, self._kind))
+
+
+class FakeTransport(Transport):
+    """`Transport` for tests: keeps `bodies`. `answer`: of each attempt; `open`: while it is not set, attempts hang."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.answer = answer or Answer()
+        self.bodies: list[bytes] = []
+        self.open = threading.Event()
+        self.open.set()
+
+    def send(self, body: bytes) -> Answer:
+        """Keep the body."""
+        self.open.wait()
+        self.bodies.append(body)
+        return self.answer
 
 
 def _rejected(body: bytes, kind: type[ExportTraceServiceResponse] | type[ExportMetricsServiceResponse]) -> int:
