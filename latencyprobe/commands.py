@@ -13,7 +13,7 @@ from rich.console import Console
 
 from latencyprobe import manifest, spec
 from latencyprobe.errors import SpecError
-from latencyprobe.report import kubectl, model, table
+from latencyprobe.report import build, kubectl, table
 from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore, default_path
@@ -131,7 +131,7 @@ def _reports(namespace: str | None, all_namespaces: bool, store: Path | None) ->
         objectives = opened.objectives()
         now = int(time.time())
         return tuple(
-            model.document(name, model.build(opened, [o for o in objectives if o.key.namespace == name], now))
+            build.document(name, build.build(opened, [o for o in objectives if o.key.namespace == name], now))
             for name in sorted({objective.key.namespace for objective in objectives})
         )
 
