@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from latencyprobe import manifest, spec
+from latencyprobe import manifest, parsing
 from latencyprobe.errors import SpecError
 from latencyprobe.report import build, kubectl, table
 from latencyprobe.report.model import LatencyReport
@@ -40,10 +40,10 @@ def validate(files: tuple[Path, ...]) -> int:
             refused += _refuse([error])
             continue
         for place, document in documents:
-            if problems := spec.problems(document, source=f"{file}{place}"):
+            if problems := parsing.problems(document, source=f"{file}{place}"):
                 refused += _refuse(problems)
             else:
-                probe = spec.parse(document)
+                probe = parsing.parse(document)
                 counts = f"targets {len(probe.spec.targets)}, objectives {len(probe.spec.objectives)}"
                 click.echo(f"{file}{place}: LatencyProbe {probe.namespace}/{probe.name} is valid: {counts}")
     return 1 if refused else 0

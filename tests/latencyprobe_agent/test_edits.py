@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from latencyprobe import spec
+from latencyprobe import parsing, spec
 from latencyprobe.plan import NodePlan, PlannedObjective, RemoteJoinAnswer, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import SliRow
@@ -141,7 +141,7 @@ def fields(kind: Any, at: str = "") -> Iterator[str]:
 def probe(name: str, document: dict[str, Any]) -> spec.LatencyProbe:
     metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "generation": 1}
     kind = {"apiVersion": "latencyprobe.dev/v1alpha1", "kind": "LatencyProbe"}
-    return spec.parse({**kind, "metadata": metadata, "spec": document})
+    return parsing.parse({**kind, "metadata": metadata, "spec": document})
 
 
 # -- a node, its pods and what they send

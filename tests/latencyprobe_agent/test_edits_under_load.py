@@ -19,7 +19,7 @@ import pytest
 import workload
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from latencyprobe import planning, spec
+from latencyprobe import parsing, planning, spec
 from latencyprobe.plan import AgentStatus, NodePlan
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.cli.audience import Export, audience
@@ -75,7 +75,7 @@ Definition = tuple[str, str]  # objective's id, hash
 def probes(document: dict[str, Any]) -> list[spec.LatencyProbe]:
     kind = {"apiVersion": "latencyprobe.dev/v1alpha1", "kind": "LatencyProbe"}
     return [
-        spec.parse({**kind, "metadata": {"name": name}, "spec": one})
+        parsing.parse({**kind, "metadata": {"name": name}, "spec": one})
         for name, one in (("mine", document), ("other", UNTOUCHED))
     ]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from latencyprobe import spec
+from latencyprobe import parsing, spec
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_operator.cluster.api import Api
@@ -48,7 +48,7 @@ def document(name: str = "checkout", namespace: str = "shop", **spec_fields: Any
 
 
 def probe(name: str = "checkout", namespace: str = "shop", **spec_fields: Any) -> spec.LatencyProbe:
-    return spec.parse(document(name, namespace, **spec_fields))
+    return parsing.parse(document(name, namespace, **spec_fields))
 
 
 def state(
