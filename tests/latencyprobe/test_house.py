@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 DESIGN = ROOT / "docs/design"
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *DESIGN.glob("*.md")])
 TESTS = ROOT / "tests"
+ROOMS = [ROOT / "latencyprobe", ROOT / "operator", ROOT / "probe-image"]
 SHARED = {"support", "truth"}  # folders that every test may import from
 
 
@@ -57,6 +58,28 @@ def test_tests_of_one_folder_do_not_import_those_of_another():
         if name.startswith("tests.") and name.split(".")[1] not in {*SHARED, file.relative_to(TESTS).parts[0]}
     ]
     assert foreign == [], f"only {sorted(SHARED)} are for all"
+
+
+def test_no_file_of_ours_is_long() -> None:
+    """Generated files and tables apart: 300 lines of Python, 350 of C."""
+    tables = {"records.py", "conventions.py", "events.h", "histogram.h"}
+    files = [file for room in ROOMS for file in room.rglob("*.py")] + sorted((ROOT / "bpf").glob("*.[ch]"))
+    lengths = {file.name: len(file.read_text().splitlines()) for file in files if file.name not in tables}
+    assert {} == {name: n for name, n in lengths.items() if n > (300 if name.endswith(".py") else 350)}
+
+
+def test_no_class_has_more_state_than_a_reader_keeps_in_mind() -> None:
+    """At most ten attributes that its methods assign."""
+    found = {}
+    for file in (file for room in ROOMS for file in room.rglob("*.py")):
+        classes = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef))
+        for one in (node for node in classes if not node.name.startswith("Fake")):
+            stored = (
+                node for node in ast.walk(one) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+            )
+            own = {node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"}
+            found[f"{file.name}: {one.name}"] = len(own)
+    assert {} == {name: n for name, n in found.items() if n > 10}
 
 
 def test_docs_telemetry_md_is_what_make_gen_writes():

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from latencyprobe import spec
+from latencyprobe import parsing, spec
 from latencyprobe.plan import NodePlan, PlannedObjective, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.cli.live import figures
@@ -144,7 +144,7 @@ def fields(kind: Any, at: str = "") -> Iterator[str]:
 def probe(name: str, document: dict[str, Any]) -> spec.LatencyProbe:
     metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "generation": 1}
     kind = {"apiVersion": "latencyprobe.dev/v1alpha1", "kind": "LatencyProbe"}
-    return spec.parse({**kind, "metadata": metadata, "spec": document})
+    return parsing.parse({**kind, "metadata": metadata, "spec": document})
 
 
 # -- a node, its pods and what they send

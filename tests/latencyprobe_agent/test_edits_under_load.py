@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latencyprobe import planning, spec
+from latencyprobe import parsing, planning, spec
 from latencyprobe_agent.cli.audience import Export, audience
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.local import local_plan
@@ -74,7 +74,7 @@ Definition = tuple[str, str]  # objective's id, hash
 def probes(document: dict[str, Any]) -> list[spec.LatencyProbe]:
     kind = {"apiVersion": "latencyprobe.dev/v1alpha1", "kind": "LatencyProbe"}
     return [
-        spec.parse({**kind, "metadata": {"name": name}, "spec": one})
+        parsing.parse({**kind, "metadata": {"name": name}, "spec": one})
         for name, one in (("mine", document), ("other", UNTOUCHED))
     ]
 

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from latencyprobe import spec
+from latencyprobe import parsing
 from latencyprobe.sli import SliRow
 from latencyprobe.store import SqliteStore
 from latencyprobe_agent.identity.cgroups import find_root
@@ -125,7 +125,7 @@ class Cluster:
         users = {pod.node: Reviewed("system:serviceaccount:a:agent", extra={NODE_CLAIM: [pod.node]}) for pod in pods}
         auth = Authenticator(FakeReviewer(users), "a", "agent", lambda *_: "")
         self.directory = Directory(self.planner, self.agents, state, ingest, auth)
-        probe = spec.parse(DOCUMENT)
+        probe = parsing.parse(DOCUMENT)
         for node in self.planner.update({("shop", "p"): probe}, state, state.take_changes()):
             ingest.planned(self.planner.plan_of(node))
         self.directory.open()

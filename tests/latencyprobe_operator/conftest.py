@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from latencyprobe import spec
+from latencyprobe import parsing, spec
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_operator.cluster.api import Api
@@ -47,7 +47,7 @@ def document(name: str = "checkout", namespace: str = "shop", **spec_fields: Any
 
 
 def probe(name: str = "checkout", namespace: str = "shop", **spec_fields: Any) -> spec.LatencyProbe:
-    return spec.parse(document(name, namespace, **spec_fields))
+    return parsing.parse(document(name, namespace, **spec_fields))
 
 
 def state(

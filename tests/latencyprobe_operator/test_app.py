@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from latencyprobe import spec
+from latencyprobe import parsing
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import objectives
@@ -129,7 +129,7 @@ def test_row_that_broke_older_versions_is_in_the_store_and_the_operator_starts_a
     document = make.document(objectives=both)
     minute = int(time.time()) // 60 * 60 - 60
     with SqliteStore(tmp_path / "sli.db") as store:
-        broken, fast = (objective.key for objective in objectives(spec.parse(document)))
+        broken, fast = (objective.key for objective in objectives(parsing.parse(document)))
         store.add([SliRow(*broken, minute, 10**18, histogram={40_000: 10**18}), SliRow(*fast, minute, 200)])
 
     async def scene() -> None:

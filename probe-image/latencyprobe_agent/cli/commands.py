@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from latencyprobe import spec
+from latencyprobe import parsing
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe.options import FILE, OUTPUT, Duration
 from latencyprobe.plan import NodePlan, Target
@@ -49,7 +49,7 @@ def run(
     from latencyprobe_agent.cli.run import Run  # noqa: PLC0415
 
     config = settings.from_environment()
-    probes = spec.load_file(file)
+    probes = parsing.load_file(file)
     plan, notices = local_plan(probes, config.node, pairing_key(pair_key))
     export = Export(endpoints(os.environ, otlp), delta_requested(os.environ), shared_key=pair_key is not None)
     for notice in notices:
@@ -134,7 +134,7 @@ def plan(file: Path, output: str) -> None:
     from latencyprobe_agent.cli.listening import listening_ports  # noqa: PLC0415
 
     config = settings.from_environment()
-    made, notices = local_plan(spec.load_file(file), config.node, b"")
+    made, notices = local_plan(parsing.load_file(file), config.node, b"")
     if output == "json":
         click.echo(msgspec.json.encode(made).decode())
         return
