@@ -13,6 +13,13 @@ from msgspec.structs import replace
 from latencyprobe.plan import Role
 
 HISTOGRAM_SCALE = 5
+HISTOGRAM_INDEXES = range(-672, 320)  # 477 ns to 17 min; shorter and longer durations are in the first and the last
+# Names of stages. The store keeps their positions: only ever append.
+STAGES = (
+    *("receive", "read_delay", "process", "send", "wait", "network", "client_send", "client_read_delay"),
+    *("server_read_delay", "server_process", "server_send"),
+)
+CLIENT_STAGES = ("send", "wait", "receive", "read_delay")  # of a client's half alone
 SLOWEST = 5  # exchanges kept per row, whatever time it spans
 PEERS = 20
 HITS = 8  # kinds of evidence kept per exchange

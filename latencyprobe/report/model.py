@@ -4,23 +4,29 @@
 no counts are text with a unit or in percent (units.py). crds/latencyreport.yaml bounds the same fields.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import msgspec
 
+from latencyprobe.bounds import MAX_PEER
+from latencyprobe.errors import LatencyProbeError
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.report import units
 from latencyprobe.sli import HITS, SLOWEST, SliRow, SlowExchange, most
-from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, windows_needed
+from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, events_needed, windows_needed
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.slo.windows import WINDOW_S
+from latencyprobe.spec import goal_fraction
 from latencyprobe.store import Store
+
+log = logging.getLogger(__name__)
 
 MAX_RESULTS = 256
 MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear once a minute
-_PEER = 320  # namespace/workload at its longest; names that agents send are cut to what the CRD takes
+MAX_REASON = 256
 _STAGES = 16
 _SIGNALS = 8
 _WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 12 KiB at their longest
@@ -126,7 +132,8 @@ class Peer(_Model, frozen=True):
 
 
 class Result(_Model, frozen=True):
-    """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events."""
+    """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events. `reason`:
+    why it could not be evaluated; it is Incomplete then, and without figures."""
 
     probe: str
     objective: str
@@ -150,6 +157,7 @@ class Result(_Model, frozen=True):
     slowest: tuple[Slow, ...] = ()
     top_peers: tuple[Peer, ...] = ()
     since: str | None = None
+    reason: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
@@ -196,10 +204,11 @@ def build(
 ) -> Report:
     """Evaluate objectives at `now_unix_s` and return their report, worst first, within its bounds.
 
-    `nodes_missing`: by objective, how many nodes should measure now and do not. Raises StoreError.
+    `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
+    for whatever reason, is Incomplete and takes nothing from the others.
     """
     verdicts = [
-        _judge(store, objective, now_unix_s, (nodes_missing or {}).get(objective.key, 0)) for objective in objectives
+        _judged(store, objective, now_unix_s, (nodes_missing or {}).get(objective.key, 0)) for objective in objectives
     ]
     verdicts.sort(key=lambda verdict: verdict[0])
     return _bounded([result for _, result in verdicts])
@@ -212,6 +221,30 @@ def document(namespace: str, report: Report) -> LatencyReport:
 
 _ORDER = {state: rank for rank, state in enumerate(State)}
 _Rank = tuple[int, Fraction, str, str]
+
+
+def _judged(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:
+    try:
+        return _judge(store, objective, now, nodes_missing)
+    except Exception as error:
+        key, foreseen = objective.key, isinstance(error, LatencyProbeError)
+        reason = str(error) if foreseen else f"{type(error).__name__}: {error}: please report this"
+        name = f"{key.namespace}/{key.probe}/{key.objective}"
+        log.error("objective %s (%s) is not evaluated: %s", name, key.hash, reason, exc_info=not foreseen)
+        result = Result(
+            *(key.probe, key.objective, objective.target, key.perspective),
+            threshold=units.duration(objective.threshold_ns, digits=9),
+            goal=objective.goal,
+            window=objective.window,
+            state=State.INCOMPLETE,
+            events=0,
+            bad=0,
+            events_needed=events_needed(goal_fraction(objective.goal), objective.min_events),
+            coverage=Coverage("0", *(0,) * 6, nodes_missing, "0s"),
+            updated=units.iso(now * 10**9),
+            reason=reason[:MAX_REASON],
+        )
+        return (_ORDER[result.state], Fraction(0), key.probe, key.objective), result
 
 
 def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:
@@ -242,7 +275,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
         bad_by_stage=_bad_by_stage(row),
         evidence=_evidence(row),
         slowest=tuple(map(_slow, row.slowest)),
-        top_peers=tuple(Peer(peer[:_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
+        top_peers=tuple(Peer(peer[:MAX_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
@@ -297,7 +330,7 @@ def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:
         BadStage(
             stage=stage[:63],
             events=both[stage][0],
-            share=units.percent(Fraction(both[stage][0], max(row.bad, 1)), 1),
+            share=units.percent(_share(both[stage][0], row.bad), 1),
             time=units.duration(both[stage][1]),
         )
         for stage in stages[:_STAGES]
@@ -309,14 +342,19 @@ def _evidence(row: SliRow) -> tuple[Explained, ...]:
         Explained(
             signal=signal[:63],
             events=count.exchanges,
-            share=units.percent(Fraction(count.exchanges, max(row.good + row.bad, 1)), 2),
+            share=units.percent(_share(count.exchanges, row.good + row.bad), 2),
             bad=count.bad,
-            bad_share=units.percent(Fraction(count.bad, max(row.bad, 1)), 1),
+            bad_share=units.percent(_share(count.bad, row.bad), 1),
             wait=units.duration(count.wait_ns),
         )
         for signal, count in sorted(row.evidence.items())[:_SIGNALS]
         if count.exchanges
     )
+
+
+def _share(part: int, whole: int) -> Fraction:
+    """Return a share of at most 1; the part may have come a minute after the whole."""
+    return Fraction(min(part, whole), whole) if whole else Fraction(bool(part))
 
 
 def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
@@ -341,7 +379,7 @@ def _slow(exchange: SlowExchange) -> Slow:
         time=units.iso(exchange.start_unix_ns),
         duration=units.duration(exchange.duration_ns, digits=6),
         stages=tuple(Stage(stage[:63], units.duration(value_ns, digits=6)) for stage, value_ns in stages),
-        peer=exchange.peer[:_PEER],
+        peer=exchange.peer[:MAX_PEER],
         error=exchange.error[:63],
         joined=exchange.joined,
         evidence=tuple(

@@ -86,13 +86,11 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
         table.add_column("UTC", no_wrap=True)
     table.add_column("trace id", no_wrap=True)
     for result, slow in exchanges:
-        row: list[str | Text] = [
-            _short(slow.duration, 4),
-            _bar(slow, console),
-            "\n".join((_largest(slow), *map(_said, slow.evidence))),
-        ]
+        said = "\n".join((_largest(slow), *map(_said, slow.evidence)))
         context = [result.target, slow.peer, slow.time[5:16].replace("T", " ")] if wide else []
-        table.add_row(*row, *context, slow.trace_id)
+        # as Text: a name in brackets is no markup
+        row = [Text(_short(slow.duration, 4)), _bar(slow, console), *map(Text, (said, *context, slow.trace_id))]
+        table.add_row(*row)
     console.print(table)
     drawn = {stage for _, slow in exchanges for stage, glyphs in _glyphs(slow) if glyphs}
     legend = [
@@ -124,6 +122,9 @@ def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Tab
 
 def _notes(result: Result) -> Iterable[str]:
     """Yield what a person should know about one objective beyond its figures, most important first."""
+    if result.reason:
+        yield f"not evaluated: {result.reason}"
+        return
     if result.state is State.NO_DATA:
         remedy = "send traffic; is the target's port right?"
         yield f"needs {result.events_needed:,} events to judge, has {result.events:,}: {remedy}"

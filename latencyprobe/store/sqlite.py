@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from latencyprobe.bounds import MAX_SUM
 from latencyprobe.errors import StoreError
 from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
 from latencyprobe.slo.evaluate import Events
@@ -31,6 +32,7 @@ from latencyprobe.store.schema import COUNT_COLUMNS, MIGRATIONS
 LATE_S = DAY_S  # agents keep what was not accepted for as long
 _APPLICATION_ID = 0x4C504231  # "LPB1": another program's database is refused
 _INSTANCE_KEPT_S = 3 * DAY_S
+_INSTANCES_KEPT = 16  # of one node: its agent, and those before it that may still be told that they were heard
 _KEY_COLUMNS = ("namespace", "probe", "probe_uid", "objective", "hash", "perspective")
 
 _ADD_COUNTS = f"""
@@ -41,6 +43,10 @@ _ADD_COUNTS = f"""
 _ADD_WITNESSES = """
     INSERT INTO witnesses VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     witnesses = add_witnesses(witnesses, excluded.witnesses)
+"""
+_FORGET_INSTANCES = f"""
+    DELETE FROM instances WHERE node = ? AND instance NOT IN
+    (SELECT instance FROM instances WHERE node = ? ORDER BY minute DESC LIMIT {_INSTANCES_KEPT - 1})
 """
 _IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
 
@@ -130,6 +136,8 @@ class SqliteStore:
             last = self._db.execute(query, sender).fetchone()
             if last and batch.sequence != last[0] + 1:
                 return int(last[0]) + 1
+            if not last:
+                self._db.execute(_FORGET_INSTANCES, (node, node))
             self._add(batch.rows)
             values = (*sender, batch.sequence, int(self._clock()))
             self._db.execute("INSERT OR REPLACE INTO instances VALUES (?, ?, ?, ?)", values)
@@ -145,7 +153,7 @@ class SqliteStore:
             for key in keys:
                 query = "SELECT wanted_ms, measured_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
                 known, measured = self._db.execute(query, (self._id(key), MINUTE_S, minute)).fetchone() or (0, 0)
-                if (more := max(wanted_ms, measured) - known) > 0:
+                if (more := min(max(wanted_ms, measured) - known, MAX_SUM)) > 0:
                     self._add([SliRow(*key, minute=minute, coverage=Coverage(wanted_ms=more))])
 
     def since(self, key: ObjectiveKey) -> int | None:
@@ -158,9 +166,10 @@ class SqliteStore:
     def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
         """Return the sum of all rows that overlap [since, until); `minute` is the start, aligned down to a row's.
 
-        The slowest exchanges are those of the five slowest of each hour (after 35 days: day) that began in it.
+        The slowest exchanges are those of the five slowest of each hour (after 35 days: day) that began in it. Raises
+        StoreError for this series alone where a sum in it is above its bounds, as rows made that were stored unchecked.
         """
-        with self._transaction("DEFERRED"):
+        with self._transaction("DEFERRED"), _readable():
             kept, series = self._horizons(), self._known(key)
             rows = spans(since, until, kept)
             start = rows[0].since if rows else since
@@ -174,7 +183,7 @@ class SqliteStore:
                     seen = packing.unpack_witnesses(blob)
                     slowest = tuple(slow for slow in seen.slowest if start <= slow.start_unix_ns // 10**9 < until)
                     total = merged(total, SliRow(*key, minute=start, slowest=slowest, peers=seen.peers))
-        return total
+        return msgspec.structs.replace(total, good=max(total.good, 0), bad=max(total.bad, 0))  # see bounds.TORN
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
         """Return the good and bad events of all rows that overlap [since, until)."""
@@ -185,7 +194,7 @@ class SqliteStore:
                 query = f"SELECT coalesce(sum(good), 0), coalesce(sum(bad), 0) FROM counts {_IN_SPAN}"
                 sums = self._db.execute(query, (series, *span)).fetchone()
                 good, bad = good + sums[0], bad + sums[1]
-        return Events(good, bad)
+        return Events(max(good, 0), max(bad, 0))  # see bounds.TORN
 
     def compact(self, now: int) -> None:
         """Delete minutes older than 2 days, hours older than 35, days older than 400, and series without any left."""
@@ -305,8 +314,19 @@ _REMEDIES = {
 }
 
 
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except packing.Unreadable as error:
+        raise StoreError(f"its counts are broken ({error}): give the objective another name to begin anew") from error
+
+
 def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
     _, width_s, start, good, bad, *numbers, blob = counts
+    for column, n in zip(COUNT_COLUMNS, (good, bad, *numbers), strict=True):
+        if not isinstance(n, int) or not (-MAX_SUM if column in ("good", "bad") else -1) < n < MAX_SUM:
+            raise packing.Unreadable(f"{column} is {n}, which cannot be")
     detail, coverage = packing.unpack_detail(blob), Coverage(*numbers)
     if width_s == MINUTE_S and not coverage.wanted_ms:  # not asked for yet: it must not fill another minute's gap
         coverage = msgspec.structs.replace(coverage, measured_ms=0)

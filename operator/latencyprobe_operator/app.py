@@ -8,6 +8,7 @@ import asyncio
 import datetime
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -91,6 +92,8 @@ class Operator:
         self._wanted = WantedTime()
         self._reports: dict[str, reports.Document] = {}
         self._writer = Writer(self._cluster)
+        self._evaluations: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
         self._leading, self._began = False, time.monotonic()
         auth = Authenticator(self._cluster, config.agent_namespace, config.agent_service_account, self._node_of_agent)
         self.directory = Directory(
@@ -113,6 +116,8 @@ class Operator:
                 rows_dropped=self._ingest.dropped,
                 recalled=self.directory.switchboard.counts,
                 writes=self._writer.counts,
+                evaluations=self._evaluations,
+                failures=self._failures,
             )
         )
 
@@ -148,7 +153,7 @@ class Operator:
         await self._informers.synced()
         await self._retried(lambda: self._registry.resync(self._cluster.probes))
         self._replan()
-        await self._tried(self._evaluate)
+        await self._tried("evaluate", self._evaluate)
         self.directory.open()
         log.info(
             "serving: %d LatencyProbes, %d nodes to measure", len(self._registry.entries), len(self._planner.nodes)
@@ -160,9 +165,9 @@ class Operator:
                     self._plan_loop(),
                     self._label_loop(),
                     self._status_loop(),
-                    self._every(lambda: EVALUATE_S - (time.time() - LAG_S) % EVALUATE_S, self._evaluate),
-                    self._every(lambda: RESYNC_S, lambda: self._registry.resync(self._cluster.probes)),
-                    self._every(lambda: FILES_S, self._reload),
+                    self._every(lambda: EVALUATE_S - (time.time() - LAG_S) % EVALUATE_S, "evaluate", self._evaluate),
+                    self._every(lambda: RESYNC_S, "resync", lambda: self._registry.resync(self._cluster.probes)),
+                    self._every(lambda: FILES_S, "reload", self._reload),
                 )
             ]
             try:
@@ -213,7 +218,7 @@ class Operator:
                     await self._status_changed.wait()
             self._status_changed.clear()
             self._wanted.observe(self._planner.plans, self._agents, time.monotonic(), time.time())
-            await self._write_statuses()
+            await self._tried("statuses", self._write_statuses)
             await asyncio.sleep(STATUS_S)
 
     async def _write_statuses(self) -> None:
@@ -247,6 +252,8 @@ class Operator:
             await self._books.run(self._books.store.want, keys, minute, wanted_ms)
         missing = missing_nodes(self._planner.plans, self._states(self._planner.nodes))
         self._reports = await self._books.run(reports.evaluate, self._books.store, probes, now, missing)
+        for report in self._reports.values():
+            self._evaluations.update("failed" if "reason" in result else "ok" for result in report["results"])
         self._status_changed.set()
         await self._writer.reports(self._reports, self._state)
 
@@ -267,18 +274,21 @@ class Operator:
         pod = self._state.pod((self._config.agent_namespace, name))
         return pod.node if pod is not None and pod.uid == uid else ""
 
-    async def _every(self, pause_s: Callable[[], float], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _every(
+        self, pause_s: Callable[[], float], name: str, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         """Do something again and again."""
         while True:
             await asyncio.sleep(pause_s())
-            await self._tried(work)
+            await self._tried(name, work)
 
-    async def _tried(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something; what fails is logged and done at its next turn."""
+    async def _tried(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something; what fails, foreseen or not, is counted, logged and done at its next turn."""
         try:
             await work()
-        except LatencyProbeError as error:
-            log.error("%s", error)
+        except Exception as error:
+            self._failures[name] += 1
+            log.error("%s: %s", name, error, exc_info=not isinstance(error, LatencyProbeError))
 
     async def _retried(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         backoff = Backoff()

@@ -12,7 +12,7 @@ from latencyprobe_operator.agents import Agents, NodeState
 from latencyprobe_operator.targets import Resolved
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
-_NAMED_NODES = 3
+_NAMED = 3
 
 
 class Condition(NamedTuple):
@@ -61,6 +61,12 @@ def conditions(
     return tuple(found)
 
 
+def broken(reasons: Mapping[str, str]) -> Condition:
+    """Return the condition that says which objectives (by name: why) cannot be evaluated."""
+    names = sorted(reasons)
+    return Condition("ObjectiveBroken", "True", "ObjectiveBroken", f"{_names(names)}: {reasons[names[0]]}")
+
+
 def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Condition:
     if not any(count.pods for count in resolved.counts):
         portless = [c for c in resolved.counts if c.portless]
@@ -103,6 +109,6 @@ def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agen
     return Condition("Measuring", "False", "NoTraffic", message)
 
 
-def _names(nodes: Sequence[str]) -> str:
-    rest = len(nodes) - _NAMED_NODES
-    return ", ".join(nodes[:_NAMED_NODES]) + (f" and {rest} more" if rest > 0 else "")
+def _names(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

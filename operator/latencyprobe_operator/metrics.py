@@ -31,6 +31,8 @@ class Sources(NamedTuple):
     rows_dropped: Counter[str]
     recalled: Counter[str]
     writes: Counter[tuple[str, str]]
+    evaluations: Counter[str]
+    failures: Counter[str]
 
 
 class _OperatorCollector(Collector):
@@ -59,6 +61,10 @@ class _OperatorCollector(Collector):
         recalled = {(outcome,): n for outcome, n in s.recalled.items()}
         yield _counter("recall_keys", "Halves that agents asked each other for.", recalled, "outcome")
         yield _counter("writes", "Writes to the API server.", s.writes, "kind", "result")
+        evaluations = {(result,): n for result, n in s.evaluations.items()}
+        yield _counter("evaluations", "Evaluations of objectives.", evaluations, "result")
+        failures = {(work,): n for work, n in s.failures.items()}
+        yield _counter("failures", "Rounds of the operator's own work that failed.", failures, "work")
 
 
 def exposition(sources: Sources) -> Callable[[], bytes]:

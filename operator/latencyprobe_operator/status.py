@@ -37,6 +37,8 @@ def status(
         found = conditions.invalid(entry.error)
     else:
         found = conditions.conditions(resolved, states, agents, store_ephemeral=store_ephemeral)
+    if reasons := {r["objective"]: r["reason"] for r in figures if "reason" in r}:
+        found = (*found, conditions.broken(reasons))
     ready = sum(state is NodeState.READY for state in states.values())
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
     document: Status = {

@@ -9,7 +9,7 @@ import pytest
 
 from latencyprobe.plan import Role
 from latencyprobe.report import model
-from latencyprobe.sli import SliRow, SlowExchange
+from latencyprobe.sli import EvidenceCount, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
 
@@ -98,6 +98,35 @@ def test_absent_data_is_absent_and_not_zero(store: SqliteStore) -> None:
     idle = result(store, "idle")
     assert ("NoData", 0, 1000) == (idle["state"], idle["events"], idle["eventsNeeded"])
     assert not {"sli", "errorBudgetRemaining", "quantiles", "since", "slowest"} & idle.keys()
+
+
+def test_objective_that_cannot_be_evaluated_is_incomplete_says_why_and_takes_nothing_from_the_others(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = {name: result(store, name) for name in ("calls", "idle")}
+    read = store.read
+
+    def failing(key: ObjectiveKey, since: int, until: int) -> SliRow:
+        return SliRow(*key, 0, 10**400 // 0) if key.objective == "fast" else read(key, since, until)
+
+    monkeypatch.setattr(store, "read", failing)
+    assert {"met": 1, "atRisk": 0, "violated": 0, "incomplete": 1, "noData": 1} == report(store)["summary"]
+    assert whole == {name: result(store, name) for name in ("calls", "idle")}
+    fast = result(store, "fast")
+    assert ("Incomplete", 0, 0, "99.9", "25ms") == tuple(
+        fast[name] for name in ("state", "events", "bad", "goal", "threshold")
+    )
+    assert fast["reason"].startswith("ZeroDivisionError: ")
+    assert "objective shop/checkout/fast (h1) is not evaluated: ZeroDivisionError" in caplog.text
+
+
+def test_no_share_is_above_the_whole(store: SqliteStore) -> None:
+    """What explains bad events may come a minute later than they, at the edge of the window."""
+    late = {"dominant": {"process": 7}, "evidence": {"retransmits": EvidenceCount(9, 8, 7)}}
+    store.add([SliRow(*next(o for o in store.objectives() if o.key.objective == "idle").key, minute=NOW - 60, **late)])
+    idle = result(store, "idle")
+    assert ["100"] == [stage["share"] for stage in idle["badByStage"]]
+    assert [("100", "100")] == [(one["share"], one["badShare"]) for one in idle["evidence"]]
 
 
 def test_events_of_the_current_second_count(store: SqliteStore) -> None:

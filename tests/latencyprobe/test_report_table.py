@@ -50,6 +50,14 @@ def test_objective_without_events_says_what_to_do(store: SqliteStore) -> None:
     assert "needs 1,000 events to judge, has 0: send traffic; is the target's port right?" in found
 
 
+def test_objective_that_cannot_be_evaluated_says_why_and_nothing_else() -> None:
+    result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.INCOMPLETE, 0, 0, 1, COVERAGE, "")
+    broken = replace(result, reason="its counts are broken (good is 7)")
+    found = printed(model.Report(model.Summary(0, 0, 0, 1, 0), (broken,)))
+    assert "not evaluated: its counts are broken (good is 7)" in found
+    assert "coverage" not in found
+
+
 def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
     assert "No objectives: add spec.objectives" in printed(model.build(store, [], NOW))
 
@@ -74,6 +82,13 @@ def test_long_names_wrap_and_leave_the_trace_id_whole(width: int) -> None:
     assert SLOW.trace_id in found
     words = {"123ms", "resent", "zero_window_probe", "×12,", "1.02s", "tcprt", "P", "reordered,", "201ms"}
     assert words <= set(found.split())
+
+
+def test_names_in_brackets_are_no_markup() -> None:
+    hits = (model.Hit("retransmits", "[/what]", 1, "1s"),)
+    odd = replace(SLOW, trace_id="[/id]", peer="[/peer]", stages=(model.Stage("[/stage]", "1s"),), evidence=hits)
+    found = listed(odd, replace(odd, error="[/error]"), width=140)
+    assert all(f"[/{name}]" in found for name in ("id", "peer", "stage", "what", "error"))
 
 
 def test_list_without_evidence_says_nothing_of_it() -> None:

@@ -2,12 +2,15 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latencyprobe.bounds import MAX_SUM
 from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, Hit, SlowExchange
 from latencyprobe.store.packing import (
     Detail,
+    Unreadable,
     Witnesses,
     add_details,
     add_witnesses,
@@ -22,7 +25,7 @@ stages = st.dictionaries(st.sampled_from(["receive", "process", "server_send", "
 signals = st.dictionaries(
     st.sampled_from(["retransmits", "handshakes"]), st.builds(EvidenceCount, counts, counts, counts)
 )
-details = st.builds(Detail, st.dictionaries(st.integers(-672, 320), counts, max_size=40), stages, stages, signals)
+details = st.builds(Detail, st.dictionaries(st.integers(-672, 319), counts, max_size=40), stages, stages, signals)
 
 
 @given(details)
@@ -48,6 +51,28 @@ def test_a_correction_that_comes_later_is_taken_off() -> None:
     late = unpack_detail(pack_detail(corrected))
     assert corrected == late
     assert {"network": 50} == unpack_detail(add_details(pack_detail(counted), pack_detail(corrected))).stage_ns
+
+
+@given(st.binary(max_size=40), details)
+def test_what_cannot_be_read_says_so_and_stays(blob: bytes, detail: Detail) -> None:
+    for unpack, add, other in (
+        (unpack_detail, add_details, pack_detail(detail)),
+        (unpack_witnesses, add_witnesses, pack_witnesses(Witnesses())),
+    ):
+        try:
+            unpack(blob)
+        except Unreadable:
+            assert blob == add(blob, other)
+
+
+def test_counts_that_no_honest_one_reaches_are_added_to_no_more_and_ns_are() -> None:
+    half, spent_ns = MAX_SUM // 2 + 1, {"process": 3 << 62, "wait": -(3 << 62)}
+    blob = pack_detail(Detail({3: half}, spent_ns, {"process": half}, {"tcprt": EvidenceCount(half, half, 3 << 62)}))
+    assert spent_ns == unpack_detail(blob).stage_ns
+    beyond = add_details(blob, blob)
+    with pytest.raises(Unreadable, match=f"{2 * half} events are more than can be"):
+        unpack_detail(beyond)
+    assert beyond == add_details(beyond, blob)
 
 
 def test_nothing_takes_no_room() -> None:

@@ -164,6 +164,61 @@ def test_failing_batch_leaves_neither_counts_nor_number(store: SqliteStore) -> N
     assert 10 == store.add_batch("n1", batch(9, row()))
 
 
+def test_node_is_remembered_by_its_latest_instances_alone(store: SqliteStore, clock: Clock) -> None:
+    for number in range(40):
+        clock.now += 1
+        store.add_batch("n1", batch(5, instance=f"i{number}"))
+    store.add_batch("n2", batch(5))
+    assert 16 + 1 == store._db.execute("SELECT count(*) FROM instances").fetchone()[0]
+    assert 6 == store.add_batch("n1", batch(9, instance="i39")), "a gap: it is known"
+
+
+HUGE = 9_300_000_000_000_000_000  # above 2^63: SQLite keeps it as REAL
+BROKEN = {
+    "a sum that became REAL": f"UPDATE counts SET good = {HUGE}",
+    "a sum at the edge": "UPDATE counts SET bad = 9223372036854775807",
+    "a sum far below 0": "UPDATE counts SET good = -9223372036854775807 - 1",
+    "negative time": "UPDATE counts SET measured_ms = -9223372036854775807 - 1, wanted_ms = -5",
+    "more measured than a number holds": "UPDATE counts SET measured_ms = 9223372036854775807, wanted_ms = -5",
+    "a bucket that is none": "UPDATE counts SET detail = x'9292cd9c400180'",
+    "a stage of another version": "UPDATE counts SET detail = x'92908163920101'",
+    "no blob of ours": "UPDATE counts SET detail = x'ff00'",
+    "text that is none": "UPDATE counts SET detail = x'929081a1ff920101'",
+    "witnesses that are none": "UPDATE witnesses SET witnesses = x'c1'",
+    "more of a peer than there can be": "UPDATE witnesses SET witnesses = x'929081a161cfffffffffffffffff'",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_broken_row_is_told_of_its_own_series_and_stops_no_other_call(store: SqliteStore, broken: str) -> None:
+    other, whole = KEY._replace(objective="other"), row(peers={"shop/web": 1}, histogram={3: 1})
+    store.add([whole])
+    store._db.execute(broken)
+    store.add([row(key=other)])
+    assert 8 == store.add_batch("n1", batch(7, whole, row(key=other)))
+    store.want([KEY, other], NOW, 60_000)
+    store.compact(NOW)
+    with pytest.raises(StoreError, match=r"its counts are broken \(.*\): give the objective another name"):
+        store.read(KEY, NOW - DAY_S, NOW + 60)
+    assert 2 == store.read(other, NOW - DAY_S, NOW + 60).good
+
+
+def test_a_day_of_all_nodes_is_added_up_beyond_64_bits_of_ns(store: SqliteStore) -> None:
+    """22 bad exchanges are always under way on each of 5,000 nodes."""
+    spent_ns = 5000 * 22 * DAY_S * 10**9 // 100
+    store.add([row(stage_ns={"wait": spent_ns, "network": -spent_ns}) for _ in range(100)])
+    found = store.read(KEY, NOW - 5 * HOUR_S, NOW + DAY_S).stage_ns
+    assert 2**63 < found["wait"] == pytest.approx(100 * spent_ns, rel=1e-15)
+    assert found["network"] == -found["wait"]
+
+
+def test_a_window_that_begins_between_two_torn_readings_has_no_negative_sum(store: SqliteStore) -> None:
+    store.add([row(NOW - 60, good=8, bad=1), row(good=9, bad=-1)])
+    assert Events(9, 0) == store.events(KEY, NOW, NOW + 60)
+    assert 0 == store.read(KEY, NOW, NOW + 60).bad
+    assert Events(17, 0) == store.events(KEY, NOW - 60, NOW + 60)
+
+
 def test_wanted_time_is_the_highest_word_for_a_minute(store: SqliteStore) -> None:
     for wanted_ms in (60_000, 120_000, 60_000):
         store.want([KEY], NOW, wanted_ms)

@@ -6,6 +6,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
+from latencyprobe.bounds import bounded
 from latencyprobe.plan import NodePlan, Objective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import EvidenceCount, Hit, merged
@@ -59,7 +60,9 @@ def counts_of(*rows, role=Role.SERVER):
 
 
 def taken(slicer):
-    return slicer.take(lambda packed: str(ipaddress.ip_address(packed[-4:])))
+    rows = slicer.take(lambda packed: str(ipaddress.ip_address(packed[-4:])))
+    assert rows == tuple(map(bounded, rows)), "what an agent sends is within the bounds"
+    return rows
 
 
 def only(slicer):

@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from latencyprobe_agent.measure.stages import PAIR_STAGES, cut, pair_stages
+from latencyprobe import bounds, sli
+from latencyprobe_agent.kernel.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN
+from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES, cut, pair_stages
+from latencyprobe_agent.signals.table import EVIDENCE
 
 STAMPS = hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5).map(lambda s: (5, s[1])),
                     elements=st.integers(0, 10**15))  # fmt: skip
@@ -14,6 +17,13 @@ STAGES = hnp.arrays(np.int64, (7, 4), elements=st.integers(0, 10**12))
 
 def column(*stamps: int) -> np.ndarray:
     return np.array(stamps, np.int64).reshape(5, 1)
+
+
+def test_stages_signals_and_buckets_are_those_that_rows_are_checked_for():
+    assert {*SERVER_STAGES, *CLIENT_STAGES, *PAIR_STAGES} == set(sli.STAGES)
+    assert CLIENT_STAGES == sli.CLIENT_STAGES
+    assert {signal.switch for signal in EVIDENCE} == bounds.SIGNALS
+    assert range(HISTOGRAM_MIN, HISTOGRAM_MIN + HISTOGRAM_BUCKETS) == sli.HISTOGRAM_INDEXES
 
 
 def test_ordered_stamps_are_cut_where_they_are():

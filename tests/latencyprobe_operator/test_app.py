@@ -13,9 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 
+from latencyprobe import spec
+from latencyprobe.errors import StoreError
 from latencyprobe.manifest import API_VERSION
+from latencyprobe.sli import SliRow
+from latencyprobe.slo.objective import objectives
+from latencyprobe.store import SqliteStore
+from latencyprobe_operator.api import Api
+from latencyprobe_operator.app import Operator
+from latencyprobe_operator.config import Config
 from latencyprobe_operator.directory.auth import NODE_CLAIM
 
 END_S = 5.0  # SIGTERM to exit
@@ -38,10 +47,17 @@ KINDS = {
 
 
 class ApiServer:
-    """Has one node and a Lease. Its watches are silent."""
+    """Has one node, a Lease and the given LatencyProbes with their namespaces. Its watches are silent."""
 
-    def __init__(self) -> None:
+    def __init__(self, *probes: dict[str, Any]) -> None:
         self.lease: dict[str, Any] = {}
+        self.reports: list[dict[str, Any]] = []
+        names = sorted({probe["metadata"]["namespace"] for probe in probes})
+        self.lists = {
+            "nodes": [NODE],
+            "latencyprobes": list(probes),
+            "namespaces": [{"metadata": {"name": name, "uid": name}} for name in names],
+        }
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.path in KINDS:
@@ -58,7 +74,9 @@ class ApiServer:
             await (silent := web.StreamResponse()).prepare(request)
             await asyncio.Event().wait()
             return silent
-        items = [NODE] if request.path.endswith("/nodes") else []
+        if "/latencyreports/" in request.path:
+            self.reports.append(await request.json())
+        items = self.lists.get(request.path.rpartition("/")[2], [])
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
 
@@ -101,6 +119,57 @@ async def ready(session: aiohttp.ClientSession, url: str) -> bool:
             return answer.status == 200
     except aiohttp.ClientConnectionError:
         return False
+
+
+def test_row_that_broke_older_versions_is_in_the_store_and_the_operator_starts_and_judges_the_others(
+    make: Any, tmp_path: Path, tls_dir: Path
+) -> None:
+    both = [{"name": name, "target": "cart", "threshold": "25ms", "goal": "99"} for name in ("broken", "fast")]
+    document = make.document(objectives=both)
+    minute = int(time.time()) // 60 * 60 - 60
+    with SqliteStore(tmp_path / "sli.db") as store:
+        broken, fast = (objective.key for objective in objectives(spec.parse(document)))
+        store.add([SliRow(*broken, minute, 10**18, histogram={40_000: 10**18}), SliRow(*fast, minute, 200)])
+
+    async def scene() -> None:
+        api = ApiServer(document)
+        trust = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(tls_dir / "tls.crt")))
+        async with (
+            operator(tmp_path, tls_dir, api) as (process, url),
+            aiohttp.ClientSession(connector=trust) as session,
+        ):
+            async with asyncio.timeout(30):
+                while not (await ready(session, url) and api.reports):
+                    assert process.returncode is None
+                    await asyncio.sleep(0.05)
+        states = {result["objective"]: (result["state"], result["events"]) for result in api.reports[0]["results"]}
+        assert states == {"broken": ("Incomplete", 0), "fast": ("Met", 200)}
+
+    asyncio.run(scene())
+
+
+def test_work_that_fails_is_counted_and_has_its_next_turn_whatever_it_was(
+    tmp_path: Path, tls_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "key").write_bytes(bytes(32))
+    settings = {"NAMESPACE": "lp", "TLS_DIR": tls_dir, "PAIR_KEY_FILE": tmp_path / "key"}
+    config = Config.from_environment({f"LATENCYPROBE_{name}": str(value) for name, value in settings.items()})
+    turns = iter([ZeroDivisionError("by 0"), StoreError("disk full"), asyncio.CancelledError()])
+
+    async def work() -> None:
+        raise next(turns)
+
+    async def scene() -> bytes:
+        it = Operator(config, Api("http://127.0.0.1:1", None, work), lambda: None)
+        with pytest.raises(asyncio.CancelledError):
+            await it._every(lambda: 0.0, "evaluate", work)
+        await it._cluster._api.__aexit__()
+        return it.directory.metrics()
+
+    assert b'latencyprobe_operator_failures_total{work="evaluate"} 2.0' in asyncio.run(scene())
+    assert [("evaluate: by 0", True), ("evaluate: disk full", False)] == [
+        (record.message, bool(record.exc_info)) for record in caplog.records
+    ]
 
 
 def test_sigterm_ends_the_operator_at_once_though_agents_hold_their_plan_streams(tmp_path: Path, tls_dir: Path) -> None:

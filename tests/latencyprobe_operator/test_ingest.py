@@ -86,17 +86,33 @@ def test_rows_of_objectives_that_the_node_was_not_asked_for_are_dropped_and_coun
 
 
 @pytest.mark.parametrize(
-    ("fields", "path"),
+    ("fields", "reason"),
     [
-        ({"minute": NOW + 300}, "$.rows[0].minute"),
-        ({"minute": NOW + 1}, "$.rows[0].minute"),
-        ({"good": -1}, "$.rows[0]"),
-        ({"histogram": {3: -2}}, "$.rows[0]"),
+        ({"minute": NOW + 300}, "future"),
+        ({"minute": NOW + 1}, "impossible_minute"),
+        ({"good": -(10**18)}, "impossible_good"),
+        ({"histogram": {3: -2}}, "impossible_histogram"),
+        ({"coverage": Coverage(wanted_ms=1)}, "impossible_coverage"),
     ],
 )  # fmt: skip
-def test_wrong_row_is_refused_with_its_path(post: Post, make: Any, fields: dict[str, Any], path: str) -> None:
-    with pytest.raises(Refused, match=path.replace("$", r"\$").replace("[", r"\[")) as refused:
-        post(("i", 0, [row(make, **fields)]))
+def test_impossible_row_is_dropped_and_counted_and_the_rest_of_its_batch_is_kept(
+    post: Post, make: Any, caplog: pytest.LogCaptureFixture, fields: dict[str, Any], reason: str
+) -> None:
+    batches = [("i", number, [row(make, **fields), row(make)]) for number in range(2)]
+    expected, total, ingest = post(*batches)
+    assert (expected, total, ingest.accepted, ingest.dropped) == ([1, 2], 20, 2, {reason: 2})
+    (said,) = (record.message for record in caplog.records)
+    assert said.startswith("n1: SLI rows of its agent are dropped: ")
+
+
+@pytest.mark.parametrize(
+    ("instance", "sequence", "path"), [("i", -1, "sequence"), ("i", 1 << 63, "sequence"), ("i" * 254, 0, "instance")]
+)
+def test_batch_that_no_agent_numbers_is_refused_with_its_path(
+    post: Post, make: Any, instance: str, sequence: int, path: str
+) -> None:
+    with pytest.raises(Refused, match=rf"^\$\.{path}: ") as refused:
+        post((instance, sequence, [row(make)]))
     assert refused.value.status == 400
 
 

@@ -20,6 +20,8 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         rows_dropped=Counter(not_asked=1),
         recalled=Counter(answered=6),
         writes=Counter({("label", "ok"): 4}),
+        evaluations=Counter(ok=8, failed=1),
+        failures=Counter(evaluate=2),
     )
     expose = exposition(sources)
     requests["/v1/identities", 200] += 5
@@ -35,3 +37,5 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["recall_keys_total", "answered"] == 6
     assert found["writes_total", "label", "ok"] == 4
     assert found["probes",] == 3
+    assert found["evaluations_total", "failed"] == 1
+    assert found["failures_total", "evaluate"] == 2

@@ -2,7 +2,9 @@
 
 import asyncio
 import io
+import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,12 +14,16 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import Ask, IdentityAnswer, PlanLine, Recall, RecallAnswer, ServerHalf
-from latencyprobe.sli import SliBatch
+from latencyprobe.sli import Coverage, SliBatch, SliRow
+from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from latencyprobe_agent.identity.directory import Directory as AgentsClient
+from latencyprobe_operator import reports
 from latencyprobe_operator.agents import Agents
 from latencyprobe_operator.books import Books
 from latencyprobe_operator.cluster import Reviewed
@@ -44,7 +50,7 @@ class World:
         for node in ("n1", "n2"):
             self.reviewer.users[f"token-{node}"] = Reviewed(AGENT, extra={NODE_CLAIM: [node]})
         self.reviewer.users["token-stranger"] = Reviewed("system:serviceaccount:shop:default")
-        self.ingest = Ingest(books, frozenset)
+        self.books, self.ingest = books, Ingest(books, frozenset)
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
         self.deaf: list[str] = []
         self.directory = Directory(self.planner, self.agents, self.state, self.ingest, auth, deaf=lambda: self.deaf)
@@ -229,6 +235,9 @@ def test_status_is_taken_for_the_callers_node(play: Play, make: Any) -> None:
         ("/v1/nodes/n1/status", b"{", b"truncated"),
         ("/v1/nodes/n1/sli", b'{"instance":"i","sequence":0,"rows":[{"good":"x"}]}', b"$.rows[0].good"),
         ("/v1/nodes/n1/sli", b'{"instance":"i","sequence":0,"rows":[],"more":1}', b"more"),
+        ("/v1/nodes/n1/sli", b'{"instance":"i","sequence":-1,"rows":[]}', b"$.sequence"),
+        ("/v1/nodes/n1/sli", b'{"instance":"i","sequence":1' + b"0" * 25 + b',"rows":[]}', b"$.sequence"),
+        ("/v1/nodes/n1/sli", b'{"instance":"\xff","sequence":0,"rows":[]}', b"utf-8"),
         ("/v1/identities", b'{"addresses":[1]}', b"$.addresses[0]"),
         ("/v1/recall", b'{"asks":[{"keys":["../x"],"address":"10.0.0.1"}]}', b"$.asks[0].keys[0]"),
         ("/v1/recall", b'{"halves":[{"key":"%s","stages_ns":[1,-2,3,4]}]}' % (b"a" * 32), b"$.halves[0].stages_ns[1]"),
@@ -355,5 +364,97 @@ def test_agents_own_client_speaks_the_same_wire(play: Play, make: Any, tls_dir: 
         assert (accepted.expected, gap.expected) == (1, 1)
         with pytest.raises(DirectoryError, match="403"):
             await asyncio.to_thread(foreign.status, make.status(plan.generation))
+
+    play(scene)
+
+
+TWO = [{"name": name, "target": "cart", "threshold": "25ms", "goal": "99"} for name in ("fast", "other")]
+FORGED: dict[str, Any] = {"good": 10**18, "histogram": {40_000: 10**18}}
+
+
+def row_of(probe: Any, name: str, **fields: Any) -> SliRow:
+    key = next(o.key for o in objectives(probe) if o.key.objective == name)
+    counts: dict[str, Any] = {"good": 200, "histogram": {-200: 200}, "coverage": Coverage(seen=200, measured_ms=5000)}
+    return SliRow(*key, minute=int(time.time()) // 60 * 60, **(counts | fields))
+
+
+async def evaluated(it: World, probe: Any) -> dict[str, dict[str, Any]]:
+    found = await it.books.run(reports.evaluate, it.books.store, [probe], int(time.time()), {})
+    return {result["objective"]: result for result in found["shop"]["results"]}
+
+
+def test_forged_row_is_dropped_and_counted_and_takes_nothing_from_the_others(play: Play, make: Any) -> None:
+    async def scene(it: World) -> None:
+        probe = make.probe(objectives=TWO)
+        it.plan(probe)
+        rows = (row_of(probe, "fast", **FORGED), row_of(probe, "fast"), row_of(probe, "other"))
+        status, body = await it.call("POST", "/v1/nodes/n1/sli", SliBatch("i", 0, rows))
+        assert (status, msgspec.json.decode(body)) == (200, {"expected": 1})
+        found = await evaluated(it, probe)
+        assert {name: (r["state"], r["events"]) for name, r in found.items()} == {
+            "fast": ("Met", 200),
+            "other": ("Met", 200),
+        }
+        assert (it.ingest.accepted, it.ingest.dropped) == (2, {"impossible_good": 1})
+
+    play(scene)
+
+
+def test_forged_row_that_an_older_version_stored_makes_its_own_objective_incomplete(play: Play, make: Any) -> None:
+    async def scene(it: World) -> None:
+        probe = make.probe(objectives=TWO)
+        it.plan(probe)
+        await it.books.run(it.books.store.add, [row_of(probe, "fast", **FORGED)])
+        batch = SliBatch("i", 0, (row_of(probe, "fast"), row_of(probe, "other")))
+        assert (await it.call("POST", "/v1/nodes/n1/sli", batch))[0] == 200
+        found = await evaluated(it, probe)
+        assert {name: (r["state"], r["events"]) for name, r in found.items()} == {
+            "fast": ("Incomplete", 0),
+            "other": ("Met", 200),
+        }
+        assert "its counts are broken (good is 1000000000000000200, which cannot be)" in found["fast"]["reason"]
+        assert "reason" not in found["other"]
+
+    play(scene)
+
+
+wild = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**29), 10**29) | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
+    max_leaves=9,
+)
+FIELDS = [field.name for field in msgspec.structs.fields(SliRow)]
+
+
+def test_nothing_that_is_posted_ends_the_directory_or_the_evaluation(
+    play: Play, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_.Bucket, "take", lambda _: True)
+    probe = make.probe(objectives=TWO)
+
+    async def scene(it: World) -> None:
+        it.plan(probe)
+        loop, instances = asyncio.get_running_loop(), map(str, range(1 << 20))
+        fields = st.dictionaries(st.sampled_from(FIELDS), wild, max_size=3)
+        number = st.integers(-(10**29), 10**29) | st.integers(-200, 1 << 20)
+        sums = st.dictionaries(st.text(max_size=9) | number.map(str), number)
+        counts = st.fixed_dictionaries({}, optional=dict.fromkeys(["good", "bad", "minute"], number))
+        sparse = st.fixed_dictionaries({}, optional=dict.fromkeys(["histogram", "stage_ns", "dominant", "peers"], sums))
+
+        @given(wild | st.lists(fields | counts | sparse, max_size=3), st.binary(max_size=9))
+        def post(rows: Any, rest: bytes) -> None:
+            batch: Any = {"instance": next(instances), "sequence": 0, "rows": rows}
+            if isinstance(rows, list):
+                whole = msgspec.to_builtins(row_of(probe, "fast"), str_keys=True)
+                batch["rows"] = [whole | row if isinstance(row, dict) else row for row in rows]
+            for body in (json.dumps(batch).encode(), rest):
+                call = it.call("POST", "/v1/nodes/n1/sli", body)
+                assert asyncio.run_coroutine_threadsafe(call, loop).result(30)[0] in (200, 400)
+
+        await asyncio.to_thread(post)
+        assert (await it.call("GET", "/readyz"))[0] == 200
+        await it.call("POST", "/v1/nodes/n1/sli", SliBatch("j", 0, (row_of(probe, "other"),)))
+        found = await evaluated(it, probe)
+        assert ("Met", 200) == (found["other"]["state"], found["other"]["events"])
 
     play(scene)

@@ -150,6 +150,16 @@ def test_figures_and_counts_are_short_strings_and_numbers(world: World) -> None:
     assert found["objectives"][0] == {"name": "fast", "state": "Met", "sli": "99.99", "errorBudgetRemaining": "90"}
 
 
+def test_objective_that_cannot_be_evaluated_has_a_condition(world: World) -> None:
+    broken = {"objective": "fast", "state": "Incomplete", "reason": "its counts are broken"}
+    found = world.status(6, figures=[broken, {"objective": "faster", "state": "Met"}])
+    assert (found["slo"], found["conditions"][-1]["type"], found["conditions"][-1]["message"]) == (
+        "Incomplete",
+        "ObjectiveBroken",
+        "fast: its counts are broken",
+    )
+
+
 def test_largest_status_stays_below_16_kib(make: Any) -> None:
     name = "n" * 63
     targets = [{"name": f"{i:02}{name[2:]}", "ports": [8080]} for i in range(32)]

@@ -233,7 +233,7 @@ async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY
         raise Refused(413, f"{len(body)} bytes: at most {limit}")
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(400, str(error)) from error
 
 

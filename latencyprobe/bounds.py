@@ -1,0 +1,161 @@
+"""What a row of counts may say: the bounds of everything that an agent sends, and of the sums of it. Pure.
+
+The operator's `directory/ingest.py` asks here before it stores a row; to `store` a sum of MAX_SUM is broken. What a
+node counted itself is refused when it is impossible. What others told it, the names of peers and how long another host
+kept them waiting, is cut to size instead: nobody shall be able to make an honest agent's row impossible.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from latencyprobe.plan import Role
+from latencyprobe.sli import (
+    CLIENT_STAGES,
+    HISTOGRAM_INDEXES,
+    HITS,
+    PEERS,
+    SLOWEST,
+    STAGES,
+    EvidenceCount,
+    Hit,
+    SliRow,
+    SlowExchange,
+    added_evidence,
+)
+from latencyprobe.spec import EvidenceSpec
+
+# Of one objective, in one row of one node. 512 processors that end 10^6 exchanges a second each make 2^35 in a minute;
+# the rest is for what goes on being counted while an agent is stopped: half an hour at that rate, days at a usual one.
+MAX_EVENTS = 1 << 40
+# Counters are read one after the other while they grow: `good` may hold what `bad` has taken off already, until the
+# next row. It is what one processor ends while the reader is held up; in a second, at 10^6 a second.
+TORN = 1 << 20
+MAX_SUM_NS = (1 << 63) - 1  # a stage of all bad events of a row: 100,000 that took a day and ended at once are 8.6e18
+MAX_NS = 1 << 60  # one exchange: 36 years
+MAX_UNIX_NS = 1 << 62  # until the year 2116
+MAX_MEASURED_MS = 86_400_000  # a minute has 60,000, and again whenever the clock is set back; a row waits for a day
+MAX_NAMES = 64  # stages, signals: six times what there are
+MAX_PEER = 320  # characters: namespace/workload at its longest
+MAX_WORD = 63
+# Of one count, over all nodes and a day: 5,000 nodes that end 20 million events a second each. No honest sum gets
+# there, so one that did is broken. A window is read from 254 rows at most: good and bad together stay below 2^63.
+MAX_SUM = 1 << 53
+
+OTHER = "other"  # what stages and signals count as whose names this version does not know
+SIGNALS = frozenset(field.name for field in msgspec.structs.fields(EvidenceSpec))
+
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class Impossible(ValueError):  # noqa: N818 - what the row is
+    """A row says what no honest agent sends. `field`: where."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+def bounded(row: SliRow) -> SliRow:
+    """Return a row that an agent sent as it may be stored and added up. Raises Impossible."""
+    if row.minute % 60 or row.minute < 0:
+        raise Impossible("minute", f"{row.minute} is not the start of a minute")
+    _within("good", [row.good], -TORN, MAX_EVENTS)
+    _within("bad", [row.bad], -TORN, MAX_EVENTS)
+    _within("histogram", row.histogram, HISTOGRAM_INDEXES[0], HISTOGRAM_INDEXES[-1])
+    _within("histogram", row.histogram.values(), 0, MAX_EVENTS)
+    if abs(sum(row.histogram.values()) - row.good - row.bad) > TORN:
+        raise Impossible("histogram", "holds another number of events than good and bad")
+    coverage = msgspec.structs.asdict(row.coverage)
+    if coverage.pop("wanted_ms"):
+        raise Impossible("coverage", "wanted_ms is the directory's to say")
+    _within("coverage", [coverage.pop("measured_ms")], 0, MAX_MEASURED_MS)
+    _within("coverage", coverage.values(), 0, MAX_EVENTS)
+    _at_most("slowest", row.slowest, SLOWEST)
+    _at_most("peers", row.peers, PEERS)
+    _within("peers", row.peers.values(), 0, MAX_EVENTS)
+    return replace(
+        row,
+        stage_ns=_refined("stage_ns", row.perspective, row.stage_ns, MAX_SUM_NS),
+        dominant=_refined("dominant", row.perspective, row.dominant, MAX_EVENTS),
+        slowest=tuple(map(_slow, row.slowest)),
+        peers=_added_up((_text(peer, MAX_PEER), count) for peer, count in row.peers.items()),
+        evidence=_evidence(row.evidence),
+    )
+
+
+def _refined(field: str, perspective: Role, sums: Mapping[str, int], most: int) -> dict[str, int]:
+    """Check sums by stage. Those of a caller's own stages are negative where pairs correct what was counted before."""
+    known = _stages(field, sums)
+    for stage, n in known.items():
+        corrected = perspective is Role.CLIENT and stage in (*CLIENT_STAGES, OTHER)
+        _within(field, [n], -most if corrected else 0, most)
+    return known
+
+
+def _evidence(counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
+    _at_most("evidence", counts, MAX_NAMES)
+    known: dict[str, EvidenceCount] = {}
+    for signal, count in counts.items():
+        cut = replace(count, wait_ns=_cut(count.wait_ns, MAX_SUM_NS))
+        known = added_evidence(known, {signal if signal in SIGNALS else OTHER: cut})
+    for count in known.values():
+        _within("evidence", [count.exchanges, count.bad], 0, MAX_EVENTS)
+    return known
+
+
+def _slow(exchange: SlowExchange) -> SlowExchange:
+    stages = _stages("slowest", exchange.stages)
+    if not _TRACE_ID.fullmatch(exchange.trace_id):
+        raise Impossible("slowest", "a trace id is not 32 hex digits")
+    _within("slowest", [exchange.start_unix_ns], 0, MAX_UNIX_NS)
+    _within("slowest", [exchange.duration_ns, *stages.values()], 0, MAX_NS)
+    _at_most("slowest", exchange.evidence, HITS)
+    return replace(
+        exchange,
+        stages=stages,
+        peer=_text(exchange.peer, MAX_PEER),
+        error=_text(exchange.error, MAX_WORD),
+        evidence=tuple(map(_hit, exchange.evidence)),
+    )
+
+
+def _hit(hit: Hit) -> Hit:
+    _within("slowest", [hit.count], 0, MAX_EVENTS)
+    signal = hit.signal if hit.signal in SIGNALS else OTHER
+    return Hit(signal, _text(hit.what, MAX_WORD), hit.count, _cut(hit.wait_ns, MAX_NS))
+
+
+def _stages(field: str, sums: Mapping[str, int]) -> dict[str, int]:
+    _at_most(field, sums, MAX_NAMES)
+    return _added_up((stage if stage in STAGES else OTHER, n) for stage, n in sums.items())
+
+
+def _within(field: str, values: Collection[int], low: int, high: int) -> None:
+    for n in (min(values), max(values)) if values else ():
+        if not low <= n <= high:
+            raise Impossible(field, f"{n} is not from {low} to {high}")
+
+
+def _at_most(field: str, entries: Collection[object], most: int) -> None:
+    if len(entries) > most:
+        raise Impossible(field, f"{len(entries)} entries: at most {most}")
+
+
+def _added_up(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for name, n in counts:
+        total[name] = total.get(name, 0) + n
+    return total
+
+
+def _cut(ns: int, most: int) -> int:
+    return max(0, min(ns, most))
+
+
+def _text(text: str, most: int) -> str:
+    """Cut a name, and take out what would steer the terminal that shows it."""
+    text = text[:most]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -1,0 +1,285 @@
+"""bounds.py: what an honest agent sends passes, what none sends is named, and what passes can do no harm."""
+
+import io
+import re
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, MAX_UNIX_NS, TORN, Impossible, bounded
+from latencyprobe.plan import Role
+from latencyprobe.report import model, table
+from latencyprobe.sli import HISTOGRAM_INDEXES, STAGES, Coverage, EvidenceCount, Hit, SliRow, SlowExchange
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.store import SqliteStore, sqlite
+
+NOW = 1_790_000_000 // 60 * 60
+OBJECTIVES = {
+    role: Objective(
+        ObjectiveKey("shop", "checkout", "u1", f"fast-{role}".lower(), "h1", role),
+        *("cart", 25_000_000, "99.99999", "90d", 1, True),
+    )
+    for role in Role
+}
+REPORT = yaml.safe_load((Path(__file__).parents[2] / "crds" / "latencyreport.yaml").read_text())
+SCHEMA = REPORT["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def row(role: Role = Role.SERVER, **fields: Any) -> SliRow:
+    return SliRow(*OBJECTIVES[role].key, minute=NOW, **fields)
+
+
+def slow(**fields: Any) -> tuple[SlowExchange, ...]:
+    whole = SlowExchange("ab" * 16, NOW * 10**9, 40_000_000, {"process": 40_000_000}, "shop/web")
+    return (msgspec.structs.replace(whole, **fields),)
+
+
+HONEST = {
+    "of a busy minute": row(good=60_000_000, bad=2, histogram={-672: 1, -200: 59_999_999, 319: 2}),
+    "whose counters were read while they grew": row(good=900, bad=-1, histogram={-200: 899}),
+    "the other way round": row(good=-3, bad=3, histogram={-200: 1}),
+    "after an hour of a stopped agent": row(good=3_600_000_000, histogram={-200: 3_600_000_000}),
+    "of time alone": row(coverage=Coverage(measured_ms=60_000)),
+    "of pairs alone": row(coverage=Coverage(joined=7)),
+    "that pairs correct": row(
+        Role.CLIENT,
+        stage_ns={"wait": -(10**15), "network": 10**14, "server_process": 9 * 10**14},
+        dominant={"wait": -5, "server_process": 5},
+    ),
+    "of 100,000 connections that end after a day": row(
+        bad=100_000, histogram={319: 100_000}, stage_ns={"process": 8_640_000_000_000_000_000}
+    ),
+    "with all that there may be": row(
+        *(Role.CLIENT,),
+        slowest=tuple(slow(trace_id=f"{i:032x}")[0] for i in range(5)),
+        peers={f"2001:db8::{i:x}": 9 for i in range(20)},
+        evidence={"retransmits": EvidenceCount(3, 1, 10**9), "handshakes": EvidenceCount(1), "tcprt": EvidenceCount(2)},
+    ),
+    "with evidence alone": row(slowest=slow(evidence=(Hit("tcprt", "R reordered", 1, 0),) * 8, joined=True)),
+}
+
+
+@pytest.mark.parametrize("honest", HONEST.values(), ids=HONEST)
+def test_row_of_an_honest_agent_passes_as_it_is(honest: SliRow) -> None:
+    assert honest == bounded(honest)
+
+
+IMPOSSIBLE = {
+    "minute": [{"minute": NOW + 1}, {"minute": -60}],
+    "good": [{"good": 1 << 60}, {"good": -TORN - 1}, {"good": 10**29}],
+    "bad": [{"bad": 1 << 60}, {"bad": -TORN - 1}],
+    "histogram": [
+        {"good": 10**9, "histogram": {40_000: 10**9}},
+        {"good": 10**9, "histogram": {320: 10**9}},
+        {"good": 10**9, "histogram": {-673: 10**9}},
+        {"histogram": {3: -1, 4: 1}},
+        {"histogram": {3: 1 << 60}},
+        {"good": 10**9},
+        {"histogram": {3: 10**9}},
+    ],
+    "stage_ns": [
+        {"stage_ns": {f"s{i}": 1 for i in range(65)}},
+        {"stage_ns": {"process": 1 << 63}},
+        {"stage_ns": {"process": -1}},
+        {"stage_ns": {"wait": -1}},
+    ],
+    "dominant": [{"dominant": {"process": 1 << 60}}, {"dominant": {"process": -1}}],
+    "coverage": [
+        {"coverage": Coverage(seen=-1)},
+        {"coverage": Coverage(lost=1 << 60)},
+        {"coverage": Coverage(measured_ms=MAX_MEASURED_MS + 1)},
+        {"coverage": Coverage(wanted_ms=60_000)},
+    ],
+    "slowest": [
+        {"slowest": slow() * 6},
+        {"slowest": slow(trace_id="AB" * 16)},
+        {"slowest": slow(trace_id="ab" * 16 + "\n")},
+        {"slowest": slow(start_unix_ns=1 << 63)},
+        {"slowest": slow(start_unix_ns=-1)},
+        {"slowest": slow(duration_ns=-1)},
+        {"slowest": slow(duration_ns=1 << 62)},
+        {"slowest": slow(stages={"process": -1})},
+        {"slowest": slow(stages={f"s{i}": 1 for i in range(65)})},
+        {"slowest": slow(evidence=(Hit("tcprt", "R", 1, 1),) * 9)},
+        {"slowest": slow(evidence=(Hit("tcprt", "R", -1, 1),))},
+    ],
+    "peers": [{"peers": {f"p{i}": 1 for i in range(21)}}, {"peers": {"p": -1}}, {"peers": {"p": 1 << 60}}],
+    "evidence": [
+        {"evidence": {"tcprt": EvidenceCount(-1)}},
+        {"evidence": {"tcprt": EvidenceCount(1, 1 << 60)}},
+        {"evidence": {f"s{i}": EvidenceCount(MAX_EVENTS) for i in range(2)}},
+        {"evidence": {f"s{i}": EvidenceCount(1) for i in range(65)}},
+    ],
+}
+
+
+@pytest.mark.parametrize(("field", "fields"), [(field, one) for field, some in IMPOSSIBLE.items() for one in some])
+def test_impossible_row_is_refused_and_the_field_is_named(field: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(Impossible, match=f"^{field}: ") as refused:
+        bounded(msgspec.structs.replace(row(), **fields))
+    assert field == refused.value.field
+
+
+def test_only_a_callers_own_stages_may_be_negative() -> None:
+    with pytest.raises(Impossible, match=r"^stage_ns: "):
+        bounded(row(Role.CLIENT, stage_ns={"network": -1, "wait": -1}))
+
+
+def test_names_that_this_version_does_not_know_count_as_other() -> None:
+    found = bounded(
+        row(
+            stage_ns={"process": 5, "tomorrow": 2, "later": 3},
+            dominant={"tomorrow": 1},
+            evidence={"dns": EvidenceCount(2, 1, 9), "arp": EvidenceCount(1, 0, 1), "tcprt": EvidenceCount(1)},
+            slowest=slow(stages={"tomorrow": 7}, evidence=(Hit("dns", "slow", 1, 9),)),
+        )
+    )
+    assert ({"process": 5, "other": 5}, {"other": 1}) == (found.stage_ns, found.dominant)
+    assert {"other": EvidenceCount(3, 1, 10), "tcprt": EvidenceCount(1)} == found.evidence
+    assert ({"other": 7}, (Hit("other", "slow", 1, 9),)) == (found.slowest[0].stages, found.slowest[0].evidence)
+
+
+def test_what_others_told_an_agent_is_cut_to_size_and_its_row_is_kept() -> None:
+    """Anybody may own a pod with a strange owner's name, and answer what a server's half lost."""
+    name, waits = f"shop/\x1b]0;{'w' * 1000}", (Hit("retransmits", "server", 0, 1 << 70), Hit("tcprt", "R", 1, -5))
+    found = bounded(
+        row(
+            peers={name: 3, name + "x": 4},
+            slowest=slow(peer=name, error="e" * 99, evidence=waits),
+            evidence={"retransmits": EvidenceCount(1, 1, 1 << 70), "tcprt": EvidenceCount(1, 0, -1)},
+        )
+    )
+    (peer,) = found.peers
+    assert ("shop/\ufffd]0;www", 320, {peer: 7}, peer) == (peer[:12], len(peer), found.peers, found.slowest[0].peer)
+    assert "e" * 63 == found.slowest[0].error
+    assert [MAX_NS, 0] == [hit.wait_ns for hit in found.slowest[0].evidence]
+    assert [MAX_SUM_NS, 0] == [count.wait_ns for count in found.evidence.values()]
+
+
+names = st.one_of(st.sampled_from([*STAGES, "tcprt", "[/red]", "\x1b[2J", ""]), st.text(max_size=400))
+
+
+def numbers(least: int, most: int) -> st.SearchStrategy[int]:
+    return st.one_of(st.sampled_from([least, most]), st.integers(least, most))
+
+
+events, ns = numbers(0, MAX_EVENTS), numbers(0, MAX_NS)
+hits = st.builds(Hit, names, names, events, numbers(-(1 << 64), 1 << 64))
+exchanges = st.builds(
+    SlowExchange,
+    trace_id=st.integers(0, 3).map("{:032x}".format),
+    start_unix_ns=numbers(0, MAX_UNIX_NS),
+    duration_ns=ns,
+    stages=st.dictionaries(st.sampled_from([*STAGES, "a stage of tomorrow"]), ns, max_size=4),
+    peer=names,
+    error=names,
+    joined=st.booleans(),
+    evidence=st.lists(hits, max_size=8).map(tuple),
+)
+
+
+@st.composite
+def possible(draw: st.DrawFn) -> SliRow:
+    """Rows at and within their bounds."""
+    role = draw(st.sampled_from(Role))
+    good = draw(numbers(-TORN, MAX_EVENTS))
+    bad = draw(numbers(0 if good < 0 else -TORN, MAX_EVENTS))
+    fast, late = draw(st.sampled_from(HISTOGRAM_INDEXES[:500])), draw(st.sampled_from(HISTOGRAM_INDEXES[500:]))
+    least = -1 if role is Role.CLIENT else 0
+    stages, signals = (
+        st.sampled_from(["send", "wait", "tomorrow"]),
+        st.sampled_from(["tcprt", "retransmits", "tomorrow"]),
+    )
+    evidence = st.builds(EvidenceCount, events, events, numbers(-9, 1 << 64))
+    seen = [draw(events) for _ in range(6)]
+    return row(
+        role,
+        good=good,
+        bad=bad,
+        histogram={fast: max(0, good), late: max(0, bad)},
+        stage_ns=draw(st.dictionaries(stages, numbers(least * MAX_SUM_NS, MAX_SUM_NS))),
+        dominant=draw(st.dictionaries(stages, numbers(least * MAX_EVENTS, MAX_EVENTS))),
+        coverage=Coverage(*seen, measured_ms=draw(numbers(0, MAX_MEASURED_MS))),
+        slowest=draw(st.lists(exchanges, max_size=5).map(tuple)),
+        peers=draw(st.dictionaries(names, events, max_size=20)),
+        evidence=draw(st.dictionaries(signals, evidence)),
+    )
+
+
+number = st.integers(-3, 3) | st.integers(-(10**29), 10**29)
+anything = st.builds(
+    partial(SliRow, *OBJECTIVES[Role.CLIENT].key),
+    minute=st.sampled_from([NOW, NOW - 60, NOW + 1, -60, 10**29]),
+    good=number,
+    bad=number,
+    histogram=st.dictionaries(st.integers(-800, 400), st.integers(-2, 1 << 65), max_size=3),
+    stage_ns=st.dictionaries(names, number, max_size=3),
+    dominant=st.dictionaries(names, number, max_size=3),
+    coverage=st.just(Coverage()) | st.builds(Coverage, *[number] * 8),
+    slowest=st.lists(exchanges, max_size=6).map(tuple),
+    peers=st.dictionaries(names, number, max_size=3),
+)
+
+
+def violations(schema: dict[str, Any], value: Any, at: str = "") -> list[str]:
+    """Return what the API server would refuse."""
+    if isinstance(value, dict):
+        known = {name: inner for name, inner in schema.get("properties", {}).items() if name in value}
+        return [v for name, inner in known.items() for v in violations(inner, value[name], f"{at}.{name}")]
+    if isinstance(value, list):
+        found = [v for i, inner in enumerate(value) for v in violations(schema["items"], inner, f"{at}[{i}]")]
+        return found + [at] * (len(value) > schema["maxItems"])
+    if isinstance(value, str):
+        long = len(value) > schema.get("maxLength", 1 << 30)
+        return [f"{at}: {value}"] * (long or value not in schema.get("enum", (value,)))
+    return [f"{at}: {value}"] * (not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63)
+
+
+def doubled(store: SqliteStore) -> None:
+    """Add all that is stored once more."""
+    for statement in (sqlite._ADD_COUNTS, sqlite._ADD_WITNESSES):
+        name = statement.split()[2]
+        store._db.execute(re.sub(r"VALUES \([?, ]+\)", f"SELECT * FROM {name} WHERE true", statement))
+
+
+def harmless(rows: list[SliRow]) -> None:
+    with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "sli.db", clock=lambda: NOW) as store:
+        store.define("shop", "checkout", OBJECTIVES.values())
+        for one in rows:
+            store.add([one])
+        for times in range(3):
+            store.want([o.key for o in OBJECTIVES.values()], NOW, 300_000_000)
+            report = model.build(store, store.objectives(), NOW + 60)
+            reasons = [result.reason for result in report.results if result.reason]
+            assert all("more than can be" in reason or "which cannot be" in reason for reason in reasons)
+            document = model.document("shop", report)
+            assert [] == violations(SCHEMA, msgspec.json.decode(msgspec.json.encode(document)))
+            assert document == msgspec.json.decode(msgspec.json.encode(document), type=model.LatencyReport)
+            table.render(report, Console(file=io.StringIO(), width=120))
+            for _ in range(15 if times < 2 else 0):
+                doubled(store)
+            store.compact(NOW)
+
+
+@settings(max_examples=30)
+@given(st.lists(possible(), min_size=1, max_size=3))
+def test_what_passes_does_no_harm_stored_added_up_a_million_times_and_reported(rows: list[SliRow]) -> None:
+    harmless([bounded(one) for one in rows])
+
+
+@settings(max_examples=60)
+@given(anything)
+def test_anything_is_refused_or_harmless(one: SliRow) -> None:
+    try:
+        passed = bounded(one)
+    except Impossible:
+        return
+    harmless([passed])
