@@ -1,86 +1,31 @@
-"""`latencyprobe`: finds the commands of the installed packages, and turns exceptions into messages and exit codes.
+"""`latencyprobe`: the entry of every process of the project. Decides how signals end it, and what output it has.
 
-The entry layer of every process of the project. Commands come from the entry points `latencyprobe.commands`; each
-module is imported when its command is used, so `validate` needs nothing that only the agent or the operator needs.
-A command may return its exit code.
+Until a command takes SIGINT and SIGTERM itself, they end the process at once and without a word: it has measured
+nothing, and the kernel frees programs with their process. An exception would be lost in libbpf's callbacks. Little is
+imported here, so that this holds before the rest is imported; `group.py` has the commands.
 """
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
-
-import click
-
-from latencyprobe.errors import LatencyProbeError
-
-_EPILOG = """\b
-Examples:
-  latencyprobe run -f examples/redis.yaml     measure on this host until Ctrl-C, then report
-  latencyprobe report -n shop                 the SLO report of a namespace
-  latencyprobe slow                           the slowest RPCs and where their time went
-\b
-Shell completion:
-  eval "$(_LATENCYPROBE_COMPLETE=bash_source latencyprobe)"     also zsh_source, fish_source
-"""
-
-
-class Commands(click.Group):
-    """A group whose commands are the entry points of the installed packages."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names without importing anything."""
-        return sorted(_entry_points())
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command; one whose extra is not installed says so when it is called."""
-        entry_point = _entry_points().get(cmd_name)
-        if entry_point is None:
-            return None
-        try:
-            command: click.Command = entry_point.load()
-        except ModuleNotFoundError as error:
-            return _unavailable(entry_point, str(error.name))
-        return command
+from types import FrameType
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0, what the command returns, 1 failure, 2 usage, 130 Ctrl-C without a result."""
-    try:
-        code = group.main(args, prog_name="latencyprobe", standalone_mode=False)
-    except click.ClickException as error:
-        where = f": see {ctx.command_path} --help" if (ctx := getattr(error, "ctx", None)) else ""
-        code = _complain(error.format_message().rstrip(".") + where, error.exit_code)
-    except click.Abort:
-        code = 130
-    except LatencyProbeError as error:
-        code = _complain(str(error), 1)
-    sys.exit(code)
+    """Run the command line and exit: 0, what the command returns, 1 failure, 2 usage; a signal is what the shell calls
+    130 (SIGINT) and 143 (SIGTERM)."""
+    # The kernel spares process 1 of a container what ends all others.
+    end = _end if os.getpid() == 1 else signal.SIG_DFL
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+    from latencyprobe import group, output  # noqa: PLC0415 - only now do signals end us quietly
+
+    if sys.stdout:
+        sys.stdout = output.checked(sys.stdout)
+    sys.exit(group.run(args))
 
 
-def _complain(message: str, code: int) -> int:
-    click.echo(f"latencyprobe: {message}", err=True)
-    return code
-
-
-def _entry_points() -> dict[str, EntryPoint]:
-    return {entry_point.name: entry_point for entry_point in entry_points(group="latencyprobe.commands")}
-
-
-def _unavailable(entry_point: EntryPoint, module: str) -> click.Command:
-    extra = entry_point.module.partition(".")[0].removeprefix("latencyprobe_")
-    remedy = f"pip install 'latencyprobe[{extra}]'"
-
-    def fail(**_: Any) -> None:
-        raise LatencyProbeError(f"the command {entry_point.name!r} needs {module}, which is not installed: {remedy}")
-
-    everything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-    return click.Command(entry_point.name, everything, fail, help=f"(not installed: {remedy})")
-
-
-group = Commands(
-    "latencyprobe",
-    help="Where did my RPC's time go? Per-RPC latency from the kernel on both hosts.",
-    epilog=_EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+def _end(number: int, _: FrameType | None) -> None:
+    os._exit(128 + number)

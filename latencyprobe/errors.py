@@ -6,6 +6,7 @@ LatencyProbeError
 │   └── SignalUnavailable    one signal cannot; the others go on
 ├── AbiMismatch          record layout differs from the BPF object               (agent stops)
 ├── DirectoryError       the operator's directory is away or refuses             (agent keeps its last plan)
+├── OutputError          standard output, or a file of results, is full          (CLI: exit 1)
 ├── StoreError           the SLI store is full, damaged or from a newer version
 └── ClusterError         the Kubernetes API is away or refuses                   (operator: TemporaryError)
 """
@@ -47,6 +48,10 @@ class DirectoryError(LatencyProbeError):
     def __init__(self, message: str, *, retryable: bool = True) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+class OutputError(LatencyProbeError):
+    """Results cannot be written to where they were wanted."""
 
 
 class StoreError(LatencyProbeError):

@@ -6,7 +6,6 @@ of each turn, `control.py` says what to measure and takes the counts, `telemetry
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -58,11 +57,11 @@ class Agent:
         self._export = export
         self._watch = watch
         self._attached = attached
-        self._stop = threading.Event()
+        self._stopped = False
 
     def stop(self) -> None:
-        """End the loop at its next turn. Safe in a signal handler."""
-        self._stop.set()
+        """End the loop at its next turn. Safe in a signal handler: it takes no lock."""
+        self._stopped = True
 
     def run(self, duration_s: float | None = None) -> None:
         """Measure until `stop()`, or for `duration_s` once attached.
@@ -72,7 +71,7 @@ class Agent:
         self._control.start()
         said = ""
         try:
-            while not self._stop.is_set():
+            while not self._stopped:
                 try:
                     with Measuring(self._config, self._control) as measuring:
                         said = ""
@@ -101,7 +100,7 @@ class Agent:
         until = math.inf if duration_s is None else now + duration_s
         tick, upload, export = now, now + config.upload_interval_s, now + config.metric_interval_s
         try:
-            while now < until and not self._stop.is_set():
+            while now < until and not self._stopped:
                 measuring.programs.wait(max(0.0, min(config.drain_interval_s, tick - now, until - now)))
                 measuring.drain()
                 if (now := time.monotonic()) < tick:
@@ -118,7 +117,7 @@ class Agent:
                 if now >= export and moment:
                     export = now + config.metric_interval_s
                     measuring.export(moment)
-            self._stop.set()
+            self.stop()
             if moment := measuring.end():
                 self._watch(moment)
         finally:
@@ -157,7 +156,8 @@ class Agent:
 
     def _idle(self) -> None:
         until = time.monotonic() + self._config.retry_load_s
-        while time.monotonic() < until and not self._stop.wait(self._config.tick_s):
+        while time.monotonic() < until and not self._stopped:
+            time.sleep(self._config.tick_s)
             self.health.turned()
 
 

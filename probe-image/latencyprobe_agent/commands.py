@@ -74,8 +74,7 @@ def run(
         click.echo(f"latencyprobe: {notice}", err=True)
     if not plan.targets:
         raise LatencyProbeError(f"{file}: nothing to measure: every LatencyProbe in it is suspended")
-    with SqliteStore(store or default_path()) as opened:
-        this = Run(probes, opened)
+    with SqliteStore(store or default_path()) as opened, Run(probes, opened) as this:
         this.measure(config, plan, export, duration)
         this.report(output)
 

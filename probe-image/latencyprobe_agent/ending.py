@@ -6,7 +6,8 @@ from types import FrameType
 
 
 class ending:  # noqa: N801 - reads as a statement
-    """Within it, the first SIGINT or SIGTERM calls `stop`, the second one ends the process at once."""
+    """Within it, the first SIGINT or SIGTERM calls `stop`. The second one ends the process at once, as any does
+    outside (`latencyprobe/cli.py`)."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
@@ -20,6 +21,6 @@ class ending:  # noqa: N801 - reads as a statement
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _handle(self, number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+    def _handle(self, _: int, __: FrameType | None) -> None:
+        self.__exit__()
         self._stop()

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 _COMPACT_EVERY_S = 3600.0
 
 
-class Run:
-    """One run over `probes`, whose counts go to `store`."""
+class Run(AbstractContextManager["Run"]):
+    """One run over `probes`, whose counts go to `store`. Within it, and once attached, SIGINT and SIGTERM end measuring
+    and the report follows."""
 
     def __init__(self, probes: Sequence[LatencyProbe], store: SqliteStore) -> None:
         self._probes = probes
@@ -35,13 +37,18 @@ class Run:
         self._compacted = time.monotonic()
         self._line: LiveLine | None = None
         self._problem = ""
+        self._signals = ExitStack()
         for probe in probes:
             store.define(probe.namespace, probe.name, objectives(probe))
+
+    def __exit__(self, *_: object) -> None:
+        self._signals.close()
 
     def measure(self, config: Config, plan: NodePlan, export: Export, duration_s: float | None) -> None:
         """Measure until Ctrl-C, SIGTERM or the end of the duration. Raises Unsupported when this host cannot."""
 
         def attached() -> None:
+            self._signals.enter_context(ending(agent.stop))
             # Rich takes 30 ms to import: the programs count already.
             from rich.console import Console  # noqa: PLC0415
 
@@ -55,12 +62,11 @@ class Run:
             console.print(f"measuring {ports}; Ctrl-C ends with the report", highlight=False, soft_wrap=True)
 
         agent = Agent(config, LocalControl(plan, self._keep), export, watch=self._watch, attached=attached)
-        with ending(agent.stop):
-            try:
-                agent.run(duration_s)
-            finally:
-                if self._line:
-                    self._line.__exit__(None, None, None)
+        try:
+            agent.run(duration_s)
+        finally:
+            if self._line:
+                self._line.__exit__(None, None, None)
 
     def report(self, output: str) -> None:
         """Print the report of this file's LatencyProbes, one document per namespace."""

@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,3 +205,29 @@ def test_two_of_us_on_one_interface_both_see_all(ends, port, variant):
             dial(client, port).close()
         assert [5, 5] == [len(programs.drain()) for programs in (one, other)]
     assert "clsact" not in client.run("tc", "qdisc", "show", "dev", INTERFACE), "what was made for it is gone"
+
+
+# The tool, ended by a signal when it has made what clsact programs are attached to.
+ENDED_WHILE_ATTACHING = """
+import os, signal
+from latencyprobe.cli import main
+from latencyprobe_agent.kernel import packets
+
+make_clsact = packets.make_clsact
+
+def ended(ifindex):
+    made = make_clsact(ifindex)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return made
+
+packets.make_clsact = ended
+packets.PacketPrograms.alone.__func__.__kwdefaults__["variants"] = ["clsact"]
+main()
+"""
+
+
+def test_what_clsact_attaches_does_not_outlive_a_tool_that_a_signal_ends(ends):
+    client, _ = ends
+    words = ("handshakes", "--method", "tc", "--interface", INTERFACE)
+    client.run(sys.executable, "-c", ENDED_WHILE_ATTACHING, *words)
+    assert "clsact" not in client.run("tc", "qdisc", "show", "dev", INTERFACE)

@@ -1,82 +1,119 @@
-"""cli.py: messages and exit codes, and commands that are found where they are installed."""
+"""cli.py: how a process ends by a signal, and when nobody takes what it prints."""
 
 import os
+import signal
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import IO
 
-import click
 import pytest
 
-from latencyprobe import cli
-from latencyprobe.errors import LatencyProbeError
+from latencyprobe.store import SqliteStore
 
-REMEDY = "pip install 'latencyprobe[nowhere]'"
-
-
-@click.command()
-@click.argument("what")
-def sample(what: str) -> int:
-    """Do as told."""
-    if what == "fail":
-        raise LatencyProbeError("the disk is full: make room")
-    if what == "interrupt":
-        raise KeyboardInterrupt
-    return int(what)
+COMMAND = [sys.executable, str(Path(sys.executable).with_name("latencyprobe"))]
+PROBE = str(Path(__file__).parents[2] / "examples" / "redis.yaml")
+PRINTING = [
+    *(["--help"], ["version"], ["validate", PROBE], ["report"], ["slow"], ["plan", "-f", PROBE]),
+    *(["report", "-o", "json"], ["slow", "-o", "json"], ["plan", "-f", PROBE, "-o", "json"]),
+]
+NO_SPACE = "latencyprobe: standard output: No space left on device\n"
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 
-@pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = {
-        "sample": EntryPoint("sample", f"{__name__}:sample", "latencyprobe.commands"),
-        "operator": EntryPoint("operator", "latencyprobe_nowhere.commands:operator", "latencyprobe.commands"),
-    }
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or type(sys)(__name__))
-    monkeypatch.setattr(sys.modules[__name__], "sample", sample, raising=False)
-    monkeypatch.setattr(cli, "_entry_points", lambda: points)
+class Importing:
+    """A command that has come to import `module`, which does `what` for ever."""
+
+    def __init__(self, command: list[str], module: str, what: str, folder: Path) -> None:
+        (folder / f"{module}.py").write_text(f"import ctypes, os, time\nos.write(1, b'here')\n{what}\n")
+        environ = {**os.environ, "PYTHONPATH": str(folder)}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ)
+        assert self.process.stdout
+        assert self.process.stdout.read(4) == b"here"
+
+    def end(self) -> tuple[int, bytes, bytes]:
+        """Wait for its end; return its exit code and what else it said."""
+        try:
+            out, err = self.process.communicate(timeout=20)
+        finally:
+            self.process.kill()
+        return self.process.returncode, out, err
 
 
-def exit_code(*args: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(args)
-    return stopped.value.code or 0  # type: ignore[return-value]  # main only passes numbers
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "message"),
-    [
-        (["sample", "0"], 0, ""),
-        (["sample", "3"], 3, ""),
-        (["sample", "fail"], 1, "latencyprobe: the disk is full: make room\n"),
-        (["sample"], 2, "latencyprobe: Missing argument 'WHAT': see latencyprobe sample --help\n"),
-        (["nonsense"], 2, "latencyprobe: No such command 'nonsense': see latencyprobe --help\n"),
-        (["sample", "interrupt"], 130, "\n"),
-        (
-            ["operator", "--cleanup"],
-            1,
-            "latencyprobe: the command 'operator' needs latencyprobe_nowhere, which is not installed: " + REMEDY + "\n",
-        ),
-    ],
-)
-def test_each_ending_has_its_code_and_one_line(
-    args: list[str], code: int, message: str, capfd: pytest.CaptureFixture[str]
+@SIGNALS
+@pytest.mark.parametrize("module", ["click", "msgspec", "numpy"])
+def test_a_signal_while_importing_ends_the_process_without_a_word(
+    number: signal.Signals, module: str, tmp_path: Path
 ) -> None:
-    assert code == exit_code(*args)
-    assert ("", message) == tuple(capfd.readouterr())
+    importing = Importing([*COMMAND, "retransmits"], module, "time.sleep(60)", tmp_path)
+    importing.process.send_signal(number)
+    assert (-number, b"", b"") == importing.end(), "130 and 143 to a shell"
 
 
-def test_help_lists_commands_also_those_that_are_not_installed(capfd: pytest.CaptureFixture[str]) -> None:
-    assert 0 == exit_code("--help")
-    text = capfd.readouterr().out
-    assert "sample    Do as told." in text
-    assert f"operator  (not installed: {REMEDY})" in text
-    assert "Examples:\n" in text
+@SIGNALS
+def test_a_signal_is_not_lost_in_a_callback_of_libbpf(number: signal.Signals, tmp_path: Path) -> None:
+    """ctypes swallows what a callback raises."""
+    callback = "ctypes.CFUNCTYPE(None)(lambda: time.sleep(60))()"
+    importing = Importing([*COMMAND, "retransmits"], "numpy", callback, tmp_path)
+    importing.process.send_signal(number)
+    assert (-number, b"", b"") == importing.end()
 
 
-def test_reader_that_stops_early_causes_no_complaint() -> None:
+@pytest.mark.root
+@SIGNALS
+def test_process_1_of_a_container_ends_by_a_signal_too(number: signal.Signals, tmp_path: Path) -> None:
+    container = ["unshare", "--pid", "--fork", "--kill-child", *COMMAND, "retransmits"]
+    importing = Importing(container, "click", "time.sleep(60)", tmp_path)
+    pid = importing.process.pid
+    os.kill(int(Path(f"/proc/{pid}/task/{pid}/children").read_text()), number)
+    assert (128 + number, b"", b"") == importing.end()
+
+
+def printed(words: list[str], store: Path, stdout: IO[str] | int, **environ: str) -> tuple[int, str]:
+    """Run a command; return its exit code and what it said on stderr."""
+    where = ["--store", str(store)] if words[0] in ("report", "slow") else []
+    run = subprocess.run(
+        [*COMMAND, *words, *where],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environ},
+        text=True,
+        check=False,
+    )
+    return run.returncode, run.stderr
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_full_device_is_one_line_of_complaint(words: list[str], store_of_today: SqliteStore) -> None:
+    with Path("/dev/full").open("w") as full:
+        assert (1, NO_SPACE) == printed(words, store_of_today.path, full)
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_reader_that_stops_early_causes_no_complaint(words: list[str], store_of_today: SqliteStore) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    code = "from latencyprobe import cli; cli._entry_points = dict; cli.main(['--help'])"
-    run = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, check=False)
-    os.close(writer)
-    assert b"" == run.stderr
+    try:
+        assert (1, "") == printed(words, store_of_today.path, writer)
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_device_is_the_same_with_and_without_buffers(unbuffered: str, tmp_path: Path) -> None:
+    """The images switch them off."""
+    with Path("/dev/full").open("w") as full:
+        assert (1, NO_SPACE) == printed(["version"], tmp_path, full, PYTHONUNBUFFERED=unbuffered)
+
+
+@pytest.mark.parametrize(("words", "code"), [("version", 1), ("nonsense", 2)])
+def test_the_exit_code_holds_when_nobody_hears_the_complaint(words: str, code: int) -> None:
+    with Path("/dev/full").open("w") as full:
+        buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+        run = subprocess.run([*COMMAND, words], stdout=full, stderr=full, env=buffered, check=False)
+    assert code == run.returncode
+
+
+def test_output_that_is_closed_is_no_error() -> None:
+    run = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *COMMAND, "version"], capture_output=True, check=False)
+    assert (0, b"") == (run.returncode, run.stderr)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from latencyprobe import cli
+from latencyprobe import group
 from latencyprobe.plan import Role
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -18,10 +18,9 @@ DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
 
 
 def run(capfd: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main([str(arg) for arg in args])
+    code = group.run([str(arg) for arg in args])
     out, err = capfd.readouterr()
-    return int(stopped.value.code or 0), out, err
+    return code, out, err
 
 
 def test_validate_says_one_line_for_each_good_document(capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 from operations import EXAMPLE_LINES, EXAMPLE_STATISTICS, example
 
+from latencyprobe.errors import OutputError
 from latencyprobe_agent.tools.tcprt import tcprt
 
 OPERATIONS = "\n".join(example().lines)
@@ -63,3 +64,9 @@ def test_averages_follow_the_lines_without_files():
 def test_wrong_ports_are_named():
     refused = run("--pports", "80,90-80")
     assert (2, True) == (refused.exit_code, "'90-80'" in refused.output)
+
+
+def test_a_log_file_on_a_full_device_is_named(tmp_path):
+    (tmp_path / "rt-network-log").symlink_to("/dev/full")
+    with pytest.raises(OutputError, match=f"^{tmp_path}/rt-network-log: No space left on device$"):
+        run("--log-dir", str(tmp_path))

@@ -1,6 +1,8 @@
 """`latencyprobe handshakes`: each connection that opens or fails to, with its RTT, what the application waited, why."""
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 import numpy as np
@@ -78,11 +80,7 @@ def handshakes(
     else:
         places = _places(interfaces, pod_interfaces, options)
         names = {place.interface.ifindex: place.interface.name for place in places}
-        folder = settings.from_environment().bpf_dir
-        programs = PacketPrograms.alone(
-            folder, HANDSHAKES_TC, options.wanted, places=places, timeout_ns=int(timeout * 1e9), pull=pull
-        )
-        found = follow(programs, options, ended=lambda: _tell(programs.tally()))
+        found = follow(_at_packets(places, options, timeout, pull=pull), options)
     if options.output == "table":
         click.echo(_HEADER)
     write = row if options.output == "table" else line
@@ -104,9 +102,17 @@ def _places(interfaces: tuple[str, ...], pod_interfaces: tuple[str, ...], option
     return places
 
 
-def _tell(tally: dict[str, int]) -> None:
-    seen = ", ".join(f"{n} ({kind})" for kind, n in tally.items() if n)
-    click.echo(f"not reported: {seen or 'nothing'}", err=True)
+@contextmanager
+def _at_packets(places: Sequence[Place], options: Options, timeout_s: float, *, pull: bool) -> Iterator[PacketPrograms]:
+    """Attach when entered, and not before: by then signals end it in order. What older kernels attach to an interface
+    outlives a process."""
+    folder = settings.from_environment().bpf_dir
+    with PacketPrograms.alone(
+        folder, HANDSHAKES_TC, options.wanted, places=places, timeout_ns=int(timeout_s * 1e9), pull=pull
+    ) as programs:
+        yield programs
+        seen = ", ".join(f"{n} ({kind})" for kind, n in programs.tally().items() if n)
+        click.echo(f"not reported: {seen or 'nothing'}", err=True)
 
 
 def row(record: np.void, unix_ns: int, interface: str | None = None) -> str:

@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 import click
@@ -19,8 +20,10 @@ from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.tools.options import Options
 
+_BATCH = 1024  # records, which take some 0.1 s to print: signals are not kept waiting
 _DRAIN_S = 0.1
 _TICK_S = 1.0
+_REST_S = 2.0  # to show what is left at the end; where records come faster than they are printed, that is a full ring
 
 
 def batches(
@@ -42,20 +45,21 @@ def batches(
 
 
 def follow(
-    programs: Attached,
+    opened: AbstractContextManager[Attached],
     options: Options,
     *,
     attached: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
-    """Yield batches of records, and the clock that turns their stamps into Unix time; at the end close `programs`.
+    """Yield batches of records, and the clock that turns their stamps into Unix time; at the end leave `opened`.
 
-    An empty batch comes about once a second when nothing happens. `attached` is called before the first record is read,
-    `ended` before it is detached. Tells on stderr when it begins, and the losses at the end.
+    It is entered when signals already end the loop: what it attaches is detached again. An empty batch comes about
+    once a second when nothing happens. `attached` is called before the first record is read, `ended` before it is
+    detached. Tells on stderr when it begins, and the losses at the end.
     """
     stop = threading.Event()
     clock = Clock()
-    with programs, ending(stop.set):
+    with ending(stop.set), opened as programs:
         attached()
         click.echo("attached; Ctrl-C ends", err=True)
         now = time.monotonic()
@@ -63,7 +67,7 @@ def follow(
         tick = now
         while now < until and not stop.is_set():
             programs.wait(max(0.0, min(_DRAIN_S, until - now)))
-            batch = programs.drain()
+            batch = programs.drain(_BATCH)
             due = (now := time.monotonic()) >= tick
             if due:
                 tick = now + _TICK_S
@@ -71,10 +75,14 @@ def follow(
                 clock.resample()
             if len(batch) or due:
                 yield batch, clock
-        while len(batch := programs.drain()):
-            yield batch, clock
+        rest_until, not_shown = time.monotonic() + _REST_S, 0
+        while len(batch := programs.drain(_BATCH)):
+            if time.monotonic() < rest_until:
+                yield batch, clock
+            else:
+                not_shown += len(batch)
         ended()
-        lost = {reason: n for reason, n in programs.lost().items() if n}
+        lost = {reason: n for reason, n in {**programs.lost(), "not_shown": not_shown}.items() if n}
     click.echo("lost: " + (", ".join(f"{n} ({reason})" for reason, n in lost.items()) or "none"), err=True)
 
 

@@ -13,6 +13,7 @@ import click
 import msgspec
 import numpy as np
 
+from latencyprobe.output import appending
 from latencyprobe_agent.commands import Duration
 from latencyprobe_agent.measure.tcprt import v6
 from latencyprobe_agent.measure.tcprt.averages import Averages
@@ -180,7 +181,7 @@ def _to_stdout(text: str) -> None:
 
 def _to_files(folder: Path, files: ExitStack) -> Iterator[Callable[[str], object]]:
     for name in (LOG, STATISTICS):
-        yield files.enter_context((folder / name).open("a", encoding="ascii", buffering=1)).write
+        yield files.enter_context(appending(folder / name)).write
 
 
 def _text(record: Record, output: str, row: np.void | None = None) -> str:

@@ -1,0 +1,87 @@
+"""The command group: finds the commands of the installed packages, turns exceptions into messages and exit codes.
+
+Called by cli.py. Commands come from the entry points `latencyprobe.commands`; each module is imported when its command
+is used, so `validate` needs nothing that only the agent or the operator needs. A command may return its exit code.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import click
+
+from latencyprobe import output
+from latencyprobe.errors import LatencyProbeError
+
+_EPILOG = """\b
+Examples:
+  latencyprobe run -f examples/redis.yaml     measure on this host until Ctrl-C, then report
+  latencyprobe report -n shop                 the SLO report of a namespace
+  latencyprobe slow                           the slowest RPCs and where their time went
+\b
+Shell completion:
+  eval "$(_LATENCYPROBE_COMPLETE=bash_source latencyprobe)"     also zsh_source, fish_source
+"""
+
+
+class Commands(click.Group):
+    """A group whose commands are the entry points of the installed packages."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names without importing anything."""
+        return sorted(_entry_points())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; one whose extra is not installed says so when it is called."""
+        entry_point = _entry_points().get(cmd_name)
+        if entry_point is None:
+            return None
+        try:
+            command: click.Command = entry_point.load()
+        except ModuleNotFoundError as error:
+            return _unavailable(entry_point, str(error.name))
+        return command
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line; return 0, what the command returns, 1 failure, 2 usage."""
+    try:
+        return group.main(args, prog_name="latencyprobe", standalone_mode=False) or 0
+    except click.ClickException as error:
+        where = f": see {ctx.command_path} --help" if (ctx := getattr(error, "ctx", None)) else ""
+        _complain(error.format_message().rstrip(".") + where)
+        return error.exit_code
+    except LatencyProbeError as error:
+        _complain(str(error))
+        return 1
+
+
+def _complain(message: str) -> None:
+    try:
+        click.echo(f"latencyprobe: {message}", err=True)
+    except OSError:  # nobody can hear it
+        output.drop(sys.stderr)
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {entry_point.name: entry_point for entry_point in entry_points(group="latencyprobe.commands")}
+
+
+def _unavailable(entry_point: EntryPoint, module: str) -> click.Command:
+    extra = entry_point.module.partition(".")[0].removeprefix("latencyprobe_")
+    remedy = f"pip install 'latencyprobe[{extra}]'"
+
+    def fail(**_: Any) -> None:
+        raise LatencyProbeError(f"the command {entry_point.name!r} needs {module}, which is not installed: {remedy}")
+
+    everything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    return click.Command(entry_point.name, everything, fail, help=f"(not installed: {remedy})")
+
+
+group = Commands(
+    "latencyprobe",
+    help="Where did my RPC's time go? Per-RPC latency from the kernel on both hosts.",
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)

@@ -1,0 +1,45 @@
+"""Files that say which of them cannot be written: a full disk is one line of complaint, not a traceback.
+
+`cli.py` gives each process such a standard output.
+"""
+
+import io
+import os
+from pathlib import Path
+from typing import Any, TextIO
+
+from latencyprobe.errors import OutputError
+
+
+class _File(io.FileIO):
+    """A file that is called something. `file`: a path to append to, or a descriptor, which stays open."""
+
+    def __init__(self, file: Path | int, called: str) -> None:
+        super().__init__(file, "a" if isinstance(file, Path) else "w", closefd=isinstance(file, Path))
+        self._called = called
+
+    def write(self, data: Any, /) -> int:
+        """Raise OutputError, or BrokenPipeError, which click and Rich take for an end without a word."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            drop(self)
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise OutputError(f"{self._called}: {error.strerror}") from error
+
+
+def checked(stream: TextIO) -> TextIO:
+    """Return standard output whose errors are OutputError."""
+    file = io.BufferedWriter(_File(stream.fileno(), "standard output"))
+    return io.TextIOWrapper(file, stream.encoding, stream.errors, line_buffering=stream.isatty())
+
+
+def appending(path: Path) -> TextIO:
+    """Open an ASCII file, written line by line, whose errors are OutputError."""
+    return io.TextIOWrapper(io.BufferedWriter(_File(path, str(path))), "ascii", line_buffering=True)
+
+
+def drop(stream: TextIO | io.IOBase) -> None:
+    """Let go of what the stream cannot write. The interpreter would try again, and complain, at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,27 @@
+"""tools/tail.py: how a tool ends when records come faster than it prints them."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latencyprobe_agent.kernel.evidence import Filter
+from latencyprobe_agent.kernel.records import TCPRT
+from latencyprobe_agent.tools import tail
+from latencyprobe_agent.tools.options import Options
+
+
+def test_what_cannot_be_shown_in_time_at_the_end_is_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches, now = [np.zeros(1000, TCPRT)] * 10, [0.0]
+    ring: Any = SimpleNamespace(
+        drain=lambda limit: batches.pop() if batches else np.zeros(0, TCPRT), lost=lambda: {"ring_full": 7}
+    )
+    monkeypatch.setattr(tail, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for shown, _ in tail.follow(nullcontext(ring), Options(Filter(), 0.0, "table")):
+        now[0] += len(shown) / 2000  # seconds to print them
+    assert now[0] == 2.0, "shown for 2 s"
+    assert "lost: 7 (ring_full), 6000 (not_shown)\n" in capsys.readouterr().err
