@@ -14,6 +14,7 @@ from latencyprobe.errors import ClusterError
 from latencyprobe_operator import cleanup, election
 from latencyprobe_operator.api import Api, ApiError
 from latencyprobe_operator.cluster import Cluster, Reviewed
+from latencyprobe_operator.config import Config
 from latencyprobe_operator.election import Lease
 from latencyprobe_operator.informer import Informers
 from latencyprobe_operator.state import ClusterState
@@ -80,7 +81,6 @@ def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
         await cluster.probes()
         await cluster.label_node("n1", "u", measure=True)
         await cluster.labelled_nodes()
-        await cluster.pods("agents")
         await cluster.write_status("shop", "checkout", "u", {})
         await cluster.write_report("shop", {"kind": "LatencyReport"})
         await cluster.post_event(about, "Normal", "Measuring", "fine")
@@ -97,8 +97,20 @@ def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
     assert recorder.rights() | of_kopf == listed(RIGHTS["clusterRules"]) | listed(RIGHTS["namespaceRules"])
 
 
+def test_clean_up_needs_exactly_the_listed_rights(make: Any) -> None:
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{election.NAME}"
+    none = lambda: web.json_response({"message": "none"}, status=404)  # noqa: E731 - one line
+    nodes = lambda: labelled() if len(recorder.requests) < 5 else web.json_response({"metadata": {}})  # noqa: E731
+    labelled = lambda: web.json_response({"metadata": {}, "items": [{"metadata": {"name": "n1", "uid": "u"}}]})  # noqa: E731
+    recorder = Recorder({lease: none, "/api/v1/nodes": nodes})
+    config = Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
+
+    recorder.run(make, lambda api: cleanup.sweep(Cluster(api), config))
+    assert recorder.rights() == listed(RIGHTS["cleanupClusterRules"]) | listed(RIGHTS["cleanupNamespaceRules"])
+
+
 def test_rights_have_no_wildcards_secrets_or_workloads() -> None:
-    rights = listed(RIGHTS["clusterRules"]) | listed(RIGHTS["namespaceRules"])
+    rights = set[tuple[str, str, str]]().union(*map(listed, RIGHTS.values()))
     assert not any("*" in part for right in rights for part in right)
     assert {group for group, _, _ in rights}.isdisjoint({"apps", "batch", "rbac.authorization.k8s.io"})
     assert {resource for _, resource, _ in rights}.isdisjoint({"secrets", "pods/exec", "configmaps", "serviceaccounts"})
@@ -173,20 +185,3 @@ def test_lists_are_read_to_their_last_page(make: Any) -> None:
     recorder = Recorder({"/api/v1/nodes": page})
     found = recorder.run(make, lambda api: Cluster(api).labelled_nodes())
     assert found == [("n1", "u-n1"), ("n2", "u-n2")]
-
-
-def test_cleanup_sweeps_until_neither_label_nor_agent_is_left(make: Any) -> None:
-    nodes = [{"metadata": {"name": "n1", "uid": "u1"}}]
-    recorder = Recorder({"/api/v1/nodes": {"metadata": {}, "items": nodes}})
-
-    async def scene(api: Api) -> list[str]:
-        cluster, left = Cluster(api), []
-        left.append(await cleanup._sweep(cluster, "agents"))
-        nodes.clear()
-        left.append(await cleanup._sweep(cluster, "agents"))
-        return left
-
-    assert recorder.run(make, scene) == ["node labels n1", ""]
-    assert [body["metadata"] for method, _, _, body in recorder.requests if method == "PATCH"] == [
-        {"name": "n1", "uid": "u1"}
-    ]
