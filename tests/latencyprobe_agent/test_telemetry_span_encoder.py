@@ -18,7 +18,8 @@ from latencyprobe_agent.vocabulary.records import ExchangeFlags, Outcome, Role
 from tests.support.otlp import spans, values
 
 OFFSET_NS = 1_700_000_000_000_000_000
-STAGES_NS = (1, 2000, 3, 4, 5, 6)
+STAGES_NS = tuple(range(1, len(PAIR_STAGES) + 1))
+NETWORK = PAIR_STAGES.index("network")
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0, SpanPolicy(1, 1.0, 100), clients=True)
 CALLER = Identity("10.0.0.2", "shop", "web-0", "uid-9", "web", "web", "n2", measured=("shop/p/cart",))
 
@@ -134,7 +135,7 @@ def test_a_shared_pairing_key_links_to_the_other_host(chosen: Any) -> None:
 
 
 def test_a_joined_half_knows_the_network_and_the_other_end(chosen: Any) -> None:
-    join = Join(STAGES_NS, dominant=1, excess_ns=-500.0, client_owner=3, server_owner=4)
+    join = Join(STAGES_NS, dominant=NETWORK, excess_ns=-500.0, client_owner=3, server_owner=4)
     (_, client), (_, server) = decoded(chosen(Role.CLIENT, None, join), chosen(Role.SERVER, None, join))
     for span, peer in ((client, "service-4"), (server, "service-3")):
         attributes = values(span.attributes)
@@ -152,7 +153,7 @@ def test_a_joined_half_knows_the_network_and_the_other_end(chosen: Any) -> None:
 
 def test_a_client_whose_server_half_was_recalled_names_the_server_that_answered(chosen: Any) -> None:
     dialled = Identity("10.96.0.9", "shop", service="cart-svc")
-    joins = [Join(STAGES_NS, 1, math.nan, 3, 0, server) for server in (("cart", "shop"), ("", ""))]
+    joins = [Join(STAGES_NS, NETWORK, math.nan, 3, 0, server) for server in (("cart", "shop"), ("", ""))]
     (_, named), (_, nameless) = decoded(*(chosen(Role.CLIENT, dialled, join) for join in joins))
     attributes = values(named.attributes)
     assert attributes["latencyprobe.joined"] == "remote"
@@ -169,7 +170,7 @@ def test_a_recalled_server_half_knows_its_parent_without_an_identity(chosen: Any
 
 
 def test_without_a_round_trip_sample_there_is_no_excess(chosen: Any) -> None:
-    ((_, span),) = decoded(chosen(Role.CLIENT, None, Join(STAGES_NS, 1, math.nan, 3, 4)))
+    ((_, span),) = decoded(chosen(Role.CLIENT, None, Join(STAGES_NS, NETWORK, math.nan, 3, 4)))
     assert "latencyprobe.network_excess" not in values(span.attributes)
     assert "latencyprobe.tcp.rtt" not in values(span.attributes)
 
@@ -213,7 +214,9 @@ def test_spans_of_one_container_share_one_resource(chosen: Any) -> None:
 
 
 def test_requests_stay_below_what_receivers_accept(chosen: Any) -> None:
-    one = chosen(Role.SERVER, CALLER, Join(STAGES_NS, 1, -1.0, 3, 4), outcome=Outcome.RESET, srtt_us=1, rtt_min_us=1)
+    one = chosen(
+        Role.SERVER, CALLER, Join(STAGES_NS, NETWORK, -1.0, 3, 4), outcome=Outcome.RESET, srtt_us=1, rtt_min_us=1
+    )
     one.halves.rec["flags"] = np.uint32(0xFFF)
     parts = list(span_encoder.requests([one] * 4000, span_encoder.Context(FakeResources(), OFFSET_NS)))
     assert sum(count for _, count in parts) == 4000

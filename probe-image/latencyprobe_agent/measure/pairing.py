@@ -20,9 +20,9 @@ _WHOLE = f"V{KEPT.itemsize}"  # so that rows are copied whole, not field by fiel
 class Pairs:
     """m joined pairs. `client_at`, `server_at`: row of the half in the batch just joined, -1 if it came before.
 
-    `stages`: i64[m, 6] ns, `stages.PAIR`, summing to the client's duration; `dominant`: index of the largest.
-    `network_excess`: f8[m] ns, `network` less the round trip that TCP measured: may be negative by that sample's
-    error, NaN without a sample.
+    `stages`: i64[m, p] ns, a column for each of `stages.PAIR`, summing to the client's duration; `dominant`: index of
+    the largest. `network_excess`: f8[m] ns, `network` less the round trip that TCP measured: may be negative by that
+    sample's error, NaN without a sample.
     """
 
     client: Halves

@@ -52,7 +52,7 @@ def cut(stamps: I64) -> tuple[I64, I64, NDArray[np.bool_]]:
 
 
 def pair_stages(client: I64, server: I64) -> I64:
-    """Return i64[m, 6], the `stages.PAIR` of m pairs, from the stages of their halves (i64[m, 4] each).
+    """Return i64[m, p], the p stages of `stages.PAIR` of m pairs, from the stages of their halves (i64[m, 4] each).
 
     They sum to the client's duration. `network` is the remainder: the way there of the request's first byte, the way
     back of the response's last, and transfer beyond the writer's pace. It would be negative where parts of the server
