@@ -6,12 +6,18 @@ import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 DESIGN = ROOT / "docs/design"
+SUBJECTS = {  # of tests that are about several modules, or about none
+    "latencyprobe": {"crds", "dependencies", "house"},
+    "latencyprobe_agent": {"edits", "edits_under_load", "ending", "measure_clocks", "remote_join"},
+    "latencyprobe_operator": {"imports"},
+}
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *DESIGN.glob("*.md")])
 TESTS = ROOT / "tests"
 ROOMS = [ROOT / "latencyprobe", ROOT / "operator", ROOT / "probe-image"]
@@ -80,6 +86,15 @@ def test_no_class_has_more_state_than_a_reader_keeps_in_mind() -> None:
             own = {node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"}
             found[f"{file.name}: {one.name}"] = len(own)
     assert {} == {name: n for name, n in found.items() if n > 10}
+
+
+@pytest.mark.parametrize("package", SUBJECTS)
+def test_each_test_file_is_named_after_a_module(package):
+    """test_ROOM_MODULE.py: who moves a module moves its test."""
+    (folder,) = find_spec(package).submodule_search_locations
+    modules = {"_".join(file.relative_to(folder).with_suffix("").parts) for file in Path(folder).rglob("*.py")}
+    tests = {file.stem.removeprefix("test_") for file in (TESTS / package).glob("test_*.py")}
+    assert tests - modules == SUBJECTS[package]
 
 
 def test_docs_telemetry_md_is_what_make_gen_writes():

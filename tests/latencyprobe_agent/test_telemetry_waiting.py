@@ -1,20 +1,40 @@
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from latencyprobe import plan
 from latencyprobe.plan import Identity, SpanPolicy, Target
-from latencyprobe_agent.directory.peers import FakePeers
+from latencyprobe_agent.directory.peers import FakePeers, Peers
+from latencyprobe_agent.identity.resources import FakeResources
+from latencyprobe_agent.measure.evidence import Joined
+from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.signals.evidence import Evidence, Explains
+from latencyprobe_agent.signals.join_keys import SENT_BYTES
+from latencyprobe_agent.signals.retransmits import EXPLAINS
+from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
-from latencyprobe_agent.vocabulary.addresses import address
-from latencyprobe_agent.vocabulary.records import Role
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import FLOW_HEADER, ExchangeFlags, Role
+from tests.support.otlp import spans, values
 
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0, SpanPolicy(1, 1.0, 100))
+WATCHED = msgspec.structs.replace(CART, evidence=("retransmits",))
+RESENT = np.dtype([("flow", FLOW_HEADER), ("segs", "u4")])
+LOST = Explains(
+    event="lost",
+    fields=lambda record: {"segs": int(record["segs"])},
+    attributes=lambda records: {names.RETRANSMITS: int(records["segs"].sum())},
+    samples=lambda _: [],
+    describe=lambda record: ("lost", int(record["segs"]), 0),
+    waits=EXPLAINS.waits,
+)
 
 
 def everything(halves: Halves) -> Sampled:
@@ -112,6 +132,43 @@ def test_at_the_end_nobody_waits(room: WaitingRoom, make_halves: Any) -> None:
     assert len(room.take_ready(FakePeers(), 10.0, all_of_them=True)) == 1
 
 
-def test_addresses_read_as_people_write_them() -> None:
-    assert address(b"\0" * 10 + b"\xff\xff" + bytes([10, 0, 0, 1])) == "10.0.0.1"
-    assert address(b"\xfd" + b"\0" * 14 + b"\1") == "fd00::1"
+@pytest.fixture
+def answered(make_halves: Any) -> Halves:
+    """A server half that sent bytes 100..200 and then closed."""
+    stamps = {"stages": (10, 20, 30, 40), "response_seq": 100, "response_bytes": 100, "sock_cookie": 7}
+    found: Halves = make_halves({"role": Role.SERVER, "flags": ExchangeFlags.CLOSED, **stamps})
+    return found
+
+
+def explained(half: Halves, segs: int, boot_ns: int) -> Joined:
+    """That some of its bytes were sent again."""
+    record = np.zeros(1, RESENT)
+    record["segs"], flow = segs, record["flow"]
+    flow["sock_cookie"], flow["role"], flow["target_set"], flow["boot_ns"] = 7, Role.SERVER, 1, boot_ns
+    join = EvidenceJoin(RecentHalves(), SENT_BYTES, LOST.waits)
+    join.recent.keep(half)
+    found = join.join(Evidence(record, SENT_BYTES.of(flow, seq=100, end_seq=150), np.ones(1, np.bool_)), 2 * 10**9)
+    assert found is not None
+    return found
+
+
+def test_the_span_shows_when_what_was_resent_and_how_long_it_waited(room: WaitingRoom, answered: Halves) -> None:
+    room.admit(everything(answered), {1: WATCHED}, 1.0)
+
+    room.note_evidence(LOST, explained(answered, segs=2, boot_ns=1_200_000_100))
+    ready = room.take_ready(Peers(None), 9.0)
+
+    requests = span_encoder.requests(ready, span_encoder.Context(FakeResources(), 10**18))
+    ((_, span),) = spans(body for body, _ in requests)
+    event = span.events[-1]
+    assert (event.name, event.time_unix_nano) == ("lost", 10**18 + 1_200_000_100)
+    assert values(event.attributes) == {"segs": 2, names.WAIT: pytest.approx(0.2)}
+    assert values(span.attributes)[names.RETRANSMITS] == 2
+
+
+def test_a_server_that_closed_after_its_answer_waits_a_second_for_evidence(answered: Halves) -> None:
+    room = WaitingRoom(identity_wait_s=0.1, join_wait_s=0.1, capacity=10)
+    room.admit(everything(answered), {1: WATCHED}, 1.0)
+    room.admit(everything(answered), {1: CART}, 1.0)
+    assert len(room.take_ready(Peers(None), 1.9)) == 1
+    assert len(room.take_ready(Peers(None), 2.0)) == 1

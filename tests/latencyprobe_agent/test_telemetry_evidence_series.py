@@ -1,99 +1,34 @@
-"""Evidence on its way out: events on the right span, metrics by label, shares in the report's rows."""
+"""Counters and histograms of evidence: by target set, owner and label, and how many there may be."""
 
 from typing import Any
 
-import msgspec
 import numpy as np
-import pytest
 
 from latencyprobe import plan
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
-from latencyprobe_agent.directory.peers import Peers
-from latencyprobe_agent.identity.resources import FakeResources
-from latencyprobe_agent.measure.evidence import Joined
-from latencyprobe_agent.measure.evidence_join import EvidenceJoin
-from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.rules import TargetSet
-from latencyprobe_agent.measure.sampling import Reason, Sampled
-from latencyprobe_agent.signals.evidence import Evidence, Explains, Sample
+from latencyprobe_agent.signals.evidence import Evidence, Sample
 from latencyprobe_agent.signals.join_keys import SENT_BYTES
-from latencyprobe_agent.signals.retransmits import EXPLAINS
-from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.metric_points import evidence_points
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
-from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.records import FLOW_HEADER, ExchangeFlags, Role
-from tests.support.otlp import spans, values
+from latencyprobe_agent.vocabulary.records import FLOW_HEADER, Role
 
-RECORD = np.dtype([("flow", FLOW_HEADER), ("segs", "u4")])
+RECORD = np.dtype([("flow", FLOW_HEADER)])
 CART = Target(
     "shop/p/cart", "shop", "p", "u", "cart", plan.Role.SERVER, (), 0, SpanPolicy(1, 1.0, 9), evidence=("retransmits",)
-)
-LOST = Explains(
-    event="lost",
-    fields=lambda record: {"segs": int(record["segs"])},
-    attributes=lambda records: {names.RETRANSMITS: int(records["segs"].sum())},
-    samples=lambda _: [],
-    describe=lambda record: ("lost", int(record["segs"]), 0),
-    waits=EXPLAINS.waits,
 )
 COUNTER, DURATION = names.EXCHANGES, names.TCP_RTT
 
 
 def records(*rows: dict[str, Any]) -> Evidence:
     found = np.zeros(len(rows), RECORD)
-    for record, row in zip(found, rows, strict=True):
-        for name, value in {"sock_cookie": 7, "role": Role.SERVER, "target_set": 1, "cgroup_id": 50, **row}.items():
-            into = record["flow"] if name in FLOW_HEADER.names else record
-            if name not in ("seq", "end_seq"):
-                into[name] = value
-    ranges = [(row.get("seq", 100), row.get("end_seq", 150)) for row in rows]
-    seq, end_seq = np.array(ranges, "u4").T
-    return Evidence(found, SENT_BYTES.of(found["flow"], seq=seq, end_seq=end_seq), np.ones(len(rows), np.bool_))
-
-
-@pytest.fixture
-def answered(make_halves: Any) -> Any:
-    """A server half that sent bytes 100..200 and then closed."""
-    stamps = {"stages": (10, 20, 30, 40), "response_seq": 100, "response_bytes": 100, "sock_cookie": 7}
-    return make_halves({"role": Role.SERVER, "flags": ExchangeFlags.CLOSED, **stamps})
-
-
-def joined(halves: Any, evidence: Evidence) -> Joined:
-    join = EvidenceJoin(RecentHalves(), SENT_BYTES, LOST.waits)
-    join.recent.keep(halves)
-    found = join.join(evidence, 2_000_000_000)
-    assert found is not None
-    return found
-
-
-def test_the_span_shows_when_what_was_resent_and_how_long_it_waited(answered: Any) -> None:
-    room = WaitingRoom(identity_wait_s=2.0, join_wait_s=0.25, capacity=10)
-    room.admit(Sampled(answered, np.full(1, Reason.SLOW, np.uint8), np.ones(1)), {1: CART}, 1.0)
-
-    room.note_evidence(LOST, joined(answered, records({"segs": 2, "boot_ns": 1_200_000_100})))
-    (one,) = room.take_ready(Peers(None), 9.0)
-
-    requests = span_encoder.requests([one], span_encoder.Context(FakeResources(), 10**18))
-    ((_, span),) = spans(body for body, _ in requests)
-    event = span.events[-1]
-    assert (event.name, event.time_unix_nano) == ("lost", 10**18 + 1_200_000_100)
-    assert values(event.attributes) == {"segs": 2, names.WAIT: pytest.approx(0.2)}
-    assert values(span.attributes)[names.RETRANSMITS] == 2
-
-
-def test_a_server_that_closed_after_its_answer_waits_a_second_for_evidence(answered: Any) -> None:
-    room = WaitingRoom(identity_wait_s=0.1, join_wait_s=0.1, capacity=10)
-    everything = Sampled(answered, np.full(1, Reason.SLOW, np.uint8), np.ones(1))
-
-    room.admit(everything, {1: CART}, 1.0)
-    room.admit(everything, {1: msgspec.structs.replace(CART, evidence=())}, 1.0)
-
-    assert len(room.take_ready(Peers(None), 1.9)) == 1
-    assert len(room.take_ready(Peers(None), 2.0)) == 1
+    for header, row in zip(found["flow"], rows, strict=True):
+        for name, value in {"role": Role.SERVER, "target_set": 1, "cgroup_id": 50, **row}.items():
+            header[name] = value
+    return Evidence(found, SENT_BYTES.of(found["flow"], seq=0, end_seq=1), np.ones(len(rows), np.bool_))
 
 
 def test_counters_add_up_by_target_set_owner_and_label() -> None:
