@@ -152,16 +152,17 @@ def test_a_device_without_a_header_is_read_from_its_first_byte(ends, port):
 
 def read_syn(tun: int, port: int) -> frames.Segment:
     """The SYN to a port, as soon as it comes out of the device."""
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        select.select([tun], [], [], 1)
+
+    def syn() -> frames.Segment | None:
         packet = os.read(tun, 2048)
         if packet[0] == 0x45 and packet[9] == 6:
             src, dst = (socket.inet_ntoa(packet[at : at + 4]) for at in (12, 16))
             src_port, dst_port, seq = struct.unpack_from("!HHI", packet, 20)
             if dst_port == port:
                 return frames.Segment(src, src_port, dst, dst_port, seq)
-    raise AssertionError("no SYN came")
+        return None
+
+    return wait_until(syn, "a SYN", unready=BlockingIOError)
 
 
 @pytest.fixture(scope="module")

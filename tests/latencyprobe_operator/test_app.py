@@ -139,10 +139,12 @@ def test_row_that_broke_older_versions_is_in_the_store_and_the_operator_starts_a
             operator(tmp_path, tls_dir, api) as (process, url),
             aiohttp.ClientSession(connector=trust) as session,
         ):
-            async with asyncio.timeout(30):
-                while not (await ready(session, url) and api.reports):
-                    assert process.returncode is None
-                    await asyncio.sleep(0.05)
+
+            async def reported() -> bool:
+                assert process.returncode is None
+                return await ready(session, url) and bool(api.reports)
+
+            await make.until(reported, "it has reported", 30)
         states = {result["objective"]: (result["state"], result["events"]) for result in api.reports[0]["results"]}
         assert states == {"broken": ("Incomplete", 0), "fast": ("Met", 200)}
 
