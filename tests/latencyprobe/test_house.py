@@ -135,21 +135,61 @@ def test_commands_in_documents_exist(document):
     assert set(re.findall(r"(?:^|[`/ ])latencyprobe ([a-z]+)(?=[ `\n])", code, re.MULTILINE)) <= commands
 
 
+def run_with_conftest(folder: Path, ci: str, **files: str) -> subprocess.CompletedProcess[str]:
+    """What pytest says of these files beside tests/conftest.py."""
+    for name, text in {"conftest": (TESTS / "conftest.py").read_text(), **files}.items():
+        (folder / f"{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", folder, folder]
+    return subprocess.run(command, env=os.environ | {"CI": ci}, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("ci", ["true", ""])
 @pytest.mark.parametrize(
     ("reason", "allowed"), [("no clang on this machine", False), ("NetworkPolicy enforcement", True)]
 )
 def test_ci_fails_on_a_skip_without_a_listed_reason(tmp_path, ci, reason, allowed):
-    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
-    (tmp_path / "test_one.py").write_text(f"import pytest\ndef test_one():\n    pytest.skip({reason!r})\n")
-    (tmp_path / "test_module.py").write_text(f"import pytest\npytest.skip({reason!r}, allow_module_level=True)\n")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--rootdir", tmp_path, tmp_path],
-        env=os.environ | {"CI": ci},
-        capture_output=True,
-        text=True,
-        check=False,
+    run = run_with_conftest(
+        tmp_path,
+        ci,
+        test_one=f"import pytest\ndef test_one():\n    pytest.skip({reason!r})\n",
+        test_module=f"import pytest\npytest.skip({reason!r}, allow_module_level=True)\n",
     )
     expected = "2 skipped" if allowed or not ci else "skipped in CI"
     assert expected in run.stdout, run.stdout
     assert (run.returncode in (0, 5)) == ("2 skipped" in run.stdout)
+
+
+SECOND_TRY = """
+import pytest
+from pathlib import Path
+
+@pytest.mark.root
+def test_stalled(tmp_path_factory):
+    been_here = Path(__file__).with_name("been-here")
+    if not been_here.exists():
+        been_here.touch()
+        raise TimeoutError("the neighbour\\nand more")
+
+@pytest.mark.root
+def test_broken():
+    assert "found" == "expected"
+
+def test_pure():
+    assert False
+"""
+
+
+def test_each_second_try_in_ci_is_named_at_the_end_of_the_run(tmp_path):
+    said = run_with_conftest(tmp_path, "true", test_parts=SECOND_TRY).stdout
+    *_, last = said.split("second tries")
+    assert "test_parts.py::test_stalled: passed; at first, in its call: TimeoutError: the neighbour" in last
+    assert (
+        "test_parts.py::test_broken: failed; at first, in its call: AssertionError: assert 'found' == 'expected'"
+        in last
+    )
+    assert "test_pure" not in last
+
+
+def test_without_ci_and_where_all_goes_well_there_is_no_second_try(tmp_path):
+    assert "second tries" not in run_with_conftest(tmp_path, "", test_parts=SECOND_TRY).stdout
+    assert "second tries" not in run_with_conftest(tmp_path, "true", test_parts="def test_one(): pass").stdout
