@@ -15,7 +15,7 @@ import yaml
 
 from latencyprobe import stages
 from latencyprobe.slo.evaluate import State
-from latencyprobe.spec import LatencyProbeSpec
+from latencyprobe.spec import EvidenceSpec, LatencyProbeSpec
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary import conventions
 
@@ -40,7 +40,8 @@ def test_a_signal_has_an_object_that_asks_for_its_switch_and_writes_to_its_ring(
 
 @of_signals
 def test_a_signal_has_a_row_for_users(signal: EvidenceSignal) -> None:
-    assert f"\n| `{signal.switch}` |" in text("docs/evidence.md")
+    default = getattr(EvidenceSpec(), signal.switch)
+    assert f"\n| `{signal.switch}` | {'on' if default else 'off'} |" in text("docs/evidence.md")
 
 
 @of_signals
@@ -100,9 +101,10 @@ def fields(kind: Any) -> Iterator[str]:
             yield from fields(one)
 
 
-OF_KUBERNETES = {"matchLabels", "matchExpressions", "key", "operator", "values"}  # of every label selector
+# of every label selector; signals have their own page
+ELSEWHERE = {"matchLabels", "matchExpressions", "key", "operator", "values", *EvidenceSpec.__struct_fields__}
 
 
-@pytest.mark.parametrize("field", sorted({*fields(msgspec.inspect.type_info(LatencyProbeSpec))} - OF_KUBERNETES))
+@pytest.mark.parametrize("field", sorted({*fields(msgspec.inspect.type_info(LatencyProbeSpec))} - ELSEWHERE))
 def test_a_field_of_the_spec_is_explained(field: str) -> None:
     assert re.search(rf"`{field}(\[\])?`", text("docs/api.md"))

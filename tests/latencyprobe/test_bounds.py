@@ -141,8 +141,8 @@ def test_names_that_this_version_does_not_know_count_as_other() -> None:
         row(
             stage_ns={"process": 5, "tomorrow": 2, "later": 3},
             dominant={"tomorrow": 1},
-            evidence={"dns": EvidenceCount(2, 1, 9), "arp": EvidenceCount(1, 0, 1), "tcprt": EvidenceCount(1)},
-            slowest=slow(stages={"tomorrow": 7}, evidence=(EvidenceSummary("dns", "slow", 1, 9),)),
+            evidence={"tomorrow": EvidenceCount(2, 1, 9), "later": EvidenceCount(1, 0, 1), "tcprt": EvidenceCount(1)},
+            slowest=slow(stages={"tomorrow": 7}, evidence=(EvidenceSummary("tomorrow", "slow", 1, 9),)),
         )
     )
     assert ({"process": 5, "other": 5}, {"other": 1}) == (found.stage_ns, found.dominant)

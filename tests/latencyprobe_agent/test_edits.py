@@ -85,6 +85,7 @@ def rename_the_target(document: dict[str, Any]) -> None:
         objective["target"] = "basket"
 
 
+FLIPPED = {signal: not wanted for signal, wanted in msgspec.structs.asdict(spec.EvidenceSpec()).items()}
 SERVER, REQUIREMENT = ("targets", 0), ("podSelector", "matchExpressions", 0)
 FAST, CALLERS = ("objectives", 0), ("objectives", 1)
 EDITS: dict[str, Edit] = {
@@ -120,10 +121,8 @@ EDITS: dict[str, Edit] = {
     "spans.slowerThan": of("spans", slowerThan="1ms"),
     "spans.ratio": of("spans", ratio="1"),
     "spans.maxPerSecond": of("spans", maxPerSecond=1),
-    "evidence": of(evidence={"retransmits": False, "handshakes": False, "tcprt": True}),
-    "evidence.retransmits": of("evidence", retransmits=False),
-    "evidence.handshakes": of("evidence", handshakes=False),
-    "evidence.tcprt": of("evidence", tcprt=True),
+    "evidence": of(evidence=FLIPPED),
+    **{f"evidence.{signal}": of("evidence", **{signal: flipped}) for signal, flipped in FLIPPED.items()},
     "suspend": of(suspend=True),
 }
 
