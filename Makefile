@@ -16,14 +16,47 @@ BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^#: /{sub(/^#: /, ""); print $$0} /^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
+#: Try it
+demo: setup ## a real Redis, load, a slow phase: the report tells where the time went
+	@scripts/demo
+
+#: Change it (CONTRIBUTING.md)
 setup: ## install what is needed (Debian packages, .venv), build the eBPF objects
 	@scripts/setup
 	@$(MAKE) --no-print-directory bpf
 
+check: $(BIN)/latencyprobe lint unit ## the developer's loop: lint, types, unit tests
+
+lint: ## ruff, mypy, clang-format, shellcheck
+	@scripts/lint
+
+unit: ## tests that need no root, cluster or clang
+	@$(BIN)/pytest -q -m "not root and not cluster and not e2e"
+
 bpf: $(BPF_OBJECTS) ## compile the eBPF programs to build/bpf/
 	@:
+
+gen: ## regenerate what is generated: records.py, histogram.h, docs/telemetry.md
+	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
+
+clean: ## remove what was built here (caches outside the repository stay)
+	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+#: Prove it, measure it
+test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
+	@scripts/test
+
+test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
+	@tests/kernels/run
+
+bench: everything ## what the measurement costs and how close it is, as paired ratios
+	@$(BIN)/python -m benchmarks
+
+everything:
+	@scripts/setup --test
+	@$(MAKE) --no-print-directory bpf
 
 build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 	@mkdir -p $(@D)
@@ -32,35 +65,5 @@ build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 
 build/bpf/exchange_hash.bpf.o: bpf/exchange.bpf.c
 
-gen: ## regenerate what is generated: records.py, histogram.h, docs/telemetry.md
-	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
-
-demo: setup ## a real Redis, load, a slow phase: the report tells where the time went
-	@scripts/demo
-
-lint: ## ruff, mypy, clang-format, shellcheck
-	@scripts/lint
-
-unit: ## tests that need no root, cluster or clang
-	@$(BIN)/pytest -q -m "not root and not cluster and not e2e"
-
-check: $(BIN)/latencyprobe lint unit ## the developer's loop: lint, types, unit tests
-
 $(BIN)/latencyprobe:
 	@scripts/setup
-
-test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
-	@scripts/test
-
-test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
-	@tests/kernels/run
-
-bench: everything ## what the measurement costs and how close it is, as paired ratios
-	@PYTHONPATH=tests/truth $(BIN)/python -m benchmarks
-
-everything:
-	@scripts/setup --test
-	@$(MAKE) --no-print-directory bpf
-
-clean: ## remove what was built here (caches outside the repository stay)
-	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
