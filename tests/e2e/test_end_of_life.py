@@ -13,7 +13,7 @@ from tests.e2e.probes import is_true, latency_probe, nothing_measured, pairs, re
 
 pytestmark = pytest.mark.e2e
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 OBJECTIVE = {"name": "fast", "target": "rpc", "threshold": "25ms", "goal": "99", "minEvents": 20}
 
 
