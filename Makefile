@@ -15,12 +15,30 @@ BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 .PHONY: help setup bpf gen demo lint unit check test test-kernels bench everything clean
 .DELETE_ON_ERROR:
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+help:
+	@awk -F ':.*## ' '/^##@ /{printf "%s%s:\n", n++ ? "\n" : "", substr($$0, 5)} /^[a-z-]+:.*## /{printf "  make %-12s  %s\n", $$1, $$2}' Makefile
+
+##@ Try it
+
+demo: setup ## a real Redis, load, a slow phase: the report tells where the time went
+	@scripts/demo
 
 setup: ## install what is needed (Debian packages, .venv), build the eBPF objects
 	@scripts/setup
 	@$(MAKE) --no-print-directory bpf
+
+##@ Change it
+
+check: $(BIN)/latencyprobe lint unit ## your loop: lint, types, unit tests; needs no root, cluster or clang
+
+$(BIN)/latencyprobe:
+	@scripts/setup
+
+lint: ## ruff, mypy, clang-format, shellcheck
+	@scripts/lint
+
+unit: ## tests that need no root, cluster or clang
+	@$(BIN)/pytest -q -m "not root and not cluster and not e2e"
 
 bpf: $(BPF_OBJECTS) ## compile the eBPF programs to build/bpf/
 	@:
@@ -35,28 +53,11 @@ build/bpf/exchange_hash.bpf.o: bpf/exchange.bpf.c
 gen: ## regenerate what is generated: records.py, histogram.h, docs/telemetry.md
 	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
 
-demo: setup ## a real Redis, load, a slow phase: the report tells where the time went
-	@scripts/demo
-
-lint: ## ruff, mypy, clang-format, shellcheck
-	@scripts/lint
-
-unit: ## tests that need no root, cluster or clang
-	@$(BIN)/pytest -q -m "not root and not cluster and not e2e"
-
-check: $(BIN)/latencyprobe lint unit ## the developer's loop: lint, types, unit tests
-
-$(BIN)/latencyprobe:
-	@scripts/setup
-
-test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
+test: everything ## all tests, the real two-node cluster included (installs and builds what it needs)
 	@scripts/test
 
 test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
 	@tests/kernels/run
-
-bench: everything ## what the measurement costs, as paired ratios
-	@$(BIN)/python -m benchmarks
 
 everything:
 	@scripts/setup --test
@@ -64,3 +65,8 @@ everything:
 
 clean: ## remove what was built here (caches outside the repository stay)
 	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+##@ Measure it
+
+bench: everything ## what the measurement costs, as paired ratios
+	@$(BIN)/python -m benchmarks

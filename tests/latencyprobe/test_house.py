@@ -35,6 +35,12 @@ def test_links_in_documents_lead_somewhere(document):
     assert [] == [link for link in links if not (document.parent / link).exists()]
 
 
+@pytest.mark.parametrize("index", [ROOT / "docs/README.md", ROOT / "docs/design/README.md"], ids=["docs", "design"])
+def test_an_index_leads_to_every_page_beside_it(index):
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text()))
+    assert {page.name for page in index.parent.glob("*.md")} - {"README.md"} <= linked
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
 def test_commands_in_documents_exist(document):
     code = "\n".join(re.findall(r"```.*?```|`[^`\n]+`", document.read_text(), re.DOTALL))
