@@ -15,24 +15,19 @@ BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 .PHONY: help setup bpf gen demo lint unit check test test-kernels bench everything clean
 .DELETE_ON_ERROR:
 
-help:
-	@awk -F ':.*## ' '/^##@ /{printf "%s%s:\n", n++ ? "\n" : "", substr($$0, 5)} /^[a-z-]+:.*## /{printf "  make %-12s  %s\n", $$1, $$2}' Makefile
+help: ## list the targets
+	@awk -F ':.*## ' '/^#: /{sub(/^#: /, ""); print $$0} /^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
-##@ Try it
-
+#: Try it
 demo: setup ## a real Redis, load, a slow phase: the report tells where the time went
 	@scripts/demo
 
+#: Change it (CONTRIBUTING.md)
 setup: ## install what is needed (Debian packages, .venv), build the eBPF objects
 	@scripts/setup
 	@$(MAKE) --no-print-directory bpf
 
-##@ Change it
-
-check: $(BIN)/latencyprobe lint unit ## your loop: lint, types, unit tests; needs no root, cluster or clang
-
-$(BIN)/latencyprobe:
-	@scripts/setup
+check: $(BIN)/latencyprobe lint unit ## the developer's loop: lint, types, unit tests
 
 lint: ## ruff, mypy, clang-format, shellcheck
 	@scripts/lint
@@ -43,6 +38,26 @@ unit: ## tests that need no root, cluster or clang
 bpf: $(BPF_OBJECTS) ## compile the eBPF programs to build/bpf/
 	@:
 
+gen: ## regenerate what is generated: records.py, histogram.h, docs/telemetry.md
+	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
+
+clean: ## remove what was built here (caches outside the repository stay)
+	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+#: Prove it, measure it
+test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
+	@scripts/test
+
+test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
+	@tests/kernels/run
+
+bench: everything ## what the measurement costs and how close it is, as paired ratios
+	@$(BIN)/python -m benchmarks
+
+everything:
+	@scripts/setup --test
+	@$(MAKE) --no-print-directory bpf
+
 build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 	@mkdir -p $(@D)
 	$(CLANG) $(BPF_FLAGS) -c $< -o $@
@@ -50,23 +65,5 @@ build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 
 build/bpf/exchange_hash.bpf.o: bpf/exchange.bpf.c
 
-gen: ## regenerate what is generated: records.py, histogram.h, docs/telemetry.md
-	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
-
-test: everything ## all tests, the real two-node cluster included (installs and builds what it needs)
-	@scripts/test
-
-test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
-	@tests/kernels/run
-
-everything:
-	@scripts/setup --test
-	@$(MAKE) --no-print-directory bpf
-
-clean: ## remove what was built here (caches outside the repository stay)
-	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-
-##@ Measure it
-
-bench: everything ## what the measurement costs, as paired ratios
-	@$(BIN)/python -m benchmarks
+$(BIN)/latencyprobe:
+	@scripts/setup

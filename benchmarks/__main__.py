@@ -1,6 +1,6 @@
-"""`make bench`: what measuring costs, as paired ratios; a table on the screen and in build/bench/.
+"""`make bench`: what measuring costs and how close it is, as paired ratios; a table on the screen and in build/bench/.
 
-Runs the subjects of `subjects.py` under the variants of `variants.py`, interleaved and in rotated order.
+Runs the subjects of `subjects.py` and `stamps.py` under the variants of `variants.py`, interleaved, in rotated order.
 """
 
 import json
@@ -18,10 +18,11 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.compare import F64, added, paired, ratio_of_added, verdict
+from benchmarks.stamps import Handshakes, Rpcs
 from benchmarks.subjects import LOAD_CPU, Redis, cpu_ns, machine_busy_s, pingpong, redis
 from benchmarks.variants import BUILD, Variant, build, evidence, variants
 
-PINGPONG_PORT, REDIS_PORT = 7871, 7872
+PINGPONG_PORT, REDIS_PORT, STAMPS_PORT = 7871, 7872, 7873
 FOREIGN_LIMIT = 0.05  # of the machine; rounds above it are left out
 BPF_STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 
@@ -29,21 +30,25 @@ Slices = dict[str, F64]
 
 
 def run_rounds(
-    name: str, slice_ns: Callable[[], float], under: dict[str, Variant], rounds: int, server_pid: int | None = None
+    name: str,
+    slice_ns: Callable[[], float | F64],
+    under: dict[str, Variant],
+    rounds: int,
+    server_pid: int | None = None,
 ) -> tuple[Slices, F64]:
-    """(ns per operation of each variant [rounds], share of foreign CPU [rounds]); the order rotates each round."""
+    """(What each variant's slices gave [rounds, ...], share of foreign CPU [rounds]); the order rotates each round."""
     names = list(under)
-    found = {variant: np.zeros(rounds) for variant in names}
+    found: dict[str, list[float | F64]] = {variant: [] for variant in names}
     foreign = np.zeros(rounds)
     for i in track(range(rounds), name):
         for variant in names[i % len(names) :] + names[: i % len(names)]:
             with under[variant]():
                 busy, own, began = machine_busy_s(), own_s(server_pid), time.monotonic()
-                found[variant][i] = slice_ns()
+                found[variant].append(slice_ns())
                 spent = machine_busy_s() - busy - (own_s(server_pid) - own)
                 share = spent / (time.monotonic() - began) / (os.cpu_count() or 1)
                 foreign[i] = max(foreign[i], share)
-    return found, foreign
+    return {variant: np.array(values) for variant, values in found.items()}, foreign
 
 
 def own_s(server_pid: int | None) -> float:
@@ -91,9 +96,9 @@ def report(name: str, slices: Slices, note: str, console: Console) -> dict[str, 
 @click.command()
 @click.option("--rounds", default=16, show_default=True, help="Rounds of each subject.")
 @click.option("--turns", default=50_000, show_default=True, help="RPCs or GETs of one slice.")
-@click.option("--of", type=click.Choice(["measuring", "evidence", "both"]), default="both", show_default=True)
+@click.option("--of", type=click.Choice(["measuring", "evidence", "stamps", "all"]), default="all", show_default=True)
 def main(rounds: int, turns: int, of: str) -> None:
-    """Measure what the kernel programs cost (needs root, clang and Redis)."""
+    """Measure what the kernel programs cost and how close they are (needs root, clang and Redis)."""
     build()
     os.sched_setaffinity(0, {LOAD_CPU})  # the drain of the ring runs beside the load, not beside what is measured
     statistics = BPF_STATS.read_text()
@@ -104,10 +109,12 @@ def main(rounds: int, turns: int, of: str) -> None:
     results: dict[str, object] = {"machine": machine, "rounds": rounds, "turns": turns}
     try:
         with redis(REDIS_PORT) as server:
-            if of != "evidence":
+            if of in ("measuring", "all"):
                 results |= cost_of_measuring(server, rounds, turns, console)
-            if of != "measuring":
+            if of in ("evidence", "all"):
                 results["evidence"] = cost_of_evidence(server, rounds, turns, console)
+        if of in ("stamps", "all"):
+            results["stamps"] = closeness_of_stamps(rounds, turns, console)
     finally:
         BPF_STATS.write_text(statistics)
     BUILD.joinpath("cost.txt").write_text(console.export_text())
@@ -115,7 +122,7 @@ def main(rounds: int, turns: int, of: str) -> None:
 
 
 def cost_of_measuring(server: Redis, rounds: int, turns: int, console: Console) -> dict[str, object]:
-    """Print and return what measuring costs, with the bars of quality."""
+    """Print and return what measuring costs, each figure with its goal."""
     rpc = run_rounds("ping-pong", lambda: pingpong(PINGPONG_PORT, turns), variants(PINGPONG_PORT), rounds)
     get = run_rounds("Redis GET", lambda: server.get(turns), variants(REDIS_PORT), rounds, server.pid)
     rpc_slices, rpc_note = quiet_rounds(*rpc)
@@ -152,6 +159,37 @@ def cost_of_evidence(server: Redis, rounds: int, turns: int, console: Console) -
         report(name, *quiet_rounds(*run_rounds(name, slice_ns, evidence(REDIS_PORT), rounds, server.pid)), console)
         for name, slice_ns in subjects
     ]
+
+
+def closeness_of_stamps(rounds: int, turns: int, console: Console) -> list[dict[str, object]]:
+    """Print and return how far stamps are off by the truth generator's log, and round trips by a capture."""
+    results = []
+    for subject in (Rpcs(STAMPS_PORT, turns // 10), Handshakes(STAMPS_PORT, turns // 500)):
+        with subject:
+            slices, note = quiet_rounds(*run_rounds(subject.title, subject.slice_ns, subject.variants(), rounds))
+        results.append(report_closeness(subject, slices, note, console))
+    return results
+
+
+def report_closeness(subject: Rpcs | Handshakes, slices: Slices, note: str, console: Console) -> dict[str, object]:
+    """Print one subject's table and return it as plain values; "again" ÷ the same is the A/A control."""
+    yardstick = slices["none"][:, 0, 0]
+    table = Table(
+        *("off", "median ns", "p99 ns", f"median ÷ {subject.yardstick} [95 %]", "p99 ÷ the same", "A/A of the medians"),
+        title=f"{subject.title}: {note}; {subject.yardstick}: {np.median(yardstick):,.0f} ns",
+    )
+    rows: list[dict[str, object]] = []
+    for i, kind in enumerate(subject.kinds):
+        p50, p99, again = slices["measured"][:, 0, i], slices["measured"][:, 1, i], slices["again"][:, 0, i]
+        ratios = [paired(values, beside) for values, beside in ((p50, yardstick), (p99, yardstick), (again, p50))]
+        table.add_row(
+            kind, f"{np.median(p50):,.0f}", f"{np.median(p99):,.0f}", *(ratio.text(".3f") for ratio in ratios)
+        )
+        names = ("median_ratio", "p99_ratio", "again_ratio")
+        told = {name: [one.median, one.low, one.high] for name, one in zip(names, ratios, strict=True)}
+        rows.append({"off": kind, "median_ns": float(np.median(p50)), "p99_ns": float(np.median(p99)), **told})
+    console.print(table)
+    return {"subject": subject.title, "note": note, "yardstick_ns": float(np.median(yardstick)), "rows": rows}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What interleaved slices tell: paired ratios and differences with bootstrap intervals. Pure functions over arrays.
+"""What interleaved slices show: paired ratios and differences with bootstrap intervals. Pure functions over arrays.
 
-Method: quality bars of the project's design: A and B alternate in short slices, so that drift of a shared host cancels
+Method: A and B alternate in short slices, so that drift of a shared host cancels
 out; the A/A control beside each A/B shows what the method cannot resolve.
 """
 

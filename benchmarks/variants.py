@@ -7,6 +7,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
@@ -19,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "bench"
 OBJECTS = ROOT / "build" / "bpf"
 OTHER_CGROUP = 2**63 - 1  # id of no cgroup
+Batches = list[NDArray[np.void]]
 
 
 def build() -> None:
@@ -48,7 +52,7 @@ def empty_hooks() -> Iterator[None]:
 
 
 @contextmanager
-def measuring(port: int, targeted: bool) -> Iterator[None]:
+def measuring(port: int, targeted: bool, kept: Batches | None = None) -> Iterator[None]:
     """Attach the real programs with a plan for `port` on this machine, or for a pod whose cgroup is not ours."""
     target = Target(
         id="bench/bench/server",
@@ -68,7 +72,7 @@ def measuring(port: int, targeted: bool) -> Iterator[None]:
     with Programs.open(OBJECTS / "exchange.bpf.o") as programs:
         rules = compile_rules(plan, {"pod": [OTHER_CGROUP]})
         programs.apply(rules, idle_timeout_ns=2_000_000_000, own_tgid=0, owner_by_process=False)
-        with drained(programs):
+        with drained(programs, kept):
             yield
         assert targeted == bool(len(programs.counts()[0])), "the slice was not what it says"
 
@@ -85,14 +89,15 @@ def explaining(port: int, signals: Sequence[Signal]) -> Iterator[None]:
 
 
 @contextmanager
-def drained(programs: Attached) -> Iterator[None]:
-    """Read and drop the records, as an agent would; none may be lost."""
+def drained(programs: Attached, kept: Batches | None = None) -> Iterator[None]:
+    """Read the records, as an agent would, and drop them, or keep them in `kept`; none may be lost."""
     ended = threading.Event()
 
     def drain() -> None:
         while not ended.wait(0.05):
-            while len(programs.drain()):
-                pass
+            while len(batch := programs.drain()):
+                if kept is not None:
+                    kept.append(batch)
 
     drainer = threading.Thread(target=drain)
     drainer.start()

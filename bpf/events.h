@@ -8,8 +8,8 @@
 #define LATENCYPROBE_EVENTS_H
 
 enum lp_limits {
-	LP_THRESHOLDS = 8,	    /* distinct thresholds of a target, api.md section 1 */
-	LP_STAGES = 4,		    /* stages of one half, measurement.md section 4 */
+	LP_THRESHOLDS = 8,	    /* of a target, docs/design/directory.md, "Rules and target sets" */
+	LP_STAGES = 4,		    /* stages of one half, docs/design/measurement.md, "Stages" */
 	LP_HISTOGRAM_SCALE = 5,	    /* 32 buckets per power of two: quantiles within 1.1 % */
 	LP_HISTOGRAM_MIN = -672,    /* index of the first bucket: 2^(-672/32) s = 477 ns; shorter ones land in it */
 	LP_HISTOGRAM_BUCKETS = 992, /* 31 powers of two: up to 2^10 s = 17 min; longer ones land in the last */
@@ -27,7 +27,7 @@ enum role {
 	ROLE_SERVER = 2,
 };
 
-/* Class of the connection when the exchange ended, measurement.md section 5. */
+/* Class of the connection when the exchange ended, docs/design/measurement.md, "Classes". */
 enum exchange_class {
 	CLASS_UNKNOWN = 0,
 	CLASS_PINGPONG = 1,
@@ -89,13 +89,13 @@ enum exchange_flags {
 	FLAG_RECEIVER_LIMITED = 1 << 4, /* advertised window reached 0 */
 	FLAG_SEND_APPROX = 1 << 5,	/* send_end or send_start missing: taken from the nearest hook */
 	FLAG_OVERLAP = 1 << 6,		/* turns overlapped in this exchange */
-	FLAG_MAYBE_CUT = 1 << 7,	/* ended by the quiet flush, not by the next request or a close */
+	FLAG_MAYBE_CUT = 1 << 7,	/* ended by the idle timeout, not by the next request or a close */
 	FLAG_FRESH = 1 << 8,		/* first exchange of a connection seen from its handshake */
 	FLAG_CLOSED = 1 << 9,		/* ended by the connection's close */
 	FLAG_STAGE_OVERLAP = 1 << 10,	/* a stamp lay before its predecessor */
 	FLAG_READY_APPROX = 1 << 11,	/* data was read before any data-ready was seen */
-	FLAG_ADJUSTED = 1 << 12,  /* records were left out: this one stands for 2^LP_ADJUSTED_COUNT_BITS like it */
-	FLAG_SUSPENDED = 1 << 13, /* the host slept meanwhile: added by user space, which knows when */
+	FLAG_ADJUSTED = 1 << 12,	/* others were sampled out: its adjusted count is 2^LP_ADJUSTED_COUNT_BITS */
+	FLAG_SUSPENDED = 1 << 13,	/* the host slept meanwhile: added by user space, which knows when */
 };
 
 /*
@@ -140,7 +140,7 @@ struct exchange {
 };
 _Static_assert(sizeof(struct exchange) == 192, "struct exchange has no hidden padding");
 
-/* Signals that explain exchanges, tcp-evidence.md. Each is an object of its own, with a ring of its own. */
+/* Signals that explain exchanges, docs/design/evidence.md. Each is an object of its own, with a ring of its own. */
 enum evidence_flags {
 	EVIDENCE_RETRANSMITS = 1 << 0,
 	EVIDENCE_HANDSHAKES = 1 << 1,
@@ -148,9 +148,9 @@ enum evidence_flags {
 };
 
 /*
- * What every record of evidence begins with: whose socket it was. Addresses as in struct exchange, as they were when the
- * connection was established. owner: last task known to have sent, connected or read on it, 0 = unknown; never the
- * task that a softirq interrupted. target_set: 0 for a tool, which asks no plan.
+ * What every record of evidence begins with: whose socket it was. Addresses as in struct exchange, as they were when
+ * the connection was established. owner: last task known to have sent, connected or read on it, 0 = unknown; never the
+ * task that a softirq interrupted. target_set: 0 for a tool, which has no plan.
  */
 struct flow_header {
 	__u64 boot_ns;
@@ -202,9 +202,10 @@ enum retransmit_option_flags {
 };
 
 /*
- * TCP sent again, tcp-evidence.md section A.2. Raw fields of the socket at the event; `reason` is derived from them in
- * user space (signals/retransmits.py), so that the rule can be run again over recorded ones. Values of enums and bits
- * are the kernel's own. `new_*`: since the last record of the same socket that could be delivered. Ring `retransmits`.
+ * TCP sent again, docs/design/evidence.md, "Retransmits". Raw fields of the socket at the event; `reason` is derived
+ * from them in user space (signals/retransmits.py), so that the rule can be run again over old records. Values of enums
+ * and bits are the kernel's own. `new_*`: since the last record of the same socket that could be delivered. Ring
+ * `retransmits`.
  */
 struct retransmit {
 	struct flow_header flow;
@@ -256,7 +257,7 @@ enum handshake_method {
 	METHOD_TC = 1,	   /* times of the packets, at a network interface */
 };
 
-/* How the opening of a connection ended, tcp-evidence.md section C.5. */
+/* How the opening of a connection ended, docs/design/evidence.md, "Handshake outcomes". */
 enum connect_outcome {
 	CONNECT_OK = 0,
 	CONNECT_REFUSED = 1,
@@ -270,7 +271,7 @@ enum connect_outcome {
 
 enum handshake_flags {
 	HANDSHAKE_AMBIGUOUS = 1 << 0,  /* which packet was answered is not known: rtt_ns is 0 */
-	HANDSHAKE_TIMESTAMPS = 1 << 1, /* of several packets, TCP timestamps tell which was answered */
+	HANDSHAKE_TIMESTAMPS = 1 << 1, /* of several packets, TCP timestamps show which was answered */
 	HANDSHAKE_PARTIAL = 1 << 2,    /* its beginning was not seen */
 };
 
@@ -285,7 +286,7 @@ enum handshake_tally {
 
 /*
  * One opened connection, or one that failed to open. RTT: client, SYN to SYN-ACK; server, SYN-ACK to ACK. With
- * HANDSHAKE_AMBIGUOUS it lies between rtt_min_ns and rtt_max_ns, 0 = no bound. flow.boot_ns: its end. Ring `handshakes`.
+ * HANDSHAKE_AMBIGUOUS it lies between rtt_min_ns and rtt_max_ns, 0 = no bound. flow.boot_ns: end. Ring `handshakes`.
  */
 struct handshake {
 	struct flow_header flow;
@@ -305,7 +306,7 @@ struct handshake {
 };
 _Static_assert(sizeof(struct handshake) == 160, "struct handshake has no hidden padding");
 
-/* Records of TCP-RT, tcp-evidence.md part B. */
+/* Records of TCP-RT, docs/design/evidence.md, "TCP-RT". */
 enum tcprt_kind {
 	TCPRT_R = 0, /* local side: a task is done */
 	TCPRT_P = 1, /* peer side: a task is done */
@@ -326,8 +327,9 @@ enum tcprt_flags {
 
 /*
  * One task, or the end of a connection (E). Bytes are those of the task, of E all payload of the connection; seq to
- * end_seq is what this end sent in it. Where the original errs, v6_* repeat it: tcp-evidence.md B.6. flow.boot_ns is
- * end_ns: R: ACK of the last response byte, P: last response byte, others: when it was emitted. Ring `tcprts`.
+ * end_seq is what this end sent in it. Where the original errs, v6_* repeat it: docs/design/evidence.md, "TCP-RT
+ * deviations". flow.boot_ns is end_ns: R: ACK of the last response byte, P: last response byte, others: when it was
+ * emitted. Ring `tcprts`.
  */
 struct tcprt {
 	struct flow_header flow;
@@ -391,7 +393,7 @@ struct exchange_counts {
 	__u64 classes[CLASS_COUNT];
 	__u64 excluded[EXCLUDED_COUNT];
 	__u64 lost_records;	   /* of this key, ring full */
-	__u64 sampled_out_records; /* of this key, left out above config.records_per_window */
+	__u64 sampled_out_records; /* of this key, above config.records_per_window */
 	__u64 over_stage_ns[LP_THRESHOLDS][LP_STAGES];
 	__u64 over_dominant[LP_THRESHOLDS][LP_STAGES];
 	__u32 histogram[LP_HISTOGRAM_BUCKETS]; /* durations of events; wraps, read as differences */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * evidence.bpf.h: what all signals of evidence share: whether anybody wants this socket's, and the header of its record.
- * In an agent the plan and the connections are the maps of exchange.bpf.c; a tool has a filter in their place.
+ * evidence.bpf.h: what all signals of evidence share: whether a socket's is requested, and the header of its record. In
+ * an agent the plan and the connections are the maps of exchange.bpf.c; a tool has a filter in their place.
  */
 #ifndef LATENCYPROBE_EVIDENCE_BPF_H
 #define LATENCYPROBE_EVIDENCE_BPF_H
@@ -28,7 +28,7 @@ struct {
 	__type(value, struct owner);
 } owners SEC(".maps");
 
-/* Call it where the current task is the socket's: CLOSE -> SYN_SENT. */
+/* For where the current task is the socket's: CLOSE -> SYN_SENT. */
 static __always_inline void remember_owner(struct sock *sk)
 {
 	struct owner *o = bpf_sk_storage_get(&owners, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -42,12 +42,12 @@ static __always_inline void remember_owner(struct sock *sk)
 }
 
 /*
- * Fill `flow` for a full socket; false: nobody wants its evidence. `role`: of a socket that is not ESTABLISHED yet,
- * else ROLE_UNKNOWN. In a plan a socket that no target wants costs one look-up. `end`: `sk`, or of a listener the
- * request socket that the addresses are of; its cookie becomes that of its child.
+ * Fill `flow` for a full socket; false: its evidence is not requested. `role`: of a socket that is not ESTABLISHED yet,
+ * else ROLE_UNKNOWN. In a plan a socket of no target costs one look-up. `end`: `sk`, or of a listener the request
+ * socket that the addresses are of; its cookie becomes that of its child.
  */
-static __noinline bool wants_evidence_of(struct sock *sk, struct sock *end, __u32 signal, __u8 role,
-					 struct flow_header *flow)
+static __noinline bool evidence_requested_of(struct sock *sk, struct sock *end, __u32 signal, __u8 role,
+					     struct flow_header *flow)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	const struct config *cfg = get_config();
@@ -83,7 +83,7 @@ static __noinline bool wants_evidence_of(struct sock *sk, struct sock *end, __u3
 	flow->target_set = set;
 	flow->role = role;
 	if (f->mode == MATCH_PLAN) {
-		if (c && (c->own || c->generation == NEVER_EXPECTED))
+		if (c && (c->own || c->generation == NEVER_MEASURED))
 			return false;
 		t = set ? bpf_map_lookup_elem(&target_sets, &set) : NULL;
 		if (!t || !(t->evidence & signal))
@@ -105,9 +105,9 @@ static __noinline bool wants_evidence_of(struct sock *sk, struct sock *end, __u3
 	return f->mode == MATCH_PLAN || passes(f, flow);
 }
 
-static __always_inline bool wants_evidence(struct sock *sk, __u32 signal, __u8 role, struct flow_header *flow)
+static __always_inline bool evidence_requested(struct sock *sk, __u32 signal, __u8 role, struct flow_header *flow)
 {
-	return wants_evidence_of(sk, sk, signal, role, flow);
+	return evidence_requested_of(sk, sk, signal, role, flow);
 }
 
 #endif

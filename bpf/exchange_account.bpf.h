@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* exchange_account.bpf.h: an ended exchange -> stages, counts, one record. Runs without any lock, on the hook's own copy. */
+/* exchange_account.bpf.h: an ended exchange -> stages, counts, one record. Runs without a lock, on the hook's copy. */
 #ifndef LATENCYPROBE_EXCHANGE_ACCOUNT_BPF_H
 #define LATENCYPROBE_EXCHANGE_ACCOUNT_BPF_H
 
@@ -83,8 +83,8 @@ static __always_inline __u32 bucket_of(__u64 ns)
 }
 
 /*
- * One stage: from the cut point to `stamp`, or nothing when the stamp is missing or lies before it. Without a branch, as
- * less().
+ * One stage: from the cut point to `stamp`, or nothing when the stamp is missing or lies before it. Without a branch,
+ * as less().
  */
 static __always_inline __u64 cut(__u64 *point, __u64 stamp, __u32 *flags)
 {
@@ -96,8 +96,8 @@ static __always_inline __u64 cut(__u64 *point, __u64 stamp, __u32 *flags)
 }
 
 /*
- * Stages of a half, in the order of measurement.md section 4; their sum is its duration. Returns the index of the
- * longest.
+ * Stages of a half, in the order of docs/design/measurement.md, "Stages"; their sum is its duration. Returns the index
+ * of the longest.
  */
 static __always_inline __u32 cut_stages(struct exchange *x, __u64 *ns)
 {
@@ -118,7 +118,7 @@ static __always_inline __u32 cut_stages(struct exchange *x, __u64 *ns)
 	return dominant;
 }
 
-/* True: it was slow or failed, which is worth a record in any case. */
+/* True: it was slow or failed, and its record is never sampled out. */
 static __always_inline bool count_event(struct exchange_counts *n, struct exchange *x, __u64 *ns)
 {
 	__u32 index = x->target_set, bucket;
@@ -155,19 +155,19 @@ static __always_inline bool count_event(struct exchange_counts *n, struct exchan
 }
 
 /*
- * Count an ended exchange and send its record. `ns`: room for its stages. True: the other end says that requests
- * overtake responses.
+ * Count an ended exchange and send its record. `ns`: room for its stages. True: the other end has found that requests
+ * come before their turn.
  */
 static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
 {
 	const struct config *cfg = get_config(); /* not passed on: the stack is full */
 	struct counts_key key = {};
 	struct exchange_counts *n;
-	bool told, telling = false;
+	bool overlaps, notable = false;
 
 	if (!x || !cfg)
 		return 0;
-	told = share_verdict(x);
+	overlaps = share_verdict(x);
 	key.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id;
 	key.target_set = x->target_set;
 	key.role = x->role;
@@ -180,20 +180,20 @@ static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
 		if (x->conn_class < CLASS_COUNT)
 			add(&n->classes[x->conn_class], 1);
 		if (x->excluded == EXCLUDED_NONE)
-			telling = count_event(n, x, ns);
+			notable = count_event(n, x, ns);
 		else if (x->excluded < EXCLUDED_COUNT)
 			add(&n->excluded[x->excluded], 1);
 	}
-	if (n && above_rate(x, cfg) && !telling) {
-		if (!chosen_alike(x)) {
+	if (n && above_rate(x, cfg) && !notable) {
+		if (!sampled_alike(x)) {
 			add(&n->sampled_out_records, 1);
-			return told;
+			return overlaps;
 		}
 		x->flags |= FLAG_ADJUSTED;
 	}
 	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
 		add(&n->lost_records, 1);
-	return told;
+	return overlaps;
 }
 
 /* drift: e5069b9c23b3 ("bpf: Support pointers in global function args"), v5.12
@@ -209,7 +209,7 @@ struct accounted {
 	__u64 ns[LP_STAGES];
 };
 
-/* Exchanges that programs on each processor are at, each of which has interrupted the one before. */
+/* Exchanges that programs on each processor account for; each of them has interrupted the one before. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 4); /* how many programs; those of process, softirq and interrupt */
@@ -228,7 +228,7 @@ static __always_inline int account(struct exchange *x)
 {
 	__u32 depth = 0, *programs = bpf_map_lookup_elem(&accounted, &depth);
 	struct accounted *a;
-	int told = 0;
+	int overlaps = 0;
 
 	if (!programs)
 		return 0;
@@ -237,7 +237,7 @@ static __always_inline int account(struct exchange *x)
 	a = bpf_map_lookup_elem(&accounted, &depth);
 	if (a) {
 		a->x = *x;
-		told = account_of(depth);
+		overlaps = account_of(depth);
 	} else {
 		count_lost(LOST_COUNTS);
 	}
@@ -245,7 +245,7 @@ static __always_inline int account(struct exchange *x)
 	programs = bpf_map_lookup_elem(&accounted, &depth); /* again: no room on the stack to keep it */
 	if (programs)
 		__sync_fetch_and_add(programs, -1);
-	return told;
+	return overlaps;
 }
 
 #else

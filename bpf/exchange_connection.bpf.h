@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_connection.bpf.h: the state machine of one connection, measurement.md section 2. Every function here runs under
- * the connection's lock, on values read before it: no clock, no map, no ring. A finished exchange is copied to
- * `out`, which the hook accounts and emits after unlocking.
+ * exchange_connection.bpf.h: the state machine of one connection, docs/design/measurement.md, "State machine". Every
+ * function here runs under the connection's lock, on values read before it: no clock, no map, no ring. A finished
+ * exchange is copied to `out`, which the hook accounts and emits after unlocking.
  *
  * Positions in the two byte streams are kept as the last sequence number seen and its 64-bit stream offset; each
  * hook first advances them, so that a missed firing costs one flagged stamp and never a wrong message.
@@ -39,7 +39,7 @@ static __always_inline __u32 ones(__u32 bits)
 /* A message longer than this, or sent for longer, is a stream: transfer, not waiting, dominates it. */
 #define STREAM_BYTES (1ULL << 20)
 #define STREAM_NS 1000000000ULL
-/* Overlaps in 32 turns; one alone is a reconnect or a probe, measurement.md section 5. */
+/* Overlaps in 32 turns; one alone is a reconnect or a probe, docs/design/measurement.md, "Classes". */
 #define PIPELINED_TURNS 2
 #define MULTIPLEXED_TURNS 8
 /*
@@ -72,7 +72,7 @@ static __always_inline __u8 classify(struct connection *c, const struct exchange
 	} else if (c->clean_turns >= c->probation) {
 		c->ambiguous = 0;
 	}
-	if (c->ambiguous || c->told)
+	if (c->ambiguous || c->peer_overlaps)
 		return c->ambiguous ?: CLASS_PIPELINED;
 	if (x->request_bytes > STREAM_BYTES || x->response_bytes > STREAM_BYTES ||
 	    (x->send_end_ns > x->send_start_ns && x->send_end_ns - x->send_start_ns > STREAM_NS))
@@ -151,7 +151,7 @@ static __always_inline void judge(struct connection *c, struct exchange *x, bool
 		x->excluded = c->talked ? EXCLUDED_PUSH : EXCLUDED_SETUP;
 		x->conn_class = c->talked ? CLASS_PUSH : CLASS_SETUP;
 	} else if (!answered && x->outcome == OUTCOME_OK) {
-		/* the asking end says by its FIN, or by closing first, that it wanted no answer */
+		/* the asking end shows by its FIN, or by closing first, that it expected no answer */
 		__u64 left_ns = x->role == ROLE_SERVER ? c->fin_ns : c->fin_ns ? 0 : now_ns;
 
 		if (left_ns && (__s64)(left_ns - asked_ns) < TEARDOWN_NS) {
@@ -228,7 +228,7 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 
 /*
  * Bytes up to sequence number `upto` have arrived. A peer that takes turns has all of our message before it sends its
- * own, and each of its segments says by its acknowledgement what it had.
+ * own, and the acknowledgement in each of its segments shows what it had.
  */
 static __always_inline bool arrive(struct connection *c, const struct view *v, __u32 upto, struct exchange *out)
 {
@@ -303,8 +303,8 @@ static __always_inline void take(struct connection *c, const struct view *v, __u
 }
 
 /*
- * Bytes were read with no receive call to tell: by splice, or by a call that has not returned yet. A server has read
- * its request by the time it answers, so that is the stamp. When a client had read its response is not known: no
+ * Bytes were read and no receive call has returned: by splice, or by a call that is still in progress. A server has
+ * read its request by the time it answers, so that is the stamp. When a client had read its response is not known: no
  * stamp, or its pause before the next request would count.
  */
 static __always_inline void take_unseen(struct connection *c, const struct view *v)

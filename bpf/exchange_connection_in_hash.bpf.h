@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_connection_in_hash.bpf.h: the functions of storage.bpf.h where tracing programs have no socket storage, no spin lock
- * and no socket cookie (Linux before 5.11): a hash by the socket's address. Such addresses are used again: an entry is
- * forgotten with its socket, and once more where a socket begins.
+ * exchange_connection_in_hash.bpf.h: the functions of storage.bpf.h where tracing programs have no socket storage, no
+ * spin lock and no socket cookie (Linux before 5.11): a hash by the socket's address. Such addresses are used again: an
+ * entry is forgotten with its socket, and once more where a socket begins.
  */
 #ifndef LATENCYPROBE_EXCHANGE_CONNECTION_IN_HASH_BPF_H
 #define LATENCYPROBE_EXCHANGE_CONNECTION_IN_HASH_BPF_H

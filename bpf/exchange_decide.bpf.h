@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_decide.bpf.h: which sockets are measured, and where their streams stand then. The plan is asked once per socket and
- * plan, and the answer kept with the socket (measurement.md section 2); its rules are looked up in flow.bpf.h.
+ * exchange_decide.bpf.h: which sockets are measured, and where their streams stand then. Each socket is looked up once
+ * per plan, and the answer kept with it (docs/design/measurement.md, "Which sockets"); flow.bpf.h has the rules.
  */
 #ifndef LATENCYPROBE_EXCHANGE_DECIDE_BPF_H
 #define LATENCYPROBE_EXCHANGE_DECIDE_BPF_H
@@ -31,7 +31,7 @@ static __always_inline void read_view(const struct sock *sk, const struct tcp_so
 	v->flags = 0;
 }
 
-/* Positions now; right only while the socket is locked. Offsets: measurement.md section 6. */
+/* Positions now; right only while the socket is locked. Offsets: docs/design/measurement.md, "Pairing". */
 static __always_inline void place(struct connection *c, const struct tcp_sock *tp, const struct view *v)
 {
 	c->in_seq = v->copied;
@@ -45,17 +45,17 @@ static __always_inline void place(struct connection *c, const struct tcp_sock *t
 
 /*
  * This connection is not measured any more: what is open ends uncounted, under the old target set. One that cannot be
- * measured says so by an exchange of its own, once. False: its lock was not to be had.
+ * measured is reported by an exchange of its own, once. False: its lock was not to be had.
  */
 static __always_inline bool drop(struct connection *c, const struct config *cfg, __u8 why)
 {
-	bool tell, never = why == EXCLUDED_UNSUPPORTED;
+	bool report, never = why == EXCLUDED_UNSUPPORTED;
 
 	if (!lock_connection(c))
 		return false;
-	tell = c->target_set && (never || c->phase != PHASE_IDLE);
+	report = c->target_set && (never || c->phase != PHASE_IDLE);
 	c->target_set = 0;
-	c->generation = never ? NEVER_EXPECTED : cfg->generation;
+	c->generation = never ? NEVER_MEASURED : cfg->generation;
 	c->phase = PHASE_IDLE;
 	c->previous_used = 0;
 	c->current.request_bytes = 0; /* those of an earlier exchange */
@@ -64,14 +64,15 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 	c->current.excluded = why;
 	unlock_connection(c);
 	forget_verdict(c);
-	if (tell)
+	if (report)
 		account(&c->current);
 	return true;
 }
 
 /*
- * The hook's hold of the socket. Locked or owned: its positions may be taken; else a connection that is not measured yet
- * waits for its next locked hook. Sending: so once per message at least, the one hook that counts where there is no room.
+ * The hook's hold of the socket. LOCKED: locked or owned, so its positions may be taken. UNLOCKED: a connection that is
+ * not measured yet waits for its next locked hook. SENDING: locked, and at least once per message, so this hook alone
+ * counts a connection for which there is no room.
  */
 enum hold {
 	UNLOCKED = 0,
@@ -79,7 +80,7 @@ enum hold {
 	SENDING = 2,
 };
 
-/* Ask the plan about this socket and remember the answer. NULL: not measured. */
+/* Look this socket up in the plan and keep the answer with it. NULL: not measured. */
 static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 first_excluded, enum hold hold)
 {
 	/* the generation first: with rules older than it the decision would outlive the plan that it came from */
@@ -152,7 +153,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->clean_turns = 0;
 	c->probation = 0;
 	c->ambiguous = 0;
-	c->told = 0;
+	c->peer_overlaps = 0;
 	c->unasked = 0;
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
@@ -184,17 +185,17 @@ static __always_inline struct connection *measured(struct sock *sk, const struct
 
 	if (!c)
 		return NULL;
-	if (c->generation == cfg->generation || c->generation == NEVER_EXPECTED)
+	if (c->generation == cfg->generation || c->generation == NEVER_MEASURED)
 		return c->target_set ? c : NULL;
 	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED);
 }
 
-/* The same for all others. Nothing but TCP has storage of ours. */
+/* The same for hooks that adopt, as far as their hold allows. Nothing but TCP has storage of ours. */
 static __always_inline struct connection *connection_of(struct sock *sk, enum hold hold, const struct config *cfg)
 {
 	struct connection *c = find_connection(sk);
 
-	if (c && (c->generation == cfg->generation || c->generation == NEVER_EXPECTED))
+	if (c && (c->generation == cfg->generation || c->generation == NEVER_MEASURED))
 		return c->target_set ? c : NULL;
 	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)
 		hold = UNLOCKED;

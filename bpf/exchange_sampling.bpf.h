@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_sampling.bpf.h: when exchanges end faster than records are wanted (config.records_per_window), slow and failed ones
- * still send theirs, and of the others those that both hosts choose alike. Counts are made of all (measurement.md
- * section 3).
+ * exchange_sampling.bpf.h: when exchanges end faster than config.records_per_window, slow and failed ones still send
+ * their records, and of the others a sample, the same at both hosts. Counts are made of all:
+ * docs/design/measurement.md, "Record sampling".
  */
 #ifndef LATENCYPROBE_EXCHANGE_SAMPLING_BPF_H
 #define LATENCYPROBE_EXCHANGE_SAMPLING_BPF_H
@@ -10,7 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include "events.h"
 
-/* Records that nobody had to leave out lately: a bucket that leaks `records_per_window` in each window. */
+/* Records that were within the limit lately: a bucket that leaks `records_per_window` in each window. */
 static struct {
 	__u64 window;
 	__u64 records;
@@ -18,8 +18,8 @@ static struct {
 } rate __attribute__((aligned(128)));
 
 /*
- * Is there no room for this record? Processors that enter a window at once may both let the bucket leak: the limit is
- * one of load, what is left out is counted exactly.
+ * Is this record above the limit? Processors that enter a window at once may both let the bucket leak: the limit is one
+ * of load, what is sampled out is counted exactly.
  */
 static __always_inline bool above_rate(const struct exchange *x, const struct config *cfg)
 {
@@ -43,7 +43,7 @@ static __always_inline bool above_rate(const struct exchange *x, const struct co
  * A plain mix of where the two messages lie in their streams: the same at both ends. Sequence numbers too, or all first
  * exchanges of connections would share one fate. Multipliers: those of splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
  */
-static __always_inline bool chosen_alike(const struct exchange *x)
+static __always_inline bool sampled_alike(const struct exchange *x)
 {
 	__u64 mixed = (x->request_offset + ((__u64)x->request_seq << 32)) * 0xbf58476d1ce4e5b9ULL;
 

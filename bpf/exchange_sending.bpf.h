@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_sending.bpf.h: the send calls of one connection: where they begin and end, and whose message they write. As in
- * exchange_connection.bpf.h, every function runs under the connection's lock.
+ * exchange_sending.bpf.h: the send calls of one connection: where they begin and end, and whose message they write. As
+ * in exchange_connection.bpf.h, every function runs under the connection's lock.
  *
  * The kernel skips a tracing program on a processor where another thread is inside it. So a call may begin or return
- * unseen; what is seen next tells, by where the calls that are known have ended.
+ * unseen. The next firing shows it: more is written than the calls that are known account for.
  */
 #ifndef LATENCYPROBE_EXCHANGE_SENDING_BPF_H
 #define LATENCYPROBE_EXCHANGE_SENDING_BPF_H
@@ -33,7 +33,7 @@ static __always_inline bool finish_send(struct connection *c, __u64 ns, bool wro
 	return false;
 }
 
-/* The same for one whose return was not seen, but what comes after it. It ended soon after it was last seen to write. */
+/* The same for one whose return was not seen, only what came after it: it ended soon after it last wrote. */
 static __always_inline bool end_unseen_send(struct connection *c, const struct view *v, struct exchange *out)
 {
 	if (c->send_owner != SEND_NONE)
@@ -58,7 +58,7 @@ static __always_inline bool begin_send(struct connection *c, struct view *v, __u
 	bool unread = v->received != v->copied, emit, opens = false;
 
 	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid && c->send_until == until) {
-		/* the same call goes on (the hook fires once per skb): the request came before all of this was written */
+		/* the same call (the hook fires once per skb): the request came before all of this was written */
 		c->send_ns = v->now_ns;
 		if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
 			c->early_history |= 1;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * exchange_verdict.bpf.h: connections of this host whose server's end sees requests come before their turn. The client's end may
- * not see it: one that is always some requests ahead of a slow server sends each request over no unread bytes, and each
- * response has left a peer that had all requests (docs/limits.md). The two ends are two sockets and know each other by
- * where their streams begin, which no address translation changes (measurement.md section 6).
+ * exchange_verdict.bpf.h: connections of this host whose server's end sees requests come before their turn. The
+ * client's end may not see it: one that is always some requests ahead of a slow server sends each request over no
+ * unread bytes, and each response has left a peer that had all requests (docs/limits.md). The two ends are two sockets
+ * and know each other by where their streams begin, which no address translation changes (docs/design/measurement.md,
+ * "Pairing").
  */
 #ifndef LATENCYPROBE_EXCHANGE_VERDICT_BPF_H
 #define LATENCYPROBE_EXCHANGE_VERDICT_BPF_H
@@ -20,7 +21,7 @@ struct ends {
 
 /*
  * 16,384 such connections at a time. The least recently used one goes when there are more: its client's end is then
- * judged by what it sees itself, until the server's end tells again with its next exchange.
+ * classified by what it sees itself, until the server's end reports again with its next exchange.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -38,7 +39,7 @@ static __always_inline void overlap_is_over(const struct ends *ends)
 		__sync_fetch_and_add(&overlapping_count, -1);
 }
 
-/* An ended exchange tells what its end has found, or learns what the other end has: true, and no event. */
+/* An ended exchange reports what its end has found, or learns what the other end has: true, and it is no event. */
 static __always_inline bool share_verdict(struct exchange *x)
 {
 	bool ambiguous = x->conn_class == CLASS_PIPELINED || x->conn_class == CLASS_MULTIPLEXED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* filter.bpf.h: which flows a tool wants; in an agent the plan says so instead. */
+/* filter.bpf.h: which flows a tool observes; in an agent the plan decides instead. */
 #ifndef LATENCYPROBE_FILTER_BPF_H
 #define LATENCYPROBE_FILTER_BPF_H
 

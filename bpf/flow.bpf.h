@@ -30,7 +30,7 @@ static __always_inline bool is_taken_over(const struct sock *sk, const struct tc
 	return tp->inet_conn.icsk_ulp_ops || (__u64)sk->sk_user_data & SK_USER_DATA_PSOCK;
 }
 
-/* The same, and Multipath TCP and SMC: a socket of these that fell back to TCP says so before it is ESTABLISHED. */
+/* The same, and Multipath TCP and SMC: one of these that falls back to TCP has done so before it is ESTABLISHED. */
 static __always_inline bool is_unsupported(const struct sock *sk, const struct tcp_sock *tp)
 {
 	if (bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp)
@@ -50,7 +50,7 @@ static __always_inline void map_ipv4(__u8 *addr, __be32 ipv4)
 	words[3] = ipv4;
 }
 
-/* Not inline: clang would merge its loads with others, and the verifier wants one kind of pointer per load. */
+/* Not inline: clang would merge its loads with others, and the verifier accepts one kind of pointer per load. */
 static __noinline void read_flow(const struct sock *sk, struct flow *flow)
 {
 	if (sk->__sk_common.skc_family == AF_INET) {
@@ -116,7 +116,7 @@ static __always_inline __u32 find_client_rule(const struct flow *flow, __u32 gro
 	return find_rule(&key);
 }
 
-/* The plan's target set for this end, and its role if it was ROLE_UNKNOWN: the rules tell that of an old connection. */
+/* The plan's target set for this end, and its role if that is ROLE_UNKNOWN: of an old connection the rule decides it. */
 static __always_inline __u32 find_target(const struct scope *scope, const struct flow *flow, __u8 *role)
 {
 	__u32 set = 0;

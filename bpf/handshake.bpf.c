@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * handshake.bpf.c: how long connections took to open, and why some did not, tcp-evidence.md section C, method `kernel`:
- * the kernel's own RTT sample, read where the socket changes its state. Nothing runs per packet.
+ * handshake.bpf.c: how long connections took to open, and why some did not, docs/design/evidence.md, "Handshakes",
+ * method `kernel`: the kernel's own RTT sample, read where the socket changes its state. Nothing runs per packet.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -24,7 +24,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 } handshakes SEC(".maps");
 
-/* A connect() that goes on. */
+/* A connect() in progress. */
 struct attempt {
 	__u64 start_ns;
 	__u64 last_syn_us; /* the kernel's stamp of the last SYN, 0 = the first one is */
@@ -38,22 +38,22 @@ struct {
 	__type(value, struct attempt);
 } attempts SEC(".maps");
 
-/* A filter may ask for the local port, which the socket does not have yet: under it every attempt is followed. */
-static __always_inline bool may_be_wanted(struct sock *sk)
+/* A filter may name the local port, which the socket does not have yet: under it every attempt is followed. */
+static __always_inline bool may_be_requested(struct sock *sk)
 {
 	struct flow_header flow = {};
 	struct evidence_filter *f;
 	__u32 zero = 0;
 
 	f = bpf_map_lookup_elem(&evidence_filter, &zero);
-	return f && (f->mode == MATCH_FILTER || wants_evidence(sk, EVIDENCE_HANDSHAKES, ROLE_CLIENT, &flow));
+	return f && (f->mode == MATCH_FILTER || evidence_requested(sk, EVIDENCE_HANDSHAKES, ROLE_CLIENT, &flow));
 }
 
 static __noinline void begin(struct sock *sk)
 {
 	struct attempt *a;
 
-	if (!may_be_wanted(sk))
+	if (!may_be_requested(sk))
 		return;
 	remember_owner(sk);
 	a = bpf_sk_storage_get(&attempts, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -101,9 +101,9 @@ static __always_inline void judge_client(struct handshake *h, const struct tcp_s
 }
 
 /*
- * Not a round trip: whole ms without a resent SYN-ACK (a SYN cookie's timestamp, rounded by up to 64 ms), the time until
- * an ACK with data (the client waited for it, or TCP_DEFER_ACCEPT did), a timestamp that may name the SYN-ACK before
- * the last.
+ * Not a round trip: whole ms without a resent SYN-ACK (a SYN cookie's timestamp, rounded by up to 64 ms), the time
+ * until an ACK with data (the client waited for it, or TCP_DEFER_ACCEPT did), a timestamp that may name the SYN-ACK
+ * before the last.
  */
 static __always_inline void judge_server(struct handshake *h, const struct tcp_sock *tp)
 {
@@ -129,7 +129,7 @@ static __noinline void established(struct sock *sk, struct tcp_sock *tp, struct 
 	struct handshake h = {};
 	__u32 acked;
 
-	if (!cfg || !wants_evidence(sk, EVIDENCE_HANDSHAKES, role, &h.flow))
+	if (!cfg || !evidence_requested(sk, EVIDENCE_HANDSHAKES, role, &h.flow))
 		return;
 	acked = tp->snd_una - (__u32)tp->bytes_acked; /* a client's SYN is in bytes_acked */
 	h.flow.role = role;
@@ -149,7 +149,7 @@ static __noinline void established(struct sock *sk, struct tcp_sock *tp, struct 
 	emit(&handshakes, &h, sizeof(h), cfg);
 }
 
-/* What the peer and the routers said, include/net/icmp.h: icmp_err_convert[] and icmpv6_err_convert() too. */
+/* What the peer and the routers answered, include/net/icmp.h: icmp_err_convert[] and icmpv6_err_convert() too. */
 static __always_inline __u8 outcome_of(int err, bool sent)
 {
 	switch (err) {
@@ -172,7 +172,7 @@ static __always_inline __u8 outcome_of(int err, bool sent)
 }
 
 /*
- * An ICMP error that comes while connect() holds the socket ends no attempt, but the application is told: it asks for
+ * An ICMP error that comes while connect() holds the socket ends no attempt, but the application learns of it: it reads
  * the error, which takes it off the socket, and closes. A copy stays in the error queue.
  */
 static __always_inline int why_failed(const struct sock *sk)
@@ -194,7 +194,7 @@ static __noinline void failed(struct sock *sk, struct tcp_sock *tp, struct attem
 	const struct config *cfg = get_config();
 	struct handshake h = {};
 
-	if (!cfg || !wants_evidence(sk, EVIDENCE_HANDSHAKES, ROLE_CLIENT, &h.flow))
+	if (!cfg || !evidence_requested(sk, EVIDENCE_HANDSHAKES, ROLE_CLIENT, &h.flow))
 		return;
 	h.flow.role = ROLE_CLIENT;
 	h.flow.local_port = bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport); /* skc_num is 0 by now */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * handshake_packet.bpf.h: a packet at tc -> the TCP segment in it, or the one that an ICMP error quotes. Nothing of the packet is
- * changed. Reads by bpf_skb_load_bytes; `pull` reads as tcplat did, for comparison: it pulls the headers into the linear
- * part of every packet. No kernel.h here: these are headers of the wire.
+ * handshake_packet.bpf.h: a packet at tc -> the TCP segment in it, or the one that an ICMP error quotes. Nothing of the
+ * packet is changed. Reads by bpf_skb_load_bytes; `pull` reads as tcplat did, for comparison: it pulls the headers into
+ * the linear part of every packet. No kernel.h here: these are headers of the wire.
  */
 #ifndef LATENCYPROBE_HANDSHAKE_PACKET_BPF_H
 #define LATENCYPROBE_HANDSHAKE_PACKET_BPF_H
@@ -230,7 +230,7 @@ static __noinline bool read_timestamps(struct __sk_buff *skb, const struct packe
 	for (int i = 0; i < TCP_OPTIONS; i++) {
 		__u8 option[2]; /* kind, length */
 
-		at &= 63; /* tells the verifier what is true anyway */
+		at &= 63; /* for the verifier: it is true anyway */
 		if (at + sizeof(option) > p->options || load(skb, p->options_at + at, option, sizeof(option), p->pull))
 			return false;
 		if (option[0] == OPTION_NOP) {

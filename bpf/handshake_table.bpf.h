@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * handshake_table.bpf.h: the handshakes that go on, as handshake_tc.bpf.c sees them packet by packet, and what becomes of
- * them: the RTT, or its bounds, and the record.
+ * handshake_table.bpf.h: the pending handshakes, as they appear packet by packet, and what becomes of them: the RTT, or
+ * its bounds, and the record.
  */
 #ifndef LATENCYPROBE_HANDSHAKE_TABLE_BPF_H
 #define LATENCYPROBE_HANDSHAKE_TABLE_BPF_H
@@ -35,7 +35,7 @@ struct transmission {
 	__u32 stamped;
 };
 
-/* A handshake that goes on. `sent`: what our end resends until it is answered: a client its SYN, a server its SYN-ACK. */
+/* A pending handshake. `sent`: what our end resends until it is answered: a client its SYN, a server its SYN-ACK. */
 struct handshake_state {
 	__u64 syn_ns; /* the first one */
 	__u64 first_ns;
@@ -53,7 +53,7 @@ struct handshake_state {
 	__u32 simultaneous;
 };
 
-/* 65,536 handshakes that go on: half a second of 100,000 a second over 500 ms. Full: new ones are refused and counted. */
+/* 65,536 pending handshakes: half a second of 100,000 a second over 500 ms. Full: new ones are refused and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -67,7 +67,7 @@ struct ended {
 	__u32 server_isn;
 };
 
-/* 4,096 of the latest that ended, to tell what comes again from what is new. Nothing is lost with an entry. */
+/* 4,096 of the latest that ended: what comes again is not new. Nothing is lost with an entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -75,7 +75,7 @@ struct {
 	__type(value, struct ended);
 } ended SEC(".maps");
 
-/* How many entries of pending a packet may end: by an RST or an ICMP error; by an ACK. 0 spares every packet a look-up. */
+/* How many pending entries a packet may end: by an RST or an ICMP error; by an ACK. 0 spares every packet a look-up. */
 struct awaited {
 	__u64 any;
 	__u64 ack;
@@ -140,9 +140,9 @@ static __always_inline void note_sent(struct handshake_state *s, __u64 now_ns, c
 }
 
 /*
- * The RTT, from what was sent to now. Of several transmissions only the last one can be told to be the answered one, by
- * the timestamp that the answer echoes: an echo of an earlier one also comes when its first answer was lost, and then
- * the answer to the second one came so late. `with_data`: the client did not acknowledge at once.
+ * The RTT, from what was sent to now. Of several transmissions only the last one is surely the answered one where the
+ * answer echoes its timestamp: an echo of an earlier one also comes when its first answer was lost, and then the answer
+ * to the second one came so late. `with_data`: the client did not acknowledge at once.
  */
 static __always_inline void judge(struct handshake *h, const struct handshake_state *s, __u64 now_ns, __u32 echo,
 				  bool with_data)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * handshake_tc.bpf.c: how long connections took to open, and why some did not, tcp-evidence.md section C, method `tc`:
- * times of the packets themselves at the interfaces that a person names. The attach point says which end is ours:
- * `outgoing` programs see what leaves it, at the egress of its own interface or at the ingress of a pod's veth.
+ * handshake_tc.bpf.c: how long connections took to open, and why some did not, docs/design/evidence.md, "Handshakes",
+ * method `tc`: times of the packets themselves at the interfaces that a person names. Which end is ours follows from
+ * the attach point: `outgoing` programs see what leaves it, at the egress of its own interface or at the ingress of a
+ * pod's veth.
  */
 #include "handshake_packet.bpf.h"
 #include "events.h"
@@ -19,7 +20,7 @@ struct bpf_iter__bpf_map_elem {
 	void *value;
 } __attribute__((preserve_access_index));
 
-static __noinline bool is_wanted(const struct key *key)
+static __noinline bool is_requested(const struct key *key)
 {
 	struct evidence_filter *f;
 	struct flow_header flow = {};
@@ -60,7 +61,7 @@ static __noinline void begin(struct __sk_buff *skb, const struct packet *p, cons
 		add(&a->ack, 1);
 }
 
-/* A SYN of a handshake that goes on; false: it is another one's. */
+/* A SYN of a pending handshake; false: it is another one's. */
 static __always_inline bool syn_again(struct __sk_buff *skb, const struct packet *p, const struct key *key,
 				      struct handshake_state *s)
 {
@@ -85,7 +86,7 @@ static __always_inline bool syn_again(struct __sk_buff *skb, const struct packet
 	return true;
 }
 
-/* A SYN that means an older one of the same addresses and ports no more. */
+/* A SYN replaces an older one of the same addresses and ports. */
 static __always_inline void replace(const struct key *key, const struct handshake_state *s)
 {
 	if (forget(key, s))
@@ -100,7 +101,7 @@ static __noinline void on_syn(struct __sk_buff *skb, const struct packet *p, boo
 	struct awaited *a;
 	__u32 zero = 0;
 
-	/* the one that crosses it: of a simultaneous open; going out, our end had not answered and now connects itself */
+	/* the one that crosses it: of a simultaneous open; going out, our end had not answered and now connects */
 	make_key(&key, p, outgoing ? ROLE_SERVER : ROLE_CLIENT, false);
 	s = bpf_map_lookup_elem(&pending, &key);
 	a = bpf_map_lookup_elem(&awaited, &zero);
@@ -126,8 +127,8 @@ static __noinline void on_syn(struct __sk_buff *skb, const struct packet *p, boo
 	}
 	before = bpf_map_lookup_elem(&ended, &key);
 	if (before && before->client_isn == p->seq)
-		return; /* the network had kept it, or its sender goes on in spite of an ICMP error */
-	if (is_wanted(&key))
+		return; /* the network had kept it, or its sender continues in spite of an ICMP error */
+	if (is_requested(&key))
 		begin(skb, p, &key);
 }
 
@@ -241,7 +242,7 @@ static __noinline void on_error(struct __sk_buff *skb, const struct packet *p, b
 		failed(&key, s, CONNECT_UNREACHABLE);
 }
 
-/* `l3`: where layer 3 begins. Most packets are data: they leave at the look at their flags. */
+/* `l3`: where layer 3 begins. Most packets are data: nothing more is done once their flags are read. */
 static __always_inline int on_packet(struct __sk_buff *skb, __u32 l3, bool outgoing, bool pull)
 {
 	struct packet p = { .pull = pull };

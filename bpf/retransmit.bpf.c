@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * retransmit.bpf.c: what TCP sends again, tcp-evidence.md section A. All hooks are off the loss-free path, but for one
- * firing per connection at its beginning and end. Entry points are named as in exchange.bpf.c.
+ * retransmit.bpf.c: what TCP sends again, docs/design/evidence.md, "Retransmits". All hooks are off the loss-free path,
+ * but for one firing per connection at its beginning and end. Entry points are named as in exchange.bpf.c.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -17,7 +17,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 } retransmits SEC(".maps");
 
-/* Only a tool asks for stacks, and gives the ring its size. */
+/* Only a tool records stacks, and gives the ring its size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -30,8 +30,8 @@ struct {
 	__type(value, __u32);
 } retransmit_options SEC(".maps");
 
-/* Counters of a connection that lasts are told so often. */
-#define TELL_NS 10000000000ULL
+/* How often the counters of a connection that lasts are reported. */
+#define REPORT_NS 10000000000ULL
 
 static __always_inline __u32 options(void)
 {
@@ -40,7 +40,7 @@ static __always_inline __u32 options(void)
 	return flags ? *flags : 0;
 }
 
-/* What the socket says of itself. */
+/* The raw fields of the socket. */
 static __always_inline void read_socket(struct sock *sk, const struct tcp_sock *tp, struct retransmit *r)
 {
 	const struct inet_connection_sock *icsk = &tp->inet_conn;
@@ -120,7 +120,7 @@ static __noinline int on_retransmit(void *ctx, struct sock *sk, const struct sk_
 	struct tcp_sock *tp;
 
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || !wants_evidence(sk, EVIDENCE_RETRANSMITS, role_of(sk), &r.flow))
+	if (!tp || !evidence_requested(sk, EVIDENCE_RETRANSMITS, role_of(sk), &r.flow))
 		return 0;
 	read_socket(sk, tp, &r);
 	r.seq = BPF_CORE_READ(cb, seq);
@@ -152,7 +152,7 @@ static __noinline int on_synack(void *ctx, struct sock *sk, struct request_sock 
 		.segs = 1,
 	};
 
-	if (!wants_evidence_of(sk, (struct sock *)req, EVIDENCE_RETRANSMITS, ROLE_SERVER, &r.flow))
+	if (!evidence_requested_of(sk, (struct sock *)req, EVIDENCE_RETRANSMITS, ROLE_SERVER, &r.flow))
 		return 0;
 	r.seq = BPF_CORE_READ((struct tcp_request_sock *)req, snt_isn);
 	r.end_seq = r.seq + 1;
@@ -170,7 +170,7 @@ static __noinline int on_loss_probe(void *ctx, struct sock *sk)
 	if (!(options() & RETRANSMIT_OPTION_PROBES))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || !wants_evidence(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow))
+	if (!tp || !evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow))
 		return 0;
 	read_socket(sk, tp, &r);
 	deliver(ctx, &r, NULL);
@@ -178,8 +178,8 @@ static __noinline int on_loss_probe(void *ctx, struct sock *sk)
 }
 
 /*
- * An undo clears undo_marker before it leaves Recovery or Loss; a recovery that was needed leaves it as it was. What the
- * peer has already reported as received twice is not marked again.
+ * An undo clears undo_marker before it leaves Recovery or Loss; a recovery that was needed leaves it as it was. What
+ * the peer has already reported as received twice is not marked again.
  */
 static __noinline int on_recovered(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
 {
@@ -189,7 +189,7 @@ static __noinline int on_recovered(void *ctx, struct sock *sk, const struct tcp_
 
 	s->episode_segs = 0;
 	s->can_undo = 0;
-	if (!undone || !wants_evidence(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow))
+	if (!undone || !evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow))
 		return 0;
 	read_socket(sk, tp, &r);
 	r.segs = segs > reported ? segs - reported : 0;
@@ -232,7 +232,7 @@ static __always_inline int on_state(struct sock *sk, int newstate)
 	}
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp ||
-	    !wants_evidence(sk, EVIDENCE_RETRANSMITS, newstate == TCP_SYN_SENT ? ROLE_CLIENT : role_of(sk), &flow))
+	    !evidence_requested(sk, EVIDENCE_RETRANSMITS, newstate == TCP_SYN_SENT ? ROLE_CLIENT : role_of(sk), &flow))
 		return 0;
 	if (newstate == TCP_SYN_SENT)
 		remember_owner(sk);
@@ -241,15 +241,15 @@ static __always_inline int on_state(struct sock *sk, int newstate)
 	return 0;
 }
 
-/* Tell the counters of a socket: a tool asks only for what was sent again. */
-static __noinline int tell(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
+/* Report the counters of a socket: for a tool only those of what was sent again. */
+static __noinline int report_counters(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
 {
 	struct retransmit r = { .kind = RETRANSMIT_SENT };
 
 	if (tp->dsack_dups == s->duplicates && tp->total_retrans == s->segs_retrans &&
 	    (is_tool() || tp->bytes_sent == s->bytes_sent))
 		return 0;
-	if (!wants_evidence(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow))
+	if (!evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow))
 		return 0;
 	read_socket(sk, tp, &r);
 	deliver(ctx, &r, s);
@@ -263,7 +263,7 @@ static __always_inline int on_destroy(void *ctx, struct sock *sk)
 	struct tcp_sock *tp;
 
 	tp = s ? bpf_skc_to_tcp_sock(sk) : NULL;
-	return tp ? tell(ctx, sk, tp, s) : 0;
+	return tp ? report_counters(ctx, sk, tp, s) : 0;
 }
 
 /* A connection that is older than these programs: its counters count from now. */
@@ -271,7 +271,7 @@ static __noinline int adopt(struct sock *sk, const struct tcp_sock *tp)
 {
 	struct flow_header flow = {};
 
-	if (wants_evidence(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow))
+	if (evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow))
 		sender_of(sk, tp, &flow, 0, 0);
 	return 0;
 }
@@ -287,8 +287,8 @@ static __always_inline int on_flush(void *ctx, struct sock *sk)
 		return 0;
 	if (!s)
 		return adopt(sk, tp);
-	if (tp->dsack_dups != s->duplicates || bpf_ktime_get_boot_ns() - s->told_ns >= TELL_NS)
-		return tell(ctx, sk, tp, s);
+	if (tp->dsack_dups != s->duplicates || bpf_ktime_get_boot_ns() - s->reported_ns >= REPORT_NS)
+		return report_counters(ctx, sk, tp, s);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * retransmit_sender.bpf.h: what retransmit.bpf.c keeps with a socket: which of its counters were told, what it has sent again, and
- * in which recovery. Its hooks run under the socket's lock, all but the iterator: the counters have a lock of their own.
+ * retransmit_sender.bpf.h: what is kept with a socket that retransmits: how far its counters were reported, what it has
+ * sent again, and in which recovery. Hooks run under the socket's lock, all but the iterator: the counters have a lock
+ * of their own.
  */
 #ifndef LATENCYPROBE_RETRANSMIT_SENDER_BPF_H
 #define LATENCYPROBE_RETRANSMIT_SENDER_BPF_H
@@ -11,19 +12,19 @@
 #include "evidence.bpf.h"
 #include "kernel.h"
 
-/* What was told of a socket that has sent something again, or whose counters the plan wants. */
+/* What was reported of a socket that has sent something again, or whose counters the plan requests. */
 struct sender {
-	struct bpf_spin_lock lock; /* of the counters that were told; the rest is under the socket's */
+	struct bpf_spin_lock lock; /* of the counters that were reported; the rest is under the socket's */
 	__u32 segs_sent;
 	__u32 segs_retrans;
 	__u32 duplicates;
-	__u32 undone;	    /* segments that an undo has marked: a DSACK of them says nothing new */
+	__u32 undone;	    /* segments that an undo has marked: a DSACK of them is no news */
 	__u32 episode_segs; /* sent again in this Recovery or Loss */
 	__u32 episode_dups; /* dsack_dups at its first */
 	__u32 can_undo;	    /* it has begun with an undo_marker */
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
-	__u64 told_ns;
+	__u64 reported_ns;
 };
 
 struct {
@@ -62,14 +63,14 @@ static __always_inline bool is_tool(void)
 	return f && f->mode == MATCH_FILTER;
 }
 
-/* Move the counters' growth since they were last told into the record. */
+/* Move the counters' growth since they were last reported into the record. */
 static __always_inline void take_counters(struct sender *s, struct retransmit *r)
 {
 	__s64 bytes_sent, bytes_retrans;
 	__s32 segs, retrans, duplicates, known;
 
 	bpf_spin_lock(&s->lock);
-	/* the iterator reads without the socket lock: another hook may have told more by now */
+	/* the iterator reads without the socket lock: another hook may have reported more by now */
 	bytes_sent = r->bytes_sent - s->bytes_sent;
 	bytes_retrans = r->bytes_retrans - s->bytes_retrans;
 	segs = r->data_segs_out - s->segs_sent;
@@ -89,7 +90,7 @@ static __always_inline void take_counters(struct sender *s, struct retransmit *r
 		duplicates = 0;
 	known = duplicates < s->undone ? duplicates : s->undone;
 	s->undone -= known;
-	s->told_ns = r->flow.boot_ns;
+	s->reported_ns = r->flow.boot_ns;
 	bpf_spin_unlock(&s->lock);
 	r->new_bytes_sent = bytes_sent > 0 ? bytes_sent : 0;
 	r->new_bytes_retrans = bytes_retrans > 0 ? bytes_retrans : 0;
@@ -98,7 +99,7 @@ static __always_inline void take_counters(struct sender *s, struct retransmit *r
 	r->new_duplicates = duplicates - known;
 }
 
-/* The record was lost: the next one of this socket tells its counters. */
+/* The record was lost: the next one of this socket reports its counters. */
 static __always_inline void return_counters(struct sender *s, const struct retransmit *r)
 {
 	bpf_spin_lock(&s->lock);
@@ -111,7 +112,7 @@ static __always_inline void return_counters(struct sender *s, const struct retra
 }
 
 /*
- * The sender of a wanted socket, made when it is first seen; its counters count from then, with what it sends again
+ * The sender of a requested socket, made when it is first seen; its counters count from then, with what it sends again
  * now. `connections` are the plan's; those of a tool are its own: there they keep the addresses of what has sent again,
  * for the iterator and for the end, when the socket has lost them.
  */
@@ -133,7 +134,7 @@ static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_soc
 	s->segs_sent = tp->data_segs_out - (bytes ? segs : 0); /* a bare SYN or FIN is not in it */
 	s->segs_retrans = tp->total_retrans - segs;
 	s->duplicates = tp->dsack_dups;
-	s->told_ns = flow->boot_ns;
+	s->reported_ns = flow->boot_ns;
 	if (!is_tool())
 		return s;
 	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * storage.bpf.h: what is kept with each measured socket. exchange.bpf.c fills it, exchange_connection.bpf.h says what it means;
- * evidence looks up in it whose socket it is. One map for all objects of an agent.
+ * storage.bpf.h: what is kept with each measured socket. exchange_connection.bpf.h is its state machine; evidence looks
+ * up in it whose socket it is. One map for all objects of an agent.
  */
 #ifndef LATENCYPROBE_STORAGE_BPF_H
 #define LATENCYPROBE_STORAGE_BPF_H
@@ -22,8 +22,8 @@ enum send_owner {
 	SEND_PREVIOUS = 2, /* the next request's data-ready came before this send returned */
 };
 
-/* Generation of sockets that cannot be measured: no plan ever wants them. */
-#define NEVER_EXPECTED (~0ULL)
+/* Generation of sockets that cannot be measured, by no plan ever. */
+#define NEVER_MEASURED (~0ULL)
 
 struct connection {
 #ifdef CONNECTIONS_IN_HASH
@@ -60,7 +60,7 @@ struct connection {
 	__u8 early;	     /* the open exchange overlaps: its bytes left the peer before ours had reached it */
 	__u8 talked;	     /* client bytes were seen */
 	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
-	__u8 told;	     /* the other end of this host says so: exchange_verdict.bpf.h */
+	__u8 peer_overlaps;  /* the other end, on this host, has found so: exchange_verdict.bpf.h */
 	__u8 own;	     /* the agent's */
 	__u8 _pad[1];
 	struct exchange current;
@@ -96,7 +96,7 @@ static __always_inline struct connection *make_connection(struct sock *sk)
 	return bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
-/* Call it where a socket begins or ends: here its storage does so too. */
+/* For where a socket begins or ends: here its storage does so too. */
 static __always_inline void forget_connection(struct sock *sk)
 {
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * tcprt.bpf.c: requests and responses at the TCP layer, as Alibaba's TCP-RT cuts them; tcp-evidence.md part B. Hooks see
- * sequence numbers move and turn that into the operations of tcprt_machine.h. One record per task and per connection.
+ * tcprt.bpf.c: requests and responses at the TCP layer, as Alibaba's TCP-RT cuts them; docs/design/evidence.md,
+ * "TCP-RT". Hooks see sequence numbers move and turn that into the operations of tcprt_machine.h. One record per task
+ * and per connection.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -17,8 +18,8 @@
 #include "tcprt_follow.bpf.h"
 
 /*
- * 2 MiB per CPU, as the original's 8 x 256 KiB: 10,000 records of 200 + 8 bytes. User space asks for the CPUs that
- * there are.
+ * 2 MiB per CPU, as the original's 8 x 256 KiB: 10,000 records of 200 + 8 bytes. User space multiplies it by the CPUs
+ * that there are.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -27,7 +28,7 @@ struct {
 
 #define TCP_HEADER_MAX 60
 
-/* Send a record of the connection: its flow as it was established, its time as the machine says. */
+/* Send a record of the connection: its flow as it was established, its time as the machine has it. */
 static __noinline int send_record(struct sock *sk, struct tcprt_connection *c, struct tcprt *record)
 {
 	struct connection *measured = bpf_sk_storage_get(&connections, sk, 0, 0);
@@ -135,8 +136,8 @@ static __always_inline int on_segment(struct sock *sk, struct sk_buff *skb)
 	return segment_hook(sk, tp, c, skb ? BPF_CORE_READ((struct tcp_skb_cb *)skb->cb, ack_seq) : tp->snd_una);
 }
 
-/* A tool that wants one process's sockets asks who connected them. */
-static __always_inline bool asks_for_process(void)
+/* A tool that observes one process's sockets must know who connected them. */
+static __always_inline bool is_of_process(void)
 {
 	__u32 zero = 0;
 	struct evidence_filter *f = bpf_map_lookup_elem(&evidence_filter, &zero);
@@ -156,7 +157,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (!tp)
 		return 0;
 	if (newstate == TCP_SYN_SENT) {
-		if (asks_for_process())
+		if (is_of_process())
 			remember_owner(sk);
 		return 0;
 	}

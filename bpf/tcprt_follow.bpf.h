@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * tcprt_follow.bpf.h: which connections TCP-RT follows, and on which side, tcp-evidence.md B.1: those of a plan's targets
- * that ask for it, or those of a tool's ports.
+ * tcprt_follow.bpf.h: which connections TCP-RT follows, and on which side, docs/design/evidence.md, "TCP-RT
+ * connections": those of a plan's targets that ask for it, or those of a tool's ports.
  */
 #ifndef LATENCYPROBE_TCPRT_FOLLOW_BPF_H
 #define LATENCYPROBE_TCPRT_FOLLOW_BPF_H
@@ -16,7 +16,7 @@
 
 /*
  * Ports that a tool follows, one bit each: words 0 to 1023 for the local end, then as many for the peer's. The bit of
- * port 0, which no connection has, says that there is a choice; without it the role decides.
+ * port 0, which no connection has, marks that there is a choice; without it the role decides.
  */
 #define PORT_WORDS 1024
 struct {
@@ -34,7 +34,7 @@ static __always_inline bool has_port(__u16 port, __u32 first_word)
 	return bits && *bits >> (port & 63) & 1;
 }
 
-/* Which side of a connection this end is, 0 = none. The first match wins, tcp-evidence.md B.1. */
+/* Side of a connection that this end is, 0 = none; first match wins: docs/design/evidence.md, "TCP-RT connections". */
 static __always_inline __u8 side_of(__u16 local_port, __u16 peer_port, __u8 role)
 {
 	if (has_port(0, 0))
@@ -44,7 +44,7 @@ static __always_inline __u8 side_of(__u16 local_port, __u16 peer_port, __u8 role
 
 /*
  * Decide whether this connection is followed, and begin. NULL: it is not. `role`: ROLE_UNKNOWN for one whose beginning
- * was not seen, and then a refusal is remembered: the next event would ask again.
+ * was not seen, and then a refusal is remembered: the next event would decide again.
  */
 static __noinline struct tcprt_connection *follow(struct sock *sk, struct tcp_sock *tp, __u8 role)
 {
@@ -56,7 +56,7 @@ static __noinline struct tcprt_connection *follow(struct sock *sk, struct tcp_so
 	bool partial = role == ROLE_UNKNOWN || tp->bytes_received; /* or data in the SYN */
 	__u8 side = 0;
 
-	if (wants_evidence(sk, EVIDENCE_TCPRT, role, &flow))
+	if (evidence_requested(sk, EVIDENCE_TCPRT, role, &flow))
 		side = side_of(flow.local_port, flow.peer_port, flow.role);
 	create = side || role == ROLE_UNKNOWN ? BPF_SK_STORAGE_GET_F_CREATE : 0;
 	c = bpf_sk_storage_get(&tasks, sk, 0, create);
@@ -99,7 +99,7 @@ static __always_inline bool may_adopt(struct sock *sk)
 	return measured && measured->target_set;
 }
 
-/* The state of a connection that is followed, or NULL. `adopts`: one whose beginning was not seen may be from now on. */
+/* The state of a followed connection, or NULL. `adopts`: one whose beginning was not seen may be followed, too. */
 static __always_inline struct tcprt_connection *connection_of(struct sock *sk, bool adopts)
 {
 	struct tcprt_connection *c = bpf_sk_storage_get(&tasks, sk, 0, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * tcprt_machine.h: the state machine of TCP-RT, tcp-evidence.md B.3, B.4 and B.6; tools/tcprt/machine.py is the same in
- * Python, and the tests compare the two. Every function runs under the connection's lock, on values read before it: no
- * clock, no map, no ring. Those that return true have put a record into `out`.
+ * tcprt_machine.h: the state machine of TCP-RT, docs/design/evidence.md, "TCP-RT"; tools/tcprt/machine.py is the same
+ * in Python, and the tests compare the two. Every function runs under the connection's lock, on values read before it:
+ * no clock, no map, no ring. Those that return true have put a record into `out`.
  *
  * v6_* repeat what the original does; the other fields are the corrected account.
  */
@@ -233,7 +233,7 @@ static __always_inline bool tcprt_request(struct tcprt_machine *m, const struct 
 	if (ended) {
 		if (tcprt_apart(op->snd_nxt, op->snd_una) > 1)
 			m->v6_end_ns = op->now_ns;
-		/* a request that comes before the ACK says the same as the ACK */
+		/* a request that comes before the ACK proves the same as the ACK */
 		if (!tcprt_acked(m, op) && tcprt_apart(m->sent_seq, op->snd_una) > 0)
 			m->end_ns = op->now_ns;
 		tcprt_response(m, op, TCPRT_R, 0, out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * tcprt_newest.bpf.h: a ring per CPU that overwrites its oldest record, for kernels whose BPF ring cannot. User space
- * (kernel/newest.py) gives it slots, reads them, and tells by the numbers of the records which it has missed.
+ * (kernel/newest.py) gives it slots, reads them, and knows by the numbers of the records which it has missed.
  */
 #ifndef LATENCYPROBE_TCPRT_NEWEST_BPF_H
 #define LATENCYPROBE_TCPRT_NEWEST_BPF_H
@@ -23,7 +23,7 @@ struct newest_cpu {
 	struct newest_head head;
 };
 
-/* CPUs x slots; one entry unless a tool asks for more. */
+/* CPUs x slots; one entry unless a tool resizes it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -39,7 +39,7 @@ struct {
 	__type(value, struct newest_cpu);
 } newest_heads SEC(".maps");
 
-/* False: nobody asked for this ring. A softirq program that comes between the two locks takes the next number. */
+/* False: this ring is not in use. A softirq program that comes between the two locks takes the next number. */
 static __always_inline bool keep_newest(const struct tcprt *record)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), slots, at;

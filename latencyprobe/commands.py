@@ -11,9 +11,9 @@ import click
 import msgspec
 from rich.console import Console
 
-from latencyprobe import manifest, spec
+from latencyprobe import manifest, parsing
 from latencyprobe.errors import SpecError
-from latencyprobe.report import kubectl, model, table
+from latencyprobe.report import build, kubectl, table
 from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore, default_path
@@ -40,10 +40,10 @@ def validate(files: tuple[Path, ...]) -> int:
             refused += _refuse([error])
             continue
         for place, document in documents:
-            if problems := spec.problems(document, source=f"{file}{place}"):
+            if problems := parsing.problems(document, source=f"{file}{place}"):
                 refused += _refuse(problems)
             else:
-                probe = spec.parse(document)
+                probe = parsing.parse(document)
                 counts = f"targets {len(probe.spec.targets)}, objectives {len(probe.spec.objectives)}"
                 click.echo(f"{file}{place}: LatencyProbe {probe.namespace}/{probe.name} is valid: {counts}")
     return 1 if refused else 0
@@ -131,7 +131,7 @@ def _reports(namespace: str | None, all_namespaces: bool, store: Path | None) ->
         objectives = opened.objectives()
         now = int(time.time())
         return tuple(
-            model.document(name, model.build(opened, [o for o in objectives if o.key.namespace == name], now))
+            build.document(name, build.build(opened, [o for o in objectives if o.key.namespace == name], now))
             for name in sorted({objective.key.namespace for objective in objectives})
         )
 

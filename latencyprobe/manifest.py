@@ -1,7 +1,7 @@
 """Manifest files: YAML as a person writes it for `kubectl apply`, read into plain documents.
 
-Receives a path, returns the documents that are meant to be LatencyProbes. `spec.load_file` and `latencyprobe validate`
-call it; what the documents say is spec.py's matter.
+Receives a path, returns the documents that are meant to be LatencyProbes. `parsing.load_file` and
+`latencyprobe validate` call it; what the documents say is parsing.py's matter.
 """
 
 import re

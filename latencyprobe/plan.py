@@ -37,8 +37,8 @@ class Container(_Wire, frozen=True):
 
 class Pod(_Wire, frozen=True):
     """A pod of this node that is a target or a caller. `resource` holds the OpenTelemetry resource attributes of the
-    pod (conventions.md 1.1) without the per-container ones (`k8s.container.name`, `container.id`,
-    `service.instance.id`), which the agent adds."""
+    pod (docs/design/directory.md, "Resource attributes") without the per-container ones (`k8s.container.name`,
+    `container.id`, `service.instance.id`), which the agent adds."""
 
     uid: str
     namespace: str
@@ -144,8 +144,10 @@ Name = Annotated[str, msgspec.Meta(max_length=NAME)]
 
 
 class Ask(_Wire, frozen=True):
-    """Exchanges whose server halves are wanted (remote join, measurement.md section 6). `address`: what their client
-    dialled; empty on the way on to a server's agent. `spans`: the client halves are spans, so these shall be too."""
+    """Exchanges whose server halves are wanted (docs/design/measurement.md, "Remote join"). `address`: what their
+    client dialled; empty on the way on to a server's agent. `spans`: the client halves are spans, so these shall be
+    too.
+    """
 
     keys: tuple[TraceId, ...]
     address: str = ""

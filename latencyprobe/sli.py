@@ -81,9 +81,9 @@ class SliRow(_Wire, frozen=True):
     """Counts of one objective in one minute (`minute`: Unix seconds, a multiple of 60).
 
     `stage_ns`: of bad events, the sum of each stage; `dominant`: how many bad events each stage dominated. Stage names
-    as measurement.md section 4; for joined pairs of the client perspective also `network` and `server_*`. These replace
-    the client's own stages, so in a row that came after the counts which it corrects, a client's stage may be negative.
-    `hash`: of the objective's definition.
+    as docs/design/measurement.md, "Stages"; for joined pairs of the client perspective also `network` and `server_*`.
+    These replace the client's own stages, so in a row that came after the counts which it corrects, a client's stage
+    may be negative. `hash`: of the objective's definition.
     """
 
     namespace: str

@@ -1,6 +1,6 @@
 """Write bpf/histogram.h: the table with which the kernel finds the histogram bucket of a duration.
 
-Called by `make gen`; the numbers come from latencyprobe_agent.measure.histogram, which explains why they are exact.
+The numbers come from latencyprobe_agent.measure.histogram, which explains why they are exact.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Write docs/telemetry.md: the names that latencyprobe_agent/vocabulary/conventions.py spells and explains.
 
-Called by `make gen`; with `-` the text goes to standard output, for the test that compares.
+With `-` the text goes to standard output.
 """
 
 import sys

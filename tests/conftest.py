@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cheap tests first: the cluster's programs are compiled beside them.
 
     In CI a test on real parts is tried once more before it fails: the machine is shared, and a neighbour that stalls it
-    for seconds also stalls an API server. The summary names every second try (R).
+    for seconds also stalls an API server. The summary names every second try: its cause is to be found and mended.
     """
     items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in ("e2e", "cluster", "root")])
     if os.environ.get("CI") == "true":
@@ -57,3 +57,16 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     return refuse_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # behind everything else that the summary says
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+    yield
+    if tried := terminalreporter.getreports("rerun"):
+        passed = {report.nodeid for report in terminalreporter.getreports("passed")}
+        terminalreporter.section(f"second tries: {len(tried)}, to be mended", yellow=True, bold=True)
+        for report in tried:
+            outcome = "passed" if report.nodeid in passed else "failed"
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = str(crash.message if crash else report.longrepr).partition("\n")[0]
+            terminalreporter.line(f"{report.nodeid}: {outcome}; at first, in its {report.when}: {reason}", yellow=True)

@@ -1,4 +1,7 @@
-"""Figures as text: durations, shares, times. No floats cross the Kubernetes API (conventions.md section 2). Pure."""
+"""Figures as text: durations, shares, times. Pure.
+
+No floats cross the Kubernetes API: docs/design/objectives.md, "Numbers".
+"""
 
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal

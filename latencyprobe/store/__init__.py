@@ -6,7 +6,8 @@ from typing import Protocol
 from latencyprobe.sli import SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey
-from latencyprobe.store.sqlite import SqliteStore, default_path
+from latencyprobe.store.opening import default_path
+from latencyprobe.store.sqlite import SqliteStore
 
 
 class Store(Protocol):

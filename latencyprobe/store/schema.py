@@ -1,4 +1,4 @@
-"""Schema of the SQLite store: one migration per version, applied in order. Read by sqlite.py only.
+"""Schema of the SQLite store: one migration per version, applied in order. Read by opening.py and sqlite.py only.
 
 Never change a migration that was released; append one. `PRAGMA user_version` is the number of those applied.
 """

@@ -1,20 +1,17 @@
 """The embedded store: SQLite in WAL mode, one writing process, any number of readers.
 
-The operator (its volume) or the standalone agent writes, `latencyprobe report` reads. Levels of rows: levels.py; blobs:
-packing.py; tables: schema.py. Calls may come from any thread, one at a time. WAL needs a local file system.
+The operator (its volume) or the standalone agent writes, `latencyprobe report` reads. The file: opening.py; levels of
+rows: levels.py; blobs: packing.py; tables: schema.py. Calls may come from any thread, one at a time. WAL needs a
+local file system.
 """
 # ruff: noqa: S608 - every fragment of SQL is a constant; values are always bound
 
-import fcntl
-import os
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Self
-from urllib.parse import quote
+from typing import Any, Self
 
 import msgspec
 
@@ -24,13 +21,12 @@ from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import packing
+from latencyprobe.store import opening, packing
 from latencyprobe.store.levels import WIDTHS_S, Horizons, down, horizons, spans
 from latencyprobe.store.packing import Detail, Exemplars
-from latencyprobe.store.schema import COUNT_COLUMNS, MIGRATIONS
+from latencyprobe.store.schema import COUNT_COLUMNS
 
 LATE_S = DAY_S  # agents keep what was not accepted for as long
-_APPLICATION_ID = 0x4C504231  # "LPB1": another program's database is refused
 _INSTANCE_KEPT_S = 3 * DAY_S
 _INSTANCES_KEPT = 16  # of one node: its agent, and those before it that may still be told that they were heard
 _KEY_COLUMNS = ("namespace", "probe", "probe_uid", "objective", "hash", "perspective")
@@ -51,12 +47,6 @@ _FORGET_INSTANCES = f"""
 _IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
 
 
-def default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where a standalone agent keeps its counts (XDG base directory specification)."""
-    state = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "/")) / ".local" / "state"
-    return Path(state) / "latencyprobe" / "sli.db"
-
-
 class SqliteStore:
     """A Store in one file. Opening for writing creates and migrates it; `readonly` needs it to be there.
 
@@ -67,24 +57,8 @@ class SqliteStore:
         self.path = Path(path)
         self._clock = clock
         self._lock = threading.RLock()
-        self._writer: IO[bytes] | None = None
         self._series: dict[ObjectiveKey, int] = {}
-        if readonly and not self.path.exists():
-            raise StoreError(f"{path}: no such store: measure with `latencyprobe run -f FILE` first, or give --store")
-        with self._failures(), ExitStack() as undo:
-            if not readonly:
-                self._writer = undo.enter_context(self._claim())
-            self._check_header()
-            uri = f"file:{quote(str(self.path.absolute()))}?mode={'ro' if readonly else 'rw'}"
-            self._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-            undo.callback(self._db.close)
-            self._check_version()
-            if not readonly:
-                self._check_integrity()
-                self._db.create_function("add_details", 2, packing.add_details, deterministic=True)
-                self._db.create_function("add_exemplars", 2, packing.add_exemplars, deterministic=True)
-                self._migrate()
-            undo.pop_all()
+        self._db, self._claim = opening.connect(self.path, readonly=readonly)
 
     def __enter__(self) -> Self:
         return self
@@ -95,13 +69,13 @@ class SqliteStore:
     def close(self) -> None:
         """Write everything to the main file and let another writer in."""
         self._db.close()
-        if self._writer:
-            self._writer.close()
+        if self._claim:
+            self._claim.close()
 
     @property
     def late_rows(self) -> int:
         """Rows that were refused because they came more than 24 h late, since the store exists."""
-        with self._failures():
+        with opening.failures(self.path):
             return int(self._db.execute("SELECT late_rows FROM state").fetchone()[0])
 
     def define(self, namespace: str, probe: str, objectives: Iterable[Objective]) -> None:
@@ -116,7 +90,7 @@ class SqliteStore:
     def objectives(self) -> tuple[Objective, ...]:
         """Return all objectives that are not retired, in the order in which they were first defined."""
         query = "SELECT definition FROM series WHERE NOT retired AND definition IS NOT NULL ORDER BY id"
-        with self._failures():
+        with opening.failures(self.path):
             return tuple(msgspec.json.decode(row[0], type=Objective) for row in self._db.execute(query))
 
     def add(self, rows: Iterable[SliRow]) -> None:
@@ -159,7 +133,7 @@ class SqliteStore:
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series, `None` without counts."""
         query = f"SELECT first_minute FROM series WHERE {' AND '.join(f'{column} = ?' for column in _KEY_COLUMNS)}"
-        with self._failures():
+        with opening.failures(self.path):
             found = self._db.execute(query, key).fetchone()
         return found[0] if found else None
 
@@ -244,7 +218,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
-        with self._lock, self._failures():
+        with self._lock, opening.failures(self.path):
             self._db.execute(f"BEGIN {kind}")
             try:
                 yield
@@ -254,64 +228,6 @@ class SqliteStore:
                 if self._db.in_transaction:  # SQLite itself rolls back where the disk is full
                     self._db.execute("ROLLBACK")
                 raise
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            remedy = _REMEDIES.get(getattr(error, "sqlite_errorname", ""), "check the file, its folder and the disk")
-            raise StoreError(f"{self.path}: {error}: {remedy}") from error
-
-    def _claim(self) -> IO[bytes]:
-        """Create the file for its owner alone, and become its one writer."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-        writer = self.path.with_name(f"{self.path.name}.lock").open("ab")
-        try:
-            fcntl.flock(writer, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            writer.close()
-            raise StoreError(f"{self.path}: in use by another process: end it, or give another --store") from error
-        return writer
-
-    def _check_header(self) -> None:
-        """Refuse other files, before SQLite takes one of less than a page for an empty database."""
-        with self.path.open("rb") as file:
-            if file.read(16) not in (b"", b"SQLite format 3\0"):
-                raise StoreError(f"{self.path}: not a store: give another path")
-
-    def _check_version(self) -> None:
-        application, version = self._pragma("application_id"), self._pragma("user_version")
-        if application != _APPLICATION_ID and self._pragma("schema_version"):
-            raise StoreError(f"{self.path}: another program's database: give another path")
-        if version > len(MIGRATIONS):
-            known = f"has schema {version}, this version knows up to {len(MIGRATIONS)}"
-            raise StoreError(f"{self.path}: {known}: upgrade LatencyProbe")
-
-    def _check_integrity(self) -> None:
-        if (damage := self._pragma("quick_check(1)")) != "ok":
-            raise StoreError(f"{self.path}: damaged ({damage}): {_NEW}")
-
-    def _pragma(self, name: str) -> Any:
-        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
-
-    def _migrate(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")  # an accepted batch is forgotten by its agent
-        version = self._pragma("user_version")
-        for number, script in enumerate(MIGRATIONS[version:], version + 1):
-            stamp = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {number}"
-            self._db.executescript(f"BEGIN IMMEDIATE; {script}; {stamp}; COMMIT")
-
-
-_NEW = "move it away, and a new one is begun"
-_REMEDIES = {
-    "SQLITE_FULL": "free some space; what was stored before stays readable",
-    "SQLITE_NOTADB": _NEW,
-    "SQLITE_CORRUPT": _NEW,
-    "SQLITE_CANTOPEN": "check that its folder is there and that you may read and write in it",
-}
 
 
 @contextmanager

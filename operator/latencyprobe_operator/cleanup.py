@@ -1,52 +1,81 @@
-"""`latencyprobe operator --cleanup`: nothing that the operator made outside the chart stays behind.
+"""`latencyprobe operator --cleanup`: after uninstalling, nothing that the operator made outside the chart stays behind.
 
-The chart runs it before uninstalling, a person may run it by hand. It takes the Lease even from a live operator, which
-then stops, and keeps it until `KEEP_S` after the end: long enough for Helm to delete the Deployment.
+The chart runs it once everything is deleted, a person may run it by hand. The Lease says whether a release is
+installed, since no operator sets a label without it: while there is one, nothing is touched. So a clean-up that comes
+late takes nothing from the next release.
 """
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 
-from latencyprobe.errors import ClusterError
+from latencyprobe.errors import ClusterError, LatencyProbeError
+from latencyprobe_operator.cluster import election
 from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import Cluster
-from latencyprobe_operator.cluster.election import Lease
 from latencyprobe_operator.config import Config
 
 log = logging.getLogger(__name__)
 
-AGENT_SELECTOR = "app.kubernetes.io/component=agent"
-TIMEOUT_S = 150.0  # an agent has 30 s to end; the chart's Job may take 180 s
-KEEP_S = 120
+TIMEOUT_S = 150.0  # an agent has 15 s to end; the chart's Job may take 180 s
 _POLL_S = 1.0
+_SELECTOR = "app.kubernetes.io/name=latencyprobe,app.kubernetes.io/component="
+_CRDS = ("latencyprobes.latencyprobe.dev", "latencyreports.latencyprobe.dev")
 
 
 async def run(config: Config) -> None:
-    """Take the labels away and wait until no agent is left. Raises ClusterError when some stay."""
+    """Take the labels away and wait until pods, claims, CRDs and the agents' namespace are gone.
+
+    Raises LatencyProbeError when a release is installed, ClusterError when something stays.
+    """
     async with await Api.connect() as api:
-        cluster = Cluster(api)
-        lease = Lease(api, config.namespace, f"cleanup-{config.identity}", seize=True)
-        await lease.acquire()
-        holding = asyncio.create_task(lease.hold())
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                while left := await _sweep(cluster, config.agent_namespace):
-                    log.info("waiting for %s", left)
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError as error:
-            raise ClusterError(f"{left} did not go within {TIMEOUT_S:.0f} s: look at that node") from error
-        finally:
-            holding.cancel()
-            await asyncio.gather(holding, return_exceptions=True)
-            await lease.release(after_s=KEEP_S)
-    log.info("no node label and no agent is left")
+        await sweep(Cluster(api), config)
+    log.info("no node label and nothing of the release is left")
 
 
-async def _sweep(cluster: Cluster, agent_namespace: str) -> str:
-    """Take every label away; returns what is still there, in words."""
-    nodes = await cluster.labelled_nodes()
-    for name, uid in nodes:
-        await cluster.label_node(name, uid, measure=False)
-    pods = await cluster.pods(agent_namespace, AGENT_SELECTOR)
-    parts = [("node labels", [name for name, _ in nodes]), ("agent pods", pods)]
-    return "; ".join(f"{what} {', '.join(names[:5])}" for what, names in parts if names)
+async def sweep(cluster: Cluster, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
+    """As `run`, with a connection."""
+    said, end = "", clock() + TIMEOUT_S
+    while left := await _left(cluster, config):
+        if clock() > end:
+            why = "a node that does not answer or a finalizer keeps it"
+            raise ClusterError(f"after {TIMEOUT_S:.0f} s there is still {left}: {why}")
+        if left != said:
+            log.info("waiting for %s", left)
+        said = left
+        await asyncio.sleep(_POLL_S)
+
+
+async def _left(cluster: Cluster, config: Config) -> str:
+    """Take every label away; return what is still there, in words. A call that fails is among them."""
+    own, agents = f"/api/v1/namespaces/{config.namespace}", f"/api/v1/namespaces/{config.agent_namespace}"
+    going = {f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}": name for name in _CRDS}
+    going[agents] = config.agent_namespace
+    try:
+        await _no_release(cluster, config.namespace)
+        left = {"operator pod": await cluster.names(f"{own}/pods", f"{_SELECTOR}operator")}  # first: it may label yet
+        nodes = await cluster.labelled_nodes()
+        for name, uid in nodes:
+            await _no_release(cluster, config.namespace)
+            await cluster.label_node(name, uid, measure=False)
+        left["label of node"] = [name for name, _ in nodes]
+        left["agent pod"] = await cluster.names(f"{agents}/pods", f"{_SELECTOR}agent")
+        left["volume claim"] = await cluster.names(f"{own}/persistentvolumeclaims", f"{_SELECTOR}operator")
+        left["a deletion of"] = [name for path, name in going.items() if await _is_going(cluster, path)]
+    except ClusterError as error:
+        return str(error)
+    return "; ".join(f"{what} {', '.join(names[:5])}" for what, names in left.items() if names)
+
+
+async def _no_release(cluster: Cluster, namespace: str) -> None:
+    """Raise LatencyProbeError when a release is installed in the namespace."""
+    lease = await cluster.metadata(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{election.NAME}")
+    if lease is not None and "deletionTimestamp" not in lease:
+        owner = f"LatencyProbe is installed in namespace {namespace}, and its operator owns the node labels"
+        raise LatencyProbeError(f"{owner}: uninstall it first")
+
+
+async def _is_going(cluster: Cluster, path: str) -> bool:
+    """Return whether an object is being deleted; one that is kept is not."""
+    return "deletionTimestamp" in (await cluster.metadata(path) or {})

@@ -1,4 +1,4 @@
-"""`latencyprobe operator [--cleanup]`: the Deployment's entry, and the clean-up before uninstalling.
+"""`latencyprobe operator [--cleanup]`: the Deployment's entry, and the clean-up after uninstalling.
 
 An entry point of the group `latencyprobe.commands`. What the operator imports is imported only when it runs.
 """
@@ -16,7 +16,7 @@ from latencyprobe import logs
 
 
 @click.command()
-@click.option("--cleanup", is_flag=True, help="Take the node labels away, wait until no agent is left, and end.")
+@click.option("--cleanup", is_flag=True, help="After uninstalling: take the node labels away, wait until all is gone.")
 @click.option(
     "--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]), show_default=True
 )
@@ -27,14 +27,19 @@ def operator(cleanup: bool, log_level: str) -> None:
     Runs in the cluster with its service account, or by hand with KUBECONFIG:
       LATENCYPROBE_NAMESPACE=latencyprobe latencyprobe operator --cleanup
     """
-    from latencyprobe_operator import cleanup as cleaning  # noqa: PLC0415 - 50 MB that other commands do not need
-    from latencyprobe_operator.app import run  # noqa: PLC0415 - as above
-    from latencyprobe_operator.config import Config  # noqa: PLC0415 - as above
+    from latencyprobe_operator.config import Config  # noqa: PLC0415 - 50 MB that other commands do not need
 
     logs.setup(log_level)
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(log_level.upper())))
     config = Config.from_environment()
-    asyncio.run(_until_signal((lambda _: cleaning.run(config)) if cleanup else partial(run, config)))
+    if cleanup:
+        from latencyprobe_operator import cleanup as cleaning  # noqa: PLC0415 - as above
+
+        asyncio.run(cleaning.run(config))  # a signal ends it at once: its Job must not count half of it as done
+    else:
+        from latencyprobe_operator.app import run  # noqa: PLC0415 - as above
+
+        asyncio.run(_until_signal(partial(run, config)))
 
 
 async def _until_signal(work: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> None:

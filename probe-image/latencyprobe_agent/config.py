@@ -1,6 +1,6 @@
 """The agent's settings: frozen, read once from the environment, with the arithmetic behind every default.
 
-`app.py` and `commands.py` read it; flags of `run` replace single fields. The chart sets the LATENCYPROBE_* names:
+The chart sets the LATENCYPROBE_* names; flags of `run` replace single fields:
 
 LATENCYPROBE_NODE         node name (downward API spec.nodeName); standalone: the host's name
 LATENCYPROBE_DIRECTORY    https URL of the operator's directory; needed by `agent`
@@ -37,7 +37,7 @@ class ConfigError(LatencyProbeError):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the agent can be told."""
+    """Every setting of the agent."""
 
     node: str = ""
     instance: str = ""  # random, one per start
@@ -54,23 +54,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # 8 MiB = 41,943 records of 192 + 8 bytes: 420 ms at 100,000 records/s, when both cores of a small host are busy.
     # Every MiB is one of resident memory.
     ring_bytes: int = 8 << 20
-    # Records of this node over all targets; above, only slow, failed and some others send theirs (measurement.md
-    # section 3). One costs about 1 us to read and measure: a tenth of a core. 0: no limit.
+    # Records of this node over all targets, 0: no limit. Above it those neither slow nor failed are sampled
+    # (docs/design/measurement.md, "Record sampling"). One takes about 1 us to read and measure: a tenth of a core.
     records_per_second: int = 100_000
     # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full.
     drain_interval_s: float = 0.1
     # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.
     outbox_bytes: int = 8 << 20
-    spans_per_second: int = 2000  # cap per node over all targets (quality-bars.md section 3)
+    spans_per_second: int = 2000  # cap per node over all targets (docs/design/measurement.md, "Sampling decision")
     series: int = 200  # per target and metric; the rest is folded into `other`
     metric_interval_s: float = 15.0
 
-    # Identities answer in milliseconds; 2 s is when a span goes out without one (measurement.md section 6).
+    # Identities come in milliseconds; after 2 s a span goes out without (docs/design/telemetry.md, "Waiting spans").
     identity_wait_s: float = 2.0
     # The other half of a pair on this node ends within one drain of this one.
     join_wait_s: float = 0.25
-    # From a slow exchange to its server half from another node: both ways through the directory take about 1 s, and a
-    # half that is ended by the flush may be noticed there 1 s (a tick) later than here.
+    # From a slow exchange to its server half from another node: both ways through the directory take about 1 s, and the
+    # idle timeout may be noticed there 1 s (a tick) later than here.
     remote_join_wait_s: float = 4.0
     remote_join_keep_s: float = 2.5
     tick_s: float = 1.0  # flush, counts, cgroups, plan

@@ -7,15 +7,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from lossy import Network, network
-from netns import Namespace, joined
 from numpy.typing import NDArray
-from recorder import Recorder, beside
-from workload import free_port, wait_until
 
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
@@ -27,6 +24,11 @@ from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
 from latencyprobe_agent.signals.table import EXCHANGES, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.lossy import Network, network
+from tests.truth.netns import Namespace, joined
+from tests.truth.recorder import Recorder, beside
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 PAIR_KEY = bytes(range(32))
@@ -64,8 +66,12 @@ class Session:
         records_per_second: int = 0,
         own_tgid: int = 0,
         evidence: tuple[str, ...] = (),
+        cgroup_id: int | None = None,
     ) -> None:
-        """Measure both ends of connections to `ports`, on the whole machine; no ports: nothing. `evidence`: signals."""
+        """Measure both ends of connections to `ports`, of the whole machine's sockets or of a cgroup's.
+
+        No ports: nothing. `evidence`: signals.
+        """
         target = Target(
             id="default/truth/server",
             namespace="default",
@@ -83,6 +89,8 @@ class Session:
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
         self.rules = compile_rules(plan, {}, self.rules)
+        if cgroup_id is not None:
+            self.rules = replace(self.rules, scopes={cgroup_id: self.rules.host}, host=(0, 0))
         self.programs.apply(
             self.rules,
             idle_timeout_ns=idle_timeout_ns,
@@ -94,20 +102,21 @@ class Session:
     def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:
         """All records so far, once there are `at_least` so many."""
         wait_until(
-            lambda: sum(map(len, self._batches)) >= at_least,
-            f"{at_least} records; lost: {self.programs.lost()}",
+            lambda: self._count() >= at_least,
+            f"{at_least} records",
             timeout_s,
+            seen=lambda: f"{self._count()}, lost: {self.programs.lost()}",
         )
         return np.concatenate(list(self._batches))
 
     def records_of_closed(self, sockets: int) -> np.ndarray:
         """All records so far, once the last of `sockets` sockets has come."""
 
-        def closed() -> bool:
+        def closed() -> int:
             records = self.records()
-            return len(set(records["sock_cookie"][records["flags"] & ExchangeFlags.CLOSED != 0])) == sockets
+            return len(set(records["sock_cookie"][records["flags"] & ExchangeFlags.CLOSED != 0]))
 
-        wait_until(closed, f"the end of {sockets} sockets")
+        wait_until(lambda: closed() == sockets, f"the end of {sockets} sockets", seen=closed)
         return self.records()
 
     def skipped(self) -> Counter[str]:
@@ -123,6 +132,18 @@ class Session:
         for link in [link for event in events for link in links.pop(event)]:
             link.close()
 
+    def connections_in_hash(self) -> dict[bytes, bytes]:
+        """Address of each measured socket → its connection, where they are kept in a hash.
+
+        The sockets of whatever else runs here are in it too, with no target.
+        """
+        found, connections = {}, self.programs.map("connections")
+        value = np.zeros(connections.value_size // 4, np.uint32)  # begins with the lock and the set of targets
+        for key in connections.keys():  # noqa: SIM118 - not a dict
+            if connections.lookup(key, memoryview(value.view(np.uint8))) and value[1]:
+                found[key] = value.tobytes()
+        return found
+
     def pairs(self, records: np.ndarray) -> tuple[Halves, Pairs]:
         """The halves of `records`, row by row, and what joins among them."""
         measured = halves(records.copy(), PAIR_KEY)
@@ -135,6 +156,9 @@ class Session:
         self._ended.set()
         self._drainer.join()
         self.programs.close()
+
+    def _count(self) -> int:
+        return sum(map(len, self._batches))
 
     def _drain(self) -> None:
         while not self._ended.wait(self._drain_s):

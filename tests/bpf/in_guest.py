@@ -8,16 +8,18 @@ import threading
 import time
 
 import pytest
-import workload
-from join import CLIENT, SERVER, match, outside_calls, with_cookies_of_log
-from peers import Peers
 
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.vocabulary.records import Excluded, Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, match, outside_calls, with_cookies_of_log
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 STEPS_S = (3600, -3600, 5, -5)
 TCP_ULP = 31  # linux/tcp.h
 AF_SMC = 43  # linux/socket.h
@@ -71,7 +73,7 @@ def test_kernel_tls_says_unsupported_once_and_is_left_alone(session):
     for _ in range(3):
         peers.turn()
     peers.close()
-    workload.wait_until(lambda: len(session.records()) == 7, "the client's five turns, the server's first and its end")
+    wait_until(lambda: len(session.records()) == 7, "the client's five turns, the server's first and its end")
     records = session.records()
     assert (records["excluded"][records["role"] == Role.CLIENT] == Excluded.NONE).all()
     of_server = records["excluded"][records["role"] == Role.SERVER]

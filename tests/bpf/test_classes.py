@@ -1,4 +1,4 @@
-"""The classes of measurement.md section 5, row by row, each by a connection that does what the row says."""
+"""docs/design/measurement.md, "Classes", row by row, each class by a connection that does what its row describes."""
 
 import ctypes
 import os
@@ -11,15 +11,16 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import workload
 from numpy.typing import NDArray
-from peers import Peers
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 MIB = 1 << 20
 MS = 1_000_000
 ROLES = (Role.CLIENT, Role.SERVER)
@@ -87,7 +88,7 @@ def test_a_message_that_takes_more_than_a_second_to_send_is_a_stream(peers, sess
     peers.client.sendall(b"first half ")
     time.sleep(1.05)
     peers.client.sendall(b"second half")
-    assert peers.server.recv(100) == b"first half second half"
+    assert peers.server.recv(22, socket.MSG_WAITALL) == b"first half second half"
     peers.send(peers.server, b"response")
     peers.close()
     client = of_role(session.records_of_closed(2), Role.CLIENT)
@@ -132,7 +133,7 @@ def test_server_bytes_after_a_flush_are_push(session):
         session.programs.flush()
         return len(session.records()) == 4
 
-    workload.wait_until(flushed, "both turns of both sides")
+    wait_until(flushed, "both turns of both sides")
     peers.send(peers.server, b"news")
     peers.turn()
     peers.close()
@@ -167,7 +168,7 @@ def overlap(peers: Peers) -> None:
     peers.client.sendall(b"request")
     assert peers.server.recv(7) == b"request"
     peers.client.sendall(b"request")
-    workload.wait_until(lambda: peers.server.recv(7, socket.MSG_PEEK) == b"request", "the next request")
+    wait_until(lambda: peers.server.recv(7, socket.MSG_PEEK) == b"request", "the next request")
     peers.server.sendall(b"response")
     assert peers.client.recv(8) == b"response"
     assert peers.server.recv(7) == b"request"
@@ -206,7 +207,7 @@ def test_the_server_end_tells_the_client_end_of_its_host_that_requests_overtake_
         overlap(peers)
     peers.close()
     records = session.records_of_closed(2)
-    workload.wait_until(lambda: not list(told.keys()), "the server's socket is gone")
+    wait_until(lambda: not list(told.keys()), "the server's socket is gone")
     client, server = (np.array([kind for kind, _ in names(of_role(records, role))]) for role in ROLES)
     print(f"pipelined: {sum(client == 'PIPELINED')} at the client, {sum(server == 'PIPELINED')} at the server")
     assert abs(sum(client == "PIPELINED") - sum(server == "PIPELINED")) <= 4
@@ -247,10 +248,10 @@ def test_two_ends_that_write_before_they_read_are_no_events(peers, session):
         for end in (peers.client, peers.server):
             end.sendall(b"frame")
         for end in (peers.client, peers.server):
-            workload.wait_until(lambda end=end: end.recv(5, socket.MSG_PEEK) == b"frame", "the other's frame")
+            wait_until(lambda end=end: end.recv(5, socket.MSG_PEEK) == b"frame", "the other's frame")
             end.sendall(b"frame")
         for end in (peers.client, peers.server):
-            workload.wait_until(lambda end=end: len(end.recv(10, socket.MSG_PEEK)) == 10, "both frames")
+            wait_until(lambda end=end: len(end.recv(10, socket.MSG_PEEK)) == 10, "both frames")
             end.recv(10)
     peers.close()
     records = session.records_of_closed(2)
@@ -323,7 +324,7 @@ def test_a_socket_that_is_put_into_a_sockmap_says_so_once_and_is_left_alone(peer
         peers.turn()
     peers.close()
     os.close(sockmap)
-    workload.wait_until(lambda: len(of_role(session.records(), Role.CLIENT)) == 6, "the client's six turns")
+    wait_until(lambda: len(of_role(session.records(), Role.CLIENT)) == 6, "the client's six turns")
     server = names(of_role(session.records(), Role.SERVER))
     print(f"server: {server}")
     assert server.count(("UNSUPPORTED", "UNSUPPORTED")) == 1

@@ -9,9 +9,18 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import workload
-from frames import client_rtts, server_rtts, wire
-from handshaking import (
+
+from latencyprobe_agent.kernel.attached import Attached
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.signals.table import HANDSHAKES
+from latencyprobe_agent.vocabulary.records import (
+    ConnectOutcome,
+    HandshakeFlags,
+)
+from tests.support.waiting import wait_until
+from tests.truth import workload
+from tests.truth.frames import client_rtts, server_rtts, wire
+from tests.truth.handshaking import (
     CLIENT,
     IS_ACK,
     IS_SYN,
@@ -19,10 +28,10 @@ from handshaking import (
     KERNEL,
     MS,
     ONCE,
+    RESENT_NS,
     SERVER,
     TC,
     US,
-    S,
     a_socket,
     ambiguous,
     at_packets,
@@ -32,18 +41,11 @@ from handshaking import (
     outcome,
     size,
 )
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS, Recorder, alone
-
-from latencyprobe_agent.kernel.attached import Attached
-from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.signals.table import HANDSHAKES
-from latencyprobe_agent.vocabulary.records import (
-    ConnectOutcome,
-    HandshakeFlags,
-)
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS, Recorder, alone
 
 pytestmark = pytest.mark.root
+
 
 IPV6_DSTOPTS = 59  # linux/in6.h
 
@@ -74,6 +76,8 @@ def watch(attached: list[Attached], ends: object, port: int) -> Iterator[Recorde
     ids=["IPv4", "IPv6", "mapped", "IP options", "extension header"],
 )
 def test_both_methods_agree_with_a_capture_at_both_ends(ends, watch, port, host, option):
+    """What leaves is captured behind our programs and what comes before them, and all of it while the test waits."""
+    took_ns: dict[int, int] = {}
     count, listening = 60, host.removeprefix("::ffff:")
     client, server = ends
     with workload.receive_stamps(), wire(client) as near, wire(server) as far, listen(server, port, listening) as at:
@@ -83,19 +87,22 @@ def test_both_methods_agree_with_a_capture_at_both_ends(ends, watch, port, host,
             with a_socket(client, host) as made:
                 if option:
                     made.setsockopt(*option)
+                began_ns = time.monotonic_ns()
                 made.connect((host, port))
-                at.accept()[0].close()
-        workload.wait_until(lambda: len(watch) == 4 * count, "each handshake, four times")
+                with at.accept()[0]:
+                    took_ns[made.getsockname()[1]] = time.monotonic_ns() - began_ns
+        wait_until(lambda: len(watch) == 4 * count, "each handshake, four times")
         truth = {CLIENT: client_rtts(near.seen(), port), SERVER: server_rtts(far.seen(), port)}
     for role, of_port in truth.items():
-        for method, bar_ns in ((TC, 50 * US), (KERNEL, 200 * US)):
+        for method, unit_ns in ((TC, 1), (KERNEL, US)):
             records = watch.records(role=role, method=method)
             flow = records["flow"]
             assert {4 if "." in host else 6} == set(flow["family"])
-            ports = flow["local_port" if role == CLIENT else "peer_port"]
-            error = records["rtt_ns"].astype(np.int64) - [of_port[int(at)] for at in ports]
-            print(f"{role.name} {method.name}: {np.median(np.abs(error)) / US:.1f} us from the capture in the median")
-            assert np.median(np.abs(error)) <= bar_ns
+            ports = flow["local_port" if role == CLIENT else "peer_port"].tolist()
+            captured = np.array([of_port[at] for at in ports])
+            waited = np.array([took_ns[at] for at in ports])
+            assert (records["rtt_ns"] > captured - unit_ns).all()
+            assert (records["rtt_ns"] <= waited).all()
     isns = {
         (role, method): dict(watch.records(role=role, method=method)[["client_isn", "server_isn"]].tolist())
         for role in truth
@@ -115,17 +122,18 @@ def test_a_lost_syn_never_counts_as_round_trip(ends, watch, port, timestamps):
     client.sysctl("net.ipv4.tcp_timestamps", timestamps)
     server.filter("input", f"tcp dport {port} {IS_SYN} {ONCE} drop")
     with workload.receive_stamps(), wire(client) as near, listen(server, port):
+        began_ns = time.monotonic_ns()
         dial(client, port).close()
+        answered_ns = time.monotonic_ns() - began_ns - RESENT_NS
         for method in (KERNEL, TC):
             record = watch.one(role=CLIENT, method=method)
             assert (2, not timestamps) == (record["n_syn"], ambiguous(record))
             assert bool(timestamps) == bool(record["flags"] & HandshakeFlags.TIMESTAMPS)
         (truth,) = client_rtts(near.seen(), port).values()
-        assert watch.one(role=CLIENT, method=KERNEL)["connect_ns"] > 900 * MS
+        assert watch.one(role=CLIENT, method=KERNEL)["connect_ns"] > RESENT_NS
         for record in watch.records(role=CLIENT):
-            assert record["rtt_min_ns"] < truth + MS
-            assert record["rtt_max_ns"] > truth - MS
-            assert record["rtt_ns"] < 500 * MS, "without the wait for the second SYN"
+            assert record["rtt_max_ns"] > truth - US
+            assert max(record["rtt_min_ns"], record["rtt_ns"]) < answered_ns, "without the wait for the second SYN"
 
 
 @pytest.mark.parametrize("timestamps", [1, 0], ids=["timestamps", "no timestamps"])
@@ -135,35 +143,41 @@ def test_a_lost_synack_never_counts_as_round_trip(ends, watch, port, timestamps)
     client.sysctl("net.ipv4.tcp_timestamps", timestamps)
     server.filter("output", f"tcp sport {port} {IS_SYNACK} {ONCE} drop")
     with listen(server, port):
+        began_ns = time.monotonic_ns()
         dial(client, port).close()
+        kernel, tc = watch.one(role=SERVER, method=KERNEL), watch.one(role=SERVER, method=TC)
+        answered_ns = time.monotonic_ns() - began_ns - RESENT_NS
         for method in (KERNEL, TC):
             record = watch.one(role=CLIENT, method=method)
             assert (2, True, 0) == (record["n_syn"], ambiguous(record), record["rtt_ns"])
-            assert record["rtt_min_ns"] < 500 * MS < record["rtt_max_ns"]
-        kernel, tc = watch.one(role=SERVER, method=KERNEL), watch.one(role=SERVER, method=TC)
+            assert record["rtt_min_ns"] < answered_ns
+            assert record["rtt_max_ns"] > RESENT_NS
     assert kernel["synack_retransmits"] > tc["synack_retransmits"], "the lost one did not reach the interface"
-    assert max(kernel["rtt_ns"], tc["rtt_ns"]) < 500 * MS
+    assert max(kernel["rtt_ns"], tc["rtt_ns"]) < answered_ns
 
 
 def test_a_lost_ack_never_counts_as_the_servers_round_trip(ends, watch, port):
     client, server = ends
     server.filter("input", f"tcp dport {port} {IS_ACK} {ONCE} drop")
+    began_ns = time.monotonic_ns()
     with listen(server, port), dial(client, port):
+        tc = watch.one(role=SERVER, method=TC)
+        answered_ns = time.monotonic_ns() - began_ns
         kernel = watch.one(role=SERVER, method=KERNEL)
     assert (True, 0, True) == (ambiguous(kernel), kernel["rtt_ns"], kernel["rtt_max_ns"] > 500 * MS)
-    tc = watch.one(role=SERVER, method=TC)
-    assert (False, True) == (ambiguous(tc), tc["rtt_ns"] < 500 * MS), "the lost one did reach the interface"
+    assert (False, True) == (ambiguous(tc), 0 < tc["rtt_ns"] < answered_ns), "the lost one did reach the interface"
 
 
 def test_a_syn_cookie_leaves_the_server_its_packets_only(ends, watch, port):
     client, server = ends
     server.sysctl("net.ipv4.tcp_syncookies", 2)
+    began_ns = time.monotonic_ns()
     with listen(server, port):
         dial(client, port).close()
         kernel = watch.one(role=SERVER, method=KERNEL)
         tc = watch.one(role=SERVER, method=TC)
     assert (True, 0) == (ambiguous(kernel), kernel["rtt_ns"])
-    assert (False, True) == (ambiguous(tc), 0 < tc["rtt_ns"] < 500 * MS)
+    assert (False, True) == (ambiguous(tc), 0 < tc["rtt_ns"] < time.monotonic_ns() - began_ns)
 
 
 def test_a_deferred_accept_waits_for_data_and_is_no_round_trip(ends, watch, port):
@@ -171,11 +185,11 @@ def test_a_deferred_accept_waits_for_data_and_is_no_round_trip(ends, watch, port
     with listen(server, port) as at:
         at.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 5)
         with dial(client, port) as made:
-            time.sleep(0.2)  # what the application takes to think of its request
+            assert watch.one(role=SERVER, method=TC)["rtt_ns"] > 0, "known before there is a request"
+            time.sleep(0.2)  # what the application takes to think of it
             made.sendall(b"request")
             kernel = watch.one(role=SERVER, method=KERNEL)
         assert (True, 0, True) == (ambiguous(kernel), kernel["rtt_ns"], kernel["rtt_max_ns"] > 150 * MS)
-        assert watch.one(role=SERVER, method=TC)["rtt_ns"] < 150 * MS
 
 
 def test_fast_open_is_matched_with_its_data(ends, watch, port):
@@ -185,12 +199,14 @@ def test_fast_open_is_matched_with_its_data(ends, watch, port):
     with listen(server, port) as at:
         at.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 10)
         with a_socket(client, "10.99.0.2") as made:
+            began_ns = time.monotonic_ns()
             made.sendto(b"request", socket.MSG_FASTOPEN, ("10.99.0.2", port))
             with at.accept()[0] as accepted:
                 assert b"request" == accepted.recv(100)
                 records = [watch.one(role=role, method=method) for role in (CLIENT, SERVER) for method in (KERNEL, TC)]
+                took_ns = time.monotonic_ns() - began_ns
     assert 1 == len({(r["client_isn"], r["server_isn"]) for r in records})
-    assert all(0 < r["rtt_ns"] < S for r in records if r["flow"]["role"] == CLIENT)
+    assert all(0 < r["rtt_ns"] < took_ns for r in records if r["flow"]["role"] == CLIENT)
 
 
 @pytest.mark.usefixtures("needs_storage")
@@ -255,10 +271,12 @@ def test_two_ends_that_dial_each_other_open_simultaneously(ends, watch, port):
         for one, address in zip(made, addresses, strict=True):
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind((address, port))
+        began_ns = time.monotonic_ns()
         for one, address in zip(made, reversed(addresses), strict=True):
             with contextlib.suppress(BlockingIOError):
                 one.connect((address, port))
-        workload.wait_until(lambda: len(watch) >= 4, "both ends, by both methods")
+        wait_until(lambda: len(watch) >= 4, "both ends, by both methods")
+        answered_ns = time.monotonic_ns() - began_ns - RESENT_NS
     records = watch.records()
     assert {CLIENT} == set(records["flow"]["role"])
     by_end = [sorted(map(outcome, records[records["flow"]["netns_ino"] == end.inode])) for end in ends]
@@ -266,7 +284,7 @@ def test_two_ends_that_dial_each_other_open_simultaneously(ends, watch, port):
     assert ["simultaneous"] * 2 in by_end
     assert [2, 2] == [len(outcomes) for outcomes in by_end]
     assert all(outcomes in (["ok"] * 2, ["simultaneous"] * 2) for outcomes in by_end), "both methods agree"
-    assert (records["rtt_ns"] < 500 * MS).all()
+    assert (records["rtt_ns"] < answered_ns).all()
 
 
 def test_no_port_left_is_no_timeout(ends, watch, port):
@@ -276,7 +294,7 @@ def test_no_port_left_is_no_timeout(ends, watch, port):
     try:
         with listen(server, port), dial(client, port), dial(client, port):
             fails(client, port)
-            workload.wait_until(lambda: len(watch.records(role=CLIENT, method=KERNEL)) == 3, "three attempts")
+            wait_until(lambda: len(watch.records(role=CLIENT, method=KERNEL)) == 3, "three attempts")
             last = watch.records(role=CLIENT, method=KERNEL)[-1]
             assert ("other", 0, 0) == (outcome(last), last["n_syn"], last["flow"]["local_port"])
     finally:
@@ -312,7 +330,7 @@ def test_100000_short_connections_are_each_reported_once(ends, attached, port):
         # a tracing program that would interrupt itself is skipped; a burst may find no memory to follow an attempt by
         before = attached[0].lost()
         skipped, partial = before["recursion"], before["storage"]
-        workload.wait_until(lambda: len(watch) >= 4 * count - skipped, "four records of each")
+        wait_until(lambda: len(watch) >= 4 * count - skipped, "four records of each")
         assert skipped + partial == sum(before.values())
         assert not any(n for programs in (near, far) for n in programs.lost().values())
         print(f"at most {max(sizes)} at a time; {skipped} runs skipped, {partial} attempts seen in part")
@@ -337,19 +355,22 @@ def test_a_server_host_reports_no_rtt_of_a_client(ends, watch, port):
     with listen(server, port):
         for _ in range(20):
             dial(client, port).close()
-    workload.wait_until(lambda: len(watch) == 80, "all handshakes")
+    wait_until(lambda: len(watch) == 80, "all handshakes")
     assert {client.inode} == set(watch.records(role=CLIENT)["flow"]["netns_ino"])
     assert {server.inode} == set(watch.records(role=SERVER)["flow"]["netns_ino"])
 
 
 def test_a_connection_older_than_the_watch_is_partial(ends, port):
     client, server = ends
-    server.filter("input", f"tcp dport {port} {IS_SYN} {ONCE} drop")
+    server.filter("input", f"tcp dport {port} {IS_SYN} drop")
     with listen(server, port), a_socket(client, "10.99.0.2", 0) as made:
         with contextlib.suppress(BlockingIOError):
             made.connect(("10.99.0.2", port))
         with alone(HANDSHAKES, Filter(port=port)) as recorder:
+            began_ns = time.monotonic_ns()
+            server.unfilter()
             record = recorder.one(role=CLIENT, method=KERNEL)
+            took_ns = time.monotonic_ns() - began_ns
     assert record["flags"] & HandshakeFlags.PARTIAL
     assert (True, 0) == (ambiguous(record), record["connect_ns"])
-    assert record["rtt_max_ns"] == 0 or record["rtt_max_ns"] < 500 * MS
+    assert record["rtt_max_ns"] < took_ns + 2 * MS, "TCP timestamps count whole ms"

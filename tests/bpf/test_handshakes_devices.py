@@ -12,25 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import frames
 import pytest
-import workload
-from handshaking import (
-    CLIENT,
-    IS_SYN,
-    MS,
-    ONCE,
-    SERVER,
-    S,
-    a_socket,
-    at_packets,
-    dial,
-    fails,
-    listen,
-    size,
-)
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import (
@@ -44,6 +26,25 @@ from latencyprobe_agent.kernel.libbpf import (
 )
 from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES_TC
+from tests.support.waiting import wait_until
+from tests.truth import frames
+from tests.truth.handshaking import (
+    CLIENT,
+    IS_SYN,
+    ONCE,
+    RESENT_NS,
+    SERVER,
+    S,
+    a_socket,
+    at_packets,
+    dial,
+    fails,
+    listen,
+    reported,
+    size,
+)
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS
 
 pytestmark = pytest.mark.root
 
@@ -55,7 +56,7 @@ def test_at_the_hosts_end_of_a_pods_pair_the_directions_are_the_pods(ends, port)
         with listen(server, port):
             dial(client, port).close()
         for programs, role in ((of_client, CLIENT), (of_server, SERVER)):
-            (record,) = programs.drain()
+            (record,) = reported(programs)
             assert (role, True) == (record["flow"]["role"], record["rtt_ns"] > 0)
             ports = [int(record["flow"][name]) for name in ("local_port", "peer_port")]
             assert port == ports[role == CLIENT]
@@ -95,13 +96,13 @@ def test_what_passes_a_pods_pair_and_the_uplink_is_reported_once_from_the_pods(r
     answering.filter("input", f"tcp dport {port} {IS_SYN} {ONCE} drop")
     with programs, listen(answering, port, address):
         for _ in range(5):
+            began_ns = time.monotonic_ns()
             dial(dialling, port, address).close()
-        records = programs.drain()
+            (record,) = reported(programs)
+            took_ns = time.monotonic_ns() - began_ns
+            assert (role, places[1].interface.ifindex) == (record["flow"]["role"], record["ifindex"])
+            assert 0 < record["rtt_ns"] < took_ns - RESENT_NS * (record["n_syn"] > 1)
         assert 0 == size(programs)
-    assert [role] * 5 == records["flow"]["role"].tolist()
-    assert {places[1].interface.ifindex} == set(records["ifindex"])
-    assert (records["rtt_ns"] < 500 * MS).all()
-    assert 0 < records["rtt_ns"].min()
 
 
 def test_a_bridge_port_is_a_pods(pair):
@@ -135,30 +136,33 @@ def test_a_device_without_a_header_is_read_from_its_first_byte(ends, port):
             )
         assert place.bare
         with programs, a_socket(client, "10.96.0.2", 0) as made:
+            began_ns = time.monotonic_ns()
             with contextlib.suppress(BlockingIOError):
                 made.connect(("10.96.0.2", port))
             syn = read_syn(tun, port)
             os.write(tun, syn.answer(9000).packet())
-            workload.wait_until(lambda: select.select([], [made], [], 0)[1], "the connection opens")
+            wait_until(lambda: select.select([], [made], [], 0)[1], "the connection opens")
             (record,) = programs.drain()
+            took_ns = time.monotonic_ns() - began_ns
         assert (syn.seq, 9000, CLIENT) == (record["client_isn"], record["server_isn"], record["flow"]["role"])
-        assert 0 < record["rtt_ns"] < S
+        assert 0 < record["rtt_ns"] < took_ns
     finally:
         os.close(tun)
 
 
 def read_syn(tun: int, port: int) -> frames.Segment:
     """The SYN to a port, as soon as it comes out of the device."""
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        select.select([tun], [], [], 1)
+
+    def syn() -> frames.Segment | None:
         packet = os.read(tun, 2048)
         if packet[0] == 0x45 and packet[9] == 6:
             src, dst = (socket.inet_ntoa(packet[at : at + 4]) for at in (12, 16))
             src_port, dst_port, seq = struct.unpack_from("!HHI", packet, 20)
             if dst_port == port:
                 return frames.Segment(src, src_port, dst, dst_port, seq)
-    raise AssertionError("no SYN came")
+        return None
+
+    return wait_until(syn, "a SYN", unready=BlockingIOError)
 
 
 @pytest.fixture(scope="module")

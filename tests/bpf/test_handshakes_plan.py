@@ -4,8 +4,13 @@ import os
 
 import numpy as np
 import pytest
-import workload
-from handshaking import (
+
+from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Role as PlanRole
+from latencyprobe_agent.measure.rules import compile_rules
+from latencyprobe_agent.signals.table import HANDSHAKES
+from tests.support.ports import free_port
+from tests.truth.handshaking import (
     CLIENT,
     MS,
     SERVER,
@@ -16,17 +21,12 @@ from handshaking import (
     outcome,
 )
 
-from latencyprobe.plan import NodePlan, SpanPolicy, Target
-from latencyprobe.plan import Role as PlanRole
-from latencyprobe_agent.measure.rules import compile_rules
-from latencyprobe_agent.signals.table import HANDSHAKES
-
 pytestmark = pytest.mark.root
 
 
 def test_beside_a_plan_only_its_targets_are_reported_and_join(session, ends, record, port):
     client, server = ends
-    other = workload.free_port()
+    other = free_port()
     targets = [target("wanted", port, ("handshakes",)), target("plain", other, ())]
     plan = NodePlan(node="", generation=1, digest="", targets=tuple(targets), objectives=(), host=True)
     rules = compile_rules(plan, {}, session.rules)

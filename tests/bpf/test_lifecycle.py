@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
-from join import CLIENT, SERVER, match, outside_calls
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
@@ -20,10 +18,14 @@ from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.signals.table import EVIDENCE, EXCHANGES, HANDSHAKES_TC
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import workload
+from tests.truth.join import CLIENT, SERVER, match, outside_calls
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 VERIFIER_BUDGET = 250_000  # instructions, a quarter of what the verifier allows
 EVENTS = {"state", "destroy", "send_start", "send_end", "ready", "read", "flush"}
@@ -112,7 +114,7 @@ def test_nothing_is_left_in_the_kernel_after_close(tmp_path):
         assert all(ours[kind] and ours[kind] <= alive(kind) for kind in ours)
     assert held_by_this_process() == before
     for kind, numbers in ours.items():
-        workload.wait_until(lambda k=kind, n=numbers: not n & alive(k), f"{kind}s {sorted(numbers)} are freed")
+        wait_until(lambda k=kind, n=numbers: not n & alive(k), f"{kind}s {sorted(numbers)} are freed")
 
 
 def test_twenty_opens_and_closes_leak_no_descriptor():
@@ -134,9 +136,7 @@ def test_a_ring_that_is_too_small_loses_records_and_no_counts(make_session, tmp_
         keys, counts = session.programs.counts()
         return {role: int(counts["outcomes"][keys["role"] == role].sum()) for role in (Role.CLIENT, Role.SERVER)}
 
-    workload.wait_until(
-        lambda: counted() == {Role.CLIENT: len(truth), Role.SERVER: len(truth)}, "all exchanges are counted"
-    )
+    wait_until(lambda: counted() == {Role.CLIENT: len(truth), Role.SERVER: len(truth)}, "all exchanges are counted")
     lost = session.programs.lost()
     assert lost["ring_full"] > 0
     assert sum(lost.values()) == lost["ring_full"]

@@ -1,4 +1,4 @@
-"""Every way that bytes take into and out of the kernel (measurement.md section 9.4), one connection each.
+"""Every way that bytes take into and out of the kernel, one connection each.
 
 paths.c takes turns by the named calls and stamps its clock around each message: every turn must be one exchange of the
 right size on both sides, and each stamp must lie inside the calls that it tells of.
@@ -13,15 +13,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-import workload
 from numpy.typing import NDArray
-from peers import Peers, reset
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import workload
+from tests.truth.peers import Peers, reset
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 MIB = 1 << 20
 KERNEL_REFUSES = 77  # exit code of paths.c
 STAMPS = ("sent_from", "sent_to", "read_from", "read_to")
@@ -198,7 +200,7 @@ def test_urgent_data_is_part_of_its_message(peers, session):
         peers.client.send(b"reque")
         peers.client.send(b"!", socket.MSG_OOB)
         peers.client.send(b"st")
-        workload.wait_until(lambda: peers.server.recv(1, socket.MSG_OOB) == b"!", "the urgent byte")
+        wait_until(lambda: peers.server.recv(1, socket.MSG_OOB) == b"!", "the urgent byte")
         got = b""
         while len(got) < 7:
             got += peers.server.recv(100)  # stops at the mark, then skips the urgent byte
@@ -242,9 +244,9 @@ def test_a_client_that_resets_in_the_middle_of_its_request_is_a_failure(peers, s
 def test_a_reset_in_the_middle_of_a_response_fails_the_client_that_had_not_read_it(peers, session):
     peers.send(peers.client, b"request")
     peers.server.sendall(b"half a resp")
-    workload.wait_until(lambda: peers.client.recv(100, socket.MSG_PEEK) == b"half a resp", "the bytes came")
+    wait_until(lambda: peers.client.recv(100, socket.MSG_PEEK) == b"half a resp", "the bytes came")
     reset(peers.server)
-    workload.wait_until(lambda: peers.client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "the reset")
+    wait_until(lambda: peers.client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "the reset")
     peers.client.close()
     records = session.records(2)
     assert (records["excluded"] == Excluded.NONE).all()

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-import workload
-from lossy import counters
-from netns import INTERFACE, Namespace
-from recorder import Recorder, alone, cookie
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.signals.retransmits import reasons, sent
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
+from tests.support.waiting import wait_until
+from tests.truth.lossy import counters
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import Recorder, alone, cookie
 
 pytestmark = pytest.mark.root
 
@@ -143,7 +143,7 @@ def test_a_hole_is_sent_again_by_fast_and_is_no_mistake(lossy, watch, port):
     for _ in range(10):
         client.sendall(bytes(1000))
     assert len(server.recv(10_000, socket.MSG_WAITALL)) == 10_000
-    workload.wait_until(lambda: grown["TCPFastRetrans"] == 1, "a fast retransmit")
+    wait_until(lambda: grown["TCPFastRetrans"] == 1, "a fast retransmit")
 
     assert {"fast": 1} == segments_by_reason(watch.records(client))
     assert grown["RetransSegs"] == 1
@@ -214,18 +214,18 @@ def test_a_segment_that_came_twice_is_marked_by_dsack(lossy, watch, port, seen):
     lossy.client.filter("input", f"tcp sport {port} {ONCE} drop")  # the ACK
     grown = Grown(lossy.client)
     client.sendall(bytes(1000))
-    workload.wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer has reported a duplicate")
+    wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer has reported a duplicate")
 
     if seen == "by the iterator":
         watch.flush()
     elif seen == "at close":
         client.close()
         server.close()
-        workload.wait_until(lambda: marks(watch, lossy, port), "the end of the connection")
+        wait_until(lambda: marks(watch, lossy, port), "the end of the connection")
     else:
         lossy.server.filter("input", f"tcp dport {port} {DATA} {ONCE} drop")
         client.sendall(bytes(1000))
-        workload.wait_until(lambda: grown["RetransSegs"] == 2, "another retransmit")
+        wait_until(lambda: grown["RetransSegs"] == 2, "another retransmit")
     assert {"dsack": 1} == marks(watch, lossy, port)
     assert (watch.records(peer_port=port)["flow"]["local_port"] > 0).all(), "a closed socket has lost its port"
 
@@ -242,11 +242,9 @@ def test_a_timeout_that_was_too_early_is_marked_by_undo_and_not_again_by_dsack(l
             for size in (1400, 300, 100):
                 filler.sendto(bytes(size), ("10.99.0.1", 9))
         client.sendall(bytes(1000))
-        workload.wait_until(
-            lambda: grown["TCPSpuriousRTOs"] + grown["TCPLossUndo"] + grown["TCPFullUndo"] > 0, "an undo"
-        )
+        wait_until(lambda: grown["TCPSpuriousRTOs"] + grown["TCPLossUndo"] + grown["TCPFullUndo"] > 0, "an undo")
         assert {"undo": 1} == marks(watch, lossy, port)
-        workload.wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer's DSACK of the same segment")
+        wait_until(lambda: grown["TCPDSACKRecv"] == 1, "the peer's DSACK of the same segment")
     watch.flush()
     client.close()
     server.close()
@@ -275,7 +273,7 @@ def test_records_that_the_ring_refuses_are_counted_and_their_counters_come_with_
         transfer(client, server, 200_000)  # its window is wide enough then for 40 at once
         lossy.server.filter("input", f"tcp dport {port} {DATA} numgen inc mod 1000000 < 40 drop")
         transfer(client, server, 60_000)
-        workload.wait_until(lambda: not unacknowledged(client), "nothing is to be sent again any more")
+        wait_until(lambda: not unacknowledged(client), "nothing is to be sent again any more")
         lost = small.lost()["ring_full"]
         read = len(small.records(client, kind=SEGMENT))
         assert lost > 0

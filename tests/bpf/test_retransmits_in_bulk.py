@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import workload
-from lossy import counters, network
-from netns import INTERFACE, Namespace
-from recorder import alone
 
 from latencyprobe_agent.signals.retransmits import reasons, sent, unrecorded
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.lossy import counters, network
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import alone
 
 pytestmark = pytest.mark.root
 
@@ -75,7 +76,7 @@ def carried(namespace: Namespace) -> int:
 
 
 def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts():
-    port = workload.free_port()
+    port = free_port()
     with network() as lossy, alone(RETRANSMITS, ring_bytes=RING_BYTES) as watch:
         for namespace in (lossy.client, lossy.server):
             namespace.run("ip", "link", "set", INTERFACE, "gso_max_segs", str(SEGMENTS))
@@ -85,7 +86,7 @@ def test_segments_sent_again_over_ten_thousand_drops_are_what_the_kernel_counts(
         for namespace in (lossy.client, lossy.server):
             namespace.filter("input", "numgen random mod 12 == 0 counter drop")
         with flooding(pairs):
-            workload.wait_until(lambda: dropped(lossy.client, lossy.server) >= DROPS, "drops", timeout_s=60)
+            wait_until(lambda: dropped(lossy.client, lossy.server) >= DROPS, "drops", timeout_s=60)
             drops = dropped(lossy.client, lossy.server)
             for namespace in (lossy.client, lossy.server):
                 namespace.unfilter()
@@ -142,7 +143,7 @@ def statistics() -> Iterator[None]:
 
 @pytest.mark.usefixtures("statistics")
 def test_a_million_packets_without_loss_run_no_program():
-    port = workload.free_port()
+    port = free_port()
     with network() as calm, alone(RETRANSMITS, ring_bytes=RING_BYTES) as watch:
         for namespace in (calm.client, calm.server):
             namespace.sysctl("net.ipv4.tcp_early_retrans", 0)  # a machine that stalls is no loss
@@ -152,7 +153,7 @@ def test_a_million_packets_without_loss_run_no_program():
         before, retransmitted, packets = runs(), counters(calm.client)["RetransSegs"], carried(calm.client)
         elsewhere = len(watch)
         with flooding(pairs):
-            workload.wait_until(lambda: carried(calm.client) - packets >= PACKETS, "packets", timeout_s=120)
+            wait_until(lambda: carried(calm.client) - packets >= PACKETS, "packets", timeout_s=120)
             after, records = runs(), watch.records()[elsewhere:]
         assert counters(calm.client)["RetransSegs"] == retransmitted
     more = after - before
@@ -166,7 +167,7 @@ def test_a_million_packets_without_loss_run_no_program():
 @pytest.mark.usefixtures("statistics")
 def test_a_new_connection_runs_the_congestion_program_once_at_most():
     with network() as calm, alone(RETRANSMITS):
-        port = workload.free_port()
+        port = free_port()
         for _ in range(5):  # another program of this machine may connect meanwhile
             before = runs()
             calm.connect(port, count=100)

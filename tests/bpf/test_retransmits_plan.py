@@ -4,13 +4,13 @@ import socket
 
 import numpy as np
 import pytest
-import workload
 
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY, columns, reasons
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.root
 
@@ -88,7 +88,7 @@ def test_a_connection_that_is_older_counts_from_when_it_is_found(session, lossy,
 
 def test_sockets_that_no_target_asks_for_leave_nothing(session, lossy, record, port):
     recorder = record(RETRANSMITS)
-    for measured in ((), (port,), (workload.free_port(),)):
+    for measured in ((), (port,), (free_port(),)):
         session.measure(*measured, evidence=("handshakes",) if port in measured else ("retransmits",))
         ((client, server),) = lossy.connect(port)
         lossy.client.filter("input", f"tcp sport {port} {DATA} {ONCE} drop")

@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import workload
-from lossy import Network, network
+
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.lossy import Network, network
 
 pytestmark = pytest.mark.root
 
 COMMAND = [str(Path(sys.executable).with_name("latencyprobe")), "retransmits"]
-PORT = workload.free_port()
+PORT = free_port()
 ROW = re.compile(
     rf"\d\d:\d\d:\d\d\.\d{{6}} ({os.getpid()}|-) +([46])  (\S+:\d+) +R> (\S+:{PORT}) +ESTABLISHED +tlp +1 1000( \d+)?$"
 )
@@ -34,7 +36,7 @@ def tool(folder: Path, *options: str) -> Iterator[dict[str, str]]:
     with out.open("w") as stdout, err.open("w") as stderr:
         running = subprocess.Popen([*COMMAND, "--port", str(PORT), *options], stdout=stdout, stderr=stderr)
     try:
-        workload.wait_until(lambda: "attached" in err.read_text() or running.poll(), "the tool runs", timeout_s=30)
+        wait_until(lambda: "attached" in err.read_text() or running.poll(), "the tool runs", timeout_s=30)
         yield said
     finally:
         running.send_signal(signal.SIGINT)

@@ -13,14 +13,15 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-import workload
-from peers import Peers
 
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.peers import Peers
 
 pytestmark = pytest.mark.root
 
-PORT = workload.free_port()
+PORT = free_port()
 MS = 1_000_000
 TURNS = [((7,), (8,)), ((3, 1, 40), (1,)), ((1,), (900, 1, 1, 7)), ((5, 5), (60_000, 6, 1)), ((20_000, 1), (2, 2))] * 4
 
@@ -42,12 +43,12 @@ def send(sender: socket.socket, receiver: socket.socket, pieces: tuple[int, ...]
     for piece in pieces:
         next(threads).submit(sender.sendall, bytes(piece)).result()
     size = sum(pieces)
-    workload.wait_until(lambda: len(receiver.recv(size, socket.MSG_PEEK)) == size, "all came")
+    wait_until(lambda: len(receiver.recv(size, socket.MSG_PEEK)) == size, "all came")
     assert len(next(threads).submit(receiver.recv, size).result()) == size
 
 
 def assert_messages_are_exact(session, turns: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
-    workload.wait_until(lambda: len(session.records()) >= 2 * len(turns), f"{2 * len(turns)} records")
+    wait_until(lambda: len(session.records()) >= 2 * len(turns), f"{2 * len(turns)} records")
     request, response = (np.array([sum(pieces) for pieces in side]) for side in zip(*turns, strict=True))
     for role in (Role.CLIENT, Role.SERVER):
         mine = of_role(session, role)

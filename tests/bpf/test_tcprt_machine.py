@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import Script, example
 
 from latencyprobe_agent.tools.tcprt.decoded import decoded
 from latencyprobe_agent.tools.tcprt.machine import Record
 from latencyprobe_agent.tools.tcprt.operations import NO_RTT, operations
 from latencyprobe_agent.tools.tcprt.replay import replay
 from latencyprobe_agent.vocabulary.records import TCPRT
+from tests.truth.operations import Script, example
 
 pytestmark = pytest.mark.root  # needs a C compiler
 

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import workload
 
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from tests.support.certificates import make_certificate
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
-REDIS_PORT = workload.free_port()
-TLS_PORT = workload.free_port()
+REDIS_PORT = free_port()
+TLS_PORT = free_port()
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def redis(tmp_path: Path) -> Iterator[int]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        workload.wait_until(lambda: redis_cli("ping") == "PONG", "Redis answers")
+        wait_until(lambda: redis_cli("ping") == "PONG", "Redis answers")
         yield REDIS_PORT
     finally:
         server.terminate()
@@ -125,10 +127,7 @@ def plain_port(connection: socket.socket) -> int:
 @pytest.mark.parametrize("setup_turns", [0, 1])
 def test_tls_requests_are_never_linked_wrongly(session, tmp_path, setup_turns):
     """The tickets that the server sends unasked may cut first turns apart: those stay alone, the rest pairs."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate]
-    subprocess.run([*request.split(), *names], check=True, capture_output=True)
+    certificate, key = make_certificate(tmp_path, "tls")
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(certificate, key)
     calling = ssl.create_default_context(cafile=str(certificate))

@@ -62,7 +62,7 @@ def test_only_token_is_for_the_directory(manifests: Any, pod: Any) -> None:
 def test_account_has_no_rights(manifests: Any) -> None:
     subjects = {s["name"] for m in manifests if m["kind"].endswith("Binding") for s in m.get("subjects", [])}
 
-    assert subjects == {"lp-latencyprobe-operator"}
+    assert subjects == {"lp-latencyprobe-operator", "lp-latencyprobe-cleanup"}
 
 
 def test_runs_only_where_the_operator_wants_it_whatever_the_taints(manifests: Any, pod: Any) -> None:

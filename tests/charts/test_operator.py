@@ -5,12 +5,18 @@ from typing import Any
 import pytest
 import yaml
 
+from latencyprobe_operator import cleanup
+
 pytestmark = pytest.mark.cluster
 
 REPOSITORY = Path(__file__).parents[2]
 Render = Callable[..., Any]
 
 GOLDEN = REPOSITORY / "tests" / "data" / "operator_rbac.yaml"
+
+
+def component_of(manifest: Any) -> str:
+    return str(manifest["metadata"]["labels"]["app.kubernetes.io/component"])
 
 
 def pods(manifests: Any) -> dict[str, Any]:
@@ -44,11 +50,15 @@ def test_one_writer_of_the_store(manifests: Any) -> None:
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
 
-def test_rights_are_the_golden_list(manifests: Any) -> None:
-    golden = yaml.safe_load(GOLDEN.read_text())
+@pytest.mark.parametrize(
+    ("component", "of_cluster", "of_namespace"),
+    [("operator", "clusterRules", "namespaceRules"), ("cleanup", "cleanupClusterRules", "cleanupNamespaceRules")],
+)
+def test_rights_are_the_golden_list(manifests: Any, component: str, of_cluster: str, of_namespace: str) -> None:
+    golden = yaml.safe_load(GOLDEN.read_text().replace("AGENTS", "lp-agents"))
 
-    assert manifests.one("ClusterRole")["rules"] == golden["clusterRules"]
-    assert manifests.one("Role")["rules"] == golden["namespaceRules"]
+    assert manifests.one("ClusterRole", component)["rules"] == golden[of_cluster]
+    assert manifests.one("Role", component)["rules"] == golden[of_namespace]
 
 
 def test_rights_name_no_secret_no_workload_and_no_wildcard(manifests: Any) -> None:
@@ -74,21 +84,45 @@ def test_node_patches_are_held_to_the_one_label(manifests: Any) -> None:
 
 def test_lease_belongs_to_the_release_and_not_to_the_operator(manifests: Any) -> None:
     lease = manifests.one("Lease")
-    rule = next(rule for rule in manifests.one("Role")["rules"] if rule["resources"] == ["leases"])
+    rule = next(rule for rule in manifests.one("Role", "operator")["rules"] if rule["resources"] == ["leases"])
 
     assert "spec" not in lease, "an upgrade would take the Lease away from its holder"
     assert rule["resourceNames"] == [lease["metadata"]["name"]]
     assert "create" not in rule["verbs"]
 
 
-def test_clean_up_runs_before_anything_is_deleted_and_leaves_no_job(manifests: Any) -> None:
+def test_clean_up_runs_when_everything_is_deleted_and_says_why_it_failed(manifests: Any) -> None:
     job = manifests.one("Job")
 
     assert job["metadata"]["annotations"] == {
-        "helm.sh/hook": "pre-delete",
+        "helm.sh/hook": "post-delete",
         "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+        "helm.sh/hook-output-log-policy": "hook-failed",
     }
     assert pods(manifests)["cleanup"]["containers"][0]["args"] == ["operator", "--cleanup"]
+
+
+def test_clean_up_needs_nothing_that_is_deleted_before_it(render: Render) -> None:
+    own = [m for m in render(networkPolicy={"enabled": True}) if component_of(m) == "cleanup" and m["kind"] != "Job"]
+    kinds = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy"}
+    annotations = {
+        "helm.sh/hook": "post-delete",
+        "helm.sh/hook-weight": "-1",  # before the Job
+        "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+    }
+    pod = pods(render())["cleanup"]
+
+    assert {m["kind"] for m in own} == kinds
+    assert [m["metadata"]["annotations"] for m in own] == [annotations] * len(own)
+    assert pod["serviceAccountName"] in {m["metadata"]["name"] for m in own}
+    assert "volumes" not in pod
+
+
+def test_clean_up_whose_helm_was_killed_ends_and_goes_by_itself(manifests: Any) -> None:
+    spec = manifests.one("Job")["spec"]
+
+    assert spec["activeDeadlineSeconds"] > cleanup.TIMEOUT_S
+    assert "ttlSecondsAfterFinished" in spec
 
 
 def test_probes_ask_the_directory(manifests: Any) -> None:

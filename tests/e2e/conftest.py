@@ -12,11 +12,12 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from bench import artefacts
-from bench.chart import Chart
-from bench.cluster import BENCH, Cluster, healthy
-from bench.jaeger import Jaeger, own_jaeger
-from bench.workload import Workload
+
+from tests.e2e.bench import artefacts
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import BENCH, Cluster, healthy
+from tests.e2e.bench.jaeger import Jaeger, own_jaeger
+from tests.e2e.bench.workload import Workload
 
 ARTEFACTS = Path(__file__).parents[2] / "build/e2e"
 left_behind: list[Path] = []

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from bench.chart import Chart
-from bench.cluster import Cluster
-from bench.jaeger import Jaeger, Span, linked
-from bench.workload import PORT
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster
+from tests.e2e.bench.jaeger import Jaeger, Span, linked
+from tests.e2e.bench.workload import PORT
 
 MEASURE = "latencyprobe.dev/measure"
 

@@ -1,8 +1,9 @@
 """The bench itself: is it a Kubernetes that a product can be tested in?"""
 
 import pytest
-from bench.cluster import Cluster
-from bench.workload import PORT, Workload
+
+from tests.e2e.bench.cluster import Cluster
+from tests.e2e.bench.workload import PORT, Workload
 
 pytestmark = pytest.mark.e2e
 

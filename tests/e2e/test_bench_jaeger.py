@@ -5,8 +5,9 @@ import time
 
 import pytest
 import requests
-from bench.cluster import Cluster, wait_for
-from bench.jaeger import Jaeger, linked
+
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.jaeger import Jaeger, linked
 
 pytestmark = pytest.mark.e2e
 
@@ -58,17 +59,9 @@ def test_pods_reach_jaeger_at_the_address_that_this_machine_uses(
     address = jaeger.query.removeprefix("http://").replace(":", " ")
     request = f"printf 'GET /api/services HTTP/1.0\\r\\n\\r\\n' | nc {address}"
 
-    answer = cluster.kubectl(
-        *(
-            "run",
-            "asker",
-            "-n",
-            namespace,
-            "--image=bench.local/workload:1",
-            "--image-pull-policy=Never",
-            "--restart=Never",
-        ),
-        *("--attach", "--quiet", "--command", "--", "sh", "-c", request),
-    )
+    where, image = ("-n", namespace), ("--image=bench.local/workload:1", "--image-pull-policy=Never")
+    cluster.kubectl("run", "asker", *where, *image, "--restart=Never", "--command", "--", "sh", "-c", request)
+    cluster.kubectl("wait", "pod/asker", *where, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+    answer = cluster.kubectl("logs", "asker", *where)  # to attach would miss what it wrote before
 
     assert "200 OK" in answer

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.workload import Workload
-from probes import conditions, latency_probe
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.workload import Workload
+from tests.e2e.probes import conditions, latency_probe
 
 pytestmark = pytest.mark.e2e
 

@@ -4,10 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.workload import PORT, Workload
-from probes import conditions, latency_probe, nothing_measured, results
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.workload import PORT, Workload
+from tests.e2e.probes import conditions, latency_probe, nothing_measured, results
 
 pytestmark = pytest.mark.e2e
 

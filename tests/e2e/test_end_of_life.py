@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.jaeger import Jaeger
-from bench.workload import Workload
-from kernel import held_by, still_there
-from probes import is_true, latency_probe, nothing_measured, pairs, results
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.jaeger import Jaeger
+from tests.e2e.bench.workload import Workload
+from tests.e2e.kernel import held_by, still_there
+from tests.e2e.probes import is_true, latency_probe, nothing_measured, pairs, results
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from bench.chart import Chart
-from bench.cluster import Cluster, RefusedError, wait_for
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, RefusedError, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore:Unverified HTTPS request")]
 

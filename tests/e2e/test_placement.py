@@ -3,11 +3,12 @@
 import time
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.jaeger import Jaeger
-from bench.workload import PORT, Workload
-from probes import agent_nodes, labelled_nodes, latency_probe, nothing_measured, pairs
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.jaeger import Jaeger
+from tests.e2e.bench.workload import PORT, Workload
+from tests.e2e.probes import agent_nodes, labelled_nodes, latency_probe, nothing_measured, pairs
 
 pytestmark = pytest.mark.e2e
 

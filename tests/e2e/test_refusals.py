@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, RefusedError
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, RefusedError
 
 pytestmark = pytest.mark.e2e
 

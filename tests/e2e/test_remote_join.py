@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.jaeger import Jaeger
-from bench.workload import Workload
-from probes import is_true, latency_probe, pairs, results
 
 from latencyprobe import stages
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.jaeger import Jaeger
+from tests.e2e.bench.workload import Workload
+from tests.e2e.probes import is_true, latency_probe, pairs, results
 
 pytestmark = pytest.mark.e2e
 
@@ -51,10 +51,10 @@ def test_callers_report_names_the_stage_of_slow_rpcs_between_two_nodes(
     both = wait_for(
         lambda: found if len(found := pairs(jaeger, namespace)) >= NAMED * BAD else [], 60, "linked pairs in Jaeger"
     )
-    recalled = [(client, server) for client, server in both if client.tags.get("latencyprobe.joined") == "remote"]
-    print(f"{len(recalled)} of {len(both)} linked pairs are recalled")
-    assert len(recalled) >= NAMED * len(both)
-    for client, server in recalled:
+    joined = [(client, server) for client, server in both if client.tags.get("latencyprobe.joined") == "remote"]
+    print(f"{len(joined)} of {len(both)} linked pairs are joined remotely")
+    assert len(joined) >= NAMED * len(both)
+    for client, server in joined:
         told = {stage: client.tags[f"latencyprobe.stage.{stage}"] for stage in STAGES}
         assert sum(told.values()) * 1e6 == pytest.approx(client.duration_us, abs=2)
         assert told["server_process"] == pytest.approx(server.tags["latencyprobe.stage.process"], abs=1e-6)

@@ -1,11 +1,12 @@
 """`helm uninstall` leaves a cluster as if LatencyProbe had never been there."""
 
 import pytest
-from bench.chart import Chart
-from bench.cluster import Cluster, wait_for
-from bench.workload import Workload
-from kernel import held_by, still_there
-from probes import is_true, labelled_nodes, latency_probe
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.workload import Workload
+from tests.e2e.kernel import held_by, still_there
+from tests.e2e.probes import is_true, labelled_nodes, latency_probe
 
 pytestmark = pytest.mark.e2e
 
@@ -22,13 +23,14 @@ def test_uninstall_leaves_nothing(release: Chart, cluster: Cluster, workload: Wo
     held = [held_by(pod) for pod in cluster.pods(release.agents)]
     assert all(one["prog"] and one["link"] and one["map"] for one in held), "agents hold nothing: the test sees nothing"
 
-    release.helm("uninstall", release.release, "--wait", "--timeout=180s", timeout_s=200)
+    release.helm("uninstall", release.release, timeout_s=200)
 
     assert labelled_nodes(cluster) == set()
+    assert cluster.get("namespace", release.agents) is None
+    wait_for(lambda: not cluster.items("pods", release.namespace), 10, "the clean-up's pod follows its Job")
     for namespaced in (True, False):
         assert objects(cluster, namespaced, "-A", "-l", "app.kubernetes.io/instance=latencyprobe") == set()
     assert objects(cluster, True, "-n", release.namespace) <= ALWAYS_THERE
-    assert cluster.get("namespace", release.agents) is None
     wait_for(lambda: not any(still_there(one) for one in held), 10, "the kernel has let go of it all")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latencyprobe import spec
+from latencyprobe import parsing, spec
 from latencyprobe.plan import Role
 from latencyprobe.sli import Coverage, EvidenceSummary, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -91,7 +91,7 @@ def probe() -> MakeProbe:
             "targets": [{"name": "cart"}, {"name": "db", "role": "Client", "ports": [5432]}],
             "objectives": [{"name": "fast", "target": "cart", "threshold": "25ms", "goal": "99.9"}],
         }
-        return spec.parse(
+        return parsing.parse(
             {
                 "apiVersion": spec.API_VERSION,
                 "kind": "LatencyProbe",

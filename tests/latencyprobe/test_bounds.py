@@ -16,7 +16,7 @@ from rich.console import Console
 
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, MAX_UNIX_NS, TORN, Impossible, bounded
 from latencyprobe.plan import Role
-from latencyprobe.report import model, table
+from latencyprobe.report import build, model, table
 from latencyprobe.sli import HISTOGRAM_INDEXES, Coverage, EvidenceCount, EvidenceSummary, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.stages import BY_NAME
@@ -264,10 +264,10 @@ def harmless(rows: list[SliRow]) -> None:
             store.add([one])
         for times in range(3):
             store.expect([o.key for o in OBJECTIVES.values()], NOW, 300_000_000)
-            report = model.build(store, store.objectives(), NOW + 60)
+            report = build.build(store, store.objectives(), NOW + 60)
             reasons = [result.reason for result in report.results if result.reason]
             assert all("more than can be" in reason or "which cannot be" in reason for reason in reasons)
-            document = model.document("shop", report)
+            document = build.document("shop", report)
             assert [] == violations(SCHEMA, msgspec.json.decode(msgspec.json.encode(document)))
             assert document == msgspec.json.decode(msgspec.json.encode(document), type=model.LatencyReport)
             table.render(report, Console(file=io.StringIO(), width=120))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import ClusterError
-from latencyprobe.report import kubectl, model
+from latencyprobe.report import build, kubectl
 from latencyprobe.store import SqliteStore
 
 NOW = 1_790_000_000 // 60 * 60
@@ -31,10 +31,10 @@ def fake_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
 
 
 def listed(tmp_path: Path, store: SqliteStore, *namespaces: str) -> str:
-    report = model.build(store, store.objectives(), NOW)
+    report = build.build(store, store.objectives(), NOW)
     items = []
     for namespace in namespaces:
-        item = msgspec.to_builtins(model.document(namespace, report))
+        item = msgspec.to_builtins(build.document(namespace, report))
         item["metadata"] |= {"uid": "1", "ownerReferences": [{"kind": "LatencyProbe"}], "managedFields": []}
         items.append(item)
     file = tmp_path / "list.json"
@@ -46,7 +46,7 @@ def test_reports_come_by_namespace(tmp_path: Path, store: SqliteStore, fake_kube
     called = fake_kubectl(listed(tmp_path, store, "shop", "bank"))
     found = kubectl.reports(None)
     assert ["bank", "shop"] == [report.metadata.namespace for report in found]
-    assert model.build(store, store.objectives(), NOW).results == found[0].results
+    assert build.build(store, store.objectives(), NOW).results == found[0].results
     assert "get latencyreports.latencyprobe.dev --all-namespaces --output json\n" == called.read_text()
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from latencyprobe.report import model, table
+from latencyprobe.report import build, model, table
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore
 
@@ -27,26 +27,26 @@ def printed(report: model.Report, width: int = 80, *, colours: bool = False, tit
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_table_is_as_it_was_tuned(store: SqliteStore, width: int) -> None:
-    found = printed(model.build(store, store.objectives(), NOW), width)
+    found = printed(build.build(store, store.objectives(), NOW), width)
     assert (GOLDEN / f"table-{width}.txt").read_text() == found
     assert max(map(len, found.splitlines())) <= width
 
 
 def test_pipe_gets_no_escape_codes_and_a_terminal_does(store: SqliteStore) -> None:
-    found = model.build(store, store.objectives(), NOW)
+    found = build.build(store, store.objectives(), NOW)
     assert "\x1b" not in printed(found)
     assert "\x1b[1;31mViolated\x1b[0m" in printed(found, colours=True)
 
 
 def test_no_color_is_honoured(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    found = printed(model.build(store, store.objectives(), NOW), colours=True)
+    found = printed(build.build(store, store.objectives(), NOW), colours=True)
     assert "\x1b[31m" not in found
     assert "PPPPPPPPPPPP" in found
 
 
 def test_objective_without_events_says_what_to_do(store: SqliteStore) -> None:
-    found = " ".join(printed(model.build(store, store.objectives(), NOW)).split())
+    found = " ".join(printed(build.build(store, store.objectives(), NOW)).split())
     assert "needs 1,000 events to judge, has 0: send traffic; is the target's port right?" in found
 
 
@@ -59,11 +59,11 @@ def test_objective_that_cannot_be_evaluated_says_why_and_nothing_else() -> None:
 
 
 def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
-    assert "No objectives: add spec.objectives" in printed(model.build(store, [], NOW))
+    assert "No objectives: add spec.objectives" in printed(build.build(store, [], NOW))
 
 
 def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
-    fast = next(result for result in model.build(store, store.objectives(), NOW).results if result.objective == "fast")
+    fast = next(result for result in build.build(store, store.objectives(), NOW).results if result.objective == "fast")
     assert 5 == len(table.slowest([fast, fast]))
 
 

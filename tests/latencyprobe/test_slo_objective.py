@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from latencyprobe import planning, spec
+from latencyprobe import parsing, planning
 from latencyprobe.plan import Role
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import ObjectiveKey, key_of, objectives
@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_objectives_carry_what_the_evaluation_needs() -> None:
-    (probe,) = spec.load_file(EXAMPLES / "checkout.yaml")
+    (probe,) = parsing.load_file(EXAMPLES / "checkout.yaml")
     found = objectives(probe)
     assert [("cart", 25_000_000, "99.9"), ("cart", 50_000_000, "99"), ("cart-database", 5_000_000, "99.5")] == [
         (objective.target, objective.threshold_ns, objective.goal) for objective in found

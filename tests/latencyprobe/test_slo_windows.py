@@ -1,4 +1,4 @@
-"""slo/windows.py: the golden table of alerts for every goal and window (slo.md section 6)."""
+"""The golden table of alerts for every goal and window: docs/design/objectives.md, "Windows and alerts"."""
 
 from fractions import Fraction
 

@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,12 +13,13 @@ import pytest
 
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.measure.rules import packed
 from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.measure.turn import InForce, Turn, empty
-from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
 from latencyprobe_agent.vocabulary.now import Now
-from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeClass, Role
+from latencyprobe_agent.vocabulary.records import EXCHANGE
+from tests.support.certificates import make_certificate
+from tests.support.exchanges import exchanges
+from tests.support.otlp import OtlpSink
 
 
 class DirectoryServer(ThreadingHTTPServer):
@@ -75,16 +75,6 @@ class _DirectoryHandler(BaseHTTPRequestHandler):
         pass
 
 
-def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """Write a self-signed certificate for `localhost` and its key."""
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"]
-    algorithm = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    command = ["openssl", "req", "-x509", *algorithm, "-keyout", str(key), "-out", str(certificate), *subject]
-    subprocess.run(command, check=True, capture_output=True)
-    return certificate, key
-
-
 @pytest.fixture(scope="session")
 def tls_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """Certificate and key of the directory, and the certificate of somebody else."""
@@ -119,42 +109,6 @@ def token_file(tmp_path: Path) -> Path:
     return path
 
 
-class OtlpSink(ThreadingHTTPServer):
-    """Keeps each request: path, headers, body. `status`, `headers` and `body` are what it answers."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _SinkHandler)
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self.status = 200
-        self.headers: dict[str, str] = {}
-        self.body = b""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _SinkHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: OtlpSink
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.requests.append((self.path, headers, body))
-        self.send_response(self.server.status)
-        for name, value in self.server.headers.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(self.server.body)))
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def otlp_sink() -> Iterator[OtlpSink]:
     """Serve until the test ends."""
@@ -167,37 +121,20 @@ def otlp_sink() -> Iterator[OtlpSink]:
     server.server_close()
 
 
-def exchange(role: Role, *, start_ns: int = 1_000_000_000, stages: tuple[int, ...] = (0,) * 4, **fields: Any) -> Any:
-    """One EXCHANGE record whose half has these stages. `peer` and `local` are addresses as text."""
-    record = np.zeros((), EXCHANGE)
-    points = SERVER_POINTS if role is Role.SERVER else CLIENT_POINTS
-    for name, at_ns in zip(points, np.cumsum([start_ns, *stages]).tolist(), strict=True):
-        record[name] = at_ns
-    record["role"], record["target_set"], record["conn_class"] = role, 1, ExchangeClass.PINGPONG
-    record["rtt_min_us"] = 0xFFFFFFFF
-    ports = (6379, 40000) if role is Role.SERVER else (40000, 6379)
-    record["local_port"], record["peer_port"] = ports
-    for name, value in {"local": "10.0.0.1", "peer": "10.0.0.2", **fields}.items():
-        if name in ("local", "peer"):
-            record[f"{name}_addr"] = np.frombuffer(packed(value), np.uint8)
-        else:
-            record[name] = value
-    return record
-
-
 @pytest.fixture(scope="session")
 def make_halves() -> Any:
-    """Return a function from records, as `exchange()` takes them, to Halves."""
+    """Return a function to Halves. Each record: what `exchanges()` takes for one."""
 
     def make(*records: dict[str, Any]) -> Halves:
-        return halves(np.array([exchange(**record) for record in records], EXCHANGE), b"k" * 32)
+        batch = [np.zeros(0, EXCHANGE), *(exchanges(1, **record) for record in records)]
+        return halves(np.concatenate(batch), b"k" * 32)
 
     return make
 
 
 @pytest.fixture(scope="session")
 def make_turn(make_halves: Any) -> Any:
-    """Return a function to a Turn. `records`: of this turn, as `exchange()` takes them, joined; other fields by name.
+    """Return a function to a Turn. `records`: of this turn, as `make_halves` takes them, joined; other fields by name.
 
     `sampled`: True for all halves of the turn.
     """

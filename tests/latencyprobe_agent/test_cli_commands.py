@@ -2,11 +2,7 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,192 +10,29 @@ import click
 import msgspec
 import pytest
 from click.testing import CliRunner
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencyprobe.plan import Container, NodePlan, PlanLine, PlannedObjective, Pod, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent.cli import commands
 from latencyprobe_agent.identity.cgroups import find_root
-from latencyprobe_agent.kernel.hooks import KERNEL_BTF
+from tests.latencyprobe_agent.processes import DEADLINE_S, PROBE, Echo, started
+from tests.support.otlp import OtlpSink, spans, values
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
-SERVER = """
-import socket, sys
-listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-print("ready", flush=True)
-while True:
-    connection, _ = listener.accept()
-    with connection:
-        while data := connection.recv(100):
-            connection.sendall(data)
-"""
-CLIENT = """
-import socket, sys
-with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
-    for _ in range(int(sys.argv[2])):
-        connection.sendall(b"12345678")
-        assert connection.recv(100) == b"12345678"
-"""
-PROBE = """
-apiVersion: latencyprobe.dev/v1alpha1
-kind: LatencyProbe
-metadata: {{name: echo}}
-spec:
-  targets: [{{name: echo, ports: [{port}]}}]
-  objectives: [{{name: fast, target: echo, threshold: 10s, goal: "99", minEvents: 1}}]
-  spans: {{ratio: "1", maxPerSecond: 10000}}
-"""
-UID = "0a1b2c3d-1111-2222-3333-444455556666"
-CONTAINER = "ab" * 32
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 30
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
-
-
-def free_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
-
-
-class Echo:
-    """A server process in a cgroup of its own choice; `ask()` runs a client process to its end."""
-
-    def __init__(self, port: int, cgroup: Path | None = None) -> None:
-        self.port = port
-        command = [sys.executable, "-c", SERVER, str(port)]
-        if cgroup:
-            command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(cgroup), *command]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert self.process.stdout
-        assert self.process.stdout.readline() == b"ready\n"
-
-    def ask(self, times: int) -> None:
-        subprocess.run([sys.executable, "-c", CLIENT, str(self.port), str(times)], check=True)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-@pytest.fixture
-def echo() -> Iterator[Echo]:
-    server = Echo(free_port())
-    yield server
-    server.close()
-
-
-def spans_of(sink: Any) -> list[tuple[dict[str, Any], Span]]:
-    """Return (resource, span) of everything that the sink has got."""
-    found = []
-    for path, _, body in sink.requests:
-        if path == "/v1/traces":
-            for group in ExportTraceServiceRequest.FromString(body).resource_spans:
-                resource = {a.key: a.value.string_value or a.value.int_value for a in group.resource.attributes}
-                found += [(resource, span) for scope in group.scope_spans for span in scope.spans]
-    return found
-
-
-def counters_of(sink: Any) -> Counter[tuple[str, ...]]:
-    """Return the newest value of each counter by metric and attribute values, all resources added up."""
-    newest: dict[tuple[bytes, tuple[str, ...]], int] = {}
-    for path, _, body in sink.requests:
-        if path == "/v1/metrics":
-            for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                for metric in group.scope_metrics[0].metrics:
-                    for point in metric.sum.data_points:
-                        key = (metric.name, *(a.value.string_value for a in point.attributes))
-                        newest[group.resource.SerializeToString(), key] = point.as_int
-    found: Counter[tuple[str, ...]] = Counter()
-    for (_, key), count in newest.items():
-        found[key] += count
-    return found
-
-
-def started(*arguments: str, **environ: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from latencyprobe.cli import main; main()", *arguments]
-    environment = {**os.environ, **environ, "NO_COLOR": "1"}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, bufsize=1
-    )
-
-
-@pytest.mark.root
-def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_sink: Any, tmp_path: Path) -> None:
-    (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
-    arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "--otlp", otlp_sink.url)
-    agent = started("run", *arguments, "-o", "json")
-    assert agent.stderr
-    assert "measuring echo" in agent.stderr.readline()
-    echo.ask(500)
-    echo.ask(7)
-    agent.send_signal(signal.SIGINT)
-    out, err = agent.communicate(timeout=5)
-    assert agent.returncode == 0, err
-    assert "507 RPCs" in err
-    assert "507 pairs, 0 lost" in err
-
-    (result,) = json.loads(out)["results"]
-    assert (result["events"], result["bad"], result["state"]) == (507, 0, "Met")
-    assert result["coverage"]["joined"] == 507
-
-    by_trace: dict[bytes, dict[int, tuple[dict[str, Any], Span]]] = {}
-    for resource, span in spans_of(otlp_sink):
-        by_trace.setdefault(span.trace_id, {})[span.kind] = resource, span
-    assert len(by_trace) == 507
-    for halves in by_trace.values():
-        client, server = halves[Span.SPAN_KIND_CLIENT], halves[Span.SPAN_KIND_SERVER]
-        assert server[1].parent_span_id == client[1].span_id
-        assert server[0]["process.pid"] == echo.process.pid
-        assert server[0]["service.name"].startswith("python")
-        assert client[1].start_time_unix_nano < server[1].start_time_unix_nano
-        assert server[1].end_time_unix_nano < client[1].end_time_unix_nano + 1_000_000
-    counters = counters_of(otlp_sink)
-    assert counters["latencyprobe.slo.events", "echo", "echo", "fast", "server", "good"] == 507
-    assert counters["latencyprobe.pairs", "echo", "echo", "client", "local"] == 507
-
-
-@pytest.mark.root
-def test_an_absent_collector_is_one_message_and_delays_nothing(echo: Echo, tmp_path: Path) -> None:
-    (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
-    arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "-o", "json")
-    agent = started("run", *arguments, "--otlp", f"http://127.0.0.1:{free_port()}", OTEL_METRICS_EXPORTER="none")
-    assert agent.stderr
-    agent.stderr.readline()
-    echo.ask(50)
-    told = agent.stderr.readline()
-    assert "Connection refused: no spans delivered" in told
-    echo.ask(50)
-    agent.send_signal(signal.SIGTERM)
-    out, err = agent.communicate(timeout=10)
-    assert json.loads(out)["results"][0]["events"] == 100
-    assert err.count("Connection refused") == 0
-    assert "200 spans could not be delivered" in err
-
-
-@pytest.mark.root
-def test_run_ends_by_itself_after_its_duration(echo: Echo, tmp_path: Path) -> None:
-    (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
-    arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "--duration", "300ms")
-    out, err = started("run", *arguments).communicate(timeout=20)
-    assert "needs 100 events to judge, has 0" in out
-    assert "0 RPCs" in err
+UID = f"0a1b2c3d-1111-2222-3333-{os.getpid():012x}"  # of this run: agents of another one see its cgroups too
+CONTAINER = f"{os.getpid():064x}"
 
 
 @pytest.fixture
 def container() -> Iterator[Path]:
     """A cgroup as a kubelet with the cgroupfs driver makes it."""
-    top = find_root() / "kubepods-latencyprobe-test"
+    top = find_root() / f"lp-{os.getpid()}-kubepods"
     leaf = top / f"pod{UID}" / CONTAINER
     leaf.mkdir(parents=True)
     yield leaf
     for folder in (leaf, leaf.parent, top):
-        wait_for(lambda folder=folder: "populated 0" in (folder / "cgroup.events").read_text())
+        wait_until(lambda folder=folder: "populated 0" in (folder / "cgroup.events").read_text())
         folder.rmdir()
 
 
@@ -220,7 +53,7 @@ def directory_environ(
 
 @pytest.mark.root
 def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
-    directory_server: Any, directory_environ: dict[str, str], otlp_sink: Any, container: Path, tmp_path: Path
+    directory_server: Any, directory_environ: dict[str, str], otlp_sink: OtlpSink, container: Path, tmp_path: Path
 ) -> None:
     inside, outside = Echo(free_port(), container), Echo(free_port())
     resource = {"service.name": "cart", "k8s.pod.name": "cart-0", "k8s.namespace.name": "shop"}
@@ -243,29 +76,33 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
     def told(path: str) -> list[dict[str, Any]]:
         return [document for asked, _, document in directory_server.requests if asked == f"/v1/nodes/n1/{path}"]
 
+    def good() -> int:
+        return sum(row.get("good", 0) for batch in told("sli") for row in batch["rows"])
+
     try:
-        wait_for(lambda: any(status["generation"] == 3 for status in told("status")))
+        wait_until(lambda: 3 in [status["generation"] for status in told("status")], "the plan is in force", DEADLINE_S)
         inside.ask(40)
         outside.ask(25)
-        good = wait_for(lambda: sum(row.get("good", 0) for batch in told("sli") for row in batch["rows"]))
-        spans = wait_for(lambda: spans_of(otlp_sink))
+        wait_until(lambda: good() == 40, "40 good", DEADLINE_S, seen=good)
+        wait_until(lambda: len(spans(otlp_sink.bodies("traces"))) == 40, "40 spans", DEADLINE_S)
     finally:
         agent.send_signal(signal.SIGTERM)
-        out, err = agent.communicate(timeout=5)
+        out, err = agent.communicate(timeout=DEADLINE_S)
         inside.close()
         outside.close()
     assert agent.returncode == 0, err
     assert out == ""
-    assert good == 40
+    assert good() == 40
     assert {one["reason"] for one in map(json.loads, err.splitlines()) if "reason" in one} == set()
     assert b"k" * 32 not in err.encode()
     assert (tmp_path / "state" / "plan.json").stat().st_mode & 0o777 == 0o600
-    assert len(spans) == 40
-    for resource_seen, span in spans:
+    found = spans(otlp_sink.bodies("traces"))
+    assert len(found) == 40
+    for resource_seen, span in found:
         assert resource_seen["service.name"] == "cart"
         assert resource_seen["k8s.container.name"] == "cart"
         assert resource_seen["container.id"] == CONTAINER
-        attributes = {a.key: a.value.string_value for a in span.attributes}
+        attributes = values(span.attributes)
         assert (span.kind, attributes["service.peer.name"]) == (Span.SPAN_KIND_SERVER, "web")
         assert span.parent_span_id
 
@@ -286,49 +123,6 @@ def test_plan_as_json_is_a_node_plan_without_a_key(tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(PROBE.format(port=80))
     result = CliRunner().invoke(commands.plan, ["-f", str(tmp_path / "probe.yaml"), "-o", "json"])
     assert msgspec.json.decode(result.output, type=NodePlan).pair_key == b""
-
-
-def test_doctor_names_consequence_and_remedy_and_fails_when_nothing_can_be_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("LATENCYPROBE_BTF", str(tmp_path / "no-btf"))
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setenv("LATENCYPROBE_DIRECTORY", f"https://localhost:{free_port()}")
-    monkeypatch.setenv("LATENCYPROBE_TOKEN_FILE", str(tmp_path / "no-token"))
-    result = CliRunner().invoke(commands.doctor, ["-o", "json"], standalone_mode=False)
-    assert result.return_value == 1
-    findings = {line["subject"]: line for line in map(json.loads, result.output.splitlines())}
-    assert findings["type information"]["verdict"] == "fail"
-    assert "CONFIG_DEBUG_INFO_BTF" in findings["type information"]["remedy"]
-    assert findings["programs"]["verdict"] == "fail"
-    assert "Connection refused" in findings["collector, traces"]["detail"]
-    assert "no-token" in findings["directory"]["detail"]
-    assert all(finding["remedy"] for finding in findings.values() if finding["verdict"] == "warn")
-
-
-@pytest.mark.root
-def test_doctor_is_content_where_everything_is_there() -> None:
-    result = CliRunner().invoke(commands.doctor, [], standalone_mode=False)
-    assert result.return_value == 0, result.output
-    assert "send_start by tp_btf" in result.output
-
-
-@pytest.mark.root
-def test_doctor_names_what_a_kernel_without_socket_storage_costs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    types = KERNEL_BTF.read_bytes()
-    (tmp_path / "btf").write_bytes(types.replace(b"bpf_sk_storage_tracing_allowed", b"bpf_sk_storage_tracing_missing"))
-    monkeypatch.setenv("LATENCYPROBE_BTF", str(tmp_path / "btf"))
-    result = CliRunner().invoke(commands.doctor, ["-o", "json"], standalone_mode=False)
-    assert result.return_value == 0, result.output
-    findings = {line["subject"]: line for line in map(json.loads, result.output.splitlines())}
-    assert findings["programs"]["verdict"] == "warn"
-    assert findings["programs"]["detail"].startswith("no socket storage")
-    assert "not when it has been quiet; beyond 65,536 open" in findings["programs"]["consequence"]
-    for evidence in ("retransmits", "handshakes", "tcprt"):
-        assert findings[evidence]["verdict"] == "warn"
-        assert "use Linux 5.11" in findings[evidence]["remedy"]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("300ms", 0.3), ("90s", 90.0), ("1.5m", 90.0), ("2h", 7200.0)])

@@ -1,94 +1,82 @@
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import Identity, IdentityAnswer
+from latencyprobe.plan import Identity
+from latencyprobe_agent.directory import peers as module
+from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.peers import Peers
+from tests.support.waiting import wait_until
+
+ONE, OTHER = "10.0.0.1", "10.0.0.2"
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def owned_by(service: str) -> dict[str, Identity]:
+    return {address: Identity(address, service=service) for address in (ONE, OTHER)}
 
 
-class Owners:
-    """A directory's answers from a table."""
+@pytest.fixture
+def directory() -> FakeDirectory:
+    made = FakeDirectory()
+    made.owners = owned_by("cart")
+    return made
 
-    def __init__(self, *, generation: int = 1, valid_s: float = 15.0) -> None:
-        self.service = "cart"
-        self.generation = generation
-        self.valid_s = valid_s
-        self.asked: list[tuple[str, ...]] = []
-        self.away = threading.Event()
 
-    def __call__(self, addresses: tuple[str, ...]) -> IdentityAnswer:
-        self.asked.append(addresses)
-        if self.away.is_set():
-            raise DirectoryError("away")
-        identities = tuple(Identity(address, service=self.service) for address in addresses)
-        return IdentityAnswer(identities, self.generation, self.valid_s)
+@pytest.fixture
+def peers(directory: FakeDirectory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Peers]:
+    """Peers that nobody has started yet."""
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    made = Peers(directory.identities)
+    yield made
+    made.stop()
 
 
 def resolved(peers: Peers, address: str) -> Identity:
-    wait_for(lambda: address in peers.resolve([address]))
-    return peers.resolve([address])[address]
+    return wait_until(lambda: peers.resolve([address]).get(address), f"the owner of {address}")
 
 
-def test_an_unknown_address_is_asked_once_and_then_known() -> None:
-    owners = Owners()
-    peers = Peers(owners)
+def test_an_unknown_address_is_asked_once_and_then_known(directory: FakeDirectory, peers: Peers) -> None:
     peers.start()
-    assert peers.resolve(["10.0.0.1"]) == {}
-    assert resolved(peers, "10.0.0.1").service == "cart"
+    assert peers.resolve([ONE]) == {}
+    assert resolved(peers, ONE).service == "cart"
     peers.stop()
-    assert owners.asked == [("10.0.0.1",)]
+    assert directory.asked == [(ONE,)]
 
 
-def test_what_is_wanted_at_one_time_is_one_question() -> None:
-    owners = Owners()
-    peers = Peers(owners)
+def test_what_is_wanted_at_one_time_is_one_question(directory: FakeDirectory, peers: Peers) -> None:
     peers.resolve(f"10.0.0.{i}" for i in range(100))
     peers.start()
-    wait_for(lambda: len(peers.resolve(["10.0.0.1"])) == 1)
+    resolved(peers, ONE)
     peers.stop()
-    assert [len(batch) for batch in owners.asked] == [100]
+    assert [len(batch) for batch in directory.asked] == [100]
 
 
-def test_an_answer_ends_with_its_validity() -> None:
-    owners = Owners(valid_s=0.05)
-    peers = Peers(owners)
+def test_an_answer_ends_with_its_validity(directory: FakeDirectory, peers: Peers) -> None:
+    directory.valid_s = 0.05
     peers.start()
-    assert resolved(peers, "10.0.0.1").service == "cart"
-    owners.service = "new owner"
-    wait_for(lambda: [i.service for i in peers.resolve(["10.0.0.1"]).values()] == ["new owner"])
-    peers.stop()
+    assert resolved(peers, ONE).service == "cart"
+    directory.owners = owned_by("new owner")
+    wait_until(lambda: [one.service for one in peers.resolve([ONE]).values()] == ["new owner"], "the new owner")
 
 
-def test_a_new_generation_forgets_every_earlier_answer() -> None:
-    owners = Owners(valid_s=3600)
-    peers = Peers(owners)
+def test_a_new_generation_forgets_every_earlier_answer(directory: FakeDirectory, peers: Peers) -> None:
+    directory.valid_s = 3600
     peers.start()
-    resolved(peers, "10.0.0.1")
-    owners.generation, owners.service = 2, "new owner"
-    resolved(peers, "10.0.0.2")
-    assert resolved(peers, "10.0.0.1").service == "new owner"
-    peers.stop()
+    resolved(peers, ONE)
+    directory.generation, directory.owners = 2, owned_by("new owner")
+    resolved(peers, OTHER)
+    assert resolved(peers, ONE).service == "new owner"
 
 
-def test_a_directory_that_is_away_is_asked_again() -> None:
-    owners = Owners()
-    owners.away.set()
-    peers = Peers(owners)
+def test_a_directory_that_is_away_is_asked_again(directory: FakeDirectory, peers: Peers) -> None:
+    directory.error = DirectoryError("away")
     peers.start()
-    peers.resolve(["10.0.0.1"])
-    wait_for(lambda: bool(owners.asked))
-    owners.away.clear()
-    assert resolved(peers, "10.0.0.1").service == "cart"
-    peers.stop()
+    peers.resolve([ONE])
+    wait_until(lambda: directory.asked, "a question")
+    directory.error = None
+    assert resolved(peers, ONE).service == "cart"
 
 
 def test_standalone_every_address_is_nameless_at_once() -> None:
-    assert {"10.0.0.1": Identity("10.0.0.1")} == Peers(None).resolve(["10.0.0.1"])
+    assert {ONE: Identity(ONE)} == Peers(None).resolve([ONE])

@@ -1,43 +1,41 @@
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from latencyprobe.plan import NodePlan, PlanLine
+from latencyprobe.errors import DirectoryError
+from latencyprobe.plan import NodePlan, PlanLine, RemoteJoinMessage
 from latencyprobe_agent.directory import plans
-from latencyprobe_agent.directory.client import Directory
+from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.plans import PlanFollower
+from tests.support.waiting import wait_until
 
 PLAN = NodePlan("n1", 7, "digest", (), (), pair_key=b"k" * 32)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+@pytest.fixture
+def directory() -> FakeDirectory:
+    return FakeDirectory()
 
 
 @pytest.fixture
-def directory(directory_server: Any, tls_files: tuple[Path, Path, Path], token_file: Path) -> Directory:
-    return Directory(directory_server.url, "n1", token_file=token_file, ca_file=tls_files[0])
+def follower(directory: FakeDirectory, tmp_path: Path) -> Iterator[PlanFollower]:
+    """Follows into `tmp_path`, once it is started."""
+    made = PlanFollower(directory, "n1", tmp_path)
+    yield made
+    made.stop()
 
 
 def test_a_plan_is_taken_and_survives_a_restart_without_the_operator(
-    directory_server: Any, directory: Directory, tmp_path: Path
+    directory: FakeDirectory, follower: PlanFollower, tmp_path: Path
 ) -> None:
-    directory_server.plan_lines = [msgspec.json.encode(PlanLine(PLAN)) + b"\n"]
-    follower = PlanFollower(directory, "n1", tmp_path / "state")
+    directory.lines = [PlanLine(PLAN)]
     follower.start()
-    wait_for(lambda: follower.latest is not None)
-    follower.stop()
+    wait_until((tmp_path / "plan.json").exists, "the plan is saved")
     assert follower.latest == PLAN
     assert follower.problem == ""
-    wait_for((tmp_path / "state" / "plan.json").exists)
-    assert plans.load(tmp_path / "state" / "plan.json", "n1") == PLAN
+    assert plans.load(tmp_path / "plan.json", "n1") == PLAN
 
 
 def test_the_saved_plan_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -49,23 +47,21 @@ def test_the_saved_plan_is_readable_by_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_a_refused_token_leaves_the_saved_plan_in_force_and_says_why(
-    directory_server: Any, directory: Directory, tmp_path: Path
+    directory: FakeDirectory, follower: PlanFollower, tmp_path: Path
 ) -> None:
     plans.save(tmp_path / "plan.json", PLAN)
-    directory_server.answers["/v1/nodes/n1/plan"] = (401, None)
-    follower = PlanFollower(directory, "n1", tmp_path)
+    directory.error = DirectoryError("401: no such token", retryable=False)
     follower.start()
-    wait_for(lambda: "401" in follower.problem)
-    follower.stop()
+    wait_until(lambda: follower.problem == "401: no such token", seen=lambda: follower.problem)
     assert follower.latest == PLAN
 
 
-def test_another_node_s_plan_is_refused(directory_server: Any, directory: Directory, tmp_path: Path) -> None:
-    foreign = msgspec.structs.replace(PLAN, node="n2")
-    directory_server.plan_lines = [msgspec.json.encode(PlanLine(foreign)) + b"\n"]
-    follower = PlanFollower(directory, "n1", tmp_path)
+def test_another_node_s_plan_is_refused(directory: FakeDirectory, tmp_path: Path) -> None:
+    directory.lines = [PlanLine(msgspec.structs.replace(PLAN, node="n2")), PlanLine(remote_join=RemoteJoinMessage())]
+    heard: list[RemoteJoinMessage] = []
+    follower = PlanFollower(directory, "n1", tmp_path, heard.append)
     follower.start()
-    wait_for(lambda: follower.problem == "")
+    wait_until(lambda: heard, "the line behind the plan")
     follower.stop()
     assert follower.latest is None
 

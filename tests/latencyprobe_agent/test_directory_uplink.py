@@ -1,25 +1,18 @@
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import AgentStatus, Role
-from latencyprobe.sli import SliRow
-from latencyprobe_agent.directory.client import Directory
+from latencyprobe.sli import SliAnswer, SliBatch, SliRow
+from latencyprobe_agent.directory import uplink as module
+from latencyprobe_agent.directory.client import DocumentError, FakeDirectory
 from latencyprobe_agent.directory.uplink import Uplink
+from tests.support.waiting import wait_until
 
 STATUS = AgentStatus("i", "boot", "0.1", 1, {}, "", (), {})
-PATH = "/v1/nodes/n1/sli"
 NOW = int(time.time()) // 60 * 60
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def row(minute: int = NOW, good: int = 1, **more: Any) -> SliRow:
@@ -27,91 +20,81 @@ def row(minute: int = NOW, good: int = 1, **more: Any) -> SliRow:
 
 
 @pytest.fixture
-def uplink(directory_server: Any, tls_files: tuple[Path, Path, Path], token_file: Path) -> Uplink:
-    directory = Directory(directory_server.url, "n1", token_file=token_file, ca_file=tls_files[0])
-    directory_server.answers["/v1/nodes/n1/status"] = (200, {})
+def directory() -> FakeDirectory:
+    return FakeDirectory()
+
+
+@pytest.fixture
+def retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+
+
+@pytest.fixture
+def uplink(directory: FakeDirectory) -> Uplink:
     return Uplink(directory, "i", status_interval_s=60)
 
 
-def batches(directory_server: Any) -> list[dict[str, Any]]:
-    return [document for path, _, document in directory_server.requests if path == PATH]
+def arrived(directory: FakeDirectory, good: int) -> None:
+    """Wait until it has so many good ones."""
+    wait_until(lambda: sum(one.good for one in directory.rows) == good, f"{good} good", seen=lambda: directory.rows)
 
 
-class Ingest:
-    """The directory's side of the sequence rule."""
+class Forgetful(FakeDirectory):
+    """Takes the first batch, but the answer is lost."""
 
-    def __init__(self, expected: int | None = None) -> None:
-        self.expected = expected
-        self.good = 0
-        self.lose_answers = 0
-
-    def __call__(self, batch: dict[str, Any]) -> tuple[int, Any]:
-        expected = batch["sequence"] if self.expected is None else self.expected
-        if batch["sequence"] > expected:
-            return 409, {"expected": expected}
-        if batch["sequence"] == expected:
-            self.good += sum(entry["good"] for entry in batch["rows"])
-            self.expected = expected + 1
-        if self.lose_answers:
-            self.lose_answers -= 1
-            return 503, "answer lost"
-        return 200, {"expected": self.expected}
+    def sli(self, batch: SliBatch) -> SliAnswer:
+        answer = super().sli(batch)
+        if len(self.batches) == 1:
+            raise DirectoryError("the answer was lost")
+        return answer
 
 
-def test_batches_are_numbered_one_after_the_other(directory_server: Any, uplink: Uplink) -> None:
-    ingest = Ingest()
-    directory_server.answers[PATH] = (200, ingest)
+def test_batches_are_numbered_one_after_the_other(directory: FakeDirectory, uplink: Uplink) -> None:
     uplink.start()
     for count in range(1, 4):
         uplink.add([row(good=1)])
-        wait_for(lambda count=count: ingest.good == count)  # type: ignore[misc]  # bound per turn
+        arrived(directory, count)
     uplink.stop(5)
-    assert [batch["sequence"] for batch in batches(directory_server)] == [0, 1, 2]
+    assert [batch.sequence for batch in directory.batches] == [0, 1, 2]
 
 
-def test_a_lost_answer_counts_nothing_twice(directory_server: Any, uplink: Uplink) -> None:
-    ingest = Ingest()
-    ingest.lose_answers = 1
-    directory_server.answers[PATH] = (200, ingest)
+def test_a_lost_answer_counts_nothing_twice(retry_at_once: None) -> None:
+    directory = Forgetful()
+    uplink = Uplink(directory, "i", status_interval_s=60)
     uplink.add([row(good=5)])
     uplink.start()
-    wait_for(lambda: len(batches(directory_server)) == 2)
+    wait_until(lambda: len(directory.batches) == 2)
     uplink.add([row(good=2)])
-    wait_for(lambda: len(batches(directory_server)) == 3)
+    arrived(directory, 7)
     uplink.stop(5)
-    assert ingest.good == 7
+    assert [batch.sequence for batch in directory.batches] == [0, 0, 1]
 
 
-def test_after_a_gap_the_expected_number_is_used(directory_server: Any, uplink: Uplink) -> None:
-    ingest = Ingest()
-    directory_server.answers[PATH] = (200, ingest)
+def test_after_a_gap_the_expected_number_is_used(directory: FakeDirectory, uplink: Uplink) -> None:
     uplink.start()
-    for good in (1, 2):
+    for count in (1, 2):
         uplink.add([row(good=1)])
-        wait_for(lambda good=good: ingest.good == good)  # type: ignore[misc]  # bound per turn
-    ingest.expected = 1  # restored from an older store
+        arrived(directory, count)
+    directory.expected = 1  # restored from an older store
     uplink.add([row(good=10)])
-    wait_for(lambda: ingest.good == 12)
+    arrived(directory, 12)
     uplink.stop(5)
 
 
-def test_rows_of_one_minute_wait_as_one(directory_server: Any, uplink: Uplink) -> None:
-    directory_server.answers[PATH] = (200, Ingest())
+def test_rows_of_one_minute_wait_as_one(directory: FakeDirectory, uplink: Uplink) -> None:
     uplink.add([row(good=1), row(good=2)])
     uplink.add([row(good=4)])
     uplink.start()
-    wait_for(lambda: bool(batches(directory_server)))
     uplink.stop(5)
-    assert [entry["good"] for entry in batches(directory_server)[0]["rows"]] == [7]
+    assert [[one.good for one in batch.rows] for batch in directory.batches] == [[7]]
 
 
-def test_a_refused_document_is_dropped_and_counted(directory_server: Any, uplink: Uplink) -> None:
-    directory_server.answers[PATH] = (400, "rows[0].minute: in the future")
+def test_a_refused_document_is_dropped_and_counted(directory: FakeDirectory, uplink: Uplink) -> None:
+    directory.error = DocumentError("rows[0].minute: in the future")
     uplink.add([row(), row(minute=NOW + 60)])
     uplink.start()
-    wait_for(lambda: uplink.dropped == 2)
     uplink.stop(5)
-    assert len(batches(directory_server)) == 1
+    assert (uplink.dropped, len(directory.batches)) == (2, 1)
 
 
 def test_counts_older_than_a_day_are_dropped_and_counted(uplink: Uplink) -> None:
@@ -119,21 +102,20 @@ def test_counts_older_than_a_day_are_dropped_and_counted(uplink: Uplink) -> None
     assert uplink.dropped == 1
 
 
-def test_a_changed_status_goes_at_once_an_equal_one_waits(directory_server: Any, uplink: Uplink) -> None:
+def test_a_changed_status_goes_at_once_an_equal_one_waits(directory: FakeDirectory, uplink: Uplink) -> None:
     uplink.start()
     uplink.report(STATUS)
-    wait_for(lambda: len(directory_server.requests) == 1)
+    wait_until(lambda: directory.statuses)
     uplink.report(STATUS)
+    uplink.add([row()])
+    arrived(directory, 1)
     uplink.report(AgentStatus("i", "boot", "0.1", 2, {}, "", (), {}))
-    wait_for(lambda: len(directory_server.requests) == 2)
     uplink.stop(5)
-    assert [document["generation"] for _, _, document in directory_server.requests] == [1, 2]
+    assert [status.generation for status in directory.statuses] == [1, 2]
 
 
-def test_what_is_left_goes_at_the_end(directory_server: Any, uplink: Uplink) -> None:
-    ingest = Ingest()
-    directory_server.answers[PATH] = (200, ingest)
+def test_what_is_left_goes_at_the_end(directory: FakeDirectory, uplink: Uplink) -> None:
     uplink.start()
     uplink.add([row(minute=NOW + 60 * i) for i in range(600)])
     uplink.stop(10)
-    assert ingest.good == 600
+    assert len(directory.rows) == 600

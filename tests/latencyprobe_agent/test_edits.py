@@ -3,7 +3,7 @@ report, live line and collector: nothing raises, and each objective counts what 
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,17 +11,18 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from latencyprobe import spec
-from latencyprobe.plan import NodePlan, PlannedObjective, RemoteJoinAnswer, Target
+from latencyprobe import parsing, spec
+from latencyprobe.plan import NodePlan, PlannedObjective, Target
 from latencyprobe.plan import Role as Perspective
-from latencyprobe.sli import SliRow
 from latencyprobe_agent.cli.live import figures
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
+from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.loop.control import FakeControl
 from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.loop import Loop
 from latencyprobe_agent.loop.status import target_statuses
@@ -30,13 +31,15 @@ from latencyprobe_agent.measure.rules import ANY_ADDRESS, ANY_PORT, NO_RULES, Ru
 from latencyprobe_agent.measure.turn import Turn
 from latencyprobe_agent.sli.listener import SliRows
 from latencyprobe_agent.telemetry.metrics import Metrics
+from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
 from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EXCHANGE, ExchangeClass, Lost, Outcome, Role, RuleSide
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EXCHANGE, ExchangeClass, Outcome, Role, RuleSide
 from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan.planner import Planner
+from tests.support.otlp import Point, Series, points
 
 MS = 1_000_000
 GOLD = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold"]}]}
@@ -140,7 +143,7 @@ def fields(kind: Any, at: str = "") -> Iterator[str]:
 def probe(name: str, document: dict[str, Any]) -> spec.LatencyProbe:
     metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "generation": 1}
     kind = {"apiVersion": "latencyprobe.dev/v1alpha1", "kind": "LatencyProbe"}
-    return spec.parse({**kind, "metadata": metadata, "spec": document})
+    return parsing.parse({**kind, "metadata": metadata, "spec": document})
 
 
 # -- a node, its pods and what they send
@@ -197,14 +200,14 @@ def cluster() -> ClusterState:
     return state
 
 
-class Kernel:
-    """Stands for `Programs`: a set in force counts what its sockets do; the counts of others stay as they are."""
+class Kernel(FakePrograms):
+    """A set in force counts what its sockets do; the counts of others stay as they are."""
 
     def __init__(self, cgroups: dict[str, int], make_halves: Any) -> None:
-        self.variants: dict[str, str] = {}
+        super().__init__()
+        self.rows = defaultdict(lambda: np.zeros(1, COUNTS))
         self._cgroups = cgroups
         self._make_halves = make_halves
-        self._counts: dict[bytes, np.ndarray] = defaultdict(lambda: np.zeros(1, COUNTS))
         self._records: list[dict[str, Any]] = []
         self._sequence = 0
         self.rules = NO_RULES
@@ -227,7 +230,7 @@ class Kernel:
         if not index:
             return
         role = Role.SERVER if half.side is RuleSide.LOCAL else Role.CLIENT
-        total = self._counts[np.array((cgroup, index, role), COUNTS_KEY).tobytes()]
+        total = self.rows[np.array((cgroup, index, role), COUNTS_KEY).tobytes()]
         total["outcomes"][0, outcome] += 1
         total["classes"][0, ExchangeClass.PINGPONG] += 1
         total["histogram"][0, 300] += 1
@@ -250,63 +253,18 @@ class Kernel:
         some, self._records = self._records[:limit], self._records[limit:]
         return self._make_halves(*some).rec if some else np.zeros(0, EXCHANGE)
 
-    def counts(self) -> tuple[np.ndarray, np.ndarray]:
-        keys = np.frombuffer(b"".join(self._counts), COUNTS_KEY)
-        return keys, np.concatenate([np.zeros(0, COUNTS), *self._counts.values()])
 
-    def lost(self) -> dict[str, int]:
-        return {reason.name.lower(): 0 for reason in Lost}
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class Silent(Kernel):
-    """Stands for `EvidencePrograms` of a signal that never has anything to say."""
-
-    def __init__(self, *_: object) -> None:
-        super().__init__({}, None)
-
-
-class Sent:
-    """Stands for an outbox."""
-
-    size_bytes = sent_items = dropped_items = 0
+class Operator(FakeControl):
+    """The plan that the planner makes."""
 
     def __init__(self) -> None:
-        self.errors: Counter[str] = Counter()
-        self.bodies: list[bytes] = []
-
-    def put(self, body: bytes, _: int) -> None:
-        self.bodies.append(body)
-
-
-class Operator:
-    """The agent's control: the plan that the planner makes, and all rows."""
-
-    patient = True
-
-    def __init__(self) -> None:
-        self.peers = Peers(None)
-        self.remote_join = RemoteJoinPost(lambda _: RemoteJoinAnswer())
-        self.planner, self.state = Planner(1000, b"k" * 32), cluster()
-        self.rows: list[SliRow] = []
+        super().__init__(peers=Peers(None), remote_join=RemoteJoinPost(FakeDirectory().remote_join))
+        self._planner, self._state = Planner(1000, b"k" * 32), cluster()
 
     def edit(self, document: dict[str, Any]) -> None:
         probes = {("shop", name): probe(name, one) for name, one in (("mine", document), ("neighbour", NEIGHBOUR))}
-        self.planner.update(probes, self.state, self.state.take_changes())
-
-    def plan(self) -> NodePlan:
-        return self.planner.plan_of("n1")
-
-    def plan_age_s(self) -> float:
-        return 0.0
-
-    def take(self, rows: Sequence[SliRow]) -> None:
-        self.rows += rows
+        self._planner.update(probes, self._state, self._state.take_changes())
+        self.current = self._planner.plan_of("n1")
 
 
 # -- the witness: what each objective has to count, by its plan alone
@@ -359,29 +317,6 @@ def definitions(plan: NodePlan) -> dict[tuple[str, str], PlannedObjective]:
 # -- the agent
 
 
-class Point(NamedTuple):
-    value: float
-    start_unix_ns: int
-
-
-Series = tuple[frozenset[tuple[str, str]], str, frozenset[tuple[str, str]]]  # resource, metric, attributes
-
-
-def points(bodies: Sequence[bytes]) -> dict[Series, Point]:
-    """Counters, and counts of histograms."""
-    found: dict[Series, Point] = {}
-    for body in bodies:
-        for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-            resource = frozenset((a.key, a.value.string_value) for a in group.resource.attributes)
-            for metric in group.scope_metrics[0].metrics:
-                for point in (*metric.sum.data_points, *metric.exponential_histogram.data_points):
-                    series = resource, metric.name, frozenset((a.key, a.value.string_value) for a in point.attributes)
-                    value = point.as_int or point.as_double if metric.HasField("sum") else point.count
-                    assert series not in found, "twice in one export"
-                    found[series] = Point(value, point.start_time_unix_nano)
-    return found
-
-
 class Watcher:
     """Listener: what the live line and the status make of a turn with counts."""
 
@@ -402,7 +337,7 @@ class Agent:
     def __init__(self, loop: Loop, guard: Guard, operator: Operator, kernel: Kernel) -> None:
         self.operator, self.witness = operator, Witness()
         self._loop, self._guard, self._kernel = loop, guard, kernel
-        self._sent = {"metrics": Sent(), "traces": Sent()}
+        self._sent = {"metrics": FakeOutbox(), "traces": FakeOutbox()}
         self._exported: dict[Series, Point] = {}
         self._last: dict[Series, Point] = {}
         loop.attachment.follow()
@@ -459,9 +394,9 @@ class Agent:
     def exported(self) -> dict[str, Counter[str]]:
         """Good and bad by objective's id, as the collector gets them."""
         found: dict[str, Counter[str]] = defaultdict(Counter)
-        for (_, metric, labels), point in self._last.items():
-            if metric == "latencyprobe.slo.events":
-                of = {key.removeprefix("latencyprobe."): value for key, value in labels}
+        for series, point in self._last.items():
+            if series.metric == "latencyprobe.slo.events":
+                of = {key.removeprefix("latencyprobe."): value for key, value in series.labels}
                 found[f"shop/{of['probe']}/{of['objective']}"][of["outcome"]] += point.value
         return found
 
@@ -492,7 +427,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_halves: Any) -> 
         cgroups[one.uid] = folder.stat().st_ino
     kernel, operator = Kernel(cgroups, make_halves), Operator()
     operator.edit(SPEC)
-    monkeypatch.setattr(EvidencePrograms, "beside", Silent)
+    monkeypatch.setattr(EvidencePrograms, "beside", lambda *_: FakePrograms())
     guard = Guard()
     with Loop(kernel, Config(cgroup_root=tmp_path), operator, sampling=True, guard=guard) as loop:
         yield Agent(loop, guard, operator, kernel)

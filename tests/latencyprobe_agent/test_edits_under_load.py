@@ -8,7 +8,7 @@ import json
 import subprocess
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
@@ -16,26 +16,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-import workload
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from latencyprobe import planning, spec
-from latencyprobe.plan import AgentStatus, NodePlan
-from latencyprobe.sli import SliRow
+from latencyprobe import parsing, planning, spec
 from latencyprobe_agent.cli.audience import Export, audience
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.directory.peers import Peers
-from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.identity.local import local_plan
 from latencyprobe_agent.loop.agent import Agent
+from latencyprobe_agent.loop.control import FakeControl
 from latencyprobe_agent.measure.turn import Turn
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.vocabulary.records import Role
+from tests.support.otlp import OtlpSink, Point, Series, points
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth import workload
 
 pytestmark = pytest.mark.root
 
 BPF = Path(__file__).parents[2] / "build" / "bpf"
-BUSY, EXACT, ELSEWHERE = (workload.free_port() for _ in range(3))
+BUSY, EXACT, ELSEWHERE = (free_port() for _ in range(3))
 RPCS = 150
 SPEC: dict[str, Any] = {
     "targets": [{"name": "busy", "ports": [BUSY]}, {"name": "exact", "ports": [EXACT]}],
@@ -75,7 +74,7 @@ Definition = tuple[str, str]  # objective's id, hash
 def probes(document: dict[str, Any]) -> list[spec.LatencyProbe]:
     kind = {"apiVersion": "latencyprobe.dev/v1alpha1", "kind": "LatencyProbe"}
     return [
-        spec.parse({**kind, "metadata": {"name": name}, "spec": one})
+        parsing.parse({**kind, "metadata": {"name": name}, "spec": one})
         for name, one in (("mine", document), ("other", UNTOUCHED))
     ]
 
@@ -94,40 +93,15 @@ def due(document: dict[str, Any], port: int) -> dict[Definition, Counter[str]]:
     return found
 
 
-class Editor:
-    """The agent's control: the plan of the latest edit, and what the agent hands over."""
+class Editor(FakeControl):
+    """The plan of the latest edit. `last`: the last turn with counts."""
 
-    patient = False
-    peers: Peers | None = None
-    remote_join: RemoteJoinPost | None = None
-
-    def __init__(self) -> None:
-        self.rows: list[SliRow] = []
-        self.last: Turn | None = None
-        self._plan: NodePlan | None = None
+    last: Turn | None = None
 
     def edit(self, document: dict[str, Any]) -> None:
         """Return when the agent has the plan in force."""
-        self._plan = local_plan(probes(document), "n1", b"k" * 32).plan
-        workload.wait_until(lambda: self.last and self.last.in_force.plan is self._plan, "the plan is in force", 30)
-
-    def start(self) -> None:
-        pass
-
-    def plan(self) -> NodePlan | None:
-        return self._plan
-
-    def plan_age_s(self) -> float:
-        return 0.0
-
-    def take(self, rows: Sequence[SliRow]) -> None:
-        self.rows += rows
-
-    def report(self, status: AgentStatus) -> None:
-        pass
-
-    def stop(self, timeout_s: float) -> None:
-        pass
+        self.current = local_plan(probes(document), "n1", b"k" * 32).plan
+        wait_until(lambda: self.last and self.last.in_force.plan is self.current, "the plan is in force", 30)
 
     def counted(self) -> dict[Definition, Counter[str]]:
         found: dict[Definition, Counter[str]] = defaultdict(Counter)
@@ -156,43 +130,37 @@ class Collector:
     """The last value of each counter and histogram that the agent exported. `fallen`: those that fell though they did
     not start again."""
 
-    def __init__(self, sink: Any) -> None:
-        self.fallen: list[tuple[Any, ...]] = []
+    def __init__(self, sink: OtlpSink) -> None:
+        self.fallen: list[tuple[Series, Point, Point]] = []
         self._sink = sink
         self._read = 0
-        self._series: dict[tuple[Any, ...], tuple[int, float]] = {}  # start, value
+        self._series: dict[Series, Point] = {}
 
     def slo_events(self) -> dict[str, Counter[str]]:
         """Good and bad by objective's id, of the counters that started last."""
         self._take()
         starts: dict[str, int] = {}
         found: dict[str, Counter[str]] = {}
-        for (_, metric, labels), (start, value) in self._series.items():
-            if metric == "latencyprobe.slo.events":
-                of = {key.removeprefix("latencyprobe."): text for key, text in labels}
+        for series, point in self._series.items():
+            if series.metric == "latencyprobe.slo.events":
+                of = {key.removeprefix("latencyprobe."): text for key, text in series.labels}
                 name = f"default/{of['probe']}/{of['objective']}"
-                if start > starts.get(name, 0):
-                    starts[name], found[name] = start, Counter()
-                if start == starts[name]:
-                    found[name][of["outcome"]] += int(value)
+                if point.start_unix_ns > starts.get(name, 0):
+                    starts[name], found[name] = point.start_unix_ns, Counter()
+                if point.start_unix_ns == starts[name]:
+                    found[name][of["outcome"]] += int(point.value)
         return found
 
     def _take(self) -> None:
-        requests = self._sink.requests[self._read :]
-        self._read += len(requests)
-        for body in (body for path, _, body in requests if path == "/v1/metrics"):
-            for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                resource = frozenset((a.key, str(a.value)) for a in group.resource.attributes)
-                for metric in group.scope_metrics[0].metrics:
-                    for point in (*metric.sum.data_points, *metric.exponential_histogram.data_points):
-                        labels = frozenset((a.key, a.value.string_value) for a in point.attributes)
-                        value = (point.as_int or point.as_double) if metric.HasField("sum") else point.count
-                        self._add((resource, metric.name, labels), (point.start_time_unix_nano, value))
-
-    def _add(self, series: tuple[Any, ...], point: tuple[int, float]) -> None:
-        if point < self._series.get(series, (0, 0.0)):
-            self.fallen.append((series, self._series[series], point))
-        self._series[series] = point
+        bodies = self._sink.bodies("metrics")[self._read :]
+        self._read += len(bodies)
+        for body in bodies:
+            now = points([body])
+            for series in now.keys() & self._series.keys():
+                before, after = self._series[series], now[series]
+                if (after.start_unix_ns, after.value) < (before.start_unix_ns, before.value):
+                    self.fallen.append((series, before, after))
+            self._series |= now
 
 
 @contextmanager
@@ -211,12 +179,12 @@ def serving(port: int) -> Iterator[None]:
     """A server that listens."""
     listening = ["ss", "-Hltn", f"sport = :{port}"]
     with running("serve", "--address", f"127.0.0.1:{port}", "--threads", 8):
-        workload.wait_until(lambda: subprocess.run(listening, check=True, capture_output=True).stdout, "it listens")
+        wait_until(lambda: subprocess.run(listening, check=True, capture_output=True).stdout, "it listens")
         yield
 
 
 @contextmanager
-def agent_with(editor: Editor, sink: Any) -> Iterator[Callable[[], None]]:
+def agent_with(editor: Editor, sink: OtlpSink) -> Iterator[Callable[[], None]]:
     """An agent in a thread of its own. Gives what ends it, at its leisure."""
     config = Config(
         node="n1",
@@ -259,7 +227,7 @@ def call(port: int) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["answered"] == RPCS
 
 
-def test_every_edit_under_load_lets_the_agent_go_on_and_the_counts_be_what_the_client_did(otlp_sink: Any) -> None:
+def test_every_edit_under_load_lets_the_agent_go_on_and_the_counts_be_what_the_client_did(otlp_sink: OtlpSink) -> None:
     editor, collector = Editor(), Collector(otlp_sink)
     ever: dict[Definition, Counter[str]] = defaultdict(Counter)
     since: dict[Definition, Counter[str]] = {}
@@ -280,7 +248,7 @@ def test_every_edit_under_load_lets_the_agent_go_on_and_the_counts_be_what_the_c
 
         expected = ever, {at: events for at, events in since.items() if events}
         with suppress(AssertionError):
-            workload.wait_until(lambda: found() == expected, name, 20)
+            wait_until(lambda: found() == expected, name, 20)
         assert found() == expected, name
 
     with serving(BUSY), serving(EXACT), serving(ELSEWHERE), agent_with(editor, otlp_sink) as end:

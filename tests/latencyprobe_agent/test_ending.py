@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from workload import wait_until
+
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.root
 

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from latencyprobe import spec
+from latencyprobe import parsing, spec
 from latencyprobe.errors import SpecError
 from latencyprobe.plan import NodePlan, Role
 from latencyprobe_agent.identity.local import LocalPlan, local_plan, pairing_key
@@ -19,7 +19,7 @@ def probe(name: str = "redis", **spec_fields: Any) -> spec.LatencyProbe:
         "metadata": {"name": name, "namespace": "shop"},
         "spec": spec_fields,
     }
-    return spec.parse(document)
+    return parsing.parse(document)
 
 
 def planned(*probes: spec.LatencyProbe) -> LocalPlan:

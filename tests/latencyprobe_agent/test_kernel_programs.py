@@ -4,7 +4,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, TargetSet, compile_rules
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded
 from latencyprobe_agent.vocabulary.records import Role as End
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -43,12 +43,14 @@ class Measuring:
         self.programs.apply(self.rules, idle_timeout_ns=10**8, own_tgid=0, owner_by_process=False)
 
     def drain(self, until: int) -> np.ndarray:
-        """Drain and flush until there are so many records in all, or the deadline has passed."""
-        deadline = time.monotonic() + DEADLINE_S
-        while len(self.records) < until and time.monotonic() < deadline:
-            self.programs.wait(0.02)
+        """Drain and flush until there are so many records in all."""
+
+        def drained() -> bool:
             self.programs.flush()
             self.records = np.concatenate([self.records, self.programs.drain()])
+            return len(self.records) >= until
+
+        wait_until(drained, f"{until} records", seen=lambda: f"{len(self.records)}, lost: {self.programs.lost()}")
         return self.records
 
 

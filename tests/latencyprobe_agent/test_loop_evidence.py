@@ -3,9 +3,10 @@
 import numpy as np
 
 from latencyprobe.plan import SpanPolicy
+from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.measure.rules import Rules, TargetSet
-from latencyprobe_agent.signals.table import RETRANSMITS
+from latencyprobe_agent.signals.table import RETRANSMITS, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, EvidenceFlags, RetransmitKind
 
 ANY = {("", 1, 0, 0): 1}
@@ -17,31 +18,18 @@ def rules(evidence: EvidenceFlags) -> Rules:
     return Rules(rules=ANY, sets={1: target_set})
 
 
-class Attached:
+def attach(signal: EvidenceSignal) -> FakePrograms:
     """A signal whose ring has one record that explains nothing, after it has lost three."""
-
-    def __init__(self, signal) -> None:
-        assert signal is RETRANSMITS
-        self.variants: dict[str, str] = {}
-        self.closed = False
-        self._ring = np.zeros(1, RETRANSMIT)
-        self._ring["kind"] = RetransmitKind.SEGMENT
-        self._ring["flow"]["boot_ns"] = MINUTES_NS
-
-    def drain(self, limit: int) -> np.ndarray:
-        batch, self._ring = self._ring[:limit], self._ring[limit:]
-        return batch
-
-    def lost(self) -> dict[str, int]:
-        assert not self.closed
-        return {"ring_full": 3, "storage": 0}
-
-    def close(self) -> None:
-        self.closed = True
+    assert signal is RETRANSMITS
+    record = np.zeros(1, RETRANSMIT)
+    record["kind"], record["flow"]["boot_ns"] = RetransmitKind.SEGMENT, MINUTES_NS
+    attached = FakePrograms(record)
+    attached.lost_records = {"ring_full": 3, "storage": 0}
+    return attached
 
 
 def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
-    signals = EvidenceSignals(Attached)
+    signals = EvidenceSignals(attach)
     seen = []
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS):
         signals.follow(rules(evidence))

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latencyprobe.plan import AgentStatus, NodePlan, PlannedObjective, SpanPolicy, Target
+from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
-from latencyprobe.sli import SliRow
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop import status
-from latencyprobe_agent.loop.control import LocalControl
+from latencyprobe_agent.loop.control import FakeControl
 from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.loop import Loop
 from latencyprobe_agent.measure.counts import COUNTS
 from latencyprobe_agent.measure.turn import Listener, Turn
+from latencyprobe_agent.sli.listener import SliRows
+from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
@@ -54,22 +55,13 @@ class Broken(Keeper):
         raise OSError("nor that")
 
 
-class Changing(LocalControl):
-    """A control whose plan the test changes."""
-
-    current: NodePlan | None = PLAN
-
-    def plan(self) -> NodePlan | None:
-        return self.current
-
-
 def times(n: int) -> Callable[[], bool]:
     counter = itertools.count()
     return lambda: next(counter) < n
 
 
 def run(
-    kernel: FakePrograms, listeners: Sequence[Listener], guard: Guard, control: LocalControl, turns: int = 3
+    kernel: FakePrograms, listeners: Sequence[Listener], guard: Guard, control: FakeControl, turns: int = 3
 ) -> Loop:
     config = Config(tick_s=0.0, drain_interval_s=0.0)
     loop = Loop(kernel, config, control, sampling=True, guard=guard)  # type: ignore[arg-type]  # a fake
@@ -80,12 +72,12 @@ def run(
 
 
 @pytest.fixture
-def control() -> Changing:
-    return Changing(PLAN, lambda rows: None)
+def control() -> FakeControl:
+    return FakeControl(PLAN)
 
 
 def test_one_listener_that_raises_is_skipped_counted_and_named_while_the_others_get_every_turn(
-    control: Changing, make_halves: Any
+    control: FakeControl, make_halves: Any
 ) -> None:
     kernel, guard = FakePrograms(make_halves(*PAIR).rec, make_halves(*PAIR).rec), Guard()
     first, broken, last = Keeper("first"), Broken("broken"), Keeper("last")
@@ -102,13 +94,13 @@ def test_one_listener_that_raises_is_skipped_counted_and_named_while_the_others_
     assert counted[-1].failures["broken"] > 0
 
 
-def test_every_listener_gets_the_same_turn(control: Changing, make_halves: Any) -> None:
+def test_every_listener_gets_the_same_turn(control: FakeControl, make_halves: Any) -> None:
     one, other = Keeper("one"), Keeper("other")
     run(FakePrograms(make_halves(*PAIR).rec), (one, other), Guard(), control)
     assert all(a is b for a, b in zip(one.turns, other.turns, strict=True))
 
 
-def test_without_a_plan_records_are_for_nobody(control: Changing, make_halves: Any) -> None:
+def test_without_a_plan_records_are_for_nobody(control: FakeControl, make_halves: Any) -> None:
     control.current = None
     keeper, kernel = Keeper(), FakePrograms(make_halves(*PAIR).rec)
     run(kernel, (keeper,), Guard(), control)
@@ -117,7 +109,7 @@ def test_without_a_plan_records_are_for_nobody(control: Changing, make_halves: A
 
 
 def test_what_was_counted_before_a_plan_changed_comes_in_a_turn_under_the_old_plan(
-    control: Changing, make_halves: Any
+    control: FakeControl, make_halves: Any
 ) -> None:
     kernel = FakePrograms()
     key, counts = np.zeros((), COUNTS_KEY), np.zeros(1, COUNTS)
@@ -140,31 +132,24 @@ def test_what_was_counted_before_a_plan_changed_comes_in_a_turn_under_the_old_pl
     assert before.counts.counts.values["outcomes"].sum() == 5
 
 
-def test_a_control_that_raises_does_not_end_measuring(control: Changing, make_halves: Any) -> None:
-    class Failing(Changing):
+def test_a_control_that_raises_does_not_end_measuring(make_halves: Any) -> None:
+    class Failing(FakeControl):
         calls = 0
 
         def plan(self) -> NodePlan | None:
             self.calls += 1
             if self.calls > 1:
                 raise RuntimeError("a defect")
-            return PLAN
+            return super().plan()
 
     keeper, guard = Keeper(), Guard()
-    run(FakePrograms(make_halves(*PAIR).rec), (keeper,), guard, Failing(PLAN, lambda rows: None))
+    run(FakePrograms(make_halves(*PAIR).rec), (keeper,), guard, Failing(PLAN))
     assert guard.failures["plan"] > 0
     assert sum(len(turn.halves) for turn in keeper.turns) == 2
 
 
-def test_rows_of_a_turn_reach_the_control(make_halves: Any) -> None:
-    kept: list[SliRow] = []
-    statuses: list[AgentStatus] = []
-    control = Changing(PLAN, kept.extend)
-    control.report = statuses.append  # type: ignore[method-assign]
-    from latencyprobe_agent.sli.listener import SliRows
-    from latencyprobe_agent.vocabulary.now import Now
-
+def test_rows_of_a_turn_reach_the_control(control: FakeControl, make_halves: Any) -> None:
     rows = SliRows(control.take, 5.0, None, Now(0, 10**18))
     run(FakePrograms(make_halves(*PAIR).rec), (rows,), Guard(), control)
-    assert {row.objective for row in kept} == {"fast"}
-    assert statuses == [], "the agent reports, not the loop"
+    assert {row.objective for row in control.rows} == {"fast"}
+    assert control.statuses == [], "the agent reports, not the loop"

@@ -10,23 +10,18 @@ from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.signals.evidence import Evidence
 from latencyprobe_agent.signals.join_keys import JoinKey
 from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY
-from latencyprobe_agent.vocabulary.records import EXCHANGE, FLOW_HEADER, Excluded, Role
+from latencyprobe_agent.vocabulary.records import FLOW_HEADER, Excluded, Role
+from tests.support.exchanges import exchanges
 
 RECORD = np.dtype([("flow", FLOW_HEADER)])
 MS = 1_000_000
 
 
 def half(cookie=7, *, seq=1000, size=100, start_ms=10, end_ms=20, role=Role.CLIENT, tid=0, excluded=0) -> Halves:
-    rows = np.zeros(1, EXCHANGE)
-    sent = "request" if role == Role.CLIENT else "response"
-    rows["sock_cookie"], rows["role"], rows["excluded"] = cookie, role, excluded
-    rows[f"{sent}_seq"], rows[f"{sent}_bytes"] = seq, size
-    rows["writer_tid" if role == Role.CLIENT else "reader_tid"] = tid
-    stamps = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")
-    order = stamps if role == Role.CLIENT else (*stamps[2:], *stamps[:2])
-    for i, name in enumerate(order):
-        rows[name] = start_ms * MS if i < 2 else end_ms * MS
-    return halves(rows, bytes(32))
+    sent, thread = ("request", "writer_tid") if role is Role.CLIENT else ("response", "reader_tid")
+    times = {"start_ns": start_ms * MS, "stages": (0, (end_ms - start_ms) * MS, 0, 0)}
+    fields = {f"{sent}_seq": seq, f"{sent}_bytes": size, thread: tid}
+    return halves(exchanges(1, role, sock_cookie=cookie, excluded=excluded, **times, **fields), bytes(32))
 
 
 def resent(at_ms, *, cookie=7, seq=1000, end_seq=1100, handshake=False, joins=True) -> Evidence:

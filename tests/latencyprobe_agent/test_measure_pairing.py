@@ -8,18 +8,16 @@ from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded, Role
+from tests.support.exchanges import exchanges
 
 
 def batch_of(numbers_and_roles):
     """Halves of the exchanges with these numbers; the number is also the client's `send` or the server's `process`."""
-    batch = np.zeros(len(numbers_and_roles), EXCHANGE)
-    for record, (number, role) in zip(batch, numbers_and_roles, strict=True):
-        record["role"], record["request_offset"] = role, number
-        for name in ("send_start_ns", "ready_first_ns"):
-            record[name] = 10**9
-        for name in ("send_end_ns", "read_last_ns"):
-            record[name] = 10**9 + number
-    return halves(batch, b"key")
+    rows = [np.zeros(0, EXCHANGE)]
+    for number, role in numbers_and_roles:
+        stages = (number, 0, 0, 0) if role is Role.CLIENT else (0, 0, number, 0)
+        rows.append(exchanges(1, role, stages=stages, request_offset=number))
+    return halves(np.concatenate(rows), b"key")
 
 
 def joined(pairs):

@@ -11,7 +11,8 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.rules import NO_RULES, TargetSet, compile_rules
 from latencyprobe_agent.measure.sampling import Budget, Reason, Sampler, decide
-from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, Role
+from tests.support.exchanges import exchanges
 
 SLOW_NS = 1_000_000
 PLENTY = 10**6
@@ -23,13 +24,7 @@ def sets(ratio=0.0, max_per_second=PLENTY, probe="shop/cart"):
 
 
 def batch_of(n, role=Role.CLIENT, duration_ns=10, **fields):
-    batch = np.zeros(n, EXCHANGE)
-    batch["role"], batch["target_set"], batch["request_offset"] = role, 1, np.arange(n)
-    batch["send_start_ns" if role is Role.CLIENT else "ready_first_ns"] = 10**9
-    batch["read_last_ns"] = 10**9 + duration_ns
-    for name, value in fields.items():
-        batch[name] = value
-    return halves(batch, b"key")
+    return halves(exchanges(n, role, stages=(0, duration_ns, 0, 0), request_offset=np.arange(n), **fields), b"key")
 
 
 def test_slow_and_failed_exchanges_are_chosen_whatever_the_ratio():

@@ -1,7 +1,7 @@
 import pytest
 
 from latencyprobe_agent.config import ConfigError
-from latencyprobe_agent.telemetry.endpoints import delta_wanted, endpoints
+from latencyprobe_agent.telemetry.endpoints import delta_requested, endpoints
 
 BOTH = ["traces", "metrics"]
 
@@ -60,5 +60,5 @@ def test_grpc_needs_no_path_and_a_scheme_decides_about_tls() -> None:
 
 def test_temporality_is_cumulative_unless_asked_otherwise() -> None:
     name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
-    assert not delta_wanted({})
-    assert delta_wanted({name: "Delta"})
+    assert not delta_requested({})
+    assert delta_requested({name: "Delta"})

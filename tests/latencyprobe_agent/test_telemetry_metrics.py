@@ -1,69 +1,29 @@
 """Turns become metric requests, once per interval; series of owners that have ended end with their last counts."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.turn import AgentStats, InForce
 from latencyprobe_agent.telemetry.metrics import Metrics
+from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
+from tests.support.otlp import metrics, points
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
 PLAN = NodePlan("host", 1, "", (ECHO,), (), host=True)
 RULES = Rules(sets={1: TargetSet((ECHO.id,), (), 0, POLICY, "d/p")})
 AGENT = "latencyprobe-agent"
-
-
-class Owners:
-    """Resources of which some have ended."""
-
-    by_process = True
-
-    def __init__(self) -> None:
-        self.gone: set[int] = set()
-
-    def attributes(self, owner: int) -> Mapping[str, str | int]:
-        return {"service.name": f"service-{owner}"}
-
-    def ended(self, owner: int) -> bool:
-        return owner in self.gone
-
-
-class FakeOutbox:
-    """Keeps what is put into it."""
-
-    size_bytes = sent_items = dropped_items = 0
-    errors: Mapping[str, int] = MappingProxyType({})
-
-    def __init__(self) -> None:
-        self.requests: list[ExportMetricsServiceRequest] = []
-
-    def put(self, body: bytes, items: int) -> None:
-        self.requests.append(ExportMetricsServiceRequest.FromString(body))
-
-    def services(self) -> list[set[str]]:
-        """Return the service names in each request."""
-        return [
-            {
-                attribute.value.string_value
-                for group in request.resource_metrics
-                for attribute in group.resource.attributes
-                if attribute.key == "service.name"
-            }
-            for request in self.requests
-        ]
 
 
 @pytest.fixture
@@ -74,8 +34,13 @@ def outbox() -> FakeOutbox:
 @pytest.fixture
 def listener(outbox: FakeOutbox) -> Metrics:
     config = Config(metric_interval_s=1.0)
-    own = SelfMetrics({"metrics": outbox}, None, config, standalone=True)  # type: ignore[dict-item]  # a fake
-    return Metrics(outbox, own, config, None, start=Now(0, 0), delta=False)  # type: ignore[arg-type]  # a fake
+    own = SelfMetrics({"metrics": outbox}, None, config, standalone=True)
+    return Metrics(outbox, own, config, None, start=Now(0, 0), delta=False)
+
+
+def services(outbox: FakeOutbox) -> list[set[str]]:
+    """Return the service names in each request."""
+    return [{resource["service.name"] for resource, _ in metrics([body])} for body in outbox.bodies]
 
 
 def snapshot(**events: int) -> Snapshot:
@@ -90,32 +55,29 @@ def snapshot(**events: int) -> Snapshot:
 def test_an_owner_that_has_ended_is_exported_until_its_last_counts_are_out(
     listener: Metrics, outbox: FakeOutbox, make_turn: Any
 ) -> None:
-    owners = Owners()
+    owners = FakeResources(by_process=True)
     in_force = InForce(PLAN, RULES, owners)
     for second, counts in enumerate([snapshot(_7=3, _8=1), snapshot(_7=5, _8=1), snapshot(_7=5, _8=1)], start=1):
         listener.take(make_turn(in_force, at_s=second, counts=counts, stats=AgentStats()))
         owners.gone = {7}
-    assert outbox.services() == [{"service-7", "service-8", AGENT}] * 2 + [{"service-8", AGENT}]
+    assert services(outbox) == [{"service-7", "service-8", AGENT}] * 2 + [{"service-8", AGENT}]
 
 
 def test_between_two_intervals_nothing_is_exported_and_at_the_end_everything(
     listener: Metrics, outbox: FakeOutbox, make_turn: Any
 ) -> None:
-    in_force = InForce(PLAN, RULES, Owners())
+    in_force = InForce(PLAN, RULES, FakeResources(by_process=True))
     listener.take(make_turn(in_force, {"role": Role.SERVER, "writer_tgid": 7}, at_s=0.1))
     listener.take(make_turn(in_force, at_s=0.5, counts=snapshot(_7=1), stats=AgentStats()))
-    assert outbox.requests == []
+    assert outbox.bodies == []
     listener.close()
-    assert outbox.services() == [{"service-7", AGENT}]
+    assert services(outbox) == [{"service-7", AGENT}]
 
 
 def test_a_part_that_fails_is_counted_by_its_name(listener: Metrics, outbox: FakeOutbox, make_turn: Any) -> None:
     stats = AgentStats(failures={"spans": 3})
-    listener.take(make_turn(InForce(PLAN, RULES, Owners()), at_s=1, counts=snapshot(), stats=stats))
-    points = {
-        (metric.name, *(label.value.string_value for label in point.attributes)): point.as_int
-        for group in outbox.requests[0].resource_metrics
-        for metric in group.scope_metrics[0].metrics
-        for point in metric.sum.data_points
-    }
-    assert points["latencyprobe.agent.failures", "spans"] == 3
+    listener.take(
+        make_turn(InForce(PLAN, RULES, FakeResources(by_process=True)), at_s=1, counts=snapshot(), stats=stats)
+    )
+    found = {series[1:]: point.value for series, point in points(outbox.bodies).items()}
+    assert found["latencyprobe.agent.failures", (("latencyprobe.part", "spans"),)] == 3

@@ -1,30 +1,13 @@
 import logging
-import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
 from latencyprobe_agent.telemetry import outbox
-from latencyprobe_agent.telemetry.otlp import Answer
+from latencyprobe_agent.telemetry.otlp import Answer, FakeTransport
 from latencyprobe_agent.telemetry.outbox import Outbox
+from tests.support.waiting import wait_until
 
 AWAY = Answer("ConnectTimeout", "Connection refused", retryable=True)
-
-
-class Collector:
-    """A transport whose answer the test sets. `gate` holds an attempt until the test lets it go."""
-
-    def __init__(self, answer: Answer = Answer()) -> None:  # noqa: B008 - immutable
-        self.answer = answer
-        self.bodies: list[bytes] = []
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def send(self, body: bytes) -> Answer:
-        self.gate.wait(10)
-        self.bodies.append(body)
-        return self.answer
 
 
 @pytest.fixture(autouse=True)
@@ -33,21 +16,14 @@ def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "_LONGEST_RETRY_S", 0.01)
 
 
-def start(collector: Collector, capacity_bytes: int = 1 << 20) -> Outbox:
+def start(collector: FakeTransport, capacity_bytes: int = 1 << 20) -> Outbox:
     box = Outbox(collector, signal="traces", collector="http://c", capacity_bytes=capacity_bytes)
     box.start()
     return box
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_requests_arrive_in_order_and_are_counted() -> None:
-    collector = Collector()
+    collector = FakeTransport()
     box = start(collector)
     for body in (b"1", b"2", b"3"):
         box.put(body, 10)
@@ -58,13 +34,13 @@ def test_requests_arrive_in_order_and_are_counted() -> None:
 
 def test_an_outage_delays_but_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    collector = Collector(AWAY)
+    collector = FakeTransport(AWAY)
     box = start(collector)
     box.put(b"1", 1)
-    wait_for(lambda: box.errors["ConnectTimeout"] >= 5)
+    wait_until(lambda: box.errors["ConnectTimeout"] >= 5)
     box.put(b"2", 1)
     collector.answer = Answer()
-    wait_for(lambda: box.sent_items == 2)
+    wait_until(lambda: box.sent_items == 2)
     box.stop(5)
     assert box.dropped_items == 0
     messages = [record.getMessage() for record in caplog.records]
@@ -74,33 +50,33 @@ def test_an_outage_delays_but_loses_nothing(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_above_the_capacity_the_oldest_go_and_are_counted() -> None:
-    collector = Collector(AWAY)
+    collector = FakeTransport(AWAY)
     box = start(collector, capacity_bytes=100)
     for i in range(10):
         box.put(bytes([i]) * 30, 7)
     assert box.size_bytes <= 100
     assert box.dropped_items == 7 * 7
     collector.answer = Answer()
-    wait_for(lambda: box.sent_items == 21)
+    wait_until(lambda: box.sent_items == 21)
     box.stop(5)
     assert {body[0] for body in collector.bodies[-2:]} == {8, 9}
 
 
 def test_a_refused_request_is_dropped_and_the_next_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    collector = Collector(Answer("400", "HTTP 400", retryable=False))
+    collector = FakeTransport(Answer("400", "HTTP 400", retryable=False))
     box = start(collector)
     box.put(b"bad", 4)
-    wait_for(lambda: box.dropped_items == 4)
+    wait_until(lambda: box.dropped_items == 4)
     collector.answer = Answer()
     box.put(b"good", 5)
-    wait_for(lambda: box.sent_items == 5)
+    wait_until(lambda: box.sent_items == 5)
     box.stop(5)
     assert box.errors == {"400": 1}
     assert "OTEL_TRACES_EXPORTER=none" in caplog.text
 
 
 def test_partial_success_is_counted_and_not_repeated() -> None:
-    collector = Collector(Answer(rejected=2))
+    collector = FakeTransport(Answer(rejected=2))
     box = start(collector)
     box.put(b"x", 5)
     box.stop(5)
@@ -108,19 +84,19 @@ def test_partial_success_is_counted_and_not_repeated() -> None:
 
 
 def test_putting_never_waits_for_a_hanging_collector() -> None:
-    collector = Collector()
-    collector.gate.clear()
+    collector = FakeTransport()
+    collector.open.clear()
     box = start(collector, capacity_bytes=1000)
     for _ in range(1000):
         box.put(b"x" * 100, 1)
     assert box.size_bytes <= 1000
-    collector.gate.set()
+    collector.open.set()
     box.stop(5)
     assert box.sent_items + box.dropped_items == 1000
 
 
 def test_the_end_does_not_wait_for_an_absent_collector() -> None:
-    box = start(Collector(AWAY))
+    box = start(FakeTransport(AWAY))
     box.put(b"x", 3)
     box.stop(5)
     assert (box.sent_items, box.dropped_items) == (0, 3)

@@ -2,11 +2,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from latencyprobe_agent.telemetry.points import Histogram, MetricRequests, Point
 from latencyprobe_agent.vocabulary import conventions as names
+from tests.support import otlp
 
 RESOURCES = {1: {"service.name": "one"}, 2: {"service.name": "two"}}
 LABELS = (("latencyprobe.target", "cart"),)
@@ -14,12 +14,8 @@ LABELS = (("latencyprobe.target", "cart"),)
 
 def metrics(encoder: MetricRequests, *points: Point, now: int = 2000) -> dict[tuple[str, str], pb.Metric]:
     """Return what the official parser finds, by service and metric name."""
-    found: dict[tuple[str, str], pb.Metric] = {}
-    for body, _ in encoder.encode(points, RESOURCES, now):
-        for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-            for metric in group.scope_metrics[0].metrics:
-                found[group.resource.attributes[0].value.string_value, metric.name] = metric
-    return found
+    bodies = [body for body, _ in encoder.encode(points, RESOURCES, now)]
+    return {(resource["service.name"], metric.name): metric for resource, metric in otlp.metrics(bodies)}
 
 
 def histogram(counts: list[int], zero: int = 0, sum_s: float = 0.0) -> Histogram:

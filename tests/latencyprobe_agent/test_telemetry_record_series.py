@@ -6,7 +6,7 @@ import numpy as np
 
 from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
-from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.identity.resources import ProcessResources
 from latencyprobe_agent.measure.evidence import EvidenceBatch
 from latencyprobe_agent.measure.rules import Rules, TargetSet, packed
@@ -24,17 +24,6 @@ IN_FORCE = InForce(
 )
 
 
-class Known(Peers):
-    """Peers whose answers the test sets."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.table: dict[str, Identity] = {}
-
-    def resolve(self, addresses: Any) -> dict[str, Identity]:
-        return {peer: self.table[peer] for peer in addresses if peer in self.table}
-
-
 def resent(*peers: str) -> EvidenceBatch:
     records = np.zeros(len(peers), RETRANSMIT)
     records["kind"], records["segs"] = RetransmitKind.SEGMENT, 1
@@ -50,10 +39,10 @@ def by_service(series: RecordSeries) -> dict[str, Any]:
 
 
 def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(make_turn: Any) -> None:
-    peers = Known()
+    peers = FakePeers()
     series = RecordSeries(10, 2.0, peers)
     series.add(make_turn(IN_FORCE, evidence=(resent("10.0.0.2", "192.0.2.1"),)))
-    peers.table["10.0.0.2"] = Identity("10.0.0.2", service="web")
+    peers.identities["10.0.0.2"] = Identity("10.0.0.2", service="web")
     series.name_peers(1.0)
     assert by_service(series) == {}
     series.name_peers(3.0)

@@ -1,5 +1,4 @@
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,14 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latencyprobe import plan
 from latencyprobe.plan import Identity, SpanPolicy, Target
+from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
-from latencyprobe_agent.telemetry import span_encoder as spans
+from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.waiting import Join, PendingSpan
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Outcome, Role
+from tests.support.otlp import spans, values
 
 OFFSET_NS = 1_700_000_000_000_000_000
 STAGES_NS = tuple(range(1, len(PAIR_STAGES) + 1))
@@ -23,30 +24,12 @@ CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0
 CALLER = Identity("10.0.0.2", "shop", "web-0", "uid-9", "web", "web", "n2", measured=("shop/p/cart",))
 
 
-class Names:
-    """Resources from a table."""
-
-    by_process = False
-
-    def attributes(self, owner: int) -> Mapping[str, str | int]:
-        return {"service.name": f"service-{owner}", "service.namespace": "shop", "process.pid": owner}
-
-
 def decoded(
     *chosen: PendingSpan, shared_key: bool = False, offset_ns: int = OFFSET_NS
 ) -> list[tuple[dict[str, Any], Span]]:
     """Return (resource attributes, span) of everything that the official parser finds."""
-    found = []
-    for body, _ in spans.requests(chosen, spans.Context(Names(), offset_ns, shared_key)):
-        request = ExportTraceServiceRequest.FromString(body)
-        for group in request.resource_spans:
-            resource = values(group.resource.attributes)
-            found += [(resource, span) for scope in group.scope_spans for span in scope.spans]
-    return found
-
-
-def values(attributes: Any) -> dict[str, Any]:
-    return {entry.key: getattr(entry.value, entry.value.WhichOneof("value")) for entry in attributes}
+    context = span_encoder.Context(FakeResources(), offset_ns, shared_key)
+    return spans(body for body, _ in span_encoder.requests(chosen, context))
 
 
 @pytest.fixture
@@ -75,7 +58,7 @@ def test_a_step_of_the_wall_clock_moves_a_span_and_lengthens_nothing(chosen: Any
 
 def test_a_server_half_is_a_server_span_in_wall_time(chosen: Any) -> None:
     ((resource, span),) = decoded(chosen(Role.SERVER, cgroup_id=7))
-    assert resource == {"service.name": "service-7", "service.namespace": "shop", "process.pid": 7}
+    assert resource == {"service.name": "service-7", "process.pid": 7}
     assert (span.kind, span.name) == (Span.SPAN_KIND_SERVER, "cart")
     assert span.start_time_unix_nano == OFFSET_NS + 1_000_000_000
     assert span.end_time_unix_nano == OFFSET_NS + 1_000_000_100
@@ -224,7 +207,7 @@ def test_ipv6_is_told_from_mapped_ipv4(chosen: Any) -> None:
 
 def test_spans_of_one_container_share_one_resource(chosen: Any) -> None:
     batch = [chosen(Role.SERVER, cgroup_id=i % 3, request_seq=i) for i in range(30)]
-    ((body, count),) = spans.requests(batch, spans.Context(Names(), 0))
+    ((body, count),) = span_encoder.requests(batch, span_encoder.Context(FakeResources(), 0))
     request = ExportTraceServiceRequest.FromString(body)
     assert count == 30
     assert [len(group.scope_spans[0].spans) for group in request.resource_spans] == [10, 10, 10]
@@ -235,6 +218,6 @@ def test_requests_stay_below_what_receivers_accept(chosen: Any) -> None:
         Role.SERVER, CALLER, Join(STAGES_NS, NETWORK, -1.0, 3, 4), outcome=Outcome.RESET, srtt_us=1, rtt_min_us=1
     )
     one.halves.rec["flags"] = np.uint32(0xFFF)
-    parts = list(spans.requests([one] * 4000, spans.Context(Names(), OFFSET_NS)))
+    parts = list(span_encoder.requests([one] * 4000, span_encoder.Context(FakeResources(), OFFSET_NS)))
     assert sum(count for _, count in parts) == 4000
     assert max(len(body) for body, _ in parts) < 4 << 20

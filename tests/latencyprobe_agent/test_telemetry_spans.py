@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
@@ -12,9 +11,11 @@ from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.identity.resources import ProcessResources
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.turn import InForce
+from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.records import Role
+from tests.support.otlp import spans
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
@@ -26,19 +27,8 @@ IN_FORCE = InForce(
 PAIR = ({"role": Role.CLIENT, "stages": (0, 9, 0, 0)}, {"role": Role.SERVER, "stages": (0, 0, 5, 0)})
 
 
-class FakeOutbox:
-    """Keeps what is put into it."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-
-    def put(self, body: bytes, items: int) -> None:
-        self.bodies.append(body)
-
-    @property
-    def spans(self) -> list[Span]:
-        requests = map(ExportTraceServiceRequest.FromString, self.bodies)
-        return [span for one in requests for group in one.resource_spans for span in group.scope_spans[0].spans]
+def sent(outbox: FakeOutbox) -> list[Span]:
+    return [span for _, span in spans(outbox.bodies)]
 
 
 @pytest.fixture
@@ -49,12 +39,12 @@ def outbox() -> FakeOutbox:
 @pytest.fixture
 def listener(outbox: FakeOutbox) -> Spans:
     room = WaitingRoom(identity_wait_s=2.0, join_wait_s=0.25, capacity=100)
-    return Spans(outbox, room, Peers(None), shared_key=False)  # type: ignore[arg-type]  # a fake
+    return Spans(outbox, room, Peers(None), shared_key=False)
 
 
 def test_a_pair_of_one_turn_leaves_at_once_and_linked(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:
     listener.take(make_turn(IN_FORCE, *PAIR, sampled=True))
-    client, server = sorted(outbox.spans, key=lambda span: -span.kind)
+    client, server = sorted(sent(outbox), key=lambda span: -span.kind)
     assert (client.kind, server.kind) == (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER)
     assert server.parent_span_id == client.span_id
 
@@ -62,23 +52,23 @@ def test_a_pair_of_one_turn_leaves_at_once_and_linked(listener: Spans, outbox: F
 def test_what_was_not_sampled_is_no_span(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:
     listener.take(make_turn(IN_FORCE, *PAIR))
     listener.close()
-    assert outbox.spans == []
+    assert sent(outbox) == []
 
 
 def test_a_half_of_an_earlier_turn_gets_the_pair_of_a_later_one(
     listener: Spans, outbox: FakeOutbox, make_turn: Any
 ) -> None:
     listener.take(make_turn(IN_FORCE, PAIR[0], sampled=True))
-    assert outbox.spans == []
+    assert sent(outbox) == []
     listener.take(make_turn(IN_FORCE, *PAIR, at_s=0.1))
-    (client,) = outbox.spans
+    (client,) = sent(outbox)
     assert "latencyprobe.stage.network" in {attribute.key for attribute in client.attributes}
 
 
 def test_at_the_end_everything_leaves(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:
     listener.take(make_turn(IN_FORCE, PAIR[0], sampled=True))
     listener.close()
-    assert len(outbox.spans) == 1
+    assert len(sent(outbox)) == 1
 
 
 def test_a_target_that_the_plan_no_longer_has_names_no_span(
@@ -87,4 +77,4 @@ def test_a_target_that_the_plan_no_longer_has_names_no_span(
     gone = IN_FORCE._replace(plan=NodePlan("host", 2, "", (), (), host=True))
     listener.take(make_turn(gone, *PAIR, sampled=True))
     listener.close()
-    assert outbox.spans == []
+    assert sent(outbox) == []

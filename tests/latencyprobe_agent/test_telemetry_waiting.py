@@ -1,31 +1,40 @@
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from latencyprobe import plan
-from latencyprobe.plan import Identity, IdentityAnswer, SpanPolicy, Target
-from latencyprobe_agent.directory.peers import Peers
+from latencyprobe.plan import Identity, SpanPolicy, Target
+from latencyprobe_agent.directory.peers import FakePeers, Peers
+from latencyprobe_agent.identity.resources import FakeResources
+from latencyprobe_agent.measure.evidence import Joined
+from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.signals.evidence import Evidence, Explains
+from latencyprobe_agent.signals.join_keys import SENT_BYTES
+from latencyprobe_agent.signals.retransmits import EXPLAINS
+from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
-from latencyprobe_agent.vocabulary.addresses import address
-from latencyprobe_agent.vocabulary.records import Role
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import FLOW_HEADER, ExchangeFlags, Role
+from tests.support.otlp import spans, values
 
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0, SpanPolicy(1, 1.0, 100))
-
-
-class Known(Peers):
-    """Peers whose answers the test sets."""
-
-    def __init__(self, *identities: Identity) -> None:
-        super().__init__(lambda addresses: IdentityAnswer((), 0))
-        self.table = {identity.address: identity for identity in identities}
-
-    def resolve(self, addresses: Any) -> dict[str, Identity]:
-        return {a: self.table[a] for a in addresses if a in self.table}
+WATCHED = msgspec.structs.replace(CART, evidence=("retransmits",))
+RESENT = np.dtype([("flow", FLOW_HEADER), ("segs", "u4")])
+LOST = Explains(
+    event="lost",
+    fields=lambda record: {"segs": int(record["segs"])},
+    attributes=lambda records: {names.RETRANSMITS: int(records["segs"].sum())},
+    samples=lambda _: [],
+    describe=lambda record: ("lost", int(record["segs"]), 0),
+    waits=EXPLAINS.waits,
+)
 
 
 def everything(halves: Halves) -> Sampled:
@@ -41,7 +50,7 @@ def room() -> WaitingRoom:
 def test_a_named_half_waits_only_for_its_other_half(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
     room.admit(everything(halves), {1: CART}, 10.0)
-    peers = Known(Identity("10.0.0.2", service="web"))
+    peers = FakePeers(Identity("10.0.0.2", service="web"))
     assert room.take_ready(peers, 10.1) == []
     (ready,) = room.take_ready(peers, 10.3)
     assert ready.identity == Identity("10.0.0.2", service="web")
@@ -51,8 +60,8 @@ def test_a_named_half_waits_only_for_its_other_half(room: WaitingRoom, make_halv
 def test_an_unnamed_half_goes_after_two_seconds_and_is_counted(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
     room.admit(everything(halves), {1: CART}, 10.0)
-    assert room.take_ready(Known(), 11.9) == []
-    (ready,) = room.take_ready(Known(), 12.0)
+    assert room.take_ready(FakePeers(), 11.9) == []
+    (ready,) = room.take_ready(FakePeers(), 12.0)
     assert ready.identity is None
     assert room.unresolved == 1
 
@@ -65,7 +74,7 @@ def test_a_joined_pair_waits_for_nobody(room: WaitingRoom, make_halves: Any, apa
     for batch in [make_halves(client), make_halves(server)] if apart else [make_halves(client, server)]:
         room.admit(everything(batch), {1: CART}, 10.0)
         room.note_pairs(join.join(batch), by_process=True)
-    ready = room.take_ready(Known(), 10.0)
+    ready = room.take_ready(FakePeers(), 10.0)
     assert len(ready) == 2
     for chosen in ready:
         assert chosen.join is not None
@@ -78,7 +87,7 @@ def test_a_half_that_asks_another_node_waits_for_the_answer(room: WaitingRoom, m
     halves = make_halves({"role": Role.CLIENT, "stages": (5, 100, 5, 5)})
     server = make_halves({"role": Role.SERVER, "stages": (5, 5, 50, 5)})
     low = int(halves.trace_id[0, 1])
-    peers = Known(Identity("10.0.0.2", service="cart-svc"))
+    peers = FakePeers(Identity("10.0.0.2", service="cart-svc"))
     room.admit(everything(halves), {1: CART}, 10.0)
     assert room.take_ready(peers, 11.0, {low}) == []
     pairs = LocalJoin().join(Halves.concatenate([halves, server]))
@@ -91,7 +100,7 @@ def test_a_half_that_asks_another_node_waits_for_the_answer(room: WaitingRoom, m
 def test_a_half_whose_question_got_no_answer_goes(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.CLIENT})
     room.admit(everything(halves), {1: CART}, 10.0)
-    (ready,) = room.take_ready(Known(Identity("10.0.0.2", service="cart-svc")), 14.0, set())
+    (ready,) = room.take_ready(FakePeers(Identity("10.0.0.2", service="cart-svc")), 14.0, set())
     assert ready.join is None
 
 
@@ -99,7 +108,7 @@ def test_a_stranger_s_pair_joins_nothing(room: WaitingRoom, make_halves: Any) ->
     halves = make_halves({"role": Role.SERVER, "request_seq": 1})
     room.admit(everything(halves), {1: CART}, 10.0)
     room.note_pairs(LocalJoin().join(make_halves({"role": Role.CLIENT}, {"role": Role.SERVER})), by_process=True)
-    assert room.take_ready(Known(), 10.1) == []
+    assert room.take_ready(FakePeers(), 10.1) == []
 
 
 def test_a_full_room_and_a_target_that_has_gone_are_counted(make_halves: Any) -> None:
@@ -120,9 +129,46 @@ def test_what_the_budget_left_out_is_counted_too(room: WaitingRoom, make_halves:
 def test_at_the_end_nobody_waits(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.SERVER})
     room.admit(everything(halves), {1: CART}, 10.0)
-    assert len(room.take_ready(Known(), 10.0, all_of_them=True)) == 1
+    assert len(room.take_ready(FakePeers(), 10.0, all_of_them=True)) == 1
 
 
-def test_addresses_read_as_people_write_them() -> None:
-    assert address(b"\0" * 10 + b"\xff\xff" + bytes([10, 0, 0, 1])) == "10.0.0.1"
-    assert address(b"\xfd" + b"\0" * 14 + b"\1") == "fd00::1"
+@pytest.fixture
+def answered(make_halves: Any) -> Halves:
+    """A server half that sent bytes 100..200 and then closed."""
+    stamps = {"stages": (10, 20, 30, 40), "response_seq": 100, "response_bytes": 100, "sock_cookie": 7}
+    found: Halves = make_halves({"role": Role.SERVER, "flags": ExchangeFlags.CLOSED, **stamps})
+    return found
+
+
+def explained(half: Halves, segs: int, boot_ns: int) -> Joined:
+    """That some of its bytes were sent again."""
+    record = np.zeros(1, RESENT)
+    record["segs"], flow = segs, record["flow"]
+    flow["sock_cookie"], flow["role"], flow["target_set"], flow["boot_ns"] = 7, Role.SERVER, 1, boot_ns
+    join = EvidenceJoin(RecentHalves(), SENT_BYTES, LOST.waits)
+    join.recent.keep(half)
+    found = join.join(Evidence(record, SENT_BYTES.of(flow, seq=100, end_seq=150), np.ones(1, np.bool_)), 2 * 10**9)
+    assert found is not None
+    return found
+
+
+def test_the_span_shows_when_what_was_resent_and_how_long_it_waited(room: WaitingRoom, answered: Halves) -> None:
+    room.admit(everything(answered), {1: WATCHED}, 1.0)
+
+    room.note_evidence(LOST, explained(answered, segs=2, boot_ns=1_200_000_100))
+    ready = room.take_ready(Peers(None), 9.0)
+
+    requests = span_encoder.requests(ready, span_encoder.Context(FakeResources(), 10**18))
+    ((_, span),) = spans(body for body, _ in requests)
+    event = span.events[-1]
+    assert (event.name, event.time_unix_nano) == ("lost", 10**18 + 1_200_000_100)
+    assert values(event.attributes) == {"segs": 2, names.WAIT: pytest.approx(0.2)}
+    assert values(span.attributes)[names.RETRANSMITS] == 2
+
+
+def test_a_server_that_closed_after_its_answer_waits_a_second_for_evidence(answered: Halves) -> None:
+    room = WaitingRoom(identity_wait_s=0.1, join_wait_s=0.1, capacity=10)
+    room.admit(everything(answered), {1: WATCHED}, 1.0)
+    room.admit(everything(answered), {1: CART}, 1.0)
+    assert len(room.take_ready(Peers(None), 1.9)) == 1
+    assert len(room.take_ready(Peers(None), 2.0)) == 1

@@ -1,10 +1,9 @@
-"""The statistics line of TCP-RT, tcp-evidence.md B.5."""
-
-from operations import EXAMPLE_STATISTICS, T_NS, Script, example
+"""The statistics line of TCP-RT, docs/design/evidence.md, "TCP-RT averages"."""
 
 from latencyprobe_agent.tools.tcprt.averages import Averages
 from latencyprobe_agent.tools.tcprt.ports import Ports
 from latencyprobe_agent.tools.tcprt.replay import replay
+from tests.truth.operations import EXAMPLE_STATISTICS, T_NS, Script, example
 
 S = 1_000_000_000
 

@@ -1,4 +1,4 @@
-"""Which connections TCP-RT follows, tcp-evidence.md B.1."""
+"""Which connections TCP-RT follows, docs/design/evidence.md, "TCP-RT connections"."""
 
 import pytest
 

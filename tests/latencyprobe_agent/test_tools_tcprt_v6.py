@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operations import EXAMPLE_LINES, Script
 
 from latencyprobe_agent.tools.tcprt import v6
 from latencyprobe_agent.tools.tcprt.operations import endpoint
 from latencyprobe_agent.tools.tcprt.replay import replay
+from tests.truth.operations import EXAMPLE_LINES, Script
 
 SIZES = st.integers(0, 3_000)
 STEPS = st.lists(

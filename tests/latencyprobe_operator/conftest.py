@@ -1,9 +1,6 @@
 """Factories for objects of a cluster, LatencyProbes and their plans, with the defaults that most tests need."""
 
-import asyncio
-import inspect
-import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from latencyprobe import spec
+from latencyprobe import parsing, spec
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_operator.cluster.api import Api
@@ -22,6 +19,8 @@ from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.targets import Resolved
+from tests.support.certificates import make_certificate
+from tests.support.waiting import until
 
 
 def pod(name: str, namespace: str = "shop", node: str = "n1", **fields: Any) -> Pod:
@@ -48,7 +47,7 @@ def document(name: str = "checkout", namespace: str = "shop", **spec_fields: Any
 
 
 def probe(name: str = "checkout", namespace: str = "shop", **spec_fields: Any) -> spec.LatencyProbe:
-    return spec.parse(document(name, namespace, **spec_fields))
+    return parsing.parse(document(name, namespace, **spec_fields))
 
 
 def state(
@@ -134,16 +133,6 @@ async def served(routes: list[web.RouteDef]) -> AsyncIterator[Api]:
         await runner.cleanup()
 
 
-async def until(condition: Callable[[], object], deadline_s: float = 30.0) -> None:
-    """Poll until something holds, or what it awaits does."""
-    async with asyncio.timeout(deadline_s):
-        while True:
-            holds = condition()
-            if await holds if inspect.isawaitable(holds) else holds:
-                return
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 def make() -> SimpleNamespace:
     return SimpleNamespace(
@@ -163,9 +152,7 @@ def make() -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def tls_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tls")
-    make_key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=directory"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"]
-    subprocess.run([*make_key.split(), *names], cwd=folder, check=True, capture_output=True)
+    make_certificate(folder, "tls")
     return folder
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from latencyprobe import spec
+from latencyprobe import parsing
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import objectives
@@ -129,7 +129,7 @@ def test_row_that_broke_older_versions_is_in_the_store_and_the_operator_starts_a
     document = make.document(objectives=both)
     minute = int(time.time()) // 60 * 60 - 60
     with SqliteStore(tmp_path / "sli.db") as store:
-        broken, fast = (objective.key for objective in objectives(spec.parse(document)))
+        broken, fast = (objective.key for objective in objectives(parsing.parse(document)))
         store.add([SliRow(*broken, minute, 10**18, histogram={40_000: 10**18}), SliRow(*fast, minute, 200)])
 
     async def scene() -> None:
@@ -139,10 +139,12 @@ def test_row_that_broke_older_versions_is_in_the_store_and_the_operator_starts_a
             operator(tmp_path, tls_dir, api) as (process, url),
             aiohttp.ClientSession(connector=trust) as session,
         ):
-            async with asyncio.timeout(30):
-                while not (await ready(session, url) and api.reports):
-                    assert process.returncode is None
-                    await asyncio.sleep(0.05)
+
+            async def reported() -> bool:
+                assert process.returncode is None
+                return await ready(session, url) and bool(api.reports)
+
+            await make.until(reported, "it has reported", 30)
         states = {result["objective"]: (result["state"], result["events"]) for result in api.reports[0]["results"]}
         assert states == {"broken": ("Incomplete", 0), "fast": ("Met", 200)}
 

@@ -1,19 +1,141 @@
-"""The clean-up before uninstalling."""
+"""After uninstalling: what is taken away, what is waited for, and that a release that is installed is left alone."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
+import pytest
+from aiohttp import web
+
+from latencyprobe.errors import ClusterError, LatencyProbeError
 from latencyprobe_operator import cleanup
-from latencyprobe_operator.cluster.calls import FakeCluster
+from latencyprobe_operator.cluster import election
+from latencyprobe_operator.cluster.calls import Cluster
+from latencyprobe_operator.config import Config
+
+CONFIG = Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{election.NAME}"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+AGENTS = "/api/v1/namespaces/ops-agents"
+GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def test_cleanup_sweeps_until_neither_label_nor_agent_is_left() -> None:
-    cluster = FakeCluster()
-    cluster.labelled, cluster.agents = [("n1", "u1")], ["agent-1"]
+class FakeApiServer:
+    """The API server's objects by path; the label of a node goes with its patch. A poll takes 100 s of our clock."""
 
-    async def sweep() -> str:
-        return await cleanup._sweep(cluster, "agents")
+    def __init__(self, **nodes: str) -> None:
+        self.labelled = dict(nodes)
+        self.lists: dict[str, list[str]] = {}
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.away = 0  # so many requests fail
+        self.on_patch: Callable[[], None] = lambda: None
+        self.polls = 0
 
-    assert asyncio.run(sweep()) == "node labels n1; agent pods agent-1"
-    assert cluster.calls == [("label_node", "n1", "u1", False)]
-    cluster.labelled, cluster.agents = [], []
-    assert asyncio.run(sweep()) == ""
+    async def handle(self, request: web.Request) -> web.Response:
+        path = request.path
+        if self.away:
+            self.away -= 1
+            return web.json_response({"message": "not yet"}, status=403)
+        if request.method == "PATCH":
+            self.labelled.pop(path.rpartition("/")[2])
+            self.on_patch()
+            return web.json_response({})
+        if path == "/api/v1/nodes":
+            self.polls += 1
+            items = [{"metadata": {"name": name, "uid": uid}} for name, uid in self.labelled.items()]
+        elif path.endswith(("/pods", "/persistentvolumeclaims")):
+            assert request.query["labelSelector"].startswith("app.kubernetes.io/name=latencyprobe,")
+            items = [{"metadata": {"name": name}} for name in self.lists.get(path, [])]
+        elif path in self.objects:
+            return web.json_response({"metadata": self.objects[path]})
+        else:
+            return web.json_response({"message": "none"}, status=404)
+        return web.json_response({"metadata": {}, "items": items})
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleanup, "_POLL_S", 0.01)
+
+
+@pytest.fixture
+def sweep(make: Any) -> Any:
+    async def run(fake: FakeApiServer) -> None:
+        async with make.served([web.route("*", "/{path:.*}", fake.handle)]) as api:
+            await cleanup.sweep(Cluster(api), CONFIG, clock=lambda: 100.0 * fake.polls)
+
+    return lambda fake: asyncio.run(run(fake))
+
+
+def test_labels_of_all_nodes_are_taken_away(sweep: Any) -> None:
+    fake = FakeApiServer(n1="u1", n2="u2")
+
+    sweep(fake)
+
+    assert fake.labelled == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/api/v1/namespaces/ops/pods", "operator pod one"),
+        (f"{AGENTS}/pods", "agent pod one"),
+        ("/api/v1/namespaces/ops/persistentvolumeclaims", "volume claim one"),
+        (AGENTS, "a deletion of ops-agents"),
+        (f"{CRDS}/latencyprobes.latencyprobe.dev", "a deletion of latencyprobes.latencyprobe.dev"),
+        (f"{CRDS}/latencyreports.latencyprobe.dev", "a deletion of latencyreports.latencyprobe.dev"),
+    ],
+)
+def test_what_does_not_go_is_waited_for_and_named(sweep: Any, path: str, words: str) -> None:
+    fake = FakeApiServer()
+    fake.lists[path], fake.objects[path] = ["one"], GOING
+
+    with pytest.raises(ClusterError, match=f"after 150 s there is still {words}: a node that does not answer or a fin"):
+        sweep(fake)
+
+    assert fake.polls == 2, "at 100 s and 200 s"
+
+
+def test_what_is_kept_is_not_waited_for(sweep: Any) -> None:
+    fake = FakeApiServer()
+    fake.objects = {AGENTS: {"name": "ops-agents"}, f"{CRDS}/latencyprobes.latencyprobe.dev": {"name": "kept"}}
+
+    sweep(fake)
+
+
+def test_call_that_fails_is_made_again(sweep: Any) -> None:
+    fake = FakeApiServer(n1="u1")
+    fake.away = 3  # rights that were granted a moment ago
+
+    sweep(fake)
+
+    assert fake.labelled == {}
+
+
+def test_nothing_is_touched_while_a_release_is_installed(sweep: Any) -> None:
+    fake = FakeApiServer(n1="u1")
+    fake.objects[LEASE] = {"name": election.NAME}
+
+    with pytest.raises(LatencyProbeError, match="LatencyProbe is installed in namespace ops"):
+        sweep(fake)
+
+    assert fake.labelled == {"n1": "u1"}
+
+
+def test_clean_up_ends_with_the_first_label_after_a_release_came(sweep: Any) -> None:
+    fake = FakeApiServer(n1="u1", n2="u2", n3="u3")
+    fake.on_patch = lambda: fake.objects.update({LEASE: {"name": election.NAME}})
+
+    with pytest.raises(LatencyProbeError, match="uninstall it first"):
+        sweep(fake)
+
+    assert len(fake.labelled) == 2
+
+
+def test_lease_that_is_going_is_no_release(sweep: Any) -> None:
+    fake = FakeApiServer(n1="u1")
+    fake.objects[LEASE] = GOING
+
+    sweep(fake)
+
+    assert fake.labelled == {}

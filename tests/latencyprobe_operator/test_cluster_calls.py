@@ -11,6 +11,7 @@ import yaml
 from aiohttp import web
 
 from latencyprobe.errors import ClusterError
+from latencyprobe_operator import cleanup
 from latencyprobe_operator.cluster import election
 from latencyprobe_operator.cluster.api import Api, ApiError
 from latencyprobe_operator.cluster.calls import Cluster, Reviewed
@@ -18,6 +19,7 @@ from latencyprobe_operator.cluster.election import Lease
 from latencyprobe_operator.cluster.informer import Informers
 from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.config import Config
 
 RIGHTS = yaml.safe_load((Path(__file__).parents[1] / "data/operator_rbac.yaml").read_text())
 RESOURCE = re.compile(
@@ -81,7 +83,6 @@ def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
         await cluster.probes()
         await cluster.label_node("n1", "u", measure=True)
         await cluster.labelled_nodes()
-        await cluster.pods("agents")
         await cluster.write_status("shop", "checkout", "u", {})
         await cluster.write_report("shop", {"kind": "LatencyReport"})
         await cluster.post_event(about, "Normal", "Measuring", "fine")
@@ -98,8 +99,20 @@ def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
     assert recorder.rights() | of_kopf == listed(RIGHTS["clusterRules"]) | listed(RIGHTS["namespaceRules"])
 
 
+def test_clean_up_needs_exactly_the_listed_rights(make: Any) -> None:
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{election.NAME}"
+    none = lambda: web.json_response({"message": "none"}, status=404)  # noqa: E731 - one line
+    nodes = lambda: labelled() if len(recorder.requests) < 5 else web.json_response({"metadata": {}})  # noqa: E731
+    labelled = lambda: web.json_response({"metadata": {}, "items": [{"metadata": {"name": "n1", "uid": "u"}}]})  # noqa: E731
+    recorder = Recorder({lease: none, "/api/v1/nodes": nodes})
+    config = Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
+
+    recorder.run(make, lambda api: cleanup.sweep(Cluster(api), config))
+    assert recorder.rights() == listed(RIGHTS["cleanupClusterRules"]) | listed(RIGHTS["cleanupNamespaceRules"])
+
+
 def test_rights_have_no_wildcards_secrets_or_workloads() -> None:
-    rights = listed(RIGHTS["clusterRules"]) | listed(RIGHTS["namespaceRules"])
+    rights = set[tuple[str, str, str]]().union(*map(listed, RIGHTS.values()))
     assert not any("*" in part for right in rights for part in right)
     assert {group for group, _, _ in rights}.isdisjoint({"apps", "batch", "rbac.authorization.k8s.io"})
     assert {resource for _, resource, _ in rights}.isdisjoint({"secrets", "pods/exec", "configmaps", "serviceaccounts"})

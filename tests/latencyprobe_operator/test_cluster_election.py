@@ -45,6 +45,11 @@ class FakeLease:
     async def post(self, request: web.Request) -> web.Response:
         return self._store(await request.json())
 
+    def take(self, holder: str) -> None:
+        """Another process writes itself into the Lease."""
+        assert self.lease
+        self._store({**self.lease, "spec": {**self.lease["spec"], "holderIdentity": holder}})
+
     def _store(self, body: dict[str, Any]) -> web.Response:
         self.version += 1
         body["metadata"]["resourceVersion"] = str(self.version)
@@ -59,7 +64,7 @@ class FakeLease:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(election, "RETRY_S", 0.05)
-    monkeypatch.setattr(election, "RENEW_DEADLINE_S", 0.4)
+    monkeypatch.setattr(election, "RENEW_DEADLINE_S", 2)
 
 
 @pytest.mark.parametrize("fake", [FakeLease(), FakeLease(exists=False), FakeLease({"holderIdentity": ""})])
@@ -98,14 +103,13 @@ def test_hold_ends_when_another_took_it(make: Any) -> None:
     async def play() -> None:
         fake = FakeLease()
         async with make.served(fake.routes()) as api:
-            mine, theirs = Lease(api, "ops", "me"), Lease(api, "ops", "cleanup", seize=True)
-            await mine.acquire()
-            holding = asyncio.create_task(mine.hold())
-            await theirs.acquire()
+            lease = Lease(api, "ops", "me")
+            await lease.acquire()
+            fake.take("other")
             with pytest.raises(ClusterError, match="is lost"):
-                async with asyncio.timeout(5):
-                    await holding
-            assert fake.holder == "cleanup"
+                async with asyncio.timeout(30):
+                    await lease.hold()
+            assert fake.holder == "other"
 
     asyncio.run(play())
 
@@ -118,21 +122,18 @@ def test_hold_ends_when_the_api_server_stays_away(make: Any) -> None:
             await lease.acquire()
             fake.away = True
             with pytest.raises(ClusterError, match="is lost"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     await lease.hold()
 
     asyncio.run(play())
 
 
-def test_release_lets_the_next_one_in_at_once_or_after_a_time(make: Any) -> None:
+def test_release_lets_the_next_one_in_at_once(make: Any) -> None:
     async def play() -> None:
         fake = FakeLease()
         async with make.served(fake.routes()) as api:
             lease = Lease(api, "ops", "me")
             await lease.acquire()
-            await lease.release(after_s=120)
-            assert fake.lease is not None
-            assert (fake.holder, fake.lease["spec"]["leaseDurationSeconds"]) == ("me", 120)
             await lease.release()
             assert fake.holder == ""
 

@@ -128,7 +128,7 @@ def test_silent_watch_is_given_up_and_begun_again_where_it_was(make: Any) -> Non
         assert fake.versions == ["10", "33"]
         assert informer.signs.lists == 1
 
-    watched(make, fake, check, silence_s=0.2)
+    watched(make, fake, check, silence_s=1)
 
 
 def test_watches_that_are_answered_without_events_are_not_stale(make: Any) -> None:

@@ -3,7 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +47,29 @@ def test_cancellation_that_no_signal_asked_for_is_an_error() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(_until_signal(work))
+
+
+UNREACHABLE = """
+apiVersion: v1
+kind: Config
+current-context: none
+contexts: [{name: none, context: {cluster: none, user: none}}]
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: none, user: {}}]
+"""
+
+
+def test_clean_up_that_is_ended_by_a_signal_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text(UNREACHABLE)
+    environment = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "LATENCYPROBE_NAMESPACE": "ops"}
+    program = "from latencyprobe.cli import main; main()"
+
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "operator", "--cleanup"], env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        assert "waiting for" in process.stderr.readline()
+        process.terminate()
+        process.stderr.read()
+
+    assert process.returncode == -signal.SIGTERM

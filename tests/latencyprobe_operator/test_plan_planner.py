@@ -171,14 +171,14 @@ def canaries(text: str, others: Iterable[str]) -> list[str]:
 
 @given(pods(), st.dictionaries(st.sampled_from(TENANTS), probes, min_size=1))
 def test_no_foreign_pod_or_address_in_a_tenants_targets(found: list[Pod], specs: dict[str, dict[str, Any]]) -> None:
-    from latencyprobe import spec
+    from latencyprobe import parsing
 
     state = ClusterState()
     state.replace("pods", found)
     state.replace("nodes", [Node("u1", "n1"), Node("u2", "n2")])
     planner = Planner(EPOCH)
     parsed = [
-        spec.parse(
+        parsing.parse(
             {
                 "apiVersion": "latencyprobe.dev/v1alpha1",
                 "kind": "LatencyProbe",
@@ -199,9 +199,9 @@ def test_no_foreign_pod_or_address_in_a_tenants_targets(found: list[Pod], specs:
 
 @given(pods(), probes, st.randoms())
 def test_order_of_events_does_not_change_the_digest(found: list[Pod], document: dict[str, Any], random: Any) -> None:
-    from latencyprobe import spec
+    from latencyprobe import parsing
 
-    desired = spec.parse(
+    desired = parsing.parse(
         {
             "apiVersion": "latencyprobe.dev/v1alpha1",
             "kind": "LatencyProbe",

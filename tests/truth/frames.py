@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from netns import INTERFACE, Namespace
+from tests.truth.netns import INTERFACE, Namespace
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from netns import INTERFACE, Namespace
-from recorder import OBJECTS
 
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.packets import VARIANTS, PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES_TC
 from latencyprobe_agent.vocabulary.records import ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
+from tests.support.waiting import wait_until
+from tests.truth.netns import INTERFACE, Namespace
+from tests.truth.recorder import OBJECTS
 
 S, MS, US = 1_000_000_000, 1_000_000, 1_000
+RESENT_NS = 900 * MS  # a SYN and a SYN-ACK are sent again after a second, in ticks
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
 KERNEL, TC = HandshakeMethod.KERNEL, HandshakeMethod.TC
 ONCE = "numgen inc mod 1000000 == 0"  # the first packet that comes to this part of a rule
@@ -41,6 +43,13 @@ def at_packets(
     finally:
         with namespace.inside():
             programs.close()
+
+
+def reported(programs: PacketPrograms) -> np.ndarray:
+    """The next handshakes, as soon as there are any."""
+    batches: list[np.ndarray] = []
+    wait_until(lambda: batches.append(programs.drain()) or len(batches[-1]), "a handshake")
+    return batches[-1]
 
 
 def listen(namespace: Namespace, port: int, host: str = "10.99.0.2", backlog: int = 100) -> socket.socket:

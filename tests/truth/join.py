@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
 CLIENT, SERVER = 1, 2
+NAMES = {CLIENT: "client", SERVER: "server"}
 STAGES = {CLIENT: ("send", "wait", "receive", "read_delay"), SERVER: ("receive", "read_delay", "process", "send")}
+CUTS = {
+    CLIENT: ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns"),
+    SERVER: ("ready_first_ns", "ready_last_ns", "read_last_ns", "send_start_ns", "send_end_ns"),
+}
+ONE_SEGMENT = 1_000  # bytes that leave in one segment, whatever the link
 
 
 @dataclass(frozen=True)
@@ -48,37 +54,44 @@ class Truth:
         """The log of one role."""
         return self.client if role == CLIENT else self.server
 
-    def ready_ns(self, role: int) -> tuple[I64, I64]:
-        """When the first and the last data of the message that `role` reads became readable, to a few µs.
+    def brackets(self, role: int) -> dict[str, tuple[I64, I64]]:
+        """Stamp → (earliest, latest) ns: the log's own readings of the clock around what it tells of, per RPC.
 
-        The kernel's receive stamp says it exactly for a message in one piece; the first of several pieces may have
-        been merged with later ones before it was read, but was there when the peer's first send call returned.
+        Exact whatever the scheduler does. Bytes are not readable before the kernel took their segment from its device,
+        which it says of a message of one segment, and not after the reader found them or its call took them.
         """
-        reader, writer = self.side(role), self.side(3 - role)
-        last = np.where(reader["arrival_last_ns"], reader["arrival_last_ns"], reader["read_last_ns"])
-        first = np.where(reader["arrival_first_ns"], reader["arrival_first_ns"], reader["read_first_ns"])
-        return np.minimum(first, writer["first_sent_ns"]), last
+        log, writer = self.side(role), self.side(3 - role)
+        size = log["request_bytes" if role == SERVER else "response_bytes"]
+        begun, arrived = writer["send_start_ns"], log["arrival_last_ns"]
+        told = (arrived > begun) & (arrived < log["read_last_ns"])  # else no stamp, or the wall clock was set
+        last = np.where(told, arrived, begun)
+        one_segment = (writer["send_calls"] == 1) & (size <= ONE_SEGMENT)
+        return {
+            "send_start_ns": (log["send_start_ns"], log["first_sent_ns"]),
+            "send_end_ns": (log["send_last_begin_ns"], log["send_end_ns"]),
+            "ready_first_ns": (np.where(one_segment, last, begun), log["readable_ns"]),
+            "ready_last_ns": (last, np.where(log["readable"] >= size, log["readable_ns"], log["read_last_ns"])),
+            "read_first_ns": (log["read_first_begin_ns"], log["read_first_ns"]),
+            "read_last_ns": (log["read_last_begin_ns"], log["read_last_ns"]),
+        }
 
-    def stages(self, role: int) -> I64:
-        """int64[n, 4] in the order of `STAGES[role]`; cut points in fixed order, each at least its predecessor."""
-        log = self.side(role)
-        first, last = self.ready_ns(role)
-        cuts = (
-            (log["send_start_ns"], log["send_end_ns"], first, last, log["read_last_ns"])
-            if role == CLIENT
-            else (first, last, log["read_last_ns"], log["send_start_ns"], log["send_end_ns"])
-        )
-        return np.diff(np.maximum.accumulate(np.stack(cuts, axis=1), axis=1), axis=1)
+    def stages(self, role: int) -> tuple[I64, I64]:
+        """(Least, most) ns of each stage, int64[n, 4] in the order of `STAGES[role]`, for stamps within `brackets`.
 
-    def duration_ns(self, role: int) -> I64:
-        """Duration of each half: the sum of its stages."""
-        return self.stages(role).sum(axis=1)
+        Cut points come in fixed order, each is at least its predecessor.
+        """
+        low, high = self._cuts(role)
+        return np.maximum(low[1:] - high[:-1], 0).T, (high[1:] - low[:-1]).T
 
-    def network_ns(self) -> I64:
-        """The network stage of each pair: what is left of the client's duration (measurement.md section 4)."""
-        client, server = self.stages(CLIENT), self.stages(SERVER)
-        client_send = np.minimum(client[:, 0], server[:, 0])
-        return client.sum(axis=1) - client_send - server[:, 1:].sum(axis=1) - client[:, 3]
+    def duration_ns(self, role: int) -> tuple[I64, I64]:
+        """(Least, most) duration of each half, int64[n]."""
+        low, high = self._cuts(role)
+        return np.maximum(low[-1] - high[0], 0), high[-1] - low[0]
+
+    def _cuts(self, role: int) -> tuple[I64, I64]:
+        of = self.brackets(role)
+        low, high = (np.stack([of[name][end] for name in CUTS[role]]) for end in (0, 1))
+        return np.maximum.accumulate(low), np.maximum.accumulate(high)
 
 
 def with_cookies_of_log(truth: Truth, records: NDArray[np.void]) -> NDArray[np.void]:
@@ -114,11 +127,10 @@ class Match:
 
     def describe(self) -> str:
         """One line for test output."""
-        sides = ((name, role) for name, role in (("client", CLIENT), ("server", SERVER)))
         return ", ".join(
             f"{name}: {(self.record[role] >= 0).sum()} matched, {len(self.missing(role))} missing, "
             f"{len(self.extra[role])} extra"
-            for name, role in sides
+            for role, name in NAMES.items()
         )
 
 
@@ -143,7 +155,7 @@ def match(truth: Truth, records: NDArray[np.void]) -> Match:
 def disagreements(truth: Truth, records: NDArray[np.void], matched: Match) -> dict[str, int]:
     """How many matched records differ from the log in what must be equal to the last unit."""
     differ: dict[str, int] = {}
-    for name, role in (("client", CLIENT), ("server", SERVER)):
+    for role, name in NAMES.items():
         log, record = _matched(truth, records, matched, role)
         rows = matched.record[role] >= 0
         expected = {field: log[field] for field in ("request_bytes", "response_bytes", "local_port", "peer_port")}
@@ -156,36 +168,48 @@ def disagreements(truth: Truth, records: NDArray[np.void], matched: Match) -> di
 def outside_calls(truth: Truth, records: NDArray[np.void], matched: Match) -> dict[str, int]:
     """How many stamps lie outside the socket calls that they belong to, by the generator's own clock readings."""
     outside: dict[str, int] = {}
-    for name, role in (("client", CLIENT), ("server", SERVER)):
-        log, record = _matched(truth, records, matched, role)
-        writer = truth.side(3 - role)[matched.record[role] >= 0]
-        bounds = {
-            "send_start_ns": (log["send_start_ns"], log["first_sent_ns"]),
-            "send_end_ns": (log["send_start_ns"], log["send_end_ns"]),
-            "ready_first_ns": (writer["send_start_ns"], log["read_first_ns"]),  # poll may see it before data-ready ran
-            "ready_last_ns": (writer["send_start_ns"], log["read_last_ns"]),
-            "read_first_ns": (log["poll_ns"], log["read_first_ns"]),
-            "read_last_ns": (log["poll_ns"], log["read_last_ns"]),
-        }
-        for field, (low, high) in bounds.items():
+    for role, name in NAMES.items():
+        _, record = _matched(truth, records, matched, role)
+        for field, (low, high) in _matched_brackets(truth, matched, role).items():
             stamp = record[field].astype(np.int64)
             outside[f"{name} {field}"] = int(((stamp < low) | (stamp > high)).sum())
     return outside
 
 
-def stamp_errors(truth: Truth, records: NDArray[np.void], matched: Match) -> dict[str, I64]:
-    """Signed error of each stamp in ns, over all matched RPCs: less the log's own reading of the clock.
+def outside_stages(truth: Truth, stages: I64, matched: Match) -> dict[str, int]:
+    """How many stages (int64[records, 4], in the order of the records) are shorter or longer than the log allows."""
+    outside: dict[str, int] = {}
+    for role, name in NAMES.items():
+        rows = matched.record[role] >= 0
+        least, most = (bound[rows] for bound in truth.stages(role))
+        found = stages[matched.record[role][rows]]
+        wrong = ((found < least) | (found > most)).sum(axis=0)
+        outside |= {f"{name} {stage}": int(n) for stage, n in zip(STAGES[role], wrong, strict=True)}
+    return outside
 
-    Stamps of a call are compared with the reading just before it (send_start) or just after it, those of data-ready
-    with the kernel's receive stamp, which it takes before IP and TCP see the segment: exact for single segments.
+
+def pair_stages(client: I64, server: I64) -> I64:
+    """int64[n, 6]: the stages of pairs, of those of their halves (measurement.md section 4).
+
+    The second one, `network`, is what is left of the client's duration; less than 0 where parts lay side by side.
+    """
+    client_send = np.minimum(client[:, 0], server[:, 0])
+    network = client.sum(axis=1) - client_send - server[:, 1:].sum(axis=1) - client[:, 3]
+    return np.column_stack([client_send, network, server[:, 1:], client[:, 3]])
+
+
+def stamp_errors(truth: Truth, records: NDArray[np.void], matched: Match) -> dict[str, I64]:
+    """Signed error of each stamp in ns, over all matched RPCs: less the log's reading that is next to it.
+
+    That is the one just before a send call begins, just after any call returned, and for bytes that became readable the
+    kernel's receive stamp, which it takes before IP and TCP see the segment: for messages of a single segment.
     """
     errors: dict[str, I64] = {}
-    for name, role in (("client", CLIENT), ("server", SERVER)):
-        log, record = _matched(truth, records, matched, role)
-        ready_first, ready_last = (column[matched.record[role] >= 0] for column in truth.ready_ns(role))
-        expected = {field: log[field] for field in ("send_start_ns", "send_end_ns", "read_first_ns", "read_last_ns")}
-        expected |= {"ready_first_ns": ready_first, "ready_last_ns": ready_last}
-        errors |= {f"{name} {field}": record[field].astype(np.int64) - at for field, at in expected.items()}
+    for role, name in NAMES.items():
+        _, record = _matched(truth, records, matched, role)
+        for field, (low, high) in _matched_brackets(truth, matched, role).items():
+            nearest = low if field == "send_start_ns" or field.startswith("ready") else high
+            errors[f"{name} {field}"] = record[field].astype(np.int64) - nearest
     return errors
 
 
@@ -204,18 +228,16 @@ def pairs_by_rpc(truth: Truth, matched: Match, client_rows: I64, server_rows: I6
     return position, int((~right).sum())
 
 
-def quantiles_us(errors_ns: I64) -> str:
-    """Signed error in µs for test output: p1, p50, p99, max, and the median of its size."""
-    p1, p50, p99 = np.percentile(errors_ns, (1, 50, 99)) / 1e3
-    size = np.median(np.abs(errors_ns)) / 1e3
-    return f"p1 {p1:+8.2f}  p50 {p50:+8.2f}  p99 {p99:+8.2f}  max {errors_ns.max() / 1e3:+9.2f}  |p50| {size:6.2f} µs"
-
-
 def _matched(
     truth: Truth, records: NDArray[np.void], matched: Match, role: int
 ) -> tuple[NDArray[np.void], NDArray[np.void]]:
     rows = matched.record[role]
     return truth.side(role)[rows >= 0], records[rows[rows >= 0]]
+
+
+def _matched_brackets(truth: Truth, matched: Match, role: int) -> dict[str, tuple[I64, I64]]:
+    rows = matched.record[role] >= 0
+    return {field: (low[rows], high[rows]) for field, (low, high) in truth.brackets(role).items()}
 
 
 def _offsets(log: NDArray[np.void], order: I64, size: str) -> I64:

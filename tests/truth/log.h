@@ -13,19 +13,24 @@
 #include <string.h>
 
 /*
- * first_sent_ns: return of the first send call of the message. poll_ns: return of the poll that waited
- * for the message that this side read. arrival_*: the kernel's receive stamp (SO_TIMESTAMPING, taken before TCP sees
- * the segment) of the newest segment in the first and the last receive call; 0 = none. role: 1 client, 2 server.
- * ordinal: of the RPC on its connection. cookie: SO_COOKIE of this side's socket.
+ * Of the first and of the last send call of the message that this side wrote, and of the first and the last receive
+ * call of the one that it read: the clock right before (*_begin_ns, send_start_ns) and right after it. readable_ns: by
+ * then `readable` bytes of the message had come. arrival_*: the kernel's receive stamp (SO_TIMESTAMPING, taken before
+ * TCP sees the segment) of the newest segment in the first and the last receive call, not later than it was taken;
+ * 0 = none. role: 1 client, 2 server. ordinal: of the RPC on its connection. cookie: SO_COOKIE of this side's socket.
  */
 #define LOG_FIELDS(F)                                                                                                  \
 	F(uint64_t, "<u8", rpc)                                                                                        \
 	F(uint64_t, "<u8", cookie)                                                                                     \
 	F(int64_t, "<i8", send_start_ns)                                                                               \
 	F(int64_t, "<i8", first_sent_ns)                                                                               \
+	F(int64_t, "<i8", send_last_begin_ns)                                                                          \
 	F(int64_t, "<i8", send_end_ns)                                                                                 \
-	F(int64_t, "<i8", poll_ns)                                                                                     \
+	F(int64_t, "<i8", readable_ns)                                                                                 \
+	F(uint64_t, "<u8", readable)                                                                                   \
+	F(int64_t, "<i8", read_first_begin_ns)                                                                         \
 	F(int64_t, "<i8", read_first_ns)                                                                               \
+	F(int64_t, "<i8", read_last_begin_ns)                                                                          \
 	F(int64_t, "<i8", read_last_ns)                                                                                \
 	F(int64_t, "<i8", arrival_first_ns)                                                                            \
 	F(int64_t, "<i8", arrival_last_ns)                                                                             \
@@ -45,7 +50,7 @@
 struct record {
 	LOG_FIELDS(LOG_MEMBER)
 };
-_Static_assert(sizeof(struct record) == 112, "no hidden padding: the file's description has none");
+_Static_assert(sizeof(struct record) == 144, "no hidden padding: the file's description has none");
 
 enum { LOG_HEADER = 1024 }; /* one page of the format: magic, length, description, padded */
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from netns import INTERFACE, Namespace, joined
-from peers import reset
+from tests.truth.netns import INTERFACE, Namespace, joined
+from tests.truth.peers import reset
 
 SERVER_ADDRESS = "10.99.0.2"
 

@@ -63,7 +63,7 @@ class Script:
 
 
 def example() -> Script:
-    """The connection of tcp-evidence.md B.5."""
+    """The connection of docs/design/evidence.md, "TCP-RT lines"."""
     script = Script(ms=-0.456).recv_data(0, 1448).recv_data(1, 152).send_data(6, 2896)
     script.acked(7, 1448).acked(9, 1448).recv_data(20, 100).send_data(22, 500, total_retrans=1).acked(24)
     return script.fins().release(30)

@@ -3,7 +3,7 @@
 import socket
 import struct
 
-import workload
+from tests.support.waiting import wait_until
 
 
 class Peers:
@@ -36,7 +36,7 @@ class Peers:
         for piece in pieces:
             sender.sendall(piece)
         message = b"".join(pieces)
-        workload.wait_until(lambda: len(receiver.recv(len(message), socket.MSG_PEEK)) == len(message), "all came")
+        wait_until(lambda: len(receiver.recv(len(message), socket.MSG_PEEK)) == len(message), "all came")
         steps = [*read, len(message) - sum(read)]
         assert b"".join(receiver.recv(step) for step in steps if step) == message
 

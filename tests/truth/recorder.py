@@ -13,14 +13,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
-from netns import Namespace
 from numpy.typing import NDArray
-from workload import wait_until
 
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.signals.evidence import Evidence
 from latencyprobe_agent.signals.table import EvidenceSignal
+from tests.support.waiting import wait_until
+from tests.truth.netns import Namespace
 
 OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
 EVERYTHING = Filter()
@@ -104,7 +104,7 @@ class Recorder(AbstractContextManager["Recorder"]):
         return found
 
     def flush(self) -> None:
-        """Let the programs look at what has been quiet."""
+        """Let the programs look at what has been idle."""
         for programs in self.programs:
             programs.flush()
 

@@ -10,12 +10,14 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <linux/errqueue.h> /* needs struct timespec */
 #include <linux/net_tstamp.h>
+#include <linux/sockios.h>
 
 #include "log.h"
 
@@ -72,7 +74,6 @@ static bool send_message(int fd, const char *buf, size_t size, uint64_t rpc, str
 	uint64_t random = mix(rpc, r->role);
 	size_t pieces = cut.split && random & 1 ? 2 + (random >> 8) % (MAX_PIECES - 1) : 1 + (gap_us > 0);
 
-	r->send_start_ns = clock_ns(CLOCK_BOOTTIME);
 	for (size_t sent = 0; sent < size;) {
 		size_t left = size - sent, piece = left;
 
@@ -81,12 +82,15 @@ static bool send_message(int fd, const char *buf, size_t size, uint64_t rpc, str
 			piece = 1 + random % (left - 1);
 			pieces--;
 		}
+		r->send_last_begin_ns = clock_ns(CLOCK_BOOTTIME);
 		ssize_t n = send(fd, buf + sent, piece, MSG_NOSIGNAL);
+		r->send_end_ns = clock_ns(CLOCK_BOOTTIME);
 		if (n < 0)
 			return false;
-		r->send_end_ns = clock_ns(CLOCK_BOOTTIME);
-		if (!r->send_calls++)
+		if (!r->send_calls++) {
+			r->send_start_ns = r->send_last_begin_ns;
 			r->first_sent_ns = r->send_end_ns;
+		}
 		sent += n;
 		if (sent == size)
 			break;
@@ -98,7 +102,10 @@ static bool send_message(int fd, const char *buf, size_t size, uint64_t rpc, str
 	return true;
 }
 
-/* CLOCK_REALTIME - CLOCK_BOOTTIME, read again if the thread was interrupted between the two; a slow clock always is. */
+/*
+ * CLOCK_REALTIME - CLOCK_BOOTTIME, not less than it is. Read again if the thread was interrupted between the two, which
+ * makes it more; with a slow clock it always is.
+ */
 static int64_t real_minus_boot_ns(void)
 {
 	int64_t before, real, after;
@@ -109,19 +116,20 @@ static int64_t real_minus_boot_ns(void)
 		real = clock_ns(CLOCK_REALTIME);
 		after = clock_ns(CLOCK_BOOTTIME);
 	} while (after - before > 1000 && --tries);
-	return real - (before + after) / 2;
+	return real - before;
 }
 
-/* One receive call; *read_ns: its return, *arrival_ns: the kernel's receive stamp (real time) in boot time. */
-static ssize_t receive_stamped(int fd, char *buf, size_t size, int64_t *read_ns, int64_t *arrival_ns)
+/* One receive call: the clock before and after it; *arrival_ns: the kernel's receive stamp (real time) in boot time. */
+static ssize_t receive_stamped(int fd, char *buf, size_t size, int64_t *begin_ns, int64_t *read_ns, int64_t *arrival_ns)
 {
 	char control[128];
 	struct iovec iov = { buf, size };
 	struct msghdr msg = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
 	};
-	ssize_t n = recvmsg(fd, &msg, 0);
 
+	*begin_ns = clock_ns(CLOCK_BOOTTIME);
+	ssize_t n = recvmsg(fd, &msg, 0);
 	*read_ns = clock_ns(CLOCK_BOOTTIME);
 	*arrival_ns = 0;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); n > 0 && c; c = CMSG_NXTHDR(&msg, c)) {
@@ -137,6 +145,19 @@ static ssize_t receive_stamped(int fd, char *buf, size_t size, int64_t *read_ns,
 	return n;
 }
 
+/* Wait for the message and log what of it is there. SIOCINQ waits for the socket's lock: nobody is still adding to it. */
+static bool wait_readable(int fd, struct record *r)
+{
+	struct pollfd readable = { .fd = fd, .events = POLLIN };
+	int bytes;
+
+	if (poll(&readable, 1, -1) < 0 || ioctl(fd, SIOCINQ, &bytes))
+		return false;
+	r->readable_ns = clock_ns(CLOCK_BOOTTIME);
+	r->readable = bytes;
+	return true;
+}
+
 /*
  * Receive *size bytes, or with *size = 0 a request, whose header says how many. After the message has become readable
  * the reader stops for stop_us. Returns the bytes read; less than *size: the connection ended or failed.
@@ -145,15 +166,13 @@ static size_t receive_message(int fd, char *buf, size_t *size, uint64_t random, 
 			      struct record *r)
 {
 	size_t got = 0, want = *size ? *size : sizeof(struct header);
-	struct pollfd readable = { .fd = fd, .events = POLLIN };
 
-	if (poll(&readable, 1, -1) < 0)
+	if (!wait_readable(fd, r))
 		return 0;
-	r->poll_ns = clock_ns(CLOCK_BOOTTIME);
 	pause_us(stop_us);
 	while (got < want) {
 		size_t chunk = MAX_MESSAGE - got;
-		int64_t read_ns, arrival_ns;
+		int64_t begin_ns, read_ns, arrival_ns;
 
 		if (cut.split) {
 			random = mix(random, got);
@@ -161,13 +180,15 @@ static size_t receive_message(int fd, char *buf, size_t *size, uint64_t random, 
 			if (chunk > MAX_MESSAGE - got)
 				chunk = MAX_MESSAGE - got;
 		}
-		ssize_t n = receive_stamped(fd, buf + got, chunk, &read_ns, &arrival_ns);
+		ssize_t n = receive_stamped(fd, buf + got, chunk, &begin_ns, &read_ns, &arrival_ns);
 		if (n <= 0)
 			return got;
+		r->read_last_begin_ns = begin_ns;
 		r->read_last_ns = read_ns;
 		r->arrival_last_ns = arrival_ns;
 		if (!r->recv_calls++) {
-			r->read_first_ns = r->read_last_ns;
+			r->read_first_begin_ns = begin_ns;
+			r->read_first_ns = read_ns;
 			r->arrival_first_ns = arrival_ns;
 		}
 		got += n;

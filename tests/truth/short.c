@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * short.c: connections that do nothing but open, one after the other. The server ends each by an RST, so that none stays
- * behind and a port may come again. Build: cc -O2 short.c
+ * short.c: connections that do nothing but open, one after the other. The server ends each by an RST, so that none
+ * stays behind and a port may come again. Build: cc -O2 short.c
  *
  *   short serve COUNT                accept from the listening socket that is descriptor 0
  *   short call ADDRESS PORT COUNT    to an IPv4 address

@@ -2,38 +2,20 @@
 
 import json
 import os
-import random
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from join import Truth
+from tests.support.waiting import wait_until
+from tests.truth.join import Truth
 
 SO_TIMESTAMPING = 37  # asm-generic/socket.h
 SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPING_SOFTWARE = 1 << 3, 1 << 4  # linux/net_tstamp.h
 
 HERE = Path(__file__).parent
 BINARIES = HERE.parents[1] / "build" / "truth"
-
-
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 10) -> None:
-    """Poll until `condition()` holds; fail with `what` after the deadline."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain: {what}"
-        time.sleep(0.005)
-
-
-def free_port() -> int:
-    """A TCP port that nobody uses, below those that the kernel gives to clients: two test runs do not meet."""
-    while True:
-        port = random.randint(10_000, 30_000)
-        with socket.socket(socket.AF_INET6) as trial, suppress(OSError):
-            trial.bind(("::", port))
-            return port
 
 
 def build(name: str = "truth") -> Path:

@@ -49,3 +49,20 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- fail "the chart makes its TLS certificate and pairing key once and finds them again in the cluster, which `helm template` and GitOps tools cannot: set tls.existingSecret (or tls.certManager.issuerRef) with tls.ca, and pairing.existingSecret" -}}
 {{- end -}}
 {{- end }}
+
+{{/*
+Helm would take over an object of an earlier release that is still being deleted, and lose it a moment later: a namespace
+that takes nothing new, CRDs that vanish. Failing here comes before anything is stored, so that the same command works when
+it is gone; an error later would leave a release that blocks its name. Argument: (list "apiVersion" "Kind" "namespace" "name").
+*/}}
+{{- define "latencyprobe.requireNotGoing" -}}
+{{- $live := lookup (index . 0) (index . 1) (index . 2) (index . 3) -}}
+{{- with (($live.metadata | default dict).deletionTimestamp) -}}
+{{- $why := $live.metadata.finalizers | default list -}}
+{{- range ($live.status | default dict).conditions -}}
+{{- if and (eq .status "True") (regexMatch "Remaining|Failure" .type) }}{{ $why = append $why .message }}{{ end -}}
+{{- end -}}
+{{- $held := ternary (printf ", held by: %s" (join "; " $why)) "" (gt (len $why) 0) -}}
+{{- fail (printf "%s %s of an earlier release is being deleted since %s%s. It takes some 30 s: run the same command again when it is gone" $live.kind $live.metadata.name . $held) -}}
+{{- end -}}
+{{- end }}

@@ -57,10 +57,19 @@ class Cluster:
         found = [item async for item in self._list("/api/v1/nodes", labelSelector=MEASURE_LABEL)]
         return [(item["metadata"]["name"], item["metadata"]["uid"]) for item in found]
 
-    async def pods(self, namespace: str, label_selector: str = "") -> list[str]:
-        """Return the names of the pods of a namespace."""
-        path = f"/api/v1/namespaces/{namespace}/pods"
+    async def names(self, path: str, label_selector: str) -> list[str]:
+        """Return the names of all objects of a kind, for example of the pods of a namespace."""
         return [item["metadata"]["name"] async for item in self._list(path, labelSelector=label_selector)]
+
+    async def metadata(self, path: str) -> dict[str, Any] | None:
+        """Return an object's metadata, or None when there is no such object."""
+        try:
+            found: dict[str, Any] = msgspec.json.decode(await self._api.call("GET", path))["metadata"]
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        return found
 
     async def write_status(self, namespace: str, name: str, uid: str, status: Mapping[str, object]) -> None:
         """Replace a LatencyProbe's status. One that is gone is no error."""

@@ -1,6 +1,6 @@
 """The Lease `latencyprobe-operator`: who may write. It gates the operator's start and stops the process when lost.
 
-One replica is normal; the Lease makes two harmless (a node that was cut off, a clean-up job). By hand and not
+One replica is normal; the Lease makes two harmless (a node that was cut off). By hand and not
 `kubernetes.aio.leaderelection`, since that one waits up to five minutes in a hung request, longer than the Lease
 lasts, and reads the wall clock. Times here are the monotonic clock; another's Lease counts from when *we* saw it
 change, as in client-go, so clocks of different nodes never meet. Source: client-go, tools/leaderelection.
@@ -27,10 +27,7 @@ RETRY_S = 2.0
 
 
 class Lease:
-    """Our claim on the Lease. `identity` must differ between processes.
-
-    `seize` takes it from a live holder, who notices within `RETRY_S`: for the clean-up, which must win.
-    """
+    """Our claim on the Lease. `identity` must differ between processes."""
 
     def __init__(
         self,
@@ -38,14 +35,12 @@ class Lease:
         namespace: str,
         identity: str,
         *,
-        seize: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.identity = identity
         self._api = api
         self._namespace = namespace
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._seize = seize
         self._clock = clock
         self._seen: tuple[dict[str, Any] | None, float] = (None, 0.0)
         self._renewed = 0.0
@@ -60,7 +55,6 @@ class Lease:
 
     async def hold(self) -> NoReturn:
         """Renew until cancelled. Raises ClusterError when it is lost."""
-        self._seize = False
         while (self._seen[0] or {}).get("holderIdentity") == self.identity:
             try:
                 async with asyncio.timeout(RENEW_DEADLINE_S - (self._clock() - self._renewed)):
@@ -71,13 +65,12 @@ class Lease:
         log.error("lease %s is lost", NAME)
         raise ClusterError(f"lease {NAME} is lost: ending, so that only its holder writes")
 
-    async def release(self, *, after_s: int = 0) -> None:
-        """Let the next one in, at once or after a time."""
-        with_holder = self.identity if after_s else ""
+    async def release(self) -> None:
+        """Let the next one in at once."""
         try:
             lease = await self._read()
             if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
-                await self._write(lease, holder=with_holder, duration_s=after_s or 1)
+                await self._write(lease, holder="", duration_s=1)
         except ClusterError as error:
             log.warning("lease %s could not be released, it runs out by itself: %s", NAME, error)
 
@@ -100,12 +93,12 @@ class Lease:
         return True
 
     def _free(self, spec: dict[str, Any]) -> bool:
-        """Return whether we may write: it is ours, nobody's, ran out, or we seize it."""
+        """Return whether we may write: it is ours, nobody's, or ran out."""
         if spec != self._seen[0]:
             self._seen = (spec, self._clock())
         holder = spec.get("holderIdentity") or ""
         ran_out = self._clock() - self._seen[1] > spec.get("leaseDurationSeconds", DURATION_S)
-        return holder in ("", self.identity) or ran_out or self._seize
+        return holder in ("", self.identity) or ran_out
 
     async def _read(self) -> dict[str, Any] | None:
         try:

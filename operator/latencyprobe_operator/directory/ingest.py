@@ -40,7 +40,7 @@ class Ingest:
         self._clock = clock
         self._began = clock()
         self._asked: defaultdict[str, set[ObjectiveKey]] = defaultdict(set)
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
     def planned(self, plan: NodePlan) -> None:
         """Remember what a node was asked to count: rows of an earlier plan may come up to 24 h late."""
@@ -77,8 +77,8 @@ class Ingest:
             except Impossible as error:
                 reason = error.field if error.field == "future" else f"impossible_{error.field}"
                 dropped[reason] += 1
-                if (node, reason) not in self._told:
-                    self._told.add((node, reason))
+                if (node, reason) not in self._logged:
+                    self._logged.add((node, reason))
                     log.warning("%s: SLI rows of its agent are dropped: %s (%s)", node, error, row.objective)
         return tuple(kept), dropped
 

@@ -1,4 +1,7 @@
-"""The directory's HTTPS calls: parse, check, call one thing, answer. Until `open` agents get 503."""
+"""The directory's HTTPS calls (docs/design/directory.md, "Calls"): parse, check, call one thing, answer.
+
+Until `open` agents get 503.
+"""
 
 import asyncio
 import logging

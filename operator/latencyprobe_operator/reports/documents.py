@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from latencyprobe.manifest import API_VERSION, KIND
-from latencyprobe.report import model
+from latencyprobe.report import build, model
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.spec import LatencyProbe
 from latencyprobe.store import Store
@@ -48,15 +48,15 @@ def evaluate(
     found = {}
     for namespace, owners in by_namespace(probes).items():
         judged = [objective for owner in owners for objective in objectives(owner)]
-        found[namespace] = document(model.build(store, judged, now_unix_s, nodes_missing), owners)
+        found[namespace] = document(build.build(store, judged, now_unix_s, nodes_missing), owners)
     return found
 
 
 def document(report: model.Report, owners: list[LatencyProbe]) -> Document:
     """Return a report as the API server gets it, owned by its namespace's LatencyProbes."""
-    whole: Document = msgspec.to_builtins(model.document(owners[0].namespace, report))
+    whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, report))
     references = [{"apiVersion": API_VERSION, "kind": KIND, "name": p.name, "uid": p.uid} for p in owners]
-    metadata = {"name": model.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
+    metadata = {"name": build.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
     return whole | {"metadata": metadata}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from latencyprobe import spec
+from latencyprobe import parsing, spec
 from latencyprobe.errors import SpecError
 from latencyprobe.slo.objective import ObjectiveKey, objectives
 from latencyprobe_operator.cluster.objects import Key
@@ -87,6 +87,6 @@ def _parsed(document: Mapping[str, Any]) -> Entry:
     plain = {k: document[k] for k in ("apiVersion", "kind", "spec") if k in document}
     named = {k: meta[k] for k in ("namespace", "name", "uid", "generation")}
     try:
-        return Entry(meta["uid"], meta["generation"], probe=spec.parse({**plain, "metadata": named}))
+        return Entry(meta["uid"], meta["generation"], probe=parsing.parse({**plain, "metadata": named}))
     except SpecError as error:
         return Entry(meta["uid"], meta["generation"], error=error)

@@ -12,7 +12,7 @@ from latencyprobe_agent.sli.listener import SliRows
 from latencyprobe_agent.telemetry.endpoints import Settings
 from latencyprobe_agent.vocabulary.now import Now
 
-_GOODBYE_S = 2.0  # for a collector that does not answer
+_STOP_TIMEOUT_S = 2.0  # for a collector that does not answer
 
 
 class Export(NamedTuple):
@@ -26,7 +26,7 @@ class Export(NamedTuple):
 def audience(
     config: Config, control: Control, export: Export, more: Callable[[], Sequence[Listener]] = lambda: ()
 ) -> Audience:
-    """Return the listeners of an agent. `more`: others, opened once the programs count."""
+    """Return the listeners of an agent. `more`: makes others, once the programs count."""
 
     @contextmanager
     def opened(start: Now) -> Iterator[Sequence[Listener]]:
@@ -43,7 +43,7 @@ def audience(
                     start,
                     delta=export.delta,
                     shared_key=export.shared_key,
-                    goodbye_s=_GOODBYE_S,
+                    stop_timeout_s=_STOP_TIMEOUT_S,
                 )
                 listeners += stack.enter_context(exporters).listeners
             yield listeners

@@ -1,4 +1,4 @@
-"""The agent's commands: `run` and `plan` on this host, `agent` in a cluster, `doctor` on both. Called by cli.py.
+"""The agent's commands: `run` and `plan` on this host, `agent` in a cluster, `doctor` on both.
 
 Imports that not every command needs stand inside: `run` has 0.8 s from its start until it measures.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from latencyprobe import spec
+from latencyprobe import parsing
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe.options import FILE, OUTPUT, Duration
 from latencyprobe.plan import NodePlan, Target
@@ -18,7 +18,7 @@ from latencyprobe.report import units
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.identity.local import local_plan, pairing_key
-from latencyprobe_agent.telemetry.endpoints import delta_wanted, endpoints
+from latencyprobe_agent.telemetry.endpoints import delta_requested, endpoints
 
 
 @click.command(
@@ -49,9 +49,9 @@ def run(
     from latencyprobe_agent.cli.run import Run  # noqa: PLC0415
 
     config = settings.from_environment()
-    probes = spec.load_file(file)
+    probes = parsing.load_file(file)
     plan, notices = local_plan(probes, config.node, pairing_key(pair_key))
-    export = Export(endpoints(os.environ, otlp), delta_wanted(os.environ), shared_key=pair_key is not None)
+    export = Export(endpoints(os.environ, otlp), delta_requested(os.environ), shared_key=pair_key is not None)
     for notice in notices:
         click.echo(f"latencyprobe: {notice}", err=True)
     if not plan.targets:
@@ -80,7 +80,7 @@ def agent() -> None:
         raise ConfigError("LATENCYPROBE_DIRECTORY: not set: the chart sets it; without a cluster: latencyprobe run")
     logs.setup()
     try:
-        export = Export(endpoints(os.environ), delta_wanted(os.environ))
+        export = Export(endpoints(os.environ), delta_requested(os.environ))
     except ConfigError as error:  # a wrong variable must not end measuring: counts reach the operator without it
         logging.getLogger(__name__).error("%s: nothing is exported", error)
         export = Export()
@@ -102,7 +102,7 @@ Examples:
 )
 @OUTPUT
 def doctor(output: str) -> int:
-    """Say what this kernel, these capabilities and this configuration can do; exit 1 when nothing can be measured."""
+    """Show what this kernel, these capabilities and this configuration can do; exit 1 when nothing can be measured."""
     from latencyprobe_agent.cli.doctor import Verdict, examine  # noqa: PLC0415
 
     colours = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
@@ -130,11 +130,11 @@ Examples:
 @FILE
 @OUTPUT
 def plan(file: Path, output: str) -> None:
-    """Say what `run` would measure on this host with a file, and what it would not."""
+    """Show what `run` would measure on this host with a file, and what it would not."""
     from latencyprobe_agent.cli.listening import listening_ports  # noqa: PLC0415
 
     config = settings.from_environment()
-    made, notices = local_plan(spec.load_file(file), config.node, b"")
+    made, notices = local_plan(parsing.load_file(file), config.node, b"")
     if output == "json":
         click.echo(msgspec.json.encode(made).decode())
         return

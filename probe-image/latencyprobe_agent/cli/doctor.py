@@ -1,7 +1,7 @@
 """What this kernel, these capabilities and this configuration can do: each finding with its consequence and remedy.
 
-`commands.doctor` prints what `examine()` yields. Programs are loaded and attached for a moment, without a plan: that
-proves more than any version number, and measures nothing.
+Receives the settings, returns findings. Programs are loaded and attached for a moment, without a plan: that proves more
+than any version number, and measures nothing.
 """
 
 import platform
@@ -21,11 +21,11 @@ from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.telemetry.endpoints import endpoints
 
-_SAID_ABOVE = ("MissingCapability", "KernelBtfMissing")
+_REPORTED_ABOVE = ("MissingCapability", "KernelBtfMissing")
 
 
 class Verdict(StrEnum):
-    """`FAIL`: measuring is impossible. `WARN`: something is lost, measuring goes on."""
+    """`FAIL`: measuring is impossible. `WARN`: something is lost, measuring is possible."""
 
     OK = "ok"
     WARN = "warn"
@@ -87,7 +87,7 @@ def _programs(config: Config) -> Finding:
             refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
             room = 0 if "flush" in programs.variants else programs.map("connections").max_entries
     except Unsupported as error:
-        if error.reason in _SAID_ABOVE:
+        if error.reason in _REPORTED_ABOVE:
             return Finding("programs", Verdict.FAIL, "not tried, see above", impossible)
         return Finding("programs", Verdict.FAIL, error.reason, impossible, _one_line(error))
     except AbiMismatch as error:
@@ -98,7 +98,7 @@ def _programs(config: Config) -> Finding:
             "programs",
             Verdict.WARN,
             f"no socket storage for tracing programs; {detail}",
-            "a connection's last exchange ends with its next request or its close, not when it has been quiet; "
+            "a connection's last exchange ends with its next request or its close, not after the idle timeout; "
             f"beyond {room:,} open connections of targets, further ones are counted as lost",
             "use Linux 5.11 or newer",
         )
@@ -152,16 +152,16 @@ def _directory(config: Config) -> Finding:
 
 def _collector(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
-        chosen = endpoints(environ)
+        found = endpoints(environ)
     except ConfigError as error:
         yield Finding("collector", Verdict.WARN, str(error), "nothing is exported", "correct the variable")
         return
-    if not chosen:
+    if not found:
         yield Finding("collector", Verdict.OK, "not configured: nothing is exported (OTEL_EXPORTER_OTLP_ENDPOINT)")
         return
     from latencyprobe_agent.telemetry import otlp  # noqa: PLC0415 - neither is protobuf
 
-    for one in chosen:
+    for one in found:
         subject = f"collector, {one.signal}"
         answer = otlp.transport(one).send(b"")  # an empty request is a valid one
         if answer.error:

@@ -1,7 +1,4 @@
-"""Which TCP ports somebody listens on now, from /proc/net/tcp and tcp6 of this network namespace.
-
-`latencyprobe plan` asks, so that it can say why nothing would be measured.
-"""
+"""Which TCP ports somebody listens on now, from /proc/net/tcp and tcp6 of this network namespace."""
 
 from pathlib import Path
 

@@ -52,7 +52,7 @@ class Figures(NamedTuple):
 
 
 def figures(turn: Turn, pairs: int) -> Figures:
-    """Return what a turn with counts says to a person. `pairs`: joined so far."""
+    """Return the figures of a turn with counts. `pairs`: joined so far."""
     assert turn.counts is not None
     (keys, values), lost = turn.counts.counts, turn.counts.lost
     server = values[keys["role"] == Role.SERVER]

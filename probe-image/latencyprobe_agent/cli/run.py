@@ -64,13 +64,13 @@ class Run(AbstractContextManager["Run"]):
         """Print the report of this file's LatencyProbes, one document per namespace."""
         from rich.console import Console  # noqa: PLC0415 - as above
 
-        from latencyprobe.report import model, table  # noqa: PLC0415 - only now needed
+        from latencyprobe.report import build, table  # noqa: PLC0415 - only now needed
 
         now = int(time.time()) + 1  # what happened in this very second belongs to it
         namespaces = sorted({probe.namespace for probe in self._probes})
         for namespace in namespaces:
             mine = [o for probe in self._probes if probe.namespace == namespace for o in objectives(probe)]
-            document = model.document(namespace, model.build(self._store, mine, now))
+            document = build.document(namespace, build.build(self._store, mine, now))
             if output == "json":
                 click.echo(msgspec.json.encode(document).decode())
             else:

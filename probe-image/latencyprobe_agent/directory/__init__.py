@@ -1,1 +1,1 @@
-"""The agent's side of the operator's directory: plans, names, remote join, counts."""
+"""The agent's side of the operator's directory: plan, identities, remote join, status and counts."""

@@ -1,12 +1,12 @@
-"""HTTPS client of the operator's directory (design: api.md section 4); the only module that speaks it.
+"""HTTPS client of the operator's directory (docs/design/directory.md, "Calls"); the only module that speaks it.
 
-`plans.py` streams the node's plan from it, `peers.py` asks it who owns an address, `uplink.py` posts status and SLI
-counts, `remote_join.py` what concerns other halves. The bearer token is read again at each request because the kubelet
-rotates it, the CA when its file changes. Every failure is a DirectoryError that says what is wrong and what to do; a
-token never appears in one.
+It streams the node's plan, asks who owns an address, and posts status, SLI counts and what the remote join sends. The
+bearer token is read again at each request because the kubelet rotates it, the CA when its file changes. Every failure
+is a DirectoryError that names what is wrong and what to do; a token never appears in one.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -18,13 +18,14 @@ import urllib3
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import (
     AgentStatus,
+    Identity,
     IdentityAnswer,
     IdentityRequest,
     PlanLine,
     RemoteJoinAnswer,
     RemoteJoinMessage,
 )
-from latencyprobe.sli import SliAnswer, SliBatch
+from latencyprobe.sli import SliAnswer, SliBatch, SliRow
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class Directory:
         return _decode(self._post("/v1/remote-join", message), RemoteJoinAnswer, self.url)
 
     def status(self, status: AgentStatus) -> None:
-        """Tell how measuring goes on this node."""
+        """Post the status of this node's agent."""
         self._post(f"{self._node}/status", status)
 
     def sli(self, batch: SliBatch) -> SliAnswer:
@@ -122,11 +123,11 @@ class Directory:
             raise DirectoryError(f"{self.url}: unreachable: {_short(error)}") from error
         if response.status in (200, 202, 204, 409):
             return response
-        said = _reason(response.read(1024)) or response.reason or "no reason given"
+        why = _reason(response.read(1024)) or response.reason or "no reason given"
         response.close()
         remedy = f": {_REMEDIES[response.status]}" if response.status in _REMEDIES else ""
         kind = DocumentError if response.status in (400, 413) else DirectoryError
-        raise kind(f"{self.url}: {method} {path}: {response.status}: {said}{remedy}", retryable=response.status >= 404)
+        raise kind(f"{self.url}: {method} {path}: {response.status}: {why}{remedy}", retryable=response.status >= 404)
 
     def _token(self) -> str:
         try:
@@ -152,6 +153,69 @@ class Directory:
             return self._pool
 
 
+class FakeDirectory(Directory):
+    """`Directory` for tests, without a network: answers at once, and keeps what it is told.
+
+    `error`: raised by every call while it is set. `lines`: the plan stream begins with them. `owners`, `generation`,
+    `valid_s`: of its identities; `asked`: for which addresses. `refused`: keys of remote joins, with their reasons.
+    `expected`: the number of the next batch; only the rows of that one are kept.
+    """
+
+    def __init__(self) -> None:
+        self.url = "https://directory.fake"
+        self.error: DirectoryError | None = None
+        self.lines: list[PlanLine] = []
+        self.owners: dict[str, Identity] = {}
+        self.generation, self.valid_s = 1, 15.0
+        self.asked: list[tuple[str, ...]] = []
+        self.refused: dict[str, str] = {}
+        self.messages: list[RemoteJoinMessage] = []
+        self.statuses: list[AgentStatus] = []
+        self.expected = 0
+        self.batches: list[SliBatch] = []
+        self.rows: list[SliRow] = []
+
+    def plans(self) -> Iterator[PlanLine]:
+        """Yield `lines`, then heartbeats without an end."""
+        self._answer()
+        yield from self.lines
+        while True:
+            time.sleep(0.01)
+            yield PlanLine()
+
+    def identities(self, addresses: tuple[str, ...]) -> IdentityAnswer:
+        """Answer from `owners`, with empty fields for an address that is not there."""
+        self.asked.append(addresses)
+        self._answer()
+        found = tuple(self.owners.get(address, Identity(address)) for address in addresses)
+        return IdentityAnswer(found, self.generation, self.valid_s)
+
+    def remote_join(self, message: RemoteJoinMessage) -> RemoteJoinAnswer:
+        """Keep the message and answer with `refused`."""
+        self._answer()
+        self.messages.append(message)
+        return RemoteJoinAnswer(self.refused)
+
+    def status(self, status: AgentStatus) -> None:
+        """Keep the status."""
+        self._answer()
+        self.statuses.append(status)
+
+    def sli(self, batch: SliBatch) -> SliAnswer:
+        """Keep the batch, and its rows if it is the expected one."""
+        self.batches.append(batch)
+        self._answer()
+        taken = batch.sequence == self.expected
+        self.expected += taken
+        answer = SliAnswer(self.expected)
+        self.rows += batch.rows if taken else ()  # last: who sees them may change `expected`
+        return answer
+
+    def _answer(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
 def _decode(body: bytes, kind: type[T], url: str) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
@@ -162,7 +226,7 @@ def _decode(body: bytes, kind: type[T], url: str) -> T:
 
 
 def _reason(body: bytes) -> str:
-    """Return what the directory says in `{"error": ...}`, or the text itself where something else answered."""
+    """Return the directory's `{"error": ...}`, or the text itself where something else answered."""
     try:
         return str(msgspec.json.decode(body)["error"])
     except (msgspec.DecodeError, KeyError, TypeError):

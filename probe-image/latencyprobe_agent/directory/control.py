@@ -1,4 +1,4 @@
-"""The agent's control in a cluster: the operator's directory gives the plan and names, and gets counts and status.
+"""The agent's control in a cluster: plan and identities come from the operator's directory, counts and status go there.
 
 Nothing here waits for the operator: while it is away the last plan holds and counts are kept.
 """
@@ -24,7 +24,7 @@ class DirectoryControl:
         directory = Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file)
         self.peers: Peers | None = Peers(directory.identities)
         self.remote_join: RemoteJoinPost | None = RemoteJoinPost(directory.remote_join)
-        self._follower = PlanFollower(directory, config.node, config.state_dir, self.remote_join.hear)
+        self._follower = PlanFollower(directory, config.node, config.state_dir, self.remote_join.receive)
         self._uplink = Uplink(directory, config.instance, status_interval_s=config.status_interval_s)
 
     def start(self) -> None:
@@ -37,11 +37,11 @@ class DirectoryControl:
         self.remote_join.start()
 
     def plan(self) -> NodePlan | None:
-        """Return the plan last heard, or saved by the run before this one."""
+        """Return the plan last received, or saved by the run before this one."""
         return self._follower.latest
 
     def plan_age_s(self) -> float:
-        """Return seconds since the directory was last heard."""
+        """Return seconds since the directory last confirmed the plan."""
         return self._follower.age_s
 
     def take(self, rows: Sequence[SliRow]) -> None:

@@ -1,8 +1,8 @@
 """Who is at the other end: a cache of peer address → Identity with the validity that the directory gives.
 
-The loop calls `resolve()` for the addresses it needs and gets what is known at once; what is not is asked in batches
-by a thread of its own, so measuring never waits. An entry ends after its validity or when the directory's plan
-generation changes, so a reused address is never given to its old owner (api.md section 4).
+`resolve()` returns what is known at once; what is not is asked in batches by a thread of its own, so measuring never
+waits. An entry ends after its validity or when the directory's plan generation changes, so a reused address is never
+given to its old owner (docs/design/directory.md, "Identities").
 """
 
 import logging
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 1000  # addresses per question, the directory's own bound
 _CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count no single node reaches in 15 s
 _RETRY_S = 1.0
-_PACE_S = 0.1  # the directory takes 20 requests a second from a node; what is wanted meanwhile is one question
+_PACE_S = 0.1  # the directory takes 20 requests a second from a node; addresses that come meanwhile are one question
 
 
 class Peers:
@@ -26,7 +26,7 @@ class Peers:
     def __init__(self, ask: Callable[[tuple[str, ...]], IdentityAnswer] | None) -> None:
         self._ask = ask
         self._known: dict[str, tuple[Identity, float]] = {}
-        self._wanted: set[str] = set()
+        self._unanswered: set[str] = set()
         self._generation = -1
         self._lock = threading.Condition()
         self._stopped = False
@@ -43,7 +43,7 @@ class Peers:
             self._lock.notify()
 
     def resolve(self, addresses: Iterable[str]) -> dict[str, Identity]:
-        """Return the identities known now; the others are being asked. Never blocks."""
+        """Return the identities known now; the others are asked for meanwhile. Never blocks."""
         if self._ask is None:
             return {address: Identity(address) for address in addresses}
         now = time.monotonic()
@@ -53,9 +53,9 @@ class Peers:
                 identity, until = self._known.get(address, (None, 0.0))
                 if identity is not None and now < until:
                     found[address] = identity
-                elif len(self._wanted) < _CAPACITY:
-                    self._wanted.add(address)
-            if self._wanted:
+                elif len(self._unanswered) < _CAPACITY:
+                    self._unanswered.add(address)
+            if self._unanswered:
                 self._lock.notify()
         return found
 
@@ -64,10 +64,10 @@ class Peers:
         problem = ""
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: self._wanted or self._stopped)
+                self._lock.wait_for(lambda: self._unanswered or self._stopped)
                 if self._stopped:
                     return
-                batch = tuple(sorted(self._wanted)[:_BATCH])
+                batch = tuple(sorted(self._unanswered)[:_BATCH])
             pause_s = _PACE_S
             try:
                 self._take(batch, self._ask(batch))
@@ -88,7 +88,19 @@ class Peers:
                 self._generation = answer.generation
             for identity in answer.identities:
                 self._known[identity.address] = (identity, now + answer.valid_s)
-            self._wanted.difference_update(batch)
+            self._unanswered.difference_update(batch)
+
+
+class FakePeers(Peers):
+    """`Peers` for tests: knows `identities`, by address, at once and asks nobody."""
+
+    def __init__(self, *known: Identity) -> None:
+        super().__init__(None)
+        self.identities = {identity.address: identity for identity in known}
+
+    def resolve(self, addresses: Iterable[str]) -> dict[str, Identity]:
+        """Return those that are known."""
+        return {address: self.identities[address] for address in addresses if address in self.identities}
 
 
 def name(identity: Identity | None, peer: str) -> str:

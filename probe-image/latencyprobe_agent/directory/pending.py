@@ -48,7 +48,7 @@ class PendingRows:
 
 
 class PendingStatus:
-    """The newest status: due at once when it says something new, else after `interval_s`."""
+    """The newest status: due at once when something other than counts has changed, else after `interval_s`."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
@@ -65,7 +65,7 @@ class PendingStatus:
         newest, sent = self._newest, self._sent
         if newest is None:
             return None
-        changed = sent is None or _news(newest) != _news(sent)
+        changed = sent is None or _urgent(newest) != _urgent(sent)
         return newest if changed or now_s - self._sent_s >= self._interval_s else None
 
     def sent(self, status: AgentStatus, now_s: float) -> None:
@@ -73,6 +73,6 @@ class PendingStatus:
         self._sent, self._sent_s = status, now_s
 
 
-def _news(status: AgentStatus) -> tuple[object, ...]:
+def _urgent(status: AgentStatus) -> tuple[object, ...]:
     """Return what cannot wait for the interval: counts can."""
     return status.generation, status.variants, status.error, tuple(status.failing)

@@ -1,7 +1,7 @@
 """Keeps the node's current plan: streamed from the directory, saved on disk, reused while the operator is away.
 
-`PlanFollower` runs one thread; the agent's loop reads `latest` once a tick. The file (mode 0600, it holds the pairing
-key) is what a restarted agent measures with until the directory answers.
+`PlanFollower` has a thread of its own: reading `latest` never waits. The file (mode 0600, it holds the pairing key) is
+what a restarted agent measures with until the directory answers.
 """
 
 import logging
@@ -25,29 +25,29 @@ _STEADY_S = 60.0  # a stream that lived this long ended for a reason of its own,
 
 
 class PlanFollower:
-    """The plan as last heard. `problem` is "" while the stream is up, else why it is not. `hear` gets what its
-    lines say of remote joins."""
+    """The plan as last received. `problem` is "" while the stream is up, else why it is not. `on_remote_join` gets the
+    messages of the remote join among its lines, in the follower's thread."""
 
     def __init__(
         self,
         directory: Directory,
         node: str,
         state_dir: Path,
-        hear: Callable[[RemoteJoinMessage], None] = lambda _: None,
+        on_remote_join: Callable[[RemoteJoinMessage], None] = lambda _: None,
     ) -> None:
         self.latest: NodePlan | None = None
         self.problem = "not yet connected"
         self._directory = directory
         self._node = node
-        self._hear = hear
+        self._on_remote_join = on_remote_join
         self._file = state_dir / "plan.json"
-        self._heard = time.monotonic()
+        self._received_s = time.monotonic()
         self._stop = threading.Event()
 
     @property
     def age_s(self) -> float:
         """Seconds since the directory last confirmed the plan, by a plan or a heartbeat."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - self._received_s
 
     def start(self) -> None:
         """Take the plan on disk, then follow the directory in a thread of its own."""
@@ -66,14 +66,14 @@ class PlanFollower:
                 for line in self._directory.plans():
                     if self._stop.is_set():
                         return
-                    self._heard = time.monotonic()
+                    self._received_s = time.monotonic()
                     if self.problem:
                         _log.info("plan stream open", extra={"directory": self._directory.url})
                     self.problem = ""
                     if line.plan is not None:
                         self._take(line.plan)
                     if line.remote_join is not None:
-                        self._hear(line.remote_join)
+                        self._on_remote_join(line.remote_join)
                 problem = f"{self._directory.url}: the plan stream ended"
             except DirectoryError as error:
                 problem = str(error)

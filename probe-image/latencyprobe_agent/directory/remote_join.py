@@ -1,8 +1,8 @@
-"""Carries remote join between the loop and the directory, so that neither waits for the other.
+"""Carries the remote join between measuring and the directory, so that neither waits for the other.
 
-The loop leaves questions and found halves with `send()` and takes with `take()` what has come: by the plan stream
-(`hear()`, called by the plan's thread) or as an answer to what was posted. One thread posts, at a bounded pace. Queues
-are bounded; what does not fit, or meets a directory that is away, is told back as refused.
+`send()` queues questions and found halves; `take()` returns what has come, by the plan stream (`receive()`) or as an
+answer to what was posted. One thread posts, at a bounded pace. Queues are bounded; a question that does not fit, or
+that the directory does not take, comes back as refused.
 """
 
 import logging
@@ -29,7 +29,7 @@ class RemoteJoinPost:
         self._post = post
         self._questions: list[Question] = []
         self._halves: list[ServerHalf] = []
-        self._heard: list[RemoteJoinMessage] = []
+        self._received: list[RemoteJoinMessage] = []
         self._refused: dict[str, str] = {}
         self._lock = threading.Condition()
         self._stopped = False
@@ -55,21 +55,21 @@ class RemoteJoinPost:
             del self._questions[_CAPACITY:], self._halves[_CAPACITY:]
             self._lock.notify()
 
-    def hear(self, message: RemoteJoinMessage) -> None:
-        """Take what a line of the plan stream says."""
+    def receive(self, message: RemoteJoinMessage) -> None:
+        """Queue a message of the plan stream. Safe in another thread."""
         with self._lock:
-            waiting = sum(len(ask.keys) for one in self._heard for ask in one.asks)
-            if waiting + sum(len(one.halves) for one in self._heard) < _CAPACITY:
-                self._heard.append(message)
+            waiting = sum(len(ask.keys) for one in self._received for ask in one.asks)
+            if waiting + sum(len(one.halves) for one in self._received) < _CAPACITY:
+                self._received.append(message)
             else:
                 self.dropped["unread"] += sum(len(ask.keys) for ask in message.asks) + len(message.halves)
 
     def take(self) -> tuple[list[RemoteJoinMessage], dict[str, str]]:
         """Return what has come since the last call, and the refused keys with their reasons."""
         with self._lock:
-            heard, self._heard = self._heard, []
+            received, self._received = self._received, []
             refused, self._refused = self._refused, {}
-        return heard, refused
+        return received, refused
 
     def _run(self) -> None:
         problem = ""

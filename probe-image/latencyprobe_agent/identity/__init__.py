@@ -1,1 +1,1 @@
-"""Who: cgroups to containers and pods, peer addresses to workloads, the directory, the local plan."""
+"""Who: cgroups to containers and pods, owners to resources, files to the plan of this host."""

@@ -1,9 +1,8 @@
 """Which cgroup ids belong to which pod and container, read from the cgroup v2 tree.
 
-`CgroupTree.scan()` walks the pod-level folders of a mount; the agent's loop calls it once a second and gives the
-result to `measure/rules.py` (scopes) and to `resources.py` (owner of a record). The id of a cgroup is its inode
-number, which is what `sk->sk_cgrp_data.cgroup->kn->id` holds in the kernel. Folder names are the only identity here:
-labels and file contents of a container are never read.
+For rules (which sockets are in scope) and resources (whose record it is). The id of a cgroup is its inode number, which
+is what `sk->sk_cgrp_data.cgroup->kn->id` holds in the kernel. Folder names are the only identity here: labels and file
+contents of a container are never read.
 """
 
 import os
@@ -73,7 +72,7 @@ class CgroupTree:
 
 
 def by_pod(cgroups: Mapping[int, Cgroup]) -> dict[str, list[int]]:
-    """Turn a scan around: cgroup ids by pod uid."""
+    """Return cgroup ids by pod uid, from a scan."""
     pods: dict[str, list[int]] = {}
     for cgroup_id, cgroup in cgroups.items():
         pods.setdefault(cgroup.pod, []).append(cgroup_id)

@@ -1,7 +1,7 @@
-"""LatencyProbe files to the plan of this host: what `run` and `plan` measure without an operator (api.md section 5).
+"""LatencyProbe files to the plan of this host: what `run` and `plan` measure without an operator.
 
 Pure: probes in, plan and notices out. Pod selectors do not apply, ports must be numbers, rules hold for every socket
-of the machine.
+of the machine: docs/design/directory.md, "Standalone".
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Owner of a count or record → OpenTelemetry resource: the observed container or process, never the agent.
 
-`spans.py` and `metrics.py` ask `attributes(owner)`. In a cluster the owner is a cgroup id, standalone a process id
-(`struct counts_key` in bpf/events.h). What is not known is not guessed: it gets `unknown_service`.
+In a cluster the owner is a cgroup id, standalone a process id (`struct counts_key` in bpf/events.h). What is not known
+is not guessed: it gets `unknown_service`.
 """
 
 from collections.abc import Mapping
@@ -41,11 +41,27 @@ class Resources(Protocol):
         """Return whether `owner` is gone for good."""
 
 
+class FakeResources(Resources):
+    """`Resources` for tests: owner 7 is the process 7 of the service `service-7`. `gone`: owners that have ended."""
+
+    def __init__(self, *, by_process: bool = False) -> None:
+        self.by_process = by_process
+        self.gone: set[int] = set()
+
+    def attributes(self, owner: int) -> Mapping[str, str | int]:
+        """Name any owner."""
+        return {names.SERVICE_NAME: f"service-{owner}", names.PROCESS_PID: owner}
+
+    def ended(self, owner: int) -> bool:
+        """Tell whether it is one of `gone`."""
+        return owner in self.gone
+
+
 class PodResources:
     """Containers of the plan's pods, by cgroup id. Replaced as a whole when the plan or the cgroups change.
 
-    `before`: the one that is replaced: its containers that have ended keep their names, for counts and records that
-    come late. The kernel never gives a cgroup id to another cgroup (it grows by one with each).
+    `before`: those that these replace: of them, containers that have ended keep their names, for counts and records
+    that come late. The kernel never gives a cgroup id to another cgroup (it grows by one with each).
     """
 
     by_process = False
@@ -70,7 +86,7 @@ class PodResources:
         return owner not in self._cgroups
 
     def named(self) -> Mapping[int, Mapping[str, str | int]]:
-        """Return what was named so far, the latest of it if it is much."""
+        """Return the attributes of the owners that were named so far, of the latest 4,096."""
         known = {**self._ended, **{o: found for o, found in self._known.items() if found is not self._unknown}}
         return dict(list(known.items())[-_ENDED:])
 

@@ -13,8 +13,9 @@ from typing import Self
 import numpy as np
 
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, Hooks, require_capabilities
-from latencyprobe_agent.kernel.libbpf import Map, Object, give_back, possible_cpus
+from latencyprobe_agent.kernel.libbpf import Object, give_back
 from latencyprobe_agent.kernel.loader import Demands, Loaded, load
+from latencyprobe_agent.kernel.maps import Map, possible_cpus
 from latencyprobe_agent.kernel.newest import Newest
 from latencyprobe_agent.kernel.ring import Ring
 from latencyprobe_agent.signals.table import Signal
@@ -85,7 +86,7 @@ class Attached(AbstractContextManager["Attached"]):
         return self._loaded.object.map(name)
 
     def flush(self) -> None:
-        """Run the signal's iterator over its sockets, once a second: it ends what has been quiet."""
+        """Run the signal's iterator over its sockets, due once a second: it ends what has been idle."""
         for link in self._loaded.links.get("flush", ()):
             link.read()
 

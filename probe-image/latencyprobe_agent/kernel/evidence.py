@@ -1,6 +1,6 @@
 """A signal of evidence in the kernel: beside the measuring programs, or alone under a tool.
 
-Beside them it shares their connections and plan, so that a socket is asked for once; `Filter` is a tool's choice.
+Beside them it shares their connections and plan, so that a socket is looked up once; a tool has a `Filter` instead.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ _SHARED = ("connections", "target_sets", "rules", "scopes", "config")
 
 @dataclass(frozen=True)
 class Filter:
-    """Which sockets a tool wants; what is 0 or empty lets everything through. `port`, `addr`: of either end.
+    """Which sockets a tool observes; what is 0 or empty lets everything through. `port`, `addr`: of either end.
 
     `tgid`: the process that connected the socket; `family`: 4 or 6.
     """
@@ -61,7 +61,7 @@ class EvidencePrograms(Attached):
         cls,
         folder: Path,
         signal: Signal,
-        wanted: Filter,
+        socket_filter: Filter,
         *,
         ring_bytes: int | None = None,
         entries: Mapping[str, Mapping[bytes, bytes]] | None = None,
@@ -70,7 +70,7 @@ class EvidencePrograms(Attached):
 
         Raises as `beside()` does, and ValueError for a filter's wrong address.
         """
-        packed = wanted.packed()
+        packed = socket_filter.packed()
         attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes), signal)
         for name, values in (entries or {}).items():
             for key, value in values.items():

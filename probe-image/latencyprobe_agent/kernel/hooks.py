@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Hooks(AbstractContextManager["Hooks"]):
-    """What the kernel's BTF and symbol table say is there. Raises Unsupported for a kernel without BTF."""
+    """The hooks that the kernel's BTF and symbol table list. Raises Unsupported for a kernel without BTF."""
 
     def __init__(self, kernel_btf: Path, kallsyms: Path = Path("/proc/kallsyms")) -> None:
         if not kernel_btf.exists():
@@ -38,18 +38,18 @@ class Hooks(AbstractContextManager["Hooks"]):
 
     @property
     def socket_storage(self) -> bool:
-        """Tell whether tracing programs may keep data with a socket, as they may from Linux 5.11 on."""
+        """Return whether tracing programs may keep data with a socket, as they may from Linux 5.11 on."""
         return self._btf.has("bpf_sk_storage_tracing_allowed", BTF_KIND_FUNC)
 
     def _has_symbol(self, name: str) -> bool:
         """Look for a symbol of exactly this name, without ever holding the table: it takes 15 MB."""
-        wanted, before = f" {name}".encode(), b""
+        symbol, before = f" {name}".encode(), b""
         with self._kallsyms.open("rb") as table:
             while chunk := table.read(_CHUNK_BYTES):
-                if any(wanted + end in before + chunk for end in (b"\n", b"\t")):
+                if any(symbol + end in before + chunk for end in (b"\n", b"\t")):
                     return True
-                before = chunk[-len(wanted) - 1 :]
-        return before.endswith(wanted)
+                before = chunk[-len(symbol) - 1 :]
+        return before.endswith(symbol)
 
     def refusal(self, section: str) -> str:
         """Return why a program of this ELF section cannot attach here, empty if nothing speaks against it."""

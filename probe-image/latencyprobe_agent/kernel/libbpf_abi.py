@@ -1,7 +1,7 @@
-"""libbpf 1.x as C declares it (`libbpf.so.1`, 1.1 or newer): structs, functions, and what it says when a call fails.
+"""libbpf 1.x as C declares it (`libbpf.so.1`, 1.1 or newer): structs, functions, and its messages when a call fails.
 
-`libbpf.py` calls it; nobody else does. The print callback is captured, nothing goes to stderr. libbpf raises the
-memory-lock limit by itself where the kernel is old enough to need it.
+The print callback is captured, nothing goes to stderr. libbpf raises the memory-lock limit by itself where the kernel
+is old enough to need it.
 """
 
 import ctypes as c
@@ -16,7 +16,7 @@ _MESSAGES_KEPT = 200
 
 
 class OpenOptions(c.Structure):
-    """`struct bpf_object_open_opts` of libbpf 1.0; `sz` tells newer ones where it ends."""
+    """`struct bpf_object_open_opts` of libbpf 1.0; by `sz` newer ones know where it ends."""
 
     _fields_ = [
         ("sz", c.c_size_t),
@@ -185,6 +185,6 @@ def lib() -> c.CDLL:
 def error(what: str, result: int = 0) -> OSError:
     """Make the error of a call that failed: libbpf sets errno, and returns it negative where it returns an int."""
     number = -result or c.get_errno()
-    said = "\n".join(_messages)
+    messages = "\n".join(_messages)
     _messages.clear()
-    return OSError(number, f"{what}: {os.strerror(number)}" + (f"\n{said}" if said else ""))
+    return OSError(number, f"{what}: {os.strerror(number)}" + (f"\n{messages}" if messages else ""))

@@ -1,9 +1,9 @@
-"""Load and attach one variant of every event of a BPF object; `Programs` calls it.
+"""Load and attach one variant of every event of a BPF object.
 
 A program is named `<event>__<variant>`, or `<event>` if it has but one; `<event>__<variant>__<part>` if only several
 programs together see every such event. Variants are tried in the order in which the object lists them, whole or not at
-all. libbpf refuses a whole object when one of its programs fails: then the next variant has its turn. For kernels
-without socket storage an object may have a twin that does without, `<object>_hash`.
+all. libbpf refuses a whole object when one of its programs fails: then the next variant is tried. For kernels without
+socket storage an object may have a twin that needs none, `<object>_hash`.
 """
 
 import errno
@@ -49,8 +49,8 @@ def event_of(program: Program) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Demands:
-    """What an object asks of its loader. `optional`: events that may be left without a variant; `iterated`: the map
-    that its iterators walk; `adjust`: called on the opened object, to resize or share maps."""
+    """What an object demands of its loader. `optional`: events that may be left without a variant; `iterated`: the map
+    that its iterators walk; `adjust`: resizes or shares maps of the opened object."""
 
     adjust: Callable[[Object], None]
     optional: frozenset[str] = frozenset()
@@ -167,7 +167,7 @@ def _detach(links: dict[str, list[Link]]) -> None:
 
 
 def in_short(message: str) -> str:
-    """Return what the verifier said last, or without a log of it, the first line."""
+    """Return the verifier's last line, or without a log of it, the message's first."""
     log = re.search(
         r"BEGIN PROG LOAD LOG --\n(.*?)\n(?:processed \d+ insns.*)?-- END PROG LOAD LOG", message, re.DOTALL
     )

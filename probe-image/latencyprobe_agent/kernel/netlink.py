@@ -1,4 +1,4 @@
-"""The few questions to rtnetlink that attaching to an interface needs. `kernel.packets` asks them."""
+"""The few questions to rtnetlink that attaching to an interface needs."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ _KIND_MASK = 0x3FFF
 
 @dataclass(frozen=True)
 class Interface:
-    """`device`: its type, ARPHRD_* of linux/if_arp.h. `bridge_port`: what passes it goes on to a bridge, no socket."""
+    """`device`: its type, ARPHRD_* of linux/if_arp.h. `bridge_port`: what comes in goes to a bridge, no socket."""
 
     name: str
     ifindex: int

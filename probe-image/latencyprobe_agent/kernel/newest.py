@@ -9,7 +9,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.kernel.libbpf import Map, possible_cpus
+from latencyprobe_agent.kernel.maps import Map, possible_cpus
 from latencyprobe_agent.vocabulary.records import NEWEST_HEAD, NEWEST_RECORD
 
 _LOCK = 8  # bytes: bpf_spin_lock and padding, before the value
@@ -43,7 +43,7 @@ class Newest:
         return np.concatenate(parts)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait: nobody is woken for this ring, as what is not read in time is not wanted."""
+        """Wait out the time: the kernel wakes nobody for this ring, as what is not read in time may be overwritten."""
         time.sleep(timeout_s)
 
     def close(self) -> None:

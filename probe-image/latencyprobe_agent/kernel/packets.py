@@ -1,7 +1,7 @@
-"""Programs on the packets of chosen interfaces: attach them by tcx, or by clsact where the kernel is older than 6.6.
+"""Programs on the packets of named interfaces: attach them by tcx, or by clsact where the kernel is older than 6.6.
 
-The tool `handshakes` opens it. Which end of a connection is ours follows from the attach point: `outgoing` programs see
-what leaves it. Nothing of a packet is changed, and whatever else is attached there runs as before.
+Which end of a connection is ours follows from the attach point: `outgoing` programs see what leaves it. Nothing of a
+packet is changed, and whatever else is attached there runs as before.
 """
 
 from collections import defaultdict
@@ -85,7 +85,7 @@ class PacketPrograms(Attached):
         cls,
         folder: Path,
         signal: Signal,
-        wanted: Filter,
+        socket_filter: Filter,
         *,
         places: Sequence[Place],
         timeout_ns: int,
@@ -96,7 +96,7 @@ class PacketPrograms(Attached):
         """Load, and attach to `places`. `timeout_ns`: an unanswered handshake has failed after it; `pull`: read packets
         as tcplat does. Raises Unsupported or AbiMismatch, and ValueError for a filter's wrong address.
         """
-        packed = wanted.packed()
+        packed = socket_filter.packed()
         path = folder / f"{signal.name}.bpf.o"
         try:
             opened = Object(path)
@@ -124,8 +124,8 @@ class PacketPrograms(Attached):
             _undo(links, made)
             opened.close()
             raise
-        chosen = {"packets": variant, _FLUSH: "iter"}
-        return cls(Loaded(opened, tuple(programs.values()), links, chosen, refused), signal, made)
+        in_use = {"packets": variant, _FLUSH: "iter"}
+        return cls(Loaded(opened, tuple(programs.values()), links, in_use, refused), signal, made)
 
     def close(self) -> None:
         """Detach and free everything, and what was made to attach to."""
@@ -144,13 +144,13 @@ def _names(place: Place, *, pull: bool) -> tuple[str, str]:
 
 def _switch_on(opened: Object, places: Sequence[Place], *, pull: bool) -> dict[str, Program]:
     """Autoload the programs that `places` need and the iterator, nothing else; return them by name."""
-    wanted = {name for place in places for name in _names(place, pull=pull)} | {_FLUSH}
+    needed = {name for place in places for name in _names(place, pull=pull)} | {_FLUSH}
     found = {}
     for program in opened.programs():
-        program.autoload(program.name in wanted)
-        if program.name in wanted:
+        program.autoload(program.name in needed)
+        if program.name in needed:
             found[program.name] = program
-    if missing := wanted - found.keys():
+    if missing := needed - found.keys():
         raise Unsupported("NoProgram", f"{', '.join(sorted(missing))}: --pull reads Ethernet interfaces only")
     return found
 

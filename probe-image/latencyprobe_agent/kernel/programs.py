@@ -1,4 +1,4 @@
-"""The measuring programs as the agent sees them: give them rules, read counts, end quiet exchanges.
+"""The measuring programs: give them rules, read their counts, end idle exchanges.
 
 Loading, records and losses are as for every signal (`attached.py`).
 """
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe_agent.kernel.attached import Attached, u32
-from latencyprobe_agent.kernel.libbpf import possible_cpus
 from latencyprobe_agent.kernel.loader import Loaded
+from latencyprobe_agent.kernel.maps import possible_cpus
 from latencyprobe_agent.measure.counts import COUNTS, Widening
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.signals.table import EXCHANGES, Signal
@@ -52,26 +52,26 @@ class Programs(Attached):
     ) -> None:
         """Put `rules` in force: from the next event on, every socket is decided by them, and no later by older ones.
 
-        Pass rules that `compile_rules()` made from the ones in force. `idle_timeout_ns`: ends an exchange;
+        `rules` must be compiled with those in force as `previous`. `idle_timeout_ns`: ends a complete exchange;
         `own_tgid`: this process in the root PID namespace, 0 for none; `owner_by_process`: count per process instead of
         per cgroup; `records_per_second`: above it records are sampled out, 0 for never.
 
         Raises Unsupported, with nothing changed, when a map is too small.
         """
-        wanted = {
+        needed = {
             "target_sets": {u32(index): _target_set(one) for index, one in rules.sets.items()},
             "rules": {_rule_key(*match): u32(index) for match, index in rules.rules.items()},
             "scopes": {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()},
         }
-        for name, entries in wanted.items():
+        for name, entries in needed.items():
             room = self._maps[name].max_entries
             if len(self._written[name].keys() | entries.keys()) > room:
                 raise Unsupported(
                     "PlanTooLarge", f"the plan of this node needs {len(entries)} {name}, there is room for {room}"
                 )
-        for name, entries in wanted.items():
+        for name, entries in needed.items():
             self._write(name, entries)
-        self._remove("scopes", wanted["scopes"])
+        self._remove("scopes", needed["scopes"])
         config = np.zeros((), CONFIG)
         config["idle_timeout_ns"], config["own_tgid"], config["owner_by_process"] = (
             idle_timeout_ns,
@@ -87,7 +87,7 @@ class Programs(Attached):
             config["generation"] = generation
             self._maps["config"].update(u32(0), config.tobytes())
         self._generation += 1
-        self._remove("rules", wanted["rules"])
+        self._remove("rules", needed["rules"])
 
     def _write(self, name: str, entries: dict[bytes, bytes]) -> None:
         written = self._written[name]
@@ -154,7 +154,8 @@ class FakePrograms:
             del self.rows[key.tobytes()]
 
     def lost(self) -> dict[str, int]:
-        """Return `lost_records`."""
+        """Return `lost_records`, which cannot be read any more once closed."""
+        assert not self.closed
         return self.lost_records
 
     def wait(self, timeout_s: float) -> None:

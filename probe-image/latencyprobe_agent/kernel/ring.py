@@ -105,7 +105,7 @@ class Ring(Reader):
         return ring
 
     _epoll: select.epoll
-    lost = 0  # what this ring refuses the kernel's program counts
+    lost = 0  # a record that this ring refuses is counted by the program
 
     def wait(self, timeout_s: float) -> None:
         """Wait until the kernel wakes readers of this ring, or for `timeout_s`."""

@@ -1,4 +1,4 @@
-"""Names of kernel addresses, for stacks. /proc/kallsyms says them to whoever may trace; nothing else is loaded."""
+"""Names of kernel addresses, for stacks. /proc/kallsyms shows them to whoever may trace; nothing else is loaded."""
 
 from collections.abc import Iterable
 from pathlib import Path

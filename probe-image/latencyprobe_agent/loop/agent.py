@@ -1,4 +1,4 @@
-"""The agent: load, turn the loop, and when the kernel refuses say why and try again; alone and in a cluster."""
+"""The agent: load, turn the loop; when the kernel refuses, report why and try again. Alone and in a cluster."""
 
 import logging
 import math
@@ -19,12 +19,12 @@ from latencyprobe_agent.measure.turn import Listener
 from latencyprobe_agent.vocabulary.now import Now
 
 _log = logging.getLogger(__name__)
-_GOODBYE_S = 2.0  # for the directory, and as long again for a collector: SIGTERM to exit stays below 5 s
+_STOP_TIMEOUT_S = 2.0  # for the directory, and as long again for a collector: SIGTERM to exit stays below 5 s
 
 
 class Audience(NamedTuple):
-    """Who listens. `open`: called once the programs count, its listeners are closed before it is left; `sampling`: one
-    of them makes spans."""
+    """Who listens. `open`: from the time when the programs began to count to the listeners, which are closed before it
+    is left; `sampling`: one of them makes spans."""
 
     open: Callable[[Now], AbstractContextManager[Sequence[Listener]]]
     sampling: bool = False
@@ -77,7 +77,7 @@ class Agent:
                     self._idle()
         finally:
             self.health.measuring = False
-            self._control.stop(_GOODBYE_S)
+            self._control.stop(_STOP_TIMEOUT_S)
 
     def _measure(self, loop: Loop, duration_s: float | None) -> None:
         loop.attachment.follow()
@@ -85,7 +85,7 @@ class Agent:
         _log.info("attached", extra={"variants": dict(loop.variants)})
         until_s = math.inf if duration_s is None else time.monotonic() + duration_s
 
-        def going_on() -> bool:
+        def running() -> bool:
             return time.monotonic() < until_s and not self._stopped
 
         def each_tick() -> None:
@@ -93,7 +93,7 @@ class Agent:
             self.guard.run("status", lambda: self._report(loop))
 
         with self._audience.open(loop.clock.now()) as listeners:
-            loop.turn(listeners, self._config, going_on, each_tick)
+            loop.turn(listeners, self._config, running, each_tick)
         self.stop()
 
     def _report(self, loop: Loop) -> None:

@@ -51,7 +51,7 @@ class Attachment:
             self._apply(plan, rules, plan.idle_timeout_ns)
         except Unsupported as error:
             if self.problem is None or str(error) != str(self.problem):
-                _log.error("%s; measuring goes on with the plan before", error)
+                _log.error("%s; measuring continues with the plan before", error)
             self.problem = error
             return
         for target, reason in rules.refused.items():
@@ -61,7 +61,7 @@ class Attachment:
         self.problem, self._cgroups, self.in_force = None, cgroups, InForce(plan, rules, resources)
 
     def end_open_exchanges(self) -> None:
-        """Let the next flush end what is complete, however recent: nothing is waited for any more."""
+        """Let the next flush end what is complete, without an idle timeout: nothing is waited for any more."""
         if self.in_force is not None:
             self._apply(self.in_force.plan, self.in_force.rules, 0)
 

@@ -1,4 +1,4 @@
-"""Who says what to measure and who gets the counts: this host alone (here) or the directory (directory/control.py)."""
+"""Where the plan comes from and the counts go: this host alone (here), or the directory (directory/control.py)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ class Control(Protocol):
         """Return the plan in force, None while there is none."""
 
     def plan_age_s(self) -> float:
-        """Return since when the plan has not been confirmed."""
+        """Return seconds since the plan was last confirmed."""
 
     def take(self, rows: Sequence[SliRow]) -> None:
         """Take SLI counts over."""
 
     def report(self, status: AgentStatus) -> None:
-        """Take over how measuring goes."""
+        """Take over the agent's status."""
 
     def stop(self, timeout_s: float) -> None:
         """Hand on what is left, for at most `timeout_s`."""
@@ -65,7 +65,50 @@ class LocalControl:
         self._keep(rows)
 
     def report(self, status: AgentStatus) -> None:
-        """Nobody asks: the command prints what matters."""
+        """Drop it: the command prints what matters."""
 
     def stop(self, timeout_s: float) -> None:
         """Nothing is left: rows are kept when they are taken."""
+
+
+class FakeControl(Control):
+    """`Control` for tests: `current` is its plan; it keeps `rows` and `statuses`. `stopped`: it was told to stop."""
+
+    def __init__(
+        self,
+        current: NodePlan | None = None,
+        *,
+        peers: Peers | None = None,
+        remote_join: RemoteJoinPost | None = None,
+        patient: bool = False,
+    ) -> None:
+        self.current = current
+        self.peers = peers
+        self.remote_join = remote_join
+        self.patient = patient
+        self.rows: list[SliRow] = []
+        self.statuses: list[AgentStatus] = []
+        self.stopped = False
+
+    def start(self) -> None:
+        """Start nothing."""
+
+    def plan(self) -> NodePlan | None:
+        """Return `current`."""
+        return self.current
+
+    def plan_age_s(self) -> float:
+        """Return 0: the plan is always confirmed."""
+        return 0.0
+
+    def take(self, rows: Sequence[SliRow]) -> None:
+        """Keep rows."""
+        self.rows += rows
+
+    def report(self, status: AgentStatus) -> None:
+        """Keep the status."""
+        self.statuses.append(status)
+
+    def stop(self, timeout_s: float) -> None:
+        """Remember it."""
+        self.stopped = True

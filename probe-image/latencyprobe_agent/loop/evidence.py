@@ -1,7 +1,7 @@
-"""The signals of evidence as measuring goes on: attach what a target asks for, drain, join, hand over what was found.
+"""The signals of evidence beside measuring: attach what a target asks for, drain, join, hand over what was found.
 
 Signals are attached after measuring has begun, and detached when no target asks for them any more. One that this
-kernel cannot give is logged once; measuring goes on without it.
+kernel refuses is logged once; measuring continues without it.
 """
 
 import logging
@@ -28,7 +28,7 @@ from latencyprobe_agent.vocabulary.records import EvidenceFlags, Role
 _log = logging.getLogger(__name__)
 _BATCH = 4096
 _BATCHES_AT_ONCE = 64  # then exchanges have their turn again
-_REMEMBERED = 4096  # server halves, for those who ask within seconds
+_REMEMBERED = 4096  # server halves, for the nodes that ask within seconds
 
 
 class _Running(NamedTuple):
@@ -39,8 +39,8 @@ class _Running(NamedTuple):
 
 
 class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
-    """The signals of evidence that targets ask for, in the kernel by `attach`. What it counts goes on growing when one
-    is detached and attached again."""
+    """The signals of evidence that targets ask for; `attach` brings one into the kernel. Its counters only grow, also
+    when a signal is detached and attached again."""
 
     def __init__(self, attach: Callable[[EvidenceSignal], EvidencePrograms]) -> None:
         self._attach = attach
@@ -86,12 +86,12 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             return
         self._rules = rules
         in_force = set(rules.rules.values())
-        wanted = EvidenceFlags(0)
+        requested = EvidenceFlags(0)
         for index in in_force:
-            wanted |= rules.sets[index].evidence
+            requested |= rules.sets[index].evidence
         for signal in EVIDENCE:
             name = signal.switch
-            if EvidenceFlags[name.upper()] not in wanted:
+            if EvidenceFlags[name.upper()] not in requested:
                 if name in self._running:
                     self._detach(name)
                 self._refused.pop(name, None)
@@ -100,7 +100,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
                     self._start(signal)
                 except Unsupported as error:
                     self._refused[name] = str(error)
-                    _log.warning("no %s: %s; measuring goes on without them", name, error)
+                    _log.warning("no %s: %s; measuring continues without them", name, error)
 
     def keep(self, halves: Halves) -> None:
         """Take in a batch of exchanges that have ended."""
@@ -108,8 +108,8 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             self._recent.keep(halves)
 
     def drain(self, now_ns: int) -> Iterator[EvidenceBatch]:
-        """Yield what each signal recorded and what it explains. Call it when the ring of exchanges has been drained:
-        whatever explains these was recorded before."""
+        """Yield what each signal recorded and what it explains. The ring of exchanges must have been drained: whatever
+        explains these was recorded before."""
         for one in self._running.values():
             for _ in range(_BATCHES_AT_ONCE):
                 batch = one.programs.drain(_BATCH)
@@ -145,12 +145,12 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             del self._lost[next(iter(self._lost))]
 
     def give_up(self) -> None:
-        """Count what still waits for an exchange: nothing ends any more."""
+        """Count what still waits for an exchange as without one: nothing ends any more."""
         for one in self._running.values():
             one.join.give_up()
 
     def tick(self) -> None:
-        """Let the signals look at what has been quiet, once a second."""
+        """Let the signals look at connections without events, once a second."""
         for one in self._running.values():
             one.programs.flush()
 

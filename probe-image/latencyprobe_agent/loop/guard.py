@@ -30,7 +30,7 @@ class Guard:
             self.failures[part] += 1
             text = f"{type(error).__name__}: {error}"[:_TEXT]
             if self.problems.get(part) != text:
-                _log.exception("%s failed and is skipped; measuring goes on", part)
+                _log.exception("%s failed and is skipped; measuring continues", part)
             self.problems[part] = text
             return None
         self.problems.pop(part, None)

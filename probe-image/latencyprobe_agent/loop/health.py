@@ -1,6 +1,7 @@
 """What Kubernetes asks the agent: GET /healthz (the loop turns) and /readyz (it measures), in a thread of its own.
 
-The answers are fixed words: nobody needs a token to read them, and nobody learns anything from them (S8).
+The answers are fixed texts: nobody needs a token to read them, and nobody learns anything from them
+(docs/design/directory.md, "Health").
 """
 
 import threading
@@ -14,14 +15,14 @@ _STALLED_S = 30.0  # the loop turns once a second; collecting 16 MB of counts ta
 
 
 class Health:
-    """Set by the loop: `turned()` once per tick, `measuring` while programs are attached."""
+    """`turned()` is due once per tick; `measuring`: programs are attached."""
 
     def __init__(self) -> None:
         self.measuring = False
         self._turned = time.monotonic()
 
     def turned(self) -> None:
-        """Say that the loop turns."""
+        """Note that the loop has turned."""
         self._turned = time.monotonic()
 
     @property

@@ -1,4 +1,4 @@
-"""The one loop, while the programs are attached: turns are made and handed to listeners; once a second what is due."""
+"""The one loop while the programs are attached: makes turns, hands them to listeners, does what is due each second."""
 
 import logging
 import time
@@ -61,13 +61,13 @@ class Loop(AbstractContextManager["Loop"]):
         return {**self.programs.variants, **self.evidence.variants}
 
     def turn(
-        self, listeners: Sequence[Listener], config: Config, going_on: Callable[[], bool], each_tick: Callable[[], None]
+        self, listeners: Sequence[Listener], config: Config, running: Callable[[], bool], each_tick: Callable[[], None]
     ) -> None:
-        """Turn as long as `going_on`, then end what is open and close the listeners."""
+        """Turn as long as `running`, then end what is open and close the listeners."""
         self.listeners = listeners
         tick_s = time.monotonic()
         try:
-            while going_on():
+            while running():
                 self.programs.wait(max(0.0, min(config.drain_interval_s, tick_s - time.monotonic())))
                 self.drain()
                 if (now_s := time.monotonic()) >= tick_s:

@@ -1,7 +1,7 @@
-"""The remote join as the loop drives it, once per turn: questions out, halves for others out, pairs and spans in.
+"""Both sides of the remote join, once per turn: questions and halves for others out, pairs and server halves in.
 
-`measure/remote_join.py` decides, `directory/remote_join.py` carries. Built only where there is a directory; one host
-alone has both halves of everything that it can know.
+`measure/remote_join.py` decides, `directory/remote_join.py` carries. Only with a directory: one host alone has both
+halves of everything that it can know.
 """
 
 from collections import Counter
@@ -45,8 +45,8 @@ class RemoteJoiner:
     ) -> tuple[RemoteJoin, Halves]:
         """Send what is due; return what has come, and the halves that shall become spans as their client's have.
 
-        `join` keeps this node's halves without a pair. `lost`: low half of a trace id → what evidence says that the
-        server half lost, in ns by signal.
+        `join` keeps this node's halves without a pair. `lost`: low half of a trace id → what that server half lost by
+        the evidence, in ns by signal.
         """
         received, refused = self._post.take()
         self._asking.refused(refused)

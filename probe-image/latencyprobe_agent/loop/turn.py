@@ -25,7 +25,7 @@ _WAITING = 16_384
 
 @dataclass(frozen=True)
 class Parts:
-    """What a turn is made of. `sampler`, `joiner`: None where nobody wants spans, or there is nobody to ask."""
+    """What a turn is made of. `sampler`, `joiner`: None where nobody makes spans, or there is no directory."""
 
     programs: Programs
     clock: Clock
@@ -50,8 +50,8 @@ class Turns:
     def make(self, in_force: InForce, *, settle: bool = False, plan_age_s: float | None = None) -> tuple[Turn, bool]:
         """Return a turn of up to `_BATCH` records, and whether that emptied the ring.
 
-        Evidence and remote joins are looked at when the ring is empty, since what explains an exchange is recorded
-        before it; `settle`: or now, however full it is. `plan_age_s`: given once a second, the turn then has counts.
+        Evidence and the remote join come in when the ring is empty, since what explains an exchange is recorded before
+        it; with `settle` now, however full it is. `plan_age_s`: given once a second, the turn then has counts.
         """
         now_s = time.monotonic()
         self._lag_s, self._drained_s = max(self._lag_s, now_s - self._drained_s), now_s
@@ -68,7 +68,7 @@ class Turns:
         return turn if plan_age_s is None else self._counted(turn, plan_age_s), emptied
 
     def discard(self) -> None:
-        """Take what is in the ring for nobody: no plan is in force."""
+        """Drop what is in the ring: no plan is in force."""
         while len(self._parts.programs.drain(_BATCH)) == _BATCH:
             pass
 

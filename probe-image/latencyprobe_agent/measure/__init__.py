@@ -1,1 +1,1 @@
-"""The pure middle: from records and counts to halves, pairs, selections and SLI rows."""
+"""The pure middle: from records, counts and evidence to halves, pairs, sampling decisions and what explains them."""

@@ -82,7 +82,7 @@ class Ended:
     def over(self, keys: NDArray[np.void], totals: NDArray[np.void], ended: Callable[[int], bool]) -> NDArray[np.bool_]:
         """Return which rows may go: their owner has ended and nothing was added since the call before; add them up.
 
-        All rows of an owner go at once: what is exported of it is their sum. Call it seldom (about once a minute): what
+        All rows of an owner go at once: what is exported of it is their sum. A minute between two calls is enough: what
         the end of a process left open must have had the time to be counted.
         """
         counted = totals["classes"].sum(axis=1).tolist()
@@ -90,8 +90,8 @@ class Ended:
         for owner, n in zip(keys["owner"].tolist(), counted, strict=True):
             if owner and ended(owner):
                 over[owner] = over.get(owner, 0) + n
-        quiet = [owner for owner, n in over.items() if self._ended_before.get(owner) == n]
-        over_now = np.isin(keys["owner"], np.array(quiet, np.uint64))
+        unchanged = [owner for owner, n in over.items() if self._ended_before.get(owner) == n]
+        over_now = np.isin(keys["owner"], np.array(unchanged, np.uint64))
         self._ended_before = over
         for key, total in zip(keys[over_now], totals[over_now], strict=True):
             self._add(key, total)

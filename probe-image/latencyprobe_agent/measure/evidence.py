@@ -38,9 +38,9 @@ class Shared:
 
 
 class EvidenceBatch(NamedTuple):
-    """What one drain of one signal brought: `records`, all that were recorded, of which some join later or never; those
-    that explain an exchange by now, earlier ones too; and exchanges of callers that waited for what their server half
-    lost."""
+    """What one drain of one signal brought. `records`: all that were recorded, of which some join later or never;
+    `joined`: those that explain an exchange by now, of earlier drains too; `shared`: client halves that waited for what
+    their server half lost."""
 
     signal: EvidenceSignal
     records: Evidence

@@ -1,7 +1,7 @@
 """Join evidence to the exchanges that it explains, by the key of its signal: oldest first, each record once.
 
 Halves come first, then the evidence that was in the rings by then. Bounded: the latest halves, and the latest records
-that wait for an exchange which has not ended yet. Rules: tcp-evidence.md section 0.
+that wait for an exchange which has not ended yet. Rules: docs/design/evidence.md, "The join".
 """
 
 from collections import Counter

@@ -39,7 +39,7 @@ class Halves:
 
     @property
     def adjusted_count(self) -> NDArray[np.int64]:
-        """i64[n]: how many exchanges each stands for, itself included: more than 1 where the kernel sampled."""
+        """i64[n]: how many exchanges each record stands for, its own included: more than 1 where the kernel sampled."""
         return np.where(self.rec["flags"] & np.uint32(ExchangeFlags.ADJUSTED), 1 << ADJUSTED_COUNT_BITS, 1)
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> "Halves":
@@ -69,7 +69,7 @@ class Sleep(NamedTuple):
 
 
 def flag_suspended(some: Halves, sleeps: Iterable[Sleep]) -> None:
-    """Set SUSPENDED in the records of halves during which the host slept: their durations hold that time."""
+    """Set SUSPENDED in the records of halves during which the host slept: their durations include that time."""
     oldest_ns = some.start_ns.min(initial=np.iinfo(np.int64).max)
     for sleep in sleeps:
         if sleep.before_ns <= oldest_ns:

@@ -2,8 +2,8 @@
 
 Scale 5: bucket i holds (2^(i/32), 2^((i+1)/32)] seconds. Durations are whole ns, and a bound of B ns lies below the
 integer v exactly if floor(B) does (the bounds that are no whole numbers are irrational), so tables of floors give
-exact answers; no logarithm is taken. Called for histograms that come from records (by peer, of stages, of `network`);
-`scripts/gen_histogram.py` writes the kernel's table from here.
+exact answers; no logarithm is taken. For histograms that come from records (by peer, of stages, of `network`); the
+kernel's own table is written from here too (`scripts/gen_histogram.py`).
 """
 
 import math

@@ -1,6 +1,7 @@
-"""Halves that are kept for later, in half the room: what a pair, a span and a row of counts need of them.
+"""Halves that are kept for later, in half the room: what a pair, a span and an SLI row need of them.
 
-`measure.pairing` keeps rows of KEPT and gets Halves back; of the records only these fields come back, the rest is 0.
+`pack()` makes rows of KEPT of Halves, `unpack()` Halves of them; of the records only these fields come back, the rest
+is 0.
 """
 
 import numpy as np

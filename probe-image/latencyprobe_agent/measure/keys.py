@@ -2,7 +2,7 @@
 
 SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012, and the authors'
 reference code for the long output), over columns: every step is one numpy operation on all exchanges. Without the key
-nobody can tell sequence numbers from ids, or forge an id. Called by `measure.halves`.
+nobody can read sequence numbers from an id, or forge one.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Join the two halves of an exchange when this agent holds both: client and server run on the same node.
 
-The halves meet by their 128-bit trace id, whatever batches they come in; `app` calls `join()` once per batch.
+The halves meet by their 128-bit trace id, whatever batches they come in. Receives halves batch by batch, returns pairs.
 """
 
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ class Pairs:
 class LocalJoin:
     """Keeps the last `limit` halves whose other half has not come.
 
-    Halves of one exchange leave the kernel within ms of each other, or with the same quiet flush; a half whose other
-    end is on another node stays until newer ones take its place, and `pull()` finds it for that node (remote join). The
+    Halves of one exchange leave the kernel within ms of each other, or at the same idle timeout; a half whose other end
+    is on another node stays until newer ones take its place, and `pull()` finds it for that node (remote join). The
     limit bounds memory (165 bytes each) and time (one comparison of each waiting id per batch).
     """
 

@@ -1,7 +1,8 @@
-"""Remote join: a client's slow or failed exchange gets its server half from the node that has it.
+"""A client's slow or failed exchange gets its server half from the node that has it.
 
 Both sides of it, as arrays and times: `Asking` keeps the client halves with a question under way, `Answering` the keys
-that others ask for. What travels between is `latencyprobe.plan.RemoteJoinMessage`.
+that others ask for. What travels between is `latencyprobe.plan.RemoteJoinMessage`. Rules: docs/design/measurement.md,
+"Remote join".
 """
 
 from collections import Counter
@@ -59,7 +60,7 @@ class Asking:
         self._sets: Mapping[int, TargetSet] = {}
         self._policies: Mapping[int, TargetSet] = {}
         self._join = LocalJoin(_ASKED)
-        self._young: dict[int, Question] = {}  # by the low half of the trace id; the other half may yet come here
+        self._young: dict[int, Question] = {}  # by the low half of the trace id; their other half may still come here
         self._asked: dict[int, Question] = {}
 
     @property
@@ -70,8 +71,8 @@ class Asking:
     def consider(self, halves: Halves, pairs: Pairs, sets: Mapping[int, TargetSet], now_ns: int) -> None:
         """Take in a batch and what was joined on this node: slow and failed client halves without a pair will ask.
 
-        Slow is what is over the smallest threshold of its target set, or is slow as a span. The budget is that of
-        spans, and drops as that does, so that the spans that are kept are those that ask.
+        Slow is what is over the smallest threshold of its target set, or is slow as a span. The budget is as large as
+        that of spans and drops in the same order, so the halves that become spans are among those that ask.
         """
         self._forget(pairs)
         if sets is not self._sets:
@@ -100,7 +101,7 @@ class Asking:
         return list(due.values())
 
     def refused(self, reasons: Mapping[str, str]) -> None:
-        """Take note of keys that nobody will be asked for, and why."""
+        """End the questions with these keys, which nobody will be asked for: the reason by key."""
         for key, reason in reasons.items():
             self._end([ids.low_of(key)], f"refused_{reason}")
 
@@ -116,7 +117,7 @@ class Asking:
         return question is not None and question.key == key
 
     def _forget(self, pairs: Pairs) -> None:
-        """Ask no more for what was joined here."""
+        """Drop the questions of what was joined here."""
         if not len(pairs) or not (self._young or self._asked):
             return
         under_way = np.fromiter([*self._young, *self._asked], np.uint64)
@@ -134,7 +135,7 @@ class Asking:
 
 
 class Answering:
-    """Keys that other nodes ask for. Their halves may end here a little later than there: they wait for `keep_s`."""
+    """Keys that other nodes ask for, kept for `keep_s`: a half may end here a little later than its client's there."""
 
     def __init__(self, *, keep_s: float) -> None:
         self.counts: Counter[str] = Counter()
@@ -162,7 +163,7 @@ class Answering:
 
 
 def server_halves(answers: Sequence[ServerHalf]) -> Halves:
-    """Return halves that know what was answered: stages, flags and round trip; no times, as clocks differ."""
+    """Return halves with what was answered: stages, flags and round trip; no times, as clocks differ."""
     rows = np.zeros(len(answers), KEPT)
     rows["stages"] = np.array([one.stages_ns for one in answers], np.int64).reshape(-1, 4)
     rows["trace_id"] = ids.from_hex([one.key for one in answers])

@@ -1,8 +1,9 @@
 """Compile a node plan into the kernel's look-up tables: which socket belongs to which targets.
 
-`app` calls `compile_rules()` for each new plan or cgroup, `kernel.programs` writes the result. A socket finds its
-group by its cgroup and its rule by (address, group, port, side); pods with equal rules share a group, so callers x
-endpoints do not multiply. Several targets may match one socket: each distinct combination is a target set.
+Receives a plan and the cgroups of its pods, returns `Rules`. A socket finds its group by its cgroup and its rule by
+(address, group, port, side); pods with equal rules share a group, so callers x endpoints do not multiply. Several
+targets may match one socket: each distinct combination is a target set. docs/design/directory.md, "Rules and target
+sets".
 """
 
 import ipaddress
@@ -93,7 +94,7 @@ def compile_rules(plan: NodePlan, cgroups: Mapping[str, Sequence[int]], previous
     )
 
 
-_HOST = ""  # stands for the pod's uid where rules hold for every socket of the machine
+_HOST = ""  # in place of a pod's uid where rules hold for every socket of the machine
 
 
 def _pod_matches(targets: Iterable[Target]) -> dict[str, Matches]:
@@ -115,7 +116,7 @@ def _host_matches(targets: Iterable[Target]) -> Matches:
         if target.role is Role.SERVER:
             for port in target.ports or (ANY_PORT,):
                 matches[ANY_ADDRESS, port, RuleSide.LOCAL].add(target.id)
-            # without ports nothing tells which of the other end's sockets dial this target
+            # without ports nothing shows which of the other end's sockets dial this target
             for port in target.ports if target.clients else ():
                 matches[ANY_ADDRESS, port, RuleSide.PEER].add(target.id)
         else:

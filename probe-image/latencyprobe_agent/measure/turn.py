@@ -1,7 +1,7 @@
-"""One turn of the loop: everything that one drain of the kernel brought, complete before anybody sees it.
+"""One turn of the loop: everything that one drain of the rings brought, complete before anybody sees it.
 
-Whoever makes something of it is a `Listener`: reports, spans, metrics, the live line. They know the turn and not each
-other, and what one of them fails at concerns no other.
+What makes something of turns is a `Listener`: SLI rows, spans, metrics, the live line. They know the turn and not each
+other, and one that fails concerns no other.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class AgentStats(NamedTuple):
 
 class Turn(NamedTuple):
     """`halves`: what has ended, with the sampling decision; `pairs`: joined on this node, their rows in `halves`;
-    `sampled`: what becomes spans, of `halves` and of halves before them; `remote`: joined with the help of other nodes;
+    `sampled`: halves that become spans, of this turn and earlier ones; `remote`: joined with the help of other nodes;
     `evidence`: what signals recorded and what it explains. `counts` and `stats`: once a second, else None."""
 
     now: Now

@@ -1,4 +1,4 @@
-"""How long an exchange had waited for what a record says was done again: an upper bound of what that cost."""
+"""How long an exchange had waited until something was done again, by its records: an upper bound of what that cost."""
 
 from collections.abc import Hashable
 

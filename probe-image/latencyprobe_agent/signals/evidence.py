@@ -1,7 +1,7 @@
 """What every signal of evidence offers: keys for the join, fields for a span event, samples for metrics.
 
-Each module of this room that decodes evidence returns `Evidence` from its `columns()` and builds one `Explains`; the
-join, the metrics and the spans work on these alone and know no signal by name.
+Each module of this room that decodes evidence returns `Evidence` from its `columns()` and has one `Explains`; join,
+metrics and spans work on these alone and know no signal by name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -73,8 +73,8 @@ class Explains:
 
     `event`: the span event; `fields`: one record → attributes of that event; `attributes`: the joined records
     of one exchange → attributes of its span; `samples`: a batch → values of metrics; `describe`: one record → `what`,
-    `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: what a record does again; the join then knows how long ago
-    it had last been done, an upper bound of what it cost, which the event has too; `describe` need not know it.
+    `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: what a record does again. By it the join knows how long
+    ago that was last done: an upper bound of the record's cost, which the event carries and `describe` need not return.
     """
 
     event: Event

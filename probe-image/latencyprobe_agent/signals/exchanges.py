@@ -1,6 +1,6 @@
 """The signal `exchanges`: records of one half each, as the columns that measuring works on.
 
-Receives the ring's batches (dtype EXCHANGE), returns them with the hot fields side by side; `measure.halves` calls it.
+Receives the ring's batches (dtype EXCHANGE), returns them with the hot fields side by side.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded, Role
 
-# Cut points of a half in their order, measurement.md section 4.
+# Cut points of a half in their order, docs/design/measurement.md, "Stages".
 SERVER_POINTS = ("ready_first_ns", "ready_last_ns", "read_last_ns", "send_start_ns", "send_end_ns")
 CLIENT_POINTS = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")
 STAMPS = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")

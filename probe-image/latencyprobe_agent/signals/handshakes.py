@@ -1,7 +1,8 @@
-"""The signal `handshakes`: how long connections took to open, and why some did not; tcp-evidence.md section C.
+"""The signal `handshakes`: how long connections took to open, and why some did not.
 
 Receives batches of HANDSHAKE from either method. A connection that opened explains the first exchange on it; one that
-failed has none, and is in metrics only. The tool `handshakes` prints the same records.
+failed has none, and is in metrics only. The tool `handshakes` prints the same records. Rules: docs/design/evidence.md,
+"Handshakes".
 """
 
 from collections.abc import Mapping, Sequence

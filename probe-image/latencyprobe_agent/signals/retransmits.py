@@ -1,7 +1,7 @@
 """The signal `retransmits`: what TCP sent again, and why.
 
-The kernel records raw fields only; `reasons()` derives the reason from them, so that it can be run again over recorded
-ones. Source of the rule: net/ipv4/tcp_timer.c, tcp_input.c, tcp_output.c; tcp-evidence.md section A.3.
+The kernel records raw fields only; `reasons()` derives the reason from them, so that the rule can be run again over old
+records. Its source: net/ipv4/tcp_timer.c, tcp_input.c, tcp_output.c; docs/design/evidence.md, "Retransmit reasons".
 """
 
 import time
@@ -52,7 +52,7 @@ def reasons(rec: NDArray[np.void]) -> NDArray[np.str_]:
 
 
 def sent(rec: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which records are segments that were sent again: no failed attempt, no mark."""
+    """Return which records are segments that were sent again: no failed attempt, no undo, no mere counters."""
     was_sent: NDArray[np.bool_] = np.isin(rec["kind"], _ATTEMPTS) & (rec["err"] == 0)
     return was_sent
 
@@ -121,7 +121,7 @@ def samples(evidence: Evidence) -> Sequence[Sample]:
 
 
 def attributes(records: NDArray[np.void]) -> Mapping[Attribute, AttributeValue]:
-    """Return what the span of an exchange says of the records that were joined to it."""
+    """Return the attributes of an exchange's span, from the records that were joined to it."""
     return {names.RETRANSMITS: int(records["segs"].sum())}
 
 

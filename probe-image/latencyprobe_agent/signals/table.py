@@ -1,4 +1,4 @@
-"""The signal table: one row per signal. `Attached` loads and drains what it names; a new signal is a new row."""
+"""The signal table: one row per signal, with its object, ring, record and decoder. A new signal is a new row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The signal `tcprt`: requests and responses as TCP-RT cuts them, tcp-evidence.md part B.
+"""The signal `tcprt`: requests and responses as TCP-RT cuts them, docs/design/evidence.md, "TCP-RT".
 
-Receives batches of TCPRT records; the join, the spans and the metrics use what it returns. What a live tool prints is
-made from the same records by `tools.tcprt`.
+Receives batches of TCPRT records. R, W and P explain the exchange whose message they are about; the tool `tcprt` prints
+all of them.
 """
 
 from collections.abc import Mapping
@@ -64,8 +64,10 @@ def samples(evidence: Evidence) -> list[Sample]:
 
 
 def describe(record: np.void) -> tuple[str, int, int]:
-    """Return the record's letter and, for a list of slow exchanges, how long this end's own message was under way:
-    what remains of the total beside receiving and serving. Of a server no stage shows the time until the last ACK."""
+    """Return the record's letter, 1, and how long this end's own message was under way, for a list of slow exchanges.
+
+    That is what receiving and serving leave of the total: the time until the last ACK. No stage of a server shows it.
+    """
     total_us = (int(record["end_ns"]) - int(record["start_ns"])) // 1000
     own_us = total_us - int(record["recv_us"]) - int(record["server_us"])
     reordered = " reordered" if record["flags"] & TcprtFlags.REORDER else ""

@@ -65,7 +65,7 @@ def recorded(
 
 
 def joined(objective: TrackedObjective, minute: int, pairs: int) -> SliRow:
-    """Return the row that says how many exchanges know their other half."""
+    """Return the row that counts `pairs` exchanges as joined to their other half."""
     return replace(empty(objective, minute), coverage=Coverage(joined=pairs))
 
 

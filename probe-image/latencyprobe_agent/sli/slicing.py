@@ -1,4 +1,4 @@
-"""Adds up, per objective and minute, what counts and records say.
+"""Adds up counts and records per objective and minute.
 
 Good, bad, histogram and stage sums come from the kernel's counts and are exact; the slowest exchanges, the peers and
 what joined pairs know come from records. Everything counts for the minute in which it is handed in.
@@ -31,9 +31,9 @@ _MISSING = ("counts", "storage")  # reasons of loss after which an exchange is i
 
 
 class Slicer:
-    """Collects SLI rows. Boot times say how long was measured, Unix times in which minute.
+    """Collects SLI rows. How long was measured is boot time; in which minute, Unix time.
 
-    Feed `add_counts()` also before every `apply()`: what was counted before it counts for the plan before.
+    `add_counts()` is due before every `apply()` too: what was counted until then belongs to the plan before.
     """
 
     def __init__(self, boot_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""What is exported of the kernel's counts: until each owner's last counts are out, and from each objective's start."""
+"""The kernel's counts as points: of each owner until its last counts are exported, of each objective from its start."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ class CountSeries:
     def ended(self, resources: Resources) -> set[int]:
         """Return the owners that have ended and whose last counts have been exported: their series end as they did.
 
-        Call it once per export.
+        To be asked once per export: it remembers what this one exports.
         """
         seen = self._living.values["outcomes"].sum(axis=1) + self._living.values["excluded"].sum(axis=1)
         now: dict[int, int] = {}

@@ -1,6 +1,6 @@
 """Where telemetry goes: the standard OTEL_EXPORTER_OTLP_* variables, read once and checked before anything is measured.
 
-Light on purpose: the agent reads this before it attaches, `otlp.py` with HTTP and protobuf only afterwards.
+Without HTTP or protobuf on purpose: this is imported before the programs are attached, `otlp.py` only afterwards.
 Source: OpenTelemetry specification, "OTLP exporter configuration". Times are in ms there.
 """
 
@@ -17,7 +17,7 @@ _PREFIX = "OTEL_EXPORTER_OTLP_"
 
 
 class Settings(NamedTuple):
-    """Where and how one signal is sent. `url` has the signal's path already, for HTTP."""
+    """Where and how one OTLP signal is sent. `url`: for HTTP with the signal's path."""
 
     signal: OtlpSignal
     protocol: str
@@ -32,21 +32,21 @@ class Settings(NamedTuple):
 
 
 def endpoints(environ: Mapping[str, str], endpoint: str | None = None) -> tuple[Settings, ...]:
-    """Return how each wanted signal is sent; none without an endpoint. `endpoint`: a flag's base URL, which wins.
+    """Return how each requested OTLP signal is sent; none without an endpoint. `endpoint`: of a flag, which wins.
 
     Raises ConfigError naming the variable and its value.
     """
-    return tuple(_settings(signal, environ, endpoint) for signal in _SIGNALS if _wanted(signal, environ, endpoint))
+    return tuple(_settings(signal, environ, endpoint) for signal in _SIGNALS if _requested(signal, environ, endpoint))
 
 
-def delta_wanted(environ: Mapping[str, str]) -> bool:
+def delta_requested(environ: Mapping[str, str]) -> bool:
     """Return whether metrics shall be differences instead of running totals."""
     preference = environ.get(_PREFIX + "METRICS_TEMPORALITY_PREFERENCE", "cumulative").lower()
     return preference in ("delta", "lowmemory")
 
 
-def _wanted(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | None) -> bool:
-    """Return whether anybody asked for this signal: without an endpoint nothing is exported."""
+def _requested(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | None) -> bool:
+    """Return whether this OTLP signal is asked for: without an endpoint nothing is exported."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     if environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp") == "none":

@@ -1,7 +1,7 @@
 """Metrics of evidence: the samples of every signal, added up per target set, role and owner, cumulative.
 
-The loop adds each batch, `metrics.py` reads the series at export. What the samples are, each signal says itself
-(`signals.evidence.Explains.samples`). Series of a metric and target set are capped as those of records are.
+Receives batches of evidence with their samples (`signals.evidence.Explains.samples`), returns series. Those of a metric
+and target set are capped as those of records are.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -43,7 +43,7 @@ class EvidenceSeries:
         return self._cap.overflow
 
     def add(self, evidence: Evidence, samples: Sequence[Sample], services: NDArray[np.str_] | None = None) -> None:
-        """Add what a batch says. `services`: str[n], who is at the other end of each record."""
+        """Add the samples of a batch. `services`: str[n], who is at the other end of each record."""
         flow = evidence.rec["flow"]
         owner = flow["owner_tgid"].astype(np.uint64) if self._by_process else flow["cgroup_id"]
         for sample in samples:

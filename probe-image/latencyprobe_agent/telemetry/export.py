@@ -1,6 +1,6 @@
 """Opens what sends telemetry: an outbox per OTLP signal, and the listeners that fill it.
 
-Imported only when somebody asked for OTLP and the programs are attached: protobuf and HTTP cost time and memory that
+Import it only where OTLP is asked for, and after the programs are attached: protobuf and HTTP cost time and memory that
 measuring does not need.
 """
 
@@ -21,10 +21,10 @@ from latencyprobe_agent.vocabulary.now import Now
 
 
 class Exporters(AbstractContextManager["Exporters"]):
-    """`listeners`: Spans, Metrics, as `endpoints` ask for them. Leaving it delivers what is queued, for `goodbye_s`.
+    """`listeners`: Spans, Metrics, as `endpoints` ask for them. Leaving it delivers what is queued.
 
-    `peers`: None standalone. `shared_key`: another host was given the same pairing key. Raises ConfigError where gRPC
-    is asked for but not installed.
+    `peers`: None standalone. `shared_key`: another host was given the same pairing key. `stop_timeout_s`: for that
+    delivery. Raises ConfigError where gRPC is asked for but not installed.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Exporters(AbstractContextManager["Exporters"]):
         *,
         delta: bool,
         shared_key: bool,
-        goodbye_s: float,
+        stop_timeout_s: float,
     ) -> None:
-        self._goodbye_s = goodbye_s
+        self._stop_timeout_s = stop_timeout_s
         self.outboxes: dict[OtlpSignal, Outbox] = {
             one.signal: Outbox(
                 otlp.transport(one),
@@ -61,7 +61,7 @@ class Exporters(AbstractContextManager["Exporters"]):
 
     def __exit__(self, *_: object) -> None:
         for outbox in self.outboxes.values():
-            outbox.stop(self._goodbye_s / len(self.outboxes))
+            outbox.stop(self._stop_timeout_s / len(self.outboxes))
 
 
 def _room(config: Config) -> WaitingRoom:

@@ -1,7 +1,7 @@
-"""What is exported as metrics: the kernel's counts and the record histograms, per target, role and owner.
+"""Points of metrics per target, role and owner: from the kernel's counts, from records, from evidence.
 
-Pure: receives counts as `kernel/programs.py` reads them and a plan, returns points for `points.py`. A target set stands
-for several targets; each of them gets its own points. Counts are exact even when records were lost.
+Pure: receives counts or series, and a plan; returns points. A target set is of several targets, and each of them gets
+points of its own. Counts are exact even when records were lost.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -97,7 +97,7 @@ def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[in
 
 
 def evidence_points(evidence: EvidenceSeries, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
-    """Yield what the signals of evidence say of every target of the plan."""
+    """Yield the metrics of evidence of every target of the plan."""
     targets = {target.id: target for target in plan.targets}
     merged: dict[tuple[int, names.Metric, Labels], int | float | Histogram] = {}
     for series, value in evidence.series():

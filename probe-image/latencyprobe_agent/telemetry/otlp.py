@@ -1,13 +1,14 @@
 """The OTLP wire: encoded requests to a collector over HTTP/protobuf (default) or gRPC, one attempt at a time.
 
-`transport()` opens what `endpoints.py` has read from the environment, `outbox.py` queues and retries. The SDK's
-exporters take SDK spans and give up a batch after their timeout; ours are built without an SDK object per exchange and
-must survive an outage, so only the request's bytes pass here.
+Receives settings and a request's bytes, returns what became of the attempt. The SDK's exporters take SDK spans and give
+a batch up after their timeout; our requests are built without an SDK object per exchange, and an outage must not cost
+them.
 Source: OpenTelemetry protocol 1.9, "OTLP/HTTP" and "OTLP/gRPC".
 """
 
 import email.utils
 import gzip
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -33,7 +34,7 @@ _METHODS = {
 
 
 class Answer(NamedTuple):
-    """What came of one attempt. `error` is "" on success, else the `error.type` to count; `detail` is for people.
+    """What became of one attempt. `error` is "" on success, else the `error.type` to count; `detail` is for people.
     `rejected`: items that a collector refused in a request it accepted (never sent again)."""
 
     error: str = ""
@@ -44,38 +45,38 @@ class Answer(NamedTuple):
 
 
 class Transport(Protocol):
-    """Sends one encoded request. Never raises for a collector's sake."""
+    """Sends one encoded request. Whatever a collector does, nothing is raised."""
 
     def send(self, body: bytes) -> Answer:
         """Try once, for at most the configured timeout."""
 
 
-def transport(chosen: Settings) -> Transport:
+def transport(settings: Settings) -> Transport:
     """Open the transport that the settings name. Raises ConfigError where gRPC is asked for but not installed."""
-    return GrpcTransport(chosen) if chosen.protocol == "grpc" else HttpTransport(chosen)
+    return GrpcTransport(settings) if settings.protocol == "grpc" else HttpTransport(settings)
 
 
 class HttpTransport:
     """OTLP/HTTP with binary protobuf. Redirects are not followed, TLS is verified."""
 
-    def __init__(self, chosen: Settings) -> None:
-        self._url = chosen.url
+    def __init__(self, settings: Settings) -> None:
+        self._url = settings.url
         self._headers = {
             "user-agent": f"latencyprobe/{version('latencyprobe')}",
-            **chosen.headers,
+            **settings.headers,
             "content-type": "application/x-protobuf",
         }
         compressors: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
-        self._compress = compressors.get(chosen.compression)
+        self._compress = compressors.get(settings.compression)
         if self._compress:
-            self._headers["content-encoding"] = chosen.compression
-        self._kind = ExportTraceServiceResponse if chosen.signal == "traces" else ExportMetricsServiceResponse
+            self._headers["content-encoding"] = settings.compression
+        self._kind = ExportTraceServiceResponse if settings.signal == "traces" else ExportMetricsServiceResponse
         self._pool = urllib3.PoolManager(
             maxsize=1,
-            timeout=chosen.timeout_s,
-            ca_certs=chosen.ca_file,
-            cert_file=chosen.certificate,
-            key_file=chosen.key,
+            timeout=settings.timeout_s,
+            ca_certs=settings.ca_file,
+            cert_file=settings.certificate,
+            key_file=settings.key,
         )
 
     def send(self, body: bytes) -> Answer:
@@ -90,12 +91,12 @@ class HttpTransport:
                 retries=False,
                 preload_content=False,
             )
-            said = response.read(_ANSWER_BYTES)
+            answer = response.read(_ANSWER_BYTES)
             response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             return Answer(type(error).__name__, _innermost(error), retryable=True)
         if response.status in (200, 202):
-            return Answer(rejected=_rejected(said, self._kind))
+            return Answer(rejected=_rejected(answer, self._kind))
         return Answer(
             error=str(response.status),
             detail=f"HTTP {response.status} {response.reason or ''}".strip(),
@@ -107,7 +108,7 @@ class HttpTransport:
 class GrpcTransport:
     """OTLP/gRPC, where the optional dependency is installed. The encoded request goes through as it is."""
 
-    def __init__(self, chosen: Settings) -> None:
+    def __init__(self, settings: Settings) -> None:
         try:
             import grpc  # noqa: PLC0415 - optional, and 31 MB that HTTP users need not load
             from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415 - same
@@ -116,23 +117,23 @@ class GrpcTransport:
                 "OTEL_EXPORTER_OTLP_PROTOCOL: grpc needs `pip install 'latencyprobe[grpc]'`, or use http/protobuf"
             ) from error
         self._errors, self._codes, self._retry_info = grpc.RpcError, grpc.StatusCode, RetryInfo
-        self._headers = tuple((name.lower(), value) for name, value in chosen.headers.items())
-        self._timeout_s = chosen.timeout_s
-        self._kind = ExportTraceServiceResponse if chosen.signal == "traces" else ExportMetricsServiceResponse
-        target = urlsplit(chosen.url).netloc
-        compression = getattr(grpc.Compression, chosen.compression.capitalize(), grpc.Compression.NoCompression)
-        if chosen.insecure:
+        self._headers = tuple((name.lower(), value) for name, value in settings.headers.items())
+        self._timeout_s = settings.timeout_s
+        self._kind = ExportTraceServiceResponse if settings.signal == "traces" else ExportMetricsServiceResponse
+        target = urlsplit(settings.url).netloc
+        compression = getattr(grpc.Compression, settings.compression.capitalize(), grpc.Compression.NoCompression)
+        if settings.insecure:
             channel = grpc.insecure_channel(target, compression=compression)
         else:
-            files = (chosen.ca_file, chosen.key, chosen.certificate)
+            files = (settings.ca_file, settings.key, settings.certificate)
             credentials = grpc.ssl_channel_credentials(*(Path(file).read_bytes() if file else None for file in files))
             channel = grpc.secure_channel(target, credentials, compression=compression)
-        self._call = channel.unary_unary(_METHODS[chosen.signal])
+        self._call = channel.unary_unary(_METHODS[settings.signal])
 
     def send(self, body: bytes) -> Answer:
         """Try once."""
         try:
-            said = self._call(body, timeout=self._timeout_s, metadata=self._headers)
+            answer = self._call(body, timeout=self._timeout_s, metadata=self._headers)
         except self._errors as error:
             code = error.code()
             wait_s = None
@@ -150,7 +151,23 @@ class GrpcTransport:
             ) or (code is codes.RESOURCE_EXHAUSTED and wait_s is not None)
             detail = f"gRPC {code.name}: {error.details()}"
             return Answer(code.name, detail, retryable, min(wait_s or 0.0, _LONGEST_WAIT_S))
-        return Answer(rejected=_rejected(said, self._kind))
+        return Answer(rejected=_rejected(answer, self._kind))
+
+
+class FakeTransport(Transport):
+    """`Transport` for tests: keeps `bodies`. `answer`: of each attempt; `open`: while it is not set, attempts hang."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.answer = answer or Answer()
+        self.bodies: list[bytes] = []
+        self.open = threading.Event()
+        self.open.set()
+
+    def send(self, body: bytes) -> Answer:
+        """Keep the body."""
+        self.open.wait()
+        self.bodies.append(body)
+        return self.answer
 
 
 def _rejected(body: bytes, kind: type[ExportTraceServiceResponse] | type[ExportMetricsServiceResponse]) -> int:

@@ -1,4 +1,4 @@
-"""What a person reads of a collector that is away: one warning when it begins, one line when it ends."""
+"""The log of a collector's outages: one warning when one begins, one line when it ends."""
 
 import logging
 import time
@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 
 
 class Outage:
-    """The outages of one collector for one signal."""
+    """The outages of one collector for one OTLP signal."""
 
     def __init__(self, signal: OtlpSignal, collector: str, capacity_bytes: int) -> None:
         self._signal = signal

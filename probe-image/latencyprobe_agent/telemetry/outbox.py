@@ -1,4 +1,4 @@
-"""Between the loop and a collector: a queue bounded in bytes and one sending thread per signal.
+"""Requests on their way to a collector: a queue bounded in bytes and one sending thread per OTLP signal.
 
 `put()` never waits. A collector that is away costs nothing but memory up to the bound; then the oldest requests are
 dropped and counted. An outage is one warning and its end one line, however long it takes.
@@ -12,7 +12,7 @@ from collections import Counter, deque
 from typing import NamedTuple
 
 from latencyprobe_agent.telemetry.endpoints import OtlpSignal
-from latencyprobe_agent.telemetry.otlp import Transport
+from latencyprobe_agent.telemetry.otlp import FakeTransport, Transport
 from latencyprobe_agent.telemetry.outage import Outage
 
 _log = logging.getLogger(__name__)
@@ -140,3 +140,21 @@ class Outbox:
         with self._change:
             self._change.wait_for(lambda: self._stop_at is not None, timeout=seconds)
             return self._stop_at is not None
+
+
+class FakeOutbox(Outbox):
+    """`Outbox` for tests: keeps `bodies` and sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeTransport(), signal="traces", collector="nobody", capacity_bytes=0)
+        self.bodies: list[bytes] = []
+
+    def start(self) -> None:
+        """Start nothing."""
+
+    def put(self, body: bytes, items: int) -> None:
+        """Keep the body."""
+        self.bodies.append(body)
+
+    def stop(self, timeout_s: float) -> None:
+        """Nothing is left."""

@@ -1,7 +1,7 @@
 """Data points → OTLP metric requests, grouped by the container that was observed.
 
-`metrics.py` makes the points, `outbox.py` sends the requests. Cumulative by default; delta where
-OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for it. Histograms are base-2 exponential ones.
+Cumulative by default; delta where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for it. Histograms are base-2
+exponential ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

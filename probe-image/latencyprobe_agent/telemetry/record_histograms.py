@@ -1,8 +1,8 @@
 """Histograms that only records can fill: stages, round trips, `network` of pairs, durations by peer.
 
-The loop adds each batch; `metrics.py` reads the series at export. Cumulative; the series of a target are capped, what
-is above goes to `other` and is counted. Unlike the kernel's own counts these miss records that the ring refused; what
-sampling out left counts for what it stands for.
+Receives halves and pairs, returns series. Cumulative; the series of a target set are capped, what is above goes to
+`other` and is counted. Unlike the kernel's own counts these miss records that the ring refused; a sampled record counts
+with its adjusted count.
 """
 
 from collections.abc import Sequence, Set
@@ -28,7 +28,7 @@ _SCALE = HISTOGRAM_SCALE - 1
 _OFFSET = HISTOGRAM_MIN // 2
 _BUCKETS = HISTOGRAM_BUCKETS // 2
 _ZERO = _BUCKETS  # column of durations of 0
-_PENDING = 1024  # (group, address) whose name is still asked for; 4 kB each
+_PENDING = 1024  # pairs of (group, address) that wait for a name; 4 kB each
 
 OTHER_OWNER = -1
 
@@ -109,7 +109,7 @@ class RecordHistograms:
 
     @property
     def waiting_peers(self) -> set[str]:
-        """Addresses whose names are wanted."""
+        """Addresses whose names are still to come."""
         return {peer for _, peer in self._pending}
 
     def series(self) -> list[tuple[Series, Histogram]]:
@@ -174,12 +174,12 @@ class RecordHistograms:
 
 
 def service_of(identity: Identity | None) -> str:
-    """Return what points by peer call this one; None: nobody could say in time."""
+    """Return the peer's service name in points; `identity` None: nobody could name it in time."""
     return names.UNRESOLVED if identity is None else identity.service or identity.workload or names.OTHER
 
 
 class _Rows(NamedTuple):
-    """`group`: number of each row's group; `ns`: what is counted; `weight`: how many exchanges it stands for."""
+    """`group`: number of each row's group; `ns`: the duration that is counted; `weight`: its adjusted count."""
 
     group: NDArray[np.intp]
     ns: NDArray[np.int64]

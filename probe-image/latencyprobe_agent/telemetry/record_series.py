@@ -61,7 +61,7 @@ class RecordSeries:
             self._evidence.add(batch.records, samples)
 
     def name_peers(self, now_s: float = math.inf) -> None:
-        """Give what is counted by peer the names that are known by now; at the end of the run (inf) all of them."""
+        """Count what waits for a peer's name where that is known by now; at the end of the run (inf) all of it."""
         if self._peers is None:
             return
         if waiting := self._histograms.waiting_peers:

@@ -1,18 +1,16 @@
-"""How many series a metric may have for each target set; the rest is folded into `other`, and counted.
-
-`evidence_series.py` and `record_histograms.py` ask before they begin a series, and say when one is gone.
-"""
+"""How many series a metric may have for each target set; the rest is folded into `other`, and counted."""
 
 from collections import Counter
 from collections.abc import Hashable
 
 from latencyprobe_agent.vocabulary.conventions import Metric
 
-_FOLDED = 10  # times the cap: so many folded series are known again
+_FOLDED = 10  # times the cap: so many folded series are recognised
 
 
 class SeriesCap:
-    """`overflow`: series that found no room, each once, as long as they can be known again."""
+    """`overflow`: series that found no room, each once as long as it is recognised. `admit()` precedes a series,
+    `release()` follows it."""
 
     def __init__(self, cap: int) -> None:
         self.overflow = 0

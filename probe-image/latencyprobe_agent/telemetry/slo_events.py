@@ -1,8 +1,7 @@
 """Good and bad events of the objectives in force, by the kernel's counts; each counts from when it came into force.
 
-An edited objective is another one under the same name (`Objective.hash`). What was counted before cannot be judged by
-it, or would make its counters fall: they start again from 0, with a start time of their own. `pipeline.py` keeps it,
-`metrics.py` makes points of it.
+An edited objective is another one under the same name (`Objective.hash`). What was counted before is not good or bad by
+its definition, or would make its counters fall: they start again from 0, with a start time of their own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,7 +52,7 @@ class SloEvents:
                 since.before.pop(key.tobytes(), None)
 
     def of(self, target: str, counts: Counts) -> Iterator[Events]:
-        """Yield what `counts` say of each objective of a target (its id)."""
+        """Yield the events of each objective of a target (its id), as `counts` have them."""
         found: dict[tuple[str, str], Events] = {}
         for key, value in zip(*counts, strict=True):
             for objective in self._tracking(key):

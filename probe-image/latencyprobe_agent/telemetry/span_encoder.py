@@ -1,7 +1,7 @@
 """Sampled halves → OTLP trace requests: one CLIENT or SERVER span each, grouped by the container that was observed.
 
-Pure: receives what `waiting.py` let go, returns encoded requests below 4 MiB. Messages of
-opentelemetry-proto are filled directly; no SDK span exists. Rules: telemetry.md "Spans", conventions.md 1.2.
+Pure: receives spans that need not wait any longer, returns encoded requests below 4 MiB. Messages of
+opentelemetry-proto are filled directly; no SDK span exists. Rules: docs/design/telemetry.md, "Spans" and "Parents".
 """
 
 import math

@@ -1,8 +1,8 @@
 """Where sampled halves wait until they can become spans: for their other half, and for the peer's identity.
 
 A half waits for its other half as long as both could still be under way (one or two turns) or the remote join may bring
-it (`config.remote_join_wait_s`), for an identity at most 2 s, then it goes out as a root that says so. Bounded; what
-does not fit is counted.
+it (`config.remote_join_wait_s`), and for an identity at most 2 s, after which it goes out as a root without one.
+Bounded; what does not fit is counted. Rules: docs/design/telemetry.md, "Waiting spans".
 """
 
 from collections.abc import Container, Mapping
@@ -39,7 +39,7 @@ class Join:
 
 @dataclass(slots=True)
 class PendingSpan:
-    """Row `row` of `halves`, on its way to become a span. `identity` None: nobody could say who `peer` is.
+    """Row `row` of `halves`, on its way to become a span. `identity` None: nobody has named `peer` so far.
 
     `held_s`: until when evidence may still come. `evidence`: signal, record and its wait in ns.
     """

@@ -94,7 +94,7 @@ def handshakes(
 def _places(interfaces: tuple[str, ...], pod_interfaces: tuple[str, ...], options: Options) -> list[Place]:
     if not interfaces and not pod_interfaces:
         raise click.UsageError("--method tc needs an --interface, such as eth0")
-    if options.wanted.tgid or options.wanted.cgroup_id:
+    if options.socket_filter.tgid or options.socket_filter.cgroup_id:
         raise click.UsageError("packets name no process: --pid and --cgroup need --method kernel")
     places = [Place.find(name, pod=False) for name in interfaces]
     places += [Place.find(name, pod=True) for name in pod_interfaces]
@@ -105,11 +105,11 @@ def _places(interfaces: tuple[str, ...], pod_interfaces: tuple[str, ...], option
 
 @contextmanager
 def _at_packets(places: Sequence[Place], options: Options, timeout_s: float, *, pull: bool) -> Iterator[PacketPrograms]:
-    """Attach when entered, and not before: by then signals end it in order. What older kernels attach to an interface
-    outlives a process."""
+    """Attach when entered, and not before: by then SIGINT and SIGTERM end it in order. What older kernels attach to an
+    interface outlives a process."""
     folder = settings.from_environment().bpf_dir
     with PacketPrograms.alone(
-        folder, HANDSHAKES_TC, options.wanted, places=places, timeout_ns=int(timeout_s * 1e9), pull=pull
+        folder, HANDSHAKES_TC, options.socket_filter, places=places, timeout_ns=int(timeout_s * 1e9), pull=pull
     ) as programs:
         yield programs
         seen = ", ".join(f"{n} ({kind})" for kind, n in programs.tally().items() if n)

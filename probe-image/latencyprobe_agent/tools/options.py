@@ -17,7 +17,7 @@ from latencyprobe_agent.kernel.evidence import Filter
 class Options:
     """`duration_s` None: until Ctrl-C. `output`: table or json."""
 
-    wanted: Filter
+    socket_filter: Filter
     duration_s: float | None
     output: str
 
@@ -70,10 +70,10 @@ def tool_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_options(**given: Any) -> Any:
         family = given.pop("family4") or given.pop("family6") or 0
         given.pop("family6", None)
-        wanted = Filter(
+        socket_filter = Filter(
             given.pop("port") or 0, given.pop("addr") or "", given.pop("pid") or 0, given.pop("cgroup"), family
         )
-        options = Options(wanted, given.pop("duration"), given.pop("output"))
+        options = Options(socket_filter, given.pop("duration"), given.pop("output"))
         return command(**given, options=options)
 
     for option in reversed(_OPTIONS):

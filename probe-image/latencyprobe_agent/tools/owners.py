@@ -22,13 +22,13 @@ class Owners:
 
     def find(self, inodes: Iterable[int]) -> dict[int, int]:
         """Return inode → process id of those that some process holds, as far as is known."""
-        wanted = {inode for inode in inodes if inode}
+        asked = {inode for inode in inodes if inode}
         before = time.monotonic()
-        if wanted - self._found.keys() and before >= self._again:
+        if asked - self._found.keys() and before >= self._again:
             self._found = dict(self._search())
             after = time.monotonic()
             self._again = after + _SHARE * (after - before)
-        return {inode: self._found[inode] for inode in wanted & self._found.keys()}
+        return {inode: self._found[inode] for inode in asked & self._found.keys()}
 
     def comm(self, pid: int) -> str:
         """Return the name of a process, empty if it has ended."""

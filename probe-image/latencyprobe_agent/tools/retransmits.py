@@ -74,7 +74,7 @@ def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, co
             click.echo(f"loss probes sent in this network namespace: {sent} (TCPLossProbes)", err=True)
 
     # the process of an accepted socket is found here, not in the kernel
-    anyone = replace(options, wanted=replace(options.wanted, tgid=0))
+    anyone = replace(options, socket_filter=replace(options.socket_filter, tgid=0))
     signal, ring_bytes = (_WITH_STACK, _STACK_RING_BYTES) if stack else (RETRANSMITS, None)
     table.begin()
     for batch, clock in batches(signal, anyone, attached=attached, ended=ended, ring_bytes=ring_bytes):
@@ -106,7 +106,7 @@ class Table:
         owners = self._owners.find(records["inode"].tolist())
         for i, (record, reason, was_sent) in enumerate(zip(records, reasons(records), sent(records), strict=True)):
             event = _Event(record, str(reason), offset_ns, owners, self._owners)
-            if self._options.wanted.tgid not in (0, event.pid):
+            if self._options.socket_filter.tgid not in (0, event.pid):
                 continue
             stack = without_hook(self._symbols.names(batch["stack"][i].tolist())) if self._symbols else []
             self._spurious["dsack"] += int(record["new_duplicates"])
@@ -195,7 +195,7 @@ class _Event:
 
 
 def without_hook(stack: list[str]) -> list[str]:
-    """Return a stack without our own program and what called it. Whatever was interrupted may be BPF as well."""
+    """Return a stack without its top: our own program and the way into it. BPF further down is what was interrupted."""
     return list(dropwhile(lambda name: name.startswith(("bpf_", "__traceiter_", "__bpf_trace")), stack))
 
 

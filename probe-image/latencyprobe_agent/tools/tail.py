@@ -1,4 +1,4 @@
-"""A signal's records as they come, until Ctrl-C or the end of the duration; then what was lost. Every tool reads it."""
+"""A signal's records as they come, until Ctrl-C or the end of the duration; then what was lost. For every live tool."""
 
 import math
 import threading
@@ -20,7 +20,7 @@ from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.tools.options import Options
 from latencyprobe_agent.vocabulary.addresses import address
 
-_BATCH = 1024  # records, which take some 0.1 s to print: signals are not kept waiting
+_BATCH = 1024  # records, which take some 0.1 s to print: SIGINT is not kept waiting
 _DRAIN_S = 0.1
 _TICK_S = 1.0
 _REST_S = 2.0  # to show what is left at the end; where records come faster than they are printed, that is a full ring
@@ -35,12 +35,12 @@ def batches(
     ring_bytes: int | None = None,
     entries: Mapping[str, Mapping[bytes, bytes]] | None = None,
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
-    """Attach to what `options` want, and yield as `follow()` does. Raises Unsupported.
+    """Attach to the sockets that `options` name, and yield as `follow()` does. Raises Unsupported.
 
     `entries`: as in `EvidencePrograms.alone()`.
     """
     folder = settings.from_environment().bpf_dir
-    programs = EvidencePrograms.alone(folder, signal, options.wanted, ring_bytes=ring_bytes, entries=entries)
+    programs = EvidencePrograms.alone(folder, signal, options.socket_filter, ring_bytes=ring_bytes, entries=entries)
     return follow(programs, options, attached=lambda: attached(programs), ended=lambda: ended(programs))
 
 
@@ -53,9 +53,9 @@ def follow(
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
     """Yield batches of records, and the clock that turns their stamps into Unix time; at the end leave `opened`.
 
-    It is entered when signals already end the loop: what it attaches is detached again. An empty batch comes about
-    once a second when nothing happens. `attached` is called before the first record is read, `ended` before it is
-    detached. Tells on stderr when it begins, and the losses at the end.
+    It is entered when SIGINT and SIGTERM already end the loop: what it attaches is detached again. An empty batch comes
+    about once a second when nothing happens. `attached` is called before the first record is read, `ended` before it is
+    detached. Prints on stderr that it is attached, and at the end the losses.
     """
     stop = threading.Event()
     clock = Clock()

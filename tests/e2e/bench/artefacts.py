@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from bench.cluster import STATE, Cluster, RefusedError
+from tests.e2e.bench.cluster import STATE, Cluster, RefusedError
 
 LINES = 400
 DUMPS = {

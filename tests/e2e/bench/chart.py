@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import STATE, Cluster, RefusedError
+from tests.e2e.bench.cluster import STATE, Cluster, RefusedError
 
 CHART = Path(__file__).parents[3] / "charts/latencyprobe"
 REGISTRY = "latencyprobe.local"
@@ -62,11 +62,15 @@ class Chart:
 
     def helm(self, *words: str, stdin: str | None = None, timeout_s: float = 60) -> str:
         """What helm prints; RefusedError with its complaint when it fails."""
-        command = [str(STATE / "bin/helm"), "--kubeconfig", str(self.cluster.kubeconfig), "-n", self.namespace, *words]
+        command = self.command(*words)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
         if done.returncode:
             raise RefusedError(f"helm {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
+
+    def command(self, *words: str) -> list[str]:
+        """The command line of helm on this cluster, for who wants to interrupt it."""
+        return [str(STATE / "bin/helm"), "--kubeconfig", str(self.cluster.kubeconfig), "-n", self.namespace, *words]
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

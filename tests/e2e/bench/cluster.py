@@ -5,7 +5,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+
+from tests.support.waiting import wait_until
 
 BENCH = Path(__file__).with_name("bench")
 STATE = Path("/run/latencyprobe-bench")
@@ -26,19 +27,8 @@ class RefusedError(Exception):
 
 
 def wait_for(condition: Callable[[], T], deadline_s: float, what: str) -> T:
-    """The first truthy value of `condition`, polled; after the deadline AssertionError with what was last seen."""
-    end = time.monotonic() + deadline_s
-    while True:
-        last: object
-        try:
-            last = value = condition()
-            if value:
-                return value
-        except RefusedError as error:
-            last = error
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {deadline_s:g} s: {what}; last seen: {str(last)[:2000]}")
-        time.sleep(POLL_S)
+    """The first truthy value of `condition`, which kubectl may refuse at first; AssertionError after the deadline."""
+    return wait_until(condition, what, deadline_s, unready=RefusedError, poll_s=POLL_S)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from bench.cluster import BENCH, HOST, wait_for
+
+from tests.e2e.bench.cluster import BENCH, HOST, wait_for
 
 CONFIG = Path(__file__).parent / "conf/jaeger.yaml"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.cluster import Cluster, wait_for
+from tests.e2e.bench.cluster import Cluster, wait_for
 
 IMAGE = "bench.local/workload:1"
 PORT, CONTROL_PORT = 9000, 9001

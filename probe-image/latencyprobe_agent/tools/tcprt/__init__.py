@@ -1,1 +1,1 @@
-"""TCP-RT: tasks of a connection as Alibaba's kernel module splits them, tcp-evidence.md part B."""
+"""TCP-RT: tasks of a connection as Alibaba's kernel module splits them, docs/design/evidence.md, "TCP-RT"."""

@@ -1,7 +1,6 @@
-"""The statistics line of TCP-RT: averages per port since the last one, tcp-evidence.md B.5.
+"""The statistics line of TCP-RT: averages per port since the last one, docs/design/evidence.md, "TCP-RT averages".
 
-`Averages` takes every record and renders the lines when `due()` says so; the tool and `--replay --stats` drive it with
-their own clock.
+Receives records and the time, live or of a replay; returns the lines of each interval that has ended.
 """
 
 from collections.abc import Iterator
@@ -66,7 +65,7 @@ class Averages:
         self._sums: dict[str, _Sums] = {}
 
     def add(self, record: Record) -> None:
-        """Count an R or P, or the failure that a W is. One R without a sent byte is not counted."""
+        """Count an R or P, and a W as a failure. An R without a sent byte is not counted."""
         connection = record.connection
         served = connection.side == "local"
         if record.kind not in ("R", "P", "W") or (record.kind == "R" and not record.v6_sent_bytes):

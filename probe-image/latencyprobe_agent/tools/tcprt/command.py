@@ -1,6 +1,6 @@
 """`latencyprobe tcprt`: request/response tasks at the TCP layer, live or from recorded operations.
 
-tcp-evidence.md part B. Parses options, reads records, prints them or writes the original's two files.
+Parses options, reads records, prints them or writes the original's two files. docs/design/evidence.md, "TCP-RT".
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -138,7 +138,7 @@ def _replayed(records: Iterable[Record], printer: "_Printer") -> None:
 
 
 class _Printer:
-    """Where records and averages go. `averages`: makes them from a start, Unix time; None: nobody wants any."""
+    """Where records and averages go. `averages`: makes them from a start, Unix time; None without --stats."""
 
     def __init__(
         self,
@@ -165,13 +165,13 @@ class _Printer:
         """It is `unix_ns` now: print the averages that are due. The first time is the start."""
         if self._make_averages and self._averages is None:
             self._averages = self._make_averages(unix_ns)
-        self._say(self._averages.due(unix_ns) if self._averages else ())
+        self._write(self._averages.due(unix_ns) if self._averages else ())
 
     def end(self) -> None:
         """Print the averages of the interval that has not ended."""
-        self._say(self._averages.rest() if self._averages else ())
+        self._write(self._averages.rest() if self._averages else ())
 
-    def _say(self, lines: Iterable[str]) -> None:
+    def _write(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._statistics(line)
 

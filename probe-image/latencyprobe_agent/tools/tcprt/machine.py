@@ -1,7 +1,7 @@
-"""The state machine of TCP-RT: the operations of one connection in, its records out. tcp-evidence.md B.3, B.4, B.6.
+"""The state machine of TCP-RT: the operations of one connection in, its records out. docs/design/evidence.md, "TCP-RT".
 
-A task is one request and its response. `Local` judges a connection that this host serves, `Peer` one that it opened.
-Pure; `replay` feeds it. The program in bpf/tcprt.bpf.c is the same machine, and the tests compare the two.
+A task is one request and its response. `Local`: of a connection that this host serves; `Peer`: of one that it opened.
+Pure. bpf/tcprt_machine.h is the same machine, and the tests compare the two.
 
 Every record has two accounts of what the original gets wrong: the fields `v6_*` repeat it, the others are corrected.
 Sequence numbers are u32 and wrap; times are ns of the operations' clock, `*_us` those that the original keeps in µs.
@@ -134,7 +134,7 @@ class _Machine:
 
 
 class Local(_Machine):
-    """The local side, B.3: a task is a request received and the response sent, until its last ACK."""
+    """The local side: a task is a request received and the response sent, until its last ACK."""
 
     def __init__(self, connection: Connection, op: Operation) -> None:
         super().__init__(connection, op)
@@ -152,7 +152,7 @@ class Local(_Machine):
         if task.stage is Stage.RESPONSE:
             if apart(op.snd_nxt, op.snd_una) > 1:
                 times.v6_end_ns = op.unix_ns
-            # a request that comes before the ACK says the same as the ACK
+            # a request that comes before the ACK proves the same as the ACK
             if not self._acked(op) and apart(self._sent.sent_seq, op.snd_una) > 0:
                 times.end_ns = op.unix_ns
             ended.append(self._response("R", op))
@@ -211,7 +211,7 @@ class Local(_Machine):
 
 
 class Peer(_Machine):
-    """The peer side, B.4: a task is a request sent and the response received, until its last byte."""
+    """The peer side: a task is a request sent and the response received, until its last byte."""
 
     def __init__(self, connection: Connection, op: Operation) -> None:
         super().__init__(connection, op)

@@ -1,7 +1,7 @@
 """Recorded operations of TCP-RT, one JSON object a line, as `latencyprobe tcprt --replay` reads them.
 
-`operations()` is the only parser of the format; `replay` and tests call it. What an operation means: tcp-evidence.md
-B.2. The text of an endpoint is read and written here too, because V6 lines and records spell it alike.
+`operations()` is the only parser of the format. What an operation means: docs/design/evidence.md, "TCP-RT operations".
+The text of an endpoint is read and written here too, because V6 lines and records spell it alike.
 """
 
 import ipaddress

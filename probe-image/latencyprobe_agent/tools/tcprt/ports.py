@@ -1,5 +1,8 @@
-"""Which connections TCP-RT follows, and on which side: ports and ranges, tcp-evidence.md B.1. Parsed from the tool's
-options, written to the kernel's map by it, and asked by `averages` which ports are exact ones."""
+"""Which connections TCP-RT follows, and on which side: ports and ranges of the tool's options.
+
+What it receives is text; what it returns are entries of the kernel's map, and which ports were named exactly. Rules:
+docs/design/evidence.md, "TCP-RT connections".
+"""
 
 from dataclasses import dataclass
 
@@ -29,7 +32,7 @@ class Ports:
     def words(self) -> dict[int, int]:
         """Return the kernel's bit map, word → 64 ports: the local end's, from word 1024 the peer's; {} for no choice.
 
-        Port 0, which no connection has, says that there is a choice (bpf/tcprt.bpf.c).
+        The bit of port 0, which no connection has, marks that there is a choice (bpf/tcprt_follow.bpf.h).
         """
         words: dict[int, int] = {}
         for first_word, exact, ranges in (

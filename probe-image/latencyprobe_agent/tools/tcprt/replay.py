@@ -1,4 +1,4 @@
-"""Replay of recorded operations through the state machine: `latencyprobe tcprt --replay` prints what it returns."""
+"""Replay of recorded operations: through the state machine, out come the records that the kernel would have made."""
 
 from collections.abc import Iterable, Iterator
 

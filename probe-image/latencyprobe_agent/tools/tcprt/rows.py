@@ -1,6 +1,7 @@
 """Records of TCP-RT in the corrected account, as `latencyprobe tcprt` prints them: JSON objects and table rows.
 
-tcp-evidence.md B.6 and B.7. Fields have the names of the V6 fields where they mean the same.
+docs/design/evidence.md, "TCP-RT deviations" and "TCP-RT outputs". Fields have the names of the V6 fields where they
+mean the same.
 """
 
 from datetime import datetime

@@ -36,7 +36,7 @@ class Sent:
 
     @classmethod
     def of(cls, op: Operation) -> Self:
-        """Return that of a connection which opens with `op`."""
+        """Return the state of a connection that opens with `op`."""
         return cls(op.snd_nxt, op.snd_nxt, op.snd_nxt)
 
     def add(self, op: Operation) -> None:
@@ -66,7 +66,7 @@ class Received:
 
     @classmethod
     def of(cls, op: Operation) -> Self:
-        """Return that of a connection which opens with `op`."""
+        """Return the state of a connection that opens with `op`."""
         return cls(op.rcv_nxt, op.rcv_nxt, op.rcv_nxt, op.rcv_nxt)
 
     def begin(self, op: Operation) -> None:
@@ -89,8 +89,8 @@ class Received:
 
 @dataclass
 class Times:
-    """Of the current task. `first_us`, `last_us`: of the message that comes in; before it comes, `last_us` is that of
-    the last send."""
+    """Times of the current task. `first_us`, `last_us`: of the message that comes in; until it does, `last_us` is the
+    last send's."""
 
     start_ns: int
     end_ns: int
@@ -102,7 +102,7 @@ class Times:
 
     @classmethod
     def of(cls, op: Operation) -> Self:
-        """Return those of a connection which opens with `op`."""
+        """Return the times of a connection that opens with `op`."""
         return cls(op.unix_ns, op.unix_ns, op.unix_ns)
 
     def begin(self, op: Operation) -> None:

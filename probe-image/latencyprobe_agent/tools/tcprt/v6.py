@@ -1,7 +1,7 @@
 """V6 lines, the text format of Alibaba's TCP-RT: `line()` writes one, `parse()` reads every generation of it.
 
-Byte for byte as tcp-evidence.md B.5 says: decimal, unsigned, unpadded numbers, each followed by one blank. The tool
-writes the lines, tests and users' scripts read them back.
+Byte for byte as in docs/design/evidence.md, "TCP-RT lines": decimal, unsigned, unpadded numbers, each followed by one
+blank.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ _FIELDS = {
     "N": ("task_no", "elapsed_us", "recv_bytes", "reorder", "mss"),
     "E": ("task_no", "sent_bytes", "unacked_bytes", "recv_bytes", "retransmits", "min_rtt_us"),
 }
-# Older writers differ in P alone, so its number of fields tells the generation.
+# Older writers differ in P alone: the generation shows in its number of fields.
 _OLDER_P = {
     7: ("sent_bytes", "total_us", "retransmits", "task_no", "min_rtt_us", "reorder", "mss"),
     5: ("sent_bytes", "retransmits", "task_no", "min_rtt_us", "mss"),
@@ -26,9 +26,9 @@ _FIRST_P, _FIRST_P_RTT_SHIFT = 5, 10  # the first generation wrote min_rtt >> 10
 
 
 class Line(NamedTuple):
-    """A V6 line. `fields`: by the names of tcp-evidence.md B.5, in their order; `generation`: 3 is today's.
+    """A V6 line. `fields`: by the names of docs/design/evidence.md, "TCP-RT lines", in their order.
 
-    In the first generation `min_rtt_us` is in steps of 1024 µs.
+    `generation`: 3 is today's; in the first `min_rtt_us` is in steps of 1024 µs.
     """
 
     flag: str
@@ -41,7 +41,7 @@ class Line(NamedTuple):
 
 
 def line(record: Record) -> str:
-    """Return the line of a record, with its newline; empty without a task: V6 says nothing of such a connection."""
+    """Return the line of a record, with its newline; empty without a task: V6 has no line for such a connection."""
     if record.task_no == 0:
         return ""
     values = _values(record)
@@ -75,7 +75,7 @@ def _values(record: Record) -> dict[str, int]:
 
 
 def parse(text: str) -> Line:
-    """Read a line, of any generation. Raises ValueError saying what is wrong with it."""
+    """Read a line, of any generation. Raises ValueError naming what is wrong with it."""
     words = text.removesuffix("\n").removesuffix(" ").split(" ")
     if len(words) < 6 or words[0] != "V6" or words[1] not in _FIELDS:
         raise ValueError(f"{text!r} is no V6 line: V6, one of R P W N E, seconds, µs, peer, local, numbers")

@@ -6,20 +6,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pytest
-import workload
 from aiohttp import web
-from join import CLIENT, Truth
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from latencyprobe import spec
+from latencyprobe import parsing
 from latencyprobe.sli import SliRow
 from latencyprobe.store import SqliteStore
 from latencyprobe_agent.identity.cgroups import find_root
@@ -35,12 +31,17 @@ from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
+from tests.support.otlp import spans, values
+from tests.support.waiting import until
+from tests.truth import workload
+from tests.truth.join import CLIENT, Truth
 
 pytestmark = pytest.mark.root
 
 PORT = 8123
 MS = 1_000_000
 THRESHOLD_NS = 25 * MS
+CAUSE_MS = 40
 NAMED = 0.95  # of the bad exchanges, at the least
 DOCUMENT = {
     "apiVersion": "latencyprobe.dev/v1alpha1",
@@ -70,7 +71,7 @@ def hosts() -> Iterator[dict[str, Host]]:
     try:
         for number, app in enumerate(("web", "cart"), start=1):
             uid = f"00000000-0000-4000-8000-{os.getpid():08x}000{number}"
-            container = f"{number:x}" * 64
+            container = f"{os.getpid():063x}{number}"  # of this run: agents of another one see its cgroups too
             folder = slice_of_pods / f"pod{uid}" / container
             folder.mkdir(parents=True)
             namespaces.append(f"lp-{os.getpid()}-{app}")
@@ -124,25 +125,28 @@ class Cluster:
         users = {pod.node: Reviewed("system:serviceaccount:a:agent", extra={NODE_CLAIM: [pod.node]}) for pod in pods}
         auth = Authenticator(FakeReviewer(users), "a", "agent", lambda *_: "")
         self.directory = Directory(self.planner, self.agents, state, ingest, auth)
-        probe = spec.parse(DOCUMENT)
+        probe = parsing.parse(DOCUMENT)
         for node in self.planner.update({("shop", "p"): probe}, state, state.take_changes()):
             ingest.planned(self.planner.plan_of(node))
         self.directory.open()
         self.books = books
-        self.spans: list[tuple[str, Span]] = []
+        self.spans: list[Span] = []
 
     async def collect(self, request: web.Request) -> web.Response:
         """Play the collector."""
-        for group in ExportTraceServiceRequest.FromString(await request.read()).resource_spans:
-            service = values(group.resource.attributes)["service.name"]
-            self.spans += [(service, span) for span in group.scope_spans[0].spans]
+        self.spans += [span for _, span in spans([await request.read()])]
         return web.Response()
 
-    async def row(self) -> SliRow:
-        """The client's counts so far."""
+    async def read_row(self) -> SliRow:
+        """The client's counts so far, also as `row`."""
         (key,) = objective_keys(self.planner.plan_of("n1"))
         now = int(time.time())
-        return await self.books.run(self.books.store.read, key, now - 3600, now + 60)
+        self.row = await self.books.run(self.books.store.read, key, now - 3600, now + 60)
+        return self.row
+
+    def state(self) -> tuple[SliRow, dict[str, int]]:
+        """The counts last read, and what became of the keys so far."""
+        return self.row, dict(self.directory.switchboard.counts)
 
 
 @asynccontextmanager
@@ -162,7 +166,7 @@ async def cluster(hosts: dict[str, Host], tls_files: tuple[Path, ...], folder: P
             directory, collector = (runner.addresses[0][1] for runner in runners)
             for host in hosts.values():
                 agents.append(start_agent(host.node, directory, collector, folder))
-            await until(lambda: len(it.agents.applied) == 2, f"both agents measure; their logs are in {folder}")
+            await until(lambda: len(it.agents.applied) == 2, f"both agents measure; their logs are in {folder}", 30)
             yield it
             for agent in agents:
                 print(resident(agent.pid))
@@ -199,17 +203,6 @@ def resident(pid: int) -> str:
     return next(line for line in status.splitlines() if line.startswith("VmRSS"))
 
 
-async def until(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain: {what}"
-        await asyncio.sleep(0.05)
-
-
-def values(attributes: Any) -> dict[str, Any]:
-    return {entry.key: getattr(entry.value, entry.value.WhichOneof("value")) for entry in attributes}
-
-
 @pytest.mark.parametrize("cause", ["server-sleep", "client-stop"])
 def test_slow_rpcs_between_two_nodes_get_both_halves(
     hosts: dict[str, Host], tls_files: tuple[Path, ...], tmp_path: Path, cause: str
@@ -225,15 +218,18 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
                 rate=400,
                 every=10,
                 cause=cause,
-                cause_ms=40,
+                cause_ms=CAUSE_MS,
                 max_size=20_000,
             )
-            bad = int((truth.duration_ns(CLIENT) > THRESHOLD_NS).sum())
-            deadline = time.monotonic() + 20
-            while (row := await it.row()).good + row.bad < len(truth) or row.coverage.joined < NAMED * row.bad:
-                assert time.monotonic() < deadline, (bad, row, it.directory.streams.switchboard.counts)
-                await asyncio.sleep(0.2)
-            assert row.bad == pytest.approx(bad, rel=0.02), "the client's log counts as many"
+            fewest, most = (int((ns > THRESHOLD_NS).sum()) for ns in truth.duration_ns(CLIENT))
+
+            async def counted() -> bool:
+                row = await it.read_row()
+                return row.good + row.bad >= len(truth) and row.coverage.joined >= NAMED * row.bad
+
+            await until(counted, "all are counted, nearly all slow ones joined", 20, seen=it.state, poll_s=0.2)
+            row = it.row
+            assert fewest <= row.bad <= most, "the client's log counts as many"
             counts = it.directory.streams.switchboard.counts
             named = sum(row.dominant.get(stage, 0) for stage in PAIR_STAGES)
             print(f"{cause}: bad {row.bad} of {len(truth)}, named {named}, {dict(row.dominant)}; keys {dict(counts)}")
@@ -244,33 +240,35 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
             joined = [slow for slow in row.slowest if slow.joined]
             assert joined
             assert all(set(slow.stages) <= set(PAIR_STAGES) for slow in joined)
-            await until(lambda: arrived(it.spans, 2 * NAMED * named), "both halves of them are spans")
-            check(it.spans, cause)
+            await until(lambda: linked(it.spans) >= NAMED * named, "both halves of them are spans", 30)
+            check(it.spans, expected, int((truth.client["cause"] > 0).sum()))
 
     asyncio.run(scene())
 
 
-def remotely_joined(clients: dict[bytes, Span]) -> dict[bytes, dict[str, Any]]:
-    """Attributes of the client spans whose server half another node gave."""
-    attributes = {trace: values(span.attributes) for trace, span in clients.items()}
-    return {trace: known for trace, known in attributes.items() if known.get("latencyprobe.joined") == "remote"}
+def linked(spans: list[Span]) -> int:
+    """How many traces have both halves, if no half that was joined remotely still waits for its other one; else 0."""
+    clients, servers = (
+        {span.trace_id: values(span.attributes).get("latencyprobe.joined") for span in spans if span.kind == kind}
+        for kind in (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER)
+    )
+    waiting = any(joined == "remote" and trace not in servers for trace, joined in clients.items())
+    return 0 if waiting else len(clients.keys() & servers.keys())
 
 
-def by_trace(spans: list[tuple[str, Span]], kind: int) -> dict[bytes, Span]:
-    return {span.trace_id: span for _, span in spans if span.kind == kind}
+def by_trace(spans: list[Span], kind: int) -> dict[bytes, Span]:
+    return {span.trace_id: span for span in spans if span.kind == kind}
 
 
-def arrived(spans: list[tuple[str, Span]], at_least: float) -> bool:
-    """Tell whether so many spans have come; the two halves of a pair come from two nodes, one after the other."""
-    servers = by_trace(spans, Span.SPAN_KIND_SERVER)
-    return len(spans) >= at_least and remotely_joined(by_trace(spans, Span.SPAN_KIND_CLIENT)).keys() <= servers.keys()
+def check(spans: list[Span], stage: str, hit: int) -> None:
+    """Both halves once, linked; the client's with the pair's stages, which sum to its duration.
 
-
-def check(spans: list[tuple[str, Span]], cause: str) -> None:
-    """Both halves once, linked; the client's with the pair's stages, which sum to its duration."""
+    `stage`: where `hit` of them were made to wait.
+    """
     clients, servers = by_trace(spans, Span.SPAN_KIND_CLIENT), by_trace(spans, Span.SPAN_KIND_SERVER)
     assert len(clients) + len(servers) == len(spans), "a half became two spans"
-    joined = remotely_joined(clients)
+    attributes = {trace: values(span.attributes) for trace, span in clients.items()}
+    joined = {trace: told for trace, told in attributes.items() if told.get("latencyprobe.joined") == "remote"}
     assert len(joined) >= NAMED * len(clients)
     for trace, told in joined.items():
         server = servers[trace]
@@ -279,11 +277,11 @@ def check(spans: list[tuple[str, Span]], cause: str) -> None:
         duration_ns = clients[trace].end_time_unix_nano - clients[trace].start_time_unix_nano
         assert sum(stages) * 1e9 == pytest.approx(duration_ns, abs=10)
         assert (told["service.peer.name"], told["service.peer.namespace"]) == ("cart-1", "shop")
-        assert told["latencyprobe.stage.server_process"] == pytest.approx(
-            values(server.attributes)["latencyprobe.stage.process"], rel=0.05, abs=1e-3
-        )
-    network_ms = [told["latencyprobe.stage.network"] * 1e3 for told in joined.values()]
-    print(f"network of {len(joined)} remotely joined pairs: p50 {np.median(network_ms):.3f} ms")
-    assert np.median(network_ms) < 10, "the cause is at a host, not on the way"
+        if told["latencyprobe.stage.network"] > 0:  # else parts lay side by side, and the server's were shortened
+            of_server = values(server.attributes)["latencyprobe.stage.process"]
+            assert told["latencyprobe.stage.server_process"] == pytest.approx(of_server, abs=1e-8)
+    waited = sum(told[f"latencyprobe.stage.{stage}"] * 1e3 >= CAUSE_MS for told in joined.values())
+    print(f"{len(joined)} remotely joined pairs, {stage} of {waited} waited as long as {hit} were made to")
+    assert NAMED * hit <= waited
     reasons = {values(span.attributes)["latencyprobe.sampled.reason"] for span in servers.values()}
-    assert {"server-sleep": "slow", "client-stop": "other_half"}[cause] in reasons <= {"slow", "other_half"}
+    assert {"server_process": "slow", "client_read_delay": "other_half"}[stage] in reasons <= {"slow", "other_half"}

@@ -1,4 +1,4 @@
-"""report/model.py: a LatencyReport's content, from the store's counts."""
+"""report/build.py: a LatencyReport's content, from the store's counts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from latencyprobe.plan import Role
-from latencyprobe.report import model
+from latencyprobe.report import build, model
 from latencyprobe.sli import EvidenceCount, SliRow, SlowExchange
 from latencyprobe.slo.evaluate import State
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -19,7 +19,7 @@ NOTHING = dict.fromkeys((state.column for state in State), 0)
 
 
 def report(store: SqliteStore) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(model.build(store, store.objectives(), NOW)))
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(build.build(store, store.objectives(), NOW)))
     return document
 
 
@@ -82,7 +82,7 @@ def test_slowest_keep_their_stages_in_order(store: SqliteStore) -> None:
 
 def test_coverage_tells_what_is_missing(store: SqliteStore) -> None:
     calls = next(o for o in store.objectives() if o.key.objective == "calls")
-    (entry,) = model.build(store, [calls], NOW, {calls.key: 2}).results
+    (entry,) = build.build(store, [calls], NOW, {calls.key: 2}).results
     assert {
         "ratio": "94",
         "seen": 60_600,
@@ -137,11 +137,11 @@ def test_events_of_the_current_second_count(store: SqliteStore) -> None:
 
 
 def test_no_objectives_make_an_empty_report(store: SqliteStore) -> None:
-    assert ((), 0) == (model.build(store, [], NOW).results, model.build(store, [], NOW).omitted)
+    assert ((), 0) == (build.build(store, [], NOW).results, build.build(store, [], NOW).omitted)
 
 
 def test_document_reads_back_as_a_latencyreport(store: SqliteStore) -> None:
-    document = model.document("shop", model.build(store, store.objectives(), NOW))
+    document = build.document("shop", build.build(store, store.objectives(), NOW))
     encoded = msgspec.json.encode(document)
     assert encoded.startswith(b'{"apiVersion":"latencyprobe.dev/v1alpha1","kind":"LatencyReport","metadata":')
     assert document == msgspec.json.decode(encoded, type=model.LatencyReport)
@@ -180,8 +180,8 @@ def test_report_stays_within_its_bounds_and_keeps_the_worst_whole(
     crowded: tuple[SqliteStore, list[Objective]],
 ) -> None:
     store, objectives = crowded
-    found = model.build(store, objectives, NOW)
-    assert len(msgspec.json.encode(found)) <= model.MAX_BYTES
+    found = build.build(store, objectives, NOW)
+    assert len(msgspec.json.encode(found)) <= build.MAX_BYTES
     assert (300, 300 - found.omitted) == (sum(found.summary.values()), len(found.results))
     assert 0 < found.omitted
     assert (5, 5) == (len(found.results[0].slowest), len(found.results[0].top_peers))

@@ -1,15 +1,15 @@
-"""The state machine of TCP-RT: the tables of tcp-evidence.md B.3 and B.4 and the quirks of B.6, by replay."""
+"""The state machine of TCP-RT: the tables and deviations of docs/design/evidence.md, "TCP-RT", by replay."""
 
 from itertools import chain, zip_longest
 
 import pytest
-from operations import EXAMPLE_LINES, Script, example
 
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe_agent.tools.tcprt import v6
 from latencyprobe_agent.tools.tcprt.machine import Record
 from latencyprobe_agent.tools.tcprt.replay import replay
 from latencyprobe_agent.tools.tcprt.state import apart
+from tests.truth.operations import EXAMPLE_LINES, Script, example
 
 LOST = 0xFFFFFFFF
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 from click.testing import CliRunner, Result
-from operations import EXAMPLE_LINES, EXAMPLE_STATISTICS, example
 
 from latencyprobe.errors import OutputError
 from latencyprobe_agent.tools.tcprt.command import tcprt
+from tests.truth.operations import EXAMPLE_LINES, EXAMPLE_STATISTICS, example
 
 OPERATIONS = "\n".join(example().lines)
 

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * exchange_bytes.bpf.h: the bodies of the hooks at which bytes of a connection move: a send call begins or returns,
+ * data is ready, a receive call has returned.
+ */
+#ifndef LATENCYPROBE_EXCHANGE_BYTES_BPF_H
+#define LATENCYPROBE_EXCHANGE_BYTES_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+#include "kernel.h"
+#include "maps.bpf.h"
+#include "exchange_decide.bpf.h"
+#include "exchange_sending.bpf.h"
+
+/*
+ * Each hook has two functions: on_* finds the connection, and one that is never inline works on it. In one frame they
+ * would not fit, with all that they call, into the 512 bytes that kernels before 6.13 give to a program.
+ */
+static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, __u32 left)
+{
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct exchange out;
+	struct view v;
+	bool ended;
+
+	read_view(sk, tp, &v);
+	if (!lock_connection(c))
+		return;
+	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
+	unlock_connection(c);
+	if (ended)
+		c->peer_overlaps = account(&out);
+}
+
+/*
+ * tcp_sendmsg_locked: the `left` bytes of the call are not in write_seq yet; the socket is locked. The tracepoint fires
+ * once per skb.
+ */
+static __always_inline int on_send_start(struct sock *sk, __u32 left)
+{
+	struct config *cfg = get_config();
+	struct connection *c = cfg ? connection_of(sk, SENDING, cfg) : NULL;
+	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	if (tp)
+		send_begins(sk, tp, c, left);
+	return 0;
+}
+
+static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret)
+{
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct exchange out;
+	bool ended = false;
+	struct view v;
+
+	read_view(sk, tp, &v);
+	if (!lock_connection(c))
+		return;
+	if (ret > 0 && wrote_unseen(c, &v))
+		ended = begin_send(c, &v, pid_tgid, v.written, &out);
+	/*
+	 * Of two threads' calls the later is in progress: the earlier one's end was taken as unseen when it began. If
+	 * begin_send gave an older exchange out, then no previous one waits, and end_send only stamps.
+	 */
+	if (c->send_owner == SEND_NONE || c->send_tid == (__u32)pid_tgid)
+		ended |= end_send(c, &v, ret > 0, &out);
+	unlock_connection(c);
+	if (ended)
+		account(&out);
+}
+
+/* sock_send_length: a send call returned; the socket is not locked, so only single fields of it are read. */
+static __always_inline int on_send_end(struct sock *sk, int ret)
+{
+	struct config *cfg = get_config();
+	struct connection *c = cfg ? connection_of(sk, UNLOCKED, cfg) : NULL;
+	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	if (tp)
+		send_returns(sk, tp, c, ret);
+	return 0;
+}
+
+static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct connection *c,
+				    const struct config *cfg)
+{
+	struct exchange out;
+	struct view v;
+	__u32 received;
+	bool ended;
+
+	if (is_taken_over(sk, tp)) {
+		drop(c, cfg, EXCLUDED_UNSUPPORTED); /* since it was decided */
+		return;
+	}
+	read_view(sk, tp, &v);
+	received = v.received;
+	if (sk->sk_lock.owned)
+		v.flags |= FLAG_BACKLOG;
+	if (sk->sk_rcvlowat > 1)
+		v.flags |= FLAG_LOWAT;
+	if (!tp->rcv_wnd)
+		v.flags |= FLAG_RECEIVER_LIMITED;
+	if (!lock_connection(c))
+		return;
+	ended = send_unseen(c, &v, &out);
+	ended |= arrive(c, &v, received, &out);
+	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
+		c->fin_ns = v.now_ns;
+	unlock_connection(c);
+	if (ended)
+		account(&out);
+}
+
+/* sk_data_ready: in-order bytes (or a FIN) arrived; softirq with the socket locked, or its owner in release_sock. */
+static __always_inline int on_ready(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct connection *c = cfg ? connection_of(sk, LOCKED, cfg) : NULL;
+	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	if (tp)
+		bytes_arrive(sk, tp, c, cfg);
+	return 0;
+}
+
+static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c)
+{
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct exchange out;
+	bool ended = false;
+	struct view v;
+
+	/* EAGAIN, or a peek: servers read until there is no more */
+	if ((__s32)(tp->copied_seq - c->read_seq) <= 0 && c->send_owner == SEND_NONE)
+		return;
+	read_view(sk, tp, &v);
+	if (!lock_connection(c))
+		return;
+	if (c->send_tid == (__u32)pid_tgid)
+		ended = end_unseen_send(c, &v, &out); /* this thread's */
+	if (!ended)
+		ended = arrive_unseen(c, &v, &out);
+	take(c, &v, pid_tgid);
+	unlock_connection(c);
+	if (ended)
+		account(&out);
+}
+
+/* sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. */
+static __always_inline int on_read(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct connection *c = cfg ? connection_of(sk, UNLOCKED, cfg) : NULL;
+	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	if (tp)
+		read_returns(sk, tp, c);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * exchange_lifecycle.bpf.h: the bodies of the hooks at which a connection begins, closes, goes or is idle; they end
+ * what is still open. Two functions per hook, as in exchange_bytes.bpf.h.
+ */
+#ifndef LATENCYPROBE_EXCHANGE_LIFECYCLE_BPF_H
+#define LATENCYPROBE_EXCHANGE_LIFECYCLE_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+#include "kernel.h"
+#include "maps.bpf.h"
+#include "exchange_decide.bpf.h"
+#include "exchange_sending.bpf.h"
+
+/* No send call is in progress any more: emit what waits for one, and what an unseen one ends. */
+static __noinline void end_sending(struct connection *c, struct view *v)
+{
+	struct exchange out;
+	bool ended;
+
+	if (!lock_connection(c))
+		return;
+	ended = end_unseen_send(c, v, &out);
+	unlock_connection(c);
+	if (ended)
+		account(&out);
+	if (!lock_connection(c))
+		return;
+	ended = send_unseen(c, v, &out);
+	unlock_connection(c);
+	if (ended)
+		account(&out);
+}
+
+static __noinline void end_open_exchange(struct connection *c, struct view *v, __u32 outcome)
+{
+	struct exchange out;
+	bool ended = false;
+
+	if (!lock_connection(c))
+		return;
+	take_unseen(c, v);
+	if (c->phase != PHASE_IDLE) {
+		c->current.flags |= FLAG_CLOSED;
+		c->current.outcome = outcome;
+		ended = end_exchange(c, v, &out);
+	}
+	unlock_connection(c);
+	if (ended)
+		account(&out);
+}
+
+/* The connection ends here. What is still open is emitted. */
+static __always_inline void close_connection(struct connection *c, struct view *v, __u32 outcome)
+{
+	end_sending(c, v);
+	end_open_exchange(c, v, outcome);
+}
+
+static __always_inline __u32 outcome_of(int err)
+{
+	switch (err) {
+	case 0:
+		return OUTCOME_OK;
+	case ECONNRESET:
+	case EPIPE:
+		return OUTCOME_RESET;
+	case ETIMEDOUT:
+		return OUTCOME_TIMED_OUT;
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return OUTCOME_UNREACHABLE;
+	default:
+		return OUTCOME_OTHER;
+	}
+}
+
+/* inet_sock_set_state: fires before the state is written. */
+static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
+{
+	struct config *cfg = get_config();
+	struct connection *c;
+	struct tcp_sock *tp;
+	__u32 outcome;
+	struct view v;
+
+	if (!cfg || !is_tcp(sk))
+		return 0;
+	if (oldstate == TCP_CLOSE || oldstate == TCP_LISTEN)
+		forget_connection(sk); /* it begins: a socket of its own, a listener, the copy of one */
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	if (newstate == TCP_ESTABLISHED) {
+		/* data in the SYN: a client's is acknowledged by now, unless the server refused it; a server's came */
+		bool fast_open = oldstate == TCP_SYN_SENT ? tp->write_seq != tp->snd_una || tp->bytes_acked > 1
+							  : tp->bytes_received;
+
+		c = find_connection(sk);
+		if (!c || c->generation != NEVER_MEASURED)
+			decide(sk, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER,
+			       fast_open ? EXCLUDED_TFO : EXCLUDED_NONE, LOCKED);
+		return 0;
+	}
+	if (newstate == TCP_SYN_SENT) {
+		/* the one moment of a client socket that is surely in its process's context */
+		if (cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid) {
+			c = make_connection(sk);
+			if (c)
+				c->own = 1;
+		}
+		return 0;
+	}
+	c = measured(sk, cfg);
+	if (!c)
+		return 0;
+	read_view(sk, tp, &v);
+	switch (newstate) {
+	case TCP_CLOSE_WAIT:
+	case TCP_CLOSING:
+		c->fin_ns = v.now_ns;
+		return 0;
+	case TCP_FIN_WAIT1:
+	case TCP_LAST_ACK:
+		/* shutdown(SHUT_WR) leaves the answer to come; close() does not */
+		if (newstate == TCP_LAST_ACK || sk->sk_shutdown & RCV_SHUTDOWN)
+			close_connection(c, &v, OUTCOME_OK);
+		return 0;
+	case TCP_CLOSE:
+		outcome = outcome_of(sk->sk_err);
+		/* an answer that is complete for this end is no failure, whatever came after it */
+		if (c->phase == PHASE_RESPONSE &&
+		    (c->current.role == ROLE_SERVER ? (__s32)(v.acked - c->out_seq) >= 0 : v.received == v.copied))
+			outcome = OUTCOME_OK;
+		else if (!outcome && c->phase == PHASE_RESPONSE && v.received != v.copied)
+			return 0; /* what has arrived may still be read: destroy ends it */
+		else if (!outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED)
+			outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
+		close_connection(c, &v, outcome);
+		return 0;
+	}
+	return 0;
+}
+
+/* tcp_destroy_sock: the backstop, after which the socket and its storage go. */
+static __always_inline int on_destroy(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct connection *c;
+	struct tcp_sock *tp;
+	struct view v;
+
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!cfg || !tp)
+		return 0;
+	c = measured(sk, cfg);
+	if (c) {
+		read_view(sk, tp, &v);
+		v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
+		close_connection(c, &v, OUTCOME_OK);
+		forget_verdict(c);
+	}
+	forget_connection(sk);
+	return 0;
+}
+
+static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct connection *c, const struct config *cfg)
+{
+	bool ended = false;
+	struct exchange out;
+	struct view v;
+
+	read_view(sk, tp, &v);
+	if ((__s32)(v.acked - v.written) < 0 || v.received != v.copied)
+		return;
+	if (!lock_connection(c))
+		return;
+	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->idle_timeout_ns && v.received == c->in_seq) {
+		ended = end_unseen_send(c, &v, &out);
+		if (!ended && c->phase == PHASE_RESPONSE) {
+			c->current.flags |= FLAG_MAYBE_CUT;
+			ended = end_exchange(c, &v, &out);
+		}
+	}
+	unlock_connection(c);
+	if (ended)
+		account(&out);
+}
+
+/* Once a second over all measured sockets of the machine: end what is complete and idle for config.idle_timeout_ns. */
+static __always_inline int on_flush(struct sock *sk)
+{
+	struct config *cfg = get_config();
+	struct connection *c;
+	struct tcp_sock *tp;
+
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!cfg || !tp)
+		return 0;
+	c = measured(sk, cfg);
+	if (c)
+		end_if_idle(sk, tp, c, cfg);
+	return 0;
+}
+
+#endif

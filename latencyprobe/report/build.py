@@ -1,0 +1,241 @@
+"""A report from a store: asks for the counts, evaluates the objectives, and words what came out as the model has it.
+
+`build` makes the report of the CLI and of the operator alike; `document` makes it a LatencyReport.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from latencyprobe import sli
+from latencyprobe.bounds import MAX_PEER
+from latencyprobe.errors import LatencyProbeError
+from latencyprobe.manifest import API_VERSION
+from latencyprobe.report import units
+from latencyprobe.report.model import (
+    BadStage,
+    BurnRate,
+    Coverage,
+    EvidenceSummary,
+    Explained,
+    LatencyReport,
+    Metadata,
+    Peer,
+    Quantiles,
+    Report,
+    Result,
+    Slow,
+    Stage,
+)
+from latencyprobe.sli import SLOWEST, SUMMARIES, SliRow, SlowExchange, most
+from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, events_needed, windows_needed
+from latencyprobe.slo.histogram import quantile_ns
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.slo.windows import WINDOW_S
+from latencyprobe.spec import goal_fraction
+from latencyprobe.store import Store
+
+log = logging.getLogger(__name__)
+
+MAX_RESULTS = 256
+MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear once a minute
+MAX_REASON = 256
+_STAGES = 16
+_SIGNALS = 8
+_WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 12 KiB at their longest
+NAME = "latency"
+KIND = "LatencyReport"
+
+
+def build(
+    store: Store,
+    objectives: Iterable[Objective],
+    now_unix_s: int,
+    nodes_missing: Mapping[ObjectiveKey, int] | None = None,
+) -> Report:
+    """Evaluate objectives at `now_unix_s` and return their report, worst first, within its bounds.
+
+    `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
+    for whatever reason, is Incomplete and takes nothing from the others.
+    """
+    verdicts = [
+        _judged(store, objective, now_unix_s, (nodes_missing or {}).get(objective.key, 0)) for objective in objectives
+    ]
+    verdicts.sort(key=lambda verdict: verdict[0])
+    return _bounded([result for _, result in verdicts])
+
+
+def document(namespace: str, report: Report) -> LatencyReport:
+    """Return the report as a LatencyReport of `namespace`."""
+    return LatencyReport(API_VERSION, KIND, Metadata(NAME, namespace), report.summary, report.results, report.omitted)
+
+
+_ORDER = {state: rank for rank, state in enumerate(State)}
+_Rank = tuple[int, Fraction, str, str]
+
+
+def _judged(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:
+    try:
+        return _judge(store, objective, now, nodes_missing)
+    except Exception as error:
+        key, foreseen = objective.key, isinstance(error, LatencyProbeError)
+        reason = str(error) if foreseen else f"{type(error).__name__}: {error}: please report this"
+        name = f"{key.namespace}/{key.probe}/{key.objective}"
+        log.error("objective %s (%s) is not evaluated: %s", name, key.hash, reason, exc_info=not foreseen)
+        result = Result(
+            *(key.probe, key.objective, objective.target, key.perspective),
+            threshold=units.duration(objective.threshold_ns, digits=9),
+            goal=objective.goal,
+            window=objective.window,
+            state=State.INCOMPLETE,
+            events=0,
+            bad=0,
+            events_needed=events_needed(goal_fraction(objective.goal), objective.min_events),
+            coverage=Coverage("0", *(0,) * 6, nodes_missing, "0s"),
+            updated=units.iso(now * 10**9),
+            reason=reason[:MAX_REASON],
+        )
+        return (_ORDER[result.state], Fraction(0), key.probe, key.objective), result
+
+
+def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:
+    key = objective.key
+    until = now + 1  # with the current second, which at a full minute is in a row of its own
+    row = store.read(key, now - WINDOW_S[objective.window], until)
+    burned = {length_s: store.events(key, now - length_s, until) for length_s in windows_needed(objective)}
+    verdict = evaluate(objective, row, burned)
+    first = store.since(key)
+    result = Result(
+        probe=key.probe,
+        objective=key.objective,
+        target=objective.target,
+        perspective=key.perspective,
+        threshold=units.duration(objective.threshold_ns, digits=9),
+        goal=objective.goal,
+        window=objective.window,
+        state=verdict.state,
+        events=row.good + row.bad,
+        bad=row.bad,
+        events_needed=verdict.events_needed,
+        coverage=_coverage(row, verdict, nodes_missing),
+        updated=units.iso(now * 10**9),
+        sli=None if verdict.sli is None else units.percent(verdict.sli, 5),
+        error_budget_remaining=None if verdict.remaining is None else units.percent(verdict.remaining, 1),
+        burn_rates=tuple(map(_burn_rate, verdict.burns)),
+        quantiles=_quantiles(row),
+        bad_by_stage=_bad_by_stage(row),
+        evidence=_evidence(row),
+        slowest=tuple(map(_slow, row.slowest)),
+        top_peers=tuple(Peer(peer[:MAX_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
+        since=None if first is None else units.iso(max(first, row.minute) * 10**9),
+    )
+    remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
+    return (_ORDER[verdict.state], remaining, key.probe, key.objective), result
+
+
+def _bounded(results: Sequence[Result]) -> Report:
+    """Keep within MAX_RESULTS and MAX_BYTES: the best give up their exemplars first, then their place."""
+    summary = {state.column: sum(r.state is state for r in results) for state in State}
+    kept = list(results[:MAX_RESULTS])
+    sizes = [len(msgspec.json.encode(result)) for result in kept]
+    room = MAX_BYTES - 4096  # metadata with its owner references, summary
+    for i in reversed(range(_WHOLE, len(kept))):
+        if sum(sizes) > room:
+            kept[i] = msgspec.structs.replace(kept[i], slowest=(), top_peers=())
+            sizes[i] = len(msgspec.json.encode(kept[i]))
+    while sum(sizes) > room:
+        kept.pop()
+        sizes.pop()
+    return Report(summary, tuple(kept), len(results) - len(kept))
+
+
+def _burn_rate(burn: Burn) -> BurnRate:
+    alert = burn.alert
+    state = "Firing" if burn.firing else "Unreachable" if alert.unreachable else "Quiet"
+    return BurnRate(
+        severity=alert.severity,
+        long=units.time_span(alert.long_s),
+        short=units.time_span(alert.short_s),
+        factor=units.rate(alert.factor) or "",
+        state=state,
+        long_rate=units.rate(burn.long_rate),
+        short_rate=units.rate(burn.short_rate),
+    )
+
+
+def _quantiles(row: SliRow) -> Quantiles | None:
+    found = [quantile_ns(row.histogram, Fraction(q)) for q in ("0.5", "0.9", "0.99", "0.999")]
+    return Quantiles(*(units.duration(value_ns or 0) for value_ns in found)) if found[0] is not None else None
+
+
+def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:
+    # negative where the window begins between counts and what a pair, joined later, took off them
+    both = {
+        s: (max(row.dominant.get(s, 0), 0), max(row.stage_ns.get(s, 0), 0)) for s in {**row.stage_ns, **row.dominant}
+    }
+    stages = sorted((stage for stage in both if any(both[stage])), key=lambda s: (-both[s][0], -both[s][1]))
+    return tuple(
+        BadStage(
+            stage=stage[:63],
+            events=both[stage][0],
+            share=units.percent(_share(both[stage][0], row.bad), 1),
+            time=units.duration(both[stage][1]),
+        )
+        for stage in stages[:_STAGES]
+    )
+
+
+def _evidence(row: SliRow) -> tuple[Explained, ...]:
+    return tuple(
+        Explained(
+            signal=signal[:63],
+            events=count.exchanges,
+            share=units.percent(_share(count.exchanges, row.good + row.bad), 2),
+            bad=count.bad,
+            bad_share=units.percent(_share(count.bad, row.bad), 1),
+            wait=units.duration(count.wait_ns),
+        )
+        for signal, count in sorted(row.evidence.items())[:_SIGNALS]
+        if count.exchanges
+    )
+
+
+def _share(part: int, whole: int) -> Fraction:
+    """Return a share of at most 1; the part may have come a minute after the whole."""
+    return Fraction(min(part, whole), whole) if whole else Fraction(bool(part))
+
+
+def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
+    seen = row.coverage
+    return Coverage(
+        ratio=units.percent(verdict.coverage, 1),
+        seen=seen.seen,
+        ambiguous=seen.ambiguous,
+        excluded=seen.excluded,
+        lost=seen.lost,
+        records_lost=seen.records_lost,
+        joined=seen.joined,
+        nodes_missing=nodes_missing,
+        gaps=units.time_span(max(0, seen.expected_ms - seen.measured_ms) // 1000),
+    )
+
+
+def _slow(exchange: SlowExchange) -> Slow:
+    stages = list(exchange.stages.items())[:_STAGES]
+    return Slow(
+        trace_id=exchange.trace_id[:32],
+        time=units.iso(exchange.start_unix_ns),
+        duration=units.duration(exchange.duration_ns, digits=6),
+        stages=tuple(Stage(stage[:63], units.duration(value_ns, digits=6)) for stage, value_ns in stages),
+        peer=exchange.peer[:MAX_PEER],
+        error=exchange.error[:63],
+        joined=exchange.joined,
+        evidence=tuple(map(_summary, exchange.evidence[:SUMMARIES])),
+    )
+
+
+def _summary(one: sli.EvidenceSummary) -> EvidenceSummary:
+    wait = units.duration(one.wait_ns) if one.wait_ns else ""
+    return EvidenceSummary(one.signal[:63], one.what[:63], one.count, wait)

@@ -1,0 +1,52 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from latencyprobe_agent.cli import commands
+from latencyprobe_agent.kernel.hooks import KERNEL_BTF
+from tests.support.ports import free_port
+
+
+def test_doctor_names_consequence_and_remedy_and_fails_when_nothing_can_be_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LATENCYPROBE_BTF", str(tmp_path / "no-btf"))
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("LATENCYPROBE_DIRECTORY", f"https://localhost:{free_port()}")
+    monkeypatch.setenv("LATENCYPROBE_TOKEN_FILE", str(tmp_path / "no-token"))
+    result = CliRunner().invoke(commands.doctor, ["-o", "json"], standalone_mode=False)
+    assert result.return_value == 1
+    findings = {line["subject"]: line for line in map(json.loads, result.output.splitlines())}
+    assert findings["type information"]["verdict"] == "fail"
+    assert "CONFIG_DEBUG_INFO_BTF" in findings["type information"]["remedy"]
+    assert findings["programs"]["verdict"] == "fail"
+    assert "Connection refused" in findings["collector, traces"]["detail"]
+    assert "no-token" in findings["directory"]["detail"]
+    assert all(finding["remedy"] for finding in findings.values() if finding["verdict"] == "warn")
+
+
+@pytest.mark.root
+def test_doctor_is_content_where_everything_is_there() -> None:
+    result = CliRunner().invoke(commands.doctor, [], standalone_mode=False)
+    assert result.return_value == 0, result.output
+    assert "send_start by tp_btf" in result.output
+
+
+@pytest.mark.root
+def test_doctor_names_what_a_kernel_without_socket_storage_costs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    types = KERNEL_BTF.read_bytes()
+    (tmp_path / "btf").write_bytes(types.replace(b"bpf_sk_storage_tracing_allowed", b"bpf_sk_storage_tracing_missing"))
+    monkeypatch.setenv("LATENCYPROBE_BTF", str(tmp_path / "btf"))
+    result = CliRunner().invoke(commands.doctor, ["-o", "json"], standalone_mode=False)
+    assert result.return_value == 0, result.output
+    findings = {line["subject"]: line for line in map(json.loads, result.output.splitlines())}
+    assert findings["programs"]["verdict"] == "warn"
+    assert findings["programs"]["detail"].startswith("no socket storage")
+    assert "not after the idle timeout; beyond 65,536 open" in findings["programs"]["consequence"]
+    for evidence in ("retransmits", "handshakes", "tcprt"):
+        assert findings[evidence]["verdict"] == "warn"
+        assert "use Linux 5.11" in findings[evidence]["remedy"]

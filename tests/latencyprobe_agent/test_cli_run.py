@@ -1,0 +1,91 @@
+"""`latencyprobe run` as a process, with real programs and sockets."""
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.latencyprobe_agent.processes import DEADLINE_S, PROBE, Echo, started
+from tests.support.otlp import OtlpSink, points, spans
+from tests.support.ports import free_port
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    server = Echo(free_port())
+    yield server
+    server.close()
+
+
+def counters_of(sink: OtlpSink) -> Counter[tuple[str, ...]]:
+    """Return the newest value of each counter by metric and attribute values, all resources added up."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for series, point in points(sink.bodies("metrics")).items():
+        found[series.metric, *dict(series.labels).values()] += int(point.value)
+    return found
+
+
+def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_sink: OtlpSink, tmp_path: Path) -> None:
+    (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
+    arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "--otlp", otlp_sink.url)
+    agent = started("run", *arguments, "-o", "json")
+    assert agent.stderr
+    assert "measuring echo" in agent.stderr.readline()
+    echo.ask(500)
+    echo.ask(7)
+    agent.send_signal(signal.SIGINT)
+    out, err = agent.communicate(timeout=DEADLINE_S)
+    assert agent.returncode == 0, err
+    assert "507 RPCs" in err
+    assert "507 pairs, 0 lost" in err
+
+    (result,) = json.loads(out)["results"]
+    assert (result["events"], result["bad"], result["state"]) == (507, 0, "Met")
+    assert result["coverage"]["joined"] == 507
+
+    by_trace: dict[bytes, dict[int, tuple[dict[str, Any], Span]]] = {}
+    for resource, span in spans(otlp_sink.bodies("traces")):
+        by_trace.setdefault(span.trace_id, {})[span.kind] = resource, span
+    assert len(by_trace) == 507
+    for halves in by_trace.values():
+        client, server = halves[Span.SPAN_KIND_CLIENT], halves[Span.SPAN_KIND_SERVER]
+        assert server[1].parent_span_id == client[1].span_id
+        assert server[0]["process.pid"] == echo.process.pid
+        assert server[0]["service.name"].startswith("python")
+        starts = [half[1].start_time_unix_nano for half in (client, server)]
+        assert starts[0] < starts[1] < client[1].end_time_unix_nano
+    counters = counters_of(otlp_sink)
+    assert counters["latencyprobe.slo.events", "echo", "echo", "fast", "server", "good"] == 507
+    assert counters["latencyprobe.pairs", "echo", "echo", "client", "local"] == 507
+
+
+def test_an_absent_collector_is_one_message_and_delays_nothing(echo: Echo, tmp_path: Path) -> None:
+    (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
+    arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "-o", "json")
+    agent = started("run", *arguments, "--otlp", f"http://127.0.0.1:{free_port()}", OTEL_METRICS_EXPORTER="none")
+    assert agent.stderr
+    agent.stderr.readline()
+    echo.ask(50)
+    told = agent.stderr.readline()
+    assert "Connection refused: no spans delivered" in told
+    echo.ask(50)
+    agent.send_signal(signal.SIGTERM)
+    out, err = agent.communicate(timeout=DEADLINE_S)
+    assert json.loads(out)["results"][0]["events"] == 100
+    assert err.count("Connection refused") == 0
+    assert "200 spans could not be delivered" in err
+
+
+def test_run_ends_by_itself_after_its_duration(echo: Echo, tmp_path: Path) -> None:
+    (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
+    arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "--duration", "300ms")
+    out, err = started("run", *arguments).communicate(timeout=DEADLINE_S)
+    assert "needs 100 events to judge, has 0" in out
+    assert "0 RPCs" in err

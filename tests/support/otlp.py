@@ -1,0 +1,107 @@
+"""OTLP as a collector has it: a sink for requests over HTTP, and what the official parser finds in their bodies."""
+
+from collections.abc import Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+Attributes = tuple[tuple[str, Any], ...]
+
+
+class OtlpSink(ThreadingHTTPServer):
+    """Keeps each request: path, headers, body. `status`, `headers` and `body` are what it answers."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _SinkHandler)
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.status = 200
+        self.headers: dict[str, str] = {}
+        self.body = b""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def bodies(self, signal: str) -> list[bytes]:
+        """Bodies so far of `traces` or `metrics`."""
+        return [body for path, _, body in self.requests if path == f"/v1/{signal}"]
+
+
+class _SinkHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: OtlpSink
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append((self.path, headers, body))
+        self.send_response(self.server.status)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(self.server.body)))
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Series(NamedTuple):
+    """What a point is a value of. Attributes in the order of the request."""
+
+    resource: Attributes
+    metric: str
+    labels: Attributes
+
+
+class Point(NamedTuple):
+    """The value of a counter, or how many values a histogram has, and since when it counts."""
+
+    value: float
+    start_unix_ns: int
+
+
+def values(attributes: Iterable[Any]) -> dict[str, Any]:
+    """Attributes of anything, by name."""
+    return {entry.key: getattr(entry.value, entry.value.WhichOneof("value")) for entry in attributes}
+
+
+def spans(bodies: Iterable[bytes]) -> list[tuple[dict[str, Any], Span]]:
+    """(attributes of its resource, span) of each."""
+    return [
+        (values(group.resource.attributes), span)
+        for body in bodies
+        for group in ExportTraceServiceRequest.FromString(body).resource_spans
+        for scope in group.scope_spans
+        for span in scope.spans
+    ]
+
+
+def metrics(bodies: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], Metric]]:
+    """(attributes of its resource, metric) of each."""
+    for body in bodies:
+        for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            for scope in group.scope_metrics:
+                for metric in scope.metrics:
+                    yield values(group.resource.attributes), metric
+
+
+def points(bodies: Iterable[bytes]) -> dict[Series, Point]:
+    """The newest point of each counter and histogram."""
+    found: dict[Series, Point] = {}
+    for body in bodies:
+        of_body: dict[Series, Point] = {}
+        for resource, metric in metrics([body]):
+            for point in (*metric.sum.data_points, *metric.exponential_histogram.data_points):
+                series = Series(tuple(resource.items()), metric.name, tuple(values(point.attributes).items()))
+                value = (point.as_int or point.as_double) if metric.HasField("sum") else point.count
+                assert series not in of_body, f"{series} twice in one request"
+                of_body[series] = Point(value, point.start_time_unix_nano)
+        found |= of_body
+    return found

@@ -1,0 +1,17 @@
+"""TCP ports for servers of tests."""
+
+import random
+import socket
+from contextlib import suppress
+
+# Below those that the kernel gives to clients. In any order: two test runs do not meet.
+_candidates = iter(random.sample(range(10_000, 30_000), k=20_000))
+
+
+def free_port() -> int:
+    """Return a port that nobody uses, each time another one."""
+    for port in _candidates:
+        with socket.socket(socket.AF_INET6) as trial, suppress(OSError):
+            trial.bind(("::", port))
+            return port
+    raise AssertionError("no port is free")
