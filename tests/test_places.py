@@ -27,6 +27,14 @@ def text(path: str) -> str:
     return (ROOT / path).read_text()
 
 
+def test_the_files_that_contributing_names_exist() -> None:
+    folders = ("bpf", "crds", "docs", "latencyprobe", "operator", "probe-image", "tests")
+    files = [*ROOT.glob("*.*"), *(file for folder in folders for file in (ROOT / folder).rglob("*.*"))]
+    named = set(re.findall(r"`([a-z_./]+\.(?:py|h|md|yaml|toml))`", text("CONTRIBUTING.md")))
+    assert len(named) > 20
+    assert [] == [name for name in sorted(named) if not any(str(file).endswith(f"/{name}") for file in files)]
+
+
 # -- a signal
 
 

@@ -108,6 +108,12 @@ def test_links_in_documents_lead_somewhere(document):
     assert [] == [link for link in links if not (document.parent / link).exists()]
 
 
+@pytest.mark.parametrize("index", [ROOT / "docs/README.md", ROOT / "docs/design/README.md"], ids=["docs", "design"])
+def test_an_index_leads_to_every_page_beside_it(index):
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text()))
+    assert {page.name for page in index.parent.glob("*.md")} - {"README.md"} <= linked
+
+
 @pytest.mark.parametrize("room", ["bpf", "latencyprobe", "operator", "probe-image", "tests", "scripts", "benchmarks"])
 def test_citations_of_the_design_lead_to_a_page_and_a_heading(room):
     sources = [path for path in (ROOT / room).rglob("*") if path.suffix in (".py", ".c", ".h", "") and path.is_file()]
