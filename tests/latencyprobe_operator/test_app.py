@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import ssl
 import sys
 import time
@@ -21,6 +20,7 @@ from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.directory.auth import NODE_CLAIM
+from tests.support.ports import free_port
 
 GROUP, VERSION = API_VERSION.split("/")
 NODE = {"metadata": {"name": "n1", "uid": "uid-n1"}, "status": {"addresses": []}}
@@ -86,8 +86,7 @@ async def operator(folder: Path, tls_dir: Path, api: ApiServer) -> Any:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    with socket.create_server(("127.0.0.1", 0)) as trial:
-        listen = f"127.0.0.1:{trial.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}
     contexts = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
     user = {"name": "u", "user": {"token": "t"}}

@@ -3,13 +3,13 @@
 import asyncio
 import base64
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe_operator.directory.tls import Certificate, follow, pair_key
+from tests.support.certificates import make_certificate
 
 KEY = bytes(range(32))
 
@@ -33,42 +33,36 @@ def test_missing_key_names_the_file(tmp_path: Path) -> None:
         pair_key(tmp_path / "none")
 
 
-def certificate(folder: Path, name: str) -> None:
-    make_key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    files = ["-keyout", "tls.key", "-out", "tls.crt", "-subj", f"/CN={name}"]
-    subprocess.run([*make_key.split(), *files], cwd=folder, check=True, capture_output=True)
-
-
 def test_certificate_is_loaded_again_only_when_its_files_changed(tmp_path: Path) -> None:
-    certificate(tmp_path, "one")
+    make_certificate(tmp_path, "tls")
     served = Certificate(tmp_path)
     assert served.refresh() is False
-    certificate(tmp_path, "two")
+    make_certificate(tmp_path, "tls")
     assert served.refresh() is True
 
 
 def test_key_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    certificate(tmp_path, "one")
+    make_certificate(tmp_path, "tls")
     cert = (tmp_path / "tls.crt").read_bytes()
-    certificate(tmp_path, "two")
+    make_certificate(tmp_path, "tls")
     (tmp_path / "tls.crt").write_bytes(cert)
     with pytest.raises(LatencyProbeError, match=r"not a certificate that fits tls\.key"):
         Certificate(tmp_path)
 
 
 def test_files_that_are_followed_bring_the_new_certificate_and_key(tmp_path: Path) -> None:
-    certificate(tmp_path, "one")
+    make_certificate(tmp_path, "tls")
     served, keys = Certificate(tmp_path), list[bytes]()
     for number in range(2):
         (tmp_path / "key").write_bytes(bytes([number]) * 32)
-        certificate(tmp_path, f"new-{number}")
+        make_certificate(tmp_path, "tls")
         asyncio.run(follow(served, tmp_path / "key", keys.append))
         assert served.refresh() is False
     assert keys == [bytes(32), b"\x01" * 32]
 
 
 def test_unusable_key_is_named_and_the_one_in_use_stays(tmp_path: Path) -> None:
-    certificate(tmp_path, "one")
+    make_certificate(tmp_path, "tls")
     (tmp_path / "key").write_bytes(b"short")
     keys: list[bytes] = []
     with pytest.raises(LatencyProbeError, match="put 32 random bytes there"):
