@@ -27,7 +27,7 @@ setup: ## install what is needed (Debian packages, .venv), build the eBPF object
 	@scripts/setup
 	@$(MAKE) --no-print-directory bpf
 
-check: $(BIN)/latencyprobe lint unit ## the developer's loop: lint, types, unit tests
+check: .venv/inputs lint unit ## the developer's loop: lint, types, unit tests
 
 lint: ## ruff, mypy, clang-format, shellcheck
 	@scripts/lint
@@ -65,5 +65,7 @@ build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 
 build/bpf/exchange_hash.bpf.o: bpf/exchange.bpf.c
 
-$(BIN)/latencyprobe:
+# scripts/setup writes it; it is quick when only the dates have changed.
+.venv/inputs: pyproject.toml constraints.txt
 	@scripts/setup
+	@touch $@

@@ -7,6 +7,7 @@ Every record has two accounts of what the original gets wrong: the fields `v6_*`
 Sequence numbers are u32 and wrap; times are ns of the operations' clock, `*_us` those that the original keeps in µs.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from latencyprobe_agent.tools.tcprt.operations import NO_RTT, U32, Endpoint, Operation, Side
@@ -56,7 +57,7 @@ class Record:
     reorder: bool
 
 
-class _Machine:
+class _Machine(ABC):
     """What both sides share: the open task, and what the connection sent and received."""
 
     def __init__(self, connection: Connection, op: Operation) -> None:
@@ -81,17 +82,17 @@ class _Machine:
         self._pkts_acked(op)
         return []
 
-    def _send_data(self, op: Operation) -> list[Record]:
-        raise NotImplementedError
+    @abstractmethod
+    def _send_data(self, op: Operation) -> list[Record]: ...
 
-    def _recv_data(self, op: Operation) -> list[Record]:
-        raise NotImplementedError
+    @abstractmethod
+    def _recv_data(self, op: Operation) -> list[Record]: ...
 
-    def _pkts_acked(self, op: Operation) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _pkts_acked(self, op: Operation) -> None: ...
 
-    def _release(self, op: Operation) -> list[Record]:
-        raise NotImplementedError
+    @abstractmethod
+    def _release(self, op: Operation) -> list[Record]: ...
 
     def _begin(self, op: Operation) -> None:
         self._times.begin(op)
@@ -126,8 +127,8 @@ class _Machine:
             reorder=task.reorder,
         )
 
-    def _range_end(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _range_end(self) -> int: ...
 
     def _close(self, op: Operation) -> Record:
         return self._record("E", op, self._sent.total(op), self._received.total(op))
