@@ -38,7 +38,10 @@ enum exchange_class {
 	CLASS_SETUP = 6,
 	CLASS_TEARDOWN = 7,
 	CLASS_UNSUPPORTED = 8,
-	CLASS_COUNT = 9,
+	CLASS_ONEWAY = 9,
+	CLASS_STREAMING = 10,
+	CLASS_PEER = 11,
+	CLASS_COUNT = 12,
 };
 
 /* How the exchange ended. */
@@ -47,9 +50,10 @@ enum outcome {
 	OUTCOME_RESET = 1,	 /* RST inside the exchange */
 	OUTCOME_TIMED_OUT = 2,	 /* ETIMEDOUT inside the exchange */
 	OUTCOME_UNREACHABLE = 3, /* EHOSTUNREACH, ENETUNREACH inside the exchange */
-	OUTCOME_ABORTED = 4,	 /* server closed unanswered, or client gave up after >= 5 ms */
+	OUTCOME_ABORTED = 4,	 /* the client gave up, or this end sent a RST in its request */
 	OUTCOME_OTHER = 5,	 /* another socket error */
-	OUTCOME_COUNT = 6,
+	OUTCOME_UNANSWERED = 6,	 /* the server ended the connection without an answer */
+	OUTCOME_COUNT = 7,
 };
 
 /* Why an exchange is no SLI event. EXCLUDED_NONE: it is one. */
@@ -64,10 +68,12 @@ enum excluded {
 	EXCLUDED_MULTIPLEXED = 7,
 	EXCLUDED_TFO = 8, /* data in the SYN: no stamp of its first byte */
 	EXCLUDED_UNSUPPORTED = 9,
-	EXCLUDED_UNANSWERED = 10, /* ended without a response and without a reason to call it a failure */
-	EXCLUDED_PLAN = 11,	  /* the plan dropped the target while the exchange was open */
-	EXCLUDED_OWN = 12,	  /* the agent's own connection */
-	EXCLUDED_COUNT = 13,
+	EXCLUDED_STREAMING = 10, /* the response went on after silence */
+	EXCLUDED_PLAN = 11,	 /* the plan dropped the target while the exchange was open */
+	EXCLUDED_OWN = 12,	 /* the agent's own connection */
+	EXCLUDED_ONEWAY = 13,	 /* read, never answered, and the client went on after silence */
+	EXCLUDED_PEER = 14,	 /* pods of one target among themselves */
+	EXCLUDED_COUNT = 15,
 };
 
 /* Why a record or a count never arrived. One per-CPU counter each in the map `lost`. */
@@ -96,6 +102,7 @@ enum exchange_flags {
 	FLAG_READY_APPROX = 1 << 11,	/* data was read before any data-ready was seen */
 	FLAG_ADJUSTED = 1 << 12,	/* others were sampled out: its adjusted count is 2^LP_ADJUSTED_COUNT_BITS */
 	FLAG_SUSPENDED = 1 << 13,	/* the host slept meanwhile: added by user space, which knows when */
+	FLAG_REQUEST_RESUMED = 1 << 14, /* what the client had sent before it paused was one-way, or part of this */
 };
 
 /*
@@ -402,9 +409,10 @@ struct exchange_counts {
 /* Value of the array `target_sets`, index 1.. (0 = no target). Unused thresholds are 0. */
 struct target_set {
 	__u64 thresholds_ns[LP_THRESHOLDS];
-	__u64 slow_ns; /* an exchange that takes longer sends its record in any case */
-	__u32 setup_turns;
-	__u32 evidence; /* enum evidence_flags: signals that a target of the set asks for */
+	__u64 slow_ns;	   /* an exchange that takes longer sends its record in any case */
+	__u64 pause_ns;	   /* without a byte either way, after which a message is no part of the turn before it */
+	__u32 setup_turns; /* those of TLS included */
+	__u32 evidence;	   /* enum evidence_flags: signals that a target of the set asks for */
 };
 
 /* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */
@@ -414,8 +422,9 @@ struct scope {
 };
 
 enum rule_side {
-	SIDE_LOCAL = 0, /* local port: this end is the server */
-	SIDE_PEER = 1,	/* peer port: this end is the client */
+	SIDE_LOCAL = 0,	 /* local port: this end is the server */
+	SIDE_PEER = 1,	 /* peer port: this end is the client */
+	SIDE_MEMBER = 2, /* peer address, port 0: a pod of the same target; its traffic is EXCLUDED_PEER */
 };
 
 /* Key of `rules`, value: __u32 index of a target set. addr all zero: any address. port 0: any port. */

@@ -35,6 +35,9 @@ class ExchangeClass(IntEnum):
     SETUP = 6
     TEARDOWN = 7
     UNSUPPORTED = 8
+    ONEWAY = 9
+    STREAMING = 10
+    PEER = 11
 
 
 class Outcome(IntEnum):
@@ -46,6 +49,7 @@ class Outcome(IntEnum):
     UNREACHABLE = 3
     ABORTED = 4
     OTHER = 5
+    UNANSWERED = 6
 
 
 class Excluded(IntEnum):
@@ -61,9 +65,11 @@ class Excluded(IntEnum):
     MULTIPLEXED = 7
     TFO = 8
     UNSUPPORTED = 9
-    UNANSWERED = 10
+    STREAMING = 10
     PLAN = 11
     OWN = 12
+    ONEWAY = 13
+    PEER = 14
 
 
 class Lost(IntEnum):
@@ -94,6 +100,7 @@ class ExchangeFlags(IntFlag):
     READY_APPROX = 2048
     ADJUSTED = 4096
     SUSPENDED = 8192
+    REQUEST_RESUMED = 16384
 
 
 class EvidenceFlags(IntFlag):
@@ -193,6 +200,7 @@ class RuleSide(IntEnum):
 
     LOCAL = 0
     PEER = 1
+    MEMBER = 2
 
 
 THRESHOLDS = 8
@@ -382,26 +390,27 @@ COUNTS_KEY = _struct(
 )
 
 EXCHANGE_COUNTS = _struct(
-    4856,
+    4904,
     ("duration_sum_ns", 0, "u8"),
     ("within", 8, "(8,)u8"),
     ("failed_within", 72, "(8,)u8"),
-    ("outcomes", 136, "(6,)u8"),
-    ("classes", 184, "(9,)u8"),
-    ("excluded", 256, "(13,)u8"),
-    ("lost_records", 360, "u8"),
-    ("sampled_out_records", 368, "u8"),
-    ("over_stage_ns", 376, "(8,4)u8"),
-    ("over_dominant", 632, "(8,4)u8"),
-    ("histogram", 888, "(992,)u4"),
+    ("outcomes", 136, "(7,)u8"),
+    ("classes", 192, "(12,)u8"),
+    ("excluded", 288, "(15,)u8"),
+    ("lost_records", 408, "u8"),
+    ("sampled_out_records", 416, "u8"),
+    ("over_stage_ns", 424, "(8,4)u8"),
+    ("over_dominant", 680, "(8,4)u8"),
+    ("histogram", 936, "(992,)u4"),
 )
 
 TARGET_SET = _struct(
-    80,
+    88,
     ("thresholds_ns", 0, "(8,)u8"),
     ("slow_ns", 64, "u8"),
-    ("setup_turns", 72, "u4"),
-    ("evidence", 76, "u4"),
+    ("pause_ns", 72, "u8"),
+    ("setup_turns", 80, "u4"),
+    ("evidence", 84, "u4"),
 )
 
 SCOPE = _struct(
