@@ -168,7 +168,10 @@ static __always_inline void judge(struct connection *c, struct exchange *x, bool
 		fail(x, answered, now_ns);
 	if (c->own)
 		x->excluded = EXCLUDED_OWN;
-	else if (c->first_excluded)
+	else if (c->peer) {
+		x->conn_class = CLASS_PEER;
+		x->excluded = EXCLUDED_PEER;
+	} else if (c->first_excluded)
 		x->excluded = c->first_excluded;
 	else if (x->excluded)
 		return;

@@ -93,6 +93,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	struct flow flow = {};
 	struct view v;
 	__u32 set, netns_ino;
+	bool peer;
 
 	if (!cfg || !tp)
 		return NULL;
@@ -114,7 +115,9 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 		read_flow(sk, &flow);
 	}
 	set = find_target(scope, &flow, &role);
+	peer = set && is_replica(scope, &flow, role);
 	if (c && c->target_set && c->target_set == set) {
+		c->peer = peer;
 		c->generation = generation;
 		return c;
 	}
@@ -154,6 +157,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->probation = 0;
 	c->ambiguous = 0;
 	c->peer_overlaps = 0;
+	c->peer = peer;
 	c->unasked = 0;
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;

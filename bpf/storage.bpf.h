@@ -62,7 +62,7 @@ struct connection {
 	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
 	__u8 peer_overlaps;  /* the other end, on this host, has found so: exchange_verdict.bpf.h */
 	__u8 own;	     /* the agent's */
-	__u8 _pad[1];
+	__u8 peer;	     /* the other end is a replica: nothing here is an RPC */
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 };
