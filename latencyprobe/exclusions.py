@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 class Exclusion(NamedTuple):
     """One reason. `code`: stands for it in the store; never changed, never used again. `word`: as a person reads it.
-    `ambiguous`: an RPC may hide in it that cannot be told from the rest, so it lowers the coverage; the others are no RPC
-    by construction, or known to be outside of the measuring. `remedy`: what helps who meant to measure these."""
+    `ambiguous`: an RPC may hide in it that cannot be told from the rest, so it lowers the coverage; the others are no
+    RPC by construction, or known to be outside of the measuring. `remedy`: what helps who meant to measure these."""
 
     name: str
     code: int
