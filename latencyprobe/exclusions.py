@@ -25,32 +25,32 @@ ALL = (
         *("push", 0, "push", True),
         "the server speaks unasked after the client had spoken, or the client replies to that; all turns of a "
         "connection that does so often",
-        "what a server says unasked is no RPC; if these are answers that only pause, raise the target's pause",
+        "if these are answers that pause, raise the target's `pause`; what a server says unasked is no RPC",
     ),
     Exclusion(
         *("streaming", 1, "streaming", True),
         "the response goes on after a pause: all of it is not the answer to one request",
-        "answers go on after a pause; if each is one answer, raise the target's pause above theirs",
+        "if one request gets all of it, raise the target's `pause` above the pauses of its answers",
     ),
     Exclusion(
         *("overlap", 2, "overlapping", True),
         "one turn that overlaps the next, on a connection that otherwise takes turns",
-        "requests and answers cross now and then; with TLS set the target's tls, with other sign-in its setupTurns",
+        "requests and answers cross; if only while connections are set up, `tls` or `setupTurns` leaves that out",
     ),
     Exclusion(
         *("pipelined", 3, "pipelined", True),
         "turns of the connection overlap again and again",
-        "requests do not wait for answers, so none can be told from the next; a perspective of Server may tell more",
+        "requests do not wait for answers; at most the server's side can tell them apart: set `perspective`",
     ),
     Exclusion(
         *("multiplexed", 4, "multiplexed", True),
         "turns of the connection overlap in both directions",
-        "many requests share a connection, as in HTTP/2, and cannot be told apart; take a port without it",
+        "requests that share a connection, as in HTTP/2, cannot be told apart; measure a port without it",
     ),
     Exclusion(
         *("oneway", 5, "one-way", False),
         "the server read it and never answered, and the client went on after a pause",
-        "nobody answers these; if a request only pauses while it is sent, raise the target's pause",
+        "if requests pause while they are sent, raise the target's `pause`; what nobody answers is no RPC",
     ),
     Exclusion(
         *("teardown", 6, "goodbye", False),
@@ -60,12 +60,12 @@ ALL = (
     Exclusion(
         *("setup", 7, "set-up", False),
         "a greeting and what answers it, and the first turns that the target leaves out by `tls` or `setupTurns`",
-        "no connection gets beyond its set-up; lower the target's setupTurns, or keep connections open",
+        "connections end before their first RPC; lower the target's `setupTurns`, or keep them open",
     ),
     Exclusion(
         *("peer", 8, "between peers", False),
         "pods of one target among themselves",
-        "pods of the target talk to each other; with peers: true that counts",
+        "pods of the target talk to each other; `peers` counts that",
     ),
     Exclusion(
         *("partial", 9, "older connection", False),
