@@ -82,7 +82,10 @@ def test_reports_have_room_for_all_stages() -> None:
 
 @pytest.mark.parametrize("name", exclusions.BY_NAME)
 def test_an_exclusion_is_explained_where_users_read_the_coverage(name: str) -> None:
-    assert f"| {exclusions.BY_NAME[name].word} | `{name}` |" in text("docs/slo.md").partition("## 5. Turns that are no RPC")[2]
+    assert (
+        f"| {exclusions.BY_NAME[name].word} | `{name}` |"
+        in text("docs/slo.md").partition("## 5. Turns that are no RPC")[2]
+    )
 
 
 def test_reports_have_room_for_all_exclusions() -> None:

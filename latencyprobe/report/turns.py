@@ -21,7 +21,7 @@ def no_rpc(by_reason: Mapping[str, int], excluded: int, seen: int) -> str:
         return ""
     turns = units.number(max(seen, excluded), "turn")
     untold = excluded - sum(by_reason.values())
-    reasons = [(_word(reason), n) for reason, n in by_size(by_reason)] + [("untold", untold)] * (untold > 0)
+    reasons = worded(by_reason) + [("untold", untold)] * (untold > 0)
     why = reasons[0][0] if len(reasons) == 1 else ", ".join(f"{word} {n:,}" for word, n in reasons)
     return f"{excluded:,} of {turns} counted as no RPC: {why}"
 
@@ -57,10 +57,11 @@ def by_size(by_reason: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(((reason, n) for reason, n in by_reason.items() if n), key=lambda item: (-item[1], item[0]))
 
 
+def worded(by_reason: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the same with the words of a person; a reason of another version has its name alone."""
+    known = exclusions.BY_NAME
+    return [(known[reason].word if reason in known else reason, n) for reason, n in by_size(by_reason)]
+
+
 def _counts(coverage: Coverage) -> dict[str, int]:
     return {exclusion.reason: exclusion.turns for exclusion in coverage.exclusions}
-
-
-def _word(reason: str) -> str:
-    """Return how a person calls a reason; one of another version has its name alone."""
-    return exclusions.BY_NAME[reason].word if reason in exclusions.BY_NAME else reason
