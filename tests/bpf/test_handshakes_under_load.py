@@ -1,4 +1,4 @@
-"""20,000 connections as fast as the machine opens them: counts stay exact whatever the rings take, and losses are told."""
+"""20,000 connections as fast as they open: counts stay exact whatever the rings take, and losses are told."""
 
 import socket
 import sys
