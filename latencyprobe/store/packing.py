@@ -49,11 +49,18 @@ class Exemplars(msgspec.Struct, frozen=True, array_like=True):
     peers: dict[str, int] = {}
 
 
+class _Explained(msgspec.Struct, frozen=True, array_like=True):
+    exchanges: int
+    bad: int
+    wait_ns: int | float
+    lost: int = 0
+
+
 # The histogram: first bucket's index, then counts in order, where -n stands for n empty buckets: mostly one byte each.
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
     dense: list[int]
     stages: dict[int | str, tuple[int | float, int]]
-    evidence: dict[str, tuple[int, int, int | float]] = {}
+    evidence: dict[str, _Explained] = {}
 
 
 _detail = msgspec.msgpack.Decoder(_Packed)
@@ -77,7 +84,7 @@ def pack_detail(detail: Detail) -> bytes:
     }
     if not dense and not by_stage and not detail.evidence:
         return b""
-    evidence = {name: (n.exchanges, n.bad, _ns(n.wait_ns)) for name, n in detail.evidence.items()}
+    evidence = {name: _Explained(n.exchanges, n.bad, _ns(n.wait_ns), n.lost) for name, n in detail.evidence.items()}
     return msgspec.msgpack.encode((dense, by_stage, evidence) if evidence else (dense, by_stage))  # most rows have none
 
 
@@ -96,7 +103,9 @@ def unpack_detail(blob: bytes) -> Detail:
     try:
         by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
         stage_ns = {name: int(total_ns) for name, (total_ns, _) in by_stage.items() if total_ns}
-        evidence = {name: EvidenceCount(n, bad, int(wait_ns)) for name, (n, bad, wait_ns) in packed.evidence.items()}
+        evidence = {
+            name: EvidenceCount(n.exchanges, n.bad, int(n.wait_ns), n.lost) for name, n in packed.evidence.items()
+        }
     except (KeyError, OverflowError, ValueError) as error:
         raise Unreadable(f"stages: {error}") from error
     dominant = {name: count for name, (_, count) in by_stage.items() if count}
@@ -105,7 +114,7 @@ def unpack_detail(blob: bytes) -> Detail:
             raise Unreadable(f"histogram: there is no bucket {bucket}")
     _check("histogram", histogram.values())
     _check("dominant", dominant.values())
-    _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad)])
+    _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad, n.lost)])
     return Detail(histogram, stage_ns, dominant, evidence)
 
 

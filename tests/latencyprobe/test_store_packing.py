@@ -23,7 +23,7 @@ from latencyprobe.store.packing import (
 counts = st.integers(1, 2**40)
 stages = st.dictionaries(st.sampled_from(["receive", "process", "server_send", "a stage of tomorrow"]), counts)
 signals = st.dictionaries(
-    st.sampled_from(["retransmits", "handshakes"]), st.builds(EvidenceCount, counts, counts, counts)
+    st.sampled_from(["retransmits", "handshakes"]), st.builds(EvidenceCount, counts, counts, counts, counts)
 )
 details = st.builds(Detail, st.dictionaries(st.integers(-672, 319), counts, max_size=40), stages, stages, signals)
 
