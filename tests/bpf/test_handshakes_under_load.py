@@ -1,5 +1,6 @@
 """20,000 connections as fast as they open: counts stay exact whatever the rings take, and losses are told."""
 
+import os
 import re
 import signal
 import socket
@@ -18,7 +19,7 @@ from tests.truth.recorder import beside
 
 pytestmark = pytest.mark.root
 
-CONNECTIONS = 20_000
+CONNECTIONS = int(os.environ.get("CONNECTIONS", "20000"))  # a guest in emulation opens fewer
 REFUSED = 1_000
 COMMAND = [str(Path(sys.executable).with_name("latencyprobe")), "handshakes"]
 

@@ -266,6 +266,7 @@ def test_addresses_have_one_form_whatever_the_socket(lossy, watch, port, form):
     assert lossy.client.inode == flow["netns_ino"]
 
 
+@pytest.mark.usefixtures("needs_storage")
 def test_what_the_ring_refuses_is_counted_and_nobody_reads(lossy, port):
     with alone(RETRANSMITS, Filter(port=port), ring_bytes=4096, background=False) as small:
         ((client, server),) = lossy.connect(port)

@@ -60,6 +60,7 @@ def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, reco
     assert {Role.SERVER} <= set(joined.half["role"].tolist()) <= {Role.CLIENT, Role.SERVER}
 
 
+@pytest.mark.usefixtures("needs_storage")
 @pytest.mark.parametrize("end", [socket.socket.close, reset], ids=["closed", "reset"])
 def test_what_a_connection_without_loss_sent_is_counted_at_its_end_without_a_record(session, lossy, record, port, end):
     """A reset takes the counters off the socket before it ends."""
