@@ -178,14 +178,22 @@ static __noinline int count_in_plan(struct sock *sk, const struct tcp_sock *tp, 
 	return 0;
 }
 
+static __always_inline bool has_grown(const struct tcp_sock *tp, const struct sender *s)
+{
+	return tp->bytes_sent != s->bytes_sent || tp->total_retrans != s->segs_retrans ||
+	       tp->dsack_dups != s->duplicates;
+}
+
 /* Count what the socket's counters have grown, if they have. */
 static __always_inline int account_for(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
 {
-	bool again = tp->dsack_dups != s->duplicates || tp->total_retrans != s->segs_retrans;
-
-	if (is_tool())
-		return again ? report_counters(ctx, sk, tp, s) : 0;
-	return again || tp->bytes_sent != s->bytes_sent ? count_in_plan(sk, tp, s) : 0;
+	if (!has_grown(tp, s))
+		return 0;
+	if (!is_tool())
+		return count_in_plan(sk, tp, s);
+	if (tp->dsack_dups == s->duplicates && tp->total_retrans == s->segs_retrans)
+		return 0;
+	return report_counters(ctx, sk, tp, s);
 }
 
 /* The connection has been asked for, or is open: whose it is, and where its counters begin. */
@@ -211,9 +219,10 @@ static __noinline int on_beginning(struct sock *sk, bool open)
 
 /*
  * inet_sock_set_state, before the state is written. At CLOSE the counters are complete: a connection that its own end
- * resets loses them next (tcp_disconnect), and so does one whose socket connects again.
+ * resets loses them next (tcp_disconnect), and so does one whose socket connects again. For a tool the end of the socket
+ * will do: what it shows has records.
  */
-static __always_inline int on_state(void *ctx, struct sock *sk, int newstate)
+static __always_inline int on_state(struct sock *sk, int newstate)
 {
 	struct tcp_sock *tp;
 	struct sender *s;
@@ -225,7 +234,7 @@ static __always_inline int on_state(void *ctx, struct sock *sk, int newstate)
 	if (newstate == TCP_CLOSE) {
 		s = bpf_sk_storage_get(&senders, sk, 0, 0);
 		tp = s ? bpf_skc_to_tcp_sock(sk) : NULL;
-		return tp ? account_for(ctx, sk, tp, s) : 0;
+		return tp && !is_tool() && has_grown(tp, s) ? count_in_plan(sk, tp, s) : 0;
 	}
 	if (newstate == TCP_SYN_SENT)
 		bpf_sk_storage_delete(&senders, sk);
@@ -295,7 +304,7 @@ int BPF_PROG(cong_state__tp_btf, struct sock *sk, __u8 state)
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state__tp_btf, struct sock *sk, int oldstate, int newstate)
 {
-	return on_state(ctx, sk, newstate);
+	return on_state(sk, newstate);
 }
 
 SEC("tp_btf/tcp_destroy_sock")

@@ -55,17 +55,32 @@ static __noinline bool emit_with_stack(void *ctx, const struct retransmit *r)
 	return true;
 }
 
-/* Count the growth of a socket's counters. `recorded`: segments of `segs_retrans` that have a record of their own. */
-static __always_inline void count_growth(struct evidence_counts *n, const struct sent *growth, __u32 recorded)
+/* Not static, as the next one: verified once, not once for each way to it. */
+__noinline int send_record(struct retransmit *r)
 {
-	__u32 missing = growth->segs_retrans >= recorded ? growth->segs_retrans - recorded : 0;
+	const struct config *cfg = get_config();
 
-	add(&n->segs_sent, growth->segs_sent);
-	add(&n->bytes_sent, growth->bytes_sent);
-	add(&n->bytes_retrans, growth->bytes_retrans);
-	add(&n->duplicates, growth->duplicates);
-	add(&n->segs_retrans, missing);
-	add(&n->segs_unrecorded, missing);
+	return r && cfg && emit(&retransmits, r, sizeof(*r), cfg);
+}
+
+__noinline int count_sent(const struct flow_header *flow, const struct sent *more)
+{
+	struct evidence_counts *n;
+
+	if (!flow || !more)
+		return 0;
+	n = evidence_counts_of(flow);
+	if (!n)
+		return 0;
+	add(&n->segs_sent, more->segs_sent);
+	add(&n->bytes_sent, more->bytes_sent);
+	add(&n->segs_retrans, more->segs_retrans);
+	add(&n->bytes_retrans, more->bytes_retrans);
+	add(&n->segs_unrecorded, more->segs_unrecorded);
+	add(&n->duplicates, more->duplicates);
+	add(&n->undone, more->undone);
+	add(&n->lost_records, more->lost_records);
+	return 0;
 }
 
 /*
@@ -74,52 +89,40 @@ static __always_inline void count_growth(struct evidence_counts *n, const struct
  */
 static __noinline int deliver(void *ctx, struct retransmit *r, struct sender *s)
 {
-	bool attempt = r->kind == RETRANSMIT_SEGMENT || r->kind == RETRANSMIT_SYNACK, delivered;
-	struct evidence_counts *n = evidence_counts_of(&r->flow);
-	const struct config *cfg = get_config();
-	__u32 segs = attempt && !r->err ? r->segs : 0;
-	struct sent growth = {
-		.bytes_sent = r->bytes_sent,
-		.bytes_retrans = r->bytes_retrans,
-		.segs_sent = r->data_segs_out,
-		.segs_retrans = r->total_retrans,
-		.duplicates = r->dsack_dups,
-	};
+	bool attempt = r->kind == RETRANSMIT_SEGMENT || r->kind == RETRANSMIT_SYNACK;
+	__u32 tried = attempt ? r->segs : 0, segs = r->err ? 0 : tried;
+	struct sent more = {};
+	int delivered;
 
-	if (!cfg)
-		return 0;
 	if (s) {
-		take_growth(s, &growth, r->flow.boot_ns);
-		r->new_duplicates = growth.duplicates;
+		more.bytes_sent = r->bytes_sent;
+		more.bytes_retrans = r->bytes_retrans;
+		more.segs_sent = r->data_segs_out;
+		more.segs_retrans = r->total_retrans;
+		more.duplicates = r->dsack_dups;
+		take_growth(s, &more, r->flow.boot_ns);
+		r->new_duplicates = more.duplicates;
 	}
-	delivered = options() & RETRANSMIT_OPTION_STACKS ? emit_with_stack(ctx, r)
-							 : emit(&retransmits, r, sizeof(*r), cfg);
-	if (!n)
-		return 0;
-	if (s)
-		count_growth(n, &growth, attempt ? r->segs : 0);
-	add(&n->segs_retrans, segs);
-	if (r->kind == RETRANSMIT_UNDO)
-		add(&n->undone, r->segs);
+	delivered = options() & RETRANSMIT_OPTION_STACKS ? emit_with_stack(ctx, r) : send_record(r);
+	more.segs_unrecorded = more.segs_retrans >= tried ? more.segs_retrans - tried : 0;
+	more.segs_retrans = more.segs_unrecorded + segs;
+	more.undone = r->kind == RETRANSMIT_UNDO ? r->segs : 0;
 	if (!delivered) {
-		add(&n->lost_records, 1);
-		add(&n->segs_unrecorded, segs);
+		more.segs_unrecorded += segs;
+		more.lost_records = 1;
 	}
-	return 0;
+	return count_sent(&r->flow, &more);
 }
 
 /* Count a socket's counters without a record: nobody explains an exchange by them. */
 static __noinline int count_counters(const struct tcp_sock *tp, struct sender *s, const struct flow_header *flow)
 {
-	struct evidence_counts *n = evidence_counts_of(flow);
-	struct sent growth = {};
+	struct sent more = {};
 
-	if (!n)
-		return 0;
-	read_counters(tp, &growth);
-	take_growth(s, &growth, flow->boot_ns);
-	count_growth(n, &growth, 0);
-	return 0;
+	read_counters(tp, &more);
+	take_growth(s, &more, flow->boot_ns);
+	more.segs_unrecorded = more.segs_retrans;
+	return count_sent(flow, &more);
 }
 
 #endif

@@ -63,13 +63,16 @@ static __always_inline bool is_tool(void)
 	return f && f->mode == MATCH_FILTER;
 }
 
-/* The socket's counters, or what they have grown. */
+/* The socket's counters, or what they have grown; and what else is to be counted then. */
 struct sent {
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
 	__u32 segs_sent;
 	__u32 segs_retrans;
 	__u32 duplicates;
+	__u32 segs_unrecorded;
+	__u32 undone;
+	__u32 lost_records;
 };
 
 static __always_inline void read_counters(const struct tcp_sock *tp, struct sent *sent)
@@ -81,39 +84,37 @@ static __always_inline void read_counters(const struct tcp_sock *tp, struct sent
 	sent->duplicates = tp->dsack_dups;
 }
 
+/* n if it is positive, else 0; without a branch: the verifier would follow each of the 2^6 ways through take_growth(). */
+static __always_inline __u64 positive(__s64 n)
+{
+	return n & ~(n >> 63);
+}
+
 /* `sent` has the counters; make it their growth since they were last counted. */
 static __noinline int take_growth(struct sender *s, struct sent *sent, __u64 now_ns)
 {
-	__s64 bytes_sent, bytes_retrans;
-	__s32 segs, retrans, duplicates, known;
+	__u64 bytes_sent, bytes_retrans, segs, retrans, duplicates, known;
 
 	bpf_spin_lock(&s->lock);
 	/* the iterator reads without the socket lock: another hook may have counted more by now */
-	bytes_sent = sent->bytes_sent - s->bytes_sent;
-	bytes_retrans = sent->bytes_retrans - s->bytes_retrans;
-	segs = sent->segs_sent - s->segs_sent;
-	retrans = sent->segs_retrans - s->segs_retrans;
-	duplicates = sent->duplicates - s->duplicates;
-	if (bytes_sent > 0)
-		s->bytes_sent += bytes_sent;
-	if (bytes_retrans > 0)
-		s->bytes_retrans += bytes_retrans;
-	if (segs > 0)
-		s->segs_sent += segs;
-	if (retrans > 0)
-		s->segs_retrans += retrans;
-	if (duplicates > 0)
-		s->duplicates += duplicates;
-	else
-		duplicates = 0;
-	known = duplicates < s->undone ? duplicates : s->undone;
+	bytes_sent = positive(sent->bytes_sent - s->bytes_sent);
+	bytes_retrans = positive(sent->bytes_retrans - s->bytes_retrans);
+	segs = positive((__s32)(sent->segs_sent - s->segs_sent));
+	retrans = positive((__s32)(sent->segs_retrans - s->segs_retrans));
+	duplicates = positive((__s32)(sent->duplicates - s->duplicates));
+	s->bytes_sent += bytes_sent;
+	s->bytes_retrans += bytes_retrans;
+	s->segs_sent += segs;
+	s->segs_retrans += retrans;
+	s->duplicates += duplicates;
+	known = duplicates - positive(duplicates - s->undone);
 	s->undone -= known;
 	s->counted_ns = now_ns;
 	bpf_spin_unlock(&s->lock);
-	sent->bytes_sent = bytes_sent > 0 ? bytes_sent : 0;
-	sent->bytes_retrans = bytes_retrans > 0 ? bytes_retrans : 0;
-	sent->segs_sent = segs > 0 ? segs : 0;
-	sent->segs_retrans = retrans > 0 ? retrans : 0;
+	sent->bytes_sent = bytes_sent;
+	sent->bytes_retrans = bytes_retrans;
+	sent->segs_sent = segs;
+	sent->segs_retrans = retrans;
 	sent->duplicates = duplicates - known;
 	return 0;
 }
