@@ -21,6 +21,9 @@ class Role(enum.StrEnum):
     CLIENT = "Client"
 
 
+DEFAULT_PAUSE_NS = 200_000_000  # docs/design/measurement.md, "State machine"
+
+
 class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
@@ -79,7 +82,8 @@ class Target(_Wire, frozen=True):
     `pods`: selected pods on this node. `callers`: uids of pods on this node whose client halves are wanted;
     `endpoints`: what they dial. With `NodePlan.host` both are empty: `ports` and `clients` say it all.
     `thresholds_ns`: ascending, distinct, at most 8. `evidence`: signals that explain its exchanges: names of the fields
-    of `spec.evidence` that are on.
+    of `spec.evidence` that are on. `pause_ns`: without a byte either way, after which a message is no part of the turn
+    before it.
     """
 
     id: str
@@ -97,6 +101,7 @@ class Target(_Wire, frozen=True):
     ports: tuple[int, ...] = ()
     clients: bool = False
     evidence: tuple[str, ...] = ()
+    pause_ns: int = DEFAULT_PAUSE_NS
 
 
 class PlannedObjective(_Wire, frozen=True):

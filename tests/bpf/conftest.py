@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
+from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.loader import Demands, event_of, load
@@ -61,6 +61,7 @@ class Session:
         *ports: int,
         thresholds_ns: tuple[int, ...] = (25 * MS,),
         setup_turns: int = 0,
+        pause_ns: int = DEFAULT_PAUSE_NS,
         idle_timeout_ns: int = 2000 * MS,
         owner_by_process: bool = False,
         records_per_second: int = 0,
@@ -85,6 +86,7 @@ class Session:
             ports=ports,
             clients=True,
             evidence=evidence,
+            pause_ns=pause_ns,
         )
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)

@@ -119,13 +119,13 @@ def test_a_host_target_of_every_port_measures_no_clients():
 
 def test_targets_that_share_sockets_share_a_set_with_all_their_thresholds():
     pods = (TargetPod("a", (80,)),)
-    one = target("one", thresholds=(100, 300), setup_turns=1, pods=pods)
-    other = target("other", thresholds=(200, 300), setup_turns=4, pods=pods, spans=SpanPolicy(50, 0.5, 5))
+    one = target("one", thresholds=(100, 300), setup_turns=1, pause_ns=2, pods=pods)
+    other = target("other", thresholds=(200, 300), setup_turns=4, pause_ns=1, pods=pods, spans=SpanPolicy(50, 0.5, 5))
 
     (merged,) = compile_rules(plan_of(one, other), {"a": [1]}).sets.values()
 
     assert ("shop/cart/one", "shop/cart/other") == merged.targets
-    assert ((100, 200, 300), 4) == (merged.thresholds_ns, merged.setup_turns)
+    assert ((100, 200, 300), 4, 2) == (merged.thresholds_ns, merged.setup_turns, merged.pause_ns)
     assert (SpanPolicy(50, 0.5, 10), "shop/cart") == (merged.spans, merged.probe)
 
 

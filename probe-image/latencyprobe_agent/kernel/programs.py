@@ -177,7 +177,7 @@ def _target_set(one: TargetSet) -> bytes:
     value = np.zeros((), TARGET_SET)
     value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
     value["slow_ns"] = min([*one.thresholds_ns, one.spans.slower_than_ns])
-    value["setup_turns"], value["evidence"] = one.setup_turns, one.evidence
+    value["pause_ns"], value["setup_turns"], value["evidence"] = one.pause_ns, one.setup_turns, one.evidence
     return value.tobytes()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
+from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.vocabulary.records import THRESHOLDS, EvidenceFlags, RuleSide
 
 ANY_ADDRESS = bytes(16)
@@ -32,6 +32,7 @@ class TargetSet:
 
     `thresholds_ns`: those of all of them, ascending, distinct, at most 8. `spans`: the widest of their policies.
     `probe`: `namespace/probe` of the first, whose span budget the set draws on. `evidence`: what any of them asks for.
+    `pause_ns`: the longest of theirs, which takes no part of a turn for a new one.
     """
 
     targets: tuple[str, ...]
@@ -40,6 +41,7 @@ class TargetSet:
     spans: SpanPolicy
     probe: str
     evidence: EvidenceFlags = NO_EVIDENCE
+    pause_ns: int = DEFAULT_PAUSE_NS
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ class _Numbering:
             spans=_widest([t.spans for t in members]),
             probe=f"{members[0].namespace}/{members[0].probe}",
             evidence=EvidenceFlags(sum({EvidenceFlags[name.upper()] for t in members for name in t.evidence})),
+            pause_ns=max(t.pause_ns for t in members),
         )
 
 
