@@ -5,17 +5,15 @@ counted event beyond its first turns, and its class says why.
 """
 
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -25,9 +23,8 @@ from numpy.typing import NDArray
 from thriftpy2.rpc import client_context
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
-from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.servers import encrypted, memcached, nginx, pg, postgres, running
 from tests.truth import echo
 
 pytestmark = pytest.mark.root
@@ -38,22 +35,6 @@ ADDRESS = ("127.0.0.1", PORT)
 ECHO = (sys.executable, Path(echo.__file__))
 ROLES = (Role.CLIENT, Role.SERVER)
 FIRST_TURNS = 256  # of gRPC streams: 10 to 70 as a rule; more on a machine too busy to start all streams
-
-
-@contextmanager
-def running(*words: object, port: int = PORT) -> Iterator[None]:
-    """A server process of our own, once it listens."""
-    server = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: listens(port), f"{words[0]} listens")
-        yield
-    finally:
-        server.terminate()
-        server.wait(10)
-
-
-def listens(port: int) -> bool:
-    return bool(subprocess.check_output(["ss", "-Hltn", f"sport = :{port}"]))
 
 
 def reasons(records: NDArray[np.void]) -> dict[str, int]:
@@ -99,7 +80,7 @@ def test_every_memcached_get_is_one_pair(session):
         with socket.create_connection(ADDRESS) as connection:
             return int(re.search(rb"STAT cmd_get (\d+)", ask(connection, b"stats\r\n"))[1])
 
-    with running("memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", PORT):
+    with memcached(PORT):
         before = gets()
         session.measure(PORT)
         with ThreadPoolExecutor(8) as pool:
@@ -114,39 +95,22 @@ def test_every_memcached_get_is_one_pair(session):
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[None]:
-    """A PostgreSQL that trusts everybody on loopback, with pgbench's tables."""
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
-    folder = Path(tempfile.mkdtemp(prefix="lp-postgres-"))  # pytest's folders are closed to other users
-    shutil.chown(folder, "postgres")
-    as_postgres = ("setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "env", f"HOME={folder}")
-    try:
-        initdb = [*as_postgres, programs / "initdb", "-D", folder / "data", "-A", "trust", "-N"]
-        subprocess.run(initdb, check=True, capture_output=True, cwd=folder)
-        quick = ["-c", "fsync=off", "-c", "autovacuum=off"]
-        server = [programs / "postgres", "-D", folder / "data", "-k", folder, "-p", POSTGRES_PORT, *quick]
-        with running(*as_postgres, *server, port=POSTGRES_PORT):
-            ready = pg("pg_isready")
-            wait_until(lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "ready")
-            subprocess.run(pg("pgbench", "-i", "-q", "postgres"), check=True, capture_output=True)
-            yield
-    finally:
-        shutil.rmtree(folder)
-
-
-def pg(program: str, *words: str) -> list[str]:
-    plain = ["env", "PGSSLMODE=disable", "PGGSSENCMODE=disable"]  # each would ask for encryption in a turn of its own
-    return [*plain, program, "-h", "127.0.0.1", "-p", str(POSTGRES_PORT), "-U", "postgres", *words]
+def pgbench() -> Iterator[Callable[..., list[str]]]:
+    """A PostgreSQL with the tables of pgbench; its command."""
+    command = partial(pg, POSTGRES_PORT, "pgbench")
+    with postgres(POSTGRES_PORT):
+        subprocess.run(command("-i", "-q", "postgres"), check=True, capture_output=True)
+        yield command
 
 
 @pytest.mark.parametrize("mode", ["simple", "extended"])
-def test_every_pgbench_transaction_is_one_pair(session, postgres, mode):
+def test_every_pgbench_transaction_is_one_pair(session, pgbench, mode):
     """One turn of sign-in per connection (setupTurns: 1, trust) and a Terminate without an answer.
 
     pgbench asks for the scale and the partitions first, on a connection of its own.
     """
     session.measure(POSTGRES_PORT, setup_turns=1)
-    bench = pg("pgbench", "-n", "-S", "-c", "4", "-t", "500", "-M", mode, "postgres")
+    bench = pgbench("-n", "-S", "-c", "4", "-t", "500", "-M", mode, "postgres")
     done = subprocess.run(bench, check=True, capture_output=True, text=True)
     transactions = int(re.search(r"actually processed: (\d+)/2000", done.stdout)[1])
     records = session.records_of_closed(2 * 5)
@@ -162,25 +126,6 @@ def test_every_pgbench_transaction_is_one_pair(session, postgres, mode):
     assert len(session.pairs(records[records["excluded"] == Excluded.NONE])[1]) == transactions + 2
 
 
-def nginx(folder: Path, tls: str) -> tuple[object, ...]:
-    """Command of an nginx that answers 1,000 bytes and logs each request; `tls`: a protocol or nothing."""
-    encryption = ""
-    if tls:
-        certificate, key = make_certificate(folder, "tls")
-        encryption = f"ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols {tls};"
-    (folder / "nginx.conf").write_text(f"""
-        daemon off; master_process off; pid {folder}/pid; error_log stderr;
-        events {{ worker_connections 64; }}
-        http {{
-            access_log {folder}/access.log; keepalive_requests 1000000;
-            client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
-            uwsgi_temp_path {folder}; scgi_temp_path {folder};
-            server {{ listen {PORT}{" ssl" if tls else ""}; {encryption} location / {{ return 200 "{"x" * 1000}"; }} }}
-        }}
-    """)
-    return ("nginx", "-e", "stderr", "-c", folder / "nginx.conf")
-
-
 @pytest.mark.parametrize(("tls", "setup_turns"), [("", 0), ("TLSv1.2", 2), ("TLSv1.3", 1)])
 def test_every_request_of_wrk_to_nginx_is_one_exchange(session, tmp_path, tls, setup_turns):
     """nginx logs what it answers. wrk leaves up to one request per connection unanswered when its time is up.
@@ -189,7 +134,8 @@ def test_every_request_of_wrk_to_nginx_is_one_exchange(session, tmp_path, tls, s
     request.
     """
     connections = 4
-    with running(*nginx(tmp_path, tls)):
+    more = encrypted(tmp_path, PORT, tls) if tls else ""
+    with nginx(tmp_path, PORT, f'return 200 "{"x" * 1000}";', more=more):
         session.measure(PORT, setup_turns=setup_turns)
         url = f"http{'s' if tls else ''}://{ADDRESS[0]}:{PORT}/"
         done = subprocess.run(
@@ -214,7 +160,7 @@ def test_every_framed_thrift_call_is_one_pair(session):
         with client_context(echo.THRIFT, *ADDRESS, **echo.FRAMED) as client:
             return sum(client.echo("x" * size) == "x" * size for size in range(500))
 
-    with running(*ECHO, "thrift", PORT):
+    with running(*ECHO, "thrift", PORT, port=PORT):
         session.measure(PORT)
         with ThreadPoolExecutor(4) as pool:
             counted = sum(pool.map(call, range(4)))
@@ -239,7 +185,7 @@ def call_grpc(streams: int, calls: int) -> None:
 
 
 def test_fifty_grpc_streams_are_no_events_beyond_the_first_turns_and_never_pair(session):
-    with running(*ECHO, "grpc", PORT):
+    with running(*ECHO, "grpc", PORT, port=PORT):
         session.measure(PORT)
         call_grpc(streams=50, calls=5_000)
         records = session.records_of_closed(2)
@@ -256,7 +202,7 @@ def test_fifty_grpc_streams_are_no_events_beyond_the_first_turns_and_never_pair(
 
 def test_one_grpc_stream_is_classified_and_counted(session):
     """HTTP/2 settles windows and pings between the turns: what overlaps is excluded, the rest is one call each."""
-    with running(*ECHO, "grpc", PORT):
+    with running(*ECHO, "grpc", PORT, port=PORT):
         session.measure(PORT)
         call_grpc(streams=1, calls=500)
         records = session.records_of_closed(2)

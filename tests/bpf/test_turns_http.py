@@ -10,6 +10,7 @@ import time
 import pytest
 import websockets
 
+from latencyprobe_agent.vocabulary.records import Role
 from tests.support.ports import free_port
 from tests.support.servers import haproxy, nginx, running, version
 from tests.truth.calls import (
@@ -19,6 +20,7 @@ from tests.truth.calls import (
     assert_nothing_is_lost,
     events,
     excluded,
+    failures,
     of_clients,
     of_port,
     tell,
@@ -117,6 +119,9 @@ def test_haproxy_is_two_hops_and_its_checks_are_rpcs_of_its_own(flushed, tmp_pat
     assert logged > len(calls)
     for role in ROLES:
         assert len(events(of_port(records, behind), role)) == logged
+    # HAProxy ends a check by a RST as soon as it has the answer: nginx's end cannot know that it has it
+    assert failures(events(of_port(records, behind), Role.CLIENT)) == 0
+    assert failures(events(of_port(records, behind), Role.SERVER)) <= logged - len(calls)
 
 
 def test_answers_of_node_are_one_event_each_with_short_pauses_and_streaming_with_long_ones(flushed, port):

@@ -7,23 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import make_certificate
-from tests.support.servers import nginx, version
+from tests.support.servers import encrypted, nginx, version
 from tests.truth.calls import ROLES, Calls, assert_events_are_calls, excluded, tell
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
 
 TLS_TURNS = 2  # of `tls: true`
 ANSWER = 'return 200 "answer";'
-
-
-def encrypted(folder: Path, port: int, protocol: str, *, tickets: bool = True) -> str:
-    """Lines for nginx's server."""
-    certificate, key = make_certificate(folder, "tls")
-    none = "" if tickets else "ssl_session_tickets off; ssl_conf_command NumTickets 0;"
-    return (
-        f"listen {port} ssl; ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols {protocol}; {none}"
-    )
 
 
 def trusting(folder: Path) -> ssl.SSLContext:

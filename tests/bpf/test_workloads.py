@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from tests.support import servers
 from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -25,16 +25,8 @@ TLS_PORT = free_port()
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[int]:
     """A Redis server of our own; its port."""
-    server = subprocess.Popen(
-        ["redis-server", "--port", str(REDIS_PORT), "--save", "", "--appendonly", "no", "--dir", tmp_path],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        wait_until(lambda: redis_cli("ping") == "PONG", "Redis answers")
+    with servers.redis(tmp_path, REDIS_PORT):
         yield REDIS_PORT
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def redis_cli(*words: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
@@ -57,6 +58,15 @@ def nginx(folder: Path, port: int, location: str, *, more: str = "") -> Iterator
     """)
     with running("nginx", "-e", "stderr", "-c", folder / "nginx.conf", port=port):
         yield
+
+
+def encrypted(folder: Path, port: int, protocol: str, *, tickets: bool = True) -> str:
+    """For nginx: a server with TLS of one version. Its certificate is `tls.crt`."""
+    certificate, key = make_certificate(folder, "tls")
+    none = "" if tickets else "ssl_session_tickets off; ssl_conf_command NumTickets 0;"
+    return (
+        f"listen {port} ssl; ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols {protocol}; {none}"
+    )
 
 
 @contextmanager
