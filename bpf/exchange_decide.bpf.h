@@ -44,6 +44,24 @@ static __always_inline void place(struct connection *c, const struct tcp_sock *t
 }
 
 /*
+ * Who connected, told by a connection that is older than we are: bytes_acked counts the SYN of the end that did, and else
+ * what was acknowledged of the payload, which the other counters know too (net/ipv4/tcp_input.c, tcp_snd_una_update). They
+ * part where a segment was to be sent and could not; then it is not known.
+ */
+static __always_inline __u8 role_of_old(const struct tcp_sock *tp)
+{
+	__u64 payload_acked = tp->bytes_sent - tp->bytes_retrans - (__u32)(tp->snd_nxt - tp->snd_una);
+
+	switch (tp->bytes_acked - payload_acked) {
+	case 0:
+		return ROLE_SERVER;
+	case 1:
+		return ROLE_CLIENT;
+	}
+	return ROLE_UNKNOWN;
+}
+
+/*
  * This connection is not measured any more: what is open ends uncounted, under the old target set. One that cannot be
  * measured is reported by an exchange of its own, once. False: its lock was not to be had.
  */
@@ -112,6 +130,8 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 		role = c->current.role;
 	} else {
 		read_flow(sk, &flow);
+		if (role == ROLE_UNKNOWN)
+			role = role_of_old(tp);
 	}
 	set = find_target(scope, &flow, &role);
 	if (c && c->target_set && c->target_set == set) {
@@ -150,15 +170,19 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->turns = 0;
 	c->unread_history = 0;
 	c->early_history = 0;
+	c->initiative_history = 0;
 	c->clean_turns = 0;
 	c->probation = 0;
 	c->ambiguous = 0;
 	c->peer_overlaps = 0;
-	c->unasked = 0;
+	c->cut = 0;
+	c->pause_ns = t ? t->pause_ns : 0;
+	bytes_move(c, &v); /* silence counts from here */
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;
 	place(c, tp, &v);
+	c->talked = role == ROLE_SERVER ? c->in_offset > 0 : c->out_offset > 0;
 	unlock_connection(c);
 	if (set && is_unsupported(sk, tp)) {
 		drop(c, cfg, EXCLUDED_UNSUPPORTED);
