@@ -111,6 +111,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	struct flow flow = {};
 	struct view v;
 	__u32 set, netns_ino;
+	bool peer;
 
 	if (!cfg || !tp)
 		return NULL;
@@ -134,7 +135,9 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 			role = role_of_old(tp);
 	}
 	set = find_target(scope, &flow, &role);
+	peer = set && is_replica(scope, &flow, role);
 	if (c && c->target_set && c->target_set == set) {
+		c->peer = peer;
 		c->generation = generation;
 		return c;
 	}
@@ -178,6 +181,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->cut = 0;
 	c->pause_ns = t ? t->pause_ns : 0;
 	bytes_move(c, &v); /* silence counts from here */
+	c->peer = peer;
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;

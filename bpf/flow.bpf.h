@@ -116,6 +116,21 @@ static __always_inline __u32 find_client_rule(const struct flow *flow, __u32 gro
 	return find_rule(&key);
 }
 
+/* The other end is a replica of this one, and the plan leaves out what they say on the server's port. */
+static __always_inline bool is_replica(const struct scope *scope, const struct flow *flow, __u8 role)
+{
+	struct rule_key key = { .group = scope->server_group, .side = SIDE_MEMBER };
+
+	if (!key.group)
+		return false;
+	__builtin_memcpy(key.addr, flow->peer_addr, sizeof(key.addr));
+	key.port = role == ROLE_SERVER ? flow->local_port : flow->peer_port;
+	if (find_rule(&key))
+		return true;
+	key.port = 0;
+	return find_rule(&key);
+}
+
 /*
  * The plan's target set for this end, and its role if that is ROLE_UNKNOWN, which a rule of one side decides. Where both
  * sides have one, nothing does.

@@ -45,6 +45,11 @@ def workload(pod: Pod) -> str:
     return next(iter(owners(pod).values()), pod.name)
 
 
+def controller(pod: Pod) -> tuple[str, str] | None:
+    """Return kind and name of what runs the pod and its replicas; None for a pod that nothing would start again."""
+    return next(iter(owners(pod).items()), (pod.owner_kind, pod.owner_name) if pod.owner_kind else None)
+
+
 def attributes(pod: Pod) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Return the pod's attributes, and by container name those in which its containers differ.
 
