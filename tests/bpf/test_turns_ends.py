@@ -46,21 +46,41 @@ def test_a_server_that_closes_without_an_answer_fails_when_it_does_and_not_a_sec
     flushed.measure(port)
 
     def ask(_: int) -> None:
-        client = http.client.HTTPConnection("127.0.0.1", port)
-        with suppress(http.client.RemoteDisconnected), calls.call():
-            client.request("GET", "/")
-            client.getresponse()
-        time.sleep(1)
-        client.close()
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            with suppress(EOFError), calls.call():
+                client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                if not client.recv(100):
+                    raise EOFError
+            time.sleep(1)
 
     with nginx(tmp_path, port, "return 444;"), ThreadPoolExecutor(10) as pool:
         list(pool.map(ask, range(10)))
     records = flushed.records_of_ended()
-    tell(f"nginx {version('nginx', '-v')}", "444: closed without an answer", calls, records)
+    tell(nginx_version(), "444: closed without an answer", calls, records)
     assert calls.failed == len(calls) == 10
     assert_events_are_calls(calls, records)
     for role in ROLES:
         assert (events(records, role)["outcome"] == Outcome.UNANSWERED).all()
+
+
+def test_a_client_that_closes_as_soon_as_it_sees_the_end_is_taken_for_one_that_says_goodbye(flushed, tmp_path, port):
+    """A limit: Python's client closes at once where there was no answer. So does one of MariaDB behind COM_QUIT."""
+    calls = Calls()
+    flushed.measure(port)
+    with nginx(tmp_path, port, "return 444;"):
+        for _ in range(10):
+            client = http.client.HTTPConnection("127.0.0.1", port)
+            with suppress(http.client.RemoteDisconnected), calls.call():
+                client.request("GET", "/")
+                client.getresponse()
+    records = flushed.records_of_ended()
+    tell(nginx_version(), "444, and the client closes at once", calls, records)
+    for role in ROLES:
+        assert len(events(records, role)) + excluded(records, role)["teardown"] == calls.failed == 10
+
+
+def nginx_version() -> str:
+    return f"nginx {version('nginx', '-v')}"
 
 
 def test_a_client_whose_own_port_is_the_targets_makes_no_event(flushed, tmp_path, port):

@@ -70,7 +70,7 @@ def test_the_goodbye_of_tls_fails_nothing_whoever_closes_first(flushed, tmp_path
         reasons = excluded(records, role)
         assert reasons.pop("setup") == TLS_TURNS * connections
         assert reasons.pop("overlap", 0) <= connections
-        assert reasons.pop("teardown") <= connections
+        assert reasons.pop("teardown", 0) <= connections  # nginx, once it has closed, has no use for a close_notify
         assert not reasons, role.name
 
 
