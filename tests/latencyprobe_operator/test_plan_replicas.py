@@ -32,7 +32,7 @@ def test_each_node_has_its_own_replicas_and_the_addresses_of_all(make: Any) -> N
 def test_nodes_with_callers_have_these_addresses_once(make: Any) -> None:
     one, two = make.pod("cart-1", **STATEFUL), make.pod("cart-2", **STATEFUL)
     assert {"n1": (Replicas((one.uid, two.uid)),)} == found(make, one, two, clients={"scope": "Namespace"})
-    alone = make.pod("cart-3", owner_kind="StatefulSet", owner_name="other")
+    alone = make.pod("cart-3", labels={"app": "cart", "app.kubernetes.io/name": "other"})
     assert {"n1": (Replicas((one.uid, two.uid), endpoints(one, two)),)} == found(
         make, one, two, alone, clients={"scope": "Namespace"}
     )
@@ -54,14 +54,24 @@ def test_pods_of_two_replica_sets_of_one_deployment_are_replicas(make: Any) -> N
 
 
 def test_a_controller_of_any_kind_has_replicas(make: Any) -> None:
-    database = {"owner_kind": "Cluster", "owner_name": "orders"}
+    database = {"owner_kind": "Cluster", "owner_name": "orders", "labels": {}}
     one, two = make.pod("cart-1", **database), make.pod("cart-2", **database)
+    everything = [{"name": "all", "ports": [8080]}]
+    assert [Replicas((one.uid, two.uid), endpoints(one, two))] == [
+        *found(make, one, two, targets=everything, objectives=[])["n1"]
+    ]
+
+
+@pytest.mark.parametrize("of", [{"owner_kind": "StatefulSet", "owner_name": "standby"}, {}], ids=["another", "none"])
+def test_pods_of_one_application_are_replicas_whatever_controller_runs_them(make: Any, of: dict[str, str]) -> None:
+    """A primary and its standby."""
+    one, two = make.pod("cart-1", **STATEFUL), make.pod("cart-2", **of)
     assert [Replicas((one.uid, two.uid), endpoints(one, two))] == [*found(make, one, two)["n1"]]
 
 
 def test_pods_of_different_workloads_that_call_each_other_are_no_replicas(make: Any) -> None:
     """A target of the whole namespace would measure nothing else."""
-    cart, web = make.pod("cart-1", **STATEFUL), make.pod("web-1", owner_kind="StatefulSet", owner_name="web")
+    cart, web = make.pod("cart-1", **STATEFUL), make.pod("web-1", labels={"app": "web"}, **STATEFUL)
     everything = [{"name": "all", "ports": [8080]}]
     assert {"n1": ()} == found(make, cart, web, targets=everything, objectives=[])
 
@@ -69,12 +79,11 @@ def test_pods_of_different_workloads_that_call_each_other_are_no_replicas(make: 
 @pytest.mark.parametrize(
     "fields",
     [
-        {},
         {**STATEFUL, "host_network": True},
         {**STATEFUL, "terminal": True},
         {**STATEFUL, "labels": {"app": "other"}},
     ],
-    ids=["without a controller", "in the host's network", "ended", "not of the target"],
+    ids=["in the host's network", "ended", "not of the target"],
 )
 def test_what_is_no_replica(make: Any, fields: dict[str, Any]) -> None:
     assert () == found(make, make.pod("cart-1", **STATEFUL), make.pod("cart-2", **fields))["n1"]

@@ -1,4 +1,4 @@
-"""Replicas: pods of a target that one workload runs, on each node with all that reaches them.
+"""Replicas: pods of a target that are one application, on each node with all that reaches them.
 
 Pure. What they say to each other on the target's ports (replication, gossip) is no RPC: the agent's rules leave it out.
 """
@@ -10,7 +10,7 @@ import msgspec
 
 from latencyprobe import plan
 from latencyprobe_operator.cluster.objects import Pod
-from latencyprobe_operator.plan.resources import controller
+from latencyprobe_operator.plan.resources import replica_group
 
 
 def replicas(reached: Sequence[tuple[Pod, plan.Endpoint]], known: Set[str]) -> dict[str, tuple[plan.Replicas, ...]]:
@@ -19,18 +19,18 @@ def replicas(reached: Sequence[tuple[Pod, plan.Endpoint]], known: Set[str]) -> d
 
     A pod in the host's network is none: others share its address. Neither is one that runs alone.
     """
-    pods: defaultdict[tuple[str, str], dict[str, Pod]] = defaultdict(dict)
-    endpoints: defaultdict[tuple[str, str], set[plan.Endpoint]] = defaultdict(set)
+    pods: defaultdict[tuple[str, ...], dict[str, Pod]] = defaultdict(dict)
+    endpoints: defaultdict[tuple[str, ...], set[plan.Endpoint]] = defaultdict(set)
     for pod, endpoint in reached:
-        run_by = controller(pod)
-        if run_by is not None and not pod.host_network:
-            pods[run_by][pod.uid] = pod
-            endpoints[run_by].add(endpoint)
+        group = replica_group(pod)
+        if group is not None and not pod.host_network:
+            pods[group][pod.uid] = pod
+            endpoints[group].add(endpoint)
     in_all = len({endpoint for _, endpoint in reached})
     found: defaultdict[str, list[plan.Replicas]] = defaultdict(list)
-    for run_by, of_it in sorted(pods.items()):
+    for group, of_it in sorted(pods.items()):
         if len(of_it) > 1:
-            all_endpoints = tuple(sorted(endpoints[run_by], key=msgspec.structs.astuple))
+            all_endpoints = tuple(sorted(endpoints[group], key=msgspec.structs.astuple))
             are_the_targets = len(all_endpoints) == in_all
             here: defaultdict[str, list[str]] = defaultdict(list)
             for pod in of_it.values():
