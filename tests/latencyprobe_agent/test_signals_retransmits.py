@@ -58,6 +58,7 @@ def test_measured_fields_give_their_reason(wanted, row):
         ("rack_reo", {"ca_state": RECOVERY, "icsk_pending": REORDERING}),
         ("fast", {"ca_state": RECOVERY, "icsk_pending": RETRANSMIT_TIMER}),
         ("slow_start", {"ca_state": LOSS, "icsk_pending": RETRANSMIT_TIMER, "icsk_retransmits": 1}),
+        ("slow_start", {"ca_state": LOSS, "icsk_pending": REORDERING, "icsk_retransmits": 1}),
         ("pmtu", {"ca_state": LOSS, "undo_marker": 0}),
         ("other", {"ca_state": LOSS}),
         ("other", {"ca_state": OPEN}),

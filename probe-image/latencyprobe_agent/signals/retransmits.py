@@ -45,7 +45,7 @@ def reasons(rec: NDArray[np.void]) -> NDArray[np.str_]:
         "rack_reo": (ca == _RECOVERY) & (pending == _REORDERING),
         "fast": ca == _RECOVERY,
         "rto": (ca == _LOSS) & (timeouts >= 1) & (pending == _NO_TIMER),
-        "slow_start": (ca == _LOSS) & (pending == _RETRANSMIT),
+        "slow_start": (ca == _LOSS) & np.isin(pending, [_RETRANSMIT, _REORDERING]),
         "pmtu": (ca == _LOSS) & (timeouts == 0) & (rec["undo_marker"] == 0),
     }
     return np.select(list(table.values()), list(table), "other")
