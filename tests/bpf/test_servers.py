@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 import grpc
@@ -24,8 +25,9 @@ from thriftpy2.rpc import client_context
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
 from tests.support.ports import free_port
-from tests.support.servers import encrypted, memcached, nginx, pg, postgres, running
+from tests.support.servers import encrypted, memcached, nginx, pg, postgres, postgres_programs, running, version
 from tests.truth import echo
+from tests.truth.calls import tell
 
 pytestmark = pytest.mark.root
 
@@ -42,10 +44,6 @@ def reasons(records: NDArray[np.void]) -> dict[str, int]:
     return dict(Counter(Excluded(reason).name for reason in records["excluded"].tolist()))
 
 
-def classes(records: NDArray[np.void]) -> dict[str, int]:
-    return dict(Counter(ExchangeClass(number).name for number in records["conn_class"].tolist()))
-
-
 def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
     return records[records["role"] == role]
 
@@ -53,12 +51,6 @@ def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
 def events(records: NDArray[np.void], role: Role) -> int:
     """How many exchanges of a role the SLI counts."""
     return int(((records["role"] == role) & (records["excluded"] == Excluded.NONE)).sum())
-
-
-def show(title: str, records: NDArray[np.void]) -> None:
-    for role in ROLES:
-        mine = of_role(records, role)
-        print(f"{title}, {role.name.lower()}: {len(mine)} exchanges {reasons(mine)}, classes {classes(mine)}")
 
 
 def test_every_memcached_get_is_one_pair(session):
@@ -88,7 +80,7 @@ def test_every_memcached_get_is_one_pair(session):
         records = session.records(16_000)
         session.measure()
         counted = gets() - before
-    show(f"memcached, {counted} gets", records)
+    tell(f"memcached {version('memcached', '--version')}", "get, 8 connections", counted, records)
     assert [len(of_role(records, role)) for role in ROLES] == [counted, counted] == [8_000, 8_000]
     assert (records["excluded"] == Excluded.NONE).all()
     assert len(session.pairs(records)[1]) == counted
@@ -114,13 +106,14 @@ def test_every_pgbench_transaction_is_one_pair(session, pgbench, mode):
     done = subprocess.run(bench, check=True, capture_output=True, text=True)
     transactions = int(re.search(r"actually processed: (\d+)/2000", done.stdout)[1])
     records = session.records_of_closed(2 * 5)
-    show(f"pgbench {mode}, {transactions} transactions", records)
+    software = f"PostgreSQL {version(postgres_programs() / 'postgres', '--version')}"
+    tell(software, f"pgbench, {mode}", transactions + 2, records)
     for role in ROLES:
         mine = of_role(records, role)
         asked, left = mine[mine["response_bytes"] > 0], mine[mine["response_bytes"] == 0]
         assert reasons(asked) == {"SETUP": 5, "NONE": transactions + 2}
         assert (asked["outcome"] == Outcome.OK).all()
-        assert len(left) == 5, "Terminate: teardown, or aborted where the machine took 5 ms from it to the FIN"
+        assert len(left) == 5, "Terminate: teardown, or aborted where the machine took 100 ms from it to the FIN"
         assert ((left["excluded"] == Excluded.TEARDOWN) | (left["outcome"] == Outcome.ABORTED)).all()
     records = records[records["response_bytes"] > 0]
     assert len(session.pairs(records[records["excluded"] == Excluded.NONE])[1]) == transactions + 2
@@ -144,7 +137,7 @@ def test_every_request_of_wrk_to_nginx_is_one_exchange(session, tmp_path, tls, s
         counted = int(re.search(r"(\d+) requests in", done.stdout)[1])
         records = session.records_of_closed(2 * connections)
     logged = len((tmp_path / "access.log").read_text().splitlines())
-    show(f"nginx {tls or 'plain'}, wrk {counted}, nginx's log {logged}", records)
+    tell(f"nginx {version('nginx', '-v')}", f"wrk, {tls or 'plain'}, setupTurns {setup_turns}", logged, records)
     extra = 2 * connections if tls == "TLSv1.3" else 0
     assert logged <= events(records, Role.SERVER) <= logged + extra
     assert counted <= events(records, Role.CLIENT) <= counted + connections + extra
@@ -165,7 +158,7 @@ def test_every_framed_thrift_call_is_one_pair(session):
         with ThreadPoolExecutor(4) as pool:
             counted = sum(pool.map(call, range(4)))
         records = session.records_of_closed(8)
-    show(f"Thrift, {counted} calls", records)
+    tell(f"thriftpy2 {metadata.version('thriftpy2')}", "framed calls, 4 connections", counted, records)
     assert [len(of_role(records, role)) for role in ROLES] == [counted, counted]
     assert (records["excluded"] == Excluded.NONE).all()
     assert len(session.pairs(records)[1]) == counted
@@ -189,7 +182,7 @@ def test_fifty_grpc_streams_are_no_events_beyond_the_first_turns_and_never_pair(
         session.measure(PORT)
         call_grpc(streams=50, calls=5_000)
         records = session.records_of_closed(2)
-    show("gRPC, 50 streams, 5,000 calls", records)
+    tell(f"gRPC {grpc.__version__}", "50 streams on a connection", 5_000, records)
     for role in ROLES:
         mine = np.sort(of_role(records, role), order=["request_offset", "response_offset"])
         believed = np.flatnonzero(mine["excluded"] == Excluded.NONE)
@@ -206,7 +199,7 @@ def test_one_grpc_stream_is_classified_and_counted(session):
         session.measure(PORT)
         call_grpc(streams=1, calls=500)
         records = session.records_of_closed(2)
-    show("gRPC, 1 stream, 500 calls", records)
+    tell(f"gRPC {grpc.__version__}", "one stream", 500, records)
     _, pairs = session.pairs(records)
     print(f"gRPC, 1 stream: {len(pairs)} pairs of 500 calls")
     _, counts = session.programs.counts()
@@ -243,7 +236,7 @@ def test_a_client_with_a_window_of_eight_is_no_event_beyond_the_first_turns_and_
                     client.sendall(bytes(64))
         server.join()
     records = session.records_of_closed(2)
-    show(f"window of {window}, {requests} requests", records)
+    tell("Python sockets", f"a window of {window} requests", requests, records)
     for role in ROLES:
         mine = np.sort(of_role(records, role), order="request_offset")[8:]
         assert len(mine) > 400

@@ -84,7 +84,7 @@ def test_an_idle_replica_of_redis_makes_no_event_after_its_sign_in(flushed, tmp_
         client.close()
     of_client, of_replica = of_clients(flushed.records_of_ended(), client.port)
     tell(redis_version(), "60 SETs beside an idle replica", calls, of_client)
-    tell(redis_version(), "the replica itself", 0, of_replica)
+    tell(redis_version(), "the replica itself", "its sign-in", of_replica)
     assert_events_are_calls(calls, of_client)
     assert_nothing_is_lost(of_client)
     for role in ROLES:

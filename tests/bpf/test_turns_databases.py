@@ -25,6 +25,7 @@ from tests.truth.calls import (
     boot_ns,
     events,
     excluded,
+    failures,
     of_clients,
     tell,
 )
@@ -162,6 +163,14 @@ def test_a_pool_of_connections_to_mariadb_loses_nothing(flushed, maria):
 
 def test_status_updates_of_a_standby_make_no_events(flushed, tmp_path, port):
     """pg_receivewal says once a second how far it is, and nobody answers; each INSERT is sent to it."""
+    asked = 0
+
+    def ask(sql: str) -> str:
+        """What psql prints. It signs in, asks and leaves."""
+        nonlocal asked
+        asked += 1
+        return subprocess.run(pg(port, "psql", "-Atqc", sql), check=True, capture_output=True, text=True).stdout
+
     with postgres(port):
         flushed.measure(port)
         receiver = subprocess.Popen(
@@ -170,29 +179,26 @@ def test_status_updates_of_a_standby_make_no_events(flushed, tmp_path, port):
             stderr=subprocess.DEVNULL,
         )
         try:
-            ask(port, "CREATE TABLE news (number int)")
-            wait_until(lambda: "streaming" in ask(port, "SELECT state FROM pg_stat_replication"), "it receives")
+            ask("CREATE TABLE news (number int)")
+            wait_until(lambda: "streaming" in ask("SELECT state FROM pg_stat_replication"), "it receives")
             receives_ns = boot_ns()
-            (receiver_port,) = map(int, ask(port, "SELECT client_port FROM pg_stat_replication").split())
+            (receiver_port,) = map(int, ask("SELECT client_port FROM pg_stat_replication").split())
             time.sleep(4)
             for number in range(5):
-                ask(port, f"INSERT INTO news VALUES ({number})")
+                ask(f"INSERT INTO news VALUES ({number})")
                 time.sleep(0.5)
         finally:
             receiver.terminate()
             receiver.wait(10)
     of_receiver, others = of_clients(flushed.records_of_ended(), receiver_port)
     software = f"PostgreSQL {version(postgres_programs() / 'postgres', '--version')}"
-    tell(software, "pg_receivewal, a status once a second", 0, of_receiver)
-    tell(software, "psql, one query each", 0, others)
+    tell(software, "pg_receivewal, a status once a second", "its sign-in", of_receiver)
+    tell(software, "psql: a sign-in and a query each", 2 * asked, others)
     for role in ROLES:
         mine = events(of_receiver, role)
         starts_ns = mine["send_start_ns" if role is Role.CLIENT else "ready_first_ns"]
         assert (starts_ns < receives_ns).all(), f"{role.name}: {(starts_ns >= receives_ns).sum()} events of a standby"
         assert excluded(of_receiver, role)["push"] > 0
+        assert len(events(others, role)) == 2 * asked
+        assert not failures(events(others, role))
     assert_nothing_is_lost(others)
-
-
-def ask(port: int, sql: str) -> str:
-    """What psql prints."""
-    return subprocess.run(pg(port, "psql", "-Atqc", sql), check=True, capture_output=True, text=True).stdout

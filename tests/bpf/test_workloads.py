@@ -15,6 +15,7 @@ from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 from tests.support import servers
 from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
+from tests.truth.calls import tell
 
 pytestmark = pytest.mark.root
 
@@ -62,6 +63,8 @@ def test_every_get_of_redis_benchmark_is_one_pair(session, redis):
     print(f"redis: {commands} commands in {requests} requests: {after}")
 
     records = session.records(2 * requests)
+    software = f"Redis {servers.version('redis-server', '--version')}"
+    tell(software, "redis-benchmark, 8 connections", requests, records)
     assert not any(session.programs.lost().values()), session.programs.lost()
     assert {role: int((records["role"] == role).sum()) for role in (Role.CLIENT, Role.SERVER)} == {
         Role.CLIENT: requests,
@@ -157,6 +160,8 @@ def test_a_batch_of_sixteen_commands_is_one_exchange(session, redis):
     )
     records = session.records(2 * (32_000 // 16 + 1))
     session.measure()
+    software = f"Redis {servers.version('redis-server', '--version')}"
+    tell(software, "32,002 commands, 16 or 2 in one write", 2_001, records)
     assert commands_processed()["get"] - before.get("get", 0) == 32_000
     assert [(records["role"] == role).sum() for role in (Role.CLIENT, Role.SERVER)] == [2_001, 2_001]
     assert (records["excluded"] == Excluded.NONE).all()

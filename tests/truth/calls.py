@@ -93,7 +93,7 @@ def coverage(records: NDArray[np.void], role: Role) -> float:
     return float(counted / max(counted + ambiguous, 1))
 
 
-def tell(software: str, traffic: str, calls: Calls | int, records: NDArray[np.void]) -> None:
+def tell(software: str, traffic: str, calls: Calls | int | str, records: NDArray[np.void]) -> None:
     """Print a row of docs/software.md: software, traffic, the client's count, then for both ends events, exclusions and
     coverage."""
 
@@ -104,7 +104,7 @@ def tell(software: str, traffic: str, calls: Calls | int, records: NDArray[np.vo
         failed = failures(events(records, role))
         return f" ({failed} failed)" if failed else ""
 
-    count = calls if isinstance(calls, int) else len(calls)
+    count = len(calls) if isinstance(calls, Calls) else calls
     cells = [
         " / ".join(f"{len(events(records, role))}{bad(role)}" for role in ROLES),
         " / ".join(reasons(role) for role in ROLES),
