@@ -152,7 +152,7 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
-	bool ended, asks = c->phase == PHASE_REQUEST && c->current.role == ROLE_CLIENT;
+	bool ended, asks = c->current.role == ROLE_CLIENT;
 	struct view v;
 
 	if (asks)

@@ -137,10 +137,8 @@ static __always_inline __u8 unanswered(const struct connection *c, struct exchan
 		return 0;
 	if (left_ns && (__s64)(left_ns - asked_ns) < TEARDOWN_NS)
 		return CLASS_TEARDOWN;
-	if (c->refused) {
-		x->outcome = c->refused;
+	if (c->refused)
 		return 0;
-	}
 	/* the end that closed first: the server without an answer, or the client that gave up */
 	x->outcome = (x->role == ROLE_SERVER) == !c->fin_ns ? OUTCOME_UNANSWERED : OUTCOME_ABORTED;
 	return 0;
@@ -193,6 +191,8 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 		what = unanswered(c, x, now_ns);
 	else if (ignored(c, x, now_ns))
 		what = CLASS_TEARDOWN;
+	if (!what && c->refused)
+		x->outcome = c->refused;
 	remember_turn(c, !unasked && c->setup_turns,
 		      what == CLASS_STREAMING || (what == CLASS_PUSH && !c->cut) ||
 			      (what == CLASS_ONEWAY && x->flags & FLAG_REQUEST_RESUMED));

@@ -93,15 +93,16 @@ static __always_inline enum leaving end_socket(const struct sock *sk, struct con
 	bool serves = c->current.role == ROLE_SERVER;
 
 	*outcome = c->close_ns ? OUTCOME_OK : outcome_of(sk->sk_err);
-	if (c->phase > PHASE_REQUEST) {
-		/* an answer that is complete for this end is no failure, whatever came after it */
-		if (serves ? (__s32)(v->acked - c->out_seq) >= 0 : v->received == v->copied)
-			*outcome = OUTCOME_OK;
-		else if (!*outcome && v->received != v->copied)
-			return STAYS; /* what has arrived may still be read: destroy ends it */
-	} else if (*outcome == OUTCOME_RESET && c->phase == PHASE_REQUEST && !serves && !c->waited) {
+	/* an answer that is complete for this end is no failure, whatever came after it */
+	if (c->phase > PHASE_REQUEST && (serves ? (__s32)(v->acked - c->out_seq) >= 0 : v->received == v->copied))
+		*outcome = OUTCOME_OK;
+	if (*outcome == OUTCOME_RESET && c->phase != PHASE_IDLE && !serves && !c->waited) {
 		c->refused = OUTCOME_RESET; /* a goodbye that came too late? */
 		return WAITS;
+	}
+	if (c->phase > PHASE_REQUEST) {
+		if (!*outcome && v->received != v->copied)
+			return STAYS; /* what has arrived may still be read: destroy ends it */
 	} else if (!*outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED && !serves) {
 		*outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
 	}
