@@ -259,4 +259,14 @@ __noinline int account(struct exchange *x)
 
 #endif
 
+/* Account for what has ended, without the lock; then go on with it. False: it is not to be had again. */
+static __always_inline bool publish(struct connection *c, struct exchange *out, bool ended)
+{
+	if (!ended)
+		return true;
+	unlock_connection(c);
+	account(out);
+	return lock_connection(c);
+}
+
 #endif

@@ -17,6 +17,15 @@
  * Each hook has two functions: on_* finds the connection, and one that is never inline works on it. In one frame they
  * would not fit, with all that they call, into the 512 bytes that kernels before 6.13 give to a program.
  */
+/* What was not seen before a send call: the return of another, an arrival, a read. False: the lock was lost. */
+static __always_inline bool catch_up(struct connection *c, struct view *v, struct exchange *out)
+{
+	if (!publish(c, out, end_unseen_send(c, v, out)) || !publish(c, out, arrive_unseen(c, v, out)))
+		return false;
+	take_unseen(c, v);
+	return true;
+}
+
 static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, __u32 left)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
@@ -26,6 +35,13 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 
 	read_view(sk, tp, &v);
 	if (!lock_connection(c))
+		return;
+	if (is_same_send(c, pid_tgid, v.written + left)) {
+		continue_send(c, &v);
+		unlock_connection(c);
+		return;
+	}
+	if (!catch_up(c, &v, &out))
 		return;
 	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
 	unlock_connection(c);
@@ -58,11 +74,14 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 	read_view(sk, tp, &v);
 	if (!lock_connection(c))
 		return;
-	if (ret > 0 && wrote_unseen(c, &v))
+	if (ret > 0 && wrote_unseen(c, &v)) {
+		if (!catch_up(c, &v, &out))
+			return;
 		ended = begin_send(c, &v, pid_tgid, v.written, &out);
+	}
 	/*
-	 * Of two threads' calls the later is in progress: the earlier one's end was taken as unseen when it began. If
-	 * begin_send gave an older exchange out, then no previous one waits, and end_send only stamps.
+	 * Of two threads' calls the later is in progress: the earlier one's end was taken as unseen when it began. After
+	 * begin_send no previous exchange waits, and end_send only stamps.
 	 */
 	if (c->send_owner == SEND_NONE || c->send_tid == (__u32)pid_tgid)
 		ended |= end_send(c, &v, ret > 0, &out);
@@ -88,7 +107,6 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 {
 	struct exchange out;
 	struct view v;
-	__u32 received;
 	bool ended;
 
 	if (is_taken_over(sk, tp)) {
@@ -96,7 +114,6 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		return;
 	}
 	read_view(sk, tp, &v);
-	received = v.received;
 	if (sk->sk_lock.owned)
 		v.flags |= FLAG_BACKLOG;
 	if (sk->sk_rcvlowat > 1)
@@ -105,8 +122,11 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		v.flags |= FLAG_RECEIVER_LIMITED;
 	if (!lock_connection(c))
 		return;
-	ended = send_unseen(c, &v, &out);
-	ended |= arrive(c, &v, received, &out);
+	if (wrote_unseen(c, &v) && !publish(c, &out, end_unseen_send(c, &v, &out)))
+		return;
+	if (!publish(c, &out, send_unseen(c, &v, &out)))
+		return;
+	ended = arrive(c, &v, v.received, &out);
 	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;
 	unlock_connection(c);
@@ -130,8 +150,8 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
-	bool ended = false;
 	struct view v;
+	bool ended;
 
 	/* EAGAIN, or a peek: servers read until there is no more */
 	if ((__s32)(tp->copied_seq - c->read_seq) <= 0 && c->send_owner == SEND_NONE)
@@ -139,10 +159,9 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 	read_view(sk, tp, &v);
 	if (!lock_connection(c))
 		return;
-	if (c->send_tid == (__u32)pid_tgid)
-		ended = end_unseen_send(c, &v, &out); /* this thread's */
-	if (!ended)
-		ended = arrive_unseen(c, &v, &out);
+	if (c->send_tid == (__u32)pid_tgid && !publish(c, &out, end_unseen_send(c, &v, &out)))
+		return; /* that was this thread's */
+	ended = arrive_unseen(c, &v, &out);
 	take(c, &v, pid_tgid);
 	unlock_connection(c);
 	if (ended)

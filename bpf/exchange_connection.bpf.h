@@ -13,72 +13,9 @@
 #include <bpf/bpf_helpers.h>
 #include "events.h"
 #include "kernel.h"
+#include "exchange_judge.bpf.h"
+#include "exchange_turns.bpf.h"
 #include "storage.bpf.h"
-
-/*
- * What a hook read from the socket before it took the lock. `received`: rcv_nxt without the peer's FIN. What only
- * beginnings and ends of exchanges need is read from the socket there.
- */
-struct view {
-	const struct tcp_sock *tp;
-	__u64 now_ns;
-	__u32 received;
-	__u32 copied;
-	__u32 written;
-	__u32 acked; /* snd_una: what the peer had of ours when it sent what it sent last */
-	__u32 flags; /* enum exchange_flags found on the way */
-};
-
-static __always_inline __u32 ones(__u32 bits)
-{
-	bits -= (bits >> 1) & 0x55555555;
-	bits = (bits & 0x33333333) + ((bits >> 2) & 0x33333333);
-	return (((bits + (bits >> 4)) & 0x0f0f0f0f) * 0x01010101) >> 24;
-}
-
-/* A message longer than this, or sent for longer, is a stream: transfer, not waiting, dominates it. */
-#define STREAM_BYTES (1ULL << 20)
-#define STREAM_NS 1000000000ULL
-/* Overlaps in 32 turns; one alone is a reconnect or a probe, docs/design/measurement.md, "Classes". */
-#define PIPELINED_TURNS 2
-#define MULTIPLEXED_TURNS 8
-/*
- * Turns without overlap until such a connection is believed again: as many as it went on overlapping, within these
- * bounds, and the upper one once it has relapsed or multiplexes. Among many streams there are long runs in which one
- * end sees turns alternate (50 gRPC streams: 30 to 70 % of turns overlap, yet runs of up to 160 do not).
- */
-#define CLEAN_TURNS 32
-#define CLEAN_TURNS_AGAIN 1024
-/* Client bytes that its FIN follows this closely ask for no answer; a client that waited longer gave up. */
-#define TEARDOWN_NS 5000000LL
-
-static __always_inline __u8 classify(struct connection *c, const struct exchange *x)
-{
-	c->clean_turns = c->unread || c->early ? 0 : c->clean_turns + 1;
-	if (ones(c->unread_history | c->early_history) >= PIPELINED_TURNS) {
-		if (!c->ambiguous) {
-			c->probation = c->probation ? CLEAN_TURNS_AGAIN : CLEAN_TURNS;
-			c->ambiguous = CLASS_PIPELINED;
-			c->ambiguous_from = c->turns;
-		} else if (!c->clean_turns && c->turns - c->ambiguous_from > c->probation) {
-			c->probation = c->turns - c->ambiguous_from;
-		}
-		if (ones(c->unread_history) >= MULTIPLEXED_TURNS && ones(c->early_history) >= MULTIPLEXED_TURNS) {
-			c->ambiguous = CLASS_MULTIPLEXED;
-			c->probation = CLEAN_TURNS_AGAIN;
-		}
-		if (c->probation > CLEAN_TURNS_AGAIN)
-			c->probation = CLEAN_TURNS_AGAIN;
-	} else if (c->clean_turns >= c->probation) {
-		c->ambiguous = 0;
-	}
-	if (c->ambiguous || c->peer_overlaps)
-		return c->ambiguous ?: CLASS_PIPELINED;
-	if (x->request_bytes > STREAM_BYTES || x->response_bytes > STREAM_BYTES ||
-	    (x->send_end_ns > x->send_start_ns && x->send_end_ns - x->send_start_ns > STREAM_NS))
-		return CLASS_STREAM;
-	return c->turns < 2 && !(x->flags & FLAG_CLOSED) ? CLASS_UNKNOWN : CLASS_PINGPONG;
-}
 
 static __always_inline void advance_out(struct connection *c, __u32 written)
 {
@@ -90,9 +27,17 @@ static __always_inline void advance_out(struct connection *c, __u32 written)
 	}
 }
 
+/* Of a request that went on after its answer had begun: the bytes since then. */
+static __always_inline __u32 late_bytes(const struct connection *c)
+{
+	return (c->current.role == ROLE_SERVER ? c->in_seq : c->out_seq) - c->late_seq;
+}
+
+/* A turn opens whose first byte is the next of its side; of a request that comes late, c->late_seq. */
 static __always_inline void open_exchange(struct connection *c, const struct view *v, __u8 phase)
 {
 	struct exchange *x = &c->current;
+	bool late = c->phase == PHASE_LATE && phase == PHASE_RESPONSE;
 
 	x->send_start_ns = 0;
 	x->send_end_ns = 0;
@@ -106,7 +51,9 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 	x->writer_tid = 0;
 	x->send_calls = 0;
 	x->recv_calls = 0;
-	x->flags = c->turns || c->first_excluded ? 0 : FLAG_FRESH;
+	x->flags = c->talked || c->first_excluded ? 0 : FLAG_FRESH;
+	if (c->phase == PHASE_REQUEST)
+		x->flags |= FLAG_REQUEST_RESUMED;
 	x->outcome = OUTCOME_OK;
 	/* both, so that a message that never comes has length 0 */
 	x->request_seq = x->response_seq = 0;
@@ -117,77 +64,29 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 		x->request_offset = c->out_offset;
 		x->response_offset = c->in_offset;
 	}
+	if (late) {
+		x->flags |= FLAG_OVERLAP;
+		x->request_seq = c->late_seq;
+		x->request_offset -= late_bytes(c);
+		if (x->role == ROLE_SERVER)
+			x->ready_first_ns = x->ready_last_ns = c->late_ns;
+		else
+			x->send_start_ns = x->send_end_ns = c->late_ns;
+	}
 	c->retransmits = v->tp->total_retrans;
 	c->phase = phase;
-	c->unasked = 0;
 	c->unread = 0;
 	c->early = 0;
 }
 
-/* An exchange that failed ends now, in the stage in which it was. */
-static __always_inline void fail(struct exchange *x, bool answered, __u64 now_ns)
-{
-	if (x->role == ROLE_SERVER) {
-		if (!answered)
-			x->send_start_ns = now_ns;
-		x->send_end_ns = now_ns;
-		return;
-	}
-	if (!answered) {
-		x->ready_first_ns = now_ns;
-		x->ready_last_ns = now_ns;
-	}
-	x->read_last_ns = now_ns;
-}
-
-/* Why the ended exchange is no event, and its class and outcome. `answered`: its response has begun. */
-static __always_inline void judge(struct connection *c, struct exchange *x, bool answered, __u64 now_ns)
-{
-	__u64 asked_ns = x->role == ROLE_SERVER ? x->ready_last_ns : x->send_end_ns ? x->send_end_ns : x->send_start_ns;
-
-	x->conn_class = classify(c, x);
-	x->excluded = EXCLUDED_NONE;
-	if (c->unasked) {
-		x->excluded = c->talked ? EXCLUDED_PUSH : EXCLUDED_SETUP;
-		x->conn_class = c->talked ? CLASS_PUSH : CLASS_SETUP;
-	} else if (!answered && x->outcome == OUTCOME_OK) {
-		/* the asking end shows by its FIN, or by closing first, that it expected no answer */
-		__u64 left_ns = x->role == ROLE_SERVER ? c->fin_ns : c->fin_ns ? 0 : now_ns;
-
-		if (left_ns && (__s64)(left_ns - asked_ns) < TEARDOWN_NS) {
-			x->excluded = EXCLUDED_TEARDOWN;
-			x->conn_class = CLASS_TEARDOWN;
-		} else {
-			x->outcome = OUTCOME_ABORTED;
-		}
-	} else if (c->setup_turns) {
-		x->excluded = EXCLUDED_SETUP;
-		x->conn_class = CLASS_SETUP;
-	}
-	if (x->outcome != OUTCOME_OK)
-		fail(x, answered, now_ns);
-	if (c->own)
-		x->excluded = EXCLUDED_OWN;
-	else if (c->first_excluded)
-		x->excluded = c->first_excluded;
-	else if (x->excluded)
-		return;
-	else if (x->conn_class == CLASS_PIPELINED)
-		x->excluded = EXCLUDED_PIPELINED;
-	else if (x->conn_class == CLASS_MULTIPLEXED)
-		x->excluded = EXCLUDED_MULTIPLEXED;
-	else if (x->flags & FLAG_OVERLAP)
-		x->excluded = EXCLUDED_OVERLAP;
-}
-
 /*
- * End the open exchange. True: `out` holds one to emit. When its last send call has not returned yet it waits in
- * `previous` instead, and what waited there (its send return was missed) is emitted.
+ * End the open turn; `next`: the phase that follows. True: `out` holds one to emit. When its last send call has not
+ * returned yet it waits in `previous` instead, and what waited there (its send return was missed) is emitted.
  */
-static __always_inline bool end_exchange(struct connection *c, const struct view *v, struct exchange *out)
+static __always_inline bool end_exchange(struct connection *c, const struct view *v, __u8 next, struct exchange *out)
 {
 	struct exchange *x = &c->current;
-	bool answered = c->phase == PHASE_RESPONSE, emit = false;
+	bool emit = false;
 
 	if (c->phase == PHASE_IDLE)
 		return false;
@@ -198,20 +97,15 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 		x->request_bytes = c->out_offset - x->request_offset;
 		x->response_bytes = c->in_offset - x->response_offset;
 	}
+	if (c->phase == PHASE_LATE && next == PHASE_RESPONSE)
+		x->request_bytes -= late_bytes(c); /* they are those of the next */
 	x->srtt_us = v->tp->srtt_us >> 3;
 	x->rtt_min_us = v->tp->rtt_min.s[0].v;
 	x->retransmits = v->tp->total_retrans - c->retransmits;
-	c->unread_history = c->unread_history << 1 | c->unread;
-	c->early_history = c->early_history << 1 | c->early;
-	if (!c->unasked && answered)
+	if (c->phase == PHASE_RESPONSE || c->phase == PHASE_LATE)
 		c->turns++;
-	judge(c, x, answered, v->now_ns);
-	if (c->unasked && x->excluded == EXCLUDED_SETUP && !c->setup_turns)
-		c->setup_turns = 1; /* the turn that answers a greeting */
-	else if (!c->unasked && c->setup_turns)
-		c->setup_turns--;
+	judge(c, x, next, v->now_ns);
 	c->first_excluded = EXCLUDED_NONE;
-	c->phase = PHASE_IDLE;
 	if (x->role == ROLE_SERVER && c->send_owner == SEND_CURRENT) {
 		if (c->previous_used) {
 			*out = c->previous;
@@ -226,6 +120,80 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 	return true;
 }
 
+/* The last turn of the connection, or of those before it was idle. True: as end_exchange(). */
+static __always_inline bool end_last_exchange(struct connection *c, const struct view *v, struct exchange *out)
+{
+	bool emit = end_exchange(c, v, PHASE_IDLE, out);
+
+	c->phase = PHASE_IDLE;
+	return emit;
+}
+
+/*
+ * What bytes do to the open turn, as exchange_turns.bpf.h says. The step is read back from memory, where the verifier
+ * forgets by which of many ways it came about. True: as end_exchange().
+ */
+static __always_inline bool enter(struct connection *c, const struct view *v, struct exchange *out)
+{
+	__u8 step = *(volatile __u8 *)&c->step, next = step & ~ENDS;
+	bool emit = false;
+
+	if (step & ENDS) {
+		emit = end_exchange(c, v, next, out);
+		if (next != PHASE_IDLE)
+			open_exchange(c, v, next);
+	}
+	c->phase = next;
+	return emit;
+}
+
+/* Bytes of the client begin at `seq`. Tells by `began` whether they are the first of a request. True: as end_exchange(). */
+static __always_inline bool ask(struct connection *c, const struct view *v, __u32 seq, bool overtake, bool read,
+				bool *began, struct exchange *out)
+{
+	struct exchange *x = &c->current;
+	__u8 step = after_request_bytes(c, is_silent(c, v), overtake, read);
+	/* the server's FIN came with its last bytes: what the client says to that is its goodbye */
+	bool goodbye = x->role == ROLE_CLIENT && c->fin_ns && c->phase != PHASE_REQUEST && server_spoke(c) &&
+		       (__s64)(c->fin_ns - c->moved_ns) < (__s64)c->pause_ns;
+	bool emit;
+
+	if (step == PHASE_LATE && c->phase != PHASE_LATE) {
+		c->late_seq = seq;
+		c->late_ns = v->now_ns;
+		x->flags |= FLAG_OVERLAP;
+	}
+	c->step = step;
+	emit = enter(c, v, out);
+	*began = *(volatile __u8 *)&c->step & ENDS && c->phase != PHASE_IDLE;
+	if (*began) {
+		x->request_seq = seq;
+		c->goodbye = goodbye;
+	}
+	c->talked = 1;
+	return emit;
+}
+
+/* Bytes of the server begin at `seq`, `offset`. `overlap`: not all of the request was there. As ask(). */
+static __always_inline bool answer(struct connection *c, const struct view *v, __u32 seq, __u64 offset, bool overlap,
+				   bool *began, struct exchange *out)
+{
+	struct exchange *x = &c->current;
+	__u8 before = c->phase, step = after_response_bytes(c, is_silent(c, v));
+	bool emit;
+
+	c->step = step;
+	emit = enter(c, v, out);
+	*began = *(volatile __u8 *)&c->step & ENDS || before == PHASE_REQUEST;
+	if (*began) {
+		x->response_seq = seq;
+		x->response_offset = offset;
+		if (overlap && c->phase == PHASE_RESPONSE)
+			x->flags |= FLAG_OVERLAP;
+	}
+	return emit;
+}
+
 /*
  * Bytes up to sequence number `upto` have arrived. A peer that takes turns has all of our message before it sends its
  * own, and the acknowledgement in each of its segments shows what it had.
@@ -233,47 +201,32 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 static __always_inline bool arrive(struct connection *c, const struct view *v, __u32 upto, struct exchange *out)
 {
 	struct exchange *x = &c->current;
-	bool early = (__s32)(v->acked - c->out_seq) < 0, emit = false;
+	bool early = (__s32)(v->acked - c->out_seq) < 0, began, emit;
 	__s32 fresh = upto - c->in_seq;
 
 	if (fresh <= 0)
 		return false;
 	if (x->role == ROLE_SERVER) {
-		if (c->phase != PHASE_REQUEST) {
-			if (c->phase == PHASE_RESPONSE && early) {
-				x->flags |= FLAG_OVERLAP;
-				c->early = 1;
-			}
-			emit = end_exchange(c, v, out);
-			open_exchange(c, v, PHASE_REQUEST);
-			x->request_seq = c->in_seq;
-			x->ready_first_ns = v->now_ns;
-			c->talked = 1;
-			if (early)
-				x->flags |= FLAG_OVERLAP;
-		}
-	} else if (c->phase != PHASE_RESPONSE) {
-		if (c->phase == PHASE_IDLE) {
-			open_exchange(c, v, PHASE_RESPONSE);
-			c->unasked = 1;
-		} else if (early) {
-			x->flags |= FLAG_OVERLAP;
+		if (early && c->phase == PHASE_RESPONSE)
 			c->early = 1;
-		}
-		c->phase = PHASE_RESPONSE;
-		x->response_seq = c->in_seq;
-		x->response_offset = c->in_offset;
-		x->ready_first_ns = v->now_ns;
+		emit = ask(c, v, c->in_seq, early, (__s32)(v->copied - c->in_seq) >= 0, &began, out);
+	} else {
+		emit = answer(c, v, c->in_seq, c->in_offset, early, &began, out);
+		if (began && early && c->phase == PHASE_RESPONSE)
+			c->early = 1;
 	}
-	x->ready_last_ns = v->now_ns;
+	if (began)
+		x->ready_first_ns = v->now_ns;
+	if (c->phase != PHASE_LATE)
+		x->ready_last_ns = v->now_ns;
 	x->flags |= v->flags;
 	c->in_seq = upto;
 	c->in_offset += fresh;
-	c->last_ns = v->now_ns;
+	bytes_move(c, v);
 	return emit;
 }
 
-/* Bytes were read whose arrival was not seen. */
+/* Bytes were read whose arrival was not seen. True: as end_exchange(). */
 static __always_inline bool arrive_unseen(struct connection *c, struct view *v, struct exchange *out)
 {
 	if ((__s32)(v->copied - c->in_seq) <= 0)
@@ -281,6 +234,14 @@ static __always_inline bool arrive_unseen(struct connection *c, struct view *v, 
 	v->flags = FLAG_READY_APPROX;
 	v->acked = c->out_seq; /* what the peer had then is not known any more */
 	return arrive(c, v, v->copied, out);
+}
+
+/* The message of the open turn that this end receives is the one that is under way. */
+static __always_inline bool is_inbound(const struct connection *c)
+{
+	if (c->current.role == ROLE_SERVER)
+		return c->phase == PHASE_REQUEST;
+	return c->phase == PHASE_RESPONSE || c->phase == PHASE_LATE || c->phase == PHASE_PUSH;
 }
 
 /* Bytes were read up to v->copied. Stamps belong to the message that is inbound now. */
@@ -291,7 +252,7 @@ static __always_inline void take(struct connection *c, const struct view *v, __u
 	if ((__s32)(v->copied - c->read_seq) <= 0)
 		return;
 	c->read_seq = v->copied;
-	if (c->phase != (x->role == ROLE_SERVER ? PHASE_REQUEST : PHASE_RESPONSE))
+	if (!is_inbound(c))
 		return;
 	if (!x->read_first_ns)
 		x->read_first_ns = v->now_ns;
@@ -314,7 +275,7 @@ static __always_inline void take_unseen(struct connection *c, const struct view 
 	if ((__s32)(v->copied - c->read_seq) <= 0)
 		return;
 	c->read_seq = v->copied;
-	if (c->phase != (x->role == ROLE_SERVER ? PHASE_REQUEST : PHASE_RESPONSE))
+	if (!is_inbound(c))
 		return;
 	x->flags |= FLAG_READ_APPROX;
 	if (x->role == ROLE_SERVER)

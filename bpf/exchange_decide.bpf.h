@@ -150,15 +150,19 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->turns = 0;
 	c->unread_history = 0;
 	c->early_history = 0;
+	c->initiative_history = 0;
 	c->clean_turns = 0;
 	c->probation = 0;
 	c->ambiguous = 0;
 	c->peer_overlaps = 0;
-	c->unasked = 0;
+	c->cut = 0;
+	c->pause_ns = t ? t->pause_ns : 0;
+	bytes_move(c, &v); /* silence counts from here */
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;
 	place(c, tp, &v);
+	c->talked = role == ROLE_SERVER ? c->in_offset > 0 : c->out_offset > 0;
 	unlock_connection(c);
 	if (set && is_unsupported(sk, tp)) {
 		drop(c, cfg, EXCLUDED_UNSUPPORTED);

@@ -19,13 +19,7 @@ static __noinline void end_sending(struct connection *c, struct view *v)
 	struct exchange out;
 	bool ended;
 
-	if (!lock_connection(c))
-		return;
-	ended = end_unseen_send(c, v, &out);
-	unlock_connection(c);
-	if (ended)
-		account(&out);
-	if (!lock_connection(c))
+	if (!lock_connection(c) || !publish(c, &out, end_unseen_send(c, v, &out)))
 		return;
 	ended = send_unseen(c, v, &out);
 	unlock_connection(c);
@@ -44,18 +38,11 @@ static __noinline void end_open_exchange(struct connection *c, struct view *v, _
 	if (c->phase != PHASE_IDLE) {
 		c->current.flags |= FLAG_CLOSED;
 		c->current.outcome = outcome;
-		ended = end_exchange(c, v, &out);
+		ended = end_last_exchange(c, v, &out);
 	}
 	unlock_connection(c);
 	if (ended)
 		account(&out);
-}
-
-/* The connection ends here. What is still open is emitted. */
-static __always_inline void close_connection(struct connection *c, struct view *v, __u32 outcome)
-{
-	end_sending(c, v);
-	end_open_exchange(c, v, outcome);
 }
 
 static __always_inline __u32 outcome_of(int err)
@@ -76,13 +63,56 @@ static __always_inline __u32 outcome_of(int err)
 	}
 }
 
+/* What a change of state does to the open exchange. */
+enum leaving {
+	STAYS = 0,
+	WAITS = 1, /* for the other end's FIN, or its absence */
+	ENDS_NOW = 2,
+};
+
+/*
+ * This end sends its FIN. shutdown(SHUT_WR) leaves the answer to come; close() does not. Whether a server that closes
+ * without an answer has failed is told by the client's FIN, or by its absence when the socket ends.
+ */
+static __always_inline enum leaving leave(const struct sock *sk, struct connection *c, bool fin_came)
+{
+	bool serves = c->current.role == ROLE_SERVER;
+
+	if (fin_came)
+		return ENDS_NOW;
+	if (sk->sk_shutdown & RCV_SHUTDOWN)
+		return serves && c->phase == PHASE_REQUEST ? WAITS : ENDS_NOW;
+	c->half_closed = serves;
+	return STAYS;
+}
+
+/* The socket closes, maybe by an error, which `outcome` receives. */
+static __always_inline enum leaving end_socket(const struct sock *sk, const struct connection *c, const struct view *v,
+					       int oldstate, __u32 *outcome)
+{
+	bool serves = c->current.role == ROLE_SERVER;
+
+	*outcome = c->close_ns ? OUTCOME_OK : outcome_of(sk->sk_err);
+	if (c->phase > PHASE_REQUEST) {
+		/* an answer that is complete for this end is no failure, whatever came after it */
+		if (serves ? (__s32)(v->acked - c->out_seq) >= 0 : v->received == v->copied)
+			*outcome = OUTCOME_OK;
+		else if (!*outcome && v->received != v->copied)
+			return STAYS; /* what has arrived may still be read: destroy ends it */
+	} else if (!*outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED && !serves) {
+		*outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
+	}
+	return ENDS_NOW;
+}
+
 /* inet_sock_set_state: fires before the state is written. */
 static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 {
 	struct config *cfg = get_config();
+	enum leaving leaving = STAYS;
+	__u32 outcome = OUTCOME_OK;
 	struct connection *c;
 	struct tcp_sock *tp;
-	__u32 outcome;
 	struct view v;
 
 	if (!cfg || !is_tcp(sk))
@@ -116,30 +146,24 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
-	switch (newstate) {
-	case TCP_CLOSE_WAIT:
-	case TCP_CLOSING:
+	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;
+	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
+		leaving = leave(sk, c, newstate == TCP_LAST_ACK);
+	else if (newstate == TCP_CLOSE)
+		leaving = end_socket(sk, c, &v, oldstate, &outcome);
+	else if (newstate == TCP_CLOSING && c->close_ns)
+		leaving = ENDS_NOW;
+	if (leaving == STAYS)
 		return 0;
-	case TCP_FIN_WAIT1:
-	case TCP_LAST_ACK:
-		/* shutdown(SHUT_WR) leaves the answer to come; close() does not */
-		if (newstate == TCP_LAST_ACK || sk->sk_shutdown & RCV_SHUTDOWN)
-			close_connection(c, &v, OUTCOME_OK);
-		return 0;
-	case TCP_CLOSE:
-		outcome = outcome_of(sk->sk_err);
-		/* an answer that is complete for this end is no failure, whatever came after it */
-		if (c->phase == PHASE_RESPONSE &&
-		    (c->current.role == ROLE_SERVER ? (__s32)(v.acked - c->out_seq) >= 0 : v.received == v.copied))
-			outcome = OUTCOME_OK;
-		else if (!outcome && c->phase == PHASE_RESPONSE && v.received != v.copied)
-			return 0; /* what has arrived may still be read: destroy ends it */
-		else if (!outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED)
-			outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
-		close_connection(c, &v, outcome);
-		return 0;
-	}
+	/* through memory, as in enter() */
+	c->leaving = leaving;
+	c->leaving_outcome = outcome;
+	end_sending(c, &v);
+	if (*(volatile __u8 *)&c->leaving == WAITS)
+		c->close_ns = v.now_ns;
+	else
+		end_open_exchange(c, &v, *(volatile __u8 *)&c->leaving_outcome);
 	return 0;
 }
 
@@ -158,7 +182,8 @@ static __always_inline int on_destroy(struct sock *sk)
 	if (c) {
 		read_view(sk, tp, &v);
 		v.written = c->out_seq; /* tcp_disconnect() has moved write_seq */
-		close_connection(c, &v, OUTCOME_OK);
+		end_sending(c, &v);
+		end_open_exchange(c, &v, OUTCOME_OK);
 		forget_verdict(c);
 	}
 	forget_connection(sk);
@@ -169,6 +194,7 @@ static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct 
 {
 	bool ended = false;
 	struct exchange out;
+	__s64 quiet_ns;
 	struct view v;
 
 	read_view(sk, tp, &v);
@@ -176,11 +202,12 @@ static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct 
 		return;
 	if (!lock_connection(c))
 		return;
-	if ((__s64)(v.now_ns - c->last_ns) >= (__s64)cfg->idle_timeout_ns && v.received == c->in_seq) {
+	quiet_ns = v.now_ns - c->last_ns;
+	if (quiet_ns >= (__s64)cfg->idle_timeout_ns && quiet_ns >= (__s64)c->pause_ns && v.received == c->in_seq) {
 		ended = end_unseen_send(c, &v, &out);
-		if (!ended && c->phase == PHASE_RESPONSE) {
+		if (!ended && c->phase > PHASE_REQUEST) {
 			c->current.flags |= FLAG_MAYBE_CUT;
-			ended = end_exchange(c, &v, &out);
+			ended = end_last_exchange(c, &v, &out);
 		}
 	}
 	unlock_connection(c);

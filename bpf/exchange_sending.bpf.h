@@ -47,65 +47,50 @@ static __always_inline bool wrote_unseen(const struct connection *c, const struc
 	return (__s32)(v->written - (c->send_owner == SEND_NONE ? c->out_seq : c->send_until)) > 0;
 }
 
+/* Is this the call that is known to be in progress? The hook of its beginning fires once per skb. */
+static __always_inline bool is_same_send(const struct connection *c, __u64 pid_tgid, __u32 until)
+{
+	return c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid && c->send_until == until;
+}
+
+/* It writes on. A request that came meanwhile came before all of its answer was written. */
+static __always_inline void continue_send(struct connection *c, const struct view *v)
+{
+	c->send_ns = v->now_ns;
+	if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
+		c->early_history |= 1;
+		c->clean_turns = 0;
+		c->previous.flags |= FLAG_OVERLAP;
+		if (!c->previous.excluded)
+			c->previous.excluded = EXCLUDED_OVERLAP;
+		c->current.flags |= FLAG_OVERLAP;
+	}
+	advance_out(c, v->written);
+	bytes_move(c, v);
+}
+
 /*
  * A send call writes at v->written (the socket is locked, but for calls that are known by their return only) and will
- * have written all at `until`. What is written there and was not seen is its own, or of its message.
+ * have written all at `until`. What is written there and was not seen is its own, or of its message. No other call is in
+ * progress. True: as end_exchange().
  */
-static __always_inline bool begin_send(struct connection *c, struct view *v, __u64 pid_tgid, __u32 until,
+static __always_inline bool begin_send(struct connection *c, const struct view *v, __u64 pid_tgid, __u32 until,
 				       struct exchange *out)
 {
 	struct exchange *x = &c->current;
-	bool unread = v->received != v->copied, emit, opens = false;
+	bool unread = v->received != v->copied, began, emit;
 
-	if (c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid && c->send_until == until) {
-		/* the same call (the hook fires once per skb): the request came before all of this was written */
-		c->send_ns = v->now_ns;
-		if (c->send_owner == SEND_PREVIOUS && (__s32)(v->written - c->out_seq) > 0) {
-			c->early_history |= 1;
-			c->clean_turns = 0;
-			c->previous.flags |= FLAG_OVERLAP;
-			if (!c->previous.excluded)
-				c->previous.excluded = EXCLUDED_OVERLAP;
-			x->flags |= FLAG_OVERLAP;
-		}
-		advance_out(c, v->written);
-		return false;
-	}
-	emit = end_unseen_send(c, v, out);
-	if (!emit)
-		emit = arrive_unseen(c, v, out);
-	take_unseen(c, v);
 	if (x->role == ROLE_CLIENT) {
-		opens = c->phase != PHASE_REQUEST;
-		if (opens) {
-			if (c->phase == PHASE_RESPONSE && unread) {
-				x->flags |= FLAG_OVERLAP;
-				c->unread = 1;
-			}
-			emit |= end_exchange(c, v, out);
-			open_exchange(c, v, PHASE_REQUEST);
-			x->request_seq = c->out_seq;
-			if (unread)
-				x->flags |= FLAG_OVERLAP;
-			c->talked = 1;
-		}
+		if (unread && c->phase == PHASE_RESPONSE)
+			c->unread = 1;
+		emit = ask(c, v, c->out_seq, unread, true, &began, out);
 	} else {
-		opens = c->phase != PHASE_RESPONSE;
-		if (opens) {
-			if (c->phase == PHASE_IDLE) {
-				open_exchange(c, v, PHASE_RESPONSE);
-				c->unasked = 1;
-			} else if (unread) {
-				x->flags |= FLAG_OVERLAP;
-				c->unread = 1;
-			}
-			c->phase = PHASE_RESPONSE;
-			x->response_seq = c->out_seq;
-			x->response_offset = c->out_offset;
-		}
+		emit = answer(c, v, c->out_seq, c->out_offset, unread, &began, out);
+		if (began && unread && c->phase == PHASE_RESPONSE)
+			c->unread = 1;
 	}
 	/* a call that wrote nothing (EAGAIN) opened the message too early: its first real write is the start */
-	if (opens || (!x->send_calls && c->out_seq == (x->role == ROLE_CLIENT ? x->request_seq : x->response_seq))) {
+	if (began || (!x->send_calls && c->out_seq == (x->role == ROLE_CLIENT ? x->request_seq : x->response_seq))) {
 		x->send_start_ns = v->now_ns;
 		x->writer_tgid = pid_tgid >> 32;
 		x->writer_tid = pid_tgid;
@@ -117,7 +102,7 @@ static __always_inline bool begin_send(struct connection *c, struct view *v, __u
 	c->send_tid = pid_tgid;
 	c->send_until = until;
 	c->send_ns = v->now_ns;
-	c->last_ns = v->now_ns;
+	bytes_move(c, v);
 	return emit;
 }
 
@@ -125,21 +110,24 @@ static __always_inline bool begin_send(struct connection *c, struct view *v, __u
 static __always_inline bool end_send(struct connection *c, const struct view *v, bool wrote, struct exchange *out)
 {
 	advance_out(c, v->written);
-	c->last_ns = v->now_ns;
+	if (wrote)
+		bytes_move(c, v);
 	return finish_send(c, v->now_ns, wrote, 0, out);
 }
 
-/* What was written before v->received came, also by a call that no hook saw. True: `out` is as of begin_send(). */
+/* A call that no hook saw wrote what is written now; no other is in progress. True: as end_exchange(). */
 static __always_inline bool send_unseen(struct connection *c, struct view *v, struct exchange *out)
 {
+	__u32 received = v->received;
 	bool emit;
 
 	if (!wrote_unseen(c, v)) {
 		advance_out(c, v->written);
 		return false;
 	}
-	v->received = c->in_seq;
+	v->received = c->in_seq; /* what has come by now had not come then */
 	emit = begin_send(c, v, 0, v->written, out);
+	v->received = received;
 	finish_send(c, v->now_ns, true, FLAG_SEND_APPROX, out);
 	return emit;
 }

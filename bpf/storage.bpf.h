@@ -10,9 +10,12 @@
 #include "events.h"
 
 enum phase {
-	PHASE_IDLE = 0,	    /* no exchange is open */
+	PHASE_IDLE = 0,	    /* no turn is open */
 	PHASE_REQUEST = 1,  /* request bytes seen, none of the response */
 	PHASE_RESPONSE = 2, /* response begun; the next request ends it */
+	PHASE_LATE = 3,	    /* response begun, and request bytes that left before it was whole */
+	PHASE_PUSH = 4,	    /* bytes of the server that nobody asked for: greeting or push */
+	PHASE_REPLY = 5,    /* what the client sends to a push, without a pause after it */
 };
 
 /* Whose message the send call in progress writes. */
@@ -36,13 +39,20 @@ struct connection {
 	__u64 in_offset;  /* stream offset of in_seq: inbound bytes known to have arrived */
 	__u64 out_offset; /* stream offset of out_seq: outbound bytes known to be written */
 	__u64 last_ns;	  /* last event */
+	__u64 moved_ns;	  /* last byte that moved, either way */
+	__u64 pause_ns;	  /* of the target set */
 	__u64 send_ns;	  /* when the send call in progress was last seen to write */
 	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
+	__u64 close_ns;	  /* this end served and closed without an answer; 0 = not so */
+	__u64 late_ns;	  /* PHASE_LATE: the first late bytes of the request */
 	__u32 in_seq;
 	__u32 out_seq;
-	__u32 read_seq;	      /* copied_seq as last seen */
-	__u32 unread_history; /* 32 turns: the next message was sent over unread bytes */
-	__u32 early_history;  /* 32 turns: bytes arrived that the peer sent before it had all of ours */
+	__u32 read_seq;		  /* copied_seq as last seen */
+	__u32 unread_history;	  /* 32 turns: the next message was sent over unread bytes */
+	__u32 early_history;	  /* 32 turns: bytes arrived that the peer sent before it had all of ours */
+	__u32 initiative_history; /* 32 turns: it was a push, streaming, or one-way again */
+	__u32 late_seq;		  /* PHASE_LATE: where the late bytes begin */
+	__u32 disturbed;	  /* at moved_ns: segments sent again, and out of order, so far */
 	__u32 turns;
 	__u32 clean_turns;    /* since the last overlap */
 	__u32 probation;      /* clean turns that end `ambiguous` */
@@ -55,14 +65,19 @@ struct connection {
 	__u8 send_owner;
 	__u8 previous_used;
 	__u8 first_excluded; /* enum excluded of the next exchange to end, whose beginning was not seen */
-	__u8 unasked;	     /* the open exchange has no request: greeting or push */
 	__u8 unread;	     /* the open exchange overlaps: sent over unread bytes */
 	__u8 early;	     /* the open exchange overlaps: its bytes left the peer before ours had reached it */
 	__u8 talked;	     /* client bytes were seen */
-	__u8 ambiguous;	     /* CLASS_PIPELINED or CLASS_MULTIPLEXED until enough clean turns, else 0 */
+	__u8 ambiguous;	     /* CLASS_PIPELINED, CLASS_MULTIPLEXED or CLASS_PUSH until enough clean turns, else 0 */
 	__u8 peer_overlaps;  /* the other end, on this host, has found so: exchange_verdict.bpf.h */
 	__u8 own;	     /* the agent's */
-	__u8 _pad[1];
+	__u8 cut;	     /* the open push goes on with the response before it, which was cut as streaming */
+	__u8 goodbye;	     /* the open exchange was begun when the server had said goodbye: nobody can answer it */
+	__u8 half_closed;    /* this end serves and has sent its FIN: it answers no more */
+	__u8 one_way;	     /* a message was found to be one-way */
+	__u8 step;	     /* phase after the bytes that move now, with ENDS */
+	__u8 leaving;	     /* enum leaving, of the change of state that goes on */
+	__u8 leaving_outcome;
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 };

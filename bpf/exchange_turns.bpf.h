@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * exchange_turns.bpf.h: what bytes of one side do to the open turn of a connection: docs/design/measurement.md, "State
+ * machine", as functions. Whoever begins after silence has the initiative.
+ */
+#ifndef LATENCYPROBE_EXCHANGE_TURNS_BPF_H
+#define LATENCYPROBE_EXCHANGE_TURNS_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+#include "kernel.h"
+#include "storage.bpf.h"
+
+/*
+ * What a hook read from the socket before it took the lock. `received`: rcv_nxt without the peer's FIN. What only
+ * beginnings and ends of exchanges need is read from the socket there.
+ */
+struct view {
+	const struct tcp_sock *tp;
+	__u64 now_ns;
+	__u32 received;
+	__u32 copied;
+	__u32 written;
+	__u32 acked; /* snd_una: what the peer had of ours when it sent what it sent last */
+	__u32 flags; /* enum exchange_flags found on the way */
+};
+
+/* With the next phase: the open turn ends before it, and another begins. */
+#define ENDS 0x80
+
+/* Round trips, in an eighth of a microsecond as srtt_us has them, that a pause has at least: 2, in ns. */
+#define TWO_ROUND_TRIPS_NS(srtt_us) ((__u64)(srtt_us) * 250)
+
+/* What shows that bytes were under way though none moved: segments sent again, or received out of order. */
+static __always_inline __u32 disturbances(const struct view *v)
+{
+	return v->tp->total_retrans + v->tp->rcv_ooopack;
+}
+
+static __always_inline void bytes_move(struct connection *c, const struct view *v)
+{
+	c->moved_ns = v->now_ns;
+	c->last_ns = v->now_ns;
+	c->disturbed = disturbances(v);
+}
+
+/* No byte has moved for a pause of the target, or two round trips, and none was under way. */
+static __always_inline bool is_silent(const struct connection *c, const struct view *v)
+{
+	__s64 quiet_ns = v->now_ns - c->moved_ns;
+
+	if (quiet_ns < (__s64)c->pause_ns)
+		return false;
+	return quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(v->tp->srtt_us) && (__s32)(v->acked - c->out_seq) >= 0 &&
+	       c->disturbed == disturbances(v);
+}
+
+/*
+ * Bytes of the client. `overtake`: they left before the answer was whole, as far as this end can tell; `read`: the
+ * server has read what came before them, as far as this end can tell.
+ */
+static __always_inline __u8 after_request_bytes(const struct connection *c, bool silent, bool overtake, bool read)
+{
+	if (c->phase == PHASE_REQUEST)
+		return silent && read ? ENDS | PHASE_REQUEST : PHASE_REQUEST;
+	if (c->half_closed)
+		return ENDS | PHASE_IDLE; /* nobody will answer them */
+	switch (c->phase) {
+	case PHASE_RESPONSE:
+		return overtake ? PHASE_LATE : ENDS | PHASE_REQUEST;
+	case PHASE_LATE:
+		return silent && !overtake ? ENDS | PHASE_REQUEST : PHASE_LATE;
+	case PHASE_PUSH:
+	case PHASE_REPLY:
+		return silent || !c->talked ? ENDS | PHASE_REQUEST : PHASE_REPLY;
+	}
+	return ENDS | PHASE_REQUEST;
+}
+
+static __always_inline __u8 after_response_bytes(const struct connection *c, bool silent)
+{
+	switch (c->phase) {
+	case PHASE_REQUEST:
+		return PHASE_RESPONSE;
+	case PHASE_RESPONSE:
+		return silent ? ENDS | PHASE_PUSH : PHASE_RESPONSE;
+	case PHASE_LATE:
+		return ENDS | PHASE_RESPONSE;
+	case PHASE_PUSH:
+		return silent && c->talked ? ENDS | PHASE_PUSH : PHASE_PUSH;
+	case PHASE_REPLY:
+		return ENDS | PHASE_PUSH;
+	}
+	return ENDS | (c->first_excluded ? PHASE_RESPONSE : PHASE_PUSH); /* its request came before we were there */
+}
+
+#endif
