@@ -153,7 +153,5 @@ class Acts(Pen):
         self._message(SERVER)
 
 
-ODD = (
-    *("resumed", "resumed_unread", "streaming", "push", "replied", "hasty", "late_reply"),
-    *("oneway", "upload", "pipelined", "batch"),
-)
+READ_AT_ONCE = ("resumed", "streaming", "push", "replied", "hasty", "late_reply", "oneway", "batch")
+ODD = (*READ_AT_ONCE, "resumed_unread", "upload", "pipelined")

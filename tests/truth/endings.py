@@ -1,6 +1,6 @@
 """How connections end; and whole scripts (scripts.py), of acts and an ending."""
 
-from tests.truth.acts import ODD, Acts
+from tests.truth.acts import ODD, READ_AT_ONCE, Acts
 from tests.truth.pen import CLIENT, SERVER
 from tests.truth.scripts import Do, Fate, Script
 
@@ -11,15 +11,16 @@ class Author(Acts):
     def write(self) -> Script:
         """Write it."""
         dice = self._dice
+        self.script.delayed_ack = dice.random() < 0.2
         if dice.random() < 0.05:
             self._act(dice.choice(("oneways_only", "lonely")))
             return self.script
         if dice.random() < 0.1:
             self._act("greeting")
-        odd = dice.choice((0, 0.1, 0.5))
+        odd, odds = dice.choice((0, 0.1, 0.5)), READ_AT_ONCE if self.script.delayed_ack else ODD
         for _ in range(dice.randint(0, 9)):
-            self._act(dice.choice(ODD) if dice.random() < odd else "call")
-        self._act(dice.choice(ENDS))
+            self._act(dice.choice(odds) if dice.random() < odd else "call")
+        self._act(dice.choice(DELAYED_ENDS if self.script.delayed_ack else ENDS))
         return self.script
 
     def _act(self, name: str) -> None:
@@ -63,7 +64,7 @@ class Author(Acts):
     def goodbye(self) -> None:
         """Say something that needs no answer, and close."""
         self._quiet()
-        how = self._dice.choice(("client", "server", "shut", "unread", "patient"))
+        how = self._dice.choice(("client", "server") if self.script.delayed_ack else GOODBYES)
         self.script.acts[-1] += f" ({how})"
         self._send(CLIENT, read=how != "unread")
         self._dice.choice((self._short, self._short, self._long))()
@@ -132,11 +133,7 @@ class Author(Acts):
         self._ask_in_vain()
         self._some()
         self._do(Do.CLOSE, SERVER)
-        if self._dice.random() < 0.5:
-            self._do(Do.ACK, CLIENT)
-            self._some()
-        else:
-            self._short()
+        (self._short if self.script.delayed_ack else self._some)()
         self._do(Do.CLOSE, CLIENT)
 
     def unanswered_unread(self) -> None:
@@ -215,6 +212,8 @@ class Author(Acts):
         self._do(Do.CLOSE, SERVER)
 
 
+GOODBYES = ("client", "server", "shut", "unread", "patient")
+DELAYED_ENDS = ("client_closes", "server_closes", "goodbye", "unanswered")
 ENDS = (
     *("client_closes", "server_closes", "half_closes", "goodbye", "goodbye_after_fin", "answered_early_and_closed"),
     *("unanswered", "unanswered_unread", "gives_up", "client_resets", "server_resets", "reset_after_the_answer"),

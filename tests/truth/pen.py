@@ -69,7 +69,7 @@ class Pen:
 
     def _message(self, end: Role) -> None:
         """Send in one to three pieces without silence, and read each at once or all of them late."""
-        at_once = self._dice.random() < 0.8
+        at_once = self._dice.random() < 0.8 or self.script.delayed_ack
         for piece in range(self._dice.choice((1, 1, 1, 2, 3))):
             if piece:
                 self._short()

@@ -3,18 +3,25 @@
 A step is over when its bytes have arrived and are acknowledged, or its FIN or RST was seen: so the order of events is
 the script's. Each is logged between two readings of the boot clock. What then is known to each end are the events of
 `turn_events.py`.
+
+Linux delays the acknowledgement of what nobody reads, and of a FIN, by 40 ms or more. So scripts are played between
+addresses at which it delays none (`stage`), but for those that need a late acknowledgement of a FIN.
 """
 
 import heapq
+import os
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fcntl import ioctl
 from itertools import count, islice
 
 from latencyprobe_agent.vocabulary.records import Role
+from tests.truth.netns import Namespace
 from tests.truth.scripts import IDLE_NS, MS, Do, Script, Step
 from tests.truth.turn_events import Event, Kind
 
@@ -23,15 +30,17 @@ OTHER = {CLIENT: SERVER, SERVER: CLIENT}
 BYTES = {CLIENT: Kind.A, SERVER: Kind.B}  # that this end sends
 POLL_NS = MS // 4
 DEADLINE_NS = 20_000 * MS
-FLUSH_NS = IDLE_NS // 4
+FLUSH_NS = IDLE_NS // 2
 DELAYED_ACK_NS = 30 * MS  # at most; after 40 ms at the earliest an end acknowledges a FIN by itself
-ADDRESSES = 200  # of the server, 127.0.0.2 and on: ports of closed connections are not free again at once
+QUICK, DELAYED = "127.1.0", "127.0.0"  # networks of both ends
+ADDRESSES = 200  # of the server, from 2 on: ports of closed connections are not free again at once
 
 SO_COOKIE = 57  # asm-generic/socket.h
-SIOCOUTQ = 0x5411  # linux/sockios.h
+IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h
+SIOCOUTQ, FIONREAD = 0x5411, 0x541B  # linux/sockios.h, asm-generic/ioctls.h
 CLOSED, CLOSE_WAIT = 7, 8  # enum tcp_state
 INFO = struct.Struct("=B67xI28xI")  # linux/tcp.h, struct tcp_info: state, rtt (us), total_retrans
-RESETS = (ConnectionResetError, BrokenPipeError)
+NOTHING = bytes(4)
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,10 @@ class _Connection:
 
     def __init__(self, script: Script, listener: socket.socket, address: str) -> None:
         begin_ns = now_ns()
-        client = socket.create_connection((address, listener.getsockname()[1]))
+        client = socket.socket()
+        client.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+        client.bind((address.rpartition(".")[0] + ".1", 0))
+        client.connect((address, listener.getsockname()[1]))
         server, peer = listener.accept()
         self.sockets: dict[Role, socket.socket] = {CLIENT: client, SERVER: server}
         cookies = {}
@@ -136,13 +148,16 @@ class _Connection:
             self._saw(sender, Kind.RESET, ns)
             self._dead |= {sender, receiver}
             return
-        yield from self._until(lambda: self._acknowledged(sender), "bytes arrive")
+        expected = self._unread[receiver] + step.size
+        yield from self._until(lambda: self._readable(receiver) == expected, "bytes arrive")
         self._saw(receiver, BYTES[sender], ns, size=step.size)
-        self._unread[receiver] += step.size
+        self._unread[receiver] = expected
         self.played.moved.append(Moved(Do.SEND, sender, self._sent[sender], ns, until_ns, now_ns()))
-        self._look(sender)
         if step.read:
             yield from self._read(Step(Do.READ, receiver))
+            self._quickack(receiver)
+        yield from self._until(lambda: ioctl(end, SIOCOUTQ, NOTHING) == NOTHING, "bytes are acknowledged")
+        self._look(sender)
 
     def _read(self, step: Step) -> Iterator[int]:
         size = self._unread[step.end]
@@ -160,8 +175,6 @@ class _Connection:
         self.sockets[step.end].shutdown(socket.SHUT_WR)
         self._saw(step.end, Kind.SHUT, ns)
         yield from self._fin_comes(step.end, ns)
-        if OTHER[step.end] in self.sockets:
-            self._quickack(OTHER[step.end])
 
     def _close(self, step: Step) -> Iterator[int]:
         end = step.end
@@ -180,6 +193,9 @@ class _Connection:
             yield from self._rst_comes(end, ns)
         else:
             yield from self._fin_comes(end, ns)
+            if OTHER[end] in self.sockets and not self.played.script.delayed_ack:
+                self._saw(end, Kind.GONE, ns)
+                self._dead.add(end)
 
     def _abort(self, step: Step) -> Iterator[int]:
         end = self.sockets.pop(step.end)
@@ -188,13 +204,6 @@ class _Connection:
         end.close()
         self._saw(step.end, Kind.ABORT, ns)
         yield from self._rst_comes(step.end, ns)
-
-    def _ack(self, step: Step) -> Iterator[int]:
-        ns = now_ns()
-        self._quickack(step.end)
-        self._saw(OTHER[step.end], Kind.GONE, ns)
-        self._dead.add(OTHER[step.end])
-        yield from ()
 
     # -- what the other end sees of it
 
@@ -221,9 +230,8 @@ class _Connection:
             assert now_ns() < end_ns, f"not within 20 s: {what}\n{self.played.script}\n{self.played.timeline()}"
             yield now_ns() + POLL_NS
 
-    def _acknowledged(self, sender: Role) -> bool:
-        self._quickack(OTHER[sender])
-        return ioctl(self.sockets[sender], SIOCOUTQ, b"\0\0\0\0") == b"\0\0\0\0"
+    def _readable(self, end: Role) -> int:
+        return int.from_bytes(ioctl(self.sockets[end], FIONREAD, NOTHING), sys.byteorder)
 
     def _quickack(self, end: Role) -> None:
         self.sockets[end].setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
@@ -239,6 +247,19 @@ class _Connection:
             self.played.doubtful = "segments were sent again"
 
 
+@contextmanager
+def stage() -> Iterator[None]:
+    """Let this thread make sockets in a network namespace of its own, at whose QUICK addresses no ACK is delayed."""
+    namespace = Namespace(f"lp-{os.getpid()}-stage")
+    try:
+        words = f"local {QUICK}.0/24 dev lo table local quickack 1"
+        namespace.run("ip", "route", "add", *words.split())
+        with namespace.inside():
+            yield
+    finally:
+        namespace.delete()
+
+
 def play(scripts: Iterable[Script], port: int, flush: Callable[[], None], at_once: int = 500) -> Iterator[Played]:
     """Play scripts, `at_once` at a time, between connections to `port`; hand each out when it has ended."""
     with socket.socket() as listener:
@@ -251,7 +272,8 @@ def play(scripts: Iterable[Script], port: int, flush: Callable[[], None], at_onc
         while True:
             for script in islice(waiting, at_once - len(due)):
                 number = next(numbers)
-                connection = _Connection(script, listener, f"127.0.0.{2 + number % ADDRESSES}")
+                network = DELAYED if script.delayed_ack else QUICK
+                connection = _Connection(script, listener, f"{network}.{2 + number % ADDRESSES}")
                 heapq.heappush(due, (now_ns(), number, connection, connection.run()))
             if not due:
                 return

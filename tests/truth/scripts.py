@@ -24,7 +24,6 @@ class Do(Enum):
     SHUT = auto()  # shutdown(SHUT_WR)
     CLOSE = auto()
     ABORT = auto()  # close by a RST
-    ACK = auto()  # acknowledge the other end's FIN at once, which ends its closed socket
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,10 @@ class Limit:
 
 @dataclass
 class Script:
-    """One connection."""
+    """One connection. `delayed_ack`: the first FIN is acknowledged with the second one, not at once."""
 
     seed: int
+    delayed_ack: bool = False
     acts: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)

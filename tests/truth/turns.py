@@ -150,7 +150,7 @@ class OneEnd:
     def _see_flush(self, e: Event) -> None:
         if self.phase in (Phase.IDLE, Phase.REQUEST) or e.unread or e.unacked:
             return
-        if self._at_least(max(self.idle_ns, self.pause_ns), self._moved, e, near=0.1):
+        if self._at_least(max(self.idle_ns, self.pause_ns), self._moved, e, near=0.02):
             self._turn.cut = True
             self._finish(Excluded.PUSH if self.phase in (Phase.PUSH, Phase.REPLY) else Excluded.NONE)
 
