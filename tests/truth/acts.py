@@ -55,17 +55,22 @@ class Acts(Pen):
         request.b_to = self._b
         self._needs_quiet = True
 
-    def push(self) -> None:
+    def push(self) -> bool:
+        """Push. True: it looks like an answer."""
         self._long()
-        self._take_for_an_answer("a message that expects no answer, and the next push")
-        self._message(SERVER)
         self._needs_quiet = True
+        taken = self._take_for_an_answer("a message that expects no answer, and the next push")
+        self._message(SERVER)
+        return taken
 
     def replied(self) -> None:
         """Push, and be acknowledged at once."""
-        self.push()
+        taken = self.push()
         self._short()
+        first = self._a
         self._message(CLIENT)
+        if taken:  # then it is no reply, but looks like a request
+            self._unanswered = first
 
     def hasty(self) -> None:
         """Push; a request follows at once, as if it were the reply: it is none of our events."""

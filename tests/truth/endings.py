@@ -13,9 +13,12 @@ class Author(Acts):
         dice = self._dice
         self.script.delayed_ack = dice.random() < 0.2
         if dice.random() < 0.05:
+            self.script.delayed_ack = False
             self._act(dice.choice(("oneways_only", "lonely")))
             return self.script
-        if dice.random() < 0.1:
+        if self.script.delayed_ack:
+            self._act("call")  # what has received nothing yet delays no acknowledgement
+        elif dice.random() < 0.1:
             self._act("greeting")
         odd, odds = dice.choice((0, 0.1, 0.5)), READ_AT_ONCE if self.script.delayed_ack else ODD
         for _ in range(dice.randint(0, 9)):
@@ -66,9 +69,12 @@ class Author(Acts):
         self._quiet()
         how = self._dice.choice(("client", "server") if self.script.delayed_ack else GOODBYES)
         self.script.acts[-1] += f" ({how})"
+        self._unanswered = self._a
         self._send(CLIENT, read=how != "unread")
         self._dice.choice((self._short, self._short, self._long))()
         if how == "server":
+            if not self.script.delayed_ack:
+                self._take_for_an_answer("a goodbye whose FIN comes to a server's end that is gone")
             self._do(Do.CLOSE, SERVER)
             self._short()
             self._do(Do.CLOSE, CLIENT)
@@ -115,8 +121,9 @@ class Author(Acts):
         self._do(Do.CLOSE, SERVER)
 
     def uploads_and_closes(self) -> None:
-        """The same, but the server would have gone on."""
+        """The same, but the server would have gone on: it takes the rest for a request."""
         self.upload()
+        self._take_for_an_answer("the rest of an upload that was answered early")
         self._some()
         self._do(Do.CLOSE, CLIENT)
         self._do(Do.CLOSE, SERVER)

@@ -88,8 +88,13 @@ class Pen:
         request.a_to = self._a
         request.b_from = request.b_to = self._b
 
-    def _take_for_an_answer(self, why: str) -> None:
-        """The server speaks; what the client said last is no request, and no end can know it."""
-        if self._unanswered is not None:
-            self.script.limits.append(Limit(why, self._unanswered, self._a))
-            self._unanswered = None
+    def _take_for_an_answer(self, why: str) -> bool:
+        """What comes now looks like the answer to what the client said last, which expects none: true if there is some.
+
+        No end can know it.
+        """
+        if self._unanswered is None:
+            return False
+        self.script.limits.append(Limit(why, self._unanswered, self._a))
+        self._unanswered = None
+        return True

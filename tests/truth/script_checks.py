@@ -58,7 +58,7 @@ def _line(conn_class: int, excluded: int, outcome: int, flags: list[str], sizes:
     def of(name: str) -> int:
         return int(getattr(sizes, name) if isinstance(sizes, Turn) else sizes[name])
 
-    words = [ExchangeClass(conn_class).name, Excluded(excluded).name, Outcome(outcome).name, *flags]
+    words = [ExchangeClass(conn_class).name, Excluded(excluded).name if excluded else Outcome(outcome).name, *flags]
     where = [f"{m} {of(f'{n}_offset')}+{of(f'{n}_bytes')}" for m, n in (("A", "request"), ("B", "response"))]
     return " ".join([*words, *where])
 

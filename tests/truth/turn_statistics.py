@@ -3,7 +3,7 @@
 Part of the oracle of `turns.py`: the class of each ended turn, and why it is no event.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Role
 from tests.truth.turn_events import Turn
@@ -30,53 +30,36 @@ class Told:
     overlapping: bool = False
 
 
-@dataclass
-class Suspicion:
-    """A connection is not believed from `enough` bad turns in 32 on, until it has gone on long enough without one."""
-
-    enough: int
-    probation: int = 0  # turns
-    suspected: bool = False
-    history: list[bool] = field(default_factory=list)
-    _since: int = 0
-    _clean: int = 0
-
-    def add(self, bad: bool, *, at_least: int = CLEAN_AT_LEAST) -> None:
-        """Count one more turn."""
-        self.history.append(bad)
-        self._clean = 0 if bad else self._clean + 1
-        if sum(self.history[-WINDOW:]) >= self.enough:
-            if not self.suspected:
-                again = CLEAN_AT_MOST if self.probation else at_least
-                self.suspected, self.probation, self._since = True, again, len(self.history)
-            elif bad:
-                self.probation = min(max(self.probation, len(self.history) - self._since), CLEAN_AT_MOST)
-        elif self._clean >= self.probation:
-            self.suspected = False
-
-
 class Statistics:
-    """Judges the turns of one end, in the order of their ends."""
+    """Judges the turns of one end, in the order of their ends.
+
+    `suspected`: why no turn of the connection is believed, until it has gone on long enough without a bad one.
+    """
 
     def __init__(self, role: Role, told: Told) -> None:
         self._role, self._told = role, told
-        self._overlaps = Suspicion(PIPELINED)
-        self._pushes = Suspicion(PUSHED)
         self._unread: list[bool] = []  # per turn: overlapped by what this end sent
         self._early: list[bool] = []  # per turn: overlapped by what the other end sent
+        self._pushed: list[bool] = []  # per turn: the server had the initiative, or nobody answered, again
         self._now = {"unread": False, "early": False}
-        self._multiplexed = False
         self._answered = 0
+        self._clean = 0  # turns since the last bad one
+        self._probation = 0  # turns
+        self._since = 0  # turns, when it became suspected
+        self.suspected = Excluded.NONE
 
     def overlaps(self, *, unread: bool) -> None:
         """Say that the open turn overlaps with the next message: one of ours over `unread` bytes, or one of theirs."""
         self._now["unread" if unread else "early"] = True
 
-    def judge(self, turn: Turn, why: Excluded) -> None:
-        """Fill in class and exclusion of an ended turn. `why`: what its end alone says."""
+    def judge(self, turn: Turn, why: Excluded, *, setup: bool) -> None:
+        """Fill in class and exclusion of an ended turn. `why`: what its end alone says; `setup`: one of the first."""
         self._count(turn, why)
+        self._suspect()
         connection = self._of_connection(turn)
-        if why is not Excluded.NONE:
+        if setup:
+            turn.excluded = Excluded.SETUP
+        elif why is not Excluded.NONE:
             turn.excluded = why
         elif connection is not Excluded.NONE:
             turn.excluded = connection
@@ -89,30 +72,42 @@ class Statistics:
         self._answered += turn.answered
         self._unread.append(self._now["unread"])
         self._early.append(self._now["early"])
-        self._overlaps.add(self._unread[-1] or self._early[-1])
-        if min(sum(self._unread[-WINDOW:]), sum(self._early[-WINDOW:])) >= MULTIPLEXED:
-            self._multiplexed, self._overlaps.probation = True, CLEAN_AT_MOST
-        self._multiplexed &= self._overlaps.suspected
         self._now = {"unread": False, "early": False}
-        pushed = (
-            (why is Excluded.PUSH and not turn.after_streaming)
+        self._pushed.append(
+            (why is Excluded.PUSH and not turn.after_streaming and not turn.greeting)
             or why is Excluded.STREAMING
             or (why is Excluded.ONEWAY and turn.resumed)
         )
-        self._pushes.add(pushed, at_least=CLEAN_AT_MOST)
+        bad = self._unread[-1] or self._early[-1] or self._pushed[-1]
+        self._clean = 0 if bad else self._clean + 1
+
+    def _suspect(self) -> None:
+        """See whether the connection is to be believed. The first suspicion names it; multiplexing is the worse one."""
+        unread, early = self._unread[-WINDOW:], self._early[-WINDOW:]
+        overlaps = sum(a or b for a, b in zip(unread, early, strict=True)) >= PIPELINED
+        pushes = sum(self._pushed[-WINDOW:]) >= PUSHED
+        turns = len(self._unread)
+        if not overlaps and not pushes:
+            if self._clean >= self._probation:
+                self.suspected = Excluded.NONE
+            return
+        if not self.suspected:
+            self._probation = CLEAN_AT_MOST if self._probation else CLEAN_AT_LEAST
+            self._since = turns
+            self.suspected = Excluded.PIPELINED if overlaps else Excluded.PUSH
+        elif not self._clean:
+            self._probation = min(max(self._probation, turns - self._since), CLEAN_AT_MOST)
+        multiplexed = min(sum(unread), sum(early)) >= MULTIPLEXED
+        if multiplexed:
+            self.suspected = Excluded.MULTIPLEXED
+        if multiplexed or pushes:
+            self._probation = CLEAN_AT_MOST
 
     def _of_connection(self, turn: Turn) -> Excluded:
         """Tell what the connection is. A server's end tells the client's, about turns that both can name."""
-        found = Excluded.NONE
-        if self._multiplexed:
-            found = Excluded.MULTIPLEXED
-        elif self._overlaps.suspected:
-            found = Excluded.PIPELINED
         if turn.request_bytes and turn.response_bytes:
             if self._role is Role.SERVER:
-                self._told.overlapping = found is not Excluded.NONE
-            elif self._told.overlapping and found is Excluded.NONE:
-                found = Excluded.PIPELINED
-        if found is Excluded.NONE and self._pushes.suspected:
-            found = Excluded.PUSH
-        return found
+                self._told.overlapping = self.suspected in (Excluded.PIPELINED, Excluded.MULTIPLEXED)
+            elif self._told.overlapping and not self.suspected:
+                return Excluded.PIPELINED
+        return self.suspected

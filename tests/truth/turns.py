@@ -83,9 +83,8 @@ class OneEnd:
 
     def _see_a(self, e: Event) -> None:
         server = self.role is Role.SERVER
-        if server and self._own_fin:  # nobody will answer these
-            if self.phase is Phase.RESPONSE:
-                self._begin_late(e)
+        if server and self._own_fin and self.phase is not Phase.REQUEST:  # nobody will answer these
+            self._close(closed=False)
             return
         match self.phase:
             case Phase.IDLE:
@@ -140,7 +139,7 @@ class OneEnd:
                 self._turn.request_offset, self._turn.overlap = offset, True
                 self._respond()
             case Phase.PUSH:
-                if self._silent(e):
+                if not self._turn.greeting and self._silent(e):
                     self._finish(Excluded.PUSH)
                     self._begin(Phase.PUSH, e)
             case Phase.REPLY:
@@ -175,7 +174,7 @@ class OneEnd:
             else:
                 self._fail(Outcome.ABORTED, e)
         elif self._fin:
-            self._fail(Outcome.OK if self._said_goodbye(self._fin) else Outcome.ABORTED, e)
+            self._fail(Outcome.OK if self._said_goodbye(self._fin) else Outcome.ABORTED, self._fin)
         elif e.unread:
             self._fail(Outcome.UNANSWERED, e)
         else:
@@ -194,7 +193,7 @@ class OneEnd:
             self._fail(Outcome.UNANSWERED, self._closing)
         elif self.phase is Phase.REQUEST:
             if self.role is Role.SERVER and self._fin:
-                self._fail(Outcome.OK if self._said_goodbye(self._fin) else Outcome.ABORTED, e)
+                self._fail(Outcome.OK if self._said_goodbye(self._fin) else Outcome.ABORTED, self._fin)
             else:
                 self._fail(Outcome.RESET, e)
         elif self._open:
@@ -202,9 +201,9 @@ class OneEnd:
             self._turn.outcome = Outcome.OK if complete else Outcome.RESET
             self._close()
 
-    def _close(self) -> None:
+    def _close(self, *, closed: bool = True) -> None:
         if self._open:
-            self._turn.closed = True
+            self._turn.closed = closed
             self._finish(Excluded.PUSH if self.phase in (Phase.PUSH, Phase.REPLY) else Excluded.NONE)
 
     def _fail(self, outcome: Outcome, end: Event) -> None:
@@ -253,11 +252,11 @@ class OneEnd:
         turn.response_bytes = self._b - turn.response_offset
         if turn.greeting:
             self.setup_turns = max(self.setup_turns, 1)  # the turn that answers it
-            why = Excluded.SETUP
-        elif self.setup_turns:
-            self.setup_turns -= 1
-            why = Excluded.SETUP
-        self._statistics.judge(turn, why)
+            setup = True
+        else:
+            setup = self.setup_turns > 0
+            self.setup_turns -= setup
+        self._statistics.judge(turn, why, setup=setup)
         self.turns.append(turn)
         self._open, self.phase = None, Phase.IDLE
 
