@@ -38,6 +38,7 @@ class Findings:
         self.events: Counter[str] = Counter()
         self.undecided: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
+        self.stalled = 0
         self.shown: list[str] = []
 
     def look(self, played: Played, ends: Ends, records: Records) -> None:
@@ -45,6 +46,7 @@ class Findings:
         truth, faults = Truth(played, self.events), []
         doubt = undecided(played, ends)
         self.undecided[doubt] += 1
+        self.stalled += played.stalled
         for role, of_end in records.items():
             turns = ends[role].turns
             if not doubt:
@@ -57,7 +59,8 @@ class Findings:
                 ]
             for record in of_end:
                 self.kinds[Excluded(int(record["excluded"])).name.lower()] += 1
-                if not doubt and record["excluded"] == Excluded.NONE and (why := truth.wrong(record)):
+                known = not doubt and not played.stalled
+                if known and record["excluded"] == Excluded.NONE and (why := truth.wrong(record)):
                     faults.append(f"{role.name.lower()}'s event {why}")
         if faults:
             self.faults.update(set(faults))
@@ -77,7 +80,8 @@ class Findings:
         shares = ", ".join(f"{kind} {n / turns:.2%}" for kind, n in self.kinds.most_common())
         doubts = {why: n for why, n in self.undecided.items() if why}
         lines = [f"{scripts} scripts, {turns} turns: {shares}", f"events: {dict(self.events)}"]
-        return "\n".join([*lines, f"undecided: {sum(doubts.values())} {doubts}"])
+        lines.append(f"undecided: {sum(doubts.values())} {doubts}; delayed by the machine: {self.stalled}")
+        return "\n".join(lines)
 
 
 def records_by_end(everything: np.ndarray, played: Iterable[Played]) -> list[Records]:

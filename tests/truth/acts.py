@@ -106,8 +106,9 @@ class Acts(Pen):
         request.early = True
         request.b_from = self._b
         self._send(SERVER, read=False)
+        pause = self._dice.choice((self._short, self._short, self._long))
         for _ in range(self._dice.choice((1, 2))):
-            self._short()
+            pause()
             request.parts.append(self._a)
             self._send(CLIENT)
         self._do(Do.READ, CLIENT)
@@ -153,9 +154,12 @@ class Acts(Pen):
             self._long()
             self._message(SERVER)
         self._some()
+        login = self._begin()
         self._message(CLIENT)
+        self._asked(login)
         self._short()
         self._message(SERVER)
+        login.b_to = self._b
 
 
 READ_AT_ONCE = ("resumed", "streaming", "push", "replied", "hasty", "late_reply", "oneway", "batch")

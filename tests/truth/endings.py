@@ -139,9 +139,14 @@ class Author(Acts):
         """The server closes instead of an answer; the client closes now or later."""
         self._ask_in_vain()
         self._some()
-        self._do(Do.CLOSE, SERVER)
-        (self._short if self.script.delayed_ack else self._some)()
+        if self.script.delayed_ack:
+            self._do(Do.CLOSE, SERVER)
+            self._short()
+        else:
+            self._do(self._dice.choice((Do.CLOSE, Do.SHUT)), SERVER)
+            self._some()
         self._do(Do.CLOSE, CLIENT)
+        self._do(Do.CLOSE, SERVER)
 
     def unanswered_unread(self) -> None:
         """The server closes and has not even read: a RST."""

@@ -22,7 +22,7 @@ from itertools import count, islice
 
 from latencyprobe_agent.vocabulary.records import Role
 from tests.truth.netns import Namespace
-from tests.truth.scripts import IDLE_NS, MS, Do, Script, Step
+from tests.truth.scripts import IDLE_NS, MS, PAUSE_NS, Do, Script, Step
 from tests.truth.turn_events import Event, Kind
 
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
@@ -57,7 +57,10 @@ class Moved:
 
 @dataclass
 class Played:
-    """What became of a script. `events`: in their order. `doubtful`: why the log does not show what each end saw."""
+    """What became of a script. `events`: in their order. `doubtful`: why the log does not show what each end saw.
+
+    `stalled`: a step took so long that the script is not what it was to be; the log still is.
+    """
 
     script: Script
     port: int  # the client's
@@ -68,6 +71,7 @@ class Played:
     moved: list[Moved] = field(default_factory=list)
     rtt_ns: int = 0  # the longest that either end smoothed
     doubtful: str = ""
+    stalled: bool = False
 
     def of(self, role: Role) -> list[Event]:
         """The events of one end."""
@@ -105,7 +109,7 @@ class _Connection:
             end.setblocking(False)
             cookies[role] = int.from_bytes(end.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8), "little")
         self.played = Played(script, peer[1], address, cookies, begin_ns)
-        self.last_ns = begin_ns
+        self._moved_ns = begin_ns
         self._unread = {CLIENT: 0, SERVER: 0}
         self._sent = {CLIENT: 0, SERVER: 0}
         self._closed_ns = {CLIENT: 0, SERVER: 0}
@@ -113,17 +117,20 @@ class _Connection:
 
     def run(self) -> Iterator[int]:
         """Play it to the end."""
+        last_ns = now_ns()
         for step in self.played.script.steps:
             if step.do is Do.WAIT:
                 yield now_ns() + step.ns
             else:
                 yield from getattr(self, f"_{step.do.name.lower()}")(step)
-            self.last_ns = now_ns()
+            took_ns = now_ns() - last_ns - step.ns
+            self.played.stalled |= took_ns > PAUSE_NS // 2
+            last_ns += step.ns + took_ns
         assert not self.sockets, f"script {self.played.script.seed} leaves an end open"
 
     def flushed(self, begin_ns: int, end_ns: int) -> None:
         """Log that idle turns were looked for."""
-        if begin_ns - self.last_ns > IDLE_NS // 2:
+        if begin_ns - self._moved_ns > IDLE_NS // 2:
             for role in (CLIENT, SERVER):
                 if role in self.sockets:
                     self._saw(role, Kind.FLUSH, begin_ns, end_ns)
@@ -139,7 +146,7 @@ class _Connection:
         sender, end, receiver = step.end, self.sockets[step.end], OTHER[step.end]
         ns = now_ns()
         assert end.send(bytes(step.size)) == step.size
-        until_ns = now_ns()
+        self._moved_ns = until_ns = now_ns()
         self._saw(sender, BYTES[sender], ns, until_ns, step.size)
         self._sent[sender] += step.size
         if receiver not in self.sockets:

@@ -1,7 +1,7 @@
 """Compares what was measured of a played script with the model (turns.py) and with what the script itself knows."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,6 @@ from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, 
 from tests.truth.playing import Moved, Played
 from tests.truth.scripts import IDLE_NS, MS, PAUSE_NS, Do, Fate, Request
 from tests.truth.turn_events import Turn
-from tests.truth.turn_statistics import Told
 from tests.truth.turns import OneEnd
 
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
@@ -24,10 +23,7 @@ FLAGS = {
 
 def modelled(played: Played, setup_turns: int = 0) -> dict[Role, OneEnd]:
     """What both ends should have made of it."""
-    told = Told()
-    ends = {
-        role: OneEnd(role, PAUSE_NS, setup_turns=setup_turns, idle_ns=IDLE_NS, told=told) for role in (CLIENT, SERVER)
-    }
+    ends = {role: OneEnd(role, PAUSE_NS, setup_turns=setup_turns, idle_ns=IDLE_NS) for role in (CLIENT, SERVER)}
     for role, event in played.events:
         ends[role].see(event)
     return ends
@@ -71,8 +67,13 @@ def stamps_ns(records: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.
     return first.astype(np.int64), np.max([records[name].astype(np.int64) for name in lasts], axis=0)
 
 
-def off_the_model(turn: Turn, record: np.void) -> str:
-    """How a record differs from its turn, or ""."""
+def off_the_model(turn: Turn, record: np.void, *, told: bool = False) -> str:
+    """How a record differs from its turn, or "".
+
+    `told`: the other end, on this host, has found that turns overlap, and tells when it comes to it.
+    """
+    if told and turn.excluded in (Excluded.NONE, Excluded.OVERLAP) and record["excluded"] == Excluded.PIPELINED:
+        turn = replace(turn, excluded=Excluded.PIPELINED, conn_class=ExchangeClass.PIPELINED)
     if line_of_turn(turn) != line_of_record(record):
         return "differs"
     if turn.excluded is not Excluded.NONE:
@@ -145,6 +146,11 @@ class Truth:
 def _so_far(request: Request, upto: int) -> bool:
     """Tell whether the rest of an upload came after its answer."""
     return request.early and upto in request.parts
+
+
+def told(end: OneEnd) -> bool:
+    """Tell whether this end finds that turns overlap, and tells the other end so."""
+    return any(turn.excluded in (Excluded.PIPELINED, Excluded.MULTIPLEXED) for turn in end.turns)
 
 
 def side_by_side(turns: list[Turn], records: NDArray[np.void], begin_ns: int) -> str:

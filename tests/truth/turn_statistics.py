@@ -3,9 +3,7 @@
 Part of the oracle of `turns.py`: the class of each ended turn, and why it is no event.
 """
 
-from dataclasses import dataclass
-
-from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Role
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded
 from tests.truth.turn_events import Turn
 
 WINDOW = 32  # turns
@@ -23,21 +21,13 @@ CLASS_OF = {
 }
 
 
-@dataclass
-class Told:
-    """What the server's end has found and tells the client's end, where both are on one host."""
-
-    overlapping: bool = False
-
-
 class Statistics:
     """Judges the turns of one end, in the order of their ends.
 
     `suspected`: why no turn of the connection is believed, until it has gone on long enough without a bad one.
     """
 
-    def __init__(self, role: Role, told: Told) -> None:
-        self._role, self._told = role, told
+    def __init__(self) -> None:
         self._unread: list[bool] = []  # per turn: overlapped by what this end sent
         self._early: list[bool] = []  # per turn: overlapped by what the other end sent
         self._pushed: list[bool] = []  # per turn: the server had the initiative, or nobody answered, again
@@ -56,13 +46,12 @@ class Statistics:
         """Fill in class and exclusion of an ended turn. `why`: what its end alone says; `setup`: one of the first."""
         self._count(turn, why)
         self._suspect()
-        connection = self._of_connection(turn)
         if setup:
             turn.excluded = Excluded.SETUP
         elif why is not Excluded.NONE:
             turn.excluded = why
-        elif connection is not Excluded.NONE:
-            turn.excluded = connection
+        elif self.suspected is not Excluded.NONE:
+            turn.excluded = self.suspected
         elif turn.overlap:
             turn.excluded = Excluded.OVERLAP
         plain = ExchangeClass.UNKNOWN if self._answered < 2 and not turn.closed else ExchangeClass.PINGPONG
@@ -102,12 +91,3 @@ class Statistics:
             self.suspected = Excluded.MULTIPLEXED
         if multiplexed or pushes:
             self._probation = CLEAN_AT_MOST
-
-    def _of_connection(self, turn: Turn) -> Excluded:
-        """Tell what the connection is. A server's end tells the client's, about turns that both can name."""
-        if turn.request_bytes and turn.response_bytes:
-            if self._role is Role.SERVER:
-                self._told.overlapping = self.suspected in (Excluded.PIPELINED, Excluded.MULTIPLEXED)
-            elif self._told.overlapping and not self.suspected:
-                return Excluded.PIPELINED
-        return self.suspected

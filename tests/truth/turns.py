@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 from tests.truth.turn_events import Event, Kind, Phase, Turn
-from tests.truth.turn_statistics import Statistics, Told
+from tests.truth.turn_statistics import Statistics
 
 GOODBYE_NS = 100_000_000  # the asking end's FIN this closely behind its message: no answer was expected
 
@@ -25,7 +25,6 @@ class OneEnd:
     rtt_ns: int = 0
     setup_turns: int = 0
     idle_ns: int = 2_000_000_000
-    told: Told = field(default_factory=Told)
     turns: list[Turn] = field(default_factory=list)
     undecided: bool = False
 
@@ -42,7 +41,7 @@ class OneEnd:
         self._closing: Event | None = None  # a server's close() whose judgement waits for the client's FIN
         self._oneway_cut = False
         self._greeted = False
-        self._statistics = Statistics(self.role, self.told)
+        self._statistics = Statistics()
 
     def see(self, event: Event) -> None:
         """Take the next event."""
@@ -58,13 +57,14 @@ class OneEnd:
                 if self._open and self.phase in (Phase.RESPONSE, Phase.PUSH):
                     self._open.end = event
             case Kind.READ:
-                self._moved = event
                 if self._open and self.role is Role.CLIENT and self.phase is Phase.RESPONSE:
                     self._open.end = event
             case Kind.FIN:
                 self._see_fin(event)
             case Kind.SHUT if self._fin is None:
                 self._own_fin = event
+                if self.role is Role.SERVER and self.phase is Phase.REQUEST:
+                    self._closing = event
             case Kind.SHUT | Kind.CLOSE:
                 self._own_fin = self._own_fin or event
                 self._see_close(event)
@@ -97,14 +97,12 @@ class OneEnd:
             case Phase.RESPONSE:
                 if self._overlaps(e):
                     self._statistics.overlaps(unread=not server)
-                    if not self._silent(e):
-                        self._begin_late(e)
-                        return
-                    self._turn.overlap = True
+                    self._turn.overlap, self.phase, self._late = True, Phase.LATE, (self._a, e)
+                    return
                 self._finish()
                 self._begin(Phase.REQUEST, e)
             case Phase.LATE:
-                if self._silent(e):
+                if not self._overlaps(e) and self._silent(e):
                     self._finish()
                     self._begin(Phase.REQUEST, e)
             case Phase.PUSH:
@@ -159,6 +157,8 @@ class OneEnd:
         self._fin = e
         if self._closing:
             self._fail(Outcome.OK if self._said_goodbye(e) else Outcome.UNANSWERED, self._closing)
+        elif self._own_fin and not e.unread:  # both have said that there is no more
+            self._see_close(e)
         elif self.role is Role.CLIENT and self.phase in (Phase.RESPONSE, Phase.LATE, Phase.PUSH):
             self._fin_with_bytes = not self._silent(e)
 
@@ -239,11 +239,6 @@ class OneEnd:
     def _respond(self) -> None:
         self.phase = Phase.RESPONSE
         self._turn.answered, self._turn.response_offset = True, self._b
-
-    def _begin_late(self, e: Event) -> None:
-        self.phase = Phase.LATE
-        self._turn.overlap = True
-        self._late = (self._a, e)
 
     def _finish(self, why: Excluded = Excluded.NONE, request_until: int | None = None) -> None:
         """End what is open. `why`: what the end itself says that it is. `request_until`: offset, if not all of A."""
