@@ -424,10 +424,10 @@ struct scope {
 enum rule_side {
 	SIDE_LOCAL = 0,	 /* local port: this end is the server */
 	SIDE_PEER = 1,	 /* peer port: this end is the client */
-	SIDE_MEMBER = 2, /* peer address, port 0: a pod of the same target; its traffic is EXCLUDED_PEER */
+	SIDE_MEMBER = 2, /* peer address, the server's port, server group: a replica; its traffic is EXCLUDED_PEER */
 };
 
-/* Key of `rules`, value: __u32 index of a target set. addr all zero: any address. port 0: any port. */
+/* Key of `rules`, value: __u32 index of a target set, of SIDE_MEMBER any but 0. addr all zero: any address. port 0: any port. */
 struct rule_key {
 	__u8 addr[16];
 	__u32 group;

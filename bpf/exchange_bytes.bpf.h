@@ -47,6 +47,8 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	unlock_connection(c);
 	if (ended)
 		c->peer_overlaps = account(&out);
+	if (c->phase == PHASE_LATE && c->current.role == ROLE_CLIENT)
+		tell_late(c, v.written + left);
 }
 
 /*

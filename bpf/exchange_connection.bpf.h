@@ -56,11 +56,14 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 		x->flags |= FLAG_REQUEST_RESUMED;
 	x->outcome = OUTCOME_OK;
 	/* both, so that a message that never comes has length 0 */
-	x->request_seq = x->response_seq = 0;
 	if (x->role == ROLE_SERVER) {
+		x->request_seq = c->in_seq;
+		x->response_seq = c->out_seq;
 		x->request_offset = c->in_offset;
 		x->response_offset = c->out_offset;
 	} else {
+		x->request_seq = c->out_seq;
+		x->response_seq = c->in_seq;
 		x->request_offset = c->out_offset;
 		x->response_offset = c->in_offset;
 	}
@@ -166,10 +169,8 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 	c->step = step;
 	emit = enter(c, v, out);
 	*began = *(volatile __u8 *)&c->step & ENDS && c->phase != PHASE_IDLE;
-	if (*began) {
-		x->request_seq = seq;
+	if (*began)
 		c->goodbye = goodbye;
-	}
 	c->talked = 1;
 	return emit;
 }

@@ -44,6 +44,24 @@ static __always_inline void place(struct connection *c, const struct tcp_sock *t
 }
 
 /*
+ * Who connected, told by a connection that is older than we are: bytes_acked counts the SYN of the end that did, and else
+ * what was acknowledged of the payload, which the other counters know too (net/ipv4/tcp_input.c, tcp_snd_una_update). They
+ * part where a segment was to be sent and could not; then it is not known.
+ */
+static __always_inline __u8 role_of_old(const struct tcp_sock *tp)
+{
+	__u64 payload_acked = tp->bytes_sent - tp->bytes_retrans - (__u32)(tp->snd_nxt - tp->snd_una);
+
+	switch (tp->bytes_acked - payload_acked) {
+	case 0:
+		return ROLE_SERVER;
+	case 1:
+		return ROLE_CLIENT;
+	}
+	return ROLE_UNKNOWN;
+}
+
+/*
  * This connection is not measured any more: what is open ends uncounted, under the old target set. One that cannot be
  * measured is reported by an exchange of its own, once. False: its lock was not to be had.
  */
@@ -93,6 +111,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	struct flow flow = {};
 	struct view v;
 	__u32 set, netns_ino;
+	bool peer;
 
 	if (!cfg || !tp)
 		return NULL;
@@ -112,9 +131,13 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 		role = c->current.role;
 	} else {
 		read_flow(sk, &flow);
+		if (role == ROLE_UNKNOWN)
+			role = role_of_old(tp);
 	}
 	set = find_target(scope, &flow, &role);
+	peer = set && is_replica(scope, &flow, role);
 	if (c && c->target_set && c->target_set == set) {
+		c->peer = peer;
 		c->generation = generation;
 		return c;
 	}
@@ -158,6 +181,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->cut = 0;
 	c->pause_ns = t ? t->pause_ns : 0;
 	bytes_move(c, &v); /* silence counts from here */
+	c->peer = peer;
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;

@@ -187,6 +187,8 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 		fail(x, answered, ended_ns(c, x, now_ns));
 	if (c->own)
 		x->excluded = EXCLUDED_OWN;
+	else if (c->peer)
+		x->conn_class = CLASS_PEER, x->excluded = EXCLUDED_PEER;
 	else if (c->first_excluded)
 		x->excluded = c->first_excluded;
 	else if (!x->excluded && x->flags & FLAG_OVERLAP)

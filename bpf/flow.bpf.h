@@ -116,22 +116,38 @@ static __always_inline __u32 find_client_rule(const struct flow *flow, __u32 gro
 	return find_rule(&key);
 }
 
-/* The plan's target set for this end, and its role if that is ROLE_UNKNOWN: of an old connection the rule decides it. */
+/* The other end is a replica of this one, and the plan leaves out what they say on the server's port. */
+static __always_inline bool is_replica(const struct scope *scope, const struct flow *flow, __u8 role)
+{
+	struct rule_key key = { .group = scope->server_group, .side = SIDE_MEMBER };
+
+	if (!key.group)
+		return false;
+	__builtin_memcpy(key.addr, flow->peer_addr, sizeof(key.addr));
+	key.port = role == ROLE_SERVER ? flow->local_port : flow->peer_port;
+	if (find_rule(&key))
+		return true;
+	key.port = 0;
+	return find_rule(&key);
+}
+
+/*
+ * The plan's target set for this end, and its role if that is ROLE_UNKNOWN, which a rule of one side decides. Where both
+ * sides have one, nothing does.
+ */
 static __always_inline __u32 find_target(const struct scope *scope, const struct flow *flow, __u8 *role)
 {
-	__u32 set = 0;
+	__u32 server_set = 0, client_set = 0;
 
-	if (*role != ROLE_CLIENT) {
-		set = find_server_rule(flow, scope->server_group, *role == ROLE_UNKNOWN);
-		if (set)
-			*role = ROLE_SERVER;
-	}
-	if (!set && *role != ROLE_SERVER) {
-		set = find_client_rule(flow, scope->client_group);
-		if (set)
-			*role = ROLE_CLIENT;
-	}
-	return set;
+	if (*role != ROLE_CLIENT)
+		server_set = find_server_rule(flow, scope->server_group, *role == ROLE_UNKNOWN);
+	if (*role != ROLE_SERVER)
+		client_set = find_client_rule(flow, scope->client_group);
+	if (server_set && client_set)
+		return 0;
+	if (*role == ROLE_UNKNOWN && (server_set || client_set))
+		*role = server_set ? ROLE_SERVER : ROLE_CLIENT;
+	return server_set ?: client_set;
 }
 
 #endif

@@ -15,10 +15,14 @@ struct {
 	__type(value, struct scope);
 } scopes SEC(".maps");
 
-/* 65,536 rules: groups x (ports or endpoints); pods with equal rules share a group. */
+/*
+ * 131,072 rules: groups x (ports, endpoints or replicas), old and new ones while a plan comes into force; pods with equal
+ * rules share a group. So callers may dial, and a node may run replicas of, a target of 5,000 pods with two ports and
+ * two addresses.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 131072);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct rule_key);
 	__type(value, __u32);

@@ -71,6 +71,7 @@ struct connection {
 	__u8 ambiguous;	     /* CLASS_PIPELINED, CLASS_MULTIPLEXED or CLASS_PUSH until enough clean turns, else 0 */
 	__u8 peer_overlaps;  /* the other end, on this host, has found so: exchange_verdict.bpf.h */
 	__u8 own;	     /* the agent's */
+	__u8 peer;	     /* the other end is a replica: nothing here is an RPC */
 	__u8 cut;	     /* the open push goes on with the response before it, which was cut as streaming */
 	__u8 goodbye;	     /* the open exchange was begun when the server had said goodbye: nobody can answer it */
 	__u8 half_closed;    /* this end serves and has sent its FIN: it answers no more */

@@ -11,12 +11,14 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from latencyprobe import exclusions
 from latencyprobe.plan import Role
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
     PEERS,
     SLOWEST,
     SUMMARIES,
+    Coverage,
     EvidenceCount,
     EvidenceSummary,
     SliRow,
@@ -36,14 +38,14 @@ MAX_SUM_NS = (1 << 63) - 1  # a stage of all bad events of a row: 100,000 that t
 MAX_NS = 1 << 60  # one exchange: 36 years
 MAX_UNIX_NS = 1 << 62  # until the year 2116
 MAX_MEASURED_MS = 86_400_000  # a minute has 60,000, and again whenever the clock is set back; a row waits for a day
-MAX_NAMES = 64  # stages, signals: six times what there are
+MAX_NAMES = 64  # stages, signals, exclusions: four times what there are
 MAX_PEER = 320  # characters: namespace/workload at its longest
 MAX_WORD = 63
 # Of one count, over all nodes and a day: 5,000 nodes that end 20 million events a second each. No honest sum gets
 # there, so one that did is broken. A window is read from 254 rows at most: good and bad together stay below 2^63.
 MAX_SUM = 1 << 53
 
-OTHER = "other"  # what stages and signals count as whose names this version does not know
+OTHER = "other"  # what stages, signals and exclusions count as whose names this version does not know
 SIGNALS = frozenset(field.name for field in msgspec.structs.fields(EvidenceSpec))
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
@@ -72,6 +74,8 @@ def bounded(row: SliRow) -> SliRow:
         raise Impossible("coverage", "expected_ms is the directory's to say")
     _within("coverage", [coverage.pop("measured_ms")], 0, MAX_MEASURED_MS)
     _within("coverage", coverage.values(), 0, MAX_EVENTS)
+    if row.coverage.seen < row.coverage.ambiguous + row.coverage.excluded:
+        raise Impossible("coverage", "more is ambiguous and excluded than was seen")
     _at_most("slowest", row.slowest, SLOWEST)
     _at_most("peers", row.peers, PEERS)
     _within("peers", row.peers.values(), 0, MAX_EVENTS)
@@ -82,6 +86,7 @@ def bounded(row: SliRow) -> SliRow:
         slowest=tuple(map(_slow, row.slowest)),
         peers=_added_up((_text(peer, MAX_PEER), count) for peer, count in row.peers.items()),
         evidence=_evidence(row.evidence),
+        exclusions=_exclusions(row.exclusions, row.coverage),
     )
 
 
@@ -102,6 +107,20 @@ def _evidence(counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
         known = added_evidence(known, {signal if signal in SIGNALS else OTHER: cut})
     for count in known.values():
         _within("evidence", [count.exchanges, count.bad], 0, MAX_EVENTS)
+    return known
+
+
+def _exclusions(counts: Mapping[str, int], coverage: Coverage) -> dict[str, int]:
+    """Check that the reasons explain all of what the coverage calls ambiguous and excluded, and nothing else."""
+    _at_most("exclusions", counts, MAX_NAMES)
+    _within("exclusions", counts.values(), 0, MAX_EVENTS)
+    known = _added_up((reason if reason in exclusions.BY_NAME else OTHER, n) for reason, n in counts.items())
+    other = known.get(OTHER, 0)  # a reason of another version is either
+    ambiguous = sum(n for reason, n in known.items() if reason != OTHER and exclusions.BY_NAME[reason].ambiguous)
+    excluded = sum(known.values()) - other - ambiguous
+    missing = coverage.ambiguous - ambiguous, coverage.excluded - excluded
+    if min(missing) < 0 or sum(missing) != other:
+        raise Impossible("exclusions", "the reasons add up to other numbers than are ambiguous and excluded")
     return known
 
 

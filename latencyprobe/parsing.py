@@ -20,6 +20,8 @@ from latencyprobe.plan import Role
 from latencyprobe.spec import (
     DURATION_TEXT,
     FIELDS,
+    PAUSE_TEXT,
+    PAUSES_NS,
     LabelSelector,
     LatencyProbe,
     LatencyProbeSpec,
@@ -43,6 +45,8 @@ _EXPECTED = {  # by the field's last name, else by its type, for every complaint
     "perspective": "Server or Client",
     "scope": "None, Namespace or Cluster",
     "setupTurns": "a whole number from 0 to 8",
+    "pause": PAUSE_TEXT,
+    "tls": "true or false",
     "threshold": DURATION_TEXT,
     "slowerThan": DURATION_TEXT,
     "goal": 'a percentage above 0 and below 100, in quotes, such as "99.9"',
@@ -114,6 +118,8 @@ def _rules(spec: LatencyProbeSpec) -> Iterator[tuple[str, str]]:
     for i, target in enumerate(spec.targets):
         at = f"spec.targets[{i}]"
         yield from _selector_rules(f"{at}.podSelector", target.pod_selector)
+        if _too_long(target.pause) or duration_ns(target.pause) not in PAUSES_NS:
+            yield f"{at}.pause", f"{target.pause!r}: expected {PAUSE_TEXT}"
         thresholds = set()
         for o in spec.objectives:
             if o.target == target.name and not _too_long(o.threshold):

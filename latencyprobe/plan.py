@@ -68,6 +68,14 @@ class Endpoint(_Wire, frozen=True):
     service: str = ""  # name of the Service when it is one of its addresses
 
 
+class Replicas(_Wire, frozen=True):
+    """Pods of a target that one workload runs. `pods`: uids of those on this node. `endpoints`: what reaches any of
+    them, wherever it runs; None: `Target.endpoints`, which is not sent twice."""
+
+    pods: tuple[str, ...]
+    endpoints: tuple[Endpoint, ...] | None = None
+
+
 class SpanPolicy(_Wire, frozen=True):
     """Which exchanges become spans: slow, failed, and a consistent share. `max_per_second` is per node."""
 
@@ -83,7 +91,7 @@ class Target(_Wire, frozen=True):
     `endpoints`: what they dial. With `NodePlan.host` both are empty: `ports` and `clients` say it all.
     `thresholds_ns`: ascending, distinct, at most 8. `evidence`: signals that explain its exchanges: names of the fields
     of `spec.evidence` that are on. `pause_ns`: without a byte either way, after which a message is no part of the turn
-    before it.
+    before it. `setup_turns`: without those of `tls`. `replicas`: those whose traffic among each other is left out.
     """
 
     id: str
@@ -102,6 +110,8 @@ class Target(_Wire, frozen=True):
     clients: bool = False
     evidence: tuple[str, ...] = ()
     pause_ns: int = DEFAULT_PAUSE_NS
+    tls: bool = False
+    replicas: tuple[Replicas, ...] = ()
 
 
 class PlannedObjective(_Wire, frozen=True):

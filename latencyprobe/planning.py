@@ -12,6 +12,25 @@ from latencyprobe.plan import PlannedObjective, Role, SpanPolicy, Target
 from latencyprobe.spec import LatencyProbe, ObjectiveSpec, TargetSpec, duration_ns
 
 DEFAULT_SLOWER_THAN_NS = 100_000_000
+TLS_PORTS = {  # which IANA has registered for a protocol over TLS, as docs/api.md lists them
+    443: "https",
+    465: "submissions",
+    636: "ldaps",
+    853: "domain-s",
+    993: "imaps",
+    995: "pop3s",
+    2376: "docker-s",
+    3269: "msft-gc-ssl",
+    5061: "sips",
+    5671: "amqps",
+    5986: "wsmans",
+    6443: "sun-sr-https",
+    6514: "syslog-tls",
+    6697: "ircs-u",
+    8443: "pcsync-https",
+    8883: "secure-mqtt",
+    9443: "tungsten-https",
+}
 
 
 def target(probe: LatencyProbe, declared: TargetSpec) -> Target:
@@ -27,6 +46,8 @@ def target(probe: LatencyProbe, declared: TargetSpec) -> Target:
         role=declared.role,
         thresholds_ns=thresholds_ns,
         setup_turns=declared.setup_turns,
+        pause_ns=duration_ns(declared.pause),
+        tls=_tls(declared),
         spans=SpanPolicy(
             slower_than_ns=min(thresholds_ns, default=DEFAULT_SLOWER_THAN_NS)
             if spans.slower_than is None
@@ -36,6 +57,13 @@ def target(probe: LatencyProbe, declared: TargetSpec) -> Target:
         ),
         evidence=tuple(name for name, wanted in msgspec.structs.asdict(probe.spec.evidence).items() if wanted),
     )
+
+
+def _tls(declared: TargetSpec) -> bool:
+    """Return the target's own word, else whether it has ports and all are numbers of `TLS_PORTS`."""
+    if declared.tls is not None:
+        return declared.tls
+    return bool(declared.ports) and all(port in TLS_PORTS for port in declared.ports)
 
 
 def objectives(probe: LatencyProbe) -> tuple[PlannedObjective, ...]:

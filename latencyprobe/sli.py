@@ -83,7 +83,8 @@ class SliRow(_Wire, frozen=True):
     `stage_ns`: of bad events, the sum of each stage; `dominant`: how many bad events each stage dominated. Stage names
     as docs/design/measurement.md, "Stages"; for joined pairs of the client perspective also `network` and `server_*`.
     These replace the client's own stages, so in a row that came after the counts which it corrects, a client's stage
-    may be negative. `hash`: of the objective's definition.
+    may be negative. `hash`: of the objective's definition. `exclusions`: turns that count as no RPC, by reason
+    (exclusions.py); they add up to `coverage.ambiguous` and `coverage.excluded`.
     """
 
     namespace: str
@@ -102,6 +103,7 @@ class SliRow(_Wire, frozen=True):
     slowest: tuple[SlowExchange, ...] = ()
     peers: dict[str, int] = {}  # bad events by peer, from records, at most 20
     evidence: dict[str, EvidenceCount] = {}  # by signal, from records
+    exclusions: dict[str, int] = {}
 
 
 class SliBatch(_Wire, frozen=True):
@@ -134,6 +136,7 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
         slowest=slowest((*one.slowest, *other.slowest)),
         peers=most(added(one.peers, other.peers)),
         evidence=added_evidence(one.evidence, other.evidence),
+        exclusions=added(one.exclusions, other.exclusions),
     )
 
 

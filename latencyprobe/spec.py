@@ -16,6 +16,7 @@ from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import Role
 
 MAX_DURATION_NS = 3_600_000_000_000
+PAUSES_NS = range(10_000_000, 600_000_000_000 + 1)
 _UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 
 # \Z and not $, which would let a final newline pass.
@@ -53,13 +54,18 @@ class LabelSelector(_Spec, frozen=True):
 
 
 class TargetSpec(_Spec, frozen=True):
-    """`spec.targets[]`. `ports`: container port names or numbers; empty = every listening port."""
+    """`spec.targets[]`. `ports`: container port names or numbers; empty = every listening port. `pause`: a duration.
+    `tls` None: by the ports. `peers`: what replicas say to each other counts too.
+    """
 
     name: Name
     pod_selector: LabelSelector = LabelSelector()
     ports: Annotated[tuple[Port, ...], Meta(max_length=32)] = ()
     role: Role = Role.SERVER
     setup_turns: Annotated[int, Meta(ge=0, le=8)] = 0
+    pause: Duration = "200ms"
+    tls: bool | None = None
+    peers: bool = False
 
 
 class ClientsSpec(_Spec, frozen=True):
@@ -150,6 +156,7 @@ class Resource(_Spec, frozen=True):
 
 # Of all structs here, as documents spell them.
 FIELDS = {field.encode_name for struct in _Spec.__subclasses__() for field in msgspec.structs.fields(struct)}
+PAUSE_TEXT = "a duration from 10ms to 10m, such as 200ms"
 DURATION_TEXT = "a duration such as 25ms: a whole number above 0 with ns, us, ms, s or m, at most 1 h"
 
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from latencyprobe import stages
+from latencyprobe import exclusions, stages
 from latencyprobe.slo.evaluate import State
 from latencyprobe.spec import EvidenceSpec, LatencyProbeSpec
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
@@ -25,6 +25,10 @@ of_signals = pytest.mark.parametrize("signal", EVIDENCE, ids=lambda signal: sign
 
 def text(path: str) -> str:
     return (ROOT / path).read_text()
+
+
+(VERSION,) = yaml.safe_load(text("crds/latencyreport.yaml"))["spec"]["versions"]
+REPORT = VERSION["schema"]["openAPIV3Schema"]["properties"]["results"]["items"]["properties"]  # of one objective
 
 
 def test_the_files_that_contributing_names_exist() -> None:
@@ -69,10 +73,24 @@ def test_a_stage_is_explained_where_users_read_how_they_are_cut(stage: str) -> N
 
 
 def test_reports_have_room_for_all_stages() -> None:
-    (version,) = yaml.safe_load(text("crds/latencyreport.yaml"))["spec"]["versions"]
-    result = version["schema"]["openAPIV3Schema"]["properties"]["results"]["items"]["properties"]
-    slow = result["slowest"]["items"]["properties"]
-    assert len(stages.BY_NAME) <= min(result["badByStage"]["maxItems"], slow["stages"]["maxItems"])
+    slow = REPORT["slowest"]["items"]["properties"]
+    assert len(stages.BY_NAME) <= min(REPORT["badByStage"]["maxItems"], slow["stages"]["maxItems"])
+
+
+# -- an exclusion
+
+
+@pytest.mark.parametrize("name", exclusions.BY_NAME)
+def test_an_exclusion_is_explained_where_users_read_the_coverage(name: str) -> None:
+    assert (
+        f"| {exclusions.BY_NAME[name].word} | `{name}` |"
+        in text("docs/slo.md").partition("## 5. Turns that are no RPC")[2]
+    )
+
+
+def test_reports_have_room_for_all_exclusions() -> None:
+    exclusion = REPORT["coverage"]["properties"]["exclusions"]
+    assert len(exclusions.ALL) + 1 <= exclusion["maxItems"], "those of another version are one more"
 
 
 # -- an attribute of spans and their events

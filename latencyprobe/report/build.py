@@ -19,6 +19,7 @@ from latencyprobe.report.model import (
     BurnRate,
     Coverage,
     EvidenceSummary,
+    Exclusion,
     Explained,
     LatencyReport,
     Metadata,
@@ -29,6 +30,7 @@ from latencyprobe.report.model import (
     Slow,
     Stage,
 )
+from latencyprobe.report.turns import by_size
 from latencyprobe.sli import SLOWEST, SUMMARIES, SliRow, SlowExchange, most
 from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, events_needed, windows_needed
 from latencyprobe.slo.histogram import quantile_ns
@@ -44,6 +46,7 @@ MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear 
 MAX_REASON = 256
 _STAGES = 16
 _SIGNALS = 8
+_REASONS = 16
 _WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 12 KiB at their longest
 NAME = "latency"
 KIND = "LatencyReport"
@@ -219,6 +222,7 @@ def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
         joined=seen.joined,
         nodes_missing=nodes_missing,
         gaps=units.time_span(max(0, seen.expected_ms - seen.measured_ms) // 1000),
+        exclusions=tuple(Exclusion(reason[:63], turns) for reason, turns in by_size(row.exclusions)[:_REASONS]),
     )
 
 

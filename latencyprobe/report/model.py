@@ -60,8 +60,16 @@ class Explained(_Model, frozen=True):
     wait: str
 
 
+class Exclusion(_Model, frozen=True):
+    """Turns that count as no RPC for one reason (latencyprobe/exclusions.py)."""
+
+    reason: str
+    turns: int
+
+
 class Coverage(_Model, frozen=True):
-    """What stands behind the counts. `ratio` in percent (slo/evaluate.py); `gaps`: node time that was not measured."""
+    """What stands behind the counts. `ratio` in percent (slo/evaluate.py); `gaps`: node time that was not measured;
+    `exclusions`: what makes up `ambiguous` and `excluded`, most frequent first."""
 
     ratio: str
     seen: int
@@ -72,6 +80,7 @@ class Coverage(_Model, frozen=True):
     joined: int
     nodes_missing: int
     gaps: str
+    exclusions: tuple[Exclusion, ...] = ()
 
 
 class Stage(_Model, frozen=True):

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe import stages
-from latencyprobe.report import units
+from latencyprobe.report import turns, units
 from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
@@ -24,6 +24,7 @@ _LINE_WIDTH = 100  # beyond it the eye loses the line
 _WIDE = 110  # from here on there is room for the peers
 _BAR = 14
 _INDENT = 12  # of an objective's details: below its name
+_HANGING = 2
 _EMPTY = "No objectives: add spec.objectives to a LatencyProbe (examples/redis.yaml shows one), then measure again."
 
 
@@ -40,7 +41,7 @@ def render(report: Report | LatencyReport, console: Console, title: str = "") ->
         figures = (_percent(result.sli), f"{result.goal} %", _budget(result))
         console.print(_line((state, _name(result), *figures), console))
         for note in _notes(result):
-            console.print(Padding(Text(note), (0, 0, 0, _INDENT), expand=False))
+            _print_note(note, console)
     if report.omitted:
         console.print(f"{report.omitted} more objectives are not shown.", highlight=False)
     if exchanges := slowest(report.results)[:5]:
@@ -104,13 +105,23 @@ def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Tab
     return line
 
 
-def _notes(result: Result) -> Iterable[str]:
+def _print_note(note: str | Text, console: Console) -> None:
+    """Print a note below its objective; what does not fit its line hangs, so that the next note is seen to begin."""
+    width = min(console.width, _LINE_WIDTH) - _INDENT - _HANGING
+    for i, line in enumerate((note if isinstance(note, Text) else Text(note)).wrap(console, width)):
+        line.rstrip()
+        console.print(Padding(line, (0, 0, 0, _INDENT + (_HANGING if i else 0)), expand=False))
+
+
+def _notes(result: Result) -> Iterable[str | Text]:
     """Yield what a person should know about one objective beyond its figures, most important first."""
     if result.reason:
         yield f"not evaluated: {result.reason}"
         return
     if result.state is State.NO_DATA:
         remedy = "send traffic; is the target's port right?"
+        if turns.mostly_none(result):
+            remedy = "most turns count as no RPC"
         yield f"needs {result.events_needed:,} events to judge, has {result.events:,}: {remedy}"
     elif result.bad and result.bad_by_stage:
         yield "burned by " + ", ".join(f"{s.stage} {s.share} %" for s in result.bad_by_stage[:3] if s.events)
@@ -124,13 +135,17 @@ def _notes(result: Result) -> Iterable[str]:
     missing = {
         f"{seen.ambiguous:,} ambiguous": seen.ambiguous,
         f"{seen.lost:,} lost": seen.lost,
-        f"{seen.nodes_missing} nodes missing": seen.nodes_missing,
+        f"{units.number(seen.nodes_missing, 'node')} missing": seen.nodes_missing,
         f"{seen.gaps} not measured": seen.gaps != "0s",
     }
     if any(missing.values()):
         yield f"coverage {seen.ratio} %: " + ", ".join(text for text, there in missing.items() if there)
     else:
         facts.append("coverage 100 %")
+    no_rpc, advice = turns.of_coverage(seen), turns.advice(result)
+    if advice:
+        yield no_rpc
+        yield Text(advice, "yellow")
     if seen.joined:
         facts.append(f"{100 * seen.joined // max(result.events, 1)} % joined")
     if result.quantiles:
@@ -139,6 +154,8 @@ def _notes(result: Result) -> Iterable[str]:
         yield "; ".join(facts)
     if result.bad and result.top_peers:
         yield "bad by peer: " + ", ".join(f"{peer.peer} {peer.bad:,}" for peer in result.top_peers[:3])
+    if no_rpc and not advice:
+        yield no_rpc
     since = f" since {result.since[:16].replace('T', ' ')}" if result.since else ""
     yield f"{result.perspective.lower()} side of {result.target} within {result.threshold}, {result.window}{since}"
 

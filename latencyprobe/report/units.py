@@ -37,6 +37,11 @@ def time_span(seconds: int) -> str:
     return "".join(parts) or "0s"
 
 
+def number(n: int, noun: str) -> str:
+    """Return a count of things: `1 turn`, `40,000 turns`."""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 def percent(share: Fraction, decimals: int) -> str:
     """Return a fraction of 1 in percent, rounded down: what is not whole never looks whole."""
     value = Decimal(share.numerator) * 100 / Decimal(share.denominator)

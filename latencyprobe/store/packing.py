@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from latencyprobe import stages
+from latencyprobe import exclusions, stages
 from latencyprobe.bounds import MAX_NS, MAX_SUM
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
@@ -25,6 +25,8 @@ from latencyprobe.sli import (
 
 _CODES: dict[str, int | str] = {stage.name: stage.code for stage in stages.BY_NAME.values()}
 _NAMES = {code: name for name, code in _CODES.items()}  # a name without a code is stored as it is
+_REASON_CODES: dict[str, int | str] = {exclusion.name: exclusion.code for exclusion in exclusions.ALL}
+_REASONS = {code: name for name, code in _REASON_CODES.items()}
 T = TypeVar("T")
 
 
@@ -34,12 +36,13 @@ class Unreadable(ValueError):  # noqa: N818 - what the blob is
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
     """Of one row: counts by histogram bucket; of bad events each stage's sum in ns and how many it dominated; what
-    signals explain."""
+    signals explain; exclusions by reason."""
 
     histogram: dict[int, int] = {}
     stage_ns: dict[str, int] = {}
     dominant: dict[str, int] = {}
     evidence: dict[str, EvidenceCount] = {}
+    exclusions: dict[str, int] = {}
 
 
 class Exemplars(msgspec.Struct, frozen=True, array_like=True):
@@ -52,8 +55,9 @@ class Exemplars(msgspec.Struct, frozen=True, array_like=True):
 # The histogram: first bucket's index, then counts in order, where -n stands for n empty buckets: mostly one byte each.
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
     dense: list[int]
-    stages: dict[int | str, tuple[int | float, int]]
+    stages: dict[int | str, tuple[int | float, int]] = {}
     evidence: dict[str, tuple[int, int, int | float]] = {}
+    exclusions: dict[int | str, int] = {}
 
 
 _detail = msgspec.msgpack.Decoder(_Packed)
@@ -75,10 +79,12 @@ def pack_detail(detail: Detail) -> bytes:
         _CODES.get(name, name): (_ns(detail.stage_ns.get(name, 0)), detail.dominant.get(name, 0))
         for name in {**detail.stage_ns, **detail.dominant}
     }
-    if not dense and not by_stage and not detail.evidence:
-        return b""
     evidence = {name: (n.exchanges, n.bad, _ns(n.wait_ns)) for name, n in detail.evidence.items()}
-    return msgspec.msgpack.encode((dense, by_stage, evidence) if evidence else (dense, by_stage))  # most rows have none
+    reasons = {_REASON_CODES.get(name, name): n for name, n in detail.exclusions.items() if n}
+    parts = [dense, by_stage, evidence, reasons]
+    while parts and not parts[-1]:  # most rows have no evidence, many no exclusions
+        parts.pop()
+    return msgspec.msgpack.encode(parts) if parts else b""
 
 
 def unpack_detail(blob: bytes) -> Detail:
@@ -97,8 +103,9 @@ def unpack_detail(blob: bytes) -> Detail:
         by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
         stage_ns = {name: int(total_ns) for name, (total_ns, _) in by_stage.items() if total_ns}
         evidence = {name: EvidenceCount(n, bad, int(wait_ns)) for name, (n, bad, wait_ns) in packed.evidence.items()}
+        reasons = {_REASONS[code] if isinstance(code, int) else code: n for code, n in packed.exclusions.items()}
     except (KeyError, OverflowError, ValueError) as error:
-        raise Unreadable(f"stages: {error}") from error
+        raise Unreadable(f"stages, evidence or exclusions: {error}") from error
     dominant = {name: count for name, (_, count) in by_stage.items() if count}
     for bucket in (min(histogram), max(histogram)) if histogram else ():
         if bucket not in HISTOGRAM_INDEXES:
@@ -106,7 +113,8 @@ def unpack_detail(blob: bytes) -> Detail:
     _check("histogram", histogram.values())
     _check("dominant", dominant.values())
     _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad)])
-    return Detail(histogram, stage_ns, dominant, evidence)
+    _check("exclusions", reasons.values())
+    return Detail(histogram, stage_ns, dominant, evidence, reasons)
 
 
 def add_details(one: bytes, other: bytes) -> bytes:
@@ -116,7 +124,8 @@ def add_details(one: bytes, other: bytes) -> bytes:
     except Unreadable:
         return one
     sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
-    return pack_detail(Detail(*sums, added_evidence(a.evidence, b.evidence)))
+    reasons = added(a.exclusions, b.exclusions)
+    return pack_detail(Detail(*sums, added_evidence(a.evidence, b.evidence), reasons))
 
 
 def pack_exemplars(exemplars: Exemplars) -> bytes:

@@ -192,7 +192,9 @@ class SqliteStore:
             query = "UPDATE series SET first_minute = ? WHERE id = ? AND (first_minute IS NULL OR first_minute > ?)"
             self._db.execute(query, (row.minute, series, row.minute))
             counts = (row.good, row.bad, *msgspec.structs.astuple(row.coverage))
-            detail = packing.pack_detail(Detail(row.histogram, row.stage_ns, row.dominant, row.evidence))
+            detail = packing.pack_detail(
+                Detail(row.histogram, row.stage_ns, row.dominant, row.evidence, row.exclusions)
+            )
             for width_s in WIDTHS_S:
                 self._db.execute(_ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
             if row.slowest or row.peers:
@@ -256,4 +258,5 @@ def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
         stage_ns=detail.stage_ns,
         dominant=detail.dominant,
         evidence=detail.evidence,
+        exclusions=detail.exclusions,
     )

@@ -139,7 +139,7 @@ def test_reset_inside_an_exchange_is_an_error_on_both_sides(session):
 
 
 def test_bytes_that_ask_for_no_answer_are_teardown(session):
-    """The client's FIN follows its last bytes within 5 ms; tried again when this machine was slower than that."""
+    """The client's FIN follows its last bytes within 100 ms; tried again when this machine was slower than that."""
     session.measure(PORT)
     for _ in range(50):
         peers = Peers(PORT)
@@ -149,7 +149,7 @@ def test_bytes_that_ask_for_no_answer_are_teardown(session):
         peers.client.close()
         assert peers.server.recv(100) == b"quit"
         assert peers.server.recv(100) == b""
-        in_time = time.monotonic_ns() - began_ns < 5 * MS
+        in_time = time.monotonic_ns() - began_ns < 100 * MS
         port = peers.server.getpeername()[1]
         peers.close()
         if in_time:

@@ -28,6 +28,7 @@ EDITS: list[dict[str, Any]] = [  # merge patches of the spec, one upon the other
     {"objectives": []},
     {"objectives": [{**FAST, "threshold": "7ms"}, {**FAST, "name": "new", "threshold": "8ms"}]},
     {"targets": [{**TARGET, "setupTurns": 1}]},
+    {"targets": [{**TARGET, "pause": "5s", "tls": True, "peers": True}]},
     {"targets": [{**TARGET, "ports": []}]},
     {"targets": [TARGET, CALLS], "objectives": [{**FAST, "target": "calls", "threshold": "6ms"}]},
     {"targets": [{**TARGET, "podSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}, CALLS]},

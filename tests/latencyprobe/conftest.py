@@ -68,6 +68,7 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
                 slowest=(exchange(i, now),),
                 peers={"shop/frontend": 10},
                 coverage=Coverage(seen=1005, excluded=5, measured_ms=60_000, expected_ms=60_000),
+                exclusions={"setup": 3, "teardown": 2},
             )
             for i, minute in enumerate(minutes)
         )
@@ -76,6 +77,7 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
                 *(*CALLS.key, minute, 1000, 0),
                 histogram={-319: 1000},
                 coverage=Coverage(seen=1010, ambiguous=10, joined=500, measured_ms=57_000, expected_ms=60_000),
+                exclusions={"push": 9, "overlap": 1},
             )
             for minute in minutes
         )

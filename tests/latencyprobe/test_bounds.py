@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from latencyprobe import exclusions
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, MAX_UNIX_NS, TORN, Impossible, bounded
 from latencyprobe.plan import Role
 from latencyprobe.report import build, model, table
@@ -43,6 +44,8 @@ def slow(**fields: Any) -> tuple[SlowExchange, ...]:
     return (msgspec.structs.replace(whole, **fields),)
 
 
+AMBIGUOUS = sum(i for i, exclusion in enumerate(exclusions.ALL) if exclusion.ambiguous)
+EXCLUDED = sum(i for i, exclusion in enumerate(exclusions.ALL) if not exclusion.ambiguous)
 HONEST = {
     "of a busy minute": row(good=60_000_000, bad=2, histogram={-672: 1, -200: 59_999_999, 319: 2}),
     "whose counters were read while they grew": row(good=900, bad=-1, histogram={-200: 899}),
@@ -63,7 +66,10 @@ HONEST = {
         slowest=tuple(slow(trace_id=f"{i:032x}")[0] for i in range(5)),
         peers={f"2001:db8::{i:x}": 9 for i in range(20)},
         evidence={"retransmits": EvidenceCount(3, 1, 10**9), "handshakes": EvidenceCount(1), "tcprt": EvidenceCount(2)},
+        coverage=Coverage(seen=sum(range(len(exclusions.ALL))), ambiguous=AMBIGUOUS, excluded=EXCLUDED),
+        exclusions={exclusion.name: i for i, exclusion in enumerate(exclusions.ALL)},
     ),
+    "without any RPC": row(coverage=Coverage(seen=40_000, ambiguous=40_000), exclusions={"multiplexed": 40_000}),
     "with evidence alone": row(
         slowest=slow(evidence=(EvidenceSummary("tcprt", "R reordered", 1, 0),) * 8, joined=True)
     ),
@@ -100,6 +106,20 @@ IMPOSSIBLE = {
         {"coverage": Coverage(lost=1 << 60)},
         {"coverage": Coverage(measured_ms=MAX_MEASURED_MS + 1)},
         {"coverage": Coverage(expected_ms=60_000)},
+        {"coverage": Coverage(seen=8, ambiguous=9), "exclusions": {"push": 9}},
+    ],
+    "exclusions": [
+        {"coverage": Coverage(seen=9, ambiguous=9)},
+        {"exclusions": {"push": 9}},
+        {"coverage": Coverage(seen=9, ambiguous=9), "exclusions": {"push": 8}},
+        {"coverage": Coverage(seen=9, ambiguous=9), "exclusions": {"oneway": 9}},
+        {"coverage": Coverage(seen=9, excluded=9), "exclusions": {"push": 9}},
+        {"coverage": Coverage(seen=9, excluded=9), "exclusions": {"oneway": 10, "peer": -1}},
+        {"coverage": Coverage(seen=9, excluded=9), "exclusions": {"oneway": 10, "tomorrow": -1}},
+        {"coverage": Coverage(seen=9, excluded=9), "exclusions": {"push": 1, "tomorrow": 8}},
+        {"coverage": Coverage(seen=9, excluded=9), "exclusions": {"oneway": 1, "tomorrow": 9}},
+        {"coverage": Coverage(seen=65, excluded=65), "exclusions": {f"r{i}": 1 for i in range(65)}},
+        {"exclusions": {"push": 1 << 60, "tomorrow": -(1 << 60)}},
     ],
     "slowest": [
         {"slowest": slow() * 6},
@@ -142,11 +162,14 @@ def test_names_that_this_version_does_not_know_count_as_other() -> None:
             stage_ns={"process": 5, "tomorrow": 2, "later": 3},
             dominant={"tomorrow": 1},
             evidence={"tomorrow": EvidenceCount(2, 1, 9), "later": EvidenceCount(1, 0, 1), "tcprt": EvidenceCount(1)},
+            coverage=Coverage(seen=9, ambiguous=5, excluded=4),
+            exclusions={"push": 4, "tomorrow": 2, "later": 1, "own": 2},
             slowest=slow(stages={"tomorrow": 7}, evidence=(EvidenceSummary("tomorrow", "slow", 1, 9),)),
         )
     )
     assert ({"process": 5, "other": 5}, {"other": 1}) == (found.stage_ns, found.dominant)
     assert {"other": EvidenceCount(3, 1, 10), "tcprt": EvidenceCount(1)} == found.evidence
+    assert {"push": 4, "own": 2, "other": 3} == found.exclusions
     assert ({"other": 7}, (EvidenceSummary("other", "slow", 1, 9),)) == (
         found.slowest[0].stages,
         found.slowest[0].evidence,
@@ -193,6 +216,9 @@ exchanges = st.builds(
 )
 
 
+TOMORROW = {either: exclusions.ALL[0]._replace(ambiguous=either) for either in (True, False)}
+
+
 @st.composite
 def possible(draw: st.DrawFn) -> SliRow:
     """Rows at and within their bounds."""
@@ -206,7 +232,11 @@ def possible(draw: st.DrawFn) -> SliRow:
         st.sampled_from(["tcprt", "retransmits", "tomorrow"]),
     )
     evidence = st.builds(EvidenceCount, events, events, numbers(-9, 1 << 64))
-    seen = [draw(events) for _ in range(6)]
+    reasons = draw(st.dictionaries(st.sampled_from([*exclusions.BY_NAME, "tomorrow"]), numbers(0, MAX_EVENTS >> 4)))
+    either = draw(st.sampled_from([True, False]))  # what a reason of tomorrow is
+    ambiguous = sum(n for reason, n in reasons.items() if exclusions.BY_NAME.get(reason, TOMORROW[either]).ambiguous)
+    excluded = sum(reasons.values()) - ambiguous
+    seen = [draw(numbers(ambiguous + excluded, MAX_EVENTS)), ambiguous, excluded, *(draw(events) for _ in range(3))]
     return row(
         role,
         good=good,
@@ -218,6 +248,7 @@ def possible(draw: st.DrawFn) -> SliRow:
         slowest=draw(st.lists(exchanges, max_size=5).map(tuple)),
         peers=draw(st.dictionaries(names, events, max_size=20)),
         evidence=draw(st.dictionaries(signals, evidence)),
+        exclusions=reasons,
     )
 
 
@@ -233,6 +264,7 @@ anything = st.builds(
     coverage=st.just(Coverage()) | st.builds(Coverage, *[number] * 8),
     slowest=st.lists(exchanges, max_size=6).map(tuple),
     peers=st.dictionaries(names, number, max_size=3),
+    exclusions=st.dictionaries(st.sampled_from([*exclusions.BY_NAME, "tomorrow"]) | names, number, max_size=3),
 )
 
 

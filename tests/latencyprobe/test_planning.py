@@ -1,11 +1,17 @@
 """planning.py: what a LatencyProbe alone says of a plan."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from latencyprobe import plan, planning, spec
 from latencyprobe.plan import Role
 
 MakeProbe = Callable[..., spec.LatencyProbe]
+ROOT = Path(__file__).parents[2]
 
 
 def test_thresholds_are_distinct_by_value_and_ascending(probe: MakeProbe) -> None:
@@ -32,6 +38,38 @@ def test_target_has_what_its_probe_says(probe: MakeProbe) -> None:
     target = planning.target(parsed, parsed.spec.targets[1])
     assert ("shop/checkout/db", "u1", Role.CLIENT) == (target.id, target.probe_uid, target.role)
     assert (plan.SpanPolicy(100_000_000, 0.5, 7), ("retransmits", "tcprt")) == (target.spans, target.evidence)
+
+
+def test_a_pause_is_planned_in_ns_and_200_ms_by_default(probe: MakeProbe) -> None:
+    parsed = probe(targets=[{"name": "cart", "pause": "1500ms"}, {"name": "db"}], objectives=[])
+    assert [1_500_000_000, plan.DEFAULT_PAUSE_NS] == [
+        planning.target(parsed, target).pause_ns for target in parsed.spec.targets
+    ]
+    assert plan.DEFAULT_PAUSE_NS == 200_000_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"ports": [443]}, True),
+        ({"ports": [443, 8443], "role": "Client"}, True),
+        ({"ports": [443, 80]}, False),
+        ({"ports": ["https"]}, False),
+        ({"ports": []}, False),
+        ({"ports": [443], "tls": False}, False),
+        ({"ports": [80], "tls": True}, True),
+    ],
+)
+def test_tls_is_what_the_target_says_else_what_all_its_ports_say(
+    probe: MakeProbe, fields: dict[str, Any], expected: bool
+) -> None:
+    parsed = probe(targets=[{"name": "cart", **fields}], objectives=[])
+    assert planning.target(parsed, parsed.spec.targets[0]).tls is expected
+
+
+def test_docs_list_the_ports_of_tls() -> None:
+    rows = re.findall(r"(?m)^  \| ([0-9][0-9, ]+) \|", (ROOT / "docs" / "api.md").read_text())
+    assert sorted(planning.TLS_PORTS) == sorted(int(port) for row in rows for port in row.split(","))
 
 
 def test_hash_follows_the_definition_and_nothing_else(probe: MakeProbe) -> None:

@@ -93,6 +93,7 @@ def test_coverage_tells_what_is_missing(store: SqliteStore) -> None:
         "joined": 30_000,
         "nodesMissing": 2,
         "gaps": "3m",
+        "exclusions": ({"reason": "push", "turns": 540}, {"reason": "overlap", "turns": 60}),
     } == msgspec.to_builtins(entry.coverage)
 
 

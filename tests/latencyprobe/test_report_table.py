@@ -98,3 +98,27 @@ def test_list_without_evidence_says_nothing_of_it() -> None:
     header, row, _ = listed(SLOW, width=120).splitlines()
     assert ["slowest", "stages", "mostly", "target"] == header.split()[:4]
     assert ["123.4ms", "dddddddddddddd", "server_read_delay", "123ms", "cart"] == row.split()[:5]
+
+
+def test_advice_stands_out_below_the_coverage_and_long_notes_hang() -> None:
+    coverage = model.Coverage("51", 10_000, 4900, 0, 0, 0, 0, 0, "0s", (model.Exclusion("overlap", 4900),))
+    half = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.INCOMPLETE, 5100, 0, 1, coverage, "")
+    report = model.Report({state.column: int(state is half.state) for state in State}, (half,))
+    notes = printed(report).splitlines()[4:]
+    assert ["coverage 51 %: 4,900 ambiguous", "4,900 of 10,000 turns counted as no RPC: overlapping"] == [
+        note.strip() for note in notes[:2]
+    ]
+    assert notes[2].startswith("            overlapping: requests and answers cross")
+    assert notes[3].startswith("              ")
+    assert "0 of 5,100 bad" in notes[4]
+    assert "\x1b[33moverlapping: " in printed(report, colours=True)
+    assert max(map(len, printed(report, 300).splitlines())) <= 100
+
+
+def test_objective_whose_turns_are_no_rpcs_is_not_told_to_send_traffic() -> None:
+    coverage = model.Coverage("0", 9, 9, 0, 0, 0, 0, 0, "0s", (model.Exclusion("multiplexed", 9),))
+    none = model.Result("p", "o", "cart", "Server", "1ms", "99", "1d", State.NO_DATA, 0, 0, 100, coverage, "")
+    found = " ".join(printed(model.Report(dict.fromkeys((s.column for s in State), 0), (none,))).split())
+    assert "needs 100 events to judge, has 0: most turns count as no RPC" in found
+    assert "send traffic" not in found
+    assert "multiplexed: requests that share a connection" in found

@@ -33,6 +33,10 @@ def test_duration_reads_back_within_its_digits(value_ns: int, digits: int) -> No
     assert units.duration_ns(units.duration(value_ns, digits)) == pytest.approx(value_ns, rel=0.51 * 10 ** (1 - digits))
 
 
+def test_number_agrees_with_its_noun() -> None:
+    assert ["0 turns", "1 turn", "2,310 turns"] == [units.number(n, "turn") for n in (0, 1, 2310)]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (65, "1m5s"), (3600, "1h"), (90061, "1d1h"), (86400 * 3, "3d"), (7380, "2h3m")]
 )

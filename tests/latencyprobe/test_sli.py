@@ -12,9 +12,19 @@ KEY = ("shop", "checkout", "u1", "fast", "h1", Role.SERVER)
 
 def test_merged_row_is_the_sum_of_both() -> None:
     one = SliRow(
-        *KEY, minute=60, good=1, bad=2, histogram={3: 1, 4: 2}, stage_ns={"process": 5}, dominant={"process": 2}
+        *(*KEY, 60, 1, 2),
+        histogram={3: 1, 4: 2},
+        stage_ns={"process": 5},
+        dominant={"process": 2},
+        exclusions={"push": 3, "setup": 1},
     )
-    other = SliRow(*KEY, minute=120, good=10, bad=1, histogram={4: 1}, stage_ns={"send": 7}, dominant={"process": 1})
+    other = SliRow(
+        *(*KEY, 120, 10, 1),
+        histogram={4: 1},
+        stage_ns={"send": 7},
+        dominant={"process": 1},
+        exclusions={"push": 5},
+    )
     assert SliRow(
         *KEY,
         minute=60,
@@ -23,6 +33,7 @@ def test_merged_row_is_the_sum_of_both() -> None:
         histogram={3: 1, 4: 3},
         stage_ns={"process": 5, "send": 7},
         dominant={"process": 3},
+        exclusions={"push": 8, "setup": 1},
     ) == merged(one, other)
 
 

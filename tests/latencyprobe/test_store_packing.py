@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,9 @@ stages = st.dictionaries(st.sampled_from(["receive", "process", "server_send", "
 signals = st.dictionaries(
     st.sampled_from(["retransmits", "handshakes"]), st.builds(EvidenceCount, counts, counts, counts)
 )
-details = st.builds(Detail, st.dictionaries(st.integers(-672, 319), counts, max_size=40), stages, stages, signals)
+reasons = st.dictionaries(st.sampled_from(["push", "oneway", "own", "other"]), counts)
+buckets = st.dictionaries(st.integers(-672, 319), counts, max_size=40)
+details = st.builds(Detail, buckets, stages, stages, signals, reasons)
 
 
 @given(details)
@@ -39,6 +42,7 @@ def test_added_details_are_the_sum(one: Detail, other: Detail) -> None:
     assert Counter(one.histogram) + Counter(other.histogram) == Counter(added.histogram)
     assert Counter(one.stage_ns) + Counter(other.stage_ns) == Counter(added.stage_ns)
     assert Counter(one.dominant) + Counter(other.dominant) == Counter(added.dominant)
+    assert Counter(one.exclusions) + Counter(other.exclusions) == Counter(added.exclusions)
     bad = [Counter({name: count.bad for name, count in d.evidence.items()}) for d in (one, other, added)]
     assert bad[0] + bad[1] == bad[2]
 
@@ -67,7 +71,8 @@ def test_what_cannot_be_read_says_so_and_stays(blob: bytes, detail: Detail) -> N
 
 def test_counts_that_no_honest_one_reaches_are_added_to_no_more_and_ns_are() -> None:
     half, spent_ns = MAX_SUM // 2 + 1, {"process": 3 << 62, "wait": -(3 << 62)}
-    blob = pack_detail(Detail({3: half}, spent_ns, {"process": half}, {"tcprt": EvidenceCount(half, half, 3 << 62)}))
+    evidence = {"tcprt": EvidenceCount(half, half, 3 << 62)}
+    blob = pack_detail(Detail({3: half}, spent_ns, {"process": half}, evidence, {"push": half}))
     assert spent_ns == unpack_detail(blob).stage_ns
     beyond = add_details(blob, blob)
     with pytest.raises(Unreadable, match=f"{2 * half} events are more than can be"):
@@ -76,7 +81,23 @@ def test_counts_that_no_honest_one_reaches_are_added_to_no_more_and_ns_are() -> 
 
 
 def test_nothing_takes_no_room() -> None:
-    assert b"" == pack_detail(Detail()) == pack_detail(Detail({5: 0}))
+    assert b"" == pack_detail(Detail()) == pack_detail(Detail({5: 0})) == pack_detail(Detail(exclusions={"push": 0}))
+
+
+def test_reason_takes_a_code_and_its_count() -> None:
+    assert 9 == len(pack_detail(Detail(exclusions={"push": 9, "teardown": 9})))
+
+
+def test_blob_from_before_there_were_reasons_is_read_and_added_to() -> None:
+    older = msgspec.msgpack.encode(([-200, 7], {0: (5, 1)}))
+    assert Detail({-200: 7}, {"receive": 5}, {"receive": 1}) == unpack_detail(older)
+    newer = pack_detail(Detail(exclusions={"push": 2}))
+    assert {"push": 2} == unpack_detail(add_details(older, newer)).exclusions
+
+
+def test_reason_that_no_version_had_is_no_count_of_ours() -> None:
+    with pytest.raises(Unreadable, match="exclusions: 99"):
+        unpack_detail(msgspec.msgpack.encode(([], {}, {}, {99: 1})))
 
 
 def test_bucket_takes_about_a_byte() -> None:

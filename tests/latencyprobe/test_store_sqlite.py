@@ -68,13 +68,15 @@ def test_row_is_read_back_as_it_was(store: SqliteStore) -> None:
         coverage=Coverage(13, 2, 1, 3, 4, 5, 60_000, 60_000),
         slowest=(slow,),
         peers={"shop/web": 1},
+        exclusions={"push": 2, "oneway": 1},
     )
     store.add([whole])
     assert whole == store.read(KEY, NOW, NOW + 60)
 
 
 def test_counts_of_one_minute_add_up(store: SqliteStore) -> None:
-    one, other = row(good=2, histogram={1: 2}), row(good=3, bad=1, histogram={1: 3, 7: 1}, dominant={"send": 1})
+    one = row(good=2, histogram={1: 2}, exclusions={"push": 2})
+    other = row(good=3, bad=1, histogram={1: 3, 7: 1}, dominant={"send": 1}, exclusions={"push": 1, "peer": 4})
     store.add([one])
     store.add([other])
     assert merged(one, other) == store.read(KEY, NOW, NOW + 60)
@@ -182,6 +184,7 @@ BROKEN = {
     "more measured than a number holds": "UPDATE counts SET measured_ms = 9223372036854775807, expected_ms = -5",
     "a bucket that is none": "UPDATE counts SET detail = x'9292cd9c400180'",
     "a stage of another version": "UPDATE counts SET detail = x'92908163920101'",
+    "a reason of another version": "UPDATE counts SET detail = x'94908080816301'",
     "no blob of ours": "UPDATE counts SET detail = x'ff00'",
     "text that is none": "UPDATE counts SET detail = x'929081a1ff920101'",
     "exemplars that are none": "UPDATE exemplars SET exemplars = x'c1'",

@@ -15,7 +15,7 @@ from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.turn import InForce, Turn, empty
 from latencyprobe_agent.vocabulary.now import Now
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, HISTOGRAM_MIN, Outcome, Role
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, HISTOGRAM_MIN, Excluded, Outcome, Role
 
 POLICY = SpanPolicy(1, 1.0, 100)
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (5,), 0, POLICY, ports=(80,))
@@ -46,6 +46,39 @@ def test_an_rpc_that_both_halves_saw_counts_once() -> None:
     assert "1,000 RPCs  1,000 pairs  0 lost" in text
     assert "fast 99% ≥ 99%" in text
     assert "p50 987us" in text
+
+
+def excluding(tick: Turn, role: Role = Role.SERVER, **reasons: int) -> Turn:
+    assert tick.counts is not None
+    keys, values = tick.counts.counts
+    for reason, n in reasons.items():
+        values["excluded"][keys["role"] == role, Excluded[reason.upper()]] = n
+    return tick
+
+
+def test_turns_that_are_no_rpc_are_said_with_the_most_frequent_reason() -> None:
+    both = turn((Role.SERVER, 1000, 990), (Role.CLIENT, 1000, 990))
+    assert shown(excluding(both, push=2250, oneway=60)).endswith("≥ 99%  2,310 no RPC, mostly push")
+    assert shown(excluding(turn((Role.SERVER, 9, 9)), oneway=60)).endswith("60 no RPC: one-way")
+    other_side = excluding(turn((Role.SERVER, 9, 9), (Role.CLIENT, 9, 9)), Role.CLIENT, own=7)
+    assert "no RPC" not in shown(other_side)
+
+
+def test_of_what_is_never_an_rpc_the_side_that_saw_most_is_said() -> None:
+    none = turn((Role.SERVER, 0, 0), (Role.CLIENT, 0, 0))
+    assert "0 RPCs" in shown(excluding(none, multiplexed=7))
+    assert "7 no RPC: multiplexed" in shown(excluding(none, multiplexed=7))
+    assert "9 no RPC: multiplexed" in shown(excluding(none, Role.CLIENT, multiplexed=9))
+
+
+def test_the_last_figures_tell_every_reason() -> None:
+    out = io.StringIO()
+    live = LiveLine(Console(file=out))
+    live.take(excluding(turn((Role.SERVER, 37_690, 1)), push=2250, oneway=60))
+    live.close()
+    figures, told = out.getvalue().splitlines()
+    assert figures.startswith("37,690 RPCs in ")
+    assert told == "2,310 of 40,000 turns counted as no RPC: push 2,250, one-way 60"
 
 
 def test_without_a_server_here_the_clients_count() -> None:
@@ -81,6 +114,6 @@ def test_on_a_pipe_there_are_no_escapes_and_the_last_figures_stay(make_halves: A
     live.take(turn()._replace(pairs=LocalJoin().join(pair), counts=None))
     live.take(turn((Role.SERVER, 1000, 990)))
     live.close()
-    assert re.match(r"1,000 RPCs in \d+\.\d s, 1 pairs, 0 lost", out.getvalue())
+    assert re.match(r"1,000 RPCs in \d+\.\d s, 1 pair, 0 lost", out.getvalue())
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().count("\n") == 1

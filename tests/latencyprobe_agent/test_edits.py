@@ -35,7 +35,7 @@ from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
 from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EXCHANGE, ExchangeClass, Outcome, Role, RuleSide
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EXCHANGE, ExchangeClass, Excluded, Outcome, Role, RuleSide
 from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan.planner import Planner
@@ -57,7 +57,7 @@ SPEC: dict[str, Any] = {
     "spans": {"slowerThan": "20ms", "ratio": "0.5"},
 }
 NEIGHBOUR: dict[str, Any] = {  # on the same sockets, never edited
-    "targets": [{"name": "shared", "podSelector": {"matchLabels": {"app": "cart"}}}],
+    "targets": [{"name": "shared", "podSelector": {"matchLabels": {"app": "cart"}}, "peers": True}],
     "clients": {"scope": "Cluster"},
     "objectives": [
         {"name": "near", "target": "shared", "threshold": "10ms", "goal": "99", "errorsCountAsBad": False},
@@ -100,6 +100,9 @@ EDITS: dict[str, Edit] = {
     "targets.ports": of(*SERVER, ports=[8081]),
     "targets.role": of("targets", 1, role="Server"),
     "targets.setupTurns": of(*SERVER, setupTurns=2),
+    "targets.pause": of(*SERVER, pause="5s"),
+    "targets.tls": of(*SERVER, tls=True),
+    "targets.peers": of(*SERVER, peers=True),
     "clients": of(clients={}),
     "clients.scope": of("clients", scope="Cluster"),
     "clients.podSelector": of("clients", podSelector={}),
@@ -162,13 +165,15 @@ def pod(number: int, app: str, tier: str, namespace: str = "shop") -> Pod:
     uid = f"00000000-0000-4000-8000-00000000000{number}"
     labels = {"app": app, "tier": tier}
     containers = (Container("main", f"{number:x}" * 64),)
-    return Pod(uid, namespace, f"{app}-{number}", "n1", labels, (f"10.0.0.{number}",), containers)
+    run_by = ("StatefulSet", f"{app}-{tier}")
+    addresses = (f"10.0.0.{number}",)
+    return Pod(uid, namespace, f"{app}-{number}", "n1", labels, addresses, containers, (), (), (), *run_by)
 
 
-GOLDEN_CART, SILVER_CART = pod(1, "cart", "gold"), pod(2, "cart", "silver")
+GOLDEN_CART, SILVER_CART, REPLICA = pod(1, "cart", "gold"), pod(2, "cart", "silver"), pod(6, "cart", "gold")
 GOLDEN_WEB, SILVER_WEB = pod(3, "web", "gold"), pod(4, "web", "silver")
 TELLER = pod(5, "web", "gold", "bank")
-PODS = (GOLDEN_CART, SILVER_CART, GOLDEN_WEB, SILVER_WEB, TELLER)
+PODS = (GOLDEN_CART, SILVER_CART, REPLICA, GOLDEN_WEB, SILVER_WEB, TELLER)
 SERVICE = Service("shop", "cart", ("10.96.0.7",), (("web", 80),))
 CONNECTIONS = [  # (client, dialled address, dialled port, server, its port)
     (GOLDEN_WEB, "10.96.0.7", 80, GOLDEN_CART, 8080),
@@ -177,6 +182,7 @@ CONNECTIONS = [  # (client, dialled address, dialled port, server, its port)
     (GOLDEN_WEB, "203.0.113.9", 9000, None, 0),
     (TELLER, "10.0.0.1", 8080, GOLDEN_CART, 8080),
     (GOLDEN_CART, "10.0.0.2", 9000, SILVER_CART, 9000),
+    (REPLICA, "10.0.0.1", 8080, GOLDEN_CART, 8080),
 ]
 EXCHANGES = [(1 * MS, Outcome.OK), (15 * MS, Outcome.RESET), (30 * MS, Outcome.OK), (60 * MS, Outcome.OK)]
 
@@ -231,6 +237,10 @@ class Kernel(FakePrograms):
             return
         role = Role.SERVER if half.side is RuleSide.LOCAL else Role.CLIENT
         total = self.rows[np.array((cgroup, index, role), COUNTS_KEY).tobytes()]
+        if self._is_peer_traffic(half):
+            total["classes"][0, ExchangeClass.PEER] += 1
+            total["excluded"][0, Excluded.PEER] += 1
+            return
         total["outcomes"][0, outcome] += 1
         total["classes"][0, ExchangeClass.PINGPONG] += 1
         total["histogram"][0, 300] += 1
@@ -248,6 +258,11 @@ class Kernel(FakePrograms):
         addresses = [packed(half.address), ANY_ADDRESS] if half.side is RuleSide.PEER else [ANY_ADDRESS]
         keys = [(address, group, port, half.side) for address in addresses for port in (half.port, ANY_PORT)]
         return next((self.rules.rules[key] for key in keys if group and key in self.rules.rules), 0)
+
+    def _is_peer_traffic(self, half: Half) -> bool:
+        server_group, _ = self.rules.scopes[self._cgroups[half.pod.uid]]
+        keys = [(packed(half.address), server_group, port, RuleSide.MEMBER) for port in (half.port, ANY_PORT)]
+        return any(key in self.rules.rules for key in keys)
 
     def drain(self, limit: int) -> np.ndarray:
         some, self._records = self._records[:limit], self._records[limit:]
@@ -279,11 +294,27 @@ def belongs(half: Half, target: Target) -> bool:
     return half.side is RuleSide.PEER and half.pod.uid in target.callers and dialled
 
 
+def left_out(half: Half, plan: NodePlan) -> bool:
+    """Whether both ends are replicas, and some target does not want what they say."""
+    return any(
+        (end.address, end.port) == (half.address, half.port)
+        for target in plan.targets
+        for one in target.replicas
+        if half.pod.uid in one.pods
+        for end in (target.endpoints if one.endpoints is None else one.endpoints)
+    )
+
+
 def judged(plan: NodePlan, objective: PlannedObjective) -> Counter[str]:
     """Good and bad of one `Kernel.load()`."""
     target = next(one for one in plan.targets if one.id == objective.target)
     side = RuleSide.LOCAL if objective.perspective is Perspective.SERVER else RuleSide.PEER
-    halves = [half for both in ends() for half in both if half.side is side and belongs(half, target)]
+    halves = [
+        half
+        for both in ends()
+        for half in both
+        if half.side is side and belongs(half, target) and not left_out(half, plan)
+    ]
     threshold_ns = target.thresholds_ns[objective.threshold_index]
     good = sum(
         duration_ns <= threshold_ns and (outcome is Outcome.OK or not objective.errors_count_as_bad)

@@ -61,6 +61,9 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "objectives, one more": lambda document: document["objectives"].append(ADDED),
     "objectives, none": lambda document: document.update(objectives=[]),
     "setupTurns": lambda document: document["targets"][1].update(setupTurns=1),
+    "tls": lambda document: document["targets"][1].update(tls=True),
+    "pause": lambda document: document["targets"][1].update(pause="10ms"),
+    "peers": lambda document: document["targets"][1].update(peers=True),
     "ports": lambda document: document["targets"][1].update(ports=[ELSEWHERE]),
     "role": lambda document: document["targets"][1].update(role="Client"),
     "spans": lambda document: document.update(spans={"slowerThan": "1ns", "ratio": "1", "maxPerSecond": 10}),
@@ -87,7 +90,8 @@ def due(document: dict[str, Any], port: int) -> dict[Definition, Counter[str]]:
         for objective, planned in zip(probe.spec.objectives, planning.objectives(probe), strict=True):
             if objective.target == "exact" and not probe.spec.suspend:
                 # sockets that two targets share have the set-up turns of both
-                counted = port in targets["exact"].ports and not document["targets"][1].get("setupTurns")
+                exact = document["targets"][1]
+                counted = port in targets["exact"].ports and not exact.get("setupTurns") and not exact.get("tls")
                 outcome = "good" if objective.threshold == "60m" else "bad"
                 found[planned.id, planned.hash] = Counter({outcome: RPCS} if counted else {})
     return found

@@ -174,11 +174,11 @@ def test_rules_that_are_gone_leave_the_maps(measuring):
 def test_more_rules_than_the_map_holds_are_refused_before_anything_changes(measuring):
     measuring.measure(1001)
     too_many = Rules(
-        rules={(bytes(16), group, 80, 0): 1 for group in range(70_000)},
+        rules={(bytes(16), group, 80, 0): 1 for group in range(140_000)},
         sets={1: TargetSet(("n/p/t",), (1,), 0, POLICY, "n/p")},
     )
 
-    with pytest.raises(Unsupported, match="70000 rules, there is room for 65536") as caught:
+    with pytest.raises(Unsupported, match="140000 rules, there is room for 131072") as caught:
         measuring.programs.apply(too_many, idle_timeout_ns=1, own_tgid=0, owner_by_process=False)
 
     assert "PlanTooLarge" == caught.value.reason

@@ -112,7 +112,7 @@ def test_evidence_long_after_the_end_is_late():
 
 @pytest.mark.parametrize(
     ("excluded", "outcome"),
-    [(Excluded.PIPELINED, "ambiguous"), (Excluded.OVERLAP, "ambiguous"), (Excluded.SETUP, "no_exchange")],
+    [(Excluded.PIPELINED, "ambiguous"), (Excluded.STREAMING, "ambiguous"), (Excluded.SETUP, "no_exchange")],
 )
 def test_what_is_no_event_is_explained_by_nothing(excluded, outcome):
     one = joining()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from latencyprobe.plan import Endpoint, NodePlan, Role, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import Endpoint, NodePlan, Replicas, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent.measure.rules import ANY_ADDRESS, NO_RULES, compile_rules, packed
 from latencyprobe_agent.vocabulary.records import RuleSide
 
@@ -97,6 +97,65 @@ def test_pods_with_equal_rules_share_a_group_and_callers_do_not_multiply():
     assert {(0, 1)} == set(rules.scopes.values())
 
 
+def replicas_of(uids, ends):
+    return (Replicas(tuple(uids), tuple(Endpoint(address, port) for address, port in ends)),)
+
+
+def members(rules, group):
+    """The (address, port) of a group's replicas."""
+    return {(address, port) for address, g, port, side in rules.rules if g == group and side is RuleSide.MEMBER}
+
+
+def test_replicas_are_found_from_both_ends_by_the_servers_group_and_on_their_targets_ports():
+    ends = [("10.0.0.1", 80), ("10.0.0.2", 80), ("10.96.0.7", 8000)]
+    pods = (TargetPod("a", (80,)), TargetPod("b", (80,)))
+    counted = target("counted", pods=(TargetPod("a", (81,)),))
+    rules = compile_rules(plan_of(target(pods=pods, replicas=replicas_of("ab", ends)), counted), {"a": [1], "b": [2]})
+
+    assert rules.scopes[1] != rules.scopes[2]
+    for cgroup in (1, 2):
+        assert {(packed(address), port) for address, port in ends} == members(rules, rules.scopes[cgroup][0])
+
+
+def test_replicas_without_endpoints_of_their_own_have_those_of_the_target():
+    pods, endpoints = (TargetPod("a", (80,)),), (Endpoint("10.0.0.1", 80), Endpoint("10.0.0.2", 80))
+    fields = {"pods": pods, "callers": ("b",), "endpoints": endpoints}
+    cgroups = {"a": [1], "b": [2]}
+    told_twice = compile_rules(plan_of(target(replicas=(Replicas(("a",), endpoints),), **fields)), cgroups)
+
+    assert told_twice == compile_rules(plan_of(target(replicas=(Replicas(("a",)),), **fields)), cgroups)
+    assert 2 == len(members(told_twice, told_twice.scopes[1][0]))
+
+
+def test_a_pod_that_only_dials_has_a_group_for_its_replicas():
+    ends = [("10.0.0.1", 5432), ("10.0.0.2", 5432)]
+    dialling = target(role=Role.CLIENT, pods=(TargetPod("a", (5432,)),), replicas=replicas_of("a", ends))
+    rules = compile_rules(plan_of(dialling), {"a": [1]})
+
+    server_group, client_group = rules.scopes[1]
+    assert {(packed(address), port) for address, port in ends} == members(rules, server_group)
+    assert set() == looked_up(rules, server_group, RuleSide.LOCAL, "10.0.0.1", 5432)
+    assert {"shop/cart/web"} == looked_up(rules, client_group, RuleSide.PEER, "10.0.0.1", 5432)
+
+
+def test_replicas_of_a_large_target_share_one_group_beside_that_of_the_callers():
+    ends = [(str(ipaddress.ip_address(0x0A000000 + i)), 80) for i in range(5000)]
+    uids = [f"pod{i}" for i in range(100)]
+    web = target(
+        pods=tuple(TargetPod(uid, (80,)) for uid in uids),
+        callers=tuple(uids),
+        endpoints=tuple(Endpoint(address, port) for address, port in ends),
+        replicas=replicas_of(uids, ends),
+    )
+    before = compile_rules(plan_of(web), {uid: [i] for i, uid in enumerate(uids)})
+    fewer = replace(web, replicas=replicas_of(uids, ends[1:]))
+    after = compile_rules(plan_of(fewer), {uid: [i] for i, uid in enumerate(uids)}, before)
+
+    assert 1 == len(set(before.scopes.values()))
+    assert 1 + 2 * 5000 == len(before.rules)
+    assert before.sets == after.sets, "another replica is no other target set"
+
+
 def test_on_a_host_rules_hold_for_every_socket():
     redis = target("redis", ports=(6379,), clients=True)
     calls = target("calls", Role.CLIENT, ports=(80,))
@@ -119,13 +178,13 @@ def test_a_host_target_of_every_port_measures_no_clients():
 
 def test_targets_that_share_sockets_share_a_set_with_all_their_thresholds():
     pods = (TargetPod("a", (80,)),)
-    one = target("one", thresholds=(100, 300), setup_turns=1, pause_ns=2, pods=pods)
+    one = target("one", thresholds=(100, 300), setup_turns=3, tls=True, pause_ns=2, pods=pods)
     other = target("other", thresholds=(200, 300), setup_turns=4, pause_ns=1, pods=pods, spans=SpanPolicy(50, 0.5, 5))
 
     (merged,) = compile_rules(plan_of(one, other), {"a": [1]}).sets.values()
 
     assert ("shop/cart/one", "shop/cart/other") == merged.targets
-    assert ((100, 200, 300), 4, 2) == (merged.thresholds_ns, merged.setup_turns, merged.pause_ns)
+    assert ((100, 200, 300), 5, 2) == (merged.thresholds_ns, merged.setup_turns, merged.pause_ns)
     assert (SpanPolicy(50, 0.5, 10), "shop/cart") == (merged.spans, merged.probe)
 
 
@@ -201,7 +260,7 @@ def others(struct):
 def test_every_field_of_a_target_reaches_the_rules_but_for_names_that_only_people_see():
     one = target(
         ports=(80,), pods=(TargetPod("a", (80,)),), callers=("b",), endpoints=(Endpoint("10.0.0.1", 80),),
-        clients=True, evidence=("retransmits",),
+        clients=True, evidence=("retransmits",), replicas=replicas_of("a", [("10.0.0.2", 80)]),
     )  # fmt: skip
 
     def compiled(target):

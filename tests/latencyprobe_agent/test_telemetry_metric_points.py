@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from latencyprobe import exclusions
 from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts
@@ -75,6 +76,18 @@ def test_every_target_of_a_set_gets_its_points() -> None:
         assert found["latencyprobe.exchanges", probe, target, "server", "setup"] == 4
         assert found["latencyprobe.exchange.excluded", probe, target, "server", "setup"] == 4
         assert found["latencyprobe.exchange.failures", probe, target, "server", "ECONNRESET"] == 5
+
+
+def test_each_reason_and_each_error_is_a_point_of_its_own() -> None:
+    reasons = [reason for reason in Excluded if reason is not Excluded.NONE]
+    errors = [outcome for outcome in Outcome if outcome is not Outcome.OK]
+    each = counts({"excluded": dict.fromkeys(reasons, 7), "outcomes": dict.fromkeys(errors, 9)})
+    found = by_series(points_of(each))
+    told = {labels[-1]: n for (metric, *labels), n in found.items() if metric == names.EXCLUDED.name}
+    assert told == dict.fromkeys(exclusions.BY_NAME, 7)
+    assert found["latencyprobe.exchange.failures", "p", "cart", "server", "unanswered"] == 9
+    failed = {labels[-1] for metric, *labels in found if metric == names.FAILURES.name}
+    assert len(failed) == len(errors)
 
 
 def test_an_objective_finds_its_threshold_in_the_set_and_judges_errors_as_it_says() -> None:

@@ -188,7 +188,7 @@ def test_only_a_failed_exchange_has_an_error(chosen: Any, outcome: Outcome, erro
 
 
 def test_tcp_evidence_and_flags_are_there_when_the_kernel_has_them(chosen: Any) -> None:
-    flags = ExchangeFlags.BACKLOG | ExchangeFlags.FRESH
+    flags = ExchangeFlags.BACKLOG | ExchangeFlags.FRESH | ExchangeFlags.REQUEST_RESUMED
     record = {"srtt_us": 150, "rtt_min_us": 90, "retransmits": 2, "request_bytes": 10, "response_bytes": 20}
     ((_, span),) = decoded(chosen(Role.SERVER, flags=flags, **record))
     attributes = values(span.attributes)
@@ -196,7 +196,7 @@ def test_tcp_evidence_and_flags_are_there_when_the_kernel_has_them(chosen: Any) 
     assert attributes["latencyprobe.tcp.rtt_min"] == pytest.approx(90e-6)
     assert attributes["latencyprobe.tcp.retransmits"] == 2
     assert (attributes["latencyprobe.request.size"], attributes["latencyprobe.response.size"]) == (10, 20)
-    assert attributes["latencyprobe.flags"] == "backlog|fresh"
+    assert attributes["latencyprobe.flags"] == "backlog|fresh|request_resumed"
 
 
 def test_ipv6_is_told_from_mapped_ipv4(chosen: Any) -> None:

@@ -93,6 +93,7 @@ def test_rows_of_objectives_that_the_node_was_not_asked_for_are_dropped_and_coun
         ({"good": -(10**18)}, "impossible_good"),
         ({"histogram": {3: -2}}, "impossible_histogram"),
         ({"coverage": Coverage(expected_ms=1)}, "impossible_coverage"),
+        ({"exclusions": {"push": 1}}, "impossible_exclusions"),
     ],
 )  # fmt: skip
 def test_impossible_row_is_dropped_and_counted_and_the_rest_of_its_batch_is_kept(

@@ -29,12 +29,17 @@ class Reader:
         self.lines.append(msgspec.json.decode(data, type=PlanLine))
 
 
+# pods that no plan tells of each other
+ALONE = [{"name": "cart", "podSelector": {"matchLabels": {"app": "cart"}}, "ports": ["http"], "peers": True}]
+
+
 class World:
     """Open streams of the plans of one LatencyProbe with a pod on n1 and one on n2."""
 
     def __init__(self, make: Any) -> None:
         self.make = make
-        self.planned = make.planned(make.pod("cart-1"), make.pod("cart-2", node="n2"), clients={"scope": "None"})
+        pods = make.pod("cart-1"), make.pod("cart-2", node="n2")
+        self.planned = make.planned(*pods, clients={"scope": "None"}, targets=ALONE)
         self.streams = PlanStreams(self.planned.planner, lambda _: {"n2"})
         self.streams.open()
 

@@ -18,6 +18,10 @@ from latencyprobe_operator.plan.planner import Planner
 EPOCH = 1000
 
 
+# pods that no plan tells of each other
+ALONE = [{"name": "cart", "podSelector": {"matchLabels": {"app": "cart"}}, "ports": ["http"], "peers": True}]
+
+
 def planned(planner: Planner, state: ClusterState, *probes: LatencyProbe) -> frozenset[str]:
     return planner.update({(p.namespace, p.name): p for p in probes}, state, state.take_changes())
 
@@ -56,7 +60,7 @@ def test_generation_grows_with_each_change_of_content(make: Any) -> None:
 
 def test_pod_change_touches_only_the_nodes_that_it_concerns(make: Any) -> None:
     planner, state = Planner(EPOCH), make.state(make.pod("cart-1", node="n1"), make.pod("cart-2", node="n2"))
-    quiet = make.probe(clients={"scope": "None"})
+    quiet = make.probe(clients={"scope": "None"}, targets=ALONE)
     planned(planner, state, quiet)
     state.put("pods", make.pod("cart-3", node="n3"))
     assert planned(planner, state, quiet) == {"n3"}
@@ -67,7 +71,7 @@ def test_update_that_fails_is_made_up_for_by_the_next_one(
     make: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     planner, state = Planner(EPOCH), make.state(make.pod("cart-1"))
-    probes = [make.probe(name, clients={"scope": "None"}) for name in ("one", "other")]
+    probes = [make.probe(name, clients={"scope": "None"}, targets=ALONE) for name in ("one", "other")]
     planned(planner, state, *probes)
     works, calls = getattr(planner_, step), iter(range(9))
 

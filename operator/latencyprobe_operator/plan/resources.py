@@ -18,6 +18,8 @@ _OWNER_ATTRIBUTES = {
     "Job": "k8s.job.name",
 }
 # A CronJob's Jobs end in the minutes since 1970. The range is 2020 to 2060: a date such as 20260131 is none.
+# The first of each must be there: kubernetes.io, "Recommended Labels", and what was usual before them.
+_APPLICATION_LABELS = (("app.kubernetes.io/name", "app.kubernetes.io/instance"), ("app",), ("k8s-app",))
 _CRON_SUFFIX = re.compile(r"^(.+)-(\d{8})$")
 _CRON_MINUTES = range(26_297_280, 47_335_680)
 
@@ -43,6 +45,18 @@ def owners(pod: Pod) -> dict[str, str]:
 def workload(pod: Pod) -> str:
     """Return the name that a person knows the pod's workload by."""
     return next(iter(owners(pod).values()), pod.name)
+
+
+def replica_group(pod: Pod) -> tuple[str, ...] | None:
+    """Return what a pod has in common with its replicas; None for a pod that has none.
+
+    That is its application by Kubernetes' recommended labels or `app`: a primary and its standbys are often two
+    StatefulSets. Else it is kind and name of what runs the pod.
+    """
+    for labels in _APPLICATION_LABELS:
+        if labels[0] in pod.labels:
+            return tuple(pod.labels.get(label, "") for label in labels)
+    return next(iter(owners(pod).items()), (pod.owner_kind, pod.owner_name) if pod.owner_kind else None)
 
 
 def attributes(pod: Pod) -> tuple[dict[str, str], dict[str, dict[str, str]]]:

@@ -5,7 +5,7 @@ whole cluster.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -14,6 +14,7 @@ from latencyprobe.plan import Role
 from latencyprobe_operator.cluster.decoding import CLUSTER_SCOPE_LABEL
 from latencyprobe_operator.cluster.objects import Pod
 from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.plan.replicas import replicas
 
 
 class TargetCount(msgspec.Struct, frozen=True):
@@ -96,17 +97,20 @@ def _resolve_target(
     for pod in selected:
         pods_on[pod.node].append(plan.TargetPod(uid=pod.uid, ports=ports[pod.uid]))
     callers_on: defaultdict[str, list[str]] = defaultdict(list)
-    endpoints: tuple[plan.Endpoint, ...] = ()
     if target.role is Role.SERVER and selected:
         for pod in callers:
             callers_on[pod.node].append(pod.uid)
-        endpoints = tuple(sorted(_endpoints(selected, ports, probe.namespace, state), key=msgspec.structs.astuple))
+    wanted = callers_on or not target.peers
+    reached = list(_endpoints(selected, ports, probe.namespace, state)) if wanted else []
+    endpoints = tuple(sorted({endpoint for _, endpoint in reached}, key=msgspec.structs.astuple))
+    replicas_on = {} if target.peers else replicas(reached, callers_on.keys())
     parts = {
         node: msgspec.structs.replace(
             whole,
             pods=tuple(pods_on.get(node, ())),
             callers=tuple(callers_on.get(node, ())),
             endpoints=endpoints if node in callers_on else (),
+            replicas=replicas_on.get(node, ()),
         )
         for node in sorted({*pods_on, *callers_on})
     }
@@ -122,13 +126,13 @@ def _ports(target: spec.TargetSpec, pod: Pod) -> tuple[int, ...]:
 
 def _endpoints(
     pods: list[Pod], ports: dict[str, tuple[int, ...]], namespace: str, state: ClusterState
-) -> set[plan.Endpoint]:
-    """Return what callers dial: the pods' own addresses, and Services whose EndpointSlices name one of the pods by uid
-    *and* address (a hand-made slice can name a pod of ours beside an address of somebody else)."""
-    found: set[plan.Endpoint] = set()
+) -> Iterator[tuple[Pod, plan.Endpoint]]:
+    """Yield what callers dial, and the pod that they may reach by it: the pods' own addresses, and Services whose
+    EndpointSlices name one of the pods by uid *and* address (a hand-made slice can name a pod of ours beside an address
+    of somebody else)."""
     for pod in pods:
         for port in _dialled(pod, ports[pod.uid]):
-            found.update(plan.Endpoint(address=address, port=port) for address in pod.addresses)
+            yield from ((pod, plan.Endpoint(address=address, port=port)) for address in pod.addresses)
     by_uid = {p.uid: p for p in pods}
     for part in state.slices(namespace):
         service = state.services(namespace).get(part.service)
@@ -142,10 +146,8 @@ def _endpoints(
             dialled = _dialled(named, ports[named.uid])
             for name, number in part.ports:
                 if (number in dialled or 0 in dialled) and name in number_of:
-                    found.update(
-                        plan.Endpoint(address=a, port=number_of[name], service=service.name) for a in service.addresses
-                    )
-    return found
+                    for a in service.addresses:
+                        yield named, plan.Endpoint(address=a, port=number_of[name], service=service.name)
 
 
 def _dialled(pod: Pod, ports: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,4 +1,5 @@
-"""The status line of `latencyprobe run`: rate, RPCs, pairs, losses, quantiles, and how each objective stands.
+"""The status line of `latencyprobe run`: rate, RPCs, pairs, losses, quantiles, how each objective stands, and what
+counts as no RPC.
 
 `figures()` is pure; `LiveLine` shows them: one line that renews itself on a terminal, a plain line now and then on a
 pipe, when there is news. Figures come from the kernel's counts, as the report's do.
@@ -18,13 +19,14 @@ from rich.live import Live
 from rich.text import Text
 
 from latencyprobe import spec
-from latencyprobe.report import units
+from latencyprobe.report import turns, units
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import Counts
 from latencyprobe_agent.measure.objectives import tracked
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.vocabulary.records import Role
+from latencyprobe_agent.vocabulary.values import EXCLUSIONS
 
 _RATE_OVER_S = 2  # ticks of a second
 _RECENT_S = 10  # the quantiles' seconds
@@ -41,7 +43,7 @@ class Slo(NamedTuple):
 
 class Figures(NamedTuple):
     """Since the start. RPCs are those seen at the servers of this host, or at its clients where it has no server.
-    `sampled_out`: records that the limit left out, of both ends."""
+    `sampled_out`: records that the limit left out, of both ends; `exclusions`: turns that are no RPC, by reason."""
 
     rpcs: int
     pairs: int
@@ -49,14 +51,17 @@ class Figures(NamedTuple):
     sampled_out: int
     histogram: NDArray[np.int64]
     slos: tuple[Slo, ...]
+    exclusions: Mapping[str, int]
 
 
 def figures(turn: Turn, pairs: int) -> Figures:
     """Return the figures of a turn with counts. `pairs`: joined so far."""
     assert turn.counts is not None
     (keys, values), lost = turn.counts.counts, turn.counts.lost
-    server = values[keys["role"] == Role.SERVER]
-    seen = server if server["outcomes"].sum() else values[keys["role"] == Role.CLIENT]
+    sides = [values[keys["role"] == role] for role in (Role.SERVER, Role.CLIENT)]
+    # a side of which every turn is excluded is better than none
+    seen = next((side for side in sides if side["outcomes"].sum()), max(sides, key=lambda side: side["excluded"].sum()))
+    excluded = seen["excluded"].sum(axis=0)
     return Figures(
         rpcs=int(seen["outcomes"].sum()),
         pairs=pairs,
@@ -64,6 +69,7 @@ def figures(turn: Turn, pairs: int) -> Figures:
         sampled_out=int(values["sampled_out_records"].sum()),
         histogram=seen["histogram"].sum(axis=0).astype(np.int64),
         slos=tuple(_slos(turn.in_force, turn.counts.counts)),
+        exclusions={one.name: int(excluded[at]) for at, one in EXCLUSIONS.items() if excluded[at]},
     )
 
 
@@ -140,28 +146,41 @@ def line(recent: "deque[tuple[float, Figures]]") -> Text:
     lately = last.histogram - first.histogram if last.rpcs > first.rpcs else last.histogram
     parts = [
         Text(f"{rate:,.0f} RPC/s", style="bold"),
-        Text(f"{last.rpcs:,} RPCs"),
-        Text(f"{last.pairs:,} pairs"),
+        Text(units.number(last.rpcs, "RPC")),
+        Text(units.number(last.pairs, "pair")),
         *_missing(last),
         *_quantiles(lately),
         *map(_objective, last.slos),
+        *_no_rpc(last),
     ]
     return Text("  ").join(parts)
 
 
 def _sum(last: Figures, seconds: float) -> Text:
     parts = [
-        Text(f"{last.rpcs:,} RPCs in {seconds:.1f} s"),
-        Text(f"{last.pairs:,} pairs"),
+        Text(f"{units.number(last.rpcs, 'RPC')} in {seconds:.1f} s"),
+        Text(units.number(last.pairs, "pair")),
         *_missing(last),
         *_quantiles(last.histogram),
     ]
-    return Text(", ").join(parts)
+    text, excluded = Text(", ").join(parts), sum(last.exclusions.values())
+    no_rpc = turns.no_rpc(last.exclusions, excluded, last.rpcs + excluded)
+    return text.append(f"\n{no_rpc}" if no_rpc else "")
 
 
 def _missing(last: Figures) -> list[Text]:
     lost = Text(f"{last.lost:,} lost", style="bold red" if last.lost else "")
     return [lost, Text(f"{last.sampled_out:,} records sampled out")] if last.sampled_out else [lost]
+
+
+def _no_rpc(last: Figures) -> list[Text]:
+    """Return how many turns count as no RPC and most of them why: a line has no room for all reasons."""
+    reasons = turns.worded(last.exclusions)
+    if not reasons:
+        return []
+    excluded = sum(last.exclusions.values())
+    why = f": {reasons[0][0]}" if len(reasons) == 1 else f", mostly {reasons[0][0]}"
+    return [Text(f"{excluded:,} no RPC{why}", style="yellow" if excluded > last.rpcs else "dim")]
 
 
 def _quantiles(counts: NDArray[np.int64]) -> list[Text]:

@@ -17,9 +17,9 @@ from latencyprobe_agent.measure.waits import Waits
 from latencyprobe_agent.signals.evidence import Evidence, Repeats
 from latencyprobe_agent.signals.join_keys import JoinKey
 from latencyprobe_agent.vocabulary.records import Excluded, Role
+from latencyprobe_agent.vocabulary.values import AMBIGUOUS
 
 _WAIT_NS = 60_000_000_000  # for an exchange that is still open
-_AMBIGUOUS = [Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP]
 _OUTCOMES = ("joined", "late", "ambiguous", "no_exchange")
 
 
@@ -105,7 +105,7 @@ def _outcomes(
         "": ~found & (now_ns - at_ns <= _WAIT_NS),
         "no_exchange": ~found,
         "late": at_ns - half["end_ns"] > HOLD_NS,
-        "ambiguous": np.isin(half["excluded"], _AMBIGUOUS),
+        "ambiguous": np.isin(half["excluded"], AMBIGUOUS),
         "joined": half["excluded"] == Excluded.NONE,
     }
     return np.select(list(first_that_holds.values()), list(first_that_holds), "no_exchange")

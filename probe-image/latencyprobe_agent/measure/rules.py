@@ -8,7 +8,7 @@ sets".
 
 import ipaddress
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +19,14 @@ ANY_ADDRESS = bytes(16)
 ANY_PORT = 0
 NO_EVIDENCE = EvidenceFlags(0)
 
+_A_MEMBER = 1  # in place of a target set: of these the kernel asks only whether there is a rule
+_TLS_TURNS = 2  # that of the ClientHello, and one whose answer may hold session tickets
 _MAX_SETS = 1023  # the array `target_sets` of bpf/maps.bpf.h, without index 0
 
 Match = tuple[bytes, int, RuleSide]  # address, port, side
 Matches = Mapping[Match, set[str]]  # target ids
 Group = frozenset[tuple[Match, int]]  # what pods with equal rules share: match and target set
+Ends = Set[tuple[bytes, int]]  # address, port of the server
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class TargetSet:
 
     `thresholds_ns`: those of all of them, ascending, distinct, at most 8. `spans`: the widest of their policies.
     `probe`: `namespace/probe` of the first, whose span budget the set draws on. `evidence`: what any of them asks for.
-    `pause_ns`: the longest of theirs, which takes no part of a turn for a new one.
+    `setup_turns`: the most of theirs, those of TLS included. `pause_ns`: the longest of theirs, which takes no part of
+    a turn for a new one.
     """
 
     targets: tuple[str, ...]
@@ -49,9 +53,9 @@ class Rules:
     """Everything that the kernel must know of a plan.
 
     `scopes`: cgroup id → (server group, client group), 0 = none. `rules`: (16-byte address, group, port, side) → index
-    of a target set. `host`: groups of all sockets in no scope. `sets`: index (from 1) → target set; sets that no rule
-    names any more stay, before those in force, as late records and counts do name them. `refused`: target id → why part
-    of it is not measured.
+    of a target set; those of side MEMBER are in server groups, for both ends. `host`: groups of all sockets in no
+    scope. `sets`: index (from 1) → target set; sets that no rule names any more stay, before those in force, as late
+    records and counts do name them. `refused`: target id → why part of it is not measured.
     """
 
     scopes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -74,9 +78,12 @@ def compile_rules(plan: NodePlan, cgroups: Mapping[str, Sequence[int]], previous
     """
     numbering = _Numbering(plan.targets, previous)
     matches = {_HOST: _host_matches(plan.targets)} if plan.host else _pod_matches(plan.targets)
+    replicas = _replicas(plan.targets)
     groups = {
         uid: (
-            numbering.group({m: ids for m, ids in of_pod.items() if m[2] is RuleSide.LOCAL}),
+            numbering.group(
+                {m: ids for m, ids in of_pod.items() if m[2] is RuleSide.LOCAL}, replicas.get(uid, frozenset())
+            ),
             numbering.group({m: ids for m, ids in of_pod.items() if m[2] is RuleSide.PEER}),
         )
         for uid, of_pod in matches.items()
@@ -110,6 +117,18 @@ def _pod_matches(targets: Iterable[Target]) -> dict[str, Matches]:
             for endpoint in target.endpoints:
                 pods[uid][packed(endpoint.address), endpoint.port, RuleSide.PEER].add(target.id)
     return dict(pods)
+
+
+def _replicas(targets: Iterable[Target]) -> dict[str, Ends]:
+    """Return the other ends that are each pod's replicas, itself included: so equal pods still share a group."""
+    found: dict[str, Ends] = {}
+    for target in targets:
+        for replicas in target.replicas:
+            endpoints = target.endpoints if replicas.endpoints is None else replicas.endpoints
+            ends = frozenset((packed(endpoint.address), endpoint.port) for endpoint in endpoints)
+            for uid in replicas.pods:
+                found[uid] = found.get(uid, frozenset()) | ends
+    return found
 
 
 def _host_matches(targets: Iterable[Target]) -> Matches:
@@ -161,10 +180,11 @@ class _Numbering:
         live = {index: s for s, index in self._live.items()}
         return {index: s for index, s in self._previous.sets.items() if index not in live} | live
 
-    def group(self, matches: Matches) -> int:
-        """Number of the group with these matches, 0 for none."""
+    def group(self, matches: Matches, replicas: Ends = frozenset()) -> int:
+        """Number of the group with these matches and replicas, 0 for none."""
         numbered = ((match, self._set(ids)) for match, ids in with_wildcards(matches).items())
         group = frozenset((match, index) for match, index in numbered if index)
+        group |= {((*end, RuleSide.MEMBER), _A_MEMBER) for end in replicas}
         if not group:
             return 0
         if group not in self.groups:
@@ -188,7 +208,8 @@ class _Numbering:
         fresh = max([0, *self._previous.sets, *self._live.values()]) + 1
         if fresh <= _MAX_SETS:
             return fresh
-        taken = {*self._live.values(), *self._previous.rules.values()}
+        previous = (index for (*_, side), index in self._previous.rules.items() if side is not RuleSide.MEMBER)
+        taken = {*self._live.values(), *previous}
         return next((index for index in range(1, _MAX_SETS + 1) if index not in taken), 0)
 
     def _merge(self, targets: Sequence[Target]) -> TargetSet:
@@ -207,7 +228,7 @@ class _Numbering:
         return TargetSet(
             targets=tuple(t.id for t in members),
             thresholds_ns=tuple(sorted(thresholds)),
-            setup_turns=max(t.setup_turns for t in members),
+            setup_turns=max(t.setup_turns + (_TLS_TURNS if t.tls else 0) for t in members),
             spans=_widest([t.spans for t in members]),
             probe=f"{members[0].namespace}/{members[0].probe}",
             evidence=EvidenceFlags(sum({EvidenceFlags[name.upper()] for t in members for name in t.evidence})),

@@ -15,9 +15,8 @@ from latencyprobe_agent.measure.objectives import TrackedObjective
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, half_stages
 from latencyprobe_agent.signals.evidence import Explains
-from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
-
-_AMBIGUOUS = [Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP]
+from latencyprobe_agent.vocabulary.records import Outcome, Role
+from latencyprobe_agent.vocabulary.values import AMBIGUOUS, EXCLUSIONS
 
 
 def empty(objective: TrackedObjective, minute: int) -> SliRow:
@@ -28,7 +27,8 @@ def empty(objective: TrackedObjective, minute: int) -> SliRow:
 def counted(objective: TrackedObjective, gained: np.void, minute: int) -> SliRow:
     """Return the row that one COUNTS record of differences makes. Exact: no ring is involved."""
     events, excluded = int(gained["outcomes"].sum()), int(gained["excluded"].sum())
-    ambiguous = int(gained["excluded"][_AMBIGUOUS].sum())
+    ambiguous = int(gained["excluded"][AMBIGUOUS].sum())
+    reasons = {one.name: int(gained["excluded"][excluded]) for excluded, one in EXCLUSIONS.items()}
     good, bad = objective.good_and_bad(gained)
     return replace(
         empty(objective, minute),
@@ -43,6 +43,7 @@ def counted(objective: TrackedObjective, gained: np.void, minute: int) -> SliRow
             excluded=excluded - ambiguous,
             records_lost=int(gained["lost_records"]),
         ),
+        exclusions={reason: n for reason, n in reasons.items() if n},
     )
 
 

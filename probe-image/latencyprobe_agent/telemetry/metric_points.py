@@ -25,6 +25,7 @@ from latencyprobe_agent.vocabulary.records import (
     Outcome,
     Role,
 )
+from latencyprobe_agent.vocabulary.values import ERRORS
 
 
 class _Key(NamedTuple):
@@ -59,7 +60,7 @@ def count_points(
                     yield Point(key.owner, metric, (*role, (label, kind(index).name.lower())), count)
         for index, count in enumerate(values["outcomes"].sum(axis=0).tolist()):
             if count and index != Outcome.OK:
-                error = names.ERROR_TYPES[Outcome(index).name]
+                error = ERRORS[Outcome(index)].type
                 yield Point(key.owner, names.FAILURES, (*role, (names.ERROR_TYPE, error)), count)
         for events in slo.of(target.id, Counts(counts.keys[rows], values)):
             of_objective = (

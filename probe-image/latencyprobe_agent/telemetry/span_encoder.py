@@ -23,6 +23,7 @@ from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Outcome
+from latencyprobe_agent.vocabulary.values import ERRORS
 
 _SPANS_PER_REQUEST = 1500  # of about 2 kB: 3 MiB, below the 4 MiB that receivers accept by default
 _NO_RTT_MIN = 0xFFFFFFFF
@@ -78,7 +79,7 @@ def _span(span: Span, one: PendingSpan, context: Context) -> None:
             span.flags |= _KNOWS_REMOTE | _IS_REMOTE
     outcome = Outcome(record["outcome"])
     if outcome is not Outcome.OK:
-        attributes[names.ERROR_TYPE] = names.ERROR_TYPES[outcome.name]
+        attributes[names.ERROR_TYPE] = ERRORS[outcome].type
         span.status.code = Status.STATUS_CODE_ERROR
     for explains, records in _by_signal(one).items():
         attributes.update(explains.attributes(np.array(records)))

@@ -7,6 +7,8 @@ where they exist (semantic conventions 1.44); `rpc.*` and `http.*` never, becaus
 from functools import cache
 from typing import Literal, NamedTuple, Self
 
+from latencyprobe_agent.vocabulary.values import ERRORS
+
 SCOPE = "latencyprobe"
 
 AttributeValue = str | int | float | bool
@@ -41,15 +43,6 @@ class Event(str):
         event.meaning = meaning
         return event
 
-
-# `error.type` by the name of the kernel's outcome; `_OTHER` is OpenTelemetry's own fallback value.
-ERROR_TYPES = {
-    "RESET": "ECONNRESET",
-    "TIMED_OUT": "ETIMEDOUT",
-    "UNREACHABLE": "EHOSTUNREACH",
-    "ABORTED": "aborted",
-    "OTHER": "_OTHER",
-}
 
 # -- Attributes that OpenTelemetry names
 
@@ -91,7 +84,7 @@ SERVICE_PEER_NAMESPACE = Attribute("service.peer.namespace", span="its namespace
 PEER_SERVICE = Attribute("peer.service", span="the same name, for Tempo's service graph")
 ERROR_TYPE = Attribute(
     "error.type",
-    span="only on failure: " + ", ".join(f"`{value}`" for value in ERROR_TYPES.values()),
+    span="only on failure: " + ", ".join(f"`{error.type}`" for error in ERRORS.values()),
     point="as on spans; of failed exports: the status or the exception",
 )
 CPU_MODE = Attribute("cpu.mode", point="`user` or `system`")
@@ -102,8 +95,8 @@ PROBE = Attribute("latencyprobe.probe", span="name of the LatencyProbe", point="
 TARGET = Attribute("latencyprobe.target", span="name of its target", point="name of its target")
 CLASS = Attribute(
     "latencyprobe.class",
-    span="how the connection takes turns (see limits.md)",
-    point="how the connection takes turns",
+    span="how the connection takes turns: below",
+    point="how the connection takes turns: below",
 )
 PAIR_KEY = Attribute(
     "latencyprobe.pair.key", span="the hash both hosts compute for this exchange; never a raw sequence number"
@@ -128,7 +121,7 @@ JOINED = Attribute(
     span="`local`: both halves were seen on this node; `remote`: the server half was asked of its node",
     point="as on spans",
 )
-FLAGS = Attribute("latencyprobe.flags", span="what makes a stamp approximate")
+FLAGS = Attribute("latencyprobe.flags", span="how it was cut, and what makes a stamp approximate: below")
 PEER_UNRESOLVED = Attribute("latencyprobe.peer.unresolved", span="true when the peer's identity was not known in time")
 ROOT_REASON = Attribute("latencyprobe.root.reason", span="why a SERVER span has no parent")
 

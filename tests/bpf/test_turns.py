@@ -1,0 +1,251 @@
+"""Whose turn it is: docs/design/measurement.md, "State machine", row by row, on one connection that does what it says.
+
+The same rules by random scripts: test_turn_scripts.py; by real software: test_turns_*.py.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.peers import Peers, reset
+
+pytestmark = pytest.mark.root
+
+PORT = free_port()
+MS = 1_000_000
+PAUSE_NS = 500 * MS  # what a machine that is busy with other tests takes for a step of a turn is less
+ROLES = (Role.CLIENT, Role.SERVER)
+
+
+def fall_silent() -> None:
+    """Let no byte move for longer than the pause."""
+    time.sleep(1.5 * PAUSE_NS / 1e9)
+
+
+@pytest.fixture
+def peers(session) -> Iterator[Peers]:
+    """A connection that is measured from its beginning and has taken two turns."""
+    session.measure(PORT, pause_ns=PAUSE_NS, idle_timeout_ns=20_000 * MS)
+    connected = Peers(PORT)
+    connected.turn()
+    connected.turn()
+    yield connected
+    connected.close()
+
+
+def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
+    return np.sort(records[records["role"] == role], order=["request_offset", "response_offset"])
+
+
+def words(record: np.void) -> str:
+    """What became of it: the class and reason of what is no event, the outcome of a failure, else ok."""
+    if record["excluded"]:
+        return str(Excluded(int(record["excluded"])).name)
+    return str(Outcome(int(record["outcome"])).name)
+
+
+def assert_turns(records: NDArray[np.void], *expected: str, roles: tuple[Role, ...] = ROLES) -> None:
+    """The turns after the first two, at both ends."""
+    for role in roles:
+        assert [words(record) for record in of_role(records, role)][2:] == list(expected), role.name
+
+
+def test_what_a_server_sends_after_silence_and_the_reply_to_it_are_no_event(peers, session):
+    fall_silent()
+    peers.send(peers.server, b"news")
+    peers.send(peers.client, b"received")
+    fall_silent()
+    peers.turn()
+    peers.close()
+    records = session.records_of_closed(2)
+    # a turn may be the first part of a response that goes on: what has paused is excluded with what follows
+    for role in ROLES:
+        assert [words(record) for record in of_role(records, role)] == ["OK", "STREAMING", "PUSH", "OK"]
+
+
+def test_the_first_bytes_of_a_response_that_pauses_are_told_and_the_exchange_is_streaming(peers, session):
+    peers.send(peers.client, b"request")
+    peers.send(peers.server, b"headers")
+    fall_silent()
+    peers.send(peers.server, b"body")
+    peers.close()
+    records = session.records_of_closed(2)
+    assert_turns(records, "STREAMING", "PUSH")
+    for role in ROLES:
+        streaming = of_role(records, role)[2]
+        assert streaming["response_bytes"] == len(b"headers")
+        assert streaming["conn_class"] == ExchangeClass.STREAMING
+
+
+def test_a_message_that_nobody_answers_before_the_client_goes_on_is_one_way(peers, session):
+    """MySQL's COM_STMT_CLOSE, then the next query."""
+    peers.send(peers.client, b"close the statement")
+    fall_silent()
+    peers.turn()
+    peers.close()
+    records = session.records_of_closed(2)
+    assert_turns(records, "ONEWAY", "OK")
+    for role in ROLES:
+        query = of_role(records, role)[3]
+        assert query["flags"] & ExchangeFlags.REQUEST_RESUMED
+        assert query["request_bytes"] == len(b"request")
+
+
+def test_a_server_that_has_not_read_the_first_part_of_a_request_takes_it_as_one(peers, session):
+    peers.client.sendall(b"first ")
+    fall_silent()
+    peers.client.sendall(b"second")
+    assert peers.server.recv(12, socket.MSG_WAITALL) == b"first second"
+    peers.send(peers.server, b"response")
+    peers.close()
+    records = session.records_of_closed(2)
+    assert_turns(records, "OK", roles=(Role.SERVER,))
+    assert_turns(records, "ONEWAY", "OK", roles=(Role.CLIENT,))
+
+
+def test_a_connection_that_is_never_answered_is_one_way(session):
+    """Log lines over TCP: the last one too, which is on its way when the client leaves."""
+    session.measure(PORT, pause_ns=PAUSE_NS)
+    peers = Peers(PORT)
+    for _ in range(3):
+        peers.send(peers.client, b"a line")
+        fall_silent()
+    peers.close()
+    records = session.records_of_closed(2)
+    for role in ROLES:
+        assert [words(record) for record in of_role(records, role)] == 3 * ["ONEWAY"]
+
+
+def test_a_server_that_keeps_the_initiative_makes_the_connection_one_of_pushes(peers, session):
+    for _ in range(3):
+        fall_silent()
+        peers.send(peers.server, b"news")
+    fall_silent()
+    peers.turn()
+    peers.close()
+    records = session.records_of_closed(2)
+    for role in ROLES:
+        assert [words(record) for record in of_role(records, role)] == [
+            "OK",
+            "STREAMING",
+            "PUSH",
+            "PUSH",
+            "PUSH",
+            "PUSH",
+        ]
+        assert of_role(records, role)[-1]["conn_class"] == ExchangeClass.PUSH
+
+
+@pytest.mark.parametrize("first", ROLES, ids=lambda role: role.name.lower())
+def test_last_words_are_a_goodbye_whoever_closes_first(peers, session, first):
+    """MySQL's COM_QUIT: the server may be the first to close."""
+    peers.send(peers.client, b"quit")
+    if first is Role.SERVER:
+        peers.server.close()
+        peers.client.close()
+    peers.close()
+    assert_turns(session.records_of_closed(2), "TEARDOWN", roles=(Role.CLIENT,))
+    if first is Role.CLIENT:
+        assert_turns(session.records_of_closed(2), "TEARDOWN", roles=(Role.SERVER,))
+
+
+def test_a_server_that_leaves_without_an_answer_has_failed_when_it_left(peers, session):
+    """The client closes its end a second later: its half ends when the FIN had come."""
+    peers.send(peers.client, b"request")
+    peers.server.close()
+    assert peers.client.recv(1) == b""
+    seen_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    fall_silent()
+    peers.close()
+    records = session.records_of_closed(2)
+    assert_turns(records, "UNANSWERED")
+    client, server = (of_role(records, role)[2] for role in ROLES)
+    assert client["read_last_ns"] < seen_ns
+    assert server["send_end_ns"] < seen_ns
+
+
+def test_what_a_client_says_after_the_servers_last_words_is_no_request(peers, session):
+    """TLS: the server answers, says close_notify and closes; the client's close_notify meets a RST."""
+    peers.client.sendall(b"request")
+    assert peers.server.recv(7) == b"request"
+    peers.server.sendall(b"response")
+    peers.server.close()
+    assert peers.client.recv(8) == b"response"
+    assert peers.client.recv(1) == b""
+    with contextlib.suppress(OSError):
+        peers.client.sendall(b"bye")
+        peers.client.sendall(b"bye")
+    peers.close()
+    records = session.records_of_closed(2)
+    assert_turns(records, "OK", "TEARDOWN", roles=(Role.CLIENT,))
+    assert_turns(records, "OK", roles=(Role.SERVER,))
+
+
+def test_a_request_that_goes_on_after_its_answer_has_begun_is_one_exchange(peers, session):
+    """nginx refuses an upload: the client has not looked at the answer yet."""
+    peers.send(peers.client, b"upload ")
+    peers.server.sendall(b"too large")
+    wait_until(lambda: peers.client.recv(9, socket.MSG_PEEK) == b"too large", "the answer")
+    peers.server.shutdown(socket.SHUT_WR)
+    for _ in range(3):
+        peers.client.sendall(b"and more")
+        fall_silent()
+    assert peers.client.recv(100) == b"too large"
+    assert peers.server.recv(24, socket.MSG_WAITALL) == 3 * b"and more"
+    peers.close()
+    assert_turns(session.records(6), "OVERLAP")
+
+
+def test_the_client_end_tells_the_server_end_of_its_host_that_it_had_not_looked_at_the_answer(peers, session):
+    """The kernel has acknowledged the early answer: for the server alone, what comes then could be a request."""
+    peers.send(peers.client, b"upload ")
+    peers.server.sendall(b"too large")
+    wait_until(lambda: peers.client.recv(9, socket.MSG_PEEK) == b"too large", "the answer")
+    peers.send(peers.client, b"the rest")
+    assert peers.client.recv(100) == b"too large"
+    for _ in range(2):
+        peers.turn()
+    peers.close()
+    records = session.records_of_closed(2)
+    assert_turns(records, "OVERLAP", "OVERLAP", "OK")
+
+
+def test_a_client_whose_own_port_is_the_targets_is_no_server(session):
+    """Who connected is told by the connection itself, also by one that is older than the measuring."""
+    other = free_port()
+    session.measure()
+    with socket.create_server(("127.0.0.1", other)) as listener, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        client.bind(("127.0.0.1", PORT))
+        client.connect(("127.0.0.1", other))
+        server, _ = listener.accept()
+        with server:
+            session.measure(PORT)
+            for _ in range(5):
+                client.sendall(b"request")
+                assert server.recv(7) == b"request"
+                server.sendall(b"response")
+                assert client.recv(8) == b"response"
+    witness = Peers(PORT)
+    witness.turn()
+    witness.close()
+    assert len(set(session.records(2)["sock_cookie"])) == 2, "the two ends of the witness"
+
+
+def test_a_reset_is_a_failure_of_what_was_asked(peers, session):
+    peers.send(peers.client, b"request")
+    reset(peers.server)
+    with pytest.raises(ConnectionResetError):
+        peers.client.recv(1)
+    peers.close()
+    records = session.records_of_closed(2)
+    assert_turns(records, "RESET", roles=(Role.CLIENT,))
+    assert_turns(records, "UNANSWERED", roles=(Role.SERVER,))
