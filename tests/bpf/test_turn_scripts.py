@@ -13,7 +13,8 @@ import pytest
 from latencyprobe_agent.vocabulary.records import Excluded, Role
 from tests.support.ports import free_port
 from tests.truth.endings import Author
-from tests.truth.playing import Played, play, stage
+from tests.truth.played import Played
+from tests.truth.playing import play, stage
 from tests.truth.script_checks import Truth, modelled, off_the_model, side_by_side, undecided
 from tests.truth.scripts import IDLE_NS, PAUSE_NS
 from tests.truth.turns import OneEnd
@@ -72,7 +73,7 @@ class Findings:
         if len(self.shown) < SHOWN:
             lines = [str(played.script), f"  faults: {faults}", played.timeline()]
             for role, of_end in records.items():
-                lines += [f"  {role.name.lower()}:", side_by_side(ends[role].turns, of_end, played.begin_ns)]
+                lines += [f"  {role.name.lower()}:", side_by_side(ends, role, of_end, played.begin_ns)]
             self.shown.append("\n".join(lines))
 
     def __str__(self) -> str:

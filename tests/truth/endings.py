@@ -123,7 +123,6 @@ class Author(Acts):
     def uploads_and_closes(self) -> None:
         """The same, but the server would have gone on: it takes the rest for a request."""
         self.upload()
-        self._take_for_an_answer("the rest of an upload that was answered early")
         self._some()
         self._do(Do.CLOSE, CLIENT)
         self._do(Do.CLOSE, SERVER)

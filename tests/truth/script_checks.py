@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
-from tests.truth.playing import Moved, Played
+from tests.truth.played import OTHER, Moved, Played
 from tests.truth.scripts import IDLE_NS, MS, PAUSE_NS, Do, Fate, Request
 from tests.truth.turn_events import Turn
 from tests.truth.turns import OneEnd
@@ -67,13 +67,23 @@ def stamps_ns(records: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.
     return first.astype(np.int64), np.max([records[name].astype(np.int64) for name in lasts], axis=0)
 
 
-def off_the_model(turn: Turn, record: np.void, *, told: bool = False) -> str:
-    """How a record differs from its turn, or "".
+def as_told(turn: Turn, record: np.void, other: OneEnd) -> Turn:
+    """What an end makes of its turn with what the other end, on this host, tells it.
 
-    `told`: the other end, on this host, has found that turns overlap, and tells when it comes to it.
+    The server's tells the client's that requests overtake responses, once it has found out; the client's tells the
+    server's which bytes it had sent without a look at the answer.
     """
-    if told and turn.excluded in (Excluded.NONE, Excluded.OVERLAP) and record["excluded"] == Excluded.PIPELINED:
-        turn = replace(turn, excluded=Excluded.PIPELINED, conn_class=ExchangeClass.PIPELINED)
+    if other.role is CLIENT:
+        late = any(ns <= turn.ended_ns and turn.request_offset < upto for ns, upto in other.late)
+        return replace(turn, excluded=Excluded.OVERLAP) if late and not turn.excluded else turn
+    found = any(turn.excluded in (Excluded.PIPELINED, Excluded.MULTIPLEXED) for turn in other.turns)
+    if found and turn.excluded in (Excluded.NONE, Excluded.OVERLAP) and record["excluded"] == Excluded.PIPELINED:
+        return replace(turn, excluded=Excluded.PIPELINED, conn_class=ExchangeClass.PIPELINED)
+    return turn
+
+
+def off_the_model(turn: Turn, record: np.void) -> str:
+    """How a record differs from its turn, or ""."""
     if line_of_turn(turn) != line_of_record(record):
         return "differs"
     if turn.excluded is not Excluded.NONE:
@@ -148,17 +158,14 @@ def _so_far(request: Request, upto: int) -> bool:
     return request.early and upto in request.parts
 
 
-def told(end: OneEnd) -> bool:
-    """Tell whether this end finds that turns overlap, and tells the other end so."""
-    return any(turn.excluded in (Excluded.PIPELINED, Excluded.MULTIPLEXED) for turn in end.turns)
-
-
-def side_by_side(turns: list[Turn], records: NDArray[np.void], begin_ns: int) -> str:
+def side_by_side(ends: dict[Role, OneEnd], role: Role, records: NDArray[np.void], begin_ns: int) -> str:
     """The model's turns and the kernel's records of one end, a pair of lines each where they differ."""
-    lines = []
+    lines, turns = [], ends[role].turns
     for number in range(max(len(turns), len(records))):
         turn = turns[number] if number < len(turns) else None
         record = records[number] if number < len(records) else None
+        if turn and record is not None:
+            turn = as_told(turn, record, ends[OTHER[role]])
         expected, found = line_of_turn(turn) if turn else "-", line_of_record(record) if record is not None else "-"
         if expected == found:
             lines.append(f"    both:   {expected}")

@@ -58,12 +58,16 @@ class Phase(Enum):
 
 @dataclass
 class Turn:
-    """One turn. Bytes and offsets in the two streams; its duration lies between `start` and `end`."""
+    """One turn. Bytes and offsets in the two streams; its duration lies between `start` and `end`.
+
+    `ended_ns`: when that was known.
+    """
 
     request_offset: int
     response_offset: int
     start: Event
     end: Event
+    ended_ns: int = 0
     request_bytes: int = 0
     response_bytes: int = 0
     answered: bool = False

@@ -17,6 +17,7 @@ GOODBYE_NS = 100_000_000  # the asking end's FIN this closely behind its message
 class OneEnd:
     """One end, from the handshake to the end of its socket. `turns`: those that have ended.
 
+    `late`: when a request went on though its response had begun, and up to which offset.
     `undecided`: a threshold was too near for the log's times to say on which side of it a gap lay.
     """
 
@@ -26,6 +27,7 @@ class OneEnd:
     setup_turns: int = 0
     idle_ns: int = 2_000_000_000
     turns: list[Turn] = field(default_factory=list)
+    late: list[tuple[int, int]] = field(default_factory=list)
     undecided: bool = False
 
     def __post_init__(self) -> None:
@@ -45,6 +47,7 @@ class OneEnd:
 
     def see(self, event: Event) -> None:
         """Take the next event."""
+        self._now = event
         match event.kind:
             case Kind.A:
                 self._see_a(event)
@@ -98,6 +101,7 @@ class OneEnd:
                 if self._overlaps(e):
                     self._statistics.overlaps(unread=not server)
                     self._turn.overlap, self.phase, self._late = True, Phase.LATE, (self._a, e)
+                    self.late.append((e.ns, self._a + e.size))
                     return
                 self._finish()
                 self._begin(Phase.REQUEST, e)
@@ -105,6 +109,8 @@ class OneEnd:
                 if not self._overlaps(e) and self._silent(e):
                     self._finish()
                     self._begin(Phase.REQUEST, e)
+                else:
+                    self.late.append((e.ns, self._a + e.size))
             case Phase.PUSH:
                 if self._turn.greeting or self._silent(e):
                     self._finish(Excluded.PUSH)
@@ -243,6 +249,7 @@ class OneEnd:
     def _finish(self, why: Excluded = Excluded.NONE, request_until: int | None = None) -> None:
         """End what is open. `why`: what the end itself says that it is. `request_until`: offset, if not all of A."""
         turn = self._turn
+        turn.ended_ns = self._now.ns
         turn.request_bytes = (self._a if request_until is None else request_until) - turn.request_offset
         turn.response_bytes = self._b - turn.response_offset
         if turn.greeting:
