@@ -113,6 +113,7 @@ class Acts(Pen):
             self._send(CLIENT)
         self._do(Do.READ, CLIENT)
         request.a_to, request.b_to = self._a, self._b
+        self._unanswered = request.parts[0]  # at the server's end, which saw a whole turn
         self._needs_quiet = True
 
     def pipelined(self) -> None:

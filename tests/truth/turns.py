@@ -35,7 +35,8 @@ class OneEnd:
         self._open: Turn | None = None
         self._a = self._b = 0  # bytes so far
         self._late: tuple[int, Event] | None = None  # offset and event of the first late byte
-        self._moved: Event | None = None  # the last event that moved a byte
+        self._moved: Event | None = None  # the last event that moved a byte on the wire
+        self._touched: Event | None = None  # the same, or the application read
         self._message: Event | None = None  # the last A bytes
         self._fin: Event | None = None  # the other end's
         self._own_fin: Event | None = None
@@ -52,14 +53,15 @@ class OneEnd:
             case Kind.A:
                 self._see_a(event)
                 self._a += event.size
-                self._moved = self._message = event
+                self._moved = self._touched = self._message = event
             case Kind.B:
                 self._see_b(event)
                 self._b += event.size
-                self._moved = event
+                self._moved = self._touched = event
                 if self._open and self.phase in (Phase.RESPONSE, Phase.PUSH):
                     self._open.end = event
             case Kind.READ:
+                self._touched = event
                 if self._open and self.role is Role.CLIENT and self.phase is Phase.RESPONSE:
                     self._open.end = event
             case Kind.FIN:
@@ -153,7 +155,7 @@ class OneEnd:
     def _see_flush(self, e: Event) -> None:
         if self.phase in (Phase.IDLE, Phase.REQUEST) or e.unread or e.unacked:
             return
-        if self._at_least(max(self.idle_ns, self.pause_ns), self._moved, e, near=0.02):
+        if self._at_least(max(self.idle_ns, self.pause_ns), self._touched, e, near=0.02):
             self._turn.cut = True
             self._finish(Excluded.PUSH if self.phase in (Phase.PUSH, Phase.REPLY) else Excluded.NONE)
 
