@@ -8,6 +8,7 @@ Linux delays the acknowledgement of what nobody reads, and of a FIN, by 40 ms or
 addresses at which it delays none (`stage`), but for those that need a late acknowledgement of a FIN.
 """
 
+import gc
 import heapq
 import os
 import socket
@@ -17,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fcntl import ioctl
-from itertools import count, islice
 
 from latencyprobe_agent.vocabulary.records import Role
 from tests.truth.netns import Namespace
@@ -222,39 +222,52 @@ def stage() -> Iterator[None]:
         namespace.delete()
 
 
-def play(scripts: Iterable[Script], port: int, flush: Callable[[], None], at_once: int = 500) -> Iterator[Played]:
-    """Play scripts, `at_once` at a time, between connections to `port`; hand each out when it has ended."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("0.0.0.0", port))
-        listener.listen()
-        waiting, numbers = iter(scripts), count()
-        due: list[tuple[int, int, _Connection, Iterator[int]]] = []
-        flush_ns = now_ns() + FLUSH_NS
-        while True:
-            for script in islice(waiting, at_once - len(due)):
-                number = next(numbers)
-                network = DELAYED if script.delayed_ack else QUICK
-                connection = _Connection(script, listener, f"{network}.{2 + number % ADDRESSES}")
-                heapq.heappush(due, (now_ns(), number, connection, connection.run()))
-            if not due:
-                return
-            when_ns, number, connection, running = heapq.heappop(due)
-            _sleep_until(min(when_ns, flush_ns))
-            if (begin_ns := now_ns()) >= flush_ns:
-                flush()
-                end_ns = now_ns()
-                for one in [connection, *(entry[2] for entry in due)]:
-                    one.flushed(begin_ns, end_ns)
-                flush_ns = end_ns + FLUSH_NS
-            if now_ns() < when_ns:
-                heapq.heappush(due, (when_ns, number, connection, running))
+def play(scripts: Iterable[Script], port: int, flush: Callable[[], None], at_once: int) -> list[Played]:
+    """Play scripts, `at_once` at a time, between connections to `port`. `flush` is called from time to time."""
+    gc.disable()  # it would hold up hundreds of connections
+    try:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("0.0.0.0", port))
+            listener.listen()
+            return list(_play(scripts, listener, flush, at_once))
+    finally:
+        gc.enable()
+
+
+def _play(
+    scripts: Iterable[Script], listener: socket.socket, flush: Callable[[], None], at_once: int
+) -> Iterator[Played]:
+    waiting = enumerate(scripts)
+    due: list[tuple[int, int, _Connection, Iterator[int]]] = []
+    flush_ns = now_ns() + FLUSH_NS
+    while True:
+        if now_ns() >= flush_ns:
+            begin_ns = now_ns()
+            flush()
+            for entry in due:
+                entry[2].flushed(begin_ns, now_ns())
+            flush_ns = now_ns() + FLUSH_NS
+        elif due and (due[0][0] <= now_ns() or len(due) == at_once):
+            _, number, connection, running = due[0]
+            _sleep_until(min(due[0][0], flush_ns))
+            if now_ns() < due[0][0]:
                 continue
             again_ns = next(running, None)
             if again_ns is None:
+                heapq.heappop(due)
                 yield connection.played
             else:
-                heapq.heappush(due, (again_ns, number, connection, running))
+                heapq.heapreplace(due, (again_ns, number, connection, running))
+        elif entry := next(waiting, None):
+            number, script = entry
+            network = DELAYED if script.delayed_ack else QUICK
+            connection = _Connection(script, listener, f"{network}.{2 + number % ADDRESSES}")
+            heapq.heappush(due, (now_ns(), number, connection, connection.run()))
+        elif due:
+            _sleep_until(min(due[0][0], flush_ns))
+        else:
+            return
 
 
 def _sleep_until(ns: int) -> None:
