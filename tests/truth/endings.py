@@ -71,7 +71,7 @@ class Author(Acts):
         self.script.acts[-1] += f" ({how})"
         self._unanswered = self._a
         self._send(CLIENT, read=how != "unread")
-        self._dice.choice((self._short, self._short, self._long))()
+        self._soon()
         if how == "server":
             if not self.script.delayed_ack:
                 self._take_for_an_answer("a goodbye whose FIN comes to a server's end that is gone")

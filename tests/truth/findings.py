@@ -18,7 +18,7 @@ SHOWN = 5  # scripts that differ
 
 @dataclass
 class Findings:
-    """Faults and figures of all scripts so far. `shown`: the first faulty ones, with all that is known of them."""
+    """Faults and figures of all scripts so far. `shown`: the first `faulty` ones, with all that is known of them."""
 
     turns: Counter[str] = field(default_factory=Counter)  # why they are no event
     events: Counter[str] = field(default_factory=Counter)  # what the script knows of them
@@ -26,6 +26,7 @@ class Findings:
     faults: Counter[str] = field(default_factory=Counter)
     scripts: int = 0
     stalled: int = 0
+    faulty: int = 0
     shown: list[str] = field(default_factory=list)
 
     def look(self, played: Played, ends: Ends, records: Records) -> None:
@@ -39,6 +40,7 @@ class Findings:
             return
         faults = {fault for role, of_end in records.items() for fault in self._faults(played, ends, role, of_end)}
         self.faults.update(faults)
+        self.faulty += bool(faults)
         if faults and len(self.shown) < SHOWN:
             self.shown.append(describe(played, ends, records, faults))
 

@@ -7,7 +7,7 @@ from tests.truth.scripts import IDLE_NS, MS, PAUSE_NS, Do, Limit, Request, Scrip
 
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
 SIZES = (1, 2, 7, 100, 1448, 5000, 20_000)  # bytes
-LATE_MS = (150, 190)  # after 100 ms, behind which a FIN is no goodbye any more
+SOON_MS, LATE_MS = (0, 60), (150, 190)  # within, and after 100 ms, behind which a FIN is no goodbye any more
 
 
 class Pen:
@@ -36,6 +36,9 @@ class Pen:
 
     def _long(self) -> None:
         self._wait(2 * PAUSE_NS, 3 * PAUSE_NS)
+
+    def _soon(self) -> None:
+        self._wait(SOON_MS[0] * MS, SOON_MS[1] * MS)
 
     def _late(self) -> None:
         self._wait(LATE_MS[0] * MS, LATE_MS[1] * MS)

@@ -222,7 +222,7 @@ def stage() -> Iterator[None]:
         namespace.delete()
 
 
-def play(scripts: Iterable[Script], port: int, flush: Callable[[], None], at_once: int) -> list[Played]:
+def play(scripts: Iterable[Script], port: int, flush: Callable[[], None] | None, at_once: int) -> list[Played]:
     """Play scripts, `at_once` at a time, between connections to `port`. `flush` is called from time to time."""
     gc.disable()  # it would hold up hundreds of connections
     try:
@@ -236,17 +236,18 @@ def play(scripts: Iterable[Script], port: int, flush: Callable[[], None], at_onc
 
 
 def _play(
-    scripts: Iterable[Script], listener: socket.socket, flush: Callable[[], None], at_once: int
+    scripts: Iterable[Script], listener: socket.socket, flush: Callable[[], None] | None, at_once: int
 ) -> Iterator[Played]:
     waiting = enumerate(scripts)
     due: list[tuple[int, int, _Connection, Iterator[int]]] = []
     flush_ns = now_ns() + FLUSH_NS
     while True:
         if now_ns() >= flush_ns:
-            begin_ns = now_ns()
-            flush()
-            for entry in due:
-                entry[2].flushed(begin_ns, now_ns())
+            if flush:
+                begin_ns = now_ns()
+                flush()
+                for entry in due:
+                    entry[2].flushed(begin_ns, now_ns())
             flush_ns = now_ns() + FLUSH_NS
         elif due and (due[0][0] <= now_ns() or len(due) == at_once):
             _, number, connection, running = due[0]

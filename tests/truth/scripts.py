@@ -5,14 +5,15 @@ A script says which of its requests got their answer and which their client saw 
 acts.py and endings.py write them, each from its seed; playing.py plays them.
 """
 
+import os
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from latencyprobe_agent.vocabulary.records import Role
 
 MS = 1_000_000
-PAUSE_NS = 25 * MS  # of the target that plays them
-IDLE_NS = 400 * MS  # of the plan
+PAUSE_NS = int(os.environ.get("PAUSE_MS", "25")) * MS  # of the target; more where the machine is slow
+IDLE_NS = 16 * PAUSE_NS  # of the plan
 
 
 class Do(Enum):
