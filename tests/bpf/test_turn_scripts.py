@@ -13,10 +13,11 @@ import pytest
 
 from latencyprobe_agent.vocabulary.records import Role
 from tests.support.ports import free_port
+from tests.truth.both_ends import stage
 from tests.truth.endings import Author
 from tests.truth.findings import Findings, Records
 from tests.truth.played import Played
-from tests.truth.playing import play, stage
+from tests.truth.playing import play
 from tests.truth.script_checks import modelled
 from tests.truth.scripts import IDLE_NS, PAUSE_NS
 

@@ -69,7 +69,7 @@ class Acts(Pen):
         self._short()
         first = self._a
         self._message(CLIENT)
-        if taken:  # then it is no reply, but looks like a request
+        if taken or not first:  # then, or after a greeting, it is no reply, but looks like a request
             self._unanswered = first
 
     def hasty(self) -> None:

@@ -4,38 +4,10 @@ import pytest
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Outcome, Role
 from tests.truth.turn_events import Event, Kind, Turn
+from tests.truth.turn_words import LATE, MS, PAUSE_MS, PUSHED, names, play
 from tests.truth.turns import OneEnd
 
-MS = 1_000_000
-PAUSE_MS = 200
-ROLES = (Role.CLIENT, Role.SERVER)
-both_ends = pytest.mark.parametrize("role", ROLES)
-
-KINDS = {kind.name.lower(): kind for kind in Kind}
-
-
-def play(role: Role, script: str, **options: int) -> list[Turn]:
-    """Ended turns of a script: words `a`, `b`, `fin`, ... of one byte each, and numbers: milliseconds that pass.
-
-    `a!`, `b!`: over unread bytes; `a<`, `b<`: early; `a~`: before all is acknowledged; `a?`: after something was sent
-    again.
-    """
-    end = OneEnd(role, PAUSE_MS * MS, **options)
-    marks = {"!": "unread", "<": "early", "~": "unacked", "?": "disturbed"}
-    ns = 10 * MS
-    for word in script.split():
-        if word.isdigit():
-            ns += int(word) * MS
-        else:
-            kind, flags = word.rstrip("!<~?"), word[len(word.rstrip("!<~?")) :]
-            size = 1 if kind in ("a", "b") else 0
-            end.see(Event(KINDS[kind], ns, size=size, **{marks[flag]: True for flag in flags}))
-    return end.turns
-
-
-def names(turns: list[Turn]) -> list[str]:
-    """What each is: why it is no event, else its outcome."""
-    return [(t.excluded.name if t.excluded else t.outcome.name).lower() for t in turns]
+both_ends = pytest.mark.parametrize("role", [Role.CLIENT, Role.SERVER])
 
 
 def spans(turns: list[Turn]) -> list[tuple[int, int, int, int]]:
@@ -126,9 +98,6 @@ def test_a_response_that_goes_on_after_silence_is_streaming_and_the_rest_a_push(
     assert spans(turns) == [(0, 1, 0, 1), (1, 0, 1, 2)]
 
 
-LATE = {Role.SERVER: "a<", Role.CLIENT: "a!"}
-
-
 @both_ends
 def test_request_bytes_that_come_late_belong_to_their_exchange(role):
     turns = play(role, f"a b {LATE[role]} a 300 a b close")
@@ -151,8 +120,6 @@ def test_an_upload_may_pause_while_its_answer_is_not_looked_at(role):
 
 
 # -- PUSH, REPLY
-
-PUSHED = "a b 1 a b 2500 flush"
 
 
 @both_ends
@@ -282,48 +249,12 @@ def test_what_is_open_on_a_connection_that_was_never_answered_is_oneway(role, en
     assert names(play(role, f"a 300 a 300 a {end}")) == 3 * ["oneway"]
 
 
-# -- statistics
-
-
-@both_ends
-def test_two_pushes_in_32_turns_make_a_connection_of_pushes_for_1024_turns(role):
-    turns = play(role, f"{PUSHED} b 300 {'a b 1 ' * 10} a b 2500 flush b 300 {'a b 1 ' * 1030} close")
-    excluded = names(turns)
-    assert excluded[:14] == ["ok", "ok", "push", *11 * ["ok"]]
-    assert excluded[14:1038] == 1024 * ["push"]
-    assert set(excluded[1038:]) == {"ok"}
-
-
-@both_ends
-def test_what_counts_as_a_push_and_what_does_not(role):
-    def bad(script: str) -> bool:
-        """Whether the turns after two of these are excluded."""
-        return names(play(role, f"a b 1 a b 1 {script} {script} 300 a b close"))[-1] == "push"
-
-    assert bad("2500 flush b 300")
-    assert bad("2500 flush b a 300")
-    assert bad("a b 300 b 300")  # streaming
-    assert names(play(role, "a b 300 b 300 a b close"))[-1] != "push"  # of which one alone is one
-    assert bad("a 300 a 300")  # two in a row, twice
-    assert not bad("a 300 a b 1")  # COM_STMT_CLOSE
-    assert names(play(role, "b 300 b 300 b a b a b close")) == ["setup", "setup", "ok"]  # a greeting in pieces
-
-
 @both_ends
 def test_the_first_turns_are_setup_whatever_they_would_be(role):
     assert names(play(role, "a b 1 a b 1 a b close", setup_turns=2)) == ["setup", "setup", "ok"]
     assert names(play(role, "a 300 a b 1 a b close", setup_turns=2)) == ["setup", "setup", "ok"]
     assert names(play(role, "b a b 1 a b 1 a b close", setup_turns=2)) == ["setup", "setup", "setup", "ok"]
     assert names(play(role, "a 20 fin close", setup_turns=2)) == ["setup"]
-
-
-@both_ends
-def test_two_overlaps_in_32_turns_make_a_pipelined_connection(role):
-    overlap = f"a b {LATE[role]} b 1"
-    turns = play(role, f"a b 1 {overlap} {'a b 1 ' * 3} {overlap} {'a b 1 ' * 50} close")
-    assert names(turns)[:6] == ["ok", "overlap", "overlap", "ok", "ok", "ok"]
-    assert names(turns)[6:38] == 32 * ["pipelined"]
-    assert set(names(turns)[38:]) == {"ok"}
 
 
 # -- what the log cannot tell
