@@ -38,12 +38,12 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 		return;
 	if (is_same_send(c, pid_tgid, v.written + left)) {
 		continue_send(c, &v);
-		unlock_connection(c);
-		return;
+		ended = false;
+	} else {
+		if (!catch_up(c, &v, &out))
+			return;
+		ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
 	}
-	if (!catch_up(c, &v, &out))
-		return;
-	ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
 	unlock_connection(c);
 	if (ended)
 		c->peer_overlaps = account(&out);
@@ -152,11 +152,13 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct exchange out;
+	bool ended, asks = c->phase == PHASE_REQUEST && c->current.role == ROLE_CLIENT;
 	struct view v;
-	bool ended;
 
+	if (asks)
+		c->waited = 1;
 	/* EAGAIN, or a peek: servers read until there is no more */
-	if ((__s32)(tp->copied_seq - c->read_seq) <= 0 && c->send_owner == SEND_NONE)
+	if (!(asks && c->refused) && (__s32)(tp->copied_seq - c->read_seq) <= 0 && c->send_owner == SEND_NONE)
 		return;
 	read_view(sk, tp, &v);
 	if (!lock_connection(c))
@@ -165,6 +167,11 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 		return; /* that was this thread's */
 	ended = arrive_unseen(c, &v, &out);
 	take(c, &v, pid_tgid);
+	if (asks && c->refused && !ended) {
+		c->current.flags |= FLAG_CLOSED;
+		c->current.outcome = c->refused; /* it does want an answer */
+		ended = end_last_exchange(c, &v, &out);
+	}
 	unlock_connection(c);
 	if (ended)
 		account(&out);

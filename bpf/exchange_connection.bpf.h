@@ -80,6 +80,7 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 	c->phase = phase;
 	c->unread = 0;
 	c->early = 0;
+	c->waited = 0;
 }
 
 /*
@@ -132,6 +133,15 @@ static __always_inline bool end_last_exchange(struct connection *c, const struct
 	return emit;
 }
 
+/* From `seq` on, the request goes on though its answer has begun. */
+static __always_inline void come_late(struct connection *c, const struct view *v, __u32 seq)
+{
+	c->phase = PHASE_LATE;
+	c->late_seq = seq;
+	c->late_ns = v->now_ns;
+	c->current.flags |= FLAG_OVERLAP;
+}
+
 /*
  * What bytes do to the open turn, as exchange_turns.bpf.h says. The step is read back from memory, where the verifier
  * forgets by which of many ways it came about. True: as end_exchange().
@@ -161,11 +171,8 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 		       (__s64)(c->fin_ns - c->moved_ns) < (__s64)c->pause_ns;
 	bool emit;
 
-	if (step == PHASE_LATE && c->phase != PHASE_LATE) {
-		c->late_seq = seq;
-		c->late_ns = v->now_ns;
-		x->flags |= FLAG_OVERLAP;
-	}
+	if (step == PHASE_LATE && c->phase != PHASE_LATE)
+		come_late(c, v, seq);
 	c->step = step;
 	emit = enter(c, v, out);
 	*began = *(volatile __u8 *)&c->step & ENDS && c->phase != PHASE_IDLE;
@@ -210,7 +217,7 @@ static __always_inline bool arrive(struct connection *c, const struct view *v, _
 	if (x->role == ROLE_SERVER) {
 		if (early && c->phase == PHASE_RESPONSE)
 			c->early = 1;
-		emit = ask(c, v, c->in_seq, early, (__s32)(v->copied - c->in_seq) >= 0, &began, out);
+		emit = ask(c, v, c->in_seq, early || c->hasty, (__s32)(v->copied - c->in_seq) >= 0, &began, out);
 	} else {
 		emit = answer(c, v, c->in_seq, c->in_offset, early, &began, out);
 		if (began && early && c->phase == PHASE_RESPONSE)

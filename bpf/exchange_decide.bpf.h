@@ -179,6 +179,8 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->ambiguous = 0;
 	c->peer_overlaps = 0;
 	c->cut = 0;
+	c->hasty = 0;
+	c->refused = 0;
 	c->pause_ns = t ? t->pause_ns : 0;
 	bytes_move(c, &v); /* silence counts from here */
 	c->peer = peer;

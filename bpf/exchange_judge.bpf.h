@@ -33,13 +33,18 @@ static __always_inline __u32 ones(__u32 bits)
 /* Client bytes that its FIN follows this closely ask for no answer; a client that waited longer gave up. */
 #define TEARDOWN_NS 100000000LL
 
-/* Keep in mind whether this turn overlapped, or was one that only connections without turns have. */
-static __always_inline void remember_turn(struct connection *c, bool initiative)
+/*
+ * Keep in mind whether this turn overlapped, or was one that only connections without turns have; 0 or 1 each. Those of
+ * set-up may cross the first request, as TLS's tickets do. Without a branch, which the verifier would follow both ways.
+ */
+static __always_inline void remember_turn(struct connection *c, __u32 setup, __u32 initiative)
 {
-	c->unread_history = c->unread_history << 1 | c->unread;
-	c->early_history = c->early_history << 1 | c->early;
+	__u32 unread = c->unread & ~setup, early = c->early & ~setup;
+
+	c->unread_history = c->unread_history << 1 | unread;
+	c->early_history = c->early_history << 1 | early;
 	c->initiative_history = c->initiative_history << 1 | initiative;
-	c->clean_turns = c->unread || c->early || initiative ? 0 : c->clean_turns + 1;
+	c->clean_turns = (c->clean_turns + 1) & ((unread | early | initiative) - 1);
 }
 
 /* Is the connection one whose turns are not to be believed? `ambiguous`: the class that says so, or 0. */
@@ -86,7 +91,7 @@ static __always_inline __u64 ended_ns(const struct connection *c, const struct e
 	__u64 left_ns = c->close_ns ?: c->fin_ns;
 
 	if (x->outcome != OUTCOME_UNANSWERED && x->outcome != OUTCOME_ABORTED)
-		return now_ns;
+		return c->close_ns ?: now_ns;
 	return left_ns > (x->role == ROLE_SERVER ? x->ready_last_ns : x->send_end_ns) ? left_ns : now_ns;
 }
 
@@ -111,12 +116,18 @@ static __always_inline bool server_spoke(const struct connection *c)
 	return c->current.role == ROLE_SERVER ? c->out_offset : c->in_offset;
 }
 
+/* This end has read of the message that it received. */
+static __always_inline bool was_read(const struct exchange *x)
+{
+	return x->read_first_ns || x->flags & FLAG_READ_APPROX;
+}
+
 /* A turn that no answer ended, and its class: a goodbye, one more one-way message, or a failure (0). */
 static __always_inline __u8 unanswered(const struct connection *c, struct exchange *x, __u64 now_ns)
 {
 	__u64 asked_ns = x->role == ROLE_SERVER ? x->ready_last_ns : x->send_end_ns ? x->send_end_ns : x->send_start_ns;
-	/* when the asking end left: at that end it closes now */
-	__u64 left_ns = x->role == ROLE_SERVER ? c->fin_ns : now_ns;
+	/* when the asking end left: at that end it closes now; a server that closes over what it has not read met its goodbye */
+	__u64 left_ns = x->role == ROLE_SERVER && was_read(x) ? c->fin_ns : now_ns;
 
 	if (c->goodbye)
 		return CLASS_TEARDOWN;
@@ -126,6 +137,10 @@ static __always_inline __u8 unanswered(const struct connection *c, struct exchan
 		return 0;
 	if (left_ns && (__s64)(left_ns - asked_ns) < TEARDOWN_NS)
 		return CLASS_TEARDOWN;
+	if (c->refused) {
+		x->outcome = c->refused;
+		return 0;
+	}
 	/* the end that closed first: the server without an answer, or the client that gave up */
 	x->outcome = (x->role == ROLE_SERVER) == !c->fin_ns ? OUTCOME_UNANSWERED : OUTCOME_ABORTED;
 	return 0;
@@ -152,6 +167,13 @@ static __always_inline __u8 excluded_as(__u8 conn_class)
 	return EXCLUDED_NONE;
 }
 
+/* The client left at once and has not looked for an answer, though bytes came: two goodbyes that crossed. */
+static __always_inline bool ignored(const struct connection *c, const struct exchange *x, __u64 now_ns)
+{
+	return x->role == ROLE_CLIENT && x->flags & FLAG_CLOSED && !c->waited && !was_read(x) &&
+	       (__s64)(now_ns - x->send_start_ns) < TEARDOWN_NS;
+}
+
 /* Judge the turn that ends. `next`: the phase that follows, PHASE_IDLE at the end of the connection or when idle. */
 static __always_inline void judge(struct connection *c, struct exchange *x, __u8 next, __u64 now_ns)
 {
@@ -169,8 +191,11 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 		what = CLASS_ONEWAY;
 	else if (!answered)
 		what = unanswered(c, x, now_ns);
-	remember_turn(c, what == CLASS_STREAMING || (what == CLASS_PUSH && !c->cut) ||
-				 (what == CLASS_ONEWAY && x->flags & FLAG_REQUEST_RESUMED));
+	else if (ignored(c, x, now_ns))
+		what = CLASS_TEARDOWN;
+	remember_turn(c, !unasked && c->setup_turns,
+		      what == CLASS_STREAMING || (what == CLASS_PUSH && !c->cut) ||
+			      (what == CLASS_ONEWAY && x->flags & FLAG_REQUEST_RESUMED));
 	doubt(c);
 	if (what == CLASS_ONEWAY)
 		c->one_way = 1;

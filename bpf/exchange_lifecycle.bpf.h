@@ -66,7 +66,7 @@ static __always_inline __u32 outcome_of(int err)
 /* What a change of state does to the open exchange. */
 enum leaving {
 	STAYS = 0,
-	WAITS = 1, /* for the other end's FIN, or its absence */
+	WAITS = 1, /* for what shows whether an answer was wanted */
 	ENDS_NOW = 2,
 };
 
@@ -87,7 +87,7 @@ static __always_inline enum leaving leave(const struct sock *sk, struct connecti
 }
 
 /* The socket closes, maybe by an error, which `outcome` receives. */
-static __always_inline enum leaving end_socket(const struct sock *sk, const struct connection *c, const struct view *v,
+static __always_inline enum leaving end_socket(const struct sock *sk, struct connection *c, const struct view *v,
 					       int oldstate, __u32 *outcome)
 {
 	bool serves = c->current.role == ROLE_SERVER;
@@ -99,6 +99,9 @@ static __always_inline enum leaving end_socket(const struct sock *sk, const stru
 			*outcome = OUTCOME_OK;
 		else if (!*outcome && v->received != v->copied)
 			return STAYS; /* what has arrived may still be read: destroy ends it */
+	} else if (*outcome == OUTCOME_RESET && c->phase == PHASE_REQUEST && !serves && !c->waited) {
+		c->refused = OUTCOME_RESET; /* a goodbye that came too late? */
+		return WAITS;
 	} else if (!*outcome && c->phase == PHASE_REQUEST && oldstate == TCP_ESTABLISHED && !serves) {
 		*outcome = OUTCOME_ABORTED; /* no FIN of anybody: this end has sent a RST */
 	}

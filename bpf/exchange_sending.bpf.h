@@ -53,7 +53,7 @@ static __always_inline bool is_same_send(const struct connection *c, __u64 pid_t
 	return c->send_owner != SEND_NONE && c->send_tid == (__u32)pid_tgid && c->send_until == until;
 }
 
-/* It writes on. A request that came meanwhile came before all of its answer was written. */
+/* It writes on: past an answer that has come meanwhile, or one whose next request has come meanwhile. */
 static __always_inline void continue_send(struct connection *c, const struct view *v)
 {
 	c->send_ns = v->now_ns;
@@ -65,6 +65,8 @@ static __always_inline void continue_send(struct connection *c, const struct vie
 			c->previous.excluded = EXCLUDED_OVERLAP;
 		c->current.flags |= FLAG_OVERLAP;
 	}
+	if (c->phase == PHASE_RESPONSE && c->current.role == ROLE_CLIENT)
+		come_late(c, v, c->out_seq);
 	advance_out(c, v->written);
 	bytes_move(c, v);
 }
@@ -86,6 +88,7 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 		emit = ask(c, v, c->out_seq, unread, true, &began, out);
 	} else {
 		emit = answer(c, v, c->out_seq, c->out_offset, unread, &began, out);
+		c->hasty = unread;
 		if (began && unread && c->phase == PHASE_RESPONSE)
 			c->unread = 1;
 	}

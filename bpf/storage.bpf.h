@@ -76,6 +76,9 @@ struct connection {
 	__u8 goodbye;	     /* the open exchange was begun when the server had said goodbye: nobody can answer it */
 	__u8 half_closed;    /* this end serves and has sent its FIN: it answers no more */
 	__u8 one_way;	     /* a message was found to be one-way */
+	__u8 hasty;	     /* this end serves and answered over unread bytes: what comes may be the rest of them */
+	__u8 waited;	     /* the client has called for an answer since it asked */
+	__u8 refused;	     /* enum outcome: a RST met the client, and whether it wants an answer is not known yet */
 	__u8 step;	     /* phase after the bytes that move now, with ENDS */
 	__u8 leaving;	     /* enum leaving, of the change of state that goes on */
 	__u8 leaving_outcome;
