@@ -10,7 +10,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fcntl import ioctl
 
 from latencyprobe_agent.vocabulary.records import Role
@@ -59,6 +59,11 @@ class BothEnds:
         """Read so many bytes, which are there."""
         assert len(self._sockets[end].recv(size)) == size
         self._sockets[end].setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+    def look(self, end: Role) -> None:
+        """Call for bytes, of which there are none."""
+        with suppress(BlockingIOError, ConnectionResetError):
+            assert not self._sockets[end].recv(1)
 
     def shut(self, end: Role) -> None:
         """Send the FIN."""

@@ -127,12 +127,23 @@ class Author(Acts):
         self._do(Do.CLOSE, CLIENT)
         self._do(Do.CLOSE, SERVER)
 
-    def _ask_in_vain(self) -> None:
+    def _ask_in_vain(self, *, read: bool = True) -> None:
+        """Ask, and call for the answer: now, or when `_notice` says so."""
         self._quiet()
         request = self._begin()
-        self._message(CLIENT)
+        if read:
+            self._message(CLIENT)
+        else:
+            self._send(CLIENT, read=False)
         self._asked(request)
         request.fate = Fate.FAILED
+        if self._dice.random() < 0.5:
+            self._do(Do.LOOK, CLIENT)
+
+    def _notice(self) -> None:
+        """Call for the answer, and be told that there will be none."""
+        self._short()
+        self._do(Do.LOOK, CLIENT)
 
     def unanswered(self) -> None:
         """The server closes instead of an answer; the client closes now or later."""
@@ -140,22 +151,20 @@ class Author(Acts):
         self._some()
         if self.script.delayed_ack:
             self._do(Do.CLOSE, SERVER)
-            self._short()
         else:
             self._do(self._dice.choice((Do.CLOSE, Do.SHUT)), SERVER)
+        self._notice()
+        if not self.script.delayed_ack:
             self._some()
         self._do(Do.CLOSE, CLIENT)
         self._do(Do.CLOSE, SERVER)
 
     def unanswered_unread(self) -> None:
         """The server closes and has not even read: a RST."""
-        self._quiet()
-        request = self._begin()
-        self._send(CLIENT, read=False)
-        self._asked(request)
-        request.fate = Fate.FAILED
+        self._ask_in_vain(read=False)
         self._some()
         self._do(Do.CLOSE, SERVER)
+        self._notice()
         self._some()
         self._do(Do.CLOSE, CLIENT)
 
@@ -176,6 +185,7 @@ class Author(Acts):
         self._ask_in_vain()
         self._some()
         self._do(Do.ABORT, SERVER)
+        self._notice()
         self._some()
         self._do(Do.CLOSE, CLIENT)
 
@@ -197,7 +207,18 @@ class Author(Acts):
         self._send(CLIENT, read=False)
         self._asked(request)
         request.fate = Fate.FAILED
+        self._notice()
         self._some()
+        self._do(Do.CLOSE, CLIENT)
+
+    def goodbye_refused(self) -> None:
+        """The same, but what the client says is goodbye."""
+        self.call()
+        self._long()
+        self._do(Do.CLOSE, SERVER)
+        self._dice.choice((self._long, self._late))()
+        self._send(CLIENT, read=False)
+        self._soon()
         self._do(Do.CLOSE, CLIENT)
 
     # -- whole connections on which the server says nothing
@@ -228,7 +249,7 @@ DELAYED_ENDS = ("client_closes", "server_closes", "goodbye", "unanswered")
 ENDS = (
     *("client_closes", "server_closes", "half_closes", "goodbye", "goodbye_after_fin", "answered_early_and_closed"),
     *("unanswered", "unanswered_unread", "gives_up", "client_resets", "server_resets", "reset_after_the_answer"),
-    *("keepalive_race", "uploads_and_closes"),
+    *("keepalive_race", "uploads_and_closes", "goodbye_refused"),
 )
 
 

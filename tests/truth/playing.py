@@ -40,6 +40,7 @@ class Ends(Protocol):
     def is_open(self, end: Role) -> bool: ...
     def send(self, end: Role, size: int) -> None: ...
     def read(self, end: Role, size: int) -> None: ...
+    def look(self, end: Role) -> None: ...
     def shut(self, end: Role) -> None: ...
     def close(self, end: Role) -> None: ...
     def abort(self, end: Role) -> None: ...
@@ -60,6 +61,7 @@ class Connection:
         self._unread = {CLIENT: 0, SERVER: 0}
         self._sent = {CLIENT: 0, SERVER: 0}
         self._closed_ns = {CLIENT: 0, SERVER: 0}
+        self._reset: set[Role] = set()  # a RST came
         self._dead: set[Role] = set()  # their sockets have no more to tell
 
     def run(self) -> Iterator[int]:
@@ -100,7 +102,8 @@ class Connection:
             yield from self._until(lambda: self._ends.got_rst(sender), "a RST for bytes that nobody reads")
             self._saw(receiver, Kind.RESET, ns)
             self._saw(sender, Kind.RESET, ns)
-            self._dead |= {sender, receiver}
+            self._reset.add(sender)
+            self._dead.add(receiver)
             return
         expected = self._unread[receiver] + step.size
         yield from self._until(lambda: self._ends.readable(receiver) == expected, "bytes arrive")
@@ -110,7 +113,7 @@ class Connection:
         if step.read:
             yield from self._read(Step(Do.READ, receiver))
         yield from self._until(lambda: self._ends.is_acknowledged(sender), "bytes are acknowledged")
-        self._look(sender)
+        self._note_path(sender)
 
     def _read(self, step: Step) -> Iterator[int]:
         size = self._unread[step.end]
@@ -123,6 +126,13 @@ class Connection:
         self.played.moved.append(Moved(Do.READ, step.end, self._sent[OTHER[step.end]], ns, self._now_ns()))
         yield from ()
 
+    def _look(self, step: Step) -> Iterator[int]:
+        assert not self._unread[step.end], "there are none"
+        ns = self._now_ns()
+        self._ends.look(step.end)
+        self._saw(step.end, Kind.LOOK, ns)
+        yield from ()
+
     def _shut(self, step: Step) -> Iterator[int]:
         ns = self._now_ns()
         self._ends.shut(step.end)
@@ -133,13 +143,13 @@ class Connection:
         end = step.end
         if not self._ends.is_open(end):
             return
-        if end not in self._dead:
-            self._look(end)
+        if end not in self._reset:
+            self._note_path(end)
         ns = self._now_ns()
         self._ends.close(end)
         self._closed_ns[end] = self._now_ns()
         self._saw(end, Kind.CLOSE, ns)
-        if end in self._dead:
+        if end in self._reset:
             return
         if self._unread[end]:
             yield from self._rst_comes(end, ns)
@@ -172,7 +182,8 @@ class Connection:
         if self._ends.is_open(other):
             yield from self._until(lambda: self._ends.got_rst(other), "a RST arrives")
         self._saw(other, Kind.RESET, ns)
-        self._dead |= {end, other}
+        self._dead.add(end)
+        (self._reset if self._ends.is_open(other) else self._dead).add(other)
 
     def _until(self, condition: Callable[[], bool], what: str) -> Iterator[int]:
         end_ns = self._now_ns() + DEADLINE_NS
@@ -180,7 +191,7 @@ class Connection:
             assert self._now_ns() < end_ns, f"not within 20 s: {what}\n{self.played.script}\n{self.played.timeline()}"
             yield self._now_ns() + POLL_NS
 
-    def _look(self, end: Role) -> None:
+    def _note_path(self, end: Role) -> None:
         rtt_ns, retransmits = self._ends.path(end)
         self.played.rtt_ns = max(self.played.rtt_ns, rtt_ns)
         if retransmits:

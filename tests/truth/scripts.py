@@ -21,6 +21,7 @@ class Do(Enum):
 
     SEND = auto()
     READ = auto()  # all that has come
+    LOOK = auto()  # call for bytes, of which there are none
     WAIT = auto()
     SHUT = auto()  # shutdown(SHUT_WR)
     CLOSE = auto()

@@ -78,7 +78,7 @@ def test_a_response_may_begin_after_silence(role):
 
 @pytest.mark.parametrize(("role", "begin"), [(Role.SERVER, "b!"), (Role.CLIENT, "b<")])
 def test_a_response_over_bytes_that_it_cannot_answer_overlaps(role, begin):
-    turns = play(role, f"a {begin} a b close")
+    turns = play(role, f"a {begin} b 1 a b close")
     assert names(turns) == ["overlap", "ok"]
     assert turns[0].overlap
 
@@ -183,9 +183,9 @@ def test_bytes_after_the_servers_own_fin_belong_to_nothing_and_what_was_open_end
 
 
 def test_what_a_client_says_after_a_response_with_a_fin_is_its_goodbye():
-    for end in ("reset", "close", "500 close", "abort"):
+    for end in ("reset close", "close", "500 close", "abort"):
         assert names(play(Role.CLIENT, f"a b fin 300 a {end}")) == ["ok", "teardown"]
-    assert names(play(Role.CLIENT, "a b 300 fin a reset")) == ["ok", "reset"]
+    assert names(play(Role.CLIENT, "a b 300 fin a look reset")) == ["ok", "reset"]
 
 
 @both_ends
@@ -202,7 +202,8 @@ def test_an_unanswered_message_and_the_asking_ends_fin_within_100_ms_are_teardow
         ("a 300 fin 500 close", Outcome.UNANSWERED, 310),
         ("a 300 reset 500 close", Outcome.RESET, 310),
         ("a 20 abort", Outcome.ABORTED, 30),
-        ("a 20 reset", Outcome.RESET, 30),
+        ("a look 20 reset", Outcome.RESET, 30),
+        ("a 20 reset 30 look", Outcome.RESET, 30),
         ("a 300 shut 300 fin 300 close", Outcome.UNANSWERED, 610),
     ],
 )
@@ -221,6 +222,7 @@ def test_how_a_clients_unanswered_request_failed_and_when(script, outcome, end_m
         ("a 20 close 5 gone", Outcome.UNANSWERED, 30),
         ("a 20 close 5 reset", Outcome.UNANSWERED, 30),
         ("a 20 close!", Outcome.UNANSWERED, 30),
+        ("a. 200 close!", Outcome.UNANSWERED, 210),
         ("a 20 abort", Outcome.UNANSWERED, 30),
         ("a 20 reset", Outcome.RESET, 30),
         ("a 300 fin 10 reset", Outcome.ABORTED, 310),
@@ -230,6 +232,23 @@ def test_how_a_servers_unanswered_request_failed_and_when(script, outcome, end_m
     (turn,) = play(Role.SERVER, script)
     assert names([turn]) == [outcome.name.lower()]
     assert turn.end.ns == end_ms * MS
+
+
+def test_what_a_server_has_not_read_within_100_ms_it_met_as_a_goodbye():
+    assert names(play(Role.SERVER, "a. 20 close!")) == ["teardown"]
+
+
+def test_a_client_that_closes_and_never_called_for_an_answer_said_goodbye():
+    assert names(play(Role.CLIENT, "a 20 reset 30 close")) == ["teardown"]
+    assert names(play(Role.CLIENT, "a b. 20 close!")) == ["teardown"]
+    assert names(play(Role.CLIENT, "a look b. 20 close!")) == ["ok"]
+    assert names(play(Role.CLIENT, "a b. 200 close!")) == ["ok"]
+
+
+def test_bytes_after_an_answer_over_unread_ones_may_be_the_rest_of_them():
+    turns = play(Role.SERVER, "a. b! a 1 a b close")
+    assert names(turns) == ["overlap", "overlap"]
+    assert spans(turns) == [(0, 1, 0, 1), (1, 2, 1, 1)]
 
 
 def test_a_reset_after_the_fin_of_a_goodbye_changes_nothing():
@@ -244,7 +263,7 @@ def test_an_answer_that_is_complete_survives_a_reset(role):
 
 
 @both_ends
-@pytest.mark.parametrize("end", ["20 fin close", "500 fin close", "500 reset"])
+@pytest.mark.parametrize("end", ["20 fin close", "500 fin close", "500 reset close"])
 def test_what_is_open_on_a_connection_that_was_never_answered_is_oneway(role, end):
     assert names(play(role, f"a 300 a 300 a {end}")) == 3 * ["oneway"]
 

@@ -12,6 +12,7 @@ class Kind(Enum):
     A = auto()  # bytes from client to server: the client's send call begins, or they became readable at the server
     B = auto()
     READ = auto()  # the application read what had come
+    LOOK = auto()  # it called for bytes, and there were none
     FIN = auto()  # the other end's
     SHUT = auto()  # shutdown(SHUT_WR) of our own
     CLOSE = auto()  # close() of our own
@@ -74,6 +75,8 @@ class Turn:
     greeting: bool = False
     after_streaming: bool = False  # a push that is the rest of a response
     goodbye: bool = False  # opened after the server's FIN that came with its last bytes
+    read: bool = False  # our application has read of what the other end said
+    called: bool = False  # the client has called for an answer
     overlap: bool = False
     resumed: bool = False
     cut: bool = False  # by the idle flush

@@ -44,7 +44,7 @@ class Statistics:
 
     def judge(self, turn: Turn, why: Excluded, *, setup: bool) -> None:
         """Fill in class and exclusion of an ended turn. `why`: what its end alone says; `setup`: one of the first."""
-        self._count(turn, why)
+        self._count(turn, why, setup=setup)
         self._suspect()
         if setup:
             turn.excluded = Excluded.SETUP
@@ -57,10 +57,10 @@ class Statistics:
         plain = ExchangeClass.UNKNOWN if self._answered < 2 and not turn.closed else ExchangeClass.PINGPONG
         turn.conn_class = CLASS_OF.get(turn.excluded, plain)
 
-    def _count(self, turn: Turn, why: Excluded) -> None:
+    def _count(self, turn: Turn, why: Excluded, *, setup: bool) -> None:
         self._answered += turn.answered
-        self._unread.append(self._now["unread"])
-        self._early.append(self._now["early"])
+        self._unread.append(self._now["unread"] and not setup)  # TLS's tickets may cross the first request
+        self._early.append(self._now["early"] and not setup)
         self._now = {"unread": False, "early": False}
         self._pushed.append(
             (why is Excluded.PUSH and not turn.after_streaming and not turn.greeting)

@@ -16,7 +16,7 @@ def play(role: Role, script: str, **options: int) -> list[Turn]:
     """Ended turns of a script: words `a`, `b`, `fin`, ... of one byte each, and numbers: milliseconds that pass.
 
     `a!`, `b!`: over unread bytes; `a<`, `b<`: early; `a~`: before all is acknowledged; `a?`: after something was sent
-    again.
+    again. What comes is read at once, but for `a.`, `b.`.
     """
     end = OneEnd(role, PAUSE_MS * MS, **options)
     marks = {"!": "unread", "<": "early", "~": "unacked", "?": "disturbed"}
@@ -25,9 +25,11 @@ def play(role: Role, script: str, **options: int) -> list[Turn]:
         if word.isdigit():
             ns += int(word) * MS
         else:
-            kind, flags = word.rstrip("!<~?"), word[len(word.rstrip("!<~?")) :]
+            kind, flags = word.rstrip("!<~?."), word[len(word.rstrip("!<~?.")) :]
             size = 1 if kind in ("a", "b") else 0
-            end.see(Event(KINDS[kind], ns, size=size, **{marks[flag]: True for flag in flags}))
+            end.see(Event(KINDS[kind], ns, size=size, **{marks[flag]: True for flag in flags if flag in marks}))
+            if kind == ("a" if role is Role.SERVER else "b") and "." not in flags:
+                end.see(Event(Kind.READ, ns))
     return end.turns
 
 

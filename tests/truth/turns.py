@@ -42,6 +42,8 @@ class OneEnd:
         self._own_fin: Event | None = None
         self._fin_with_bytes = False
         self._closing: Event | None = None  # a server's close() whose judgement waits for the client's FIN
+        self._refused: Event | None = None  # a RST for a client that has not called for an answer, or not yet
+        self._hasty = False  # the server has answered over unread bytes: what comes may be the rest of them
         self._oneway_cut = False
         self._greeted = False
         self._statistics = Statistics()
@@ -58,12 +60,14 @@ class OneEnd:
                 self._see_b(event)
                 self._b += event.size
                 self._moved = self._touched = event
+                self._hasty = self.role is Role.SERVER and event.unread
                 if self._open and self.phase in (Phase.RESPONSE, Phase.PUSH):
                     self._open.end = event
             case Kind.READ:
                 self._touched = event
-                if self._open and self.role is Role.CLIENT and self.phase is Phase.RESPONSE:
-                    self._open.end = event
+                self._see_read(event)
+            case Kind.LOOK:
+                self._see_look()
             case Kind.FIN:
                 self._see_fin(event)
             case Kind.SHUT if self._fin is None:
@@ -152,6 +156,21 @@ class OneEnd:
                 self._finish(Excluded.PUSH)
                 self._begin(Phase.PUSH, e)
 
+    def _see_read(self, e: Event) -> None:
+        if not self._open:
+            return
+        if self.phase is (Phase.RESPONSE if self.role is Role.CLIENT else Phase.REQUEST):
+            self._open.read = True
+        if self.role is Role.CLIENT and self.phase is Phase.RESPONSE:
+            self._open.end = e
+        self._see_look()
+
+    def _see_look(self) -> None:
+        if self.role is Role.CLIENT and self.phase is Phase.REQUEST:
+            self._turn.called = True
+            if self._refused:
+                self._fail(Outcome.RESET, self._refused)
+
     def _see_flush(self, e: Event) -> None:
         if self.phase in (Phase.IDLE, Phase.REQUEST) or e.unread or e.unacked:
             return
@@ -171,22 +190,36 @@ class OneEnd:
             self._fin_with_bytes = not self._silent(e)
 
     def _see_close(self, e: Event) -> None:
-        if self.phase is not Phase.REQUEST:
+        if self.phase is Phase.RESPONSE and self.role is Role.CLIENT and not (self._turn.called or self._turn.read):
+            self._close(
+                Excluded.NONE if self._at_least(GOODBYE_NS, self._turn.start, e, near=0.2) else Excluded.TEARDOWN
+            )
+        elif self.phase is not Phase.REQUEST:
             self._close()
         elif self.role is Role.CLIENT:
             assert self._own_fin
             if self._said_goodbye(self._own_fin):
                 self._fail(Outcome.OK, e)
+            elif self._refused:
+                self._fail(Outcome.RESET, self._refused)
             elif self._fin:
                 self._fail(Outcome.UNANSWERED, self._fin)
             else:
                 self._fail(Outcome.ABORTED, e)
+        elif not self._turn.read and self._said_goodbye(e):
+            self._fail(Outcome.OK, e)
         elif self._fin:
             self._fail(Outcome.OK if self._said_goodbye(self._fin) else Outcome.ABORTED, self._fin)
         elif e.unread:
             self._fail(Outcome.UNANSWERED, e)
         else:
             self._closing = e
+
+    def _ignores_the_answer(self, e: Event) -> bool:
+        """Tell whether the client closes soon and has not called for an answer: two goodbyes that crossed."""
+        if self.role is Role.SERVER or self.phase is not Phase.RESPONSE or self._turn.called or self._turn.read:
+            return False
+        return not self._at_least(GOODBYE_NS, self._turn.start, e, near=0.2)
 
     def _see_abort(self, e: Event) -> None:
         if self.role is Role.SERVER or self.phase is not Phase.REQUEST:
@@ -202,21 +235,23 @@ class OneEnd:
         elif self.phase is Phase.REQUEST:
             if self.role is Role.SERVER and self._fin:
                 self._fail(Outcome.OK if self._said_goodbye(self._fin) else Outcome.ABORTED, self._fin)
-            else:
+            elif self.role is Role.SERVER or self._turn.called:
                 self._fail(Outcome.RESET, e)
+            else:
+                self._refused = e
         elif self._open:
             complete = not (e.unacked if self.role is Role.SERVER else e.unread)
             self._turn.outcome = Outcome.OK if complete else Outcome.RESET
             self._close()
 
-    def _close(self, *, closed: bool = True) -> None:
+    def _close(self, why: Excluded = Excluded.NONE, *, closed: bool = True) -> None:
         if self._open:
             self._turn.closed = closed
-            self._finish(Excluded.PUSH if self.phase in (Phase.PUSH, Phase.REPLY) else Excluded.NONE)
+            self._finish(Excluded.PUSH if self.phase in (Phase.PUSH, Phase.REPLY) else why)
 
     def _fail(self, outcome: Outcome, end: Event) -> None:
         """End an unanswered request with the connection. Outcome OK: it was a goodbye."""
-        self._closing = None
+        self._closing = self._refused = None
         turn = self._turn
         turn.closed, turn.end = True, end
         goodbye = turn.goodbye or outcome is Outcome.OK
@@ -265,9 +300,9 @@ class OneEnd:
         self._open, self.phase = None, Phase.IDLE
 
     def _overlaps(self, e: Event) -> bool:
-        """Tell whether a message begins before the other end's has ended."""
+        """Tell whether a message begins before the other end's has ended, as far as this end can know."""
         ours = (self.role is Role.CLIENT) == (e.kind is Kind.A)
-        return e.unread if ours else e.early
+        return e.unread if ours else e.early or self._hasty
 
     def _silent(self, e: Event) -> bool:
         if e.unacked or e.disturbed:
