@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +110,13 @@ class Session:
             seen=lambda: f"{self._count()}, lost: {self.programs.lost()}",
         )
         return np.concatenate(list(self._batches))
+
+    def fresh_records(self, at_least: int, timeout_s: float = 5) -> np.ndarray:
+        """Records that no such call has handed out yet, once there are `at_least` so many, or after the deadline."""
+        with suppress(AssertionError):
+            wait_until(lambda: self._count() >= at_least, "records", timeout_s)
+        taken, self._batches = self._batches, [np.empty(0, EXCHANGE)]
+        return np.concatenate(taken)
 
     def records_of_closed(self, sockets: int) -> np.ndarray:
         """All records so far, once the last of `sockets` sockets has come."""

@@ -1,0 +1,287 @@
+"""The model of the rules does what each rule says: one test per rule."""
+
+import pytest
+
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Outcome, Role
+from tests.truth.turn_events import Event, Kind, Turn
+from tests.truth.turn_words import LATE, MS, PAUSE_MS, PUSHED, names, play
+from tests.truth.turns import OneEnd
+
+both_ends = pytest.mark.parametrize("role", [Role.CLIENT, Role.SERVER])
+
+
+def spans(turns: list[Turn]) -> list[tuple[int, int, int, int]]:
+    """First byte and number of bytes of request and response."""
+    return [(t.request_offset, t.request_bytes, t.response_offset, t.response_bytes) for t in turns]
+
+
+# -- IDLE
+
+
+@both_ends
+def test_client_bytes_open_an_exchange_that_the_next_ones_end(role):
+    turns = play(role, "a a b b 500 a b close")
+    assert names(turns) == ["ok", "ok"]
+    assert spans(turns) == [(0, 2, 0, 2), (2, 1, 2, 1)]
+    assert [t.conn_class for t in turns] == [ExchangeClass.UNKNOWN, ExchangeClass.PINGPONG]
+    assert [t.closed for t in turns] == [False, True]
+
+
+@both_ends
+def test_server_bytes_before_any_of_the_client_are_a_greeting_and_the_turn_that_answers_it_is_setup(role):
+    turns = play(role, "b a b 1 a b close")
+    assert names(turns) == ["setup", "setup", "ok"]
+    assert spans(turns)[0] == (0, 0, 0, 1)
+
+
+@both_ends
+def test_server_bytes_after_the_flush_are_a_push(role):
+    turns = play(role, "a b 2500 flush b 300 a b close", idle_ns=2000 * MS)
+    assert names(turns) == ["ok", "push", "ok"]
+
+
+# -- REQUEST
+
+
+@both_ends
+def test_a_request_grows_without_silence(role):
+    assert names(play(role, "a 150 a 150 a b close")) == ["ok"]
+
+
+@both_ends
+def test_a_request_that_goes_on_after_silence_leaves_a_oneway_message_behind(role):
+    turns = play(role, "a 300 a b 1 a b close")
+    assert names(turns) == ["oneway", "ok", "ok"]
+    assert [t.resumed for t in turns] == [False, True, False]
+    assert spans(turns)[1] == (1, 1, 0, 1)
+
+
+@both_ends
+def test_it_grows_while_it_is_not_all_acknowledged_or_something_was_sent_again(role):
+    assert names(play(role, "a 300 a~ b close")) == ["ok"]
+    assert names(play(role, "a 300 a? b close")) == ["ok"]
+
+
+def test_it_grows_while_the_server_has_not_read_all_of_it():
+    assert names(play(Role.SERVER, "a 300 a! b close")) == ["ok"]
+
+
+@both_ends
+def test_silence_is_two_round_trips_at_least(role):
+    assert names(play(role, "a 300 a b close", rtt_ns=200 * MS)) == ["ok"]
+
+
+@both_ends
+def test_a_response_may_begin_after_silence(role):
+    assert names(play(role, "a 900 b close")) == ["ok"]
+
+
+@pytest.mark.parametrize(("role", "begin"), [(Role.SERVER, "b!"), (Role.CLIENT, "b<")])
+def test_a_response_over_bytes_that_it_cannot_answer_overlaps(role, begin):
+    turns = play(role, f"a {begin} b 1 a b close")
+    assert names(turns) == ["overlap", "ok"]
+    assert turns[0].overlap
+
+
+# -- RESPONSE
+
+
+@both_ends
+def test_a_response_grows_without_silence(role):
+    assert names(play(role, "a b 150 b 150 b close")) == ["ok"]
+
+
+@both_ends
+def test_a_response_that_goes_on_after_silence_is_streaming_and_the_rest_a_push(role):
+    turns = play(role, "a b 300 b b close")
+    assert names(turns) == ["streaming", "push"]
+    assert spans(turns) == [(0, 1, 0, 1), (1, 0, 1, 2)]
+
+
+@both_ends
+def test_request_bytes_that_come_late_belong_to_their_exchange(role):
+    turns = play(role, f"a b {LATE[role]} a 300 a b close")
+    assert names(turns) == ["overlap", "ok"]
+    assert spans(turns) == [(0, 3, 0, 1), (3, 1, 1, 1)]
+
+
+@both_ends
+def test_late_bytes_that_are_answered_were_a_request(role):
+    turns = play(role, f"a b {LATE[role]} b 300 a b close")
+    assert names(turns) == ["overlap", "overlap", "ok"]
+    assert spans(turns)[:2] == [(0, 1, 0, 1), (1, 1, 1, 1)]
+
+
+@both_ends
+def test_an_upload_may_pause_while_its_answer_is_not_looked_at(role):
+    turns = play(role, f"a b 300 {LATE[role]} 300 {LATE[role]} close")
+    assert names(turns) == ["overlap"]
+    assert spans(turns) == [(0, 3, 0, 1)]
+
+
+# -- PUSH, REPLY
+
+
+@both_ends
+def test_what_the_client_says_without_silence_is_its_reply_to_a_push(role):
+    turns = play(role, f"{PUSHED} b 1 a a 300 a b close")
+    assert names(turns)[2:] == ["push", "ok"]
+    assert spans(turns)[2] == (2, 2, 2, 1)
+
+
+@both_ends
+def test_what_the_client_says_after_silence_is_a_request(role):
+    assert names(play(role, f"{PUSHED} b 300 a b close"))[2:] == ["push", "ok"]
+
+
+@both_ends
+def test_pushes_are_parted_by_silence_only(role):
+    turns = play(role, f"{PUSHED} b b 300 b close")
+    assert names(turns)[2:] == ["push", "push"]
+    assert [t.response_bytes for t in turns[2:]] == [2, 1]
+
+
+@both_ends
+def test_server_bytes_after_a_reply_are_another_push(role):
+    assert names(play(role, f"{PUSHED} b a b close"))[2:] == ["push", "push"]
+
+
+# -- the idle flush
+
+
+@both_ends
+def test_the_flush_ends_an_idle_response_which_may_be_cut(role):
+    (turn,) = play(role, "a b 2500 flush")
+    assert turn.cut
+    assert names([turn]) == ["ok"]
+
+
+@both_ends
+def test_the_flush_ends_no_request_and_nothing_that_is_unread_or_not_acknowledged(role):
+    assert play(role, "a 2500 flush") == []
+    assert play(role, "a b 2500 flush!") == []
+    assert play(role, "a b 2500 flush~") == []
+    assert play(role, "a b 1500 flush") == []
+
+
+@both_ends
+def test_the_flush_ends_late_bytes_pushes_and_replies(role):
+    assert names(play(role, f"a b {LATE[role]} 2500 flush")) == ["overlap"]
+    assert names(play(role, f"{PUSHED} b 2500 flush"))[2:] == ["push"]
+    assert names(play(role, f"{PUSHED} b a 2500 flush"))[2:] == ["push"]
+
+
+# -- the ends of the connection
+
+
+def test_bytes_after_the_servers_own_fin_belong_to_nothing_and_what_was_open_ends():
+    turns = play(Role.SERVER, "a b shut a a fin close")
+    assert names(turns) == ["ok"]
+    assert spans(turns) == [(0, 1, 0, 1)]
+    assert len(play(Role.SERVER, f"{PUSHED} shut a fin close")) == 2
+    assert names(play(Role.SERVER, "a shut a fin close")) == ["teardown"]
+
+
+def test_what_a_client_says_after_a_response_with_a_fin_is_its_goodbye():
+    for end in ("reset close", "close", "500 close", "abort"):
+        assert names(play(Role.CLIENT, f"a b fin 300 a {end}")) == ["ok", "teardown"]
+    assert names(play(Role.CLIENT, "a b 300 fin a look reset")) == ["ok", "reset"]
+
+
+@both_ends
+@pytest.mark.parametrize("first", ["fin", "close"])
+def test_an_unanswered_message_and_the_asking_ends_fin_within_100_ms_are_teardown(role, first):
+    second = "close" if first == "fin" else "fin"
+    assert names(play(role, f"a b 1 a 50 {first} 10 {second}")) == ["ok", "teardown"]
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "end_ms"),
+    [
+        ("a 300 close", Outcome.ABORTED, 310),
+        ("a 300 fin 500 close", Outcome.UNANSWERED, 310),
+        ("a 300 reset 500 close", Outcome.RESET, 310),
+        ("a 20 abort", Outcome.ABORTED, 30),
+        ("a look 20 reset", Outcome.RESET, 30),
+        ("a 20 reset 30 look", Outcome.RESET, 30),
+        ("a 300 shut 300 fin 300 close", Outcome.UNANSWERED, 610),
+    ],
+)
+def test_how_a_clients_unanswered_request_failed_and_when(script, outcome, end_ms):
+    (turn,) = play(Role.CLIENT, script)
+    assert names([turn]) == [outcome.name.lower()]
+    assert turn.end.ns == end_ms * MS
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "end_ms"),
+    [
+        ("a 300 fin 10 close", Outcome.ABORTED, 310),
+        ("a 300 close 10 fin", Outcome.UNANSWERED, 310),
+        ("a 300 close 10 gone", Outcome.UNANSWERED, 310),
+        ("a 20 close 5 gone", Outcome.UNANSWERED, 30),
+        ("a 20 close 5 reset", Outcome.UNANSWERED, 30),
+        ("a 20 close!", Outcome.UNANSWERED, 30),
+        ("a. 200 close!", Outcome.UNANSWERED, 210),
+        ("a 20 abort", Outcome.UNANSWERED, 30),
+        ("a 20 reset", Outcome.RESET, 30),
+        ("a 300 fin 10 reset", Outcome.ABORTED, 310),
+    ],
+)
+def test_how_a_servers_unanswered_request_failed_and_when(script, outcome, end_ms):
+    (turn,) = play(Role.SERVER, script)
+    assert names([turn]) == [outcome.name.lower()]
+    assert turn.end.ns == end_ms * MS
+
+
+def test_what_a_server_has_not_read_within_100_ms_it_met_as_a_goodbye():
+    assert names(play(Role.SERVER, "a. 20 close!")) == ["teardown"]
+
+
+def test_a_client_that_closes_and_never_called_for_an_answer_said_goodbye():
+    assert names(play(Role.CLIENT, "a 20 reset 30 close")) == ["teardown"]
+    assert names(play(Role.CLIENT, "a b. 20 close!")) == ["teardown"]
+    assert names(play(Role.CLIENT, "a look b. 20 close!")) == ["ok"]
+    assert names(play(Role.CLIENT, "a b. 200 close!")) == ["ok"]
+
+
+def test_bytes_after_an_answer_over_unread_ones_may_be_the_rest_of_them():
+    turns = play(Role.SERVER, "a. b! a 1 a b close")
+    assert names(turns) == ["overlap", "overlap"]
+    assert spans(turns) == [(0, 1, 0, 1), (1, 2, 1, 1)]
+
+
+def test_a_reset_after_the_fin_of_a_goodbye_changes_nothing():
+    assert names(play(Role.SERVER, "a 20 fin 1 reset")) == ["teardown"]
+    assert names(play(Role.SERVER, "a 20 fin 1 close!")) == ["teardown"]
+
+
+@both_ends
+def test_an_answer_that_is_complete_survives_a_reset(role):
+    assert names(play(role, "a b reset")) == ["ok"]
+    assert names(play(role, f"a b reset{'~' if role is Role.SERVER else '!'}")) == ["reset"]
+
+
+@both_ends
+@pytest.mark.parametrize("end", ["20 fin close", "500 fin close", "500 reset close"])
+def test_what_is_open_on_a_connection_that_was_never_answered_is_oneway(role, end):
+    assert names(play(role, f"a 300 a 300 a {end}")) == 3 * ["oneway"]
+
+
+@both_ends
+def test_the_first_turns_are_setup_whatever_they_would_be(role):
+    assert names(play(role, "a b 1 a b 1 a b close", setup_turns=2)) == ["setup", "setup", "ok"]
+    assert names(play(role, "a 300 a b 1 a b close", setup_turns=2)) == ["setup", "setup", "ok"]
+    assert names(play(role, "b a b 1 a b 1 a b close", setup_turns=2)) == ["setup", "setup", "setup", "ok"]
+    assert names(play(role, "a 20 fin close", setup_turns=2)) == ["setup"]
+
+
+# -- what the log cannot tell
+
+
+def test_a_gap_near_the_pause_leaves_it_undecided():
+    for ms, undecided in [(50, False), (110, True), (290, True), (400, False)]:
+        end = OneEnd(Role.CLIENT, PAUSE_MS * MS)
+        end.see(Event(Kind.A, 0, size=1))
+        end.see(Event(Kind.A, ms * MS, ms * MS + MS, size=1))
+        assert end.undecided == undecided
