@@ -199,7 +199,7 @@ enum retransmit_kind {
 	RETRANSMIT_SYNACK = 2,	/* of a connection that is no socket yet */
 	RETRANSMIT_PROBE = 3, /* the loss-probe timer fired; what it sent again, if anything, is a record of its own */
 	RETRANSMIT_UNDO = 4,  /* TCP found its last recovery needless: `segs` had been sent again in it for nothing */
-	RETRANSMIT_SENT = 5,  /* nothing but the counters: at close, and from time to time */
+	RETRANSMIT_SENT = 5,  /* nothing but the counters, for a tool: at close, and when the peer reports duplicates */
 };
 
 /* Switches of a tool, the one entry of the array `retransmit_options`. */
@@ -211,19 +211,14 @@ enum retransmit_option_flags {
 /*
  * TCP sent again, docs/design/evidence.md, "Retransmits". Raw fields of the socket at the event; `reason` is derived
  * from them in user space (signals/retransmits.py), so that the rule can be run again over old records. Values of enums
- * and bits are the kernel's own. `new_*`: since the last record of the same socket that could be delivered. Ring
- * `retransmits`.
+ * and bits are the kernel's own. `new_duplicates`: since the last record of the same socket. Ring `retransmits`.
  */
 struct retransmit {
 	struct flow_header flow;
 	__u64 inode; /* of the socket in /proc/PID/fd, 0 = no process holds it */
 	__u64 bytes_retrans;
-	__u64 bytes_sent; /* retransmits included */
-	__u64 new_bytes_retrans;
-	__u64 new_bytes_sent;
-	__u32 new_segs_sent;	/* of data_segs_out, retransmits included */
-	__u32 new_segs_retrans; /* of total_retrans: more than `segs` if records of others never arrived */
-	__u32 new_duplicates;	/* segments that the peer reported as received twice, by DSACK */
+	__u64 bytes_sent;     /* retransmits included */
+	__u32 new_duplicates; /* segments that the peer reported as received twice, by DSACK */
 	__u32 seq;
 	__u32 end_seq;
 	__u32 segs;
@@ -250,7 +245,7 @@ struct retransmit {
 	__u8 in_process; /* the current task was the owner, at work on this socket */
 	__u8 _pad[6];
 };
-_Static_assert(sizeof(struct retransmit) == 224, "struct retransmit has no hidden padding");
+_Static_assert(sizeof(struct retransmit) == 200, "struct retransmit has no hidden padding");
 
 /* With RETRANSMIT_OPTION_STACKS. Unused frames are 0. Ring `stacks`. */
 struct retransmit_stack {
@@ -404,6 +399,23 @@ struct exchange_counts {
 	__u64 over_stage_ns[LP_THRESHOLDS][LP_STAGES];
 	__u64 over_dominant[LP_THRESHOLDS][LP_STAGES];
 	__u32 histogram[LP_HISTOGRAM_BUCKETS]; /* durations of events; wraps, read as differences */
+};
+
+/*
+ * Per CPU, by struct counts_key, in the map `evidence_counts` of each signal: what it counts beside its records, exact
+ * whatever becomes of these. A signal leaves what is another's at 0. All counters only grow.
+ */
+struct evidence_counts {
+	__u64 lost_records;		  /* of this key, ring full */
+	__u64 connections[CONNECT_COUNT]; /* handshakes: opened or failed to, by outcome */
+	__u64 ambiguous;		  /* handshakes: of these, the RTT is not known */
+	__u64 segs_sent;		  /* retransmits: with data, what was sent again included */
+	__u64 bytes_sent;
+	__u64 segs_retrans; /* SYN, SYN-ACK and FIN included */
+	__u64 bytes_retrans;
+	__u64 segs_unrecorded; /* of segs_retrans: in no record that was delivered */
+	__u64 duplicates;      /* segments that the peer reported as received twice, but for those of `undone` */
+	__u64 undone;	       /* segments of recoveries that TCP found needless */
 };
 
 /* Value of the array `target_sets`, index 1.. (0 = no target). Unused thresholds are 0. */

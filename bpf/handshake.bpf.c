@@ -11,18 +11,13 @@
 #include "maps.bpf.h"
 #include "flow.bpf.h"
 #include "evidence.bpf.h"
+#include "handshake_counts.bpf.h"
 
 #define US 1000ULL
 /* TCP timestamps count ms; a sample from them errs by less than two of their ticks. */
 #define TIMESTAMP_ERROR_US 2000
 /* SYN-ACKs are at least this far apart, net/ipv4/tcp_input.c: half a second, for those that answer another SYN. */
 #define SYNACK_GAP_US 500000
-
-/* 1 MiB: 6,000 handshakes, a third of a second at 20,000 a second. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} handshakes SEC(".maps");
 
 /* A connect() in progress. */
 struct attempt {
@@ -125,11 +120,10 @@ static __always_inline void judge_server(struct handshake *h, const struct tcp_s
 
 static __noinline void established(struct sock *sk, struct tcp_sock *tp, struct attempt *a, __u8 role)
 {
-	const struct config *cfg = get_config();
 	struct handshake h = {};
 	__u32 acked;
 
-	if (!cfg || !evidence_requested(sk, EVIDENCE_HANDSHAKES, role, &h.flow))
+	if (!evidence_requested(sk, EVIDENCE_HANDSHAKES, role, &h.flow))
 		return;
 	acked = tp->snd_una - (__u32)tp->bytes_acked; /* a client's SYN is in bytes_acked */
 	h.flow.role = role;
@@ -146,7 +140,7 @@ static __noinline void established(struct sock *sk, struct tcp_sock *tp, struct 
 		h.server_isn = acked - 1;
 		judge_server(&h, tp);
 	}
-	emit(&handshakes, &h, sizeof(h), cfg);
+	count_and_emit(&h);
 }
 
 /* What the peer and the routers answered, include/net/icmp.h: icmp_err_convert[] and icmpv6_err_convert() too. */
@@ -191,10 +185,9 @@ static __always_inline int why_failed(const struct sock *sk)
 
 static __noinline void failed(struct sock *sk, struct tcp_sock *tp, struct attempt *a)
 {
-	const struct config *cfg = get_config();
 	struct handshake h = {};
 
-	if (!cfg || !evidence_requested(sk, EVIDENCE_HANDSHAKES, ROLE_CLIENT, &h.flow))
+	if (!evidence_requested(sk, EVIDENCE_HANDSHAKES, ROLE_CLIENT, &h.flow))
 		return;
 	h.flow.role = ROLE_CLIENT;
 	h.flow.local_port = bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport); /* skc_num is 0 by now */
@@ -204,7 +197,7 @@ static __noinline void failed(struct sock *sk, struct tcp_sock *tp, struct attem
 	h.flags = a ? 0 : HANDSHAKE_PARTIAL;
 	h.client_isn = tp->snd_una;
 	h.n_syn = h.flow.local_port ? 1 + tp->total_retrans : 0;
-	emit(&handshakes, &h, sizeof(h), cfg);
+	count_and_emit(&h);
 }
 
 /* inet_sock_set_state: fires before the state is written. */

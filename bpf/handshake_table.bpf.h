@@ -9,15 +9,10 @@
 #include "handshake_packet.bpf.h"
 #include "events.h"
 #include "filter.bpf.h"
+#include "handshake_counts.bpf.h"
 #include "maps.bpf.h"
 
 #define SENT 4 /* transmissions of which the timestamp is kept: Linux gives up after 7 SYNs, 6 SYN-ACKs */
-
-/* 1 MiB, as in handshake.bpf.c. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} handshakes SEC(".maps");
 
 /* Role: of our end, for on loopback and between two pods of a node both ends are ours. */
 struct key {
@@ -192,8 +187,6 @@ static __always_inline bool forget(const struct key *key, const struct handshake
 /* Report a handshake that has ended: `h` has its outcome and RTT. Never inline, for the 512 bytes of a frame. */
 static __noinline void report(const struct key *key, const struct handshake_state *s, struct handshake *h)
 {
-	const struct config *cfg = get_config();
-
 	fill_flow(&h->flow, key, bpf_ktime_get_boot_ns());
 	h->flow.sock_cookie = s->sock_cookie;
 	h->flow.cgroup_id = s->cgroup_id;
@@ -203,8 +196,8 @@ static __noinline void report(const struct key *key, const struct handshake_stat
 	h->n_syn = s->n_syn;
 	h->synack_retransmits = key->role == ROLE_SERVER && s->n_sent ? s->n_sent - 1 : 0;
 	h->ifindex = s->ifindex;
-	if (cfg && forget(key, s))
-		emit(&handshakes, h, sizeof(*h), cfg);
+	if (forget(key, s))
+		count_and_emit(h);
 }
 
 /* This packet ends a handshake: it answers what our end sent. */

@@ -9,36 +9,11 @@
 #include "kernel.h"
 #include "events.h"
 #include "evidence.bpf.h"
+#include "retransmit_counts.bpf.h"
 #include "retransmit_sender.bpf.h"
 
-/* 1 MiB holds 4,500 records: losing 5 % of 1 GB/s, they come in 130 ms. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} retransmits SEC(".maps");
-
-/* Only a tool records stacks, and gives the ring its size. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} stacks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} retransmit_options SEC(".maps");
-
-/* How often the counters of a connection that lasts are reported. */
-#define REPORT_NS 10000000000ULL
-
-static __always_inline __u32 options(void)
-{
-	__u32 zero = 0, *flags = bpf_map_lookup_elem(&retransmit_options, &zero);
-
-	return flags ? *flags : 0;
-}
+/* How often the counters of a connection that lasts are counted. */
+#define COUNT_NS 10000000000ULL
 
 /* The raw fields of the socket. */
 static __always_inline void read_socket(struct sock *sk, const struct tcp_sock *tp, struct retransmit *r)
@@ -65,39 +40,6 @@ static __always_inline void read_socket(struct sock *sk, const struct tcp_sock *
 	/* else it was interrupted: by chance it may be the owner then, too */
 	r->in_process = sk->sk_lock.owned && r->flow.owner_tgid &&
 			bpf_get_current_pid_tgid() >> 32 == r->flow.owner_tgid;
-}
-
-/* Puts the type into the object's BTF, where the loader compares it: a pointer alone does not. */
-struct retransmit_stack *retransmit_stack_type __attribute__((unused));
-
-static __noinline bool emit_with_stack(void *ctx, const struct retransmit *r)
-{
-	struct retransmit_stack *with = bpf_ringbuf_reserve(&stacks, sizeof(*with), 0);
-
-	if (!with) {
-		count_lost(LOST_RING_FULL);
-		return false;
-	}
-	with->retransmit = *r;
-	__builtin_memset(with->stack, 0, sizeof(with->stack));
-	bpf_get_stack(ctx, with->stack, sizeof(with->stack), 0);
-	bpf_ringbuf_submit(with, 0);
-	return true;
-}
-
-static __always_inline void deliver(void *ctx, struct retransmit *r, struct sender *s)
-{
-	const struct config *cfg = get_config();
-	bool delivered;
-
-	if (!cfg)
-		return;
-	if (s)
-		take_counters(s, r);
-	delivered = options() & RETRANSMIT_OPTION_STACKS ? emit_with_stack(ctx, r)
-							 : emit(&retransmits, r, sizeof(*r), cfg);
-	if (s && !delivered)
-		return_counters(s, r);
 }
 
 static __always_inline __u8 role_of(const struct sock *sk)
@@ -215,45 +157,88 @@ static __always_inline int on_cong_state(void *ctx, struct sock *sk, __u8 state)
 	return BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state) >= TCP_CA_Recovery ? on_recovered(ctx, sk, tp, s) : 0;
 }
 
-/* inet_sock_set_state, before the state is written. */
-static __always_inline int on_state(struct sock *sk, int newstate)
-{
-	struct flow_header flow = {};
-	struct tcp_sock *tp;
-
-	if (newstate != TCP_SYN_SENT && newstate != TCP_ESTABLISHED)
-		return 0;
-	if (!is_tcp(sk))
-		return 0;
-	if (is_tool()) {
-		if (newstate == TCP_SYN_SENT)
-			remember_owner(sk);
-		return 0;
-	}
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp ||
-	    !evidence_requested(sk, EVIDENCE_RETRANSMITS, newstate == TCP_SYN_SENT ? ROLE_CLIENT : role_of(sk), &flow))
-		return 0;
-	if (newstate == TCP_SYN_SENT)
-		remember_owner(sk);
-	else
-		sender_of(sk, tp, &flow, 0, 0); /* its counters count from here */
-	return 0;
-}
-
-/* Report the counters of a socket: for a tool only those of what was sent again. */
+/* A tool shows what it alone tells of: duplicates, and the counters of what was sent again. */
 static __noinline int report_counters(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
 {
 	struct retransmit r = { .kind = RETRANSMIT_SENT };
 
-	if (tp->dsack_dups == s->duplicates && tp->total_retrans == s->segs_retrans &&
-	    (is_tool() || tp->bytes_sent == s->bytes_sent))
-		return 0;
-	if (!evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow))
-		return 0;
-	read_socket(sk, tp, &r);
-	deliver(ctx, &r, s);
+	if (evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &r.flow)) {
+		read_socket(sk, tp, &r);
+		deliver(ctx, &r, s);
+	}
 	return 0;
+}
+
+static __noinline int count_in_plan(struct sock *sk, const struct tcp_sock *tp, struct sender *s)
+{
+	struct flow_header flow = {};
+
+	if (evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow))
+		count_counters(tp, s, &flow);
+	return 0;
+}
+
+static __always_inline bool has_grown(const struct tcp_sock *tp, const struct sender *s)
+{
+	return tp->bytes_sent != s->bytes_sent || tp->total_retrans != s->segs_retrans ||
+	       tp->dsack_dups != s->duplicates;
+}
+
+/* Count what the socket's counters have grown, if they have. */
+static __always_inline int account_for(void *ctx, struct sock *sk, const struct tcp_sock *tp, struct sender *s)
+{
+	if (!has_grown(tp, s))
+		return 0;
+	if (!is_tool())
+		return count_in_plan(sk, tp, s);
+	if (tp->dsack_dups == s->duplicates && tp->total_retrans == s->segs_retrans)
+		return 0;
+	return report_counters(ctx, sk, tp, s);
+}
+
+/* The connection has been asked for, or is open: whose it is, and where its counters begin. */
+static __noinline int on_beginning(struct sock *sk, bool open)
+{
+	struct flow_header flow = {};
+	struct tcp_sock *tp;
+
+	if (is_tool()) {
+		if (!open)
+			remember_owner(sk);
+		return 0;
+	}
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !evidence_requested(sk, EVIDENCE_RETRANSMITS, open ? role_of(sk) : ROLE_CLIENT, &flow))
+		return 0;
+	if (open)
+		sender_of(sk, tp, &flow, 0, 0); /* its counters count from here */
+	else
+		remember_owner(sk);
+	return 0;
+}
+
+/*
+ * inet_sock_set_state, before the state is written. At CLOSE the counters are complete: a connection that its own end
+ * resets loses them next (tcp_disconnect), and so does one whose socket connects again. For a tool the end of the socket
+ * will do: what it shows has records.
+ */
+static __always_inline int on_state(struct sock *sk, int newstate)
+{
+	struct tcp_sock *tp;
+	struct sender *s;
+
+	if (newstate != TCP_SYN_SENT && newstate != TCP_ESTABLISHED && newstate != TCP_CLOSE)
+		return 0;
+	if (!is_tcp(sk))
+		return 0;
+	if (newstate == TCP_CLOSE) {
+		s = bpf_sk_storage_get(&senders, sk, 0, 0);
+		tp = s ? bpf_skc_to_tcp_sock(sk) : NULL;
+		return tp && !is_tool() && has_grown(tp, s) ? count_in_plan(sk, tp, s) : 0;
+	}
+	if (newstate == TCP_SYN_SENT)
+		bpf_sk_storage_delete(&senders, sk);
+	return on_beginning(sk, newstate == TCP_ESTABLISHED);
 }
 
 /* tcp_destroy_sock */
@@ -263,7 +248,7 @@ static __always_inline int on_destroy(void *ctx, struct sock *sk)
 	struct tcp_sock *tp;
 
 	tp = s ? bpf_skc_to_tcp_sock(sk) : NULL;
-	return tp ? report_counters(ctx, sk, tp, s) : 0;
+	return tp ? account_for(ctx, sk, tp, s) : 0;
 }
 
 /* A connection that is older than these programs: its counters count from now. */
@@ -287,8 +272,8 @@ static __always_inline int on_flush(void *ctx, struct sock *sk)
 		return 0;
 	if (!s)
 		return adopt(sk, tp);
-	if (tp->dsack_dups != s->duplicates || bpf_ktime_get_boot_ns() - s->reported_ns >= REPORT_NS)
-		return report_counters(ctx, sk, tp, s);
+	if (tp->dsack_dups != s->duplicates || bpf_ktime_get_boot_ns() - s->counted_ns >= COUNT_NS)
+		return account_for(ctx, sk, tp, s);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * retransmit_sender.bpf.h: what is kept with a socket that retransmits: how far its counters were reported, what it has
+ * retransmit_sender.bpf.h: what is kept with a socket that retransmits: how far its counters were counted, what it has
  * sent again, and in which recovery. Hooks run under the socket's lock, all but the iterator: the counters have a lock
  * of their own.
  */
@@ -12,9 +12,9 @@
 #include "evidence.bpf.h"
 #include "kernel.h"
 
-/* What was reported of a socket that has sent something again, or whose counters the plan requests. */
+/* What was counted of a socket that has sent something again, or whose counters the plan requests. */
 struct sender {
-	struct bpf_spin_lock lock; /* of the counters that were reported; the rest is under the socket's */
+	struct bpf_spin_lock lock; /* of the counters that were counted; the rest is under the socket's */
 	__u32 segs_sent;
 	__u32 segs_retrans;
 	__u32 duplicates;
@@ -24,7 +24,7 @@ struct sender {
 	__u32 can_undo;	    /* it has begun with an undo_marker */
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
-	__u64 reported_ns;
+	__u64 counted_ns;
 };
 
 struct {
@@ -63,52 +63,60 @@ static __always_inline bool is_tool(void)
 	return f && f->mode == MATCH_FILTER;
 }
 
-/* Move the counters' growth since they were last reported into the record. */
-static __always_inline void take_counters(struct sender *s, struct retransmit *r)
-{
-	__s64 bytes_sent, bytes_retrans;
-	__s32 segs, retrans, duplicates, known;
+/* The socket's counters, or what they have grown; and what else is to be counted then. */
+struct sent {
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+	__u32 segs_sent;
+	__u32 segs_retrans;
+	__u32 duplicates;
+	__u32 segs_unrecorded;
+	__u32 undone;
+	__u32 lost_records;
+};
 
-	bpf_spin_lock(&s->lock);
-	/* the iterator reads without the socket lock: another hook may have reported more by now */
-	bytes_sent = r->bytes_sent - s->bytes_sent;
-	bytes_retrans = r->bytes_retrans - s->bytes_retrans;
-	segs = r->data_segs_out - s->segs_sent;
-	retrans = r->total_retrans - s->segs_retrans;
-	duplicates = r->dsack_dups - s->duplicates;
-	if (bytes_sent > 0)
-		s->bytes_sent += bytes_sent;
-	if (bytes_retrans > 0)
-		s->bytes_retrans += bytes_retrans;
-	if (segs > 0)
-		s->segs_sent += segs;
-	if (retrans > 0)
-		s->segs_retrans += retrans;
-	if (duplicates > 0)
-		s->duplicates += duplicates;
-	else
-		duplicates = 0;
-	known = duplicates < s->undone ? duplicates : s->undone;
-	s->undone -= known;
-	s->reported_ns = r->flow.boot_ns;
-	bpf_spin_unlock(&s->lock);
-	r->new_bytes_sent = bytes_sent > 0 ? bytes_sent : 0;
-	r->new_bytes_retrans = bytes_retrans > 0 ? bytes_retrans : 0;
-	r->new_segs_sent = segs > 0 ? segs : 0;
-	r->new_segs_retrans = retrans > 0 ? retrans : 0;
-	r->new_duplicates = duplicates - known;
+static __always_inline void read_counters(const struct tcp_sock *tp, struct sent *sent)
+{
+	sent->bytes_sent = tp->bytes_sent;
+	sent->bytes_retrans = tp->bytes_retrans;
+	sent->segs_sent = tp->data_segs_out;
+	sent->segs_retrans = tp->total_retrans;
+	sent->duplicates = tp->dsack_dups;
 }
 
-/* The record was lost: the next one of this socket reports its counters. */
-static __always_inline void return_counters(struct sender *s, const struct retransmit *r)
+/* n if it is positive, else 0; without a branch: the verifier would follow each of the 2^6 ways through take_growth(). */
+static __always_inline __u64 positive(__s64 n)
 {
+	return n & ~(n >> 63);
+}
+
+/* `sent` has the counters; make it their growth since they were last counted. */
+static __noinline int take_growth(struct sender *s, struct sent *sent, __u64 now_ns)
+{
+	__u64 bytes_sent, bytes_retrans, segs, retrans, duplicates, known;
+
 	bpf_spin_lock(&s->lock);
-	s->bytes_sent -= r->new_bytes_sent;
-	s->bytes_retrans -= r->new_bytes_retrans;
-	s->segs_sent -= r->new_segs_sent;
-	s->segs_retrans -= r->new_segs_retrans;
-	s->duplicates -= r->new_duplicates;
+	/* the iterator reads without the socket lock: another hook may have counted more by now */
+	bytes_sent = positive(sent->bytes_sent - s->bytes_sent);
+	bytes_retrans = positive(sent->bytes_retrans - s->bytes_retrans);
+	segs = positive((__s32)(sent->segs_sent - s->segs_sent));
+	retrans = positive((__s32)(sent->segs_retrans - s->segs_retrans));
+	duplicates = positive((__s32)(sent->duplicates - s->duplicates));
+	s->bytes_sent += bytes_sent;
+	s->bytes_retrans += bytes_retrans;
+	s->segs_sent += segs;
+	s->segs_retrans += retrans;
+	s->duplicates += duplicates;
+	known = duplicates - positive(duplicates - s->undone);
+	s->undone -= known;
+	s->counted_ns = now_ns;
 	bpf_spin_unlock(&s->lock);
+	sent->bytes_sent = bytes_sent;
+	sent->bytes_retrans = bytes_retrans;
+	sent->segs_sent = segs;
+	sent->segs_retrans = retrans;
+	sent->duplicates = duplicates - known;
+	return 0;
 }
 
 /*
@@ -134,7 +142,7 @@ static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_soc
 	s->segs_sent = tp->data_segs_out - (bytes ? segs : 0); /* a bare SYN or FIN is not in it */
 	s->segs_retrans = tp->total_retrans - segs;
 	s->duplicates = tp->dsack_dups;
-	s->reported_ns = flow->boot_ns;
+	s->counted_ns = flow->boot_ns;
 	if (!is_tool())
 		return s;
 	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);

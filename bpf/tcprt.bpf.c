@@ -12,6 +12,7 @@
 #include "maps.bpf.h"
 #include "flow.bpf.h"
 #include "evidence.bpf.h"
+#include "evidence_counts.bpf.h"
 #include "tcprt_newest.bpf.h"
 #include "tcprt_machine.h"
 #include "tcprt_connection.bpf.h"
@@ -34,14 +35,18 @@ static __noinline int send_record(struct sock *sk, struct tcprt_connection *c, s
 	struct connection *measured = bpf_sk_storage_get(&connections, sk, 0, 0);
 	const struct config *cfg = get_config();
 	__u64 boot_ns = record->flow.boot_ns;
+	struct evidence_counts *n;
 
 	__builtin_memcpy(&record->flow, &c->flow, sizeof(record->flow));
 	record->flow.boot_ns = boot_ns;
 	if (c->partial)
 		record->flags |= TCPRT_PARTIAL;
 	record->conn_class = measured ? measured->current.conn_class : CLASS_UNKNOWN;
-	if (cfg && !keep_newest(record))
-		emit(&tcprts, record, sizeof(*record), cfg);
+	if (!cfg || keep_newest(record) || emit(&tcprts, record, sizeof(*record), cfg))
+		return 0;
+	n = evidence_counts_of(&record->flow);
+	if (n)
+		add(&n->lost_records, 1);
 	return 0;
 }
 

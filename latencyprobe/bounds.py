@@ -106,7 +106,7 @@ def _evidence(counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
         cut = replace(count, wait_ns=_cut(count.wait_ns, MAX_SUM_NS))
         known = added_evidence(known, {signal if signal in SIGNALS else OTHER: cut})
     for count in known.values():
-        _within("evidence", [count.exchanges, count.bad], 0, MAX_EVENTS)
+        _within("evidence", [count.exchanges, count.bad, count.lost], 0, MAX_EVENTS)
     return known
 
 

@@ -70,11 +70,13 @@ class SlowExchange(_Wire, frozen=True):
 
 
 class EvidenceCount(_Wire, frozen=True, array_like=True):
-    """Exchanges that a signal explains, how many of them were bad, and the time that it cost them at most."""
+    """Exchanges that a signal explains, how many of them were bad, and the time that it cost them at most; `lost`: its
+    records that the ring refused, so that more may be explained by it."""
 
     exchanges: int = 0
     bad: int = 0
     wait_ns: int = 0
+    lost: int = 0
 
 
 class SliRow(_Wire, frozen=True):

@@ -199,9 +199,10 @@ def _evidence(row: SliRow) -> tuple[Explained, ...]:
             bad=count.bad,
             bad_share=units.percent(_share(count.bad, row.bad), 1),
             wait=units.duration(count.wait_ns),
+            lost=count.lost,
         )
         for signal, count in sorted(row.evidence.items())[:_SIGNALS]
-        if count.exchanges
+        if count.exchanges or count.lost
     )
 
 

@@ -49,8 +49,8 @@ class BadStage(_Model, frozen=True):
 
 class Explained(_Model, frozen=True):
     """What TCP did to the events, by signal: how many it hit and how many of them were bad, each also in percent of all
-    and of the bad ones; `wait`: the time that it cost them at most. From records: exchanges whose record was lost are
-    not among them."""
+    and of the bad ones; `wait`: the time that it cost them at most. From records: exchanges whose record is among the
+    `lost` are not among them."""
 
     signal: str
     events: int
@@ -58,6 +58,7 @@ class Explained(_Model, frozen=True):
     bad: int
     bad_share: str
     wait: str
+    lost: int = 0
 
 
 class Exclusion(_Model, frozen=True):

@@ -125,7 +125,7 @@ def _notes(result: Result) -> Iterable[str | Text]:
         yield f"needs {result.events_needed:,} events to judge, has {result.events:,}: {remedy}"
     elif result.bad and result.bad_by_stage:
         yield "burned by " + ", ".join(f"{s.stage} {s.share} %" for s in result.bad_by_stage[:3] if s.events)
-    for one in result.evidence:
+    for one in (one for one in result.evidence if one.events):
         of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
         yield f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most"
     if firing := next((burn for burn in result.burn_rates if burn.state == "Firing"), None):
@@ -138,6 +138,7 @@ def _notes(result: Result) -> Iterable[str | Text]:
         f"{units.number(seen.nodes_missing, 'node')} missing": seen.nodes_missing,
         f"{seen.gaps} not measured": seen.gaps != "0s",
     }
+    missing |= {f"{one.lost:,} records of {one.signal} lost": one.lost for one in result.evidence}
     if any(missing.values()):
         yield f"coverage {seen.ratio} %: " + ", ".join(text for text, there in missing.items() if there)
     else:

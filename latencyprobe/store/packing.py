@@ -52,11 +52,18 @@ class Exemplars(msgspec.Struct, frozen=True, array_like=True):
     peers: dict[str, int] = {}
 
 
+class _Explained(msgspec.Struct, frozen=True, array_like=True):
+    exchanges: int
+    bad: int
+    wait_ns: int | float
+    lost: int = 0
+
+
 # The histogram: first bucket's index, then counts in order, where -n stands for n empty buckets: mostly one byte each.
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
     dense: list[int]
     stages: dict[int | str, tuple[int | float, int]] = {}
-    evidence: dict[str, tuple[int, int, int | float]] = {}
+    evidence: dict[str, _Explained] = {}
     exclusions: dict[int | str, int] = {}
 
 
@@ -79,7 +86,7 @@ def pack_detail(detail: Detail) -> bytes:
         _CODES.get(name, name): (_ns(detail.stage_ns.get(name, 0)), detail.dominant.get(name, 0))
         for name in {**detail.stage_ns, **detail.dominant}
     }
-    evidence = {name: (n.exchanges, n.bad, _ns(n.wait_ns)) for name, n in detail.evidence.items()}
+    evidence = {name: _Explained(n.exchanges, n.bad, _ns(n.wait_ns), n.lost) for name, n in detail.evidence.items()}
     reasons = {_REASON_CODES.get(name, name): n for name, n in detail.exclusions.items() if n}
     parts = [dense, by_stage, evidence, reasons]
     while parts and not parts[-1]:  # most rows have no evidence, many no exclusions
@@ -102,7 +109,9 @@ def unpack_detail(blob: bytes) -> Detail:
     try:
         by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
         stage_ns = {name: int(total_ns) for name, (total_ns, _) in by_stage.items() if total_ns}
-        evidence = {name: EvidenceCount(n, bad, int(wait_ns)) for name, (n, bad, wait_ns) in packed.evidence.items()}
+        evidence = {
+            name: EvidenceCount(n.exchanges, n.bad, int(n.wait_ns), n.lost) for name, n in packed.evidence.items()
+        }
         reasons = {_REASONS[code] if isinstance(code, int) else code: n for code, n in packed.exclusions.items()}
     except (KeyError, OverflowError, ValueError) as error:
         raise Unreadable(f"stages, evidence or exclusions: {error}") from error
@@ -112,7 +121,7 @@ def unpack_detail(blob: bytes) -> Detail:
             raise Unreadable(f"histogram: there is no bucket {bucket}")
     _check("histogram", histogram.values())
     _check("dominant", dominant.values())
-    _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad)])
+    _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad, n.lost)])
     _check("exclusions", reasons.values())
     return Detail(histogram, stage_ns, dominant, evidence, reasons)
 

@@ -121,6 +121,15 @@ class Session:
         wait_until(lambda: closed() == sockets, f"the end of {sockets} sockets", seen=closed)
         return self.records()
 
+    def records_of_ended(self) -> np.ndarray:
+        """All records so far, once those have come of all exchanges that the kernel has counted."""
+
+        def ended() -> int:
+            return int(self.programs.counts()[1]["classes"].sum())
+
+        wait_until(lambda: self._count() >= ended(), "a record of each", seen=lambda: f"{self._count()} of {ended()}")
+        return self.records()
+
     def skipped(self) -> Counter[str]:
         """Event → how often the kernel skipped its programs, because they would have run inside themselves."""
         found: Counter[str] = Counter()
@@ -293,6 +302,22 @@ def make_stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 def session(make_session: Callable[..., Session]) -> Session:
     """Attached programs that measure nothing yet."""
     return make_session()
+
+
+@pytest.fixture
+def flushed(session: Session) -> Iterator[Session]:
+    """Attached programs whose quiet exchanges end once a second, as the agent has it."""
+    over = threading.Event()
+
+    def flush() -> None:
+        while not over.wait(1):
+            session.programs.flush()
+
+    flusher = threading.Thread(target=flush)
+    flusher.start()
+    yield session
+    over.set()
+    flusher.join()
 
 
 @pytest.fixture

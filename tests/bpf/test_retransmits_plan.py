@@ -1,6 +1,8 @@
 """Retransmits as an agent has them: of the plan's sockets only, with counters, joined to the RPCs they hit."""
 
+import ctypes
 import socket
+import struct
 
 import numpy as np
 import pytest
@@ -9,8 +11,10 @@ from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY, columns, reasons
 from latencyprobe_agent.signals.table import RETRANSMITS
-from latencyprobe_agent.vocabulary.records import RetransmitKind, Role
+from latencyprobe_agent.vocabulary.records import Role
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+from tests.truth.peers import reset
 
 pytestmark = pytest.mark.root
 
@@ -56,21 +60,36 @@ def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, reco
     assert {Role.SERVER} <= set(joined.half["role"].tolist()) <= {Role.CLIENT, Role.SERVER}
 
 
-def test_counters_of_a_connection_without_loss_are_told_at_its_end(session, lossy, record, port):
+@pytest.mark.usefixtures("needs_storage")
+@pytest.mark.parametrize("end", [socket.socket.close, reset], ids=["closed", "reset"])
+def test_what_a_connection_without_loss_sent_is_counted_at_its_end_without_a_record(session, lossy, record, port, end):
+    """A reset takes the counters off the socket before it ends."""
     session.measure(port, evidence=("retransmits",))
     recorder = record(RETRANSMITS)
     ((client, server),) = lossy.connect(port)
     for _ in range(5):
         turn(client, server)
-    client.close()
+    end(client)
     server.close()
-    evidence = recorder.until(lambda both: len(both) == 2, "the counters of both ends")
-    records = evidence.rec
-    assert {RetransmitKind.SENT} == set(records["kind"].tolist())
-    sent = {int(r["flow"]["role"]): (int(r["new_bytes_sent"]), int(r["new_segs_sent"])) for r in records}
-    assert {Role.CLIENT: (500, 5), Role.SERVER: (5000, 5)} == sent
-    assert not records["new_bytes_retrans"].any()
-    assert not evidence.joins.any()
+    wait_until(lambda: sent_by(recorder) == {Role.CLIENT: (500, 5), Role.SERVER: (5000, 5)}, "what both ends sent")
+    assert not recorder.counted()["segs_retrans"]
+    assert not len(recorder)
+
+
+def test_a_socket_that_connects_again_counts_both_times(session, lossy, record, port):
+    session.measure(port, evidence=("retransmits",))
+    recorder = record(RETRANSMITS)
+    ((client, server),) = lossy.connect(port)
+    address = client.getpeername()
+    turn(client, server)
+    server.close()
+    with lossy.server.inside(), socket.create_server(("", port)) as listener:
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert not libc.connect(client.fileno(), struct.pack("H14x", socket.AF_UNSPEC), 16), "disconnected"
+        client.connect(address)
+        with client, listener.accept()[0] as server:
+            turn(client, server)
+    wait_until(lambda: sent_by(recorder) == {Role.CLIENT: (200, 2), Role.SERVER: (2000, 2)}, "what both ends sent")
 
 
 def test_a_connection_that_is_older_counts_from_when_it_is_found(session, lossy, record, port):
@@ -82,8 +101,13 @@ def test_a_connection_that_is_older_counts_from_when_it_is_found(session, lossy,
     turn(client, server)
     client.close()
     server.close()
-    evidence = recorder.until(lambda both: len(both) == 2, "the counters of both ends")
-    assert {100, 1000} == set(evidence.rec["new_bytes_sent"].tolist())
+    wait_until(lambda: sent_by(recorder) == {Role.CLIENT: (100, 1), Role.SERVER: (1000, 1)}, "what both ends sent")
+
+
+def sent_by(recorder):
+    """(Bytes, segments) that were sent, by role."""
+    counts = {role: recorder.counted(role=role) for role in (Role.CLIENT, Role.SERVER)}
+    return {role: (int(n["bytes_sent"]), int(n["segs_sent"])) for role, n in counts.items()}
 
 
 def test_sockets_that_no_target_asks_for_leave_nothing(session, lossy, record, port):

@@ -5,17 +5,16 @@ counted event beyond its first turns, and its class says why.
 """
 
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 import grpc
@@ -25,10 +24,10 @@ from numpy.typing import NDArray
 from thriftpy2.rpc import client_context
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
-from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.servers import encrypted, memcached, nginx, pg, postgres, postgres_programs, running, version
 from tests.truth import echo
+from tests.truth.calls import tell
 
 pytestmark = pytest.mark.root
 
@@ -40,29 +39,9 @@ ROLES = (Role.CLIENT, Role.SERVER)
 FIRST_TURNS = 256  # of gRPC streams: 10 to 70 as a rule; more on a machine too busy to start all streams
 
 
-@contextmanager
-def running(*words: object, port: int = PORT) -> Iterator[None]:
-    """A server process of our own, once it listens."""
-    server = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: listens(port), f"{words[0]} listens")
-        yield
-    finally:
-        server.terminate()
-        server.wait(10)
-
-
-def listens(port: int) -> bool:
-    return bool(subprocess.check_output(["ss", "-Hltn", f"sport = :{port}"]))
-
-
 def reasons(records: NDArray[np.void]) -> dict[str, int]:
     """Exchanges by why they are no event (NONE: they are)."""
     return dict(Counter(Excluded(reason).name for reason in records["excluded"].tolist()))
-
-
-def classes(records: NDArray[np.void]) -> dict[str, int]:
-    return dict(Counter(ExchangeClass(number).name for number in records["conn_class"].tolist()))
 
 
 def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
@@ -72,12 +51,6 @@ def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
 def events(records: NDArray[np.void], role: Role) -> int:
     """How many exchanges of a role the SLI counts."""
     return int(((records["role"] == role) & (records["excluded"] == Excluded.NONE)).sum())
-
-
-def show(title: str, records: NDArray[np.void]) -> None:
-    for role in ROLES:
-        mine = of_role(records, role)
-        print(f"{title}, {role.name.lower()}: {len(mine)} exchanges {reasons(mine)}, classes {classes(mine)}")
 
 
 def test_every_memcached_get_is_one_pair(session):
@@ -99,7 +72,7 @@ def test_every_memcached_get_is_one_pair(session):
         with socket.create_connection(ADDRESS) as connection:
             return int(re.search(rb"STAT cmd_get (\d+)", ask(connection, b"stats\r\n"))[1])
 
-    with running("memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", PORT):
+    with memcached(PORT):
         before = gets()
         session.measure(PORT)
         with ThreadPoolExecutor(8) as pool:
@@ -107,78 +80,43 @@ def test_every_memcached_get_is_one_pair(session):
         records = session.records(16_000)
         session.measure()
         counted = gets() - before
-    show(f"memcached, {counted} gets", records)
+    tell(f"memcached {version('memcached', '--version')}", "get, 8 connections", counted, records)
     assert [len(of_role(records, role)) for role in ROLES] == [counted, counted] == [8_000, 8_000]
     assert (records["excluded"] == Excluded.NONE).all()
     assert len(session.pairs(records)[1]) == counted
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[None]:
-    """A PostgreSQL that trusts everybody on loopback, with pgbench's tables."""
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
-    folder = Path(tempfile.mkdtemp(prefix="lp-postgres-"))  # pytest's folders are closed to other users
-    shutil.chown(folder, "postgres")
-    as_postgres = ("setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "env", f"HOME={folder}")
-    try:
-        initdb = [*as_postgres, programs / "initdb", "-D", folder / "data", "-A", "trust", "-N"]
-        subprocess.run(initdb, check=True, capture_output=True, cwd=folder)
-        quick = ["-c", "fsync=off", "-c", "autovacuum=off"]
-        server = [programs / "postgres", "-D", folder / "data", "-k", folder, "-p", POSTGRES_PORT, *quick]
-        with running(*as_postgres, *server, port=POSTGRES_PORT):
-            ready = pg("pg_isready")
-            wait_until(lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "ready")
-            subprocess.run(pg("pgbench", "-i", "-q", "postgres"), check=True, capture_output=True)
-            yield
-    finally:
-        shutil.rmtree(folder)
-
-
-def pg(program: str, *words: str) -> list[str]:
-    plain = ["env", "PGSSLMODE=disable", "PGGSSENCMODE=disable"]  # each would ask for encryption in a turn of its own
-    return [*plain, program, "-h", "127.0.0.1", "-p", str(POSTGRES_PORT), "-U", "postgres", *words]
+def pgbench() -> Iterator[Callable[..., list[str]]]:
+    """A PostgreSQL with the tables of pgbench; its command."""
+    command = partial(pg, POSTGRES_PORT, "pgbench")
+    with postgres(POSTGRES_PORT):
+        subprocess.run(command("-i", "-q", "postgres"), check=True, capture_output=True)
+        yield command
 
 
 @pytest.mark.parametrize("mode", ["simple", "extended"])
-def test_every_pgbench_transaction_is_one_pair(session, postgres, mode):
+def test_every_pgbench_transaction_is_one_pair(session, pgbench, mode):
     """One turn of sign-in per connection (setupTurns: 1, trust) and a Terminate without an answer.
 
     pgbench asks for the scale and the partitions first, on a connection of its own.
     """
     session.measure(POSTGRES_PORT, setup_turns=1)
-    bench = pg("pgbench", "-n", "-S", "-c", "4", "-t", "500", "-M", mode, "postgres")
+    bench = pgbench("-n", "-S", "-c", "4", "-t", "500", "-M", mode, "postgres")
     done = subprocess.run(bench, check=True, capture_output=True, text=True)
     transactions = int(re.search(r"actually processed: (\d+)/2000", done.stdout)[1])
     records = session.records_of_closed(2 * 5)
-    show(f"pgbench {mode}, {transactions} transactions", records)
+    software = f"PostgreSQL {version(postgres_programs() / 'postgres', '--version')}"
+    tell(software, f"pgbench, {mode}", transactions + 2, records)
     for role in ROLES:
         mine = of_role(records, role)
         asked, left = mine[mine["response_bytes"] > 0], mine[mine["response_bytes"] == 0]
         assert reasons(asked) == {"SETUP": 5, "NONE": transactions + 2}
         assert (asked["outcome"] == Outcome.OK).all()
-        assert len(left) == 5, "Terminate: teardown, or aborted where the machine took 5 ms from it to the FIN"
+        assert len(left) == 5, "Terminate: teardown, or aborted where the machine took 100 ms from it to the FIN"
         assert ((left["excluded"] == Excluded.TEARDOWN) | (left["outcome"] == Outcome.ABORTED)).all()
     records = records[records["response_bytes"] > 0]
     assert len(session.pairs(records[records["excluded"] == Excluded.NONE])[1]) == transactions + 2
-
-
-def nginx(folder: Path, tls: str) -> tuple[object, ...]:
-    """Command of an nginx that answers 1,000 bytes and logs each request; `tls`: a protocol or nothing."""
-    encryption = ""
-    if tls:
-        certificate, key = make_certificate(folder, "tls")
-        encryption = f"ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols {tls};"
-    (folder / "nginx.conf").write_text(f"""
-        daemon off; master_process off; pid {folder}/pid; error_log stderr;
-        events {{ worker_connections 64; }}
-        http {{
-            access_log {folder}/access.log; keepalive_requests 1000000;
-            client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
-            uwsgi_temp_path {folder}; scgi_temp_path {folder};
-            server {{ listen {PORT}{" ssl" if tls else ""}; {encryption} location / {{ return 200 "{"x" * 1000}"; }} }}
-        }}
-    """)
-    return ("nginx", "-e", "stderr", "-c", folder / "nginx.conf")
 
 
 @pytest.mark.parametrize(("tls", "setup_turns"), [("", 0), ("TLSv1.2", 2), ("TLSv1.3", 1)])
@@ -189,7 +127,8 @@ def test_every_request_of_wrk_to_nginx_is_one_exchange(session, tmp_path, tls, s
     request.
     """
     connections = 4
-    with running(*nginx(tmp_path, tls)):
+    more = encrypted(tmp_path, PORT, tls) if tls else ""
+    with nginx(tmp_path, PORT, f'return 200 "{"x" * 1000}";', more=more):
         session.measure(PORT, setup_turns=setup_turns)
         url = f"http{'s' if tls else ''}://{ADDRESS[0]}:{PORT}/"
         done = subprocess.run(
@@ -198,7 +137,7 @@ def test_every_request_of_wrk_to_nginx_is_one_exchange(session, tmp_path, tls, s
         counted = int(re.search(r"(\d+) requests in", done.stdout)[1])
         records = session.records_of_closed(2 * connections)
     logged = len((tmp_path / "access.log").read_text().splitlines())
-    show(f"nginx {tls or 'plain'}, wrk {counted}, nginx's log {logged}", records)
+    tell(f"nginx {version('nginx', '-v')}", f"wrk, {tls or 'plain'}, setupTurns {setup_turns}", logged, records)
     extra = 2 * connections if tls == "TLSv1.3" else 0
     assert logged <= events(records, Role.SERVER) <= logged + extra
     assert counted <= events(records, Role.CLIENT) <= counted + connections + extra
@@ -214,12 +153,12 @@ def test_every_framed_thrift_call_is_one_pair(session):
         with client_context(echo.THRIFT, *ADDRESS, **echo.FRAMED) as client:
             return sum(client.echo("x" * size) == "x" * size for size in range(500))
 
-    with running(*ECHO, "thrift", PORT):
+    with running(*ECHO, "thrift", PORT, port=PORT):
         session.measure(PORT)
         with ThreadPoolExecutor(4) as pool:
             counted = sum(pool.map(call, range(4)))
         records = session.records_of_closed(8)
-    show(f"Thrift, {counted} calls", records)
+    tell(f"thriftpy2 {metadata.version('thriftpy2')}", "framed calls, 4 connections", counted, records)
     assert [len(of_role(records, role)) for role in ROLES] == [counted, counted]
     assert (records["excluded"] == Excluded.NONE).all()
     assert len(session.pairs(records)[1]) == counted
@@ -239,11 +178,11 @@ def call_grpc(streams: int, calls: int) -> None:
 
 
 def test_fifty_grpc_streams_are_no_events_beyond_the_first_turns_and_never_pair(session):
-    with running(*ECHO, "grpc", PORT):
+    with running(*ECHO, "grpc", PORT, port=PORT):
         session.measure(PORT)
         call_grpc(streams=50, calls=5_000)
         records = session.records_of_closed(2)
-    show("gRPC, 50 streams, 5,000 calls", records)
+    tell(f"gRPC {grpc.__version__}", "50 streams on a connection", 5_000, records)
     for role in ROLES:
         mine = np.sort(of_role(records, role), order=["request_offset", "response_offset"])
         believed = np.flatnonzero(mine["excluded"] == Excluded.NONE)
@@ -256,11 +195,11 @@ def test_fifty_grpc_streams_are_no_events_beyond_the_first_turns_and_never_pair(
 
 def test_one_grpc_stream_is_classified_and_counted(session):
     """HTTP/2 settles windows and pings between the turns: what overlaps is excluded, the rest is one call each."""
-    with running(*ECHO, "grpc", PORT):
+    with running(*ECHO, "grpc", PORT, port=PORT):
         session.measure(PORT)
         call_grpc(streams=1, calls=500)
         records = session.records_of_closed(2)
-    show("gRPC, 1 stream, 500 calls", records)
+    tell(f"gRPC {grpc.__version__}", "one stream", 500, records)
     _, pairs = session.pairs(records)
     print(f"gRPC, 1 stream: {len(pairs)} pairs of 500 calls")
     _, counts = session.programs.counts()
@@ -297,7 +236,7 @@ def test_a_client_with_a_window_of_eight_is_no_event_beyond_the_first_turns_and_
                     client.sendall(bytes(64))
         server.join()
     records = session.records_of_closed(2)
-    show(f"window of {window}, {requests} requests", records)
+    tell("Python sockets", f"a window of {window} requests", requests, records)
     for role in ROLES:
         mine = np.sort(of_role(records, role), order="request_offset")[8:]
         assert len(mine) > 400

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from tests.support import servers
 from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.truth.calls import tell
 
 pytestmark = pytest.mark.root
 
@@ -25,16 +26,8 @@ TLS_PORT = free_port()
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[int]:
     """A Redis server of our own; its port."""
-    server = subprocess.Popen(
-        ["redis-server", "--port", str(REDIS_PORT), "--save", "", "--appendonly", "no", "--dir", tmp_path],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        wait_until(lambda: redis_cli("ping") == "PONG", "Redis answers")
+    with servers.redis(tmp_path, REDIS_PORT):
         yield REDIS_PORT
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def redis_cli(*words: str) -> str:
@@ -70,6 +63,8 @@ def test_every_get_of_redis_benchmark_is_one_pair(session, redis):
     print(f"redis: {commands} commands in {requests} requests: {after}")
 
     records = session.records(2 * requests)
+    software = f"Redis {servers.version('redis-server', '--version')}"
+    tell(software, "redis-benchmark, 8 connections", requests, records)
     assert not any(session.programs.lost().values()), session.programs.lost()
     assert {role: int((records["role"] == role).sum()) for role in (Role.CLIENT, Role.SERVER)} == {
         Role.CLIENT: requests,
@@ -165,6 +160,8 @@ def test_a_batch_of_sixteen_commands_is_one_exchange(session, redis):
     )
     records = session.records(2 * (32_000 // 16 + 1))
     session.measure()
+    software = f"Redis {servers.version('redis-server', '--version')}"
+    tell(software, "32,002 commands, 16 or 2 in one write", 2_001, records)
     assert commands_processed()["get"] - before.get("get", 0) == 32_000
     assert [(records["role"] == role).sum() for role in (Role.CLIENT, Role.SERVER)] == [2_001, 2_001]
     assert (records["excluded"] == Excluded.NONE).all()

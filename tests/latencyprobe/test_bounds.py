@@ -138,6 +138,7 @@ IMPOSSIBLE = {
     "evidence": [
         {"evidence": {"tcprt": EvidenceCount(-1)}},
         {"evidence": {"tcprt": EvidenceCount(1, 1 << 60)}},
+        {"evidence": {"tcprt": EvidenceCount(lost=-1)}},
         {"evidence": {f"s{i}": EvidenceCount(MAX_EVENTS) for i in range(2)}},
         {"evidence": {f"s{i}": EvidenceCount(1) for i in range(65)}},
     ],

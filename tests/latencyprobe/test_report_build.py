@@ -132,6 +132,14 @@ def test_no_share_is_above_the_whole(store: SqliteStore) -> None:
     assert [("100", "100")] == [(one["share"], one["badShare"]) for one in idle["evidence"]]
 
 
+def test_records_of_a_signal_that_were_lost_are_told_where_it_explains_nothing(store: SqliteStore) -> None:
+    key = next(o for o in store.objectives() if o.key.objective == "idle").key
+    rows = [SliRow(*key, minute=NOW - ago, evidence={"handshakes": EvidenceCount(lost=4)}) for ago in (60, 3600)]
+    store.add(rows)
+    (one,) = result(store, "idle")["evidence"]
+    assert ("handshakes", 0, 8) == (one["signal"], one["events"], one["lost"])
+
+
 def test_events_of_the_current_second_count(store: SqliteStore) -> None:
     store.add([SliRow(*next(o for o in store.objectives() if o.key.objective == "idle").key, minute=NOW, good=7)])
     assert 7 == result(store, "idle")["events"]

@@ -58,6 +58,16 @@ def test_objective_that_cannot_be_evaluated_says_why_and_nothing_else() -> None:
     assert "coverage" not in found
 
 
+def test_records_of_evidence_that_were_lost_stand_in_the_coverage() -> None:
+    lost = model.Explained("handshakes", 0, "0", 0, "0", "0s", lost=11_708)
+    result = model.Result(
+        "p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 9, 0, 1, COVERAGE, "", evidence=(lost,)
+    )
+    found = printed(model.Report({state.column: int(state is State.MET) for state in State}, (result,)))
+    assert f"coverage {COVERAGE.ratio} %: 11,708 records of handshakes lost" in found
+    assert "handshakes hit" not in found
+
+
 def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
     assert "No objectives: add spec.objectives" in printed(build.build(store, [], NOW))
 

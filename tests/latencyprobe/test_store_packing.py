@@ -24,7 +24,7 @@ from latencyprobe.store.packing import (
 counts = st.integers(1, 2**40)
 stages = st.dictionaries(st.sampled_from(["receive", "process", "server_send", "a stage of tomorrow"]), counts)
 signals = st.dictionaries(
-    st.sampled_from(["retransmits", "handshakes"]), st.builds(EvidenceCount, counts, counts, counts)
+    st.sampled_from(["retransmits", "handshakes"]), st.builds(EvidenceCount, counts, counts, counts, counts)
 )
 reasons = st.dictionaries(st.sampled_from(["push", "oneway", "own", "other"]), counts)
 buckets = st.dictionaries(st.integers(-672, 319), counts, max_size=40)

@@ -13,7 +13,7 @@ from latencyprobe_agent.identity.resources import ProcessResources
 from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import Rules, TargetSet
-from latencyprobe_agent.measure.turn import InForce, Turn, empty
+from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn, empty
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, HISTOGRAM_MIN, Excluded, Outcome, Role
 
@@ -94,6 +94,12 @@ def test_a_missed_goal_and_losses_are_said() -> None:
     text = shown(turn((Role.SERVER, 1000, 900), lost=3))
     assert "fast 90% < 99%" in text
     assert "3 lost" in text
+
+
+def test_records_of_evidence_that_never_arrived_are_said() -> None:
+    lost = {"handshakes": {"ring_full": 4_000, "recursion": 703}, "retransmits": {"ring_full": 0}}
+    tick = turn((Role.SERVER, 1, 1))._replace(stats=AgentStats(evidence_lost=lost))
+    assert "0 lost  4,703 lost of handshakes  p50" in shown(tick)
 
 
 def test_records_that_the_limit_left_out_are_said() -> None:

@@ -7,7 +7,14 @@ from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.signals.table import RETRANSMITS, EvidenceSignal
-from latencyprobe_agent.vocabulary.records import RETRANSMIT, EvidenceFlags, RetransmitKind
+from latencyprobe_agent.vocabulary.records import (
+    COUNTS_KEY,
+    EVIDENCE_COUNTS,
+    RETRANSMIT,
+    EvidenceFlags,
+    RetransmitKind,
+    Role,
+)
 
 ANY = {("", 1, 0, 0): 1}
 MINUTES_NS = 10**12
@@ -25,6 +32,9 @@ def attach(signal: EvidenceSignal) -> FakePrograms:
     record["kind"], record["flow"]["boot_ns"] = RetransmitKind.SEGMENT, MINUTES_NS
     attached = FakePrograms(record)
     attached.lost_records = {"ring_full": 3, "storage": 0}
+    for owner in (7, 8):
+        gained = attached.gained[np.array((owner, 1, Role.SERVER), COUNTS_KEY).tobytes()] = np.zeros(1, EVIDENCE_COUNTS)
+        gained["segs_sent"] = 5
     return attached
 
 
@@ -41,3 +51,27 @@ def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
 
     assert [(3, 0), (3, 1), (6, 1)] == seen, "what waits for its exchange when its signal ends finds none"
     assert 2 == signals.outcomes["retransmits"]["no_exchange"]
+
+
+def test_what_the_kernel_counted_comes_once_also_of_a_signal_that_was_switched_off():
+    signals = EvidenceSignals(attach)
+    seen = []
+    for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS, EvidenceFlags.RETRANSMITS):
+        signals.follow(rules(evidence))
+        if evidence:
+            seen.append([int(one.values["segs_sent"].sum()) for one in signals.counted(lambda _: False, 0.0)])
+
+    assert [[10], [10], []] == seen, "it starts from 0 when it is attached again"
+    signals.follow(rules(EvidenceFlags(0)))
+    signals.follow(rules(EvidenceFlags.RETRANSMITS))
+    signals.follow(rules(EvidenceFlags(0)))
+    assert [10] == [int(one.values["segs_sent"].sum()) for one in signals.counted(lambda _: False, 0.0)]
+
+
+def test_owners_that_have_ended_leave_the_kernels_table():
+    kernel = []
+    signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1])
+    signals.follow(rules(EvidenceFlags.RETRANSMITS))
+    for minute in (1, 2, 3):
+        signals.counted({7}.__contains__, 60.0 * minute)
+    assert [8] == kernel[0].evidence_counts()[0]["owner"].tolist()

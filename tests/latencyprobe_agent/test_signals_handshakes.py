@@ -1,11 +1,16 @@
 """What handshakes say of exchanges and in metrics, from records made by hand."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from latencyprobe_agent.signals import handshakes
+from latencyprobe_agent.signals.evidence import Sample
 from latencyprobe_agent.signals.join_keys import RECENT_HALF
 from latencyprobe_agent.vocabulary.records import (
+    COUNTS_KEY,
+    EVIDENCE_COUNTS,
     EXCHANGE,
     HANDSHAKE,
     ConnectOutcome,
@@ -90,7 +95,10 @@ def test_what_is_not_known_is_left_out():
 
 
 def sampled(batch: np.ndarray) -> dict[str, tuple[list[int], list[float], dict[str, list[str]]]]:
-    samples = handshakes.samples(handshakes.columns(batch))
+    return by_metric(handshakes.samples(handshakes.columns(batch)))
+
+
+def by_metric(samples: Sequence[Sample]) -> dict[str, tuple[list[int], list[float], dict[str, list[str]]]]:
     return {
         sample.metric.name.removeprefix("latencyprobe.tcp."): (
             sample.rows.tolist(),
@@ -101,18 +109,28 @@ def sampled(batch: np.ndarray) -> dict[str, tuple[list[int], list[float], dict[s
     }
 
 
-def test_an_ambiguous_rtt_is_counted_and_in_no_histogram():
+def test_an_ambiguous_rtt_is_in_no_histogram():
     metrics = sampled(records({}, AMBIGUOUS))
     assert metrics["handshake.duration"] == ([0], [80e-6], {"latencyprobe.method": ["kernel"]})
-    assert metrics["handshake.ambiguous"] == ([1], [1], {})
     assert metrics["connect.duration"] == ([0, 1], [120e-6, 120e-6], {}), "what the application waited is known"
 
 
-def test_a_failed_connection_counts_by_its_reason_and_has_no_connect_time():
+def test_a_failed_connection_has_no_connect_time():
     timeout = {"outcome": ConnectOutcome.TIMEOUT, "rtt_ns": 0, "method": HandshakeMethod.TC}
-    metrics = sampled(records(REFUSED, {}, timeout))
-    assert metrics["failed_connections"] == ([0, 2], [1, 1], {"latencyprobe.reason": ["refused", "timeout"]})
-    assert metrics["connect.duration"][0] == [1]
+    assert sampled(records(REFUSED, {}, timeout))["connect.duration"][0] == [1]
+
+
+def test_connections_are_those_that_the_kernel_counted():
+    keys, gained = np.zeros(2, COUNTS_KEY), np.zeros(2, EVIDENCE_COUNTS)
+    gained["connections"][0, [ConnectOutcome.OK, ConnectOutcome.REFUSED]] = 20_000, 3
+    gained["connections"][1, ConnectOutcome.TIMEOUT] = 2
+    gained["ambiguous"][1] = 7
+    gained["lost_records"] = 9
+    assert by_metric(handshakes.counted(keys, gained)) == {
+        "connections": ([0, 0, 1], [20_000, 3, 2], {"latencyprobe.outcome": ["ok", "refused", "timeout"]}),
+        "failed_connections": ([0, 1], [3, 2], {"latencyprobe.reason": ["refused", "timeout"]}),
+        "handshake.ambiguous": ([1], [7], {}),
+    }
 
 
 def test_a_refusal_that_was_timed_is_a_round_trip():

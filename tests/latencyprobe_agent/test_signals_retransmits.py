@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.signals.join_keys import RECENT_HALF
-from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY, columns, reasons, samples, unrecorded
-from latencyprobe_agent.vocabulary.records import EXCHANGE, RETRANSMIT, RetransmitKind, Role
+from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY, columns, counted, reasons, samples
+from latencyprobe_agent.vocabulary.records import (
+    COUNTS_KEY,
+    EVIDENCE_COUNTS,
+    EXCHANGE,
+    RETRANSMIT,
+    RetransmitKind,
+    Role,
+)
 
 ESTABLISHED, SYN_SENT, SYN_RECV = 1, 2, 3
 OPEN, DISORDER, CWR, RECOVERY, LOSS = range(5)
@@ -117,51 +124,54 @@ def test_other_records_are_refused():
         columns(np.zeros(1, EXCHANGE))
 
 
-def test_metrics_count_segments_by_reason_and_direction():
+def by_metric(found):
+    """Value by metric and labels."""
+    values = {}
+    for sample in found:
+        labels = [column.tolist() for column in sample.labels.values()]
+        for value, *key in zip(sample.values.tolist(), *labels, strict=True):
+            values[sample.metric.name.removeprefix("latencyprobe.tcp."), *key] = value
+    return values
+
+
+def test_metrics_of_records_count_segments_by_reason_and_direction():
     client = {"role": Role.CLIENT}
     evidence = columns(
         records(
             {**client, "segs": 3, "ca_state": RECOVERY},
-            {"role": Role.SERVER, "segs": 2, "ca_state": RECOVERY, "new_segs_sent": 9, "new_bytes_sent": 900},
+            {"role": Role.SERVER, "segs": 2, "ca_state": RECOVERY},
             {**client, "err": -EPERM, "ca_state": LOSS},
             {**client, "err": -EBUSY, "ca_state": LOSS},
             {**client, "kind": RetransmitKind.UNDO, "segs": 4},
-            {**client, "kind": RetransmitKind.SENT, "segs": 0, "new_duplicates": 2, "new_bytes_retrans": 70},
         )
     )
 
-    found = {}
-    for sample in samples(evidence):
-        labels = [values.tolist() for values in sample.labels.values()]
-        for value, *key in zip(sample.values.tolist(), *labels, strict=True):
-            found[sample.metric.name.removeprefix("latencyprobe.tcp."), *key] = value
-
-    assert found == {
+    assert by_metric(samples(evidence)) == {
         ("retransmits", "request", "fast"): 3,
         ("retransmits", "response", "fast"): 2,
         ("retransmits.failed", "request", "EPERM"): 1,
         ("retransmits.failed", "request", "EBUSY"): 1,
-        ("retransmits.spurious", "request", "undo"): 4,
-        ("retransmits.spurious", "request", "dsack"): 2,
-        ("sent.segments", "response"): 9,
-        ("sent.size", "response"): 900,
-        ("retransmitted.size", "request"): 70,
     }
 
 
-def test_segments_whose_record_never_arrived_are_counted_with_the_next_one():
-    evidence = columns(
-        records(
-            {"segs": 2, "new_segs_retrans": 2, "ca_state": RECOVERY},
-            {"segs": 2, "new_segs_retrans": 5, "ca_state": RECOVERY},
-            {"kind": RetransmitKind.SENT, "segs": 0, "new_segs_retrans": 4},
-            {"segs": 1, "new_segs_retrans": 0, "err": -EBUSY},
-            {"segs": 1, "new_segs_retrans": 1, "err": -EPERM},
-        )
-    )
-    assert [0, 3, 4, 0, 0] == unrecorded(evidence.rec).tolist()
-    (sample,) = [one for one in samples(evidence) if "unrecorded" in one.labels.get("latencyprobe.reason", [])]
-    assert ("latencyprobe.tcp.retransmits", [3, 4]) == (sample.metric.name, sample.values.tolist())
+def test_metrics_of_what_the_kernel_counted_need_no_record():
+    keys, gained = np.zeros(2, COUNTS_KEY), np.zeros(2, EVIDENCE_COUNTS)
+    keys["role"] = Role.CLIENT, Role.SERVER
+    gained["segs_sent"], gained["bytes_sent"] = (9, 1), (900, 100)
+    gained["segs_retrans"][0], gained["bytes_retrans"][0], gained["segs_unrecorded"][0] = 5, 500, 2
+    gained["undone"][1], gained["duplicates"][1] = 4, 3
+
+    assert by_metric(counted(keys, gained)) == {
+        ("retransmits", "request", "unrecorded"): 2,
+        ("retransmits.spurious", "response", "undo"): 4,
+        ("retransmits.spurious", "response", "dsack"): 3,
+        ("sent.segments", "request"): 9,
+        ("sent.segments", "response"): 1,
+        ("sent.size", "request"): 900,
+        ("sent.size", "response"): 100,
+        ("retransmitted.segments", "request"): 5,
+        ("retransmitted.size", "request"): 500,
+    }
 
 
 def test_event_says_what_was_sent_again_and_the_span_how_much():

@@ -12,6 +12,7 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import EvidenceCount, EvidenceSummary, merged
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.counts import COUNTS, Counts
+from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.recent import RecentHalves
@@ -19,9 +20,10 @@ from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.signals.evidence import Evidence, Explains
 from latencyprobe_agent.signals.join_keys import SENT_BYTES
 from latencyprobe_agent.signals.retransmits import EXPLAINS
+from latencyprobe_agent.signals.table import HANDSHAKES
 from latencyprobe_agent.sli.slicing import MINUTE_NS, Slicer
 from latencyprobe_agent.vocabulary.now import Now
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, FLOW_HEADER, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, FLOW_HEADER, Excluded, Outcome, Role
 
 MS = 1_000_000
 FAST_NS, SLOW_NS = 5 * MS, 25 * MS
@@ -324,6 +326,15 @@ def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves)
     assert fast.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=1, wait_ns=6 * MS)}
     assert lenient.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=0, wait_ns=6 * MS)}
     assert merged(fast, fast).evidence["retransmits"] == EvidenceCount(4, 2, 12 * MS)
+
+
+def test_records_of_a_signal_that_its_ring_refused_stand_beside_what_it_explains():
+    keys, values = np.zeros(3, COUNTS_KEY), np.zeros(3, EVIDENCE_COUNTS)
+    keys["target_set"], keys["role"], keys["owner"] = (1, 1, 9), Role.SERVER, (5, 6, 5)
+    values["lost_records"] = 4, 3, 100
+    slicer = make_slicer(objective("fast"))
+    slicer.add_evidence_lost(Gained(HANDSHAKES, keys, values), NOW)
+    assert only(slicer).evidence == {"handshakes": EvidenceCount(lost=7)}
 
 
 @pytest.mark.parametrize("told_before", [False, True])

@@ -6,15 +6,17 @@ import numpy as np
 
 from latencyprobe import plan
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.signals.evidence import Evidence, Sample
 from latencyprobe_agent.signals.join_keys import SENT_BYTES
+from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.metric_points import evidence_points
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.records import FLOW_HEADER, Role
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, FLOW_HEADER, Role
 
 RECORD = np.dtype([("flow", FLOW_HEADER)])
 CART = Target(
@@ -98,3 +100,18 @@ def test_peers_above_the_cap_share_one_series_too() -> None:
         "service-0",
         "service-1",
     ]
+
+
+def test_what_the_kernel_counted_is_added_to_the_same_series() -> None:
+    series = EvidenceSeries(10, by_process=False)
+    keys = np.array([(50, 1, Role.SERVER), (51, 1, Role.CLIENT), (52, 1, Role.UNKNOWN)], COUNTS_KEY)
+    values = np.zeros(3, EVIDENCE_COUNTS)
+    values["segs_unrecorded"] = 1, 2, 4
+    labels = {names.DIRECTION: np.array(["response"]), names.REASON: np.array(["unrecorded"])}
+    recorded = Sample(names.TCP_RETRANSMITS, np.arange(1), np.ones(1, np.int64), labels)
+
+    series.add(records({"cgroup_id": 50}), [recorded])
+    for _ in range(2):
+        series.add_counted(Gained(RETRANSMITS, keys, values))
+
+    assert {s.group.owner: value for s, value in series.series()} == {50: 3, 51: 4}

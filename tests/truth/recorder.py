@@ -19,6 +19,7 @@ from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.signals.evidence import Evidence
 from latencyprobe_agent.signals.table import EvidenceSignal
+from latencyprobe_agent.vocabulary.records import EVIDENCE_COUNTS
 from tests.support.waiting import wait_until
 from tests.truth.netns import Namespace
 
@@ -103,6 +104,16 @@ class Recorder(AbstractContextManager["Recorder"]):
             found.update({reason: n for reason, n in programs.lost().items() if n})
         return found
 
+    def counted(self, role: int | None = None) -> np.void:
+        """What the kernel has counted, all owners added up, of connections with this role; not filtered by port."""
+        total = np.zeros((), EVIDENCE_COUNTS)
+        for programs in self.programs:
+            keys, counts = programs.evidence_counts()
+            of_role = counts[keys["role"] == role] if role is not None else counts
+            for name in EVIDENCE_COUNTS.names:
+                total[name] += of_role[name].sum(axis=0)
+        return total[()]
+
     def flush(self) -> None:
         """Let the programs look at what has been idle."""
         for programs in self.programs:
@@ -134,9 +145,14 @@ def alone(
 
 
 @contextmanager
-def beside(session: Attached, signal: EvidenceSignal) -> Iterator[Recorder]:
+def beside(
+    session: Attached, signal: EvidenceSignal, *, ring_bytes: int | None = None, background: bool = True
+) -> Iterator[Recorder]:
     """Attach as an agent does, beside measuring programs, and record."""
-    with EvidencePrograms.beside(session, OBJECTS, signal) as programs, Recorder(signal, programs) as recorder:
+    with (
+        EvidencePrograms.beside(session, OBJECTS, signal, ring_bytes=ring_bytes) as programs,
+        Recorder(signal, programs, background=background) as recorder,
+    ):
         yield recorder
 
 

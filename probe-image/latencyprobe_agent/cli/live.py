@@ -43,12 +43,14 @@ class Slo(NamedTuple):
 
 class Figures(NamedTuple):
     """Since the start. RPCs are those seen at the servers of this host, or at its clients where it has no server.
-    `sampled_out`: records that the limit left out, of both ends; `exclusions`: turns that are no RPC, by reason."""
+    `sampled_out`: records that the limit left out, of both ends; `evidence_lost`: what never arrived of each signal;
+    `exclusions`: turns that are no RPC, by reason."""
 
     rpcs: int
     pairs: int
     lost: int
     sampled_out: int
+    evidence_lost: Mapping[str, int]
     histogram: NDArray[np.int64]
     slos: tuple[Slo, ...]
     exclusions: Mapping[str, int]
@@ -67,6 +69,7 @@ def figures(turn: Turn, pairs: int) -> Figures:
         pairs=pairs,
         lost=sum(lost.values()),
         sampled_out=int(values["sampled_out_records"].sum()),
+        evidence_lost={name: sum(of.values()) for name, of in turn.stats.evidence_lost.items()} if turn.stats else {},
         histogram=seen["histogram"].sum(axis=0).astype(np.int64),
         slos=tuple(_slos(turn.in_force, turn.counts.counts)),
         exclusions={one.name: int(excluded[at]) for at, one in EXCLUSIONS.items() if excluded[at]},
@@ -169,8 +172,9 @@ def _sum(last: Figures, seconds: float) -> Text:
 
 
 def _missing(last: Figures) -> list[Text]:
-    lost = Text(f"{last.lost:,} lost", style="bold red" if last.lost else "")
-    return [lost, Text(f"{last.sampled_out:,} records sampled out")] if last.sampled_out else [lost]
+    missing = [Text(f"{last.lost:,} lost", style="bold red" if last.lost else "")]
+    missing += [Text(f"{n:,} lost of {signal}", style="bold red") for signal, n in last.evidence_lost.items() if n]
+    return [*missing, Text(f"{last.sampled_out:,} records sampled out")] if last.sampled_out else missing
 
 
 def _no_rpc(last: Figures) -> list[Text]:

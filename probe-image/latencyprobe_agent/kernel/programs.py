@@ -20,6 +20,7 @@ from latencyprobe_agent.signals.table import EXCHANGES, Signal
 from latencyprobe_agent.vocabulary.records import (
     CONFIG,
     COUNTS_KEY,
+    EVIDENCE_COUNTS,
     EXCHANGE,
     EXCHANGE_COUNTS,
     RULE_KEY,
@@ -121,7 +122,8 @@ class Programs(Attached):
 
 
 class FakePrograms:
-    """`Programs` for tests: `batches` (EXCHANGE[n] each) wait to be drained, `rows` are the counts by COUNTS_KEY.
+    """`Programs` for tests: `batches` (EXCHANGE[n] each) wait to be drained, `rows` are the counts by COUNTS_KEY, and
+    `gained` (EVIDENCE_COUNTS) those of a signal.
 
     `applied`: the rules that were put in force, in order; `closed`: detached. Nothing waits and nothing is attached.
     """
@@ -129,6 +131,7 @@ class FakePrograms:
     def __init__(self, *batches: NDArray[np.void]) -> None:
         self.batches = list(batches)
         self.rows: dict[bytes, NDArray[np.void]] = {}
+        self.gained: dict[bytes, NDArray[np.void]] = {}
         self.lost_records: dict[str, int] = {"counts": 0, "storage": 0, "ring_full": 0}
         self.applied: list[Rules] = []
         self.closed = False
@@ -152,6 +155,16 @@ class FakePrograms:
         """Drop rows."""
         for key in keys:
             del self.rows[key.tobytes()]
+
+    def evidence_counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Return `gained`."""
+        values = np.concatenate([np.zeros(0, EVIDENCE_COUNTS), *self.gained.values()])
+        return np.frombuffer(b"".join(self.gained), COUNTS_KEY), values
+
+    def forget_evidence(self, keys: NDArray[np.void]) -> None:
+        """Drop `gained`."""
+        for key in keys:
+            del self.gained[key.tobytes()]
 
     def lost(self) -> dict[str, int]:
         """Return `lost_records`, which cannot be read any more once closed."""

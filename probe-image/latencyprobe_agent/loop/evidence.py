@@ -1,4 +1,4 @@
-"""The signals of evidence beside measuring: attach what a target asks for, drain, join, hand over what was found.
+"""The signals of evidence beside measuring: attach what a target asks for, drain, join, count, hand over.
 
 Signals are attached after measuring has begun, and detached when no target asks for them any more. One that this
 kernel refuses is logged once; measuring continues without it.
@@ -17,6 +17,7 @@ from latencyprobe.plan import ServerHalf
 from latencyprobe.sli import added
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.measure.evidence import EvidenceBatch, Joined
+from latencyprobe_agent.measure.evidence_counts import Gained, Growth
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.recent import RecentHalves
@@ -28,6 +29,7 @@ from latencyprobe_agent.vocabulary.records import EvidenceFlags, Role
 _log = logging.getLogger(__name__)
 _BATCH = 4096
 _BATCHES_AT_ONCE = 64  # then exchanges have their turn again
+_FORGET_INTERVAL_S = 60.0
 _REMEMBERED = 4096  # server halves, for the nodes that ask within seconds
 
 
@@ -36,6 +38,7 @@ class _Running(NamedTuple):
     programs: EvidencePrograms
     join: EvidenceJoin
     nothing: Evidence
+    growth: Growth
 
 
 class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
@@ -50,6 +53,8 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         self._refused: dict[str, str] = {}
         self._outcomes: dict[str, Counter[str]] = {}
         self._lost_before: dict[str, dict[str, int]] = {}  # by signals that have been detached since
+        self._gained_before: list[Gained] = []  # by these
+        self._looked_s = 0.0
         self._lost: dict[int, dict[str, int]] = {}  # by the low half of the trace id: ns by signal
 
     def __exit__(self, *_: object) -> None:
@@ -123,6 +128,19 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
                 if len(batch) < _BATCH:
                     break
 
+    def counted(self, ended: Callable[[int], bool], now_s: float) -> tuple[Gained, ...]:
+        """Return what the signals have counted in the kernel since the call before, and let go of owners that have
+        ended."""
+        found, self._gained_before = self._gained_before, []
+        forget = now_s - self._looked_s >= _FORGET_INTERVAL_S
+        self._looked_s = now_s if forget else self._looked_s
+        for one in self._running.values():
+            keys, values = one.programs.evidence_counts()
+            found.append(one.growth.since(keys, values))
+            if forget:
+                one.programs.forget_evidence(one.growth.over(keys, ended))
+        return tuple(one for one in found if len(one.keys))
+
     def of(self, trace_low: int) -> Mapping[str, int]:
         """Return what a server half of this node lost, in ns by signal, for the node that asks for it (remote join)."""
         return self._lost.get(trace_low, {})
@@ -158,10 +176,11 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         programs, outcomes = self._attach(signal), self._outcomes.setdefault(signal.switch, Counter())
         join = EvidenceJoin(self._recent, signal.key, signal.explains.waits, outcomes=outcomes)
         nothing = signal.columns(np.empty(0, signal.record))
-        self._running[signal.switch] = _Running(signal, programs, join, nothing)
+        self._running[signal.switch] = _Running(signal, programs, join, nothing, Growth(signal))
 
     def _detach(self, name: str) -> None:
         one = self._running.pop(name)
         one.join.give_up()
+        self._gained_before.append(one.growth.since(*one.programs.evidence_counts()))
         self._lost_before[name] = added(self._lost_before.get(name, {}), one.programs.lost())
         one.programs.close()

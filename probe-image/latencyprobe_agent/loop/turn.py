@@ -128,4 +128,6 @@ class Turns:
             drain_lag_s=self._lag_s,
         )
         self._lag_s = 0.0
-        return turn._replace(counts=counts, stats=stats)
+        ended, now_s = turn.in_force.resources.ended, turn.now.boot_s
+        gained = self._guard.run("evidence", lambda: parts.evidence.counted(ended, now_s))
+        return turn._replace(counts=counts, stats=stats, gained=gained or ())

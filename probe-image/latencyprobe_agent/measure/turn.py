@@ -13,6 +13,7 @@ from latencyprobe.plan import NodePlan
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.counts import Snapshot
 from latencyprobe_agent.measure.evidence import EvidenceBatch
+from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.remote_join import RemoteJoin
@@ -53,7 +54,8 @@ class AgentStats(NamedTuple):
 class Turn(NamedTuple):
     """`halves`: what has ended, with the sampling decision; `pairs`: joined on this node, their rows in `halves`;
     `sampled`: halves that become spans, of this turn and earlier ones; `remote`: joined with the help of other nodes;
-    `evidence`: what signals recorded and what it explains. `counts` and `stats`: once a second, else None."""
+    `evidence`: what signals recorded and what it explains. `counts` and `stats`: once a second, else None; with them
+    `gained`: what signals have counted since."""
 
     now: Now
     in_force: InForce
@@ -64,6 +66,7 @@ class Turn(NamedTuple):
     evidence: tuple[EvidenceBatch, ...] = ()
     counts: Snapshot | None = None
     stats: AgentStats | None = None
+    gained: tuple[Gained, ...] = ()
 
 
 _NO_HALVES = halves(np.zeros(0, EXCHANGE), bytes(32))

@@ -55,6 +55,11 @@ class Sample:
     by_peer: bool = False
 
 
+def nothing_counted(keys: NDArray[np.void], gained: NDArray[np.void]) -> Sequence[Sample]:
+    """Return no samples: the signal counts nothing in the kernel but the records that it lost."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Repeats:
     """What records of a signal do again, so that the join knows how long their exchange had waited for it.
@@ -75,6 +80,7 @@ class Explains:
     of one exchange → attributes of its span; `samples`: a batch → values of metrics; `describe`: one record → `what`,
     `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: what a record does again. By it the join knows how long
     ago that was last done: an upper bound of the record's cost, which the event carries and `describe` need not return.
+    `counted`: (COUNTS_KEY[n], EVIDENCE_COUNTS[n] gained) → values of metrics that are exact, rows of these in `rows`.
     """
 
     event: Event
@@ -83,3 +89,4 @@ class Explains:
     describe: Callable[[np.void], tuple[str, int, int]]
     attributes: Callable[[NDArray[np.void]], Mapping[Attribute, AttributeValue]] = lambda _: {}
     waits: Repeats | None = None
+    counted: Callable[[NDArray[np.void], NDArray[np.void]], Sequence[Sample]] = nothing_counted

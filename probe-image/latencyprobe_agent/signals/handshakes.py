@@ -58,13 +58,10 @@ def fields(record: np.void) -> Mapping[Attribute, AttributeValue]:
 
 
 def samples(evidence: Evidence) -> Sequence[Sample]:
-    """Return RTTs and connect times, and counts of failures and of handshakes whose RTT is not known."""
+    """Return RTTs and connect times."""
     batch = evidence.rec
-    established = opened(batch)
     rtt = np.flatnonzero(batch["rtt_ns"])
-    connect = np.flatnonzero(established & (batch["connect_ns"] > 0))
-    failed = np.flatnonzero(~established)
-    ambiguous = np.flatnonzero(batch["flags"] & HandshakeFlags.AMBIGUOUS)
+    connect = np.flatnonzero(opened(batch) & (batch["connect_ns"] > 0))
     return (
         Sample(
             names.HANDSHAKE_DURATION,
@@ -73,13 +70,20 @@ def samples(evidence: Evidence) -> Sequence[Sample]:
             {names.METHOD: _METHODS[batch["method"][rtt]]},
         ),
         Sample(names.CONNECT_DURATION, connect, batch["connect_ns"][connect] / 1e9),
+    )
+
+
+def counted(keys: NDArray[np.void], gained: NDArray[np.void]) -> Sequence[Sample]:
+    """Return connections by outcome, and handshakes whose RTT is not known, as the kernel has counted them."""
+    rows, outcomes = np.nonzero(gained["connections"])
+    connections, failed = gained["connections"][rows, outcomes], ~np.isin(outcomes, _OPENED)
+    ambiguous = np.flatnonzero(gained["ambiguous"])
+    return (
+        Sample(names.CONNECTIONS, rows, connections, {names.OUTCOME: _OUTCOMES[outcomes]}),
         Sample(
-            names.FAILED_CONNECTIONS,
-            failed,
-            np.ones(len(failed), np.int64),
-            {names.REASON: _OUTCOMES[batch["outcome"][failed]]},
+            names.FAILED_CONNECTIONS, rows[failed], connections[failed], {names.REASON: _OUTCOMES[outcomes[failed]]}
         ),
-        Sample(names.HANDSHAKE_AMBIGUOUS, ambiguous, np.ones(len(ambiguous), np.int64)),
+        Sample(names.HANDSHAKE_AMBIGUOUS, ambiguous, gained["ambiguous"][ambiguous]),
     )
 
 
@@ -88,4 +92,4 @@ def describe(record: np.void) -> tuple[str, int, int]:
     return str(_OUTCOMES[record["outcome"]]), int(record["n_syn"]), int(record["connect_ns"] or record["rtt_ns"])
 
 
-EXPLAINS = Explains(names.HANDSHAKE_EVENT, fields, samples, describe)
+EXPLAINS = Explains(names.HANDSHAKE_EVENT, fields, samples, describe, counted=counted)

@@ -57,19 +57,6 @@ def sent(rec: NDArray[np.void]) -> NDArray[np.bool_]:
     return was_sent
 
 
-def unrecorded(rec: NDArray[np.void]) -> NDArray[np.int64]:
-    """Return how many segments had been sent again before each record and are in none: that one never arrived.
-
-    What a failed attempt added is not among them: it counts as sent in `total_retrans` if it came as far as the device.
-    """
-    grown, own = (
-        rec["new_segs_retrans"].astype(np.int64),
-        np.where(rec["kind"] == RetransmitKind.SEGMENT, rec["segs"], 0),
-    )
-    missing: NDArray[np.int64] = np.where(grown >= own, grown - own, 0)
-    return missing
-
-
 def columns(batch: NDArray[np.void]) -> Evidence:
     """Return a batch of RETRANSMIT records for the join. A bare FIN has no range of bytes."""
     if batch.dtype != RETRANSMIT:
@@ -94,30 +81,46 @@ def fields(record: np.void) -> Mapping[Attribute, AttributeValue]:
 
 
 def samples(evidence: Evidence) -> Sequence[Sample]:
-    """Return the values of metrics in a batch: what was sent again, tried in vain, not needed; and sent at all."""
+    """Return what was sent again and what was tried in vain, by the records of a batch."""
     rec = evidence.rec
-    direction = np.where(rec["flow"]["role"] == Role.CLIENT, "request", "response")
-
-    def sample(
-        metric: Metric, rows: NDArray[np.bool_], values: NDArray[np.generic], reason: NDArray[np.str_] | None = None
-    ) -> Sample:
-        at = np.flatnonzero(rows)
-        labels = {names.DIRECTION: direction[at]} | ({} if reason is None else {names.REASON: reason[at]})
-        return Sample(metric, at, values[at], labels, by_peer=metric is names.TCP_RETRANSMITS)
-
-    missing = unrecorded(rec)
-    undo, duplicates = rec["kind"] == RetransmitKind.UNDO, rec["new_duplicates"]
-    found = (
-        sample(names.TCP_RETRANSMITS, evidence.joins, rec["segs"], reasons(rec)),
-        sample(names.TCP_RETRANSMITS, missing > 0, missing, np.full(len(rec), "unrecorded")),
-        sample(names.TCP_RETRANSMITS_FAILED, rec["err"] != 0, np.ones(len(rec), np.int64), _errors(rec["err"])),
-        sample(names.TCP_RETRANSMITS_SPURIOUS, undo, rec["segs"], np.full(len(rec), "undo")),
-        sample(names.TCP_RETRANSMITS_SPURIOUS, duplicates > 0, duplicates, np.full(len(rec), "dsack")),
-        sample(names.TCP_SENT_SEGMENTS, rec["new_segs_sent"] > 0, rec["new_segs_sent"]),
-        sample(names.TCP_SENT_SIZE, rec["new_bytes_sent"] > 0, rec["new_bytes_sent"]),
-        sample(names.TCP_RETRANSMITTED_SIZE, rec["new_bytes_retrans"] > 0, rec["new_bytes_retrans"]),
+    return _found(
+        rec["flow"]["role"],
+        (names.TCP_RETRANSMITS, np.where(evidence.joins, rec["segs"], 0), {names.REASON: reasons(rec)}),
+        (names.TCP_RETRANSMITS_FAILED, (rec["err"] != 0).astype(np.int64), {names.REASON: _errors(rec["err"])}),
     )
-    return [one for one in found if len(one.rows)]
+
+
+def counted(keys: NDArray[np.void], gained: NDArray[np.void]) -> Sequence[Sample]:
+    """Return what was sent, sent again and not needed, as the kernel has counted it; `unrecorded`: what is in no record
+    that arrived."""
+
+    def by(reason: str) -> Mapping[Attribute, NDArray[np.str_]]:
+        return {names.REASON: np.full(len(keys), reason)}
+
+    return _found(
+        keys["role"],
+        (names.TCP_RETRANSMITS, gained["segs_unrecorded"], by("unrecorded")),
+        (names.TCP_RETRANSMITS_SPURIOUS, gained["undone"], by("undo")),
+        (names.TCP_RETRANSMITS_SPURIOUS, gained["duplicates"], by("dsack")),
+        (names.TCP_SENT_SEGMENTS, gained["segs_sent"], {}),
+        (names.TCP_SENT_SIZE, gained["bytes_sent"], {}),
+        (names.TCP_RETRANSMITTED_SEGMENTS, gained["segs_retrans"], {}),
+        (names.TCP_RETRANSMITTED_SIZE, gained["bytes_retrans"], {}),
+    )
+
+
+def _found(
+    role: NDArray[np.integer], *columns: tuple[Metric, NDArray[np.generic], Mapping[Attribute, NDArray[np.str_]]]
+) -> Sequence[Sample]:
+    """Return a sample of each metric whose values are not all 0, by direction."""
+    direction = np.where(role == Role.CLIENT, "request", "response")
+    found = []
+    for metric, values, labels in columns:
+        at = np.flatnonzero(values)
+        if len(at):
+            of_rows = {name: of_row[at] for name, of_row in {names.DIRECTION: direction, **labels}.items()}
+            found.append(Sample(metric, at, values[at], of_rows, by_peer=metric is names.TCP_RETRANSMITS))
+    return found
 
 
 def attributes(records: NDArray[np.void]) -> Mapping[Attribute, AttributeValue]:
@@ -158,5 +161,6 @@ EXPLAINS = Explains(
     samples,
     describe,
     attributes,
+    counted=counted,
     waits=Repeats(same=lambda key: key[["sock_cookie", "seq"]], first_ns=_first_sent_ns),
 )

@@ -36,6 +36,8 @@ class SliRows:
             for found in (batch.joined, batch.shared):
                 if found is not None:
                     self._slicer.add_evidence(batch.signal.switch, batch.explains, found, turn.now)
+        for gained in turn.gained:
+            self._slicer.add_evidence_lost(gained, turn.now)
         if turn.counts is not None:
             self._slicer.add_counts(turn.counts.counts, turn.counts.lost, turn.now)
             if turn.now.boot_ns >= self._due_ns:

@@ -80,6 +80,11 @@ def explained(
     return replace(empty(objective, minute), evidence={signal: count})
 
 
+def evidence_lost(objective: TrackedObjective, signal: str, lost: int, minute: int) -> SliRow:
+    """Return the row with how many records of a signal never arrived."""
+    return replace(empty(objective, minute), evidence={signal: sli.EvidenceCount(lost=lost)})
+
+
 def evidence_summary(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sli.EvidenceSummary:
     """Return what one row of `found` says of its exchange."""
     new_ns = int(found.new_ns[row])

@@ -17,6 +17,7 @@ from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import Joined, Shared
+from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.objectives import TrackedObjective, tracked
 from latencyprobe_agent.measure.pairing import Pairs
@@ -106,6 +107,15 @@ class Slicer:
             at = np.flatnonzero((both == group) & (found.half["excluded"] == Excluded.NONE))
             for objective in self._tracked.get((group // 4, group % 4), ()):
                 self._add(rows.explained(objective, signal, found, at, minute))
+
+    def add_evidence_lost(self, gained: Gained, now: Now) -> None:
+        """Take in how many records of a signal its ring has refused."""
+        lost: dict[tuple[int, int], int] = defaultdict(int)
+        for key, count in zip(gained.keys, gained.values["lost_records"].tolist(), strict=True):
+            lost[int(key["target_set"]), int(key["role"])] += count
+        for set_and_role, count in lost.items():
+            for objective in self._tracked.get(set_and_role, ()) if count else ():
+                self._add(rows.evidence_lost(objective, gained.signal.switch, count, _minute(now.unix_ns)))
 
     def _add_summaries(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
         slowest = self._handed_over | _by_trace(self._rows)

@@ -1,22 +1,23 @@
 """Metrics of evidence: the samples of every signal, added up per target set, role and owner, cumulative.
 
-Receives batches of evidence with their samples (`signals.evidence.Explains.samples`), returns series. Those of a metric
-and target set are capped as those of records are.
+Receives batches of evidence with their samples (`signals.evidence.Explains.samples`), and what signals have counted in
+the kernel (`counted`); returns series. Those of a metric and target set are capped as those of records are.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.histogram import positions
 from latencyprobe_agent.signals.evidence import Evidence, Sample
 from latencyprobe_agent.telemetry.points import Histogram, Labels
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group
 from latencyprobe_agent.telemetry.series_cap import SeriesCap
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.conventions import Metric
+from latencyprobe_agent.vocabulary.conventions import Attribute, Metric
 from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, HISTOGRAM_MIN, HISTOGRAM_SCALE, Role
 
 
@@ -47,19 +48,33 @@ class EvidenceSeries:
         flow = evidence.rec["flow"]
         owner = flow["owner_tgid"].astype(np.uint64) if self._by_process else flow["cgroup_id"]
         for sample in samples:
-            at = flow[sample.rows]
             of_rows = dict(sample.labels)
             if sample.by_peer and services is not None:
                 of_rows[names.SERVICE_PEER_NAME] = services[sample.rows]
-            columns = [at["target_set"], at["role"], owner[sample.rows], *of_rows.values()]
-            for rows in _groups(columns):
-                first = rows[0]
-                role = Role(int(at["role"][first]))
-                if role is Role.UNKNOWN:
-                    continue
-                group = Group(int(at["target_set"][first]), role, int(owner[sample.rows][first]))
-                labels = tuple((name, str(values[first])) for name, values in of_rows.items())
-                self._into(Series(sample.metric, group, labels), sample.values[rows])
+            self._add(sample, flow, owner, of_rows)
+
+    def add_counted(self, gained: Gained) -> None:
+        """Add what a signal has counted in the kernel."""
+        for sample in gained.signal.explains.counted(gained.keys, gained.values):
+            self._add(sample, gained.keys, gained.keys["owner"], dict(sample.labels))
+
+    def _add(
+        self,
+        sample: Sample,
+        whose: NDArray[np.void],
+        owner: NDArray[np.uint64],
+        of_rows: Mapping[Attribute, NDArray[np.str_]],
+    ) -> None:
+        """Add a sample by target set and role of `whose`, owner, and the labels of its rows."""
+        at, owner = whose[sample.rows], owner[sample.rows]
+        for rows in _groups([at["target_set"], at["role"], owner, *of_rows.values()]):
+            first = rows[0]
+            role = Role(int(at["role"][first]))
+            if role is Role.UNKNOWN:
+                continue
+            group = Group(int(at["target_set"][first]), role, int(owner[first]))
+            labels = tuple((name, str(values[first])) for name, values in of_rows.items())
+            self._into(Series(sample.metric, group, labels), sample.values[rows])
 
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""

@@ -1,4 +1,4 @@
-"""What only records can fill: histograms of stages, pairs and peers, and the metrics of evidence. Cumulative."""
+"""What only records can fill: histograms of stages, pairs and peers; and the metrics of evidence. Cumulative."""
 
 import math
 from collections.abc import Iterator, Sequence, Set
@@ -44,12 +44,14 @@ class RecordSeries:
         return self._histograms.overflow + self._evidence.overflow
 
     def add(self, turn: Turn) -> None:
-        """Take a turn's halves, pairs and evidence."""
+        """Take a turn's halves, pairs and evidence, and what signals have counted."""
         self._histograms.add(turn.halves, turn.now.boot_s, by_peer=self._peers is not None)
         self._histograms.add_pairs(turn.pairs, names.LOCAL)
         self._histograms.add_pairs(turn.remote.pairs, names.REMOTE)
         for batch in turn.evidence:
             self._add_evidence(batch, turn.now.boot_s)
+        for gained in turn.gained:
+            self._evidence.add_counted(gained)
 
     def _add_evidence(self, batch: EvidenceBatch, now_s: float) -> None:
         if not len(batch.records):

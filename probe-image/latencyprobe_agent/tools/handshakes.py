@@ -10,6 +10,7 @@ import numpy as np
 from latencyprobe.options import Duration
 from latencyprobe.report import units
 from latencyprobe_agent import config as settings
+from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.signals.table import HANDSHAKES, HANDSHAKES_TC
 from latencyprobe_agent.tools.options import Options, tool_options
@@ -77,7 +78,7 @@ def handshakes(
     if method == "kernel":
         if interfaces or pod_interfaces or pull:
             raise click.UsageError("--interface, --pod-interface and --pull need --method tc")
-        found = batches(HANDSHAKES, options)
+        found = batches(HANDSHAKES, options, ended=told)
     else:
         places = _places(interfaces, pod_interfaces, options)
         names = {place.interface.ifindex: place.interface.name for place in places}
@@ -112,8 +113,17 @@ def _at_packets(places: Sequence[Place], options: Options, timeout_s: float, *, 
         folder, HANDSHAKES_TC, options.socket_filter, places=places, timeout_ns=int(timeout_s * 1e9), pull=pull
     ) as programs:
         yield programs
+        told(programs)
         seen = ", ".join(f"{n} ({kind})" for kind, n in programs.tally().items() if n)
         click.echo(f"not reported: {seen or 'nothing'}", err=True)
+
+
+def told(programs: Attached) -> None:
+    """Print how many connections opened and did not, as the kernel has counted them: with or without a record."""
+    _, counts = programs.evidence_counts()
+    by_outcome = counts["connections"].sum(axis=0).tolist()
+    of_each = ", ".join(f"{n} {ConnectOutcome(kind).name.lower()}" for kind, n in enumerate(by_outcome) if n)
+    click.echo(f"connections: {of_each or 'none'}; both ends of one on this host count", err=True)
 
 
 def row(record: np.void, unix_ns: int, interface: str | None = None) -> str:

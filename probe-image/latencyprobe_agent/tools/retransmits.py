@@ -73,6 +73,9 @@ def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, co
             sent = _loss_probes() - probes_before
             click.echo(f"loss probes sent in this network namespace: {sent} (TCPLossProbes)", err=True)
 
+        if not options.socket_filter.tgid:  # the kernel counts those of all processes
+            told(programs)
+
     # the process of an accepted socket is found here, not in the kernel
     anyone = replace(options, socket_filter=replace(options.socket_filter, tgid=0))
     signal, ring_bytes = (_WITH_STACK, _STACK_RING_BYTES) if stack else (RETRANSMITS, None)
@@ -192,6 +195,13 @@ class _Event:
                 **{name: int(self.record[name]) for name in _RAW},
             },
         )
+
+
+def told(programs: EvidencePrograms) -> None:
+    """Print how many segments were sent again, as the kernel has counted them: with or without a record."""
+    _, counts = programs.evidence_counts()
+    again, unrecorded = (int(counts[name].sum()) for name in ("segs_retrans", "segs_unrecorded"))
+    click.echo(f"sent again: {again} segments" + (f", {unrecorded} without a record" * bool(unrecorded)), err=True)
 
 
 def without_hook(stack: list[str]) -> list[str]:

@@ -132,7 +132,7 @@ PERSPECTIVE = Attribute("latencyprobe.perspective", point="`client` or `server`"
 OUTCOME = Attribute(
     "latencyprobe.outcome",
     event="how the connection opened, or why it did not",
-    point="`good` or `bad`; of spans and records of evidence: what became of them",
+    point="`good` or `bad`; how a connection opened; of spans and records of evidence: what became of them",
 )
 REASON = Attribute(
     "latencyprobe.reason",
@@ -234,12 +234,25 @@ PEER_DURATION = Metric(
 )
 STAGE_DURATION = Metric("latencyprobe.stage.duration", "s", "histogram", "Duration of each stage, from records.")
 NETWORK_DURATION = Metric(
-    "latencyprobe.network.duration", "s", "histogram", "Network share of joined pairs: both ways, without the hosts."
+    "latencyprobe.network.duration",
+    "s",
+    "histogram",
+    "Network share of joined pairs: both ways, without the hosts; from records.",
 )
-TCP_RTT = Metric("latencyprobe.tcp.rtt", "s", "histogram", "Smoothed round trip time at the end of each exchange.")
-TCP_RETRANSMITS = Metric("latencyprobe.tcp.retransmits", "{segment}", "counter", "Segments sent again, by reason.")
+TCP_RTT = Metric(
+    "latencyprobe.tcp.rtt", "s", "histogram", "Smoothed round trip time at the end of each exchange, from records."
+)
+TCP_RETRANSMITS = Metric(
+    "latencyprobe.tcp.retransmits",
+    "{segment}",
+    "counter",
+    "Segments sent again, by reason: from records, and `unrecorded` for those whose record was lost; the sum is exact.",
+)
 TCP_RETRANSMITS_FAILED = Metric(
-    "latencyprobe.tcp.retransmits.failed", "{attempt}", "counter", "Attempts to send again that failed, by error."
+    "latencyprobe.tcp.retransmits.failed",
+    "{attempt}",
+    "counter",
+    "Attempts to send again that failed, by error; from records.",
 )
 TCP_RETRANSMITS_SPURIOUS = Metric(
     "latencyprobe.tcp.retransmits.spurious", "{segment}", "counter", "Segments sent again in vain, by how it was found."
@@ -248,24 +261,41 @@ TCP_SENT_SEGMENTS = Metric(
     "latencyprobe.tcp.sent.segments", "{segment}", "counter", "Segments with data that were sent, retransmits included."
 )
 TCP_SENT_SIZE = Metric("latencyprobe.tcp.sent.size", "By", "counter", "Bytes that were sent, retransmits included.")
+TCP_RETRANSMITTED_SEGMENTS = Metric(
+    "latencyprobe.tcp.retransmitted.segments",
+    "{segment}",
+    "counter",
+    "Segments that were sent again, those of the handshake and a bare FIN included.",
+)
 TCP_RETRANSMITTED_SIZE = Metric("latencyprobe.tcp.retransmitted.size", "By", "counter", "Bytes that were sent again.")
 TCPRT_DURATION = Metric(
-    "latencyprobe.tcprt.duration", "s", "histogram", "Tasks of TCP-RT: first byte of the request to the last ACK."
+    "latencyprobe.tcprt.duration",
+    "s",
+    "histogram",
+    "Tasks of TCP-RT: first byte of the request to the last ACK; from records.",
 )
 TCPRT_SERVER_DURATION = Metric(
-    "latencyprobe.tcprt.server", "s", "histogram", "Tasks of TCP-RT: last byte of the request to first of the response."
+    "latencyprobe.tcprt.server",
+    "s",
+    "histogram",
+    "Tasks of TCP-RT: last byte of the request to first of the response; from records.",
 )
 TCPRT_RECEIVE_DURATION = Metric(
-    "latencyprobe.tcprt.receive", "s", "histogram", "Tasks of TCP-RT: first to last byte of what came in."
+    "latencyprobe.tcprt.receive", "s", "histogram", "Tasks of TCP-RT: first to last byte of what came in; from records."
 )
-TCPRT_TASKS = Metric("latencyprobe.tcprt.tasks", "{task}", "counter", "Tasks of TCP-RT by how they ended.")
+TCPRT_TASKS = Metric(
+    "latencyprobe.tcprt.tasks", "{task}", "counter", "Tasks of TCP-RT by how they ended, from records."
+)
 EXCHANGES = Metric("latencyprobe.exchanges", "{exchange}", "counter", "Ended exchanges by class of their connection.")
 FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Exchanges that failed, by error.")
 EXCLUDED = Metric(
     "latencyprobe.exchange.excluded", "{exchange}", "counter", "Exchanges that are no SLI event, by reason."
 )
 PAIRS = Metric(
-    "latencyprobe.pairs", "{pair}", "counter", "Client and server halves joined, on this node or by the remote join."
+    "latencyprobe.pairs",
+    "{pair}",
+    "counter",
+    "Client and server halves joined, on this node or by the remote join; from records.",
 )
 SLO_EVENTS = Metric(
     "latencyprobe.slo.events",
@@ -277,13 +307,16 @@ HANDSHAKE_DURATION = Metric(
     "latencyprobe.tcp.handshake.duration",
     "s",
     "histogram",
-    "RTT of the handshake: a client's SYN to its SYN-ACK, a server's SYN-ACK to the ACK.",
+    "RTT of the handshake: a client's SYN to its SYN-ACK, a server's SYN-ACK to the ACK; from records.",
 )
 CONNECT_DURATION = Metric(
     "latencyprobe.tcp.connect.duration",
     "s",
     "histogram",
-    "What a client waited for a connection that opened, lost SYNs included.",
+    "What a client waited for a connection that opened, lost SYNs included; from records.",
+)
+CONNECTIONS = Metric(
+    "latencyprobe.tcp.connections", "{connection}", "counter", "Connections that opened or failed to, by outcome."
 )
 FAILED_CONNECTIONS = Metric(
     "latencyprobe.tcp.failed_connections", "{connection}", "counter", "Connections that did not open, by reason."

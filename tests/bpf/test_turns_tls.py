@@ -1,0 +1,78 @@
+"""TLS: its handshake, tickets and goodbyes are no RPCs. The target says `tls: true`, which is two turns of set-up."""
+
+import http.client
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import encrypted, nginx, version
+from tests.truth.calls import ROLES, Calls, assert_events_are_calls, excluded, tell
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+
+TLS_TURNS = 2  # of `tls: true`
+ANSWER = 'return 200 "answer";'
+
+
+def trusting(folder: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(folder / "tls.crt"))
+
+
+@pytest.mark.parametrize("tickets", [True, False])
+@pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
+def test_only_requests_are_events_of_tls(flushed, tmp_path, port, protocol, tickets):
+    """What is lost is at most the first request of a connection: it may share a turn with the end of the handshake."""
+    calls, connections = Calls(), 4
+    flushed.measure(port, setup_turns=TLS_TURNS)
+    with nginx(tmp_path, port, ANSWER, more=encrypted(tmp_path, port, protocol, tickets=tickets)):
+        for _ in range(connections):
+            client = http.client.HTTPSConnection("localhost", port, context=trusting(tmp_path))
+            client.connect()
+            assert client.sock.version() == protocol
+            for _ in range(15):
+                with calls.call():
+                    client.request("GET", "/")
+                    assert client.getresponse().read() == b"answer"
+            client.close()
+    records = flushed.records_of_ended()
+    tell(server(), f"{protocol}, {'with' if tickets else 'without'} tickets", calls, records)
+    assert_events_are_calls(calls, records, missing=connections)
+    for role in ROLES:
+        reasons = excluded(records, role)
+        assert reasons.pop("setup") == TLS_TURNS * connections
+        assert reasons.pop("overlap", 0) <= connections  # a first request while tickets are under way
+        assert not reasons, role.name
+
+
+@pytest.mark.parametrize("first", ["client", "server"])
+@pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
+def test_the_goodbye_of_tls_fails_nothing_whoever_closes_first(flushed, tmp_path, port, protocol, first):
+    """curl sends a close_notify; where nginx is the first to close it has sent one too."""
+    calls, connections, each = Calls(), 20, 4
+    flushed.measure(port, setup_turns=TLS_TURNS)
+    limit = f"keepalive_requests {each};" if first == "server" else ""
+    with nginx(tmp_path, port, ANSWER, more=encrypted(tmp_path, port, protocol) + limit):
+        url = f"https://localhost:{port}/"
+        words = ["curl", "-s", "-w", "%{time_total}\\n", "--cacert", str(tmp_path / "tls.crt")]
+        for _ in range(connections):
+            done = subprocess.run(
+                [*words, *["-o", "/dev/null", url] * each], check=True, capture_output=True, text=True
+            )
+            for line in done.stdout.split():
+                calls.took(int(float(line) * 1e9))
+    records = flushed.records_of_ended()
+    tell(server(), f"{protocol}, curl, the {first} closes first", calls, records)
+    assert len(calls) == each * connections
+    assert_events_are_calls(calls, records, missing=connections)
+    for role in ROLES:
+        reasons = excluded(records, role)
+        assert reasons.pop("setup") == TLS_TURNS * connections
+        assert reasons.pop("overlap", 0) <= connections
+        assert reasons.pop("teardown", 0) <= connections  # nginx, once it has closed, has no use for a close_notify
+        assert not reasons, role.name
+
+
+def server() -> str:
+    return f"nginx {version('nginx', '-v')}"
