@@ -46,8 +46,10 @@ def main(slow_ms: int, slow: int) -> None:
         assert replica.ask("GET key") == f"waits-{WAITS - 1}"
     for _ in range(slow):
         assert primary.ask(f"DEBUG SLEEP {slow_ms / 1000}") == "+OK"
+    assert primary.ask("CLIENT KILL TYPE replica") == ":1"  # it comes back, and signs in anew
     time.sleep(2.5)  # idle for longer than the agent waits for more
-    assert primary.ask("PING") == "+PONG"
+    assert primary.ask("SET key last") == "+OK"
+    assert primary.ask("WAIT 1 10000") == ":1"
     primary.close()
     replica.close()
     calls.tell()
