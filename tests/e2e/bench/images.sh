@@ -28,6 +28,7 @@ make_image() {
 
 # fill_image NAME FOLDER: puts the image's files into the folder and sets entrypoint.
 fill_image() {
+  local deb
   case $1 in
     pause) entrypoint=/pause
       gcc -Os -static -s "$BENCH/images/pause.c" -o "$2/pause" ;;
@@ -40,6 +41,20 @@ fill_image() {
       gcc -O2 -static -s -pthread -Wl,--no-warnings "$REPOSITORY/tests/truth/truth.c" -o "$2/bin/truth"
       (cd "$2/tmp" && apt-get download -qq -o APT::Sandbox::User=root busybox-static && dpkg -x busybox-static_*.deb unpacked &&
         cp unpacked/bin/busybox "$2/bin/" && rm -rf "$2"/tmp/*)
+      chroot "$2" /bin/busybox --install -s /bin ;;
+    servers) entrypoint=/bin/sh # real servers and Python for their clients: packages of this machine's Debian, whole but for Perl
+      mkdir -p "$2"/{etc,tmp,proc,sys,dev,data,debs/partial} "$2"/usr/{bin,sbin,lib,lib64}
+      ln -s usr/{bin,sbin,lib,lib64} "$2"
+      # as on an empty machine, so that it names all that they depend on
+      apt-get install -qq -y --download-only --no-install-recommends -o Dir::State::status=/dev/null \
+        -o Dir::Cache::archives="$2/debs" -o Debug::NoLocking=1 -o APT::Sandbox::User=root \
+        busybox-static redis-server mariadb-server-core python3-pymysql python3-websockets >&2
+      for deb in "$2"/debs/*.deb; do
+        [[ ${deb##*/} == perl* ]] || dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C "$2"
+      done
+      rm -rf "$2/debs" "$2"/var/* "$2"/usr/share/{doc,man,locale}
+      echo 'root:x:0:0::/:/bin/sh' >"$2/etc/passwd"
+      echo 'hosts: files dns' >"$2/etc/nsswitch.conf"
       chroot "$2" /bin/busybox --install -s /bin ;;
   esac
 }

@@ -36,7 +36,7 @@ configuration() {
 bring_up() {
   local node name
   [[ $EUID == 0 ]] || fail "up needs root (namespaces, mounts, cgroups)"
-  ! healthy || { import_images "$IMAGE_WORKLOAD"; say "already up"; return; }
+  ! healthy || { import_images "$IMAGE_WORKLOAD" "$IMAGE_SERVERS"; say "already up"; return; }
   take_down # what an interrupted run may have left, or one of other sources
   mkdir -p "$STATE"
   mount -t tmpfs -o size=12g,mode=755 latencyprobe-bench "$STATE"
@@ -58,7 +58,7 @@ bring_up() {
   start_control_plane
   start_jaeger
   for node in "${NODES[@]}"; do within 30 "containerd on $node" in_node "$node" ctr version; done
-  import_images "$IMAGE_PAUSE" "$IMAGE_COREDNS" "$IMAGE_WORKLOAD"
+  import_images "$IMAGE_PAUSE" "$IMAGE_COREDNS" "$IMAGE_WORKLOAD" "$IMAGE_SERVERS"
   lap "containerd, images"
 
   within 60 "API server" kubectl get --raw /readyz

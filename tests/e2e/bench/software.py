@@ -1,0 +1,90 @@
+"""Real software in pods: a Redis with a replica, a MariaDB, a websocket service, and a pod whose clients use them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.bench.cluster import Cluster, wait_for
+
+IMAGE = "bench.local/servers:1"
+PORTS = {"redis": 6379, "mariadb": 3306, "websocket": 8765}  # by the label `app`
+PROGRAMS = Path(__file__).with_name("software")
+FOLDER = "/software"
+REDIS = f"redis-server --port {PORTS['redis']} --bind 0.0.0.0 --protected-mode no --save '' --dir /tmp"
+COMMANDS = {
+    "redis-primary": f"{REDIS} --enable-debug-command yes --repl-diskless-sync-delay 0 --repl-ping-replica-period 1",
+    "redis-replica": f"{REDIS} --replicaof redis-primary {PORTS['redis']}",
+    "mariadb": (
+        f"mariadbd --no-defaults --user=root --datadir=/data --socket=/tmp/socket --port={PORTS['mariadb']} "
+        "--skip-grant-tables --skip-networking=0 --skip-log-bin --innodb-use-native-aio=0"
+    ),
+    "websocket": f"python3 {FOLDER}/websocket_server.py {PORTS['websocket']}",
+}
+
+
+def pod(name: str, app: str, node: str) -> dict[str, Any]:
+    """A pod labelled `app: APP` and `pod: NAME` that runs its command of COMMANDS."""
+    container = {
+        "name": app,
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", f"exec {COMMANDS.get(name, 'sleep infinity')}"],
+        "volumeMounts": [{"name": "software", "mountPath": FOLDER}],
+    }
+    if app == "mariadb":  # it would greet who only connects
+        container["readinessProbe"] = {"exec": {"command": ["test", "-S", "/tmp/socket"]}, "periodSeconds": 1}
+    elif app in PORTS:
+        container["readinessProbe"] = {"tcpSocket": {"port": PORTS[app]}, "periodSeconds": 1}
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "terminationGracePeriodSeconds": 2,
+        "enableServiceLinks": False,
+        "containers": [container],
+        "volumes": [{"name": "software", "configMap": {"name": "software"}}],
+    }
+    labels = {"app": app, "pod": name}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def service(name: str, app: str) -> dict[str, Any]:
+    """A Service of that pod's name."""
+    spec = {"selector": {"pod": name}, "ports": [{"port": PORTS[app]}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+@dataclass(frozen=True)
+class Software:
+    """The servers and their clients in one namespace."""
+
+    cluster: Cluster
+    namespace: str
+
+    def start(self) -> None:
+        """Start all servers and a pod `caller` for the clients, and wait until they listen and the replica follows."""
+        programs = {path.name: path.read_text() for path in PROGRAMS.glob("*.py")}
+        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "software"}, "data": programs}
+        pods = [
+            pod("redis-primary", "redis", "n2"),
+            pod("redis-replica", "redis", "n1"),
+            pod("mariadb", "mariadb", "n2"),
+            pod("websocket", "websocket", "n2"),
+            pod("caller", "caller", "n1"),
+        ]
+        labels = [one["metadata"]["labels"] for one in pods]
+        services = [service(one["pod"], one["app"]) for one in labels if one["app"] in PORTS]
+        self.cluster.apply([settings, *services, *pods], self.namespace)
+        ready = ("wait", "-n", self.namespace, "--for=condition=Ready", "--timeout=60s", "pod", "--all")
+        self.cluster.kubectl(*ready, timeout_s=70)
+        wait_for(self._replicates, 30, "the replica follows its primary")
+
+    def use(self, client: str, *words: object) -> dict[str, Any]:
+        """Run a client in the pod `caller`; its own log at the end (software/calls.py)."""
+        command = ["python3", f"{FOLDER}/{client}.py", *map(str, words)]
+        printed = self.cluster.exec("caller", *command, namespace=self.namespace)
+        log: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        return log
+
+    def _replicates(self) -> bool:
+        told = self.cluster.exec("redis-replica", "redis-cli", "INFO", "replication", namespace=self.namespace)
+        return "master_link_status:up" in told
