@@ -139,8 +139,11 @@ static __always_inline __u8 unanswered(const struct connection *c, struct exchan
 		return CLASS_TEARDOWN;
 	if (c->refused)
 		return 0;
-	/* the end that closed first: the server without an answer, or the client that gave up */
-	x->outcome = (x->role == ROLE_SERVER) == !c->fin_ns ? OUTCOME_UNANSWERED : OUTCOME_ABORTED;
+	/* who left first: the server without an answer, or the client that gave up */
+	if (x->role == ROLE_SERVER ? c->close_ns || !c->fin_ns : c->fin_ns)
+		x->outcome = OUTCOME_UNANSWERED;
+	else
+		x->outcome = OUTCOME_ABORTED;
 	return 0;
 }
 

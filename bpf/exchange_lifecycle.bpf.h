@@ -80,10 +80,10 @@ static __always_inline enum leaving leave(const struct sock *sk, struct connecti
 
 	if (fin_came)
 		return ENDS_NOW;
-	if (sk->sk_shutdown & RCV_SHUTDOWN)
-		return serves && c->phase == PHASE_REQUEST ? WAITS : ENDS_NOW;
 	c->half_closed = serves;
-	return STAYS;
+	if (serves && c->phase == PHASE_REQUEST)
+		return WAITS;
+	return sk->sk_shutdown & RCV_SHUTDOWN ? ENDS_NOW : STAYS;
 }
 
 /* The socket closes, maybe by an error, which `outcome` receives. */
