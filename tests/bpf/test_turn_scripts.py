@@ -48,6 +48,7 @@ def records_by_end(everything: np.ndarray, played: Iterable[Played]) -> list[Rec
     return [{role: of_cookie.get(cookie, everything[:0]) for role, cookie in one.cookies.items()} for one in played]
 
 
+@pytest.mark.timeout(300 + SCRIPTS // 50)
 def test_random_connections_are_what_they_are_known_to_be(session):
     port, found = free_port(), Findings()
     session.measure(port, pause_ns=PAUSE_NS, idle_timeout_ns=IDLE_NS)
