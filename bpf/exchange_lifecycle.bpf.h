@@ -63,6 +63,9 @@ static __always_inline __u32 outcome_of(int err)
 	}
 }
 
+/* What a sender has under way at once without any acknowledgement: 10 segments, RFC 6928. */
+#define SMALL_BYTES 14600
+
 /* What a change of state does to the open exchange. */
 enum leaving {
 	STAYS = 0,
@@ -86,6 +89,18 @@ static __always_inline enum leaving leave(const struct sock *sk, struct connecti
 	return sk->sk_shutdown & RCV_SHUTDOWN ? ENDS_NOW : STAYS;
 }
 
+/*
+ * The answer has left, and was acknowledged, or would be soon: whoever reads it and resets the connection, as checks of
+ * health do, is faster than a delayed acknowledgement.
+ */
+static __always_inline bool is_sent(const struct connection *c, const struct view *v)
+{
+	__s32 unacked = c->out_seq - v->acked;
+
+	return unacked <= 0 || (unacked <= SMALL_BYTES && c->send_owner == SEND_NONE &&
+				(__s64)(v->now_ns - c->moved_ns) < TEARDOWN_NS);
+}
+
 /* The socket closes, maybe by an error, which `outcome` receives. */
 static __always_inline enum leaving end_socket(const struct sock *sk, struct connection *c, const struct view *v,
 					       int oldstate, __u32 *outcome)
@@ -94,7 +109,7 @@ static __always_inline enum leaving end_socket(const struct sock *sk, struct con
 
 	*outcome = c->close_ns ? OUTCOME_OK : outcome_of(sk->sk_err);
 	/* an answer that is complete for this end is no failure, whatever came after it */
-	if (c->phase > PHASE_REQUEST && (serves ? (__s32)(v->acked - c->out_seq) >= 0 : v->received == v->copied))
+	if (c->phase > PHASE_REQUEST && (serves ? is_sent(c, v) : v->received == v->copied))
 		*outcome = OUTCOME_OK;
 	if (*outcome == OUTCOME_RESET && c->phase != PHASE_IDLE && !serves && !c->waited) {
 		c->refused = OUTCOME_RESET; /* a goodbye that came too late? */
