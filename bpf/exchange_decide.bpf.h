@@ -181,6 +181,11 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->cut = 0;
 	c->hasty = 0;
 	c->refused = 0;
+	c->goodbye = 0;
+	c->half_closed = 0;
+	c->one_way = 0;
+	c->fin_ns = 0;
+	c->close_ns = 0;
 	c->pause_ns = t ? t->pause_ns : 0;
 	bytes_move(c, &v); /* silence counts from here */
 	c->peer = peer;
