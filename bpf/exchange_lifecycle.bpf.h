@@ -97,8 +97,8 @@ static __always_inline bool is_sent(const struct connection *c, const struct vie
 {
 	__s32 unacked = c->out_seq - v->acked;
 
-	return unacked <= 0 || (unacked <= SMALL_BYTES && c->send_owner == SEND_NONE &&
-				(__s64)(v->now_ns - c->moved_ns) < TEARDOWN_NS);
+	return unacked <= 0 ||
+	       (unacked <= SMALL_BYTES && c->send_owner == SEND_NONE && (__s64)(v->now_ns - c->moved_ns) < TEARDOWN_NS);
 }
 
 /* The socket closes, maybe by an error, which `outcome` receives. */
