@@ -259,13 +259,27 @@ __noinline int account(struct exchange *x)
 
 #endif
 
-/* Account for what has ended, without the lock; then go on with it. False: it is not to be had again. */
-static __always_inline bool publish(struct connection *c, struct exchange *out, bool ended)
+/* Account for what has ended, without the lock. As account(). */
+static __always_inline int account_ended(struct connection *c)
+{
+	int overlaps = account(&c->ended);
+
+	barrier();
+	c->ended_used = 0;
+	if (c->overrun) {
+		c->overrun = 0;
+		count_lost(LOST_RECURSION);
+	}
+	return overlaps;
+}
+
+/* The same, and go on with the lock. False: it is not to be had again. */
+static __always_inline bool publish(struct connection *c, bool ended)
 {
 	if (!ended)
 		return true;
 	unlock_connection(c);
-	account(out);
+	account_ended(c);
 	return lock_connection(c);
 }
 

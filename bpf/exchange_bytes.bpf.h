@@ -18,9 +18,9 @@
  * would not fit, with all that they call, into the 512 bytes that kernels before 6.13 give to a program.
  */
 /* What was not seen before a send call: the return of another, an arrival, a read. False: the lock was lost. */
-static __always_inline bool catch_up(struct connection *c, struct view *v, struct exchange *out)
+static __always_inline bool catch_up(struct connection *c, struct view *v)
 {
-	if (!publish(c, out, end_unseen_send(c, v, out)) || !publish(c, out, arrive_unseen(c, v, out)))
+	if (!publish(c, end_unseen_send(c, v)) || !publish(c, arrive_unseen(c, v)))
 		return false;
 	take_unseen(c, v);
 	return true;
@@ -29,7 +29,6 @@ static __always_inline bool catch_up(struct connection *c, struct view *v, struc
 static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct connection *c, __u32 left)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
-	struct exchange out;
 	struct view v;
 	bool ended;
 
@@ -40,13 +39,13 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 		continue_send(c, &v);
 		ended = false;
 	} else {
-		if (!catch_up(c, &v, &out))
+		if (!catch_up(c, &v))
 			return;
-		ended = begin_send(c, &v, pid_tgid, v.written + left, &out);
+		ended = begin_send(c, &v, pid_tgid, v.written + left);
 	}
 	unlock_connection(c);
 	if (ended)
-		c->peer_overlaps = account(&out);
+		c->peer_overlaps = account_ended(c);
 	if (c->phase == PHASE_LATE && c->current.role == ROLE_CLIENT)
 		tell_late(c, v.written + left);
 }
@@ -69,7 +68,6 @@ static __always_inline int on_send_start(struct sock *sk, __u32 left)
 static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
-	struct exchange out;
 	bool ended = false;
 	struct view v;
 
@@ -77,19 +75,19 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 	if (!lock_connection(c))
 		return;
 	if (ret > 0 && wrote_unseen(c, &v)) {
-		if (!catch_up(c, &v, &out))
+		if (!catch_up(c, &v))
 			return;
-		ended = begin_send(c, &v, pid_tgid, v.written, &out);
+		ended = begin_send(c, &v, pid_tgid, v.written);
 	}
 	/*
 	 * Of two threads' calls the later is in progress: the earlier one's end was taken as unseen when it began. After
 	 * begin_send no previous exchange waits, and end_send only stamps.
 	 */
 	if (c->send_owner == SEND_NONE || c->send_tid == (__u32)pid_tgid)
-		ended |= end_send(c, &v, ret > 0, &out);
+		ended |= end_send(c, &v, ret > 0);
 	unlock_connection(c);
 	if (ended)
-		account(&out);
+		account_ended(c);
 }
 
 /* sock_send_length: a send call returned; the socket is not locked, so only single fields of it are read. */
@@ -107,7 +105,6 @@ static __always_inline int on_send_end(struct sock *sk, int ret)
 static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct connection *c,
 				    const struct config *cfg)
 {
-	struct exchange out;
 	struct view v;
 	bool ended;
 
@@ -124,16 +121,16 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		v.flags |= FLAG_RECEIVER_LIMITED;
 	if (!lock_connection(c))
 		return;
-	if (wrote_unseen(c, &v) && !publish(c, &out, end_unseen_send(c, &v, &out)))
+	if (wrote_unseen(c, &v) && !publish(c, end_unseen_send(c, &v)))
 		return;
-	if (!publish(c, &out, send_unseen(c, &v, &out)))
+	if (!publish(c, send_unseen(c, &v)))
 		return;
-	ended = arrive(c, &v, v.received, &out);
+	ended = arrive(c, &v, v.received);
 	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;
 	unlock_connection(c);
 	if (ended)
-		account(&out);
+		account_ended(c);
 }
 
 /* sk_data_ready: in-order bytes (or a FIN) arrived; softirq with the socket locked, or its owner in release_sock. */
@@ -151,7 +148,6 @@ static __always_inline int on_ready(struct sock *sk)
 static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
-	struct exchange out;
 	bool ended, asks = c->current.role == ROLE_CLIENT;
 	struct view v;
 
@@ -163,18 +159,18 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 	read_view(sk, tp, &v);
 	if (!lock_connection(c))
 		return;
-	if (c->send_tid == (__u32)pid_tgid && !publish(c, &out, end_unseen_send(c, &v, &out)))
+	if (c->send_tid == (__u32)pid_tgid && !publish(c, end_unseen_send(c, &v)))
 		return; /* that was this thread's */
-	ended = arrive_unseen(c, &v, &out);
+	ended = arrive_unseen(c, &v);
 	take(c, &v, pid_tgid);
 	if (asks && c->refused && !ended) {
 		c->current.flags |= FLAG_CLOSED;
 		c->current.outcome = c->refused; /* it does want an answer */
-		ended = end_last_exchange(c, &v, &out);
+		ended = end_last_exchange(c, &v);
 	}
 	unlock_connection(c);
 	if (ended)
-		account(&out);
+		account_ended(c);
 }
 
 /* sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. */

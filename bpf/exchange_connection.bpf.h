@@ -2,7 +2,7 @@
 /*
  * exchange_connection.bpf.h: the state machine of one connection, docs/design/measurement.md, "State machine". Every
  * function here runs under the connection's lock, on values read before it: no clock, no map, no ring. A finished
- * exchange is copied to `out`, which the hook accounts and emits after unlocking.
+ * exchange is copied to `ended`, which the hook accounts and emits after unlocking.
  *
  * Positions in the two byte streams are kept as the last sequence number seen and its 64-bit stream offset; each
  * hook first advances them, so that a missed firing costs one flagged stamp and never a wrong message.
@@ -83,11 +83,23 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 	c->waited = 0;
 }
 
+/* Give an ended turn out. False: the last one is still being accounted for, and this one is lost. */
+static __always_inline bool give(struct connection *c, const struct exchange *x)
+{
+	if (c->ended_used) {
+		c->overrun++;
+		return false;
+	}
+	c->ended_used = 1;
+	c->ended = *x;
+	return true;
+}
+
 /*
- * End the open turn; `next`: the phase that follows. True: `out` holds one to emit. When its last send call has not
- * returned yet it waits in `previous` instead, and what waited there (its send return was missed) is emitted.
+ * End the open turn; `next`: the phase that follows. True: `ended` holds one to account for. When its last send call has
+ * not returned yet it waits in `previous` instead, and what waited there (its send return was missed) is given out.
  */
-static __always_inline bool end_exchange(struct connection *c, const struct view *v, __u8 next, struct exchange *out)
+static __always_inline bool end_exchange(struct connection *c, const struct view *v, __u8 next)
 {
 	struct exchange *x = &c->current;
 	bool emit = false;
@@ -111,23 +123,20 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 	judge(c, x, next, v->now_ns);
 	c->first_excluded = EXCLUDED_NONE;
 	if (x->role == ROLE_SERVER && c->send_owner == SEND_CURRENT) {
-		if (c->previous_used) {
-			*out = c->previous;
-			emit = true;
-		}
+		if (c->previous_used)
+			emit = give(c, &c->previous);
 		c->previous = *x;
 		c->previous_used = 1;
 		c->send_owner = SEND_PREVIOUS;
 		return emit;
 	}
-	*out = *x;
-	return true;
+	return give(c, x);
 }
 
 /* The last turn of the connection, or of those before it was idle. True: as end_exchange(). */
-static __always_inline bool end_last_exchange(struct connection *c, const struct view *v, struct exchange *out)
+static __always_inline bool end_last_exchange(struct connection *c, const struct view *v)
 {
-	bool emit = end_exchange(c, v, PHASE_IDLE, out);
+	bool emit = end_exchange(c, v, PHASE_IDLE);
 
 	c->phase = PHASE_IDLE;
 	return emit;
@@ -146,13 +155,13 @@ static __always_inline void come_late(struct connection *c, const struct view *v
  * What bytes do to the open turn, as exchange_turns.bpf.h says. The step is read back from memory, where the verifier
  * forgets by which of many ways it came about. True: as end_exchange().
  */
-static __always_inline bool enter(struct connection *c, const struct view *v, struct exchange *out)
+static __always_inline bool enter(struct connection *c, const struct view *v)
 {
 	__u8 step = *(volatile __u8 *)&c->step, next = step & ~ENDS;
 	bool emit = false;
 
 	if (step & ENDS) {
-		emit = end_exchange(c, v, next, out);
+		emit = end_exchange(c, v, next);
 		if (next != PHASE_IDLE)
 			open_exchange(c, v, next);
 	}
@@ -162,7 +171,7 @@ static __always_inline bool enter(struct connection *c, const struct view *v, st
 
 /* Bytes of the client begin at `seq`. Tells by `began` whether they are the first of a request. True: as end_exchange(). */
 static __always_inline bool ask(struct connection *c, const struct view *v, __u32 seq, bool overtake, bool read,
-				bool *began, struct exchange *out)
+				bool *began)
 {
 	struct exchange *x = &c->current;
 	__u8 step = after_request_bytes(c, is_silent(c, v), overtake, read);
@@ -174,7 +183,7 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 	if (step == PHASE_LATE && c->phase != PHASE_LATE)
 		come_late(c, v, seq);
 	c->step = step;
-	emit = enter(c, v, out);
+	emit = enter(c, v);
 	*began = *(volatile __u8 *)&c->step & ENDS && c->phase != PHASE_IDLE;
 	if (*began)
 		c->goodbye = goodbye;
@@ -184,14 +193,14 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 
 /* Bytes of the server begin at `seq`, `offset`. `overlap`: not all of the request was there. As ask(). */
 static __always_inline bool answer(struct connection *c, const struct view *v, __u32 seq, __u64 offset, bool overlap,
-				   bool *began, struct exchange *out)
+				   bool *began)
 {
 	struct exchange *x = &c->current;
 	__u8 before = c->phase, step = after_response_bytes(c, is_silent(c, v));
 	bool emit;
 
 	c->step = step;
-	emit = enter(c, v, out);
+	emit = enter(c, v);
 	*began = *(volatile __u8 *)&c->step & ENDS || before == PHASE_REQUEST;
 	if (*began) {
 		x->response_seq = seq;
@@ -206,7 +215,7 @@ static __always_inline bool answer(struct connection *c, const struct view *v, _
  * Bytes up to sequence number `upto` have arrived. A peer that takes turns has all of our message before it sends its
  * own, and the acknowledgement in each of its segments shows what it had.
  */
-static __always_inline bool arrive(struct connection *c, const struct view *v, __u32 upto, struct exchange *out)
+static __always_inline bool arrive(struct connection *c, const struct view *v, __u32 upto)
 {
 	struct exchange *x = &c->current;
 	bool early = (__s32)(v->acked - c->out_seq) < 0, began, emit;
@@ -217,9 +226,9 @@ static __always_inline bool arrive(struct connection *c, const struct view *v, _
 	if (x->role == ROLE_SERVER) {
 		if (early && c->phase == PHASE_RESPONSE)
 			c->early = 1;
-		emit = ask(c, v, c->in_seq, early || c->hasty, (__s32)(v->copied - c->in_seq) >= 0, &began, out);
+		emit = ask(c, v, c->in_seq, early || c->hasty, (__s32)(v->copied - c->in_seq) >= 0, &began);
 	} else {
-		emit = answer(c, v, c->in_seq, c->in_offset, early, &began, out);
+		emit = answer(c, v, c->in_seq, c->in_offset, early, &began);
 		if (began && early && c->phase == PHASE_RESPONSE)
 			c->early = 1;
 	}
@@ -235,13 +244,13 @@ static __always_inline bool arrive(struct connection *c, const struct view *v, _
 }
 
 /* Bytes were read whose arrival was not seen. True: as end_exchange(). */
-static __always_inline bool arrive_unseen(struct connection *c, struct view *v, struct exchange *out)
+static __always_inline bool arrive_unseen(struct connection *c, struct view *v)
 {
 	if ((__s32)(v->copied - c->in_seq) <= 0)
 		return false;
 	v->flags = FLAG_READY_APPROX;
 	v->acked = c->out_seq; /* what the peer had then is not known any more */
-	return arrive(c, v, v->copied, out);
+	return arrive(c, v, v->copied);
 }
 
 /* The message of the open turn that this end receives is the one that is under way. */

@@ -16,20 +16,18 @@
 /* No send call is in progress any more: emit what waits for one, and what an unseen one ends. */
 static __noinline void end_sending(struct connection *c, struct view *v)
 {
-	struct exchange out;
 	bool ended;
 
-	if (!lock_connection(c) || !publish(c, &out, end_unseen_send(c, v, &out)))
+	if (!lock_connection(c) || !publish(c, end_unseen_send(c, v)))
 		return;
-	ended = send_unseen(c, v, &out);
+	ended = send_unseen(c, v);
 	unlock_connection(c);
 	if (ended)
-		account(&out);
+		account_ended(c);
 }
 
 static __noinline void end_open_exchange(struct connection *c, struct view *v, __u32 outcome)
 {
-	struct exchange out;
 	bool ended = false;
 
 	if (!lock_connection(c))
@@ -38,11 +36,11 @@ static __noinline void end_open_exchange(struct connection *c, struct view *v, _
 	if (c->phase != PHASE_IDLE) {
 		c->current.flags |= FLAG_CLOSED;
 		c->current.outcome = outcome;
-		ended = end_last_exchange(c, v, &out);
+		ended = end_last_exchange(c, v);
 	}
 	unlock_connection(c);
 	if (ended)
-		account(&out);
+		account_ended(c);
 }
 
 static __always_inline __u32 outcome_of(int err)
@@ -212,7 +210,6 @@ static __always_inline int on_destroy(struct sock *sk)
 static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct connection *c, const struct config *cfg)
 {
 	bool ended = false;
-	struct exchange out;
 	__s64 quiet_ns;
 	struct view v;
 
@@ -223,15 +220,15 @@ static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct 
 		return;
 	quiet_ns = v.now_ns - c->last_ns;
 	if (quiet_ns >= (__s64)cfg->idle_timeout_ns && quiet_ns >= (__s64)c->pause_ns && v.received == c->in_seq) {
-		ended = end_unseen_send(c, &v, &out);
+		ended = end_unseen_send(c, &v);
 		if (!ended && c->phase > PHASE_REQUEST) {
 			c->current.flags |= FLAG_MAYBE_CUT;
-			ended = end_last_exchange(c, &v, &out);
+			ended = end_last_exchange(c, &v);
 		}
 	}
 	unlock_connection(c);
 	if (ended)
-		account(&out);
+		account_ended(c);
 }
 
 /* Once a second over all measured sockets of the machine: end what is complete and idle for config.idle_timeout_ns. */

@@ -11,8 +11,8 @@
 
 #include "exchange_connection.bpf.h"
 
-/* The send call in progress returned at `ns`. True: the previous exchange waited for it and is in `out`. */
-static __always_inline bool finish_send(struct connection *c, __u64 ns, bool wrote, __u32 flags, struct exchange *out)
+/* The send call in progress returned at `ns`. True: the previous exchange waited for it and is in `ended`. */
+static __always_inline bool finish_send(struct connection *c, __u64 ns, bool wrote, __u32 flags)
 {
 	__u8 owner = c->send_owner;
 
@@ -21,9 +21,8 @@ static __always_inline bool finish_send(struct connection *c, __u64 ns, bool wro
 		c->previous.send_end_ns = ns;
 		c->previous.send_calls++;
 		c->previous.flags |= flags;
-		*out = c->previous;
 		c->previous_used = 0;
-		return true;
+		return give(c, &c->previous);
 	}
 	if (owner == SEND_CURRENT && wrote) {
 		c->current.send_end_ns = ns;
@@ -34,11 +33,11 @@ static __always_inline bool finish_send(struct connection *c, __u64 ns, bool wro
 }
 
 /* The same for one whose return was not seen, only what came after it: it ended soon after it last wrote. */
-static __always_inline bool end_unseen_send(struct connection *c, const struct view *v, struct exchange *out)
+static __always_inline bool end_unseen_send(struct connection *c, const struct view *v)
 {
 	if (c->send_owner != SEND_NONE)
 		advance_out(c, (__s32)(v->written - c->send_until) < 0 ? v->written : c->send_until);
-	return finish_send(c, c->send_ns, true, FLAG_SEND_APPROX, out);
+	return finish_send(c, c->send_ns, true, FLAG_SEND_APPROX);
 }
 
 /* More was written than by the calls that were seen to begin. */
@@ -76,8 +75,7 @@ static __always_inline void continue_send(struct connection *c, const struct vie
  * have written all at `until`. What is written there and was not seen is its own, or of its message. No other call is in
  * progress. True: as end_exchange().
  */
-static __always_inline bool begin_send(struct connection *c, const struct view *v, __u64 pid_tgid, __u32 until,
-				       struct exchange *out)
+static __always_inline bool begin_send(struct connection *c, const struct view *v, __u64 pid_tgid, __u32 until)
 {
 	struct exchange *x = &c->current;
 	bool unread = v->received != v->copied, began, emit;
@@ -85,9 +83,9 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 	if (x->role == ROLE_CLIENT) {
 		if (unread && c->phase == PHASE_RESPONSE)
 			c->unread = 1;
-		emit = ask(c, v, c->out_seq, unread, true, &began, out);
+		emit = ask(c, v, c->out_seq, unread, true, &began);
 	} else {
-		emit = answer(c, v, c->out_seq, c->out_offset, unread, &began, out);
+		emit = answer(c, v, c->out_seq, c->out_offset, unread, &began);
 		c->hasty = unread;
 		if (began && unread && c->phase == PHASE_RESPONSE)
 			c->unread = 1;
@@ -110,16 +108,16 @@ static __always_inline bool begin_send(struct connection *c, const struct view *
 }
 
 /* The send call in progress returned. True: as finish_send(). */
-static __always_inline bool end_send(struct connection *c, const struct view *v, bool wrote, struct exchange *out)
+static __always_inline bool end_send(struct connection *c, const struct view *v, bool wrote)
 {
 	advance_out(c, v->written);
 	if (wrote)
 		bytes_move(c, v);
-	return finish_send(c, v->now_ns, wrote, 0, out);
+	return finish_send(c, v->now_ns, wrote, 0);
 }
 
 /* A call that no hook saw wrote what is written now; no other is in progress. True: as end_exchange(). */
-static __always_inline bool send_unseen(struct connection *c, struct view *v, struct exchange *out)
+static __always_inline bool send_unseen(struct connection *c, struct view *v)
 {
 	__u32 received = v->received;
 	bool emit;
@@ -129,9 +127,9 @@ static __always_inline bool send_unseen(struct connection *c, struct view *v, st
 		return false;
 	}
 	v->received = c->in_seq; /* what has come by now had not come then */
-	emit = begin_send(c, v, 0, v->written, out);
+	emit = begin_send(c, v, 0, v->written);
 	v->received = received;
-	finish_send(c, v->now_ns, true, FLAG_SEND_APPROX, out);
+	finish_send(c, v->now_ns, true, FLAG_SEND_APPROX);
 	return emit;
 }
 

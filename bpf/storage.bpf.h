@@ -82,8 +82,11 @@ struct connection {
 	__u8 step;	     /* phase after the bytes that move now, with ENDS */
 	__u8 leaving;	     /* enum leaving, of the change of state that goes on */
 	__u8 leaving_outcome;
+	__u8 ended_used; /* `ended` waits to be accounted for */
+	__u8 overrun;	 /* turns that ended while it did so */
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
+	struct exchange ended;	  /* to be accounted for, which goes without the lock; programs have no stack for it */
 };
 
 /*
