@@ -43,6 +43,7 @@ class OneEnd:
         self._fin_with_bytes = False
         self._closing: Event | None = None  # a server's close() whose judgement waits for the client's FIN
         self._refused: Event | None = None  # a RST for a client that has not called for an answer, or not yet
+        self._sending: Event | None = None  # the first bytes of our message of the open turn
         self._hasty = False  # the server has answered over unread bytes: what comes may be the rest of them
         self._oneway_cut = False
         self._greeted = False
@@ -51,6 +52,12 @@ class OneEnd:
     def see(self, event: Event) -> None:
         """Take the next event."""
         self._now = event
+        self._handle(event)
+        if self._open and event.kind is (Kind.A if self.role is Role.CLIENT else Kind.B):
+            self._sending = self._sending or event
+            self._open.sent_ns = event.last_ns - self._sending.ns
+
+    def _handle(self, event: Event) -> None:
         match event.kind:
             case Kind.A:
                 self._see_a(event)
@@ -275,9 +282,9 @@ class OneEnd:
         self.phase = phase
         self._open = Turn(self._a, self._b, e, e, resumed=resumed, after_streaming=after_streaming)
         self._turn.greeting = phase is Phase.PUSH and not self._a
+        self._sending = None
         if phase is Phase.REQUEST:
             self._turn.goodbye = self._fin_with_bytes
-            self._turn.overlap = self._overlaps(e)
 
     def _respond(self) -> None:
         self.phase = Phase.RESPONSE
