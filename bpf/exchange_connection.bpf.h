@@ -268,6 +268,7 @@ static __always_inline void take(struct connection *c, const struct view *v, __u
 
 	if ((__s32)(v->copied - c->read_seq) <= 0)
 		return;
+	c->moved_ns = v->now_ns;
 	c->read_seq = v->copied;
 	if (!is_inbound(c))
 		return;

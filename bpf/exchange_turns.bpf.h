@@ -49,7 +49,7 @@ static __always_inline bool is_silent(const struct connection *c, const struct v
 {
 	__s64 quiet_ns = v->now_ns - c->moved_ns;
 
-	if (quiet_ns < (__s64)c->pause_ns)
+	if (quiet_ns < (__s64)c->pause_ns || v->copied != c->read_seq) /* a reader is at it: the window was closed */
 		return false;
 	return quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(v->tp->srtt_us) && (__s32)(v->acked - c->out_seq) >= 0 &&
 	       c->disturbed == disturbances(v);

@@ -2,7 +2,7 @@
 
 import pytest
 
-from latencyprobe_agent.vocabulary.records import Role
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Role
 from tests.truth.turn_words import LATE, PUSHED, names, play
 
 both_ends = pytest.mark.parametrize("role", [Role.CLIENT, Role.SERVER])
@@ -39,3 +39,10 @@ def test_two_overlaps_in_32_turns_make_a_pipelined_connection(role):
     assert names(turns)[:6] == ["ok", "overlap", "overlap", "ok", "ok", "ok"]
     assert names(turns)[6:38] == 32 * ["pipelined"]
     assert set(names(turns)[38:]) == {"ok"}
+
+
+def test_a_message_that_takes_more_than_a_second_to_send_is_a_stream():
+    (turn,) = play(Role.CLIENT, f"{'a 150 ' * 8} a b close")
+    assert turn.conn_class is ExchangeClass.STREAM
+    (turn,) = play(Role.SERVER, f"{'a 150 ' * 8} a b close")
+    assert turn.conn_class is ExchangeClass.PINGPONG

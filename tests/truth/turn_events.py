@@ -69,6 +69,7 @@ class Turn:
     start: Event
     end: Event
     ended_ns: int = 0
+    sent_ns: int = 0  # how long this end has been sending its message
     request_bytes: int = 0
     response_bytes: int = 0
     answered: bool = False

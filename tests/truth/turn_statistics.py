@@ -10,6 +10,8 @@ WINDOW = 32  # turns
 PIPELINED, MULTIPLEXED, PUSHED = 2, 8, 2  # of them
 CLEAN_AT_LEAST, CLEAN_AT_MOST = 32, 1024  # turns after which a connection is believed again
 
+STREAM_BYTES, STREAM_NS = 1 << 20, 1_000_000_000  # of a message
+
 CLASS_OF = {
     Excluded.SETUP: ExchangeClass.SETUP,
     Excluded.TEARDOWN: ExchangeClass.TEARDOWN,
@@ -54,8 +56,12 @@ class Statistics:
             turn.excluded = self.suspected
         elif turn.overlap:
             turn.excluded = Excluded.OVERLAP
-        plain = ExchangeClass.UNKNOWN if self._answered < 2 and not turn.closed else ExchangeClass.PINGPONG
-        turn.conn_class = CLASS_OF.get(turn.excluded, plain)
+        turn.conn_class = CLASS_OF.get(turn.excluded, self._plain(turn))
+
+    def _plain(self, turn: Turn) -> ExchangeClass:
+        if max(turn.request_bytes, turn.response_bytes) > STREAM_BYTES or turn.sent_ns > STREAM_NS:
+            return ExchangeClass.STREAM
+        return ExchangeClass.UNKNOWN if self._answered < 2 and not turn.closed else ExchangeClass.PINGPONG
 
     def _count(self, turn: Turn, why: Excluded, *, setup: bool) -> None:
         self._answered += turn.answered

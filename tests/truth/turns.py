@@ -4,53 +4,25 @@ The oracle of bpf/'s state machine (docs/design/measurement.md, "State machine")
 code. Feed `OneEnd` with events; ended turns come out. A: bytes from client to server, B: bytes from server to client.
 """
 
-from dataclasses import dataclass, field
-
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
-from tests.truth.turn_events import Event, Kind, Phase, Turn
-from tests.truth.turn_statistics import Statistics
+from tests.truth.open_turn import OpenTurn
+from tests.truth.turn_events import Event, Kind, Phase
 
 GOODBYE_NS = 100_000_000  # the asking end's FIN this closely behind its message: no answer was expected
 
 
-@dataclass
-class OneEnd:
-    """One end, from the handshake to the end of its socket. `turns`: those that have ended.
-
-    `late`: when a request went on though its response had begun, and up to which offset.
-    `undecided`: a threshold was too near for the log's times to say on which side of it a gap lay.
-    """
-
-    role: Role
-    pause_ns: int
-    rtt_ns: int = 0
-    setup_turns: int = 0
-    idle_ns: int = 2_000_000_000
-    turns: list[Turn] = field(default_factory=list)
-    late: list[tuple[int, int]] = field(default_factory=list)
-    undecided: bool = False
-
-    def __post_init__(self) -> None:
-        self.phase = Phase.IDLE
-        self._open: Turn | None = None
-        self._a = self._b = 0  # bytes so far
-        self._late: tuple[int, Event] | None = None  # offset and event of the first late byte
-        self._moved: Event | None = None  # the last event that moved a byte on the wire
-        self._touched: Event | None = None  # the same, or the application read
-        self._message: Event | None = None  # the last A bytes
-        self._fin: Event | None = None  # the other end's
-        self._own_fin: Event | None = None
-        self._fin_with_bytes = False
-        self._closing: Event | None = None  # a server's close() whose judgement waits for the client's FIN
-        self._refused: Event | None = None  # a RST for a client that has not called for an answer, or not yet
-        self._hasty = False  # the server has answered over unread bytes: what comes may be the rest of them
-        self._oneway_cut = False
-        self._greeted = False
-        self._statistics = Statistics()
+class OneEnd(OpenTurn):
+    """One end, from the handshake to the end of its socket."""
 
     def see(self, event: Event) -> None:
         """Take the next event."""
         self._now = event
+        self._handle(event)
+        if self._open and event.kind is (Kind.A if self.role is Role.CLIENT else Kind.B):
+            self._sending = self._sending or event
+            self._open.sent_ns = event.last_ns - self._sending.ns
+
+    def _handle(self, event: Event) -> None:
         match event.kind:
             case Kind.A:
                 self._see_a(event)
@@ -263,57 +235,3 @@ class OneEnd:
 
     def _said_goodbye(self, fin: Event) -> bool:
         return not self._at_least(GOODBYE_NS, self._message, fin, near=0.2)
-
-    # -- one turn
-
-    @property
-    def _turn(self) -> Turn:
-        assert self._open
-        return self._open
-
-    def _begin(self, phase: Phase, e: Event, *, resumed: bool = False, after_streaming: bool = False) -> None:
-        self.phase = phase
-        self._open = Turn(self._a, self._b, e, e, resumed=resumed, after_streaming=after_streaming)
-        self._turn.greeting = phase is Phase.PUSH and not self._a
-        if phase is Phase.REQUEST:
-            self._turn.goodbye = self._fin_with_bytes
-            self._turn.overlap = self._overlaps(e)
-
-    def _respond(self) -> None:
-        self.phase = Phase.RESPONSE
-        self._turn.answered, self._turn.response_offset = True, self._b
-
-    def _finish(self, why: Excluded = Excluded.NONE, request_until: int | None = None) -> None:
-        """End what is open. `why`: what the end itself says that it is. `request_until`: offset, if not all of A."""
-        turn = self._turn
-        turn.ended_ns = self._now.ns
-        turn.request_bytes = (self._a if request_until is None else request_until) - turn.request_offset
-        turn.response_bytes = self._b - turn.response_offset
-        if turn.greeting:
-            self.setup_turns = max(self.setup_turns, 1)  # the turn that answers it
-            setup = True
-        else:
-            setup = self.setup_turns > 0
-            self.setup_turns -= setup
-        self._statistics.judge(turn, why, setup=setup)
-        self.turns.append(turn)
-        self._open, self.phase = None, Phase.IDLE
-
-    def _overlaps(self, e: Event) -> bool:
-        """Tell whether a message begins before the other end's has ended, as far as this end can know."""
-        ours = (self.role is Role.CLIENT) == (e.kind is Kind.A)
-        return e.unread if ours else e.early or self._hasty
-
-    def _silent(self, e: Event) -> bool:
-        if e.unacked or e.disturbed:
-            return False
-        return self._at_least(max(self.pause_ns, 2 * self.rtt_ns), self._moved, e, near=0.5)
-
-    def _at_least(self, threshold_ns: int, since: Event | None, now: Event, near: float) -> bool:
-        """Tell whether the time since then reached the threshold; both are known within their logged bounds only."""
-        if not since:
-            return False
-        least_ns, most_ns = now.ns - since.last_ns, now.last_ns - since.ns
-        if least_ns < threshold_ns * (1 + near) and most_ns > threshold_ns * (1 - near):
-            self.undecided = True
-        return least_ns >= threshold_ns
