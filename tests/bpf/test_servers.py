@@ -124,7 +124,7 @@ def test_every_request_of_wrk_to_nginx_is_one_exchange(session, tmp_path, tls, s
     """nginx logs what it answers. wrk leaves up to one request per connection unanswered when its time is up.
 
     Handshake turns: none; TLS 1.2: 2; TLS 1.3: 1, and each of the server's two tickets may end a turn before the first
-    request.
+    request, or cross it, which excludes it.
     """
     connections = 4
     more = encrypted(tmp_path, PORT, tls) if tls else ""
@@ -139,8 +139,9 @@ def test_every_request_of_wrk_to_nginx_is_one_exchange(session, tmp_path, tls, s
     logged = len((tmp_path / "access.log").read_text().splitlines())
     tell(f"nginx {version('nginx', '-v')}", f"wrk, {tls or 'plain'}, setupTurns {setup_turns}", logged, records)
     extra = 2 * connections if tls == "TLSv1.3" else 0
-    assert logged <= events(records, Role.SERVER) <= logged + extra
-    assert counted <= events(records, Role.CLIENT) <= counted + connections + extra
+    crossed = connections if tls == "TLSv1.3" else 0
+    assert logged - crossed <= events(records, Role.SERVER) <= logged + extra
+    assert counted - crossed <= events(records, Role.CLIENT) <= counted + connections + extra
     assert len(session.pairs(records)[1]) >= counted - extra
     for role in ROLES:
         assert reasons(of_role(records, role)).get("SETUP", 0) == setup_turns * connections
