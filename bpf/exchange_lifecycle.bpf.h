@@ -173,9 +173,13 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 		leaving = ENDS_NOW;
 	if (leaving == STAYS)
 		return 0;
-	/* through memory, as in enter() */
+	/* through memory, and all anew: the verifier forgets by which of many ways it came here */
 	c->leaving = leaving;
 	c->leaving_outcome = outcome;
+	c = find_connection(sk);
+	if (!c)
+		return 0;
+	read_view(sk, tp, &v);
 	end_sending(c, &v);
 	if (*(volatile __u8 *)&c->leaving == WAITS)
 		c->close_ns = v.now_ns;
