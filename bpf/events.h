@@ -72,7 +72,7 @@ enum excluded {
 	EXCLUDED_PLAN = 11,	 /* the plan dropped the target while the exchange was open */
 	EXCLUDED_OWN = 12,	 /* the agent's own connection */
 	EXCLUDED_ONEWAY = 13,	 /* read, never answered, and the client went on after silence */
-	EXCLUDED_PEER = 14,	 /* pods of one target among themselves */
+	EXCLUDED_PEER = 14,	 /* pods of one application among themselves */
 	EXCLUDED_COUNT = 15,
 };
 

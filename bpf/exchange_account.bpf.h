@@ -263,13 +263,15 @@ __noinline int account(struct exchange *x)
 static __always_inline int account_ended(struct connection *c)
 {
 	int overlaps = account(&c->ended);
+	__u8 overrun;
 
 	barrier();
 	c->ended_used = 0;
-	if (c->overrun) {
-		c->overrun = 0;
-		count_lost(LOST_RECURSION);
-	}
+	barrier();
+	overrun = c->overrun; /* nobody adds to it while `ended` is free */
+	c->overrun = 0;
+	if (overrun)
+		count_lost_n(LOST_RECURSION, overrun);
 	return overlaps;
 }
 

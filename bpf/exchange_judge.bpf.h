@@ -86,7 +86,7 @@ static __always_inline __u8 classify(const struct connection *c, const struct ex
 }
 
 /* When the end of a failed exchange was seen: an error now, a FIN when it came, our own close when it was. */
-static __always_inline __u64 ended_ns(const struct connection *c, const struct exchange *x, __u64 now_ns)
+static __always_inline __u64 end_seen_ns(const struct connection *c, const struct exchange *x, __u64 now_ns)
 {
 	__u64 left_ns = c->close_ns ?: c->fin_ns;
 
@@ -212,7 +212,7 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 	x->conn_class = what ?: classify(c, x);
 	x->excluded = excluded_as(*(volatile __u8 *)&x->conn_class); /* as in enter() */
 	if (x->outcome != OUTCOME_OK)
-		fail(x, answered, ended_ns(c, x, now_ns));
+		fail(x, answered, end_seen_ns(c, x, now_ns));
 	if (c->own)
 		x->excluded = EXCLUDED_OWN;
 	else if (c->peer)

@@ -56,12 +56,17 @@ static __always_inline void add(__u64 *counter, __u64 n)
 	__sync_fetch_and_add(counter, n);
 }
 
-static __always_inline void count_lost(__u32 reason)
+static __always_inline void count_lost_n(__u32 reason, __u64 more)
 {
 	__u64 *n = bpf_map_lookup_elem(&lost, &reason);
 
 	if (n)
-		add(n, 1);
+		add(n, more);
+}
+
+static __always_inline void count_lost(__u32 reason)
+{
+	count_lost_n(reason, 1);
 }
 
 static __always_inline struct config *get_config(void)

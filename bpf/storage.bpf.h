@@ -43,7 +43,7 @@ struct connection {
 	__u64 pause_ns;	  /* of the target set */
 	__u64 send_ns;	  /* when the send call in progress was last seen to write */
 	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
-	__u64 close_ns;	  /* this end served and closed without an answer; 0 = not so */
+	__u64 close_ns;	  /* a server left without an answer, or a RST met a client: judged later; 0 = not so */
 	__u64 late_ns;	  /* PHASE_LATE: the first late bytes of the request */
 	__u32 in_seq;
 	__u32 out_seq;

@@ -64,8 +64,8 @@ ALL = (
     ),
     Exclusion(
         *("peer", 8, "between peers", False),
-        "pods of one target among themselves",
-        "pods of the target talk to each other; `peers` counts that",
+        "pods of one application among themselves",
+        "pods of one application talk to each other; `peers` counts that",
     ),
     Exclusion(
         *("partial", 9, "older connection", False),

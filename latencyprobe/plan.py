@@ -69,7 +69,7 @@ class Endpoint(_Wire, frozen=True):
 
 
 class Replicas(_Wire, frozen=True):
-    """Pods of a target that one workload runs. `pods`: uids of those on this node. `endpoints`: what reaches any of
+    """Pods of a target that are one application. `pods`: uids of those on this node. `endpoints`: what reaches any of
     them, wherever it runs; None: `Target.endpoints`, which is not sent twice."""
 
     pods: tuple[str, ...]

@@ -87,7 +87,7 @@ def test_a_message_that_takes_more_than_a_second_to_send_is_a_stream(peers, sess
     peers.turn()
     for _ in range(22):
         peers.client.sendall(b"piece")
-        time.sleep(0.05)
+        time.sleep(0.05)  # shorter than the pause that would part them
     assert peers.server.recv(110, socket.MSG_WAITALL) == 22 * b"piece"
     peers.send(peers.server, b"response")
     peers.close()
@@ -136,7 +136,7 @@ def test_server_bytes_after_a_flush_are_push(session):
     wait_until(flushed, "both turns of both sides")
     peers.send(peers.server, b"news")
     peers.send(peers.client, b"thanks")
-    time.sleep(0.3)
+    time.sleep(0.3)  # longer than the pause, 200 ms
     peers.turn()
     peers.close()
     records = session.records_of_closed(2)
@@ -157,7 +157,7 @@ def test_last_words_without_an_answer_are_teardown_and_a_client_that_gave_up_is_
     patient = Peers(PORT)
     patient.turn()
     patient.send(patient.client, b"request")
-    time.sleep(0.15)
+    time.sleep(0.15)  # longer than the 100 ms of a goodbye
     patient.close()
     records = session.records_of_closed(2)
     assert_both_sides(records, ("UNKNOWN", "NONE"), ("PINGPONG", "NONE"))

@@ -7,11 +7,16 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from latencyprobe.plan import NodePlan, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import Role as Side
+from latencyprobe_agent.identity.cgroups import find_root
+from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
@@ -238,6 +243,34 @@ def test_a_client_whose_own_port_is_the_targets_is_no_server(session):
     witness.turn()
     witness.close()
     assert len(set(session.records(2)["sock_cookie"])) == 2, "the two ends of the witness"
+
+
+def test_an_older_connection_of_a_target_without_ports_is_measured_at_the_end_that_accepted_it(session):
+    port = free_port()
+    older = Peers(port)
+    older.turn()
+    cgroup = find_root() / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+    target = Target(
+        *("default/truth/server", "default", "truth", "", "server", Side.SERVER),
+        thresholds_ns=(),
+        setup_turns=0,
+        spans=SpanPolicy(slower_than_ns=100 * MS, ratio=0, max_per_second=0),
+        pods=(TargetPod("pod", ports=()),),
+    )
+    plan = NodePlan(node="", generation=1, digest="", targets=(target,), objectives=())
+    rules = compile_rules(plan, {"pod": [cgroup.stat().st_ino]}, session.rules)
+    session.programs.apply(rules, idle_timeout_ns=2000 * MS, own_tgid=0, owner_by_process=False)
+    for _ in range(4):
+        older.turn()
+    older.close()
+
+    def mine() -> NDArray[np.void]:
+        records = session.records()
+        return records[(records["local_port"] == port) | (records["peer_port"] == port)]
+
+    wait_until(lambda: len(mine()) == 4, "its four turns")
+    assert set(mine()["role"]) == {Role.SERVER}
+    assert [words(record) for record in mine()] == ["PARTIAL", "OK", "OK", "OK"]
 
 
 def test_a_reset_is_a_failure_of_what_was_asked(peers, session):

@@ -17,9 +17,9 @@ _OWNER_ATTRIBUTES = {
     "CronJob": "k8s.cronjob.name",
     "Job": "k8s.job.name",
 }
-# A CronJob's Jobs end in the minutes since 1970. The range is 2020 to 2060: a date such as 20260131 is none.
 # The first of each must be there: kubernetes.io, "Recommended Labels", and what was usual before them.
 _APPLICATION_LABELS = (("app.kubernetes.io/name", "app.kubernetes.io/instance"), ("app",), ("k8s-app",))
+# A CronJob's Jobs end in the minutes since 1970. The range is 2020 to 2060: a date such as 20260131 is none.
 _CRON_SUFFIX = re.compile(r"^(.+)-(\d{8})$")
 _CRON_MINUTES = range(26_297_280, 47_335_680)
 

@@ -38,7 +38,7 @@ CLASSES = {
     ExchangeClass.ONEWAY: "nobody answers",
     ExchangeClass.SETUP: "greeting, sign-in, TLS",
     ExchangeClass.TEARDOWN: "a goodbye: unanswered, and the end that sent it closes at once",
-    ExchangeClass.PEER: "pods of one target among themselves",
+    ExchangeClass.PEER: "pods of one application among themselves",
     ExchangeClass.UNSUPPORTED: "bytes move past the hooks",
 }
 

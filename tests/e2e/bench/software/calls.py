@@ -23,7 +23,7 @@ class Calls:
         begun_s = time.perf_counter()
         try:
             yield
-        except BaseException:
+        except Exception:
             self._failed += 1
             raise
         finally:
