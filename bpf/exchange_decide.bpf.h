@@ -202,7 +202,23 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	return set ? c : NULL;
 }
 
-/* What nearly every socket of a node pays for the few that are measured: one look at its cgroup. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scope_filter);
+} scope_filter SEC(".maps");
+
+/* What nearly every socket of a node pays for the few that are measured: one bit of its cgroup. */
+static __always_inline bool passes_filter(const struct sock *sk)
+{
+	__u32 zero = 0, bit = (__u32)sock_cgroup_id(sk) * LP_SCOPE_FILTER_FACTOR >> 16;
+	const struct scope_filter *filter = bpf_map_lookup_elem(&scope_filter, &zero);
+
+	return filter && filter->words[bit / 64 % LP_SCOPE_FILTER_WORDS] >> bit % 64 & 1;
+}
+
+/* The filter has bits that several cgroups share. */
 static __always_inline bool in_scope(const struct sock *sk, const struct config *cfg)
 {
 	__u64 cgroup_id;
@@ -225,11 +241,19 @@ static __always_inline struct connection *measured(struct sock *sk, const struct
 	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED);
 }
 
-/* The same for hooks that adopt, as far as their hold allows. Nothing but TCP has storage of ours. */
+/*
+ * The same for hooks that adopt, as far as their hold allows. Nothing but TCP has storage of ours. Sockets whose cgroup
+ * has left the plan are let go by the flush, which user space runs whenever it has put a plan in force.
+ */
 static __always_inline struct connection *connection_of(struct sock *sk, enum hold hold, const struct config *cfg)
 {
-	struct connection *c = find_connection(sk);
+	struct connection *c;
 
+#ifndef CONNECTIONS_IN_HASH /* which cannot be flushed */
+	if (!passes_filter(sk))
+		return NULL;
+#endif
+	c = find_connection(sk);
 	if (c && (c->generation == cfg->generation || c->generation == NEVER_MEASURED))
 		return c->target_set ? c : NULL;
 	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)

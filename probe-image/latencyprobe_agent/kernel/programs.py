@@ -4,6 +4,7 @@ Loading, records and losses are as for every signal (`attached.py`).
 """
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +26,8 @@ from latencyprobe_agent.vocabulary.records import (
     EXCHANGE_COUNTS,
     RULE_KEY,
     SCOPE,
+    SCOPE_FILTER_FACTOR,
+    SCOPE_FILTER_WORDS,
     TARGET_SET,
     WINDOW_SHIFT,
 )
@@ -38,9 +41,10 @@ class Programs(Attached):
     def __init__(self, loaded: Loaded, signal: Signal) -> None:
         super().__init__(loaded, signal)
         self._maps = {name: self.map(name) for name in ("target_sets", "rules", "scopes", "config")}
-        self._counts = self.map("counts")
+        self._counts, self._scope_filter = self.map("counts"), self.map("scope_filter")
         self._written: dict[str, dict[bytes, bytes]] = {name: {} for name in self._maps}
         self._generation = 0
+        self._host = (0, 0)
         self._widening = Widening()
 
     @classmethod
@@ -72,6 +76,7 @@ class Programs(Attached):
                 )
         for name, entries in needed.items():
             self._write(name, entries)
+        self._filter(self._written["scopes"], everything=any(self._host) or any(rules.host))
         self._remove("scopes", needed["scopes"])
         config = np.zeros((), CONFIG)
         config["idle_timeout_ns"], config["own_tgid"], config["owner_by_process"] = (
@@ -88,6 +93,9 @@ class Programs(Attached):
             config["generation"] = generation
             self._maps["config"].update(u32(0), config.tobytes())
         self._generation += 1
+        self._host = rules.host
+        self._filter(needed["scopes"], everything=any(rules.host))
+        self.flush()  # lets go of sockets that pass the filter no longer
         self._remove("rules", needed["rules"])
 
     def _write(self, name: str, entries: dict[bytes, bytes]) -> None:
@@ -101,6 +109,12 @@ class Programs(Attached):
         for key in self._written[name].keys() - entries.keys():
             self._maps[name].delete(key)
             del self._written[name][key]
+
+    def _filter(self, cgroups: Iterable[bytes], *, everything: bool) -> None:
+        bits = np.full(SCOPE_FILTER_WORDS * 64, everything)
+        low = np.frombuffer(b"".join(cgroups), np.uint64).astype(np.uint32)
+        bits[low * np.uint32(SCOPE_FILTER_FACTOR) >> np.uint32(16)] = True
+        self._scope_filter.update(u32(0), np.packbits(bits, bitorder="little").tobytes())
 
     def counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over CPUs, growing since `open()`."""

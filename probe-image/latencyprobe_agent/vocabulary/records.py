@@ -212,6 +212,8 @@ STACK_FRAMES = 48
 WINDOW_SHIFT = 27
 BURST_WINDOWS = 30
 ADJUSTED_COUNT_BITS = 4
+SCOPE_FILTER_WORDS = 1024
+SCOPE_FILTER_FACTOR = 1640531527
 
 EXCHANGE = _struct(
     192,
@@ -429,6 +431,11 @@ SCOPE = _struct(
     ("client_group", 4, "u4"),
 )
 
+SCOPE_FILTER = _struct(
+    8192,
+    ("words", 0, "(1024,)u8"),
+)
+
 RULE_KEY = _struct(
     24,
     ("addr", 0, "(16,)u1"),
@@ -465,6 +472,7 @@ STRUCTS = {
     "evidence_counts": EVIDENCE_COUNTS,
     "target_set": TARGET_SET,
     "scope": SCOPE,
+    "scope_filter": SCOPE_FILTER,
     "rule_key": RULE_KEY,
     "config": CONFIG,
 }
