@@ -53,7 +53,7 @@ static __always_inline struct exchange_counts *counts_of(struct counts_key *key)
 	return n;
 }
 
-/* 1 if a < b, without a branch: the verifier would follow each of the 2^11 ways through bucket_of(). a, b < 2^63. */
+/* 1 if a < b, without a branch, which the verifier would follow both ways. a, b < 2^63. */
 static __always_inline __u32 less(__u64 a, __u64 b)
 {
 	return (a - b) >> 63;
@@ -62,20 +62,20 @@ static __always_inline __u32 less(__u64 a, __u64 b)
 /* Index into exchange_counts.histogram; see histogram.h. The lowest bit lost in comparing is below any real bound. */
 static __always_inline __u32 bucket_of(__u64 ns)
 {
-	__u32 exponent = 63, below = 0;
+	__u64 filled = ns, n;
+	__u32 exponent, below;
 	__s32 bucket;
 
-#pragma unroll
-	for (int step = 32; step; step >>= 1) {
-		__u32 shift = less(ns >> (64 - step), 1) * step;
-
-		ns <<= shift;
-		exponent -= shift;
-	}
-#pragma unroll
-	for (int step = 16; step; step >>= 1)
-		below += less(histogram_bounds[(below + step - 1) & 31] >> 1, ns >> 1) * step;
-	below += less(histogram_bounds[below & 31] >> 1, ns >> 1);
+	filled |= filled >> 1;
+	filled |= filled >> 2;
+	filled |= filled >> 4;
+	filled |= filled >> 8;
+	filled |= filled >> 16;
+	filled |= filled >> 32;
+	exponent = histogram_exponents[(filled - (filled >> 1)) * HISTOGRAM_EXPONENT_FACTOR >> 58];
+	n = ns << (63 - (exponent & 63));
+	below = histogram_guesses[n >> 56 & 127];
+	below += less(histogram_bounds[below & 31] >> 1, n >> 1) & (below < 32);
 	bucket = (__s32)(32 * exponent + below) + HISTOGRAM_OCTAVE_BASE - LP_HISTOGRAM_MIN;
 	if (bucket < 0)
 		return 0;

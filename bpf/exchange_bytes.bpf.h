@@ -11,7 +11,7 @@
 #include "kernel.h"
 #include "maps.bpf.h"
 #include "exchange_decide.bpf.h"
-#include "exchange_sending.bpf.h"
+#include "exchange_notes.bpf.h"
 
 /*
  * Each hook has two functions: on_* finds the connection, and one that is never inline works on it. In one frame they
@@ -33,7 +33,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	bool ended;
 
 	read_view(sk, tp, &v);
-	if (!lock_connection(c))
+	if (!lock_settled(c, &v))
 		return;
 	if (is_same_send(c, pid_tgid, v.written + left)) {
 		continue_send(c, &v);
@@ -71,8 +71,12 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 	bool ended = false;
 	struct view v;
 
+	if (ret > 0 && returns_as_expected(c, tp, pid_tgid)) {
+		note_return(c, pid_tgid, now_ns());
+		return;
+	}
 	read_view(sk, tp, &v);
-	if (!lock_connection(c))
+	if (!lock_settled(c, &v))
 		return;
 	if (ret > 0 && wrote_unseen(c, &v)) {
 		if (!catch_up(c, &v))
@@ -112,7 +116,7 @@ static __noinline void catch_up_sends(struct sock *sk, struct tcp_sock *tp, stru
 	bool ended;
 
 	read_view(sk, tp, &v);
-	if (!lock_connection(c))
+	if (!lock_settled(c, &v))
 		return;
 	if (wrote_unseen(c, &v) && !publish(c, end_unseen_send(c, &v)))
 		return;
@@ -139,7 +143,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		v.flags |= FLAG_LOWAT;
 	if (!tp->rcv_wnd)
 		v.flags |= FLAG_RECEIVER_LIMITED;
-	if (!lock_connection(c))
+	if (!lock_settled(c, &v))
 		return;
 	advance_out(c, v.written);
 	ended = arrive(c, &v, v.received);
@@ -170,20 +174,30 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	bool ended, asks = c->current.role == ROLE_CLIENT;
+	struct reading reading = { .pid_tgid = pid_tgid, .calls = 1 };
 	struct view v;
 
 	if (asks)
 		c->waited = 1;
-	/* EAGAIN, or a peek: servers read until there is no more */
-	if (!(asks && c->refused) && (__s32)(tp->copied_seq - c->read_seq) <= 0 && c->send_owner == SEND_NONE)
-		return;
+	if (!(asks && c->refused) && !(is_sending(c) && READ_ONCE(c->send_tid) == (__u32)pid_tgid)) {
+		__u32 copied = tp->copied_seq;
+
+		if ((__s32)(copied - known_read_seq(c)) <= 0)
+			return; /* EAGAIN, or a peek: servers read until there is no more */
+		if ((__s32)(copied - READ_ONCE(c->in_seq)) <= 0) {
+			note_read(c, copied, pid_tgid, now_ns());
+			return;
+		}
+	}
 	read_view(sk, tp, &v);
-	if (!lock_connection(c))
+	if (!lock_settled(c, &v))
 		return;
+	reading.first_ns = reading.last_ns = v.now_ns;
+	reading.copied = v.copied;
 	if (c->send_tid == (__u32)pid_tgid && !publish(c, end_unseen_send(c, &v)))
 		return; /* that was this thread's */
 	ended = arrive_unseen(c, &v);
-	take(c, &v, pid_tgid);
+	take(c, &reading);
 	if (asks && c->refused && !ended) {
 		c->current.flags |= FLAG_CLOSED;
 		c->current.outcome = c->refused; /* it does want an answer */

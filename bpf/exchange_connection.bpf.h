@@ -261,24 +261,41 @@ static __always_inline bool is_inbound(const struct connection *c)
 	return c->phase == PHASE_RESPONSE || c->phase == PHASE_LATE || c->phase == PHASE_PUSH;
 }
 
-/* Bytes were read up to v->copied. Stamps belong to the message that is inbound now. */
-static __always_inline void take(struct connection *c, const struct view *v, __u64 pid_tgid)
+/* Receive calls that have returned, `calls` of them. */
+struct reading {
+	__u64 first_ns;
+	__u64 last_ns;
+	__u64 pid_tgid; /* of the last one */
+	__u32 copied;	/* up to here bytes were read */
+	__u32 calls;
+};
+
+/* Bytes moved at `ns`, which may be told late. */
+static __always_inline void move_at(struct connection *c, __u64 ns)
+{
+	if ((__s64)(ns - c->moved_ns) > 0)
+		c->moved_ns = ns;
+	if ((__s64)(ns - c->last_ns) > 0)
+		c->last_ns = ns;
+}
+
+/* Stamps belong to the message that is inbound now. */
+static __always_inline void take(struct connection *c, const struct reading *reading)
 {
 	struct exchange *x = &c->current;
 
-	if ((__s32)(v->copied - c->read_seq) <= 0)
+	if ((__s32)(reading->copied - c->read_seq) <= 0)
 		return;
-	c->moved_ns = v->now_ns;
-	c->read_seq = v->copied;
+	c->read_seq = reading->copied;
+	move_at(c, reading->last_ns);
 	if (!is_inbound(c))
 		return;
 	if (!x->read_first_ns)
-		x->read_first_ns = v->now_ns;
-	x->read_last_ns = v->now_ns;
-	x->recv_calls++;
-	x->reader_tgid = pid_tgid >> 32;
-	x->reader_tid = pid_tgid;
-	c->last_ns = v->now_ns;
+		x->read_first_ns = reading->first_ns;
+	x->read_last_ns = reading->last_ns;
+	x->recv_calls += reading->calls;
+	x->reader_tgid = reading->pid_tgid >> 32;
+	x->reader_tid = reading->pid_tgid;
 }
 
 /*

@@ -8,7 +8,7 @@
 
 #include <bpf/bpf_helpers.h>
 #include "exchange_account.bpf.h"
-#include "exchange_connection.bpf.h"
+#include "exchange_notes.bpf.h"
 #include "flow.bpf.h"
 
 /* States in which write_seq counts our FIN. A closed socket may have sent none, but it writes no more either. */
@@ -20,7 +20,7 @@ static __always_inline void read_view(const struct sock *sk, const struct tcp_so
 	__u32 fin = sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0;
 
 	v->tp = tp;
-	v->now_ns = bpf_ktime_get_boot_ns();
+	v->now_ns = now_ns();
 	v->received = tp->rcv_nxt - fin;
 	v->copied = tp->copied_seq;
 	if ((__s32)(v->copied - v->received) > 0)
@@ -76,6 +76,7 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 	c->generation = never ? NEVER_MEASURED : cfg->generation;
 	c->phase = PHASE_IDLE;
 	c->previous_used = 0;
+	forget_notes(c);
 	c->current.request_bytes = 0; /* those of an earlier exchange */
 	c->current.response_bytes = 0;
 	c->current.conn_class = never ? CLASS_UNSUPPORTED : CLASS_UNKNOWN;
@@ -170,6 +171,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->current.peer_port = flow.peer_port;
 	c->phase = PHASE_IDLE;
 	c->send_owner = SEND_NONE;
+	forget_notes(c);
 	c->turns = 0;
 	c->unread_history = 0;
 	c->early_history = 0;

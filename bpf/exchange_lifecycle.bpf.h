@@ -11,14 +11,14 @@
 #include "kernel.h"
 #include "maps.bpf.h"
 #include "exchange_decide.bpf.h"
-#include "exchange_sending.bpf.h"
+#include "exchange_notes.bpf.h"
 
 /* No send call is in progress any more: emit what waits for one, and what an unseen one ends. */
 static __noinline void end_sending(struct connection *c, struct view *v)
 {
 	bool ended;
 
-	if (!lock_connection(c) || !publish(c, end_unseen_send(c, v)))
+	if (!lock_settled(c, v) || !publish(c, end_unseen_send(c, v)))
 		return;
 	ended = send_unseen(c, v);
 	unlock_connection(c);
@@ -122,6 +122,13 @@ static __always_inline enum leaving end_socket(const struct sock *sk, struct con
 	return ENDS_NOW;
 }
 
+/* What is noted belongs to the time before the state changes. */
+static __noinline void settle(struct connection *c, struct view *v)
+{
+	if (lock_settled(c, v))
+		unlock_connection(c);
+}
+
 /* inet_sock_set_state: fires before the state is written. */
 static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 {
@@ -163,6 +170,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
+	settle(c, &v);
 	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;
 	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
@@ -220,7 +228,7 @@ static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct 
 	read_view(sk, tp, &v);
 	if ((__s32)(v.acked - v.written) < 0 || v.received != v.copied)
 		return;
-	if (!lock_connection(c))
+	if (!lock_settled(c, &v))
 		return;
 	quiet_ns = v.now_ns - c->last_ns;
 	if (quiet_ns >= (__s64)cfg->idle_timeout_ns && quiet_ns >= (__s64)c->pause_ns && v.received == c->in_seq) {

@@ -5,12 +5,18 @@
  * Buckets of the OpenTelemetry exponential histogram at scale 5, in seconds, for a duration of v ns (v > 0):
  * with e = 63 - clz(v) and n = v << clz(v),
  * bucket = 32 * e + (number of histogram_bounds below n) + HISTOGRAM_OCTAVE_BASE.
- * Bounds are rounded down, which is exact with the strict comparison: those that are no integers are irrational.
+ * Bounds are rounded down, which is exact with the strict comparison: those that are no integers are irrational. The
+ * seven bits of n after its highest one leave a single bound to look at: histogram_guesses tells how many are below.
+ *
+ * e: with all bits below the highest one set and then all but that one cleared, histogram_exponents[v * EXPONENT_FACTOR
+ * >> 58]: a de Bruijn sequence, whose 64 windows of six bits are all different (Leiserson, Prokop, Randall 1998).
  */
 #ifndef LATENCYPROBE_HISTOGRAM_H
 #define LATENCYPROBE_HISTOGRAM_H
 
 #define HISTOGRAM_OCTAVE_BASE (-957)
+
+#define HISTOGRAM_EXPONENT_FACTOR 0x3f79d71b4cb0a89ull
 
 static const __u64 histogram_bounds[32] = {
 	0x81ffa7a9549ca6e3ull, 0x84d8626d3118d396ull, 0x87c11235836d16a3ull, 0x8aba10758e1ea3cfull,
@@ -21,6 +27,18 @@ static const __u64 histogram_bounds[32] = {
 	0xc87c3e7d03cdbec3ull, 0xcce019443eb56ce4ull, 0xd15c9000bf211c1full, 0xd5f22ca6019743e0ull,
 	0xdaa17c2cd19555dbull, 0xdf6b0ea438793a89ull, 0xe44f7742cb56e3ddull, 0xe94f4c7859ce1066ull,
 	0xee6b280000000000ull, 0xf3a3a6f29dd0c333ull, 0xf8f969d9b5abf948ull, 0xfe6d14c2b5114024ull,
+};
+
+static const __u8 histogram_guesses[128] = {
+	0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9, 9, 10, 10,
+	10, 10, 11, 11, 11, 12, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14, 14, 15, 15, 15, 16, 16, 16, 16, 17, 17, 17, 17, 18, 18, 18, 18,
+	19, 19, 19, 19, 19, 20, 20, 20, 20, 21, 21, 21, 21, 22, 22, 22, 22, 22, 23, 23, 23, 23, 24, 24, 24, 24, 24, 25, 25, 25, 25, 25,
+	26, 26, 26, 26, 26, 27, 27, 27, 27, 27, 28, 28, 28, 28, 28, 29, 29, 29, 29, 29, 30, 30, 30, 30, 30, 31, 31, 31, 31, 31, 31, 32,
+};
+
+static const __u8 histogram_exponents[64] = {
+	0, 1, 48, 2, 57, 49, 28, 3, 61, 58, 50, 42, 38, 29, 17, 4, 62, 55, 59, 36, 53, 51, 43, 22, 45, 39, 33, 30, 24, 18, 12, 5,
+	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21, 44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9, 13, 8, 7, 6,
 };
 
 #endif

@@ -28,6 +28,21 @@ enum send_owner {
 /* Generation of sockets that cannot be measured, by no plan ever. */
 #define NEVER_MEASURED (~0ULL)
 
+/*
+ * What hooks without the socket's lock leave for the next one that takes the connection's: two calls of an ordinary
+ * turn in four return so, without a lock of their own (exchange_notes.bpf.h).
+ */
+struct notes {
+	__u64 returned_ns;   /* the send call in progress returned; 0: no note */
+	__u64 read_first_ns; /* receive calls that moved bytes */
+	__u64 read_last_ns;
+	__u64 reader; /* pid_tgid of the last one */
+	__u32 read_seq;
+	__u32 reads; /* how many; 0: no note */
+	__u32 returned_tid;
+	__u32 _pad;
+};
+
 struct connection {
 #ifdef CONNECTIONS_IN_HASH
 	__u32 lock;
@@ -45,6 +60,7 @@ struct connection {
 	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
 	__u64 close_ns;	  /* a server left without an answer, or a RST met a client: judged later; 0 = not so */
 	__u64 late_ns;	  /* PHASE_LATE: the first late bytes of the request */
+	struct notes notes;
 	__u32 in_seq;
 	__u32 out_seq;
 	__u32 read_seq;		  /* copied_seq as last seen */
@@ -142,5 +158,10 @@ static __always_inline __u64 cookie_of(struct sock *sk, const struct connection 
 }
 
 #endif
+
+static __always_inline __u64 now_ns(void)
+{
+	return bpf_ktime_get_boot_ns();
+}
 
 #endif

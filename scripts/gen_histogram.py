@@ -3,6 +3,7 @@
 The numbers come from latencyprobe_agent.measure.histogram, which explains why they are exact.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from latencyprobe_agent.measure.histogram import PER_OCTAVE, bound_ns
@@ -10,6 +11,8 @@ from latencyprobe_agent.measure.histogram import PER_OCTAVE, bound_ns
 # Of 1 s = 2^29.897... ns the octaves [2^e, 2^(e+1)) ns cut bucket bounds always at the same 32 mantissas. The first
 # bound of the highest octave of a u64, 2^63, is the first index whose bound reaches it.
 TOP_OCTAVE = 63
+WINDOWS = 64
+SLICES = 128  # of an octave, narrower than any bucket
 FIRST = next(i for i in range(PER_OCTAVE * TOP_OCTAVE) if bound_ns(i) >= 1 << TOP_OCTAVE)
 
 TEXT = """\
@@ -20,28 +23,69 @@ TEXT = """\
  * Buckets of the OpenTelemetry exponential histogram at scale 5, in seconds, for a duration of v ns (v > 0):
  * with e = 63 - clz(v) and n = v << clz(v),
  * bucket = 32 * e + (number of histogram_bounds below n) + HISTOGRAM_OCTAVE_BASE.
- * Bounds are rounded down, which is exact with the strict comparison: those that are no integers are irrational.
+ * Bounds are rounded down, which is exact with the strict comparison: those that are no integers are irrational. The
+ * seven bits of n after its highest one leave a single bound to look at: histogram_guesses tells how many are below.
+ *
+ * e: with all bits below the highest one set and then all but that one cleared, histogram_exponents[v * EXPONENT_FACTOR
+ * >> 58]: a de Bruijn sequence, whose 64 windows of six bits are all different (Leiserson, Prokop, Randall 1998).
  */
 #ifndef LATENCYPROBE_HISTOGRAM_H
 #define LATENCYPROBE_HISTOGRAM_H
 
 #define HISTOGRAM_OCTAVE_BASE ({base})
 
+#define HISTOGRAM_EXPONENT_FACTOR {factor:#x}ull
+
 static const __u64 histogram_bounds[{count}] = {{
-{rows}
+{bounds}
+}};
+
+static const __u8 histogram_guesses[{slices}] = {{
+{guesses}
+}};
+
+static const __u8 histogram_exponents[64] = {{
+{exponents}
 }};
 
 #endif
 """
 
 
+def de_bruijn() -> int:
+    """Return 64 bits in which each word of six stands once: the lexicographically first, six zeros ahead."""
+    bits, seen = "0" * 6, {"0" * 6}
+    while len(bits) < WINDOWS:
+        one = bits[-5:] + "1"
+        bits += "1" if one not in seen else "0"
+        seen.add(bits[-6:])
+    return int(bits, 2)
+
+
 def header() -> str:
     """Return the text of histogram.h."""
     bounds = [bound_ns(FIRST + i) for i in range(PER_OCTAVE)]
-    rows = [", ".join(f"{b:#x}ull" for b in bounds[i : i + 4]) for i in range(0, PER_OCTAVE, 4)]
+    starts = [(1 << TOP_OCTAVE) + (i << TOP_OCTAVE) // SLICES for i in range(SLICES)]
+    guesses = [sum(bound < start for bound in bounds) for start in starts]
+    assert all(sum(start <= b < start + (1 << TOP_OCTAVE) // SLICES for b in bounds) <= 1 for start in starts)
+    factor = de_bruijn()
+    exponents = [0] * WINDOWS
+    for e in range(WINDOWS):
+        exponents[(factor << e) % 2**64 >> 58] = e
+    assert sorted(exponents) == list(range(WINDOWS))
     return TEXT.format(
-        base=FIRST - PER_OCTAVE * TOP_OCTAVE - 1, count=PER_OCTAVE, rows="\n".join(f"\t{row}," for row in rows)
+        base=FIRST - PER_OCTAVE * TOP_OCTAVE - 1,
+        count=PER_OCTAVE,
+        slices=SLICES,
+        factor=factor,
+        bounds=_rows([f"{b:#x}ull" for b in bounds], 4),
+        guesses=_rows(guesses, 32),
+        exponents=_rows(exponents, 32),
     )
+
+
+def _rows(values: Sequence[object], width: int) -> str:
+    return "\n".join(f"\t{', '.join(map(str, values[i : i + width]))}," for i in range(0, len(values), width))
 
 
 if __name__ == "__main__":
