@@ -52,4 +52,22 @@ static __always_inline __u16 tcp_flags_of(const struct tcp_skb_cb *cb)
 	return BPF_CORE_READ_BITFIELD_PROBED(cb, tcp_flags);
 }
 
+/* drift: a35b9af4ec2c ("bpf: Add a kfunc for generic type cast"), v6.2
+ * newer: a cast that costs nothing
+ * older: a helper, 13 ns
+ * test:  the kernel's function bpf_rdonly_cast
+ * drop:  with the last supported kernel before 6.2
+ */
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
+
+/* The same socket; NULL, in older kernels, if it is none of TCP, which the caller knows that it is. */
+static __always_inline struct tcp_sock *tcp_sock_of(struct sock *sk)
+{
+#ifndef CONNECTIONS_IN_HASH /* in kernels that know no such functions */
+	if (bpf_rdonly_cast)
+		return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+#endif
+	return bpf_skc_to_tcp_sock(sk);
+}
+
 #endif

@@ -463,6 +463,7 @@ _Static_assert(sizeof(struct rule_key) == 24, "struct rule_key has no hidden pad
 struct config {
 	__u64 generation;	  /* of the plan; sockets decided under another one are decided again */
 	__u64 idle_timeout_ns;	  /* without traffic, after which the flush ends a complete exchange */
+	__u64 boot_offset_ns;	  /* boot time less monotonic time, which programs read faster; a suspend adds to it */
 	__u64 answer_timeout_ns;  /* after which a handshake that nobody answered has failed (tc) */
 	struct scope host;	  /* rules for sockets of cgroups not in `scopes` (standalone); 0, 0 = none */
 	__u32 own_tgid;		  /* the agent's process (in the root PID namespace): what it dials is excluded */

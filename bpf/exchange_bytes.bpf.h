@@ -58,7 +58,7 @@ static __always_inline int on_send_start(struct sock *sk, __u32 left)
 {
 	struct config *cfg = get_config();
 	struct connection *c = cfg ? connection_of(sk, SENDING, cfg) : NULL;
-	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
+	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 
 	if (tp)
 		send_begins(sk, tp, c, left);
@@ -99,7 +99,7 @@ static __always_inline int on_send_end(struct sock *sk, int ret)
 {
 	struct config *cfg = get_config();
 	struct connection *c = cfg ? connection_of(sk, UNLOCKED, cfg) : NULL;
-	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
+	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 
 	if (tp)
 		send_returns(sk, tp, c, ret);
@@ -136,7 +136,8 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		drop(c, cfg, EXCLUDED_UNSUPPORTED); /* since it was decided */
 		return;
 	}
-	read_view(sk, tp, &v);
+	read_positions(sk, tp, &v);
+	v.now_ns = as_boot_ns(tp->tcp_clock_cache); /* TCP has just looked, at the segment */
 	if (sk->sk_lock.owned)
 		v.flags |= FLAG_BACKLOG;
 	if (sk->sk_rcvlowat > 1)
@@ -159,7 +160,7 @@ static __always_inline int on_ready(struct sock *sk)
 {
 	struct config *cfg = get_config();
 	struct connection *c = cfg ? connection_of(sk, LOCKED, cfg) : NULL;
-	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
+	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 
 	if (!tp)
 		return 0;
@@ -213,7 +214,7 @@ static __always_inline int on_read(struct sock *sk)
 {
 	struct config *cfg = get_config();
 	struct connection *c = cfg ? connection_of(sk, UNLOCKED, cfg) : NULL;
-	struct tcp_sock *tp = c ? bpf_skc_to_tcp_sock(sk) : NULL;
+	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 
 	if (tp)
 		read_returns(sk, tp, c);

@@ -15,12 +15,11 @@
 #define FIN_SENT (1 << TCP_FIN_WAIT1 | 1 << TCP_FIN_WAIT2 | 1 << TCP_CLOSING | 1 << TCP_LAST_ACK | 1 << TCP_CLOSE)
 
 /* A FIN takes one sequence number of rcv_nxt and, once read, of copied_seq, ours of write_seq; it is no data. */
-static __always_inline void read_view(const struct sock *sk, const struct tcp_sock *tp, struct view *v)
+static __always_inline void read_positions(const struct sock *sk, const struct tcp_sock *tp, struct view *v)
 {
 	__u32 fin = sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0;
 
 	v->tp = tp;
-	v->now_ns = now_ns();
 	v->received = tp->rcv_nxt - fin;
 	v->copied = tp->copied_seq;
 	if ((__s32)(v->copied - v->received) > 0)
@@ -29,6 +28,12 @@ static __always_inline void read_view(const struct sock *sk, const struct tcp_so
 	v->written -= FIN_SENT >> (sk->__sk_common.skc_state & 31) & 1;
 	v->acked = tp->snd_una;
 	v->flags = 0;
+}
+
+static __always_inline void read_view(const struct sock *sk, const struct tcp_sock *tp, struct view *v)
+{
+	v->now_ns = now_ns();
+	read_positions(sk, tp, v);
 }
 
 /* Positions now; right only while the socket is locked. Offsets: docs/design/measurement.md, "Pairing". */

@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "events.h"
 #include "kernel.h"
+#include "maps.bpf.h"
 #include "storage.bpf.h"
 
 /*

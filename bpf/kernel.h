@@ -213,6 +213,7 @@ struct tcp_sock {
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;
 	__u32 snd_wnd;
+	__u64 tcp_clock_cache;
 	__u64 tcp_mstamp;
 	__u32 mss_cache;
 	__u32 rcv_ooopack;

@@ -159,9 +159,4 @@ static __always_inline __u64 cookie_of(struct sock *sk, const struct connection 
 
 #endif
 
-static __always_inline __u64 now_ns(void)
-{
-	return bpf_ktime_get_boot_ns();
-}
-
 #endif

@@ -16,6 +16,7 @@ from tests.support.waiting import wait_until
 from tests.truth import workload
 from tests.truth.join import CLIENT, SERVER, match, outside_calls, with_cookies_of_log
 from tests.truth.peers import Peers
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -34,7 +35,7 @@ def test_steps_of_the_wall_clock_touch_no_stamp(session, tmp_path):
             time.clock_settime_ns(time.CLOCK_REALTIME, time.time_ns() + seconds * 10**9)
             told_s.append(clock.resample() / 1e9)
 
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     setter = threading.Thread(target=set_clock)
     setter.start()
     try:
@@ -61,7 +62,7 @@ def test_steps_of_the_wall_clock_touch_no_stamp(session, tmp_path):
 
 
 def test_kernel_tls_says_unsupported_once_and_is_left_alone(session):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers = Peers(PORT)
     peers.turn()
     peers.turn()
@@ -86,7 +87,7 @@ def test_smc_says_unsupported(session):
         listener, client = (socket.socket(AF_SMC, socket.SOCK_STREAM) for _ in range(2))
     except OSError as error:
         pytest.xfail(f"this kernel has no SMC: {error}")
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     with listener, client:
         address = struct.pack("=H", socket.AF_INET) + struct.pack("!H", PORT) + socket.inet_aton("127.0.0.1") + bytes(8)
         c = ctypes.CDLL(None)  # Python knows no addresses of this family

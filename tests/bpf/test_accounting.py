@@ -21,6 +21,7 @@ from tests.support.waiting import wait_until
 from tests.truth import workload
 from tests.truth.join import CLIENT, SERVER, Truth, match
 from tests.truth.peers import Peers
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -57,6 +58,7 @@ class World:
         thresholds = sorted(self.dice.sample(range(10_000, 10 * MS), self.dice.randint(1, 8)))
         self.session.measure(
             PORT,
+            pause_ns=NO_PAUSE_NS,
             thresholds_ns=tuple(thresholds),
             setup_turns=self.dice.choice((0, 0, 1, 3)),
             owner_by_process=self.by_process,
@@ -184,7 +186,7 @@ def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else
 
     def run(name: str, threshold_ns: int, total: int) -> tuple[np.ndarray, int, int]:
         """(Records, how many were left out, windows of the limit that began meanwhile)."""
-        session.measure(PORT, thresholds_ns=(threshold_ns,), records_per_second=10)
+        session.measure(PORT, pause_ns=NO_PAUSE_NS, thresholds_ns=(threshold_ns,), records_per_second=10)
         records, before, began_ns = len(session.records()), totals(), time.monotonic_ns()
         workload.run_both(tmp_path / name, address=f"127.0.0.1:{PORT}", seed=total, total=total, rpcs=20)
         windows = (time.monotonic_ns() - began_ns >> WINDOW_SHIFT) + 1
@@ -215,7 +217,7 @@ def test_above_the_limit_records_are_thinned_alike_at_both_ends_and_nothing_else
 
 
 def test_what_the_agent_dials_itself_is_excluded_and_counted(session):
-    session.measure(PORT, own_tgid=os.getpid())
+    session.measure(PORT, pause_ns=NO_PAUSE_NS, own_tgid=os.getpid())
     peers = Peers(PORT)
     for _ in range(3):
         peers.turn()
@@ -236,7 +238,7 @@ def test_each_message_of_a_socket_without_room_for_our_storage_is_lost_and_count
         inside = ("ip", "netns", "exec", name)
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
         subprocess.run([*inside, "sysctl", "-qw", "net.core.optmem_max=256"], check=True)
-        session.measure(PORT)
+        session.measure(PORT, pause_ns=NO_PAUSE_NS)
         truth = workload.run_apart(
             *(tmp_path / "log", inside, inside), address=f"127.0.0.1:{PORT}", total=100, seed=1, size=64, one_piece=True
         )

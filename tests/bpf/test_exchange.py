@@ -28,6 +28,7 @@ from tests.truth.join import (
     pairs_by_rpc,
     with_cookies_of_log,
 )
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -79,7 +80,7 @@ def assert_equals_log(session, truth: Truth) -> None:
 
 
 def test_two_thousand_random_rpcs_equal_the_log(session, tmp_path):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=2_000, seed=1)
     assert_equals_log(session, truth)
 
@@ -91,7 +92,7 @@ def test_five_hundred_rpcs_equal_the_log_however_slow_the_machine(session, tmp_p
     One client thread: Linux 7 preempts tracing programs, and skips one on a processor where another thread is inside
     it. Programs that take 16 times longer are often preempted between busy threads.
     """
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(tmp_path / "log", address=f"{host}:{PORT}", total=500, seed=11, threads=1, rpcs=20)
     assert_equals_log(session, truth)
 
@@ -99,7 +100,7 @@ def test_five_hundred_rpcs_equal_the_log_however_slow_the_machine(session, tmp_p
 def test_connections_in_a_hash_equal_the_log_and_none_stays(make_session, tmp_path):
     """What kernels without socket storage have instead, here under a load that emulated processors do not bear."""
     session = make_session(path=OBJECTS / "exchange_hash.bpf.o")
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(
         tmp_path / "log", address=f"127.0.0.1:{PORT}", total=50_000, seed=18, threads=16, single_percent=20
     )
@@ -109,7 +110,7 @@ def test_connections_in_a_hash_equal_the_log_and_none_stays(make_session, tmp_pa
 
 
 def test_all_random_rpcs_of_sixteen_threads_equal_the_log(session, tmp_path):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(
         tmp_path / "log", address=f"127.0.0.1:{PORT}", total=RPCS, seed=2, threads=16, jitter_us=50, rpcs=40
     )
@@ -120,7 +121,7 @@ def test_all_random_rpcs_of_sixteen_threads_equal_the_log(session, tmp_path):
 
 def test_stamps_of_single_segments_lie_between_the_logs_readings_around_them(session, tmp_path):
     """Nothing bounds stamps closer: one call and one segment each way, whose arrival the kernel tells."""
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     options = {"total": 5_000, "seed": 7, "threads": 1, "one_piece": True, "size": 64}
     truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", **options)
     for role, name in NAMES.items():
@@ -131,7 +132,7 @@ def test_stamps_of_single_segments_lie_between_the_logs_readings_around_them(ses
 
 
 def test_connections_of_one_request_equal_the_log(session, tmp_path):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=10_000, seed=3, single_percent=100)
     assert truth.client["ordinal"].max() == 0
     assert_equals_log(session, truth)
@@ -139,14 +140,14 @@ def test_connections_of_one_request_equal_the_log(session, tmp_path):
 
 @pytest.mark.parametrize("host", ["[::1]", "[::ffff:127.0.0.1]"])
 def test_ipv6_and_mapped_addresses_equal_the_log(session, tmp_path, host):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(tmp_path / "log", address=f"{host}:{PORT}", total=2_000, seed=4)
     assert_equals_log(session, truth)
 
 
 def test_messages_of_megabytes_equal_the_log(session, tmp_path):
     """Above the socket buffers the ready stamps depend on window updates, which the log does not see: no `network`."""
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(
         tmp_path / "log", address=f"127.0.0.1:{PORT}", total=1_000, seed=5, max_size=1 << 22, threads=4
     )
@@ -160,7 +161,7 @@ def test_messages_of_megabytes_equal_the_log(session, tmp_path):
 
 def test_sequence_numbers_that_wrap_change_nothing(session, tmp_path):
     """More than 4 GiB in each direction of one connection."""
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(
         tmp_path / "log",
         address=f"127.0.0.1:{PORT}",
@@ -192,7 +193,7 @@ def test_sequence_numbers_that_wrap_change_nothing(session, tmp_path):
     ],
 )
 def test_a_pause_of_40_ms_lands_in_its_own_stage_and_in_no_other(session, tmp_path, cause, role, stage):
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     truth = workload.run_both(
         tmp_path / "log",
         address=f"127.0.0.1:{PORT}",
@@ -225,7 +226,7 @@ def test_a_pause_of_40_ms_lands_in_its_own_stage_and_in_no_other(session, tmp_pa
 def test_kernel_counts_equal_the_records(session, tmp_path):
     """SLO counts are made in the kernel, apart from the records: both must tell the same."""
     thresholds_ns = (50_000, 100_000, 25 * MS)
-    session.measure(PORT, thresholds_ns=thresholds_ns)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS, thresholds_ns=thresholds_ns)
     truth = workload.run_both(tmp_path / "log", address=f"127.0.0.1:{PORT}", total=5_000, seed=6)
     halves, _ = session.pairs(session.records(10_000))
     keys, counts = session.programs.counts()

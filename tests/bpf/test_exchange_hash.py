@@ -16,6 +16,7 @@ from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.peers import Peers
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -42,7 +43,7 @@ def test_what_an_earlier_socket_left_at_an_address_is_not_inherited(make_hashed)
     For one turn only, or its address is a socket of somebody else's by then.
     """
     session = make_hashed()
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     connections, left = session.programs.map("connections"), {}
     addresses, cookies, turns = set(), set(), 100
     for _ in range(turns):
@@ -88,7 +89,7 @@ def own_cgroup() -> Iterator[int]:
 def test_connections_beyond_the_room_are_lost_and_counted_until_there_is_room(make_hashed, own_cgroup):
     """The sockets of whatever else runs here take no room: the plan asks about none of them."""
     session = make_hashed(connections=4)
-    session.measure(PORT, cgroup_id=own_cgroup)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS, cgroup_id=own_cgroup)
     measured = [Peers(PORT), Peers(PORT)]
     beyond = Peers(PORT)
     for peers in (*measured, beyond):
@@ -106,12 +107,12 @@ def test_connections_beyond_the_room_are_lost_and_counted_until_there_is_room(ma
 
 def test_a_socket_keeps_its_cookie_when_the_plan_changes(make_hashed):
     session = make_hashed()
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers = Peers(PORT)
     peers.turn()
     session.measure()
     peers.turn()
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers.turn()
     peers.turn()
     peers.close()

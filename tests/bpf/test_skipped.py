@@ -18,6 +18,7 @@ from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outco
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.peers import Peers
+from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
 
@@ -71,7 +72,7 @@ def test_messages_are_exact_without(session, by_turns, events, threads):
     """... and the calls of events that are there, and those of sending, whose end the next one tells."""
     if threads == "one":
         by_turns = itertools.repeat(next(by_turns))
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers = Peers(PORT)
     for n, (request, response) in enumerate(TURNS):
         if n == 2:
@@ -93,7 +94,7 @@ def test_messages_are_exact_without(session, by_turns, events, threads):
 @pytest.mark.parametrize("half", [False, True])
 def test_a_close_that_no_event_tells_adds_no_byte(session, by_turns, half):
     """A FIN counts as one in the socket's own positions."""
-    session.measure(PORT)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
     peers = Peers(PORT)
     send(peers.client, peers.server, (7,), by_turns)
     session.skip("state")

@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.support.waiting import wait_until
 from tests.truth.join import Truth
 
+NO_PAUSE_NS = 600_000_000_000  # for workloads that never pause: no stalled machine looks as if they did
+
 SO_TIMESTAMPING = 37  # asm-generic/socket.h
 SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPING_SOFTWARE = 1 << 3, 1 << 4  # linux/net_tstamp.h
 

@@ -12,7 +12,7 @@ from latencyprobe_agent.vocabulary.now import Now
 
 _TRIES = 5
 _SLEW = 500e-6  # the fastest that adjtimex lets the wall clock drift without a step (kernel/time/ntp.c, MAXFREQ)
-_READING_ERROR_NS = 100_000
+READING_ERROR_NS = 100_000
 _SLEEPS = 64
 _SHORTEST_SLEEP_NS = 1_000_000
 
@@ -46,13 +46,25 @@ class Clock:
     def resample(self) -> int:
         """Follow the wall clock. Return by how many ns it stepped since the last sample; 0 if it only drifted."""
         boot, offset = self._sample()
-        moved, allowed = offset - self.offset_ns, _READING_ERROR_NS + _SLEW * (boot - self._sampled_ns)
+        moved, allowed = offset - self.offset_ns, READING_ERROR_NS + _SLEW * (boot - self._sampled_ns)
         self._sampled_ns, self.offset_ns = boot, offset
         return moved if abs(moved) > allowed else 0
 
     def to_unix(self, boot_ns: int) -> int:
         """Convert a stamp; an i64 array is converted as `stamps + clock.offset_ns`."""
         return boot_ns + self.offset_ns
+
+
+def boot_offset_ns(
+    boot_ns: Callable[[], int] = _read_boot_ns, monotonic_ns: Callable[[], int] = time.monotonic_ns
+) -> int:
+    """Return boot time less monotonic time: how long the host has slept, 0 if never. Wrong by some ns, as far as
+    reading two clocks one after the other goes."""
+    lowest, highest = -(1 << 63), 1 << 63
+    for _ in range(_TRIES):
+        before, monotonic, after = boot_ns(), monotonic_ns(), boot_ns()
+        lowest, highest = max(lowest, before - monotonic), min(highest, after - monotonic)
+    return 0 if lowest <= 0 <= highest else (lowest + highest) // 2
 
 
 class Sleeps:
@@ -70,7 +82,7 @@ class Sleeps:
         """Return boot time, and how long the host has slept since it booted."""
         for _ in range(_TRIES):
             before, monotonic, after = self._boot_ns(), self._monotonic_ns(), self._boot_ns()
-            if after - before < _READING_ERROR_NS:
+            if after - before < READING_ERROR_NS:
                 break
         return after, before - monotonic
 

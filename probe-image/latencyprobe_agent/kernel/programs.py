@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe_agent.kernel.attached import Attached, u32
+from latencyprobe_agent.kernel.clock import READING_ERROR_NS, boot_offset_ns
 from latencyprobe_agent.kernel.loader import Loaded
 from latencyprobe_agent.kernel.maps import possible_cpus
 from latencyprobe_agent.measure.counts import COUNTS, Widening
@@ -44,7 +45,7 @@ class Programs(Attached):
         self._counts, self._scope_filter = self.map("counts"), self.map("scope_filter")
         self._written: dict[str, dict[bytes, bytes]] = {name: {} for name in self._maps}
         self._generation = 0
-        self._host = (0, 0)
+        self._config = np.zeros((), CONFIG)
         self._widening = Widening()
 
     @classmethod
@@ -76,7 +77,7 @@ class Programs(Attached):
                 )
         for name, entries in needed.items():
             self._write(name, entries)
-        self._filter(self._written["scopes"], everything=any(self._host) or any(rules.host))
+        self._filter(self._written["scopes"], everything=any(self._config["host"].tolist()) or any(rules.host))
         self._remove("scopes", needed["scopes"])
         config = np.zeros((), CONFIG)
         config["idle_timeout_ns"], config["own_tgid"], config["owner_by_process"] = (
@@ -84,7 +85,7 @@ class Programs(Attached):
             own_tgid,
             owner_by_process,
         )
-        config["host"] = rules.host
+        config["host"], config["boot_offset_ns"] = rules.host, boot_offset_ns()
         config["wakeup_bytes"] = self.ring_bytes // 4
         config["records_per_window"] = math.ceil(records_per_second * (1 << WINDOW_SHIFT) / 1e9)
         # Twice: the generation is the first word of the entry, and a program that saw it new with the old host groups
@@ -93,10 +94,18 @@ class Programs(Attached):
             config["generation"] = generation
             self._maps["config"].update(u32(0), config.tobytes())
         self._generation += 1
-        self._host = rules.host
+        self._config = config
         self._filter(needed["scopes"], everything=any(rules.host))
         self.flush()  # lets go of sockets that pass the filter no longer
         self._remove("rules", needed["rules"])
+
+    def flush(self) -> None:
+        """Do what is due once a second: end what has been idle; follow the boot clock, which a suspend has moved."""
+        offset_ns = boot_offset_ns()
+        if abs(offset_ns - int(self._config["boot_offset_ns"])) > READING_ERROR_NS:
+            self._config["boot_offset_ns"] = offset_ns
+            self._maps["config"].update(u32(0), self._config.tobytes())
+        super().flush()
 
     def _write(self, name: str, entries: dict[bytes, bytes]) -> None:
         written = self._written[name]

@@ -446,15 +446,16 @@ RULE_KEY = _struct(
 )
 
 CONFIG = _struct(
-    48,
+    56,
     ("generation", 0, "u8"),
     ("idle_timeout_ns", 8, "u8"),
-    ("answer_timeout_ns", 16, "u8"),
-    ("host", 24, SCOPE),
-    ("own_tgid", 32, "u4"),
-    ("owner_by_process", 36, "u4"),
-    ("wakeup_bytes", 40, "u4"),
-    ("records_per_window", 44, "u4"),
+    ("boot_offset_ns", 16, "u8"),
+    ("answer_timeout_ns", 24, "u8"),
+    ("host", 32, SCOPE),
+    ("own_tgid", 40, "u4"),
+    ("owner_by_process", 44, "u4"),
+    ("wakeup_bytes", 48, "u4"),
+    ("records_per_window", 52, "u4"),
 )
 
 STRUCTS = {
