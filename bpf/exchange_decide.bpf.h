@@ -149,8 +149,11 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	}
 	if (c && !drop(c, cfg, EXCLUDED_PLAN))
 		return NULL;
-	if (hold == UNLOCKED)
+	if (hold == UNLOCKED) {
+		if (c && set)
+			c->generation = UNDECIDED;
 		return NULL;
+	}
 	c = make_connection(sk);
 	if (!c) {
 		if (set && hold == SENDING)

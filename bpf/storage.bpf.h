@@ -25,8 +25,9 @@ enum send_owner {
 	SEND_PREVIOUS = 2, /* the next request's data-ready came before this send returned */
 };
 
-/* Generation of sockets that cannot be measured, by no plan ever. */
+/* Generation of sockets that cannot be measured, by no plan ever; and of those for a hook that may take their positions. */
 #define NEVER_MEASURED (~0ULL)
+#define UNDECIDED 0ULL
 
 /*
  * What hooks without the socket's lock leave for the next one that takes the connection's: two calls of an ordinary

@@ -284,6 +284,26 @@ def test_of_a_cgroups_sockets_and_no_others_exchanges_are_measured(session):
     assert records["cgroup_id"][1:].tolist() == 2 * [mine.stat().st_ino]
 
 
+def test_a_connection_whose_cgroup_leaves_the_plan_and_comes_back_begins_anew(session):
+    """What it did meanwhile passed unseen: nothing of it may be taken for a part of a turn."""
+    mine = find_root() / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+    session.measure(PORT, cgroup_id=mine.stat().st_ino)
+    peers = Peers(PORT)
+    for _ in range(3):
+        peers.turn()
+    session.measure(PORT, cgroup_id=2**31 + 5)
+    peers.turn(bytes(50_000), bytes(70_000))
+    session.measure(PORT, cgroup_id=mine.stat().st_ino)
+    for _ in range(3):
+        peers.turn(b"later", b"answer")
+    peers.close()
+    records = session.records_of_closed(2)
+    counted = records[records["excluded"] == Excluded.NONE]
+    assert len(counted) == 2 * (2 + 2)  # open when the plan dropped it, and the first after it came back: not whole
+    assert set(counted["request_bytes"][-4:].tolist()) == {len(b"later")}
+    assert counted["request_bytes"].max() < 50_000
+
+
 def test_another_port_is_not_measured(session):
     session.measure(PORT + 1)
     peers = Peers(PORT)

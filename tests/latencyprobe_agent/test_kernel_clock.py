@@ -1,8 +1,9 @@
 """Boot time to Unix time, with clocks of our own."""
 
+import itertools
 import time
 
-from latencyprobe_agent.kernel.clock import Clock, Sleeps
+from latencyprobe_agent.kernel.clock import Clock, Sleeps, boot_offset_ns
 
 OFFSET = 1_700_000_000_000_000_000
 
@@ -84,3 +85,23 @@ def test_the_real_clocks_find_no_sleep_in_a_moment():
     for _ in range(1000):
         sleeps.watch()
     assert not sleeps.known
+
+
+def offset_of_readings(asleep_ns: int) -> int:
+    """Of two clocks of which each reading takes its time."""
+    now, steps = 10**15, itertools.cycle((70, 40, 55, 90, 35))
+
+    def read(ahead_ns: int) -> int:
+        nonlocal now
+        now += next(steps)
+        return now + ahead_ns
+
+    return boot_offset_ns(lambda: read(asleep_ns), lambda: read(0))
+
+
+def test_boot_and_monotonic_time_of_a_host_that_never_slept_are_exactly_the_same():
+    assert 0 == offset_of_readings(0)
+
+
+def test_how_long_a_host_has_slept_is_found_within_the_time_that_a_reading_takes():
+    assert abs(offset_of_readings(3_600_000_000_000) - 3_600_000_000_000) < 100
