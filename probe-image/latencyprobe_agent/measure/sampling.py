@@ -38,8 +38,8 @@ class Decision:
     """`index`: ascending rows of the sampled halves; `reason`: u8, a Reason each.
 
     `ratio`: f8, the probability with which an exchange like this one is sampled: 1 for slow and failed ones, the
-    policy's ratio for others, times what the kernel and the budget left of its like. `over_budget`: how many more would
-    have been sampled.
+    policy's ratio for others, 1 for other halves, times what the kernel and the budget left of its like. `over_budget`:
+    how many more would have been sampled.
     """
 
     index: NDArray[np.intp]
@@ -160,7 +160,7 @@ def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     index = np.flatnonzero(offered)
     reason = np.select([failed[index], slow[index]], [Reason.ERROR, Reason.SLOW], Reason.RATIO).astype(np.uint8)
     ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
-    ratio /= np.where(reason == Reason.RATIO, halves.adjusted_count[index], 1)
+    ratio /= halves.adjusted_count[index]
     kept = np.ones(len(index), np.bool_)
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}  # the last one is in force
     shares = [(probe, per_second[probe], of_row["probe"][index] == i) for i, probe in enumerate(probes)]
