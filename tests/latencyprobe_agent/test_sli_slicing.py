@@ -122,6 +122,7 @@ def test_histogram_stages_and_coverage_are_carried_over():
             ("outcomes", 0): 2, ("histogram", place): 2, ("over_stage_ns", 0, 2): 60 * MS, ("over_dominant", 0, 2): 2,
             ("excluded", Excluded.PIPELINED): 2, ("excluded", Excluded.STREAMING): 1,
             ("excluded", Excluded.SETUP): 1, ("excluded", Excluded.ONEWAY): 3, "lost_records": 1,
+            "sampled_out_records": 6,
         }),
         {**NO_LOSS, "counts": 5, "ring_full": 7}, Now(2 * MS, UNIX_NS),
     )  # fmt: skip
@@ -131,6 +132,7 @@ def test_histogram_stages_and_coverage_are_carried_over():
     assert ({"process": 60 * MS}, {"process": 2}) == (row.stage_ns, row.dominant)
     c = row.coverage
     assert (9, 3, 4, 5, 1, 2) == (c.seen, c.ambiguous, c.excluded, c.lost, c.records_lost, c.measured_ms)
+    assert 6 == c.sampled_out
     assert {"pipelined": 2, "streaming": 1, "setup": 1, "oneway": 3} == row.exclusions
 
 

@@ -42,6 +42,7 @@ def counted(objective: TrackedObjective, gained: np.void, minute: int) -> SliRow
             ambiguous=ambiguous,
             excluded=excluded - ambiguous,
             records_lost=int(gained["lost_records"]),
+            sampled_out=int(gained["sampled_out_records"]),
         ),
         exclusions={reason: n for reason, n in reasons.items() if n},
     )
