@@ -156,6 +156,22 @@ def test_all_latencyprobes_of_a_node_share_its_budget_failed_ones_first():
     assert 50 == chosen.over_budget
 
 
+def test_who_lacked_spans_of_the_node_and_not_of_its_own_is_known_for_a_while():
+    both = sets(1.0, max_per_second=30) | {2: sets(1.0, probe="shop/pay")[1]}
+    half = batch_of(100, target_set=np.arange(100) % 2 + 1)
+    known = []
+    for per_second in (100, 79, 20):
+        sampler = Sampler(per_second)
+        sampler.decide(half, both, 10**9)
+        known.append(sampler.limited(10**9))
+    theirs = Sampler(20)
+    theirs.decide_other_halves(half, both, 10**9)
+
+    assert [(), ("shop/pay",), ("shop/cart", "shop/pay")] == known
+    assert ("shop/cart", "shop/pay") == theirs.limited(10**9)
+    assert () == sampler.limited(10**9 + 1)
+
+
 def test_other_halves_have_a_budget_of_their_own():
     sampler, some = Sampler(PLENTY), batch_of(107)
     both = sets(1.0, max_per_second=100)
