@@ -17,7 +17,8 @@ enum lp_limits {
 	LP_WINDOW_SHIFT = 27, /* windows in which records are counted against their limit: 134 ms, a drain or two */
 	LP_BURST_WINDOWS =
 		30, /* worth of records that may come at once before they are sampled out: 4 s at the limit */
-	LP_ADJUSTED_COUNT_BITS = 4, /* then 1 in 16 of those neither slow nor failed is left */
+	LP_SAMPLING_LEVEL_SHIFT = 27, /* exchange.flags above it: one of 2^level such exchanges sent its record */
+	LP_SAMPLING_LEVEL_MAX = 31,
 	LP_SCOPE_FILTER_WORDS = 1024, /* of 64 bits: with 1,000 cgroups in `scopes`, 1.5 % of the others pass */
 	LP_SCOPE_FILTER_FACTOR = 0x61c88647, /* 2^32 over the golden ratio: spreads numbers that follow each other */
 };
@@ -102,7 +103,6 @@ enum exchange_flags {
 	FLAG_CLOSED = 1 << 9,		/* ended by the connection's close */
 	FLAG_STAGE_OVERLAP = 1 << 10,	/* a stamp lay before its predecessor */
 	FLAG_READY_APPROX = 1 << 11,	/* data was read before any data-ready was seen */
-	FLAG_ADJUSTED = 1 << 12,	/* others were sampled out: its adjusted count is 2^LP_ADJUSTED_COUNT_BITS */
 	FLAG_SUSPENDED = 1 << 13,	/* the host slept meanwhile: added by user space, which knows when */
 	FLAG_REQUEST_RESUMED = 1 << 14, /* what the client had sent before it paused was one-way, or part of this */
 };
@@ -137,7 +137,7 @@ struct exchange {
 	__u32 reader_tid;
 	__u32 writer_tgid;
 	__u32 writer_tid;
-	__u32 flags; /* enum exchange_flags */
+	__u32 flags; /* enum exchange_flags, and above LP_SAMPLING_LEVEL_SHIFT the level */
 	__u32 send_calls;
 	__u32 recv_calls;
 	__u16 local_port;
@@ -469,7 +469,7 @@ struct config {
 	__u32 own_tgid;		  /* the agent's process (in the root PID namespace): what it dials is excluded */
 	__u32 owner_by_process;	  /* counts_key.owner is the tgid */
 	__u32 wakeup_bytes;	  /* ring fill at which the reader is woken before its interval ends */
-	__u32 records_per_window; /* of 2^LP_WINDOW_SHIFT ns; 0 = no limit. Above, records are sampled out */
+	__u32 records_per_window; /* of 2^LP_WINDOW_SHIFT ns, neither slow nor failed; 0 = no limit. Above, a sample */
 };
 
 #endif

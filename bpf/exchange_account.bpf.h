@@ -184,12 +184,9 @@ static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
 		else if (x->excluded < EXCLUDED_COUNT)
 			add(&n->excluded[x->excluded], 1);
 	}
-	if (n && above_rate(x, cfg) && !notable) {
-		if (!sampled_alike(x)) {
-			add(&n->sampled_out_records, 1);
-			return overlaps;
-		}
-		x->flags |= FLAG_ADJUSTED;
+	if (n && !notable && !sampled(x, cfg)) {
+		add(&n->sampled_out_records, 1);
+		return overlaps;
 	}
 	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
 		add(&n->lost_records, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * exchange_sampling.bpf.h: when exchanges end faster than config.records_per_window, slow and failed ones still send
- * their records, and of the others a sample, the same at both hosts. Counts are made of all:
+ * their records, and of the others one of 2^level, the same at both hosts. Counts are made of all:
  * docs/design/measurement.md, "Record sampling".
  */
 #ifndef LATENCYPROBE_EXCHANGE_SAMPLING_BPF_H
@@ -10,46 +10,65 @@
 #include <bpf/bpf_helpers.h>
 #include "events.h"
 
-/* Records that were within the limit lately: a bucket that leaks `records_per_window` in each window. */
+/*
+ * Records of late that were neither slow nor failed: a bucket that leaks `records_per_window` in each window. `level`
+ * follows from it. Who sends a record or begins a window writes here; who is sampled out, on whatever CPU, only reads.
+ */
 static struct {
 	__u64 window;
 	__u64 records;
-	__u64 _pad[14]; /* two cache lines of its own: every CPU writes here */
+	__u32 level;
+	__u32 _pad[27]; /* two cache lines of its own */
 } rate __attribute__((aligned(128)));
 
-/*
- * Is this record above the limit? Processors that enter a window at once may both let the bucket leak: the limit is one
- * of load, what is sampled out is counted exactly.
- */
-static __always_inline bool above_rate(const struct exchange *x, const struct config *cfg)
+/* 0 while the bucket has room for a burst; then one more for each window's worth above it. */
+static __always_inline void set_level(__u32 records_per_window)
 {
-	/* the stamps of one that was flushed are old: it counts for the window that there is */
-	__u64 window = (x->role == ROLE_SERVER ? x->send_end_ns : x->read_last_ns) >> LP_WINDOW_SHIFT, leaked;
+	__u64 records = rate.records, burst = (__u64)records_per_window * LP_BURST_WINDOWS, level = 0;
 
-	if (!cfg->records_per_window)
-		return false;
-	if (window > rate.window) {
-		leaked = (window - rate.window) * cfg->records_per_window;
-		rate.window = window;
-		rate.records = rate.records > leaked ? rate.records - leaked : 0;
-	}
-	if (rate.records >= (__u64)cfg->records_per_window * LP_BURST_WINDOWS)
-		return true;
-	__sync_fetch_and_add(&rate.records, 1);
-	return false;
+	if (records >= burst)
+		level = 1 + (records - burst) / records_per_window;
+	rate.level = level < LP_SAMPLING_LEVEL_MAX ? level : LP_SAMPLING_LEVEL_MAX;
 }
 
 /*
  * A plain mix of where the two messages lie in their streams: the same at both ends. Sequence numbers too, or all first
  * exchanges of connections would share one fate. Multipliers: those of splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
  */
-static __always_inline bool sampled_alike(const struct exchange *x)
+static __always_inline __u64 mixed_place(const struct exchange *x)
 {
 	__u64 mixed = (x->request_offset + ((__u64)x->request_seq << 32)) * 0xbf58476d1ce4e5b9ULL;
 
 	mixed = (mixed ^ mixed >> 31) + x->response_offset + ((__u64)x->response_seq << 32);
-	mixed = (mixed ^ mixed >> 30) * 0x94d049bb133111ebULL;
-	return mixed >> (64 - LP_ADJUSTED_COUNT_BITS) == 0;
+	return (mixed ^ mixed >> 30) * 0x94d049bb133111ebULL;
+}
+
+/*
+ * Does this exchange, neither slow nor failed, send its record? It then has the level in its flags. Who is kept at one
+ * level is kept at all below. Processors that enter a window at once may both let the bucket leak, and set a level that
+ * is a record old: the limit is one of load, what is sampled out is counted exactly.
+ */
+static __always_inline bool sampled(struct exchange *x, const struct config *cfg)
+{
+	/* the stamps of one that was flushed are old: it counts for the window that there is */
+	__u64 window = (x->role == ROLE_SERVER ? x->send_end_ns : x->read_last_ns) >> LP_WINDOW_SHIFT, leaked;
+	__u32 limit = cfg->records_per_window, level;
+
+	if (!limit)
+		return true;
+	if (window > rate.window) {
+		leaked = (window - rate.window) * limit;
+		rate.window = window;
+		rate.records = rate.records > leaked ? rate.records - leaked : 0;
+		set_level(limit);
+	}
+	level = *(volatile __u32 *)&rate.level; /* once: others may set it meanwhile */
+	if (level && mixed_place(x) >> (64 - level))
+		return false;
+	__sync_fetch_and_add(&rate.records, 1);
+	set_level(limit);
+	x->flags |= level << LP_SAMPLING_LEVEL_SHIFT;
+	return true;
 }
 
 #endif

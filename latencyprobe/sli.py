@@ -28,7 +28,8 @@ class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Coverage(_Wire, frozen=True):
     """How complete the counts are. `seen` = events + ambiguous + excluded; `lost` are exchanges that reached no count;
     `records_lost` reached the counts but no span; `joined` pairs know the other half's stages. `measured_ms`: time of
-    the minute in which this node measured; `expected_ms`: in which it should have (written by the store's owner)."""
+    the minute in which this node measured; `expected_ms`: in which it should have (written by the store's owner).
+    `sampled_out`: of those seen, who reached the counts and were left out of the records by their limit."""
 
     seen: int = 0
     ambiguous: int = 0
@@ -38,6 +39,7 @@ class Coverage(_Wire, frozen=True):
     joined: int = 0
     measured_ms: int = 0
     expected_ms: int = 0
+    sampled_out: int = 0
 
 
 class EvidenceSummary(_Wire, frozen=True, array_like=True):

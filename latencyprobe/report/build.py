@@ -224,6 +224,7 @@ def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
         nodes_missing=nodes_missing,
         gaps=units.time_span(max(0, seen.expected_ms - seen.measured_ms) // 1000),
         exclusions=tuple(Exclusion(reason[:63], turns) for reason, turns in by_size(row.exclusions)[:_REASONS]),
+        sampled_out=seen.sampled_out,
     )
 
 

@@ -70,7 +70,8 @@ class Exclusion(_Model, frozen=True):
 
 class Coverage(_Model, frozen=True):
     """What stands behind the counts. `ratio` in percent (slo/evaluate.py); `gaps`: node time that was not measured;
-    `exclusions`: what makes up `ambiguous` and `excluded`, most frequent first."""
+    `exclusions`: what makes up `ambiguous` and `excluded`, most frequent first; `sampled_out`: turns whose records the
+    limit left out, so that what was seen less these and `records_lost` is what could be joined."""
 
     ratio: str
     seen: int
@@ -82,6 +83,7 @@ class Coverage(_Model, frozen=True):
     nodes_missing: int
     gaps: str
     exclusions: tuple[Exclusion, ...] = ()
+    sampled_out: int = 0
 
 
 class Stage(_Model, frozen=True):

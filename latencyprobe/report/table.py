@@ -6,6 +6,7 @@ Receives model.Report and a rich Console (which knows about NO_COLOR, pipes and 
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from fractions import Fraction
 
 from rich.console import Console
 from rich.padding import Padding
@@ -147,8 +148,7 @@ def _notes(result: Result) -> Iterable[str | Text]:
     if advice:
         yield no_rpc
         yield Text(advice, "yellow")
-    if seen.joined:
-        facts.append(f"{100 * seen.joined // max(result.events, 1)} % joined")
+    facts += _recorded(result)
     if result.quantiles:
         facts.append(f"p50 {result.quantiles.p50}, p99 {result.quantiles.p99}")
     if result.events:
@@ -159,6 +159,18 @@ def _notes(result: Result) -> Iterable[str | Text]:
         yield no_rpc
     since = f" since {result.since[:16].replace('T', ' ')}" if result.since else ""
     yield f"{result.perspective.lower()} side of {result.target} within {result.threshold}, {result.window}{since}"
+
+
+def _recorded(result: Result) -> Iterable[str]:
+    """Yield how many turns have a record, where its limit left some out, and how many of those were joined."""
+    seen, could_join, of = result.coverage, max(result.events, 1), ""
+    if seen.sampled_out:
+        could_join, of = max(seen.seen - seen.sampled_out - seen.records_lost, 1), " of these"
+        in_percent = f"{units.percent(Fraction(could_join, seen.seen), 1)} % of"
+        share = f"1 in {seen.seen / could_join:,.0f}" if seen.seen >= 2 * could_join else in_percent
+        yield f"sampled {share} turns"
+    if seen.joined:
+        yield f"{100 * min(seen.joined, could_join) // could_join} %{of} joined"
 
 
 def _bar(slow: Slow, console: Console) -> Text:

@@ -36,13 +36,14 @@ class Unreadable(ValueError):  # noqa: N818 - what the blob is
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
     """Of one row: counts by histogram bucket; of bad events each stage's sum in ns and how many it dominated; what
-    signals explain; exclusions by reason."""
+    signals explain; exclusions by reason; turns whose record was sampled out."""
 
     histogram: dict[int, int] = {}
     stage_ns: dict[str, int] = {}
     dominant: dict[str, int] = {}
     evidence: dict[str, EvidenceCount] = {}
     exclusions: dict[str, int] = {}
+    sampled_out: int = 0
 
 
 class Exemplars(msgspec.Struct, frozen=True, array_like=True):
@@ -65,6 +66,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     stages: dict[int | str, tuple[int | float, int]] = {}
     evidence: dict[str, _Explained] = {}
     exclusions: dict[int | str, int] = {}
+    sampled_out: int = 0
 
 
 _detail = msgspec.msgpack.Decoder(_Packed)
@@ -88,8 +90,8 @@ def pack_detail(detail: Detail) -> bytes:
     }
     evidence = {name: _Explained(n.exchanges, n.bad, _ns(n.wait_ns), n.lost) for name, n in detail.evidence.items()}
     reasons = {_REASON_CODES.get(name, name): n for name, n in detail.exclusions.items() if n}
-    parts = [dense, by_stage, evidence, reasons]
-    while parts and not parts[-1]:  # most rows have no evidence, many no exclusions
+    parts = [dense, by_stage, evidence, reasons, detail.sampled_out]
+    while parts and not parts[-1]:  # most rows have no evidence and nothing sampled out, many no exclusions
         parts.pop()
     return msgspec.msgpack.encode(parts) if parts else b""
 
@@ -123,7 +125,8 @@ def unpack_detail(blob: bytes) -> Detail:
     _check("dominant", dominant.values())
     _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad, n.lost)])
     _check("exclusions", reasons.values())
-    return Detail(histogram, stage_ns, dominant, evidence, reasons)
+    _check("sampled_out", [packed.sampled_out])
+    return Detail(histogram, stage_ns, dominant, evidence, reasons, packed.sampled_out)
 
 
 def add_details(one: bytes, other: bytes) -> bytes:
@@ -133,8 +136,8 @@ def add_details(one: bytes, other: bytes) -> bytes:
     except Unreadable:
         return one
     sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
-    reasons = added(a.exclusions, b.exclusions)
-    return pack_detail(Detail(*sums, added_evidence(a.evidence, b.evidence), reasons))
+    reasons, evidence = added(a.exclusions, b.exclusions), added_evidence(a.evidence, b.evidence)
+    return pack_detail(Detail(*sums, evidence, reasons, a.sampled_out + b.sampled_out))
 
 
 def pack_exemplars(exemplars: Exemplars) -> bytes:

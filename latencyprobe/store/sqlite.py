@@ -191,9 +191,10 @@ class SqliteStore:
             series = self._id(key_of(row))
             query = "UPDATE series SET first_minute = ? WHERE id = ? AND (first_minute IS NULL OR first_minute > ?)"
             self._db.execute(query, (row.minute, series, row.minute))
-            counts = (row.good, row.bad, *msgspec.structs.astuple(row.coverage))
+            *coverage, sampled_out = msgspec.structs.astuple(row.coverage)
+            counts = (row.good, row.bad, *coverage)
             detail = packing.pack_detail(
-                Detail(row.histogram, row.stage_ns, row.dominant, row.evidence, row.exclusions)
+                Detail(row.histogram, row.stage_ns, row.dominant, row.evidence, row.exclusions, sampled_out)
             )
             for width_s in WIDTHS_S:
                 self._db.execute(_ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
@@ -245,7 +246,8 @@ def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
     for column, n in zip(COUNT_COLUMNS, (good, bad, *numbers), strict=True):
         if not isinstance(n, int) or not (-MAX_SUM if column in ("good", "bad") else -1) < n < MAX_SUM:
             raise packing.Unreadable(f"{column} is {n}, which cannot be")
-    detail, coverage = packing.unpack_detail(blob), Coverage(*numbers)
+    detail = packing.unpack_detail(blob)
+    coverage = Coverage(*[*numbers, detail.sampled_out])
     if width_s == MINUTE_S and not coverage.expected_ms:  # not asked for yet: it must not fill another minute's gap
         coverage = msgspec.structs.replace(coverage, measured_ms=0)
     return SliRow(

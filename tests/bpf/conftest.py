@@ -129,10 +129,11 @@ class Session:
         return self.records()
 
     def records_of_ended(self) -> np.ndarray:
-        """All records so far, once those have come of all exchanges that the kernel has counted."""
+        """All records so far, once those have come of all exchanges that the kernel has counted and not sampled out."""
 
         def ended() -> int:
-            return int(self.programs.counts()[1]["classes"].sum())
+            counts = self.programs.counts()[1]
+            return int(counts["classes"].sum() - counts["sampled_out_records"].sum())
 
         wait_until(lambda: self._count() >= ended(), "a record of each", seen=lambda: f"{self._count()} of {ended()}")
         return self.records()

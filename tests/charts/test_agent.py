@@ -3,9 +3,12 @@ from typing import Any
 
 import pytest
 
+from latencyprobe_agent.config import Config
+
 pytestmark = pytest.mark.cluster
 
 Render = Callable[..., Any]
+LIMITS = ("LATENCYPROBE_RECORDS_PER_SECOND", "LATENCYPROBE_SPANS_PER_SECOND")
 
 
 @pytest.fixture
@@ -112,6 +115,17 @@ def test_otlp_endpoint_reaches_the_agent_alone(render: Render) -> None:
 
     assert environment(agent)["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector.tracing:4318"
     assert "OTEL_EXPORTER_OTLP_ENDPOINT" not in environment(operator)
+
+
+def test_limits_of_records_and_spans_are_the_agents_own_defaults_unless_set(render: Render) -> None:
+    limits = [
+        tuple(
+            environment(one.one("DaemonSet")["spec"]["template"]["spec"]["containers"][0]).get(name) for name in LIMITS
+        )
+        for one in (render(), render(agent={"recordsPerSecond": 0, "spansPerSecond": 1_000_000}))
+    ]
+
+    assert limits == [(str(Config().records_per_second), str(Config().spans_per_second)), ("0", "1000000")]
 
 
 def test_without_endpoint_the_variable_is_absent(container: Any) -> None:

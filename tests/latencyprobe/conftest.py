@@ -76,7 +76,9 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
             SliRow(
                 *(*CALLS.key, minute, 1000, 0),
                 histogram={-319: 1000},
-                coverage=Coverage(seen=1010, ambiguous=10, joined=500, measured_ms=57_000, expected_ms=60_000),
+                coverage=Coverage(
+                    seen=1010, ambiguous=10, joined=500, measured_ms=57_000, expected_ms=60_000, sampled_out=200
+                ),
                 exclusions={"push": 9, "overlap": 1},
             )
             for minute in minutes

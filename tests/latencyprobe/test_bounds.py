@@ -262,7 +262,7 @@ anything = st.builds(
     histogram=st.dictionaries(st.integers(-800, 400), st.integers(-2, 1 << 65), max_size=3),
     stage_ns=st.dictionaries(names, number, max_size=3),
     dominant=st.dictionaries(names, number, max_size=3),
-    coverage=st.just(Coverage()) | st.builds(Coverage, *[number] * 8),
+    coverage=st.just(Coverage()) | st.builds(Coverage, *[number] * 9),
     slowest=st.lists(exchanges, max_size=6).map(tuple),
     peers=st.dictionaries(names, number, max_size=3),
     exclusions=st.dictionaries(st.sampled_from([*exclusions.BY_NAME, "tomorrow"]) | names, number, max_size=3),

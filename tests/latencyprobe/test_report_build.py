@@ -94,6 +94,7 @@ def test_coverage_tells_what_is_missing(store: SqliteStore) -> None:
         "nodesMissing": 2,
         "gaps": "3m",
         "exclusions": ({"reason": "push", "turns": 540}, {"reason": "overlap", "turns": 60}),
+        "sampledOut": 12_000,
     } == msgspec.to_builtins(entry.coverage)
 
 

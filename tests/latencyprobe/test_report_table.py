@@ -68,6 +68,28 @@ def test_records_of_evidence_that_were_lost_stand_in_the_coverage() -> None:
     assert "handshakes hit" not in found
 
 
+@pytest.mark.parametrize(
+    ("sampled_out", "records_lost", "joined", "said"),
+    [
+        (9_750_000, 0, 245_000, "sampled 1 in 40 turns; 98 % of these joined"),
+        (9_740_000, 10_000, 245_000, "sampled 1 in 40 turns; 98 % of these joined"),
+        (9_750_000, 0, 0, "sampled 1 in 40 turns; p50"),
+        (2_650_000, 0, 7_350_000, "sampled 73.5 % of turns; 100 % of these joined"),
+        (1, 0, 9_999_999, "sampled 99.9 % of turns; 100 % of these joined"),
+        (10_000_000, 0, 2, "sampled 1 in 10,000,000 turns; 100 % of these joined"),
+        (0, 0, 9_900_000, "coverage 100 %; 99 % joined"),
+    ],
+)
+def test_what_was_sampled_out_is_no_defect_of_joining(
+    sampled_out: int, records_lost: int, joined: int, said: str
+) -> None:
+    coverage = model.Coverage("100", 10_000_000, 0, 0, 0, records_lost, joined, 0, "0s", sampled_out=sampled_out)
+    result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 10_000_000, 0, 1, coverage, "")
+    result = replace(result, quantiles=model.Quantiles("1ms", "2ms", "3ms", "4ms"))
+    found = printed(model.Report({state.column: int(state is State.MET) for state in State}, (result,)))
+    assert said in " ".join(found.split())
+
+
 def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
     assert "No objectives: add spec.objectives" in printed(build.build(store, [], NOW))
 

@@ -38,8 +38,8 @@ def test_merged_row_is_the_sum_of_both() -> None:
 
 
 def test_coverage_is_added_field_by_field() -> None:
-    one = SliRow(*KEY, minute=0, coverage=Coverage(1, 2, 3, 4, 5, 6, 7, 8))
-    assert Coverage(2, 4, 6, 8, 10, 12, 14, 16) == merged(one, one).coverage
+    one = SliRow(*KEY, minute=0, coverage=Coverage(1, 2, 3, 4, 5, 6, 7, 8, 9))
+    assert Coverage(2, 4, 6, 8, 10, 12, 14, 16, 18) == merged(one, one).coverage
 
 
 def test_of_two_accounts_of_an_exchange_the_one_with_both_halves_is_kept() -> None:

@@ -65,7 +65,7 @@ def test_row_is_read_back_as_it_was(store: SqliteStore) -> None:
         histogram={-200: 9, -149: 1},
         stage_ns={"process": 39_000_000},
         dominant={"process": 1},
-        coverage=Coverage(13, 2, 1, 3, 4, 5, 60_000, 60_000),
+        coverage=Coverage(13, 2, 1, 3, 4, 5, 60_000, 60_000, 6),
         slowest=(slow,),
         peers={"shop/web": 1},
         exclusions={"push": 2, "oneway": 1},
@@ -75,8 +75,14 @@ def test_row_is_read_back_as_it_was(store: SqliteStore) -> None:
 
 
 def test_counts_of_one_minute_add_up(store: SqliteStore) -> None:
-    one = row(good=2, histogram={1: 2}, exclusions={"push": 2})
-    other = row(good=3, bad=1, histogram={1: 3, 7: 1}, dominant={"send": 1}, exclusions={"push": 1, "peer": 4})
+    one = row(good=2, histogram={1: 2}, exclusions={"push": 2}, coverage=Coverage(sampled_out=7))
+    other = row(
+        *(NOW, 3, 1),
+        histogram={1: 3, 7: 1},
+        dominant={"send": 1},
+        coverage=Coverage(seen=4, sampled_out=1),
+        exclusions={"push": 1, "peer": 4},
+    )
     store.add([one])
     store.add([other])
     assert merged(one, other) == store.read(KEY, NOW, NOW + 60)

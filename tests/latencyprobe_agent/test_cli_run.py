@@ -89,3 +89,20 @@ def test_run_ends_by_itself_after_its_duration(echo: Echo, tmp_path: Path) -> No
     out, err = started("run", *arguments).communicate(timeout=DEADLINE_S)
     assert "needs 100 events to judge, has 0" in out
     assert "0 RPCs" in err
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_above_the_limit_the_report_says_how_many_rpcs_were_recorded(every: bool, echo: Echo, tmp_path: Path) -> None:
+    (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
+    arguments = ["-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), *["--every"] * every]
+    agent = started("run", *arguments, "-o", "json", LATENCYPROBE_RECORDS_PER_SECOND="10")
+    assert agent.stderr
+    agent.stderr.readline()
+    echo.ask(2000)
+    agent.send_signal(signal.SIGINT)
+    out, err = agent.communicate(timeout=DEADLINE_S)
+    (result,) = json.loads(out)["results"]
+    sampled_out, joined = result["coverage"].get("sampledOut", 0), result["coverage"]["joined"]
+    assert (result["events"], result["coverage"]["ratio"], result["coverage"]["recordsLost"]) == (2000, "100", 0)
+    assert (sampled_out > 1000) == ("records sampled out" in err) == (not every)
+    assert 0 <= 2000 - sampled_out - joined <= 200 * (not every), "what was recorded is joined, but where levels change"

@@ -11,6 +11,7 @@ def test_an_empty_environment_gives_the_documented_defaults() -> None:
     assert socket.gethostname() == config.node
     assert Path("/var/run/secrets/latencyprobe/token") == config.token_file
     assert config.ring_bytes == 8 << 20
+    assert (config.records_per_second, config.spans_per_second) == (5000, 2000)
     assert config.bpf_object.name == "exchange.bpf.o"
 
 
@@ -22,12 +23,15 @@ def test_variables_win_over_defaults() -> None:
             "LATENCYPROBE_CGROUP_ROOT": "/host/cgroup",
             "LATENCYPROBE_BPF_DIR": "/objects",
             "OTEL_METRIC_EXPORT_INTERVAL": "2500",
+            "LATENCYPROBE_RECORDS_PER_SECOND": "0",
+            "LATENCYPROBE_SPANS_PER_SECOND": "7000",
         }
     )
     assert (config.node, config.directory) == ("n1", "https://directory:8443")
     assert config.cgroup_root == Path("/host/cgroup")
     assert config.bpf_object == Path("/objects/exchange.bpf.o")
     assert config.metric_interval_s == 2.5
+    assert (config.records_per_second, config.spans_per_second) == (0, 7000)
 
 
 @pytest.mark.parametrize(

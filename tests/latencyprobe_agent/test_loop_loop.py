@@ -88,10 +88,24 @@ def test_one_listener_that_raises_is_skipped_counted_and_named_while_the_others_
     assert set(guard.failures) == {"broken"}
     assert (first.closed, broken.closed, last.closed) == (1, 1, 1)
     assert kernel.closed
-    reported = status.measuring(Config(), loop.last, {}, None, guard.problems)
+    reported = status.measuring(Config(), loop.last, {}, None, guard.problems, sampling=False)
     assert reported.failing == {"broken": "OSError: nor that"}
     counted = [turn.stats for turn in last.turns if turn.stats is not None]
     assert counted[-1].failures["broken"] > 0
+
+
+@pytest.mark.parametrize(("per_second", "limited"), [(2, ()), (1, ("d/p",))])
+def test_the_status_says_whom_the_node_left_too_few_spans(
+    control: FakeControl, make_halves: Any, per_second: int, limited: tuple[str, ...]
+) -> None:
+    failed = ({"role": Role.SERVER, "outcome": Outcome.RESET, "request_seq": n} for n in range(2))
+    config = Config(tick_s=0.0, drain_interval_s=0.0, spans_per_second=per_second)
+    kernel = FakePrograms(make_halves(*failed).rec)
+    with Loop(kernel, config, control, sampling=True, guard=Guard()) as loop:  # type: ignore[arg-type]  # a fake
+        loop.attachment.follow()
+        loop.turn((), config, times(2), lambda: None)
+    reported = status.measuring(config, loop.last, {}, None, {}, sampling=True)
+    assert (reported.spans_per_second, reported.spans_limited) == (per_second, limited)
 
 
 def test_every_listener_gets_the_same_turn(control: FakeControl, make_halves: Any) -> None:

@@ -15,13 +15,15 @@ def recent() -> RecentHalves:
 
 
 def note(shares: ClientShares, losses: dict[int, int]) -> None:
-    shares.note(np.array(list(losses), np.uint64), np.array(list(losses.values())))
+    ns = np.array(list(losses.values()))
+    shares.note(np.array(list(losses), np.uint64), ns, np.full(len(ns), 8))
 
 
-def ended(recent: RecentHalves, trace_low: int, role: Role = Role.CLIENT) -> None:
+def ended(recent: RecentHalves, trace_low: int, role: Role = Role.CLIENT, adjusted_count: int = 1) -> None:
     row = recent.rows[recent.kept]
     recent.kept += 1
     row["at"], row["role"], row["trace_id"] = recent.kept, role, (9, trace_low)
+    row["adjusted_count"] = adjusted_count
 
 
 def test_losses_of_one_half_add_up_until_its_client_takes_them_once(recent):
@@ -50,3 +52,18 @@ def test_the_oldest_losses_give_way_to_newer_ones(recent):
 
     assert found is not None
     assert [20, 30] == found.new_ns.tolist()
+
+
+@pytest.mark.parametrize(("of_client", "of_both"), [(1, 8), (8, 8), (64, 64)])
+def test_a_client_stands_for_as_many_as_the_rarer_of_both_halves(recent, of_client, of_both):
+    shares = ClientShares(recent, Hits(recent), limit=10)
+    note(shares, {5: 30})
+    ended(recent, 5, adjusted_count=of_client)
+
+    found = shares.take()
+
+    assert found is not None
+    assert ([of_both], [of_client]) == (
+        found.half["adjusted_count"].tolist(),
+        recent.rows["adjusted_count"][:1].tolist(),
+    )

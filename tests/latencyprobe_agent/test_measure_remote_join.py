@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from tests.support.exchanges import at_level
 
 MS = 1_000_000
 SETS = {1: TargetSet(("shop/p/cart",), (10 * MS,), 0, SpanPolicy(50 * MS, 1.0, 100), "shop/p")}
@@ -123,6 +125,13 @@ def test_an_answer_makes_the_pair_that_both_halves_on_one_host_would(node: Node,
     assert pairs.network_excess.tolist() == [3.0 * MS]
     assert len(node.asking.answered([answer(key)])) == 0
     assert node.asking.counts["joined"] == 1
+
+
+def test_a_pair_with_a_sampled_half_of_another_node_stands_for_its_adjusted_count(node: Node, make_halves: Any) -> None:
+    node.sees(make_halves(client(1)))
+    (key,) = node.asks()
+    pairs = node.asking.answered([msgspec.structs.replace(answer(key), flags=at_level(5))])
+    assert pairs.adjusted_count.tolist() == [32]
 
 
 def test_an_answer_to_no_question_is_no_pair(node: Node, make_halves: Any) -> None:

@@ -11,8 +11,8 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.rules import NO_RULES, TargetSet, compile_rules
 from latencyprobe_agent.measure.sampling import Budget, Reason, Sampler, decide
-from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, Role
-from tests.support.exchanges import exchanges
+from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from tests.support.exchanges import at_level, exchanges
 
 SLOW_NS = 1_000_000
 PLENTY = 10**6
@@ -73,14 +73,21 @@ def test_the_ratio_is_the_share_that_is_chosen():
     assert {Reason.RATIO} == set(chosen.reason.tolist())
 
 
-def test_what_thinning_left_was_chosen_with_a_sixteenth_of_the_ratio():
+@pytest.mark.parametrize("level", [1, 4, 31])
+def test_what_the_kernel_sampled_was_chosen_with_its_share_of_the_ratio(level):
     batch = batch_of(2_000, duration_ns=np.repeat([10, SLOW_NS + 1], 1_000))
-    batch.rec["flags"][:1_000] = ExchangeFlags.ADJUSTED
+    batch.rec["flags"][:1_000] = at_level(level)
 
     chosen = decide(batch, sets(0.5), Budget(PLENTY), 0)
 
-    assert {0.5 / 16} == set(chosen.ratio[chosen.reason == Reason.RATIO].tolist())
+    assert {0.5 / 2**level} == set(chosen.ratio[chosen.reason == Reason.RATIO].tolist())
     assert {1.0} == set(chosen.ratio[chosen.reason == Reason.SLOW].tolist())
+
+
+def test_the_other_half_of_a_slow_one_is_chosen_as_often_as_the_kernel_sends_it():
+    theirs = Sampler(PLENTY).decide_other_halves(batch_of(100, flags=at_level(5)), sets(), 0)
+
+    assert (100, {1 / 32}) == (len(theirs), set(theirs.ratio.tolist()))
 
 
 def test_ratio_0_chooses_none_and_1_all():
@@ -147,6 +154,22 @@ def test_all_latencyprobes_of_a_node_share_its_budget_failed_ones_first():
     assert 50 == len(chosen.index)
     assert set(range(20)) <= set(chosen.index.tolist())
     assert 50 == chosen.over_budget
+
+
+def test_who_lacked_spans_of_the_node_and_not_of_its_own_is_known_for_a_while():
+    both = sets(1.0, max_per_second=30) | {2: sets(1.0, probe="shop/pay")[1]}
+    half = batch_of(100, target_set=np.arange(100) % 2 + 1)
+    known = []
+    for per_second in (100, 79, 20):
+        sampler = Sampler(per_second)
+        sampler.decide(half, both, 10**9)
+        known.append(sampler.limited(10**9))
+    theirs = Sampler(20)
+    theirs.decide_other_halves(half, both, 10**9)
+
+    assert [(), ("shop/pay",), ("shop/cart", "shop/pay")] == known
+    assert ("shop/cart", "shop/pay") == theirs.limited(10**9)
+    assert () == sampler.limited(10**9 + 1)
 
 
 def test_other_halves_have_a_budget_of_their_own():

@@ -24,6 +24,7 @@ from latencyprobe_agent.signals.table import HANDSHAKES
 from latencyprobe_agent.sli.slicing import MINUTE_NS, Slicer
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, FLOW_HEADER, Excluded, Outcome, Role
+from tests.support.exchanges import at_level
 
 MS = 1_000_000
 FAST_NS, SLOW_NS = 5 * MS, 25 * MS
@@ -122,6 +123,7 @@ def test_histogram_stages_and_coverage_are_carried_over():
             ("outcomes", 0): 2, ("histogram", place): 2, ("over_stage_ns", 0, 2): 60 * MS, ("over_dominant", 0, 2): 2,
             ("excluded", Excluded.PIPELINED): 2, ("excluded", Excluded.STREAMING): 1,
             ("excluded", Excluded.SETUP): 1, ("excluded", Excluded.ONEWAY): 3, "lost_records": 1,
+            "sampled_out_records": 6,
         }),
         {**NO_LOSS, "counts": 5, "ring_full": 7}, Now(2 * MS, UNIX_NS),
     )  # fmt: skip
@@ -131,6 +133,7 @@ def test_histogram_stages_and_coverage_are_carried_over():
     assert ({"process": 60 * MS}, {"process": 2}) == (row.stage_ns, row.dominant)
     c = row.coverage
     assert (9, 3, 4, 5, 1, 2) == (c.seen, c.ambiguous, c.excluded, c.lost, c.records_lost, c.measured_ms)
+    assert 6 == c.sampled_out
     assert {"pipelined": 2, "streaming": 1, "setup": 1, "oneway": 3} == row.exclusions
 
 
@@ -328,6 +331,15 @@ def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves)
     assert merged(fast, fast).evidence["retransmits"] == EvidenceCount(4, 2, 12 * MS)
 
 
+def test_evidence_on_a_sampled_exchange_counts_for_what_it_stands_for(make_halves):
+    slicer, halves = make_slicer(objective()), slow_and_quick(make_halves)
+    halves.rec["flags"][1] = at_level(3)
+
+    slicer.add_evidence("retransmits", RESENT, explained(halves), NOW)
+
+    assert only(slicer).evidence == {"retransmits": EvidenceCount(exchanges=9, bad=1, wait_ns=13 * MS)}
+
+
 def test_records_of_a_signal_that_its_ring_refused_stand_beside_what_it_explains():
     keys, values = np.zeros(3, COUNTS_KEY), np.zeros(3, EVIDENCE_COUNTS)
     keys["target_set"], keys["role"], keys["owner"] = (1, 1, 9), Role.SERVER, (5, 6, 5)
@@ -367,7 +379,7 @@ def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
     slicer.add_records(client, LocalJoin().join(client), NOW)
     join = EvidenceJoin(RecentHalves(), SENT_BYTES, RESENT.waits)
     join.recent.keep(client)
-    join.share(client.trace_id[:, 1], np.array([9 * MS]))
+    join.share(client.trace_id[:, 1], np.array([9 * MS]), np.ones(1, np.int64))
 
     slicer.add_evidence("retransmits", RESENT, join.shared(), NOW)
 

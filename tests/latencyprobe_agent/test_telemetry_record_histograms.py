@@ -1,15 +1,22 @@
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.measure.halves import Halves, halves
+from latencyprobe_agent.measure.histogram import positions
+from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
+from latencyprobe_agent.measure.stages import NETWORK_AT, half_stages
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms, Series
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
+from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, SAMPLING_LEVEL_SHIFT, ExchangeFlags, Role
+from tests.support.exchanges import at_level, exchanges
 
 CART = Group(1, Role.SERVER, 7)
 
@@ -70,12 +77,78 @@ def test_a_round_trip_counts_only_where_there_is_a_sample(histograms: RecordHist
     assert (count(rtt), rtt.sum_s) == (1, 1e-4)
 
 
-def test_what_thinning_left_counts_for_what_it_stands_for(histograms: RecordHistograms, make_halves: Any) -> None:
+def test_a_sampled_record_counts_for_what_it_stands_for(histograms: RecordHistograms, make_halves: Any) -> None:
     stages = (0, 1_000, 1_000_000, 0)
     one = {"role": Role.SERVER, "cgroup_id": 7, "stages": stages}
-    histograms.add(make_halves(one, one | {"flags": ExchangeFlags.ADJUSTED}), 0.0, by_peer=False)
+    histograms.add(make_halves(one, one | {"flags": ExchangeFlags.FRESH | at_level(6)}), 0.0, by_peer=False)
     process = found(histograms)[Series(names.STAGE_DURATION, CART, "process")]
-    assert (count(process), process.sum_s) == (17, 17e-3)
+    assert (count(process), process.sum_s) == (65, pytest.approx(65e-3))
+
+
+@pytest.mark.parametrize(("client_level", "server_level"), [(0, 4), (4, 0), (4, 2)])
+def test_a_pair_stands_for_as_many_as_its_rarer_half(
+    histograms: RecordHistograms, make_halves: Any, client_level: int, server_level: int
+) -> None:
+    client = {"role": Role.CLIENT, "cgroup_id": 3, "stages": (0, 1000, 0, 0), "flags": at_level(client_level)}
+    server = {"role": Role.SERVER, "stages": (0, 0, 400, 0), "flags": at_level(server_level)}
+    histograms.add_pairs(LocalJoin().join(make_halves(client, server)), names.LOCAL)
+    (histogram,) = found(histograms).values()
+    assert count(histogram) == 16
+
+
+def test_metrics_of_a_sample_are_those_of_all_records_within_their_standard_error() -> None:
+    """Random traffic between two hosts whose sampling levels change on their own; slow ones always come, of either."""
+    dice, total = np.random.default_rng(8), 60_000
+    process_ns = dice.lognormal(np.log(1e6), 1.2, total).astype(np.int64)
+    wire_ns = dice.lognormal(np.log(3e5), 1.5, total).astype(np.int64)
+    chance = dice.random(total)  # what both hosts know of an exchange: it is kept at a level if it is below 2^-level
+    ends = {
+        Role.CLIENT: exchanges(
+            total, Role.CLIENT, stages=(0, wire_ns + process_ns, 0, 0), request_seq=np.arange(total)
+        ),
+        Role.SERVER: exchanges(total, Role.SERVER, stages=(0, 0, process_ns, 0), request_seq=np.arange(total)),
+    }
+    every, whole, pairs = metrics(ends.values())
+    weights, kept = {}, []
+    for role, levels in ((Role.CLIENT, range(5)), (Role.SERVER, range(2, 7))):
+        slow = whole.duration_ns[whole.rec["role"] == role] > 10_000_000
+        level = np.where(slow, 0, np.repeat(dice.choice(levels, total // 500), 500))
+        ends[role]["flags"] = level << SAMPLING_LEVEL_SHIFT
+        weights[role] = 2**level
+        kept.append(ends[role][chance * weights[role] < 1])
+    sampled, some, _ = metrics(kept)
+    assert len(some) < 2 * total / 3
+
+    z = []
+    for series, histogram in found(every).items():
+        role = series.group.role
+        if series.metric is names.NETWORK_DURATION:
+            ns, rarer = pairs.stages[:, NETWORK_AT], np.maximum(*weights.values())
+            weight = rarer[pairs.client.rec["request_seq"]]
+        else:
+            ns = whole.stages[whole.rec["role"] == role, half_stages(role).index(series.detail)]
+            weight = weights[role]
+        estimate = found(sampled)[series]
+        if ns.any():
+            z.append((estimate.sum_s - histogram.sum_s) * 1e9 / np.sqrt(((weight - 1) * ns.astype(float) ** 2).sum()))
+        column = np.where(ns > 0, positions(ns) // 2, HISTOGRAM_BUCKETS // 2)
+        variance, records = (np.bincount(column, of, HISTOGRAM_BUCKETS // 2 + 1) for of in (weight - 1, 1 / weight))
+        difference = np.append(estimate.counts - histogram.counts, estimate.zero - histogram.zero)
+        enough = (records >= 50) & (variance > 0)  # of fewer the estimate is not normal
+        z += (difference[enough] / np.sqrt(variance[enough])).tolist()
+    print(f"{len(some)} of {2 * total} records, {len(z)} figures, off by up to {np.abs(z).max():.1f} standard errors")
+    assert len(z) > 100
+    assert np.abs(z).max() < 4
+    assert 0.7 < np.std(z) < 1.3
+
+
+def metrics(records: Iterable[NDArray[np.void]]) -> tuple[RecordHistograms, Halves, Pairs]:
+    histograms = RecordHistograms(200, by_process=False, identity_wait_s=2.0)
+    some = halves(np.concatenate(list(records)), b"k" * 32)
+    pairs = LocalJoin(1).join(some)
+    histograms.add(some, 0.0, by_peer=False)
+    histograms.add_pairs(pairs, names.LOCAL)
+    return histograms, some, pairs
 
 
 def test_network_is_counted_under_the_client(histograms: RecordHistograms, make_halves: Any) -> None:

@@ -66,6 +66,29 @@ def test_part_of_an_agent_that_raises_is_named_while_the_rest_measures(planned: 
     assert "PartFailing" not in of(planned, 8)
 
 
+def test_latencyprobe_that_asks_for_more_spans_than_its_nodes_make_is_told_so(make: Any) -> None:
+    planned = make.planned(make.pod("cart-1"), clients={"scope": "None"}, spans={"maxPerSecond": 5000})
+    planned.report("n1", 5, spans_per_second=2000)
+    found = of(planned, 6)
+    assert (found["Ready"].status, found["SpansLimited"].status) == ("True", "True")
+    assert found["SpansLimited"].message == (
+        "spec.spans.maxPerSecond is 5000, but the agent on n1 makes 2000 spans a second for all LatencyProbes "
+        "together: raise agent.spansPerSecond in the chart, or lower maxPerSecond"
+    )
+    for enough in (5000, None):  # None: nothing is exported
+        planned.report("n1", 7, spans_per_second=enough)
+        assert "SpansLimited" not in of(planned, 8)
+
+
+def test_latencyprobe_whose_spans_others_took_is_told_so(planned: Any) -> None:
+    planned.report("n1", 5, spans_per_second=2000, spans_limited=("shop/checkout", "shop/other"))
+    message = of(planned, 6)["SpansLimited"].message
+    assert "on n1 makes 2000 spans a second for all LatencyProbes together and left out some of these" in message
+    assert "raise agent.spansPerSecond in the chart" in message
+    planned.report("n1", 7, spans_per_second=2000, spans_limited=("shop/other",))
+    assert "SpansLimited" not in of(planned, 8)
+
+
 def test_agents_own_reason_and_error_are_shown(planned: Any) -> None:
     planned.report("n1", 5, error="no BTF: build the kernel with CONFIG_DEBUG_INFO_BTF", reason="KernelUnsupported")
     found = of(planned, 6)

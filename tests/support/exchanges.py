@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.measure.rules import packed
 from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
-from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeClass, Role
+from latencyprobe_agent.vocabulary.records import EXCHANGE, SAMPLING_LEVEL_SHIFT, ExchangeClass, Role
 
 SECOND = 10**9
 
@@ -33,3 +33,8 @@ def exchanges(
         else:
             records[name] = value
     return records
+
+
+def at_level(level: int) -> int:
+    """Flags of a record that the kernel chose as one of 2^level."""
+    return level << SAMPLING_LEVEL_SHIFT

@@ -55,8 +55,7 @@ def conditions(
         measuring = _measuring(resolved, states, agents, ready)
         whole = Condition("Ready", ready.status, "Ready" if ready.status == "True" else ready.reason, ready.message)
     found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
-    if failing := _failing(states, agents):
-        found.append(failing)
+    found += [one for one in (_failing(states, agents), _spans_limited(resolved, states, agents)) if one]
     if store_ephemeral and resolved.probe.spec.objectives:
         message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
         found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
@@ -72,6 +71,26 @@ def _failing(states: Mapping[str, NodeState], agents: Agents) -> Condition | Non
     part, error = min(failing[nodes[0]].items())
     message = f"agent on {_names(nodes)}: {part} is skipped: {error}; the log of the agent has the traceback"
     return Condition("PartFailing", "True", "PartFailing", message)
+
+
+def _spans_limited(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Condition | None:
+    """Return the condition that says which nodes make fewer spans than this LatencyProbe asks for, None without any."""
+    statuses = {node: agents.of[node].status for node, state in states.items() if state is NodeState.READY}
+    given = {node: one.spans_per_second for node, one in statuses.items() if one.spans_per_second is not None}
+    most, name = resolved.probe.spec.spans.max_per_second, f"{resolved.probe.namespace}/{resolved.probe.name}"
+    fewer = sorted(node for node, per_second in given.items() if per_second < most)
+    short = sorted(node for node in given if name in statuses[node].spans_limited)
+    if not fewer and not short:
+        return None
+    made = f"makes {given[(fewer or short)[0]]} spans a second for all LatencyProbes together"
+    message = (
+        f"spec.spans.maxPerSecond is {most}, but the agent on {_names(fewer)} {made}: raise agent.spansPerSecond in "
+        "the chart, or lower maxPerSecond"
+        if fewer
+        else f"the agent on {_names(short)} {made} and left out some of these within the last minute: raise "
+        "agent.spansPerSecond in the chart, or ask for fewer by spec.spans"
+    )
+    return Condition("SpansLimited", "True", "SpansLimited", message)
 
 
 def broken(reasons: Mapping[str, str]) -> Condition:

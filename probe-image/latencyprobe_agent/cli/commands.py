@@ -27,6 +27,7 @@ Examples:
   latencyprobe run -f examples/redis.yaml
   latencyprobe run -f examples/redis.yaml --duration 1m -o json
   latencyprobe run -f examples/redis.yaml --otlp http://localhost:4318
+  latencyprobe run -f examples/redis.yaml --every
 \b
 Measures until Ctrl-C, SIGTERM or the end of --duration, then prints the report.
 Needs root, or CAP_BPF and CAP_PERFMON. All OTEL_EXPORTER_OTLP_* variables are honoured.
@@ -38,10 +39,22 @@ Needs root, or CAP_BPF and CAP_PERFMON. All OTEL_EXPORTER_OTLP_* variables are h
 )
 @click.option("--store", type=click.Path(path_type=Path), metavar="FILE", help="Keep the counts here, not in your own.")
 @click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
+@click.option(
+    "--every",
+    is_flag=True,
+    help="Record every RPC. Default: slow and failed ones, and 5,000 records a second of others. Counts are of all.",
+)
 @click.option("--pair-key", metavar="TEXT", help="The same text on two hosts links their halves. Default: random.")
 @OUTPUT
 def run(
-    *, file: Path, otlp: str | None, store: Path | None, duration: float | None, pair_key: str | None, output: str
+    *,
+    file: Path,
+    otlp: str | None,
+    store: Path | None,
+    duration: float | None,
+    every: bool,
+    pair_key: str | None,
+    output: str,
 ) -> None:
     """Measure the RPCs of this host, without a cluster."""
     from latencyprobe.store import SqliteStore, default_path  # noqa: PLC0415
@@ -49,6 +62,8 @@ def run(
     from latencyprobe_agent.cli.run import Run  # noqa: PLC0415
 
     config = settings.from_environment()
+    if every:
+        config = msgspec.structs.replace(config, records_per_second=0)
     probes = parsing.load_file(file)
     plan, notices = local_plan(probes, config.node, pairing_key(pair_key))
     export = Export(endpoints(os.environ, otlp), delta_requested(os.environ), shared_key=pair_key is not None)

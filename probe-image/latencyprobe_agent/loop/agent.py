@@ -98,7 +98,10 @@ class Agent:
 
     def _report(self, loop: Loop) -> None:
         problem, failing = loop.attachment.problem, self.guard.problems
-        self._control.report(status.measuring(self._config, loop.last, loop.variants, problem, failing))
+        sampling = self._audience.sampling
+        self._control.report(
+            status.measuring(self._config, loop.last, loop.variants, problem, failing, sampling=sampling)
+        )
 
     def _idle(self) -> None:
         until = time.monotonic() + self._config.retry_load_s

@@ -19,7 +19,7 @@ from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.measure.evidence import EvidenceBatch, Joined
 from latencyprobe_agent.measure.evidence_counts import Gained, Growth
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
-from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.halves import Halves, adjusted_count
 from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Evidence
@@ -151,7 +151,8 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             for name, ns in half.lost_ns.items():
                 if name in self._running:
                     low = np.array([int(half.key[16:], 16)], np.uint64)
-                    self._running[name].join.share(low, np.array([ns]))
+                    count = adjusted_count(np.array([half.flags], np.uint32))
+                    self._running[name].join.share(low, np.array([ns]), count)
 
     def _note(self, name: str, joined: Joined) -> None:
         servers = np.flatnonzero(joined.half["role"] == Role.SERVER)

@@ -25,11 +25,13 @@ def measuring(
     variants: Mapping[str, str],
     problem: Unsupported | None,
     failing: Mapping[str, str],
+    *,
+    sampling: bool,
 ) -> AgentStatus:
     """Return the status of an agent that measures.
 
     `last`: its last turn with counts, None before there is one. `problem`: why the newest plan is not in force;
-    `failing`: parts that raise, and what.
+    `failing`: parts that raise, and what; `sampling`: it makes spans.
     """
     counts = last.counts if last else None
     return _status(
@@ -41,6 +43,8 @@ def measuring(
         targets=target_statuses(last) if last else (),
         lost=dict(counts.lost) if counts else {},
         failing=dict(failing),
+        spans_per_second=config.spans_per_second if sampling else None,
+        spans_limited=last.stats.spans_limited if last and last.stats else (),
     )
 
 
@@ -72,6 +76,8 @@ def _status(
     targets: tuple[TargetStatus, ...] = (),
     lost: dict[str, int] | None = None,
     failing: dict[str, str] | None = None,
+    spans_per_second: int | None = None,
+    spans_limited: tuple[str, ...] = (),
 ) -> AgentStatus:
     return AgentStatus(
         instance=config.instance,
@@ -84,6 +90,8 @@ def _status(
         targets=targets,
         lost=lost or {},
         failing=failing or {},
+        spans_per_second=spans_per_second,
+        spans_limited=spans_limited,
     )
 
 

@@ -21,6 +21,7 @@ _BATCH = 1024  # records of a turn: 0.2 MiB, and about five times that while the
 # Halves that have not met their other half, also for other nodes to ask for: 165 bytes each, 2.7 MB. That is 30 s of
 # 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
 _WAITING = 16_384
+_LIMITED_NS = 60_000_000_000  # the status says for as long that the node had too few spans for somebody
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ class Turns:
             failures=self._guard.failures.copy(),
             plan_age_s=plan_age_s,
             drain_lag_s=self._lag_s,
+            spans_limited=parts.sampler.limited(turn.now.boot_ns - _LIMITED_NS) if parts.sampler else (),
         )
         self._lag_s = 0.0
         ended, now_s = turn.in_force.resources.ended, turn.now.boot_s

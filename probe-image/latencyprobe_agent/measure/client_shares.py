@@ -16,29 +16,31 @@ class ClientShares:
         self._recent = recent
         self._hits = hits
         self._limit = limit
-        self._lost_ns: dict[int, int] = {}
+        self._lost: dict[int, tuple[int, int]] = {}  # ns, and the adjusted count of the server's half
         self._noted = False  # since the recent halves were last looked at
         self._kept = 0  # how many there had been by then
 
-    def note(self, trace_low: NDArray[np.uint64], ns: NDArray[np.int64]) -> None:
+    def note(self, trace_low: NDArray[np.uint64], ns: NDArray[np.int64], adjusted_count: NDArray[np.integer]) -> None:
         """Note what server halves lost. What finds no client half is forgotten when newer notes need the room."""
-        for low, lost in zip(trace_low.tolist(), ns.tolist(), strict=True):
-            self._lost_ns[low] = self._lost_ns.get(low, 0) + lost
-        for low in list(self._lost_ns)[: -self._limit]:
-            del self._lost_ns[low]
+        for low, lost_ns, count in zip(trace_low.tolist(), ns.tolist(), adjusted_count.tolist(), strict=True):
+            before_ns, _ = self._lost.get(low, (0, 0))
+            self._lost[low] = before_ns + lost_ns, count
+        for low in list(self._lost)[: -self._limit]:
+            del self._lost[low]
         self._noted |= len(ns) > 0
 
     def take(self) -> Shared | None:
         """Return the recent client halves for which something was noted, once each."""
         news, self._kept = self._recent.kept > self._kept, self._recent.kept
-        if not self._lost_ns or not (news or self._noted):
+        if not self._lost or not (news or self._noted):
             return None
         self._noted = False
-        rows, lows = self._recent.rows, np.fromiter(self._lost_ns, np.uint64, len(self._lost_ns))
+        rows, lows = self._recent.rows, np.fromiter(self._lost, np.uint64, len(self._lost))
         of_clients = (rows["role"] == Role.CLIENT) & (rows["at"] > 0)
         at = np.flatnonzero(of_clients & np.isin(rows["trace_id"][:, 1], lows))
         if not len(at):
             return None
         half = rows.take(at)
-        ns = [self._lost_ns.pop(low) for low in half["trace_id"][:, 1].tolist()]
-        return Shared(half, np.array(ns, np.int64), self._hits.mark(at))
+        ns, counts = np.array([self._lost.pop(low) for low in half["trace_id"][:, 1].tolist()], np.int64).T
+        half["adjusted_count"] = np.maximum(half["adjusted_count"], counts)
+        return Shared(half, ns, self._hits.mark(at))

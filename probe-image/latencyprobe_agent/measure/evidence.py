@@ -30,7 +30,8 @@ class Joined:
 
 @dataclass(frozen=True)
 class Shared:
-    """Client halves, RECENT_HALF[n], whose server half lost `new_ns` (i64[n]); `first` as in `Joined`."""
+    """Client halves, RECENT_HALF[n], whose server half lost `new_ns` (i64[n]); `first` as in `Joined`. They have the
+    adjusted count of the pair."""
 
     half: NDArray[np.void]
     new_ns: NDArray[np.int64]

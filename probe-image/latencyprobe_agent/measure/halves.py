@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.measure import keys, stages
 from latencyprobe_agent.signals.exchanges import columns
-from latencyprobe_agent.vocabulary.records import ADJUSTED_COUNT_BITS, EXCHANGE, ExchangeFlags
+from latencyprobe_agent.vocabulary.records import EXCHANGE, SAMPLING_LEVEL_SHIFT, ExchangeFlags
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Halves:
     @property
     def adjusted_count(self) -> NDArray[np.int64]:
         """i64[n]: how many exchanges each record stands for, its own included: more than 1 where the kernel sampled."""
-        return np.where(self.rec["flags"] & np.uint32(ExchangeFlags.ADJUSTED), 1 << ADJUSTED_COUNT_BITS, 1)
+        return adjusted_count(self.rec["flags"])
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> "Halves":
         """Return the rows of `index` (positions or a mask) as a copy."""
@@ -58,6 +58,11 @@ class Halves:
 def _whole(column: NDArray[Any]) -> NDArray[Any]:
     """Hide the fields of records, so that they are copied whole."""
     return column.view(f"V{EXCHANGE.itemsize}") if column.dtype == EXCHANGE else column
+
+
+def adjusted_count(flags: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Return how many exchanges records with these flags stand for, their own included."""
+    return np.int64(1) << (flags >> np.uint32(SAMPLING_LEVEL_SHIFT)).astype(np.int64)
 
 
 class Sleep(NamedTuple):

@@ -36,6 +36,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.client)
 
+    @property
+    def adjusted_count(self) -> NDArray[np.int64]:
+        """i64[m]: how many exchanges each pair stands for: the half at the higher level came, so the other did too."""
+        return np.maximum(self.client.adjusted_count, self.server.adjusted_count)
+
 
 class LocalJoin:
     """Keeps the last `limit` halves whose other half has not come.

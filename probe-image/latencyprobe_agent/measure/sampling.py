@@ -5,7 +5,7 @@ threshold), so both halves of an exchange are sampled or neither.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,8 +38,8 @@ class Decision:
     """`index`: ascending rows of the sampled halves; `reason`: u8, a Reason each.
 
     `ratio`: f8, the probability with which an exchange like this one is sampled: 1 for slow and failed ones, the
-    policy's ratio for others, times what the kernel and the budget left of its like. `over_budget`: how many more would
-    have been sampled.
+    policy's ratio for others, 1 for other halves, times what the kernel and the budget left of its like. `over_budget`:
+    how many more would have been sampled.
     """
 
     index: NDArray[np.intp]
@@ -89,6 +89,7 @@ class Budget:
     def __init__(self, per_second: int) -> None:
         self.per_second = per_second
         self._left: dict[str, tuple[float, int]] = {}
+        self._limited_ns: dict[str, int] = {}
 
     def left(self, probe: str, per_second: int, now_ns: int) -> int:
         """Return how many spans `probe` may make now. `now_ns`: a clock that never steps back."""
@@ -101,6 +102,14 @@ class Budget:
         """Take `spans` off what is left."""
         left, since_ns = self._left[probe]
         self._left[probe] = (left - spans, since_ns)
+
+    def limit(self, probes: Iterable[str], now_ns: int) -> None:
+        """Note that what all together may make has left out spans of these."""
+        self._limited_ns |= dict.fromkeys(probes, now_ns)
+
+    def limited(self, since_ns: int) -> set[str]:
+        """Return those that this was noted of since then."""
+        return {probe for probe, at_ns in self._limited_ns.items() if at_ns >= since_ns}
 
 
 class Sampler:
@@ -117,6 +126,10 @@ class Sampler:
         marks[decision.index] = decision.reason + np.uint8(1)
         decided = replace(halves, sampled=marks)
         return decided, Sampled.of(decided, decision)
+
+    def limited(self, since_ns: int) -> tuple[str, ...]:
+        """Return the LatencyProbes (`namespace/probe`) that lacked spans of the node's since then, not of their own."""
+        return tuple(sorted(self._budget.limited(since_ns) | self._other_halves.limited(since_ns)))
 
     def decide_other_halves(self, halves: Halves, sets: Mapping[int, TargetSet], now_ns: int) -> Sampled:
         """Return those of these halves that become spans because their other half has become one."""
@@ -160,7 +173,7 @@ def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     index = np.flatnonzero(offered)
     reason = np.select([failed[index], slow[index]], [Reason.ERROR, Reason.SLOW], Reason.RATIO).astype(np.uint8)
     ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
-    ratio /= np.where(reason == Reason.RATIO, halves.adjusted_count[index], 1)
+    ratio /= halves.adjusted_count[index]
     kept = np.ones(len(index), np.bool_)
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}  # the last one is in force
     shares = [(probe, per_second[probe], of_row["probe"][index] == i) for i, probe in enumerate(probes)]
@@ -169,7 +182,10 @@ def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
         left = budget.left(whose, limit, now_ns)
         if len(in_share) > left:
             order = np.lexsort((~randomness[index][in_share], reason[in_share]))
-            kept[in_share[order[left:]]] = False
+            dropped = in_share[order[left:]]
+            kept[dropped] = False
+            if whose == _NODE:
+                budget.limit([probes[i] for i in np.unique(of_row["probe"][index[dropped]]).tolist()], now_ns)
             for r in Reason:
                 of_reason = in_share[reason[in_share] == r]
                 ratio[of_reason] *= kept[of_reason].mean() if len(of_reason) else 1.0

@@ -37,7 +37,8 @@ class AgentStats(NamedTuple):
     `records_read`: of exchanges; `sampled_out`: records that the kernel left out above the limit; `remote_joins`:
     halves asked for by this node and by others, by what became of them; `evidence`, `evidence_lost`: records by signal,
     then by what became of them or by reason; `failures`: by part of the agent, how often it raised and was skipped.
-    `drain_lag_s`: the longest time between two drains in the last second.
+    `drain_lag_s`: the longest time between two drains in the last second; `spans_limited`: LatencyProbes
+    (`namespace/probe`) that wanted more spans in the last minute than the node has for all.
     """
 
     records_read: int = 0
@@ -49,6 +50,7 @@ class AgentStats(NamedTuple):
     failures: Mapping[str, int] = {}
     plan_age_s: float = 0.0
     drain_lag_s: float = 0.0
+    spans_limited: tuple[str, ...] = ()
 
 
 class Turn(NamedTuple):

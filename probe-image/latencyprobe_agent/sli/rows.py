@@ -42,6 +42,7 @@ def counted(objective: TrackedObjective, gained: np.void, minute: int) -> SliRow
             ambiguous=ambiguous,
             excluded=excluded - ambiguous,
             records_lost=int(gained["lost_records"]),
+            sampled_out=int(gained["sampled_out_records"]),
         ),
         exclusions={reason: n for reason, n in reasons.items() if n},
     )
@@ -73,10 +74,12 @@ def joined(objective: TrackedObjective, minute: int, pairs: int) -> SliRow:
 def explained(
     objective: TrackedObjective, signal: str, found: Joined | Shared, rows: NDArray[np.intp], minute: int
 ) -> SliRow:
-    """Return the row with how many exchanges a signal explains, how many of them bad ones, and the time lost."""
+    """Return the row with how many exchanges a signal explains, how many of them bad ones, and the time lost: each half
+    for those that it stands for."""
     half, first, new_ns = found.half[rows], found.first[rows], found.new_ns[rows]
-    bad = objective.bad(half["duration_ns"], half["outcome"])
-    count = sli.EvidenceCount(int(first.sum()), int((first & bad).sum()), int(new_ns.sum()))
+    bad, stands_for = objective.bad(half["duration_ns"], half["outcome"]), half["adjusted_count"].astype(np.int64)
+    sums = (stands_for * first, stands_for * (first & bad), stands_for * new_ns)
+    count = sli.EvidenceCount(*(int(values.sum()) for values in sums))
     return replace(empty(objective, minute), evidence={signal: count})
 
 

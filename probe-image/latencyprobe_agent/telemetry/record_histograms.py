@@ -87,7 +87,7 @@ class RecordHistograms:
         """Add `network` of pairs that were joined alike, under their client halves."""
         if len(pairs):
             groups, of_row = self._groups(pairs.client)
-            rows = _Rows(of_row, pairs.stages[:, NETWORK_AT], pairs.client.adjusted_count)
+            rows = _Rows(of_row, pairs.stages[:, NETWORK_AT], pairs.adjusted_count)
             self._spread(names.NETWORK_DURATION, groups, rows, joined)
 
     def name_peers(self, known: dict[str, Identity], now_s: float) -> None:

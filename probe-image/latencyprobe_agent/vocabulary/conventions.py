@@ -295,7 +295,7 @@ PAIRS = Metric(
     "latencyprobe.pairs",
     "{pair}",
     "counter",
-    "Client and server halves joined, on this node or by the remote join; from records.",
+    "Client and server halves joined, on this node or by the remote join; from records, weighed if sampled.",
 )
 SLO_EVENTS = Metric(
     "latencyprobe.slo.events",

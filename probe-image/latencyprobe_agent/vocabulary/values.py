@@ -55,7 +55,6 @@ FLAGS = {
     ExchangeFlags.CLOSED: "ended by the connection's close",
     ExchangeFlags.STAGE_OVERLAP: "a stamp lay before its predecessor: the stage between them is empty",
     ExchangeFlags.READY_APPROX: "when data became readable was missed: it was read by then",
-    ExchangeFlags.ADJUSTED: "one of 16 records that were sampled",
     ExchangeFlags.SUSPENDED: "the host slept meanwhile",
     ExchangeFlags.REQUEST_RESUMED: "the client had paused: what it sent before was one-way, or part of this request",
 }
