@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from benchmarks.builds import BUILD
@@ -60,6 +61,7 @@ def peers() -> tuple[Peer, ...]:
     )
 
 
+@cache
 def _tcppktlat() -> tuple[str, ...]:
     fetched = subprocess.run([_HERE / "fetch_tcppktlat"], check=False, capture_output=True, text=True)
     if fetched.returncode:
