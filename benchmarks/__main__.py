@@ -15,7 +15,7 @@ import click
 
 from benchmarks import machine
 from benchmarks.builds import BUILD, OBJECTS, build
-from benchmarks.processes import DoesNotRun
+from benchmarks.processes import DoesNotRun, own_s
 from benchmarks.report import Report
 
 Part = Callable[[Report, int, int], None]
@@ -65,7 +65,7 @@ def main(*, chosen: tuple[str, ...], rounds: int, turns: int, quick: bool, secon
     os.sched_setaffinity(0, {machine.LOAD_CPU})  # beside the load, not beside what is measured
     build()
     report = Report({**machine.described(), "rounds": f"{rounds} rounds of {turns:,} operations a slice"})
-    began = time.monotonic()
+    began, busy, own = time.monotonic(), machine.busy_s(), own_s()
     try:
         with machine.bpf_statistics_off():
             for name, part in parts(seconds).items():
@@ -76,7 +76,12 @@ def main(*, chosen: tuple[str, ...], rounds: int, turns: int, quick: bool, secon
                     except (AssertionError, OSError, subprocess.SubprocessError, DoesNotRun) as error:
                         report.lacks(name, f"failed: {error}")  # the others have their say
     finally:
-        report.headline["took"] = f"{(time.monotonic() - began) / 60:.0f} minutes"
+        took_s = time.monotonic() - began
+        others = (machine.busy_s() - busy - (own_s() - own)) / took_s / (os.cpu_count() or 1)
+        report.headline |= {
+            "took": f"{took_s / 60:.0f} minutes",
+            "others": f"others used {max(0, others):.0%} of the CPU",
+        }
         report.summary()
         report.save(BUILD)
     if failed := set(report.absent) & {*NAMES, *APART}:

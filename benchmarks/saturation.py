@@ -46,7 +46,9 @@ def cost_at_saturation(report: Report, count: int, turns: int) -> None:
     took = f"{np.median(none[:, 0]):,.0f} ns of CPU per GET without any"
     report.table(f"Redis GET at saturation, {_CONNECTIONS} connections, {took} ({note})", columns, rows + refused)
     control = paired(slices["none again"][:, 0], slices["none"][:, 0])
-    report.finds(Found("C4", paired(slices[_OURS][:, 0], none[:, 0]), control))
+    ratios = {name: paired(slices[name][:, 0], none[:, 0]) for name in shows}
+    others = [f"{name} {ratio.median:.2f}" for name, ratio in ratios.items() if name != _OURS]
+    report.finds(Found("C4", ratios[_OURS], control, "; ".join(others)))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from rich.progress import track
@@ -9,9 +10,9 @@ from rich.progress import track
 from benchmarks.compare import median, paired
 from benchmarks.report import Found, Report
 
-_RECORDS, _SPANS, _ROUNDS = 16_000, 8_000, 3
+_RECORDS, _SPANS, _ROUNDS = 16_000, 5_000, 3
 
-Cost = Callable[[int, int], Mapping[str, float]]
+Told = Mapping[str, float]  # `ratio`, and CPU ns by what was compared
 
 
 def cost_of_records(report: Report, count: int, _turns: int) -> None:
@@ -20,22 +21,31 @@ def cost_of_records(report: Report, count: int, _turns: int) -> None:
         return report.lacks("C5", "benchmarks/agent.py is not here")
     from benchmarks.agent import cost_of_agent  # noqa: PLC0415 - it loads all of the agent
 
-    return _found(report, "C5", cost_of_agent, _RECORDS, count)
+    def once() -> Told:
+        found = cost_of_agent(_RECORDS, _ROUNDS)
+        return {"ratio": found["ratio"], "turn": found["turn_ns"], "ring alone": found["ring_ns"]}
+
+    return _found(report, "C5", once, count)
 
 
 def cost_of_spans(report: Report, count: int, _turns: int) -> None:
-    """C7: spans encoded and sent ÷ the stock SDK's way."""
+    """C7: bytes of spans per second of CPU ÷ the stock SDK's."""
     if find_spec("benchmarks.spans") is None:
         return report.lacks("C7", "benchmarks/spans.py is not here")
-    from benchmarks.spans import cost_of_spans as cost  # noqa: PLC0415
+    from benchmarks import spans  # noqa: PLC0415 - as above
 
-    return _found(report, "C7", cost, _SPANS, count)
+    def once() -> Told:
+        found: dict[str, Any] = spans.cost_of_spans(_SPANS, _ROUNDS)
+        ours, sdk = (found[name]["ns_per_span"] for name in ("ours", "sdk"))
+        return {"ratio": found["ratio"][0], "ours": ours, "SDK": sdk}
+
+    return _found(report, "C7", once, count)
 
 
-def _found(report: Report, goal: str, cost: Cost, size: int, count: int) -> None:
-    """Take `ratio` twice a round: the second ÷ the first is the A/A control."""
-    told = [cost(size, _ROUNDS) for _ in track(range(2 * count), goal)]
+def _found(report: Report, goal: str, once: Callable[[], Told], count: int) -> None:
+    """Take the ratio twice a round: the second ÷ the first is the A/A control."""
+    told = [once() for _ in track(range(2 * count), goal)]
     ratios = np.array([one["ratio"] for one in told]).reshape(count, 2)
     others = [name for name in told[0] if name != "ratio"]
-    note = ", ".join(f"{name} {np.median([one[name] for one in told]):,.0f}" for name in others)
+    note = ", ".join(f"{name} {np.median([one[name] for one in told]):,.0f} ns" for name in others)
     report.finds(Found(goal, median(ratios.mean(axis=1)), paired(ratios[:, 1], ratios[:, 0]), note))
