@@ -51,8 +51,10 @@ test: everything ## everything, the real two-node cluster included (installs and
 test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
 	@tests/kernels/run
 
-bench: everything ## what the measurement costs and how close it is, as paired ratios
-	@$(BIN)/python -m benchmarks
+bench: ## what measuring costs, beside its goals and other tools; OF=stamps: one part (python -m benchmarks --help)
+	@scripts/setup --bench
+	@$(MAKE) --no-print-directory bpf
+	@$(BIN)/python -m benchmarks $(OF:%=--of %)
 
 everything:
 	@scripts/setup --test

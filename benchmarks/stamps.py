@@ -12,19 +12,25 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.compare import F64
-from benchmarks.subjects import LOAD_CPU, SERVER_CPU
-from benchmarks.variants import OBJECTS, Batches, Variant, measuring
+from benchmarks import rounds
+from benchmarks.builds import OBJECTS
+from benchmarks.compare import F64, paired
+from benchmarks.machine import LOAD_CPU, SERVER_CPU
+from benchmarks.report import Report
+from benchmarks.rounds import Slices, Variant
+from benchmarks.variants import Batches, measuring
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.signals.table import HANDSHAKES
 from tests.support.waiting import wait_until
 from tests.truth import workload
 from tests.truth.frames import client_rtts, server_rtts, wire
-from tests.truth.handshaking import CLIENT, KERNEL, SERVER, TC, Watch, a_socket, at_packets, listen
+from tests.truth.handshaking import CLIENT, KERNEL, SERVER, TC, a_socket, at_packets, listen
 from tests.truth.join import NAMES, Truth, match, stamp_errors
 from tests.truth.netns import Namespace, joined
+from tests.truth.recorder import Recorder
 
 SERVER_ADDRESS = "10.99.0.2"
+_PORT = 7878
 
 
 def off(errors_ns: list[F64]) -> F64:
@@ -48,7 +54,7 @@ class Rpcs(TemporaryDirectory[str]):
         """With the programs twice, for the A/A control, and without."""
         return {"none": nullcontext, "measured": self._measured, "again": self._measured}
 
-    def slice_ns(self) -> F64:
+    def slice_ns(self, _: object = None) -> F64:
         """What stamps are off by; without programs, what a send call takes."""
         truth = self._run()
         if self._kept is None:
@@ -70,7 +76,7 @@ class Rpcs(TemporaryDirectory[str]):
     def _measured(self) -> Iterator[None]:
         self._kept = []
         try:
-            with measuring(self._port, targeted=True, kept=self._kept):
+            with measuring((self._port,), targeted=True, kept=self._kept):
                 yield
         finally:
             self._kept = None
@@ -88,13 +94,13 @@ class Handshakes(ExitStack):
         super().__init__()
         self._port, self._count = port, count
         self._ends: tuple[Namespace, Namespace] = self.enter_context(joined())
-        self._watch: Watch | None = None
+        self._watch: Recorder | None = None
 
     def variants(self) -> dict[str, Variant]:
         """With the programs twice, for the A/A control, and without."""
         return {"none": nullcontext, "measured": self._watched, "again": self._watched}
 
-    def slice_ns(self) -> F64:
+    def slice_ns(self, _: object = None) -> F64:
         """What round trips are off by; without programs, what one takes."""
         client, server = self._ends
         with workload.receive_stamps(), wire(client) as near, wire(server) as far, listen(server, self._port) as at:
@@ -105,12 +111,12 @@ class Handshakes(ExitStack):
             seen = {CLIENT: client_rtts(near.seen(), self._port), SERVER: server_rtts(far.seen(), self._port)}
         if not (watch := self._watch):
             return np.full((2, len(self.kinds)), np.median(list(seen[CLIENT].values())))
-        wait_until(lambda: len(watch.records()) == len(self.kinds) * self._count, "all handshakes")
-        errors = []
+        wait_until(lambda: len(watch) == len(self.kinds) * self._count, "all handshakes")
+        errors: list[F64] = []
         for role, method in self._what:
-            records = watch.records(role, method)
+            records = watch.records(role=role, method=method)
             ports = records["flow"]["local_port" if role == CLIENT else "peer_port"].tolist()
-            errors.append(records["rtt_ns"].astype(np.int64) - [seen[role][number] for number in ports])
+            errors.append(records["rtt_ns"].astype(np.float64) - [seen[role][number] for number in ports])
         return off(errors)
 
     @contextmanager
@@ -118,6 +124,28 @@ class Handshakes(ExitStack):
         with ExitStack() as stack:
             tc = [stack.enter_context(at_packets(end, self._port)) for end in self._ends]
             kernel = stack.enter_context(EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(port=self._port)))
-            self._watch = Watch(self._port, kernel, tc)
+            self._watch = stack.enter_context(Recorder(HANDSHAKES, kernel, *tc, port=self._port))
             yield
             self._watch = None
+
+
+def closeness_of_stamps(report: Report, count: int, turns: int) -> None:
+    """Tell how far stamps are off by the truth generator's log, and round trips by a capture."""
+    for subject in (Rpcs(_PORT, turns // 10), Handshakes(_PORT, turns // 500)):
+        with subject:
+            slices, note = rounds.run(subject.title, subject.slice_ns, subject.variants(), count)
+        _tell(report, subject, slices, note)
+
+
+def _tell(report: Report, subject: Rpcs | Handshakes, slices: Slices, note: str) -> None:
+    """One subject's table; "again" ÷ the same is the A/A control."""
+    yardstick = slices["none"][:, 0, 0]
+    rows = []
+    for i, kind in enumerate(subject.kinds):
+        p50, p99, again = slices["measured"][:, 0, i], slices["measured"][:, 1, i], slices["again"][:, 0, i]
+        ratios = [paired(values, beside) for values, beside in ((p50, yardstick), (p99, yardstick), (again, p50))]
+        medians = (f"{np.median(values):,.0f}" for values in (p50, p99))
+        rows.append((kind, *medians, *(ratio.text(".3f") for ratio in ratios)))
+    beside = f"÷ {subject.yardstick} [95 %]"
+    columns = ("off", "median ns", "p99 ns", f"median {beside}", "p99 ÷ the same", "A/A of the medians")
+    report.table(f"{subject.title} ({note}); {subject.yardstick}: {np.median(yardstick):,.0f} ns", columns, rows)

@@ -1,15 +1,16 @@
-"""What is attached while a slice runs: nothing, empty hooks, the programs on other sockets or on these, evidence."""
+"""What the bench attaches to the kernel while a slice runs: nothing, empty hooks, the programs on other sockets or on
+these, evidence."""
 
-import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.builds import BUILD, OBJECTS
+from benchmarks.rounds import Variant
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
@@ -18,21 +19,8 @@ from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.signals.table import EVIDENCE, Signal
 
-ROOT = Path(__file__).parents[1]
-BUILD = ROOT / "build" / "bench"
-OBJECTS = ROOT / "build" / "bpf"
 OTHER_CGROUP = 2**63 - 1  # id of no cgroup
 Batches = list[NDArray[np.void]]
-
-
-def build() -> None:
-    """Compile the empty hooks and the ping-pong."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    source = ROOT / "benchmarks"
-    includes = [word for path in Path("/usr/include").glob("*-linux-gnu") for word in ("-idirafter", str(path))]
-    flags = ["-O2", "-g", "-target", "bpf", "-mcpu=v2", *includes]
-    subprocess.run(["clang-19", *flags, "-c", source / "empty.bpf.c", "-o", BUILD / "empty.bpf.o"], check=True)
-    subprocess.run(["cc", "-O2", "-o", BUILD / "pingpong", source / "pingpong.c"], check=True)
 
 
 @contextmanager
@@ -52,8 +40,8 @@ def empty_hooks() -> Iterator[None]:
 
 
 @contextmanager
-def measuring(port: int, targeted: bool, kept: Batches | None = None) -> Iterator[None]:
-    """Attach the real programs with a plan for `port` on this machine, or for a pod whose cgroup is not ours."""
+def measuring(ports: Sequence[int], targeted: bool, kept: Batches | None = None) -> Iterator[None]:
+    """Attach the real programs with a plan for `ports` on this machine, or for a pod whose cgroup is not ours."""
     target = Target(
         id="bench/bench/server",
         namespace="bench",
@@ -64,9 +52,9 @@ def measuring(port: int, targeted: bool, kept: Batches | None = None) -> Iterato
         thresholds_ns=(25_000_000,),
         setup_turns=0,
         spans=SpanPolicy(slower_than_ns=25_000_000, ratio=0.01, max_per_second=100),
-        ports=(port,),
+        ports=tuple(ports),
         clients=True,
-        pods=(TargetPod("pod", (port,)),),
+        pods=(TargetPod("pod", tuple(ports)),),
     )
     plan = NodePlan(node="", generation=1, digest="", targets=(target,), objectives=(), host=targeted)
     with Programs.open(OBJECTS / "exchange.bpf.o") as programs:
@@ -109,22 +97,23 @@ def drained(programs: Attached, kept: Batches | None = None) -> Iterator[None]:
         assert not any(programs.lost().values()), programs.lost()
 
 
-Variant = Callable[[], AbstractContextManager[None]]
+def with_control(variants: dict[str, Variant]) -> dict[str, Variant]:
+    """These between "none" and, for the A/A control, "none again"."""
+    return {"none": nullcontext, **variants, "none again": nullcontext}
 
 
-def variants(port: int) -> dict[str, Variant]:
-    """All of them by name; "none" twice, for the A/A control."""
-    return {
-        "none": nullcontext,
-        "empty hooks": empty_hooks,
-        "untargeted": lambda: measuring(port, targeted=False),
-        "targeted": lambda: measuring(port, targeted=True),
-        "none again": nullcontext,
-    }
+def kernel_alone(port: int) -> dict[str, Variant]:
+    """The hooks, and the programs behind them, without the agent's other work."""
+    return with_control(
+        {
+            "empty hooks": empty_hooks,
+            "untargeted": partial(measuring, (port,), targeted=False),
+            "targeted": partial(measuring, (port,), targeted=True),
+        }
+    )
 
 
 def evidence(port: int) -> dict[str, Variant]:
-    """Each signal of evidence alone and all together; "none" twice, as above."""
+    """Each signal of evidence alone and all together."""
     alone = {one.switch: partial(explaining, port, (one,)) for one in EVIDENCE}
-    together = partial(explaining, port, EVIDENCE)
-    return {"none": nullcontext, **alone, "all together": together, "none again": nullcontext}
+    return with_control({**alone, "all together": partial(explaining, port, EVIDENCE)})
