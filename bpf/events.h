@@ -19,7 +19,7 @@ enum lp_limits {
 		30, /* worth of records that may come at once before they are sampled out: 4 s at the limit */
 	LP_SAMPLING_LEVEL_SHIFT = 27, /* exchange.flags above it: one of 2^level such exchanges sent its record */
 	LP_SAMPLING_LEVEL_MAX = 31,
-	LP_SCOPE_FILTER_WORDS = 1024, /* of 64 bits: with 1,000 cgroups in `scopes`, 1.5 % of the others pass */
+	LP_SCOPE_FILTER_WORDS = 1024,	     /* of 64 bits: with 1,000 cgroups in `scopes`, 1.5 % of the others pass */
 	LP_SCOPE_FILTER_FACTOR = 0x61c88647, /* 2^32 over the golden ratio: spreads numbers that follow each other */
 };
 

@@ -40,6 +40,7 @@ static const __u64 histogram_bounds[{count}] = {{
 {bounds}
 }};
 
+/* clang-format off */
 static const __u8 histogram_guesses[{slices}] = {{
 {guesses}
 }};
@@ -47,6 +48,7 @@ static const __u8 histogram_guesses[{slices}] = {{
 static const __u8 histogram_exponents[64] = {{
 {exponents}
 }};
+/* clang-format on */
 
 #endif
 """
@@ -79,8 +81,8 @@ def header() -> str:
         slices=SLICES,
         factor=factor,
         bounds=_rows([f"{b:#x}ull" for b in bounds], 4),
-        guesses=_rows(guesses, 32),
-        exponents=_rows(exponents, 32),
+        guesses=_rows(guesses, 16),
+        exponents=_rows(exponents, 16),
     )
 
 
