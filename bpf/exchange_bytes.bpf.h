@@ -33,7 +33,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	bool ended;
 
 	read_view(sk, tp, &v);
-	if (!lock_settled(c, &v))
+	if (!lock_settled(c))
 		return;
 	if (is_same_send(c, pid_tgid, v.written + left)) {
 		continue_send(c, &v);
@@ -68,15 +68,16 @@ static __always_inline int on_send_start(struct sock *sk, __u32 left)
 static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	__u32 written = tp->write_seq;
 	bool ended = false;
 	struct view v;
 
-	if (ret > 0 && returns_as_expected(c, tp, pid_tgid)) {
-		note_return(c, pid_tgid, now_ns());
+	if (ret > 0 && returns_as_expected(c, pid_tgid, written)) {
+		note_return(c, pid_tgid, written, now_ns());
 		return;
 	}
 	read_view(sk, tp, &v);
-	if (!lock_settled(c, &v))
+	if (!lock_settled(c))
 		return;
 	if (ret > 0 && wrote_unseen(c, &v)) {
 		if (!catch_up(c, &v))
@@ -116,7 +117,7 @@ static __noinline void catch_up_sends(struct sock *sk, struct tcp_sock *tp, stru
 	bool ended;
 
 	read_view(sk, tp, &v);
-	if (!lock_settled(c, &v))
+	if (!lock_settled(c))
 		return;
 	if (wrote_unseen(c, &v) && !publish(c, end_unseen_send(c, &v)))
 		return;
@@ -144,7 +145,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 		v.flags |= FLAG_LOWAT;
 	if (!tp->rcv_wnd)
 		v.flags |= FLAG_RECEIVER_LIMITED;
-	if (!lock_settled(c, &v))
+	if (!lock_settled(c))
 		return;
 	advance_out(c, v.written);
 	ended = arrive(c, &v, v.received);
@@ -191,7 +192,7 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 		}
 	}
 	read_view(sk, tp, &v);
-	if (!lock_settled(c, &v))
+	if (!lock_settled(c))
 		return;
 	reading.first_ns = reading.last_ns = v.now_ns;
 	reading.copied = v.copied;

@@ -18,7 +18,7 @@ static __noinline void end_sending(struct connection *c, struct view *v)
 {
 	bool ended;
 
-	if (!lock_settled(c, v) || !publish(c, end_unseen_send(c, v)))
+	if (!lock_settled(c) || !publish(c, end_unseen_send(c, v)))
 		return;
 	ended = send_unseen(c, v);
 	unlock_connection(c);
@@ -123,9 +123,9 @@ static __always_inline enum leaving end_socket(const struct sock *sk, struct con
 }
 
 /* What is noted belongs to the time before the state changes. */
-static __noinline void settle(struct connection *c, struct view *v)
+static __noinline void settle(struct connection *c)
 {
-	if (lock_settled(c, v))
+	if (lock_settled(c))
 		unlock_connection(c);
 }
 
@@ -170,7 +170,7 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	if (!c)
 		return 0;
 	read_view(sk, tp, &v);
-	settle(c, &v);
+	settle(c);
 	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;
 	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
@@ -228,7 +228,7 @@ static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct 
 	read_view(sk, tp, &v);
 	if ((__s32)(v.acked - v.written) < 0 || v.received != v.copied)
 		return;
-	if (!lock_settled(c, &v))
+	if (!lock_settled(c))
 		return;
 	quiet_ns = v.now_ns - c->last_ns;
 	if (quiet_ns >= (__s64)cfg->idle_timeout_ns && quiet_ns >= (__s64)c->pause_ns && v.received == c->in_seq) {

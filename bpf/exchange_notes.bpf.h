@@ -16,15 +16,16 @@
 #define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
 
 /* The call that was seen to begin wrote all that is written, for the open exchange. */
-static __always_inline bool returns_as_expected(const struct connection *c, const struct tcp_sock *tp, __u32 tid)
+static __always_inline bool returns_as_expected(const struct connection *c, __u32 tid, __u32 written)
 {
 	return READ_ONCE(c->send_owner) == SEND_CURRENT && READ_ONCE(c->send_tid) == tid &&
-	       (__s32)(tp->write_seq - READ_ONCE(c->send_until)) <= 0;
+	       (__s32)(written - READ_ONCE(c->send_until)) <= 0;
 }
 
-static __always_inline void note_return(struct connection *c, __u32 tid, __u64 now_ns)
+static __always_inline void note_return(struct connection *c, __u32 tid, __u32 written, __u64 now_ns)
 {
 	WRITE_ONCE(c->notes.returned_tid, tid);
+	WRITE_ONCE(c->notes.written, written);
 	WRITE_ONCE(c->notes.returned_ns, now_ns);
 }
 
@@ -71,7 +72,7 @@ static __always_inline void settle_reads(struct connection *c)
 }
 
 /* True: as finish_send(). */
-static __always_inline bool settle_return(struct connection *c, const struct view *v)
+static __always_inline bool settle_return(struct connection *c)
 {
 	__u64 returned_ns = READ_ONCE(c->notes.returned_ns);
 
@@ -80,15 +81,15 @@ static __always_inline bool settle_return(struct connection *c, const struct vie
 	WRITE_ONCE(c->notes.returned_ns, 0);
 	if (c->send_owner == SEND_NONE || c->notes.returned_tid != c->send_tid)
 		return false;
-	advance_out(c, (__s32)(v->written - c->send_until) < 0 ? v->written : c->send_until);
+	advance_out(c, c->notes.written);
 	move_at(c, returned_ns);
 	return finish_send(c, returned_ns, true, 0);
 }
 
 /* Lock the connection, all notes settled. False: its lock is not to be had. */
-static __always_inline bool lock_settled(struct connection *c, const struct view *v)
+static __always_inline bool lock_settled(struct connection *c)
 {
-	if (!lock_connection(c) || !publish(c, settle_return(c, v)))
+	if (!lock_connection(c) || !publish(c, settle_return(c)))
 		return false;
 	settle_reads(c);
 	return true;

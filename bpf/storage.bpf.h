@@ -41,7 +41,7 @@ struct notes {
 	__u32 read_seq;
 	__u32 reads; /* how many; 0: no note */
 	__u32 returned_tid;
-	__u32 _pad;
+	__u32 written; /* up to here, when it returned */
 };
 
 struct connection {
