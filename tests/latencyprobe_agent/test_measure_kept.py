@@ -11,11 +11,10 @@ from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.kept import KEPT, pack, unpack
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Excluded
 
-# What nobody asks a kept half for: its stamps and its place are in stages and trace id.
+# What nobody asks a kept half for: its stamps are in the stages.
 FORGOTTEN = {
     *("sock_cookie", "send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_first_ns"),
-    *("read_last_ns", "request_offset", "response_offset", "request_seq", "response_seq", "netns_ino"),
-    *("send_calls", "recv_calls"),
+    *("read_last_ns", "send_calls", "recv_calls"),
 }
 
 
@@ -25,7 +24,7 @@ def test_every_column_and_field_that_is_asked_for_comes_back(noise: bytes, n: in
     batch["excluded"] = Excluded.NONE
     for stamp in (name for name in EXCHANGE.names or () if name.endswith("_ns")):
         batch[stamp] >>= np.uint64(8)  # boot time: two years
-    before = halves(batch, b"key")
+    before = halves(batch)
     before.sampled[:] = np.arange(n)
 
     after = unpack(pack(before))
@@ -38,4 +37,4 @@ def test_every_column_and_field_that_is_asked_for_comes_back(noise: bytes, n: in
 
 
 def test_a_kept_half_takes_what_the_arithmetic_of_the_memory_says(make_halves: Any) -> None:
-    assert KEPT.itemsize == 157
+    assert KEPT.itemsize == 177

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe_agent.measure.keys import siphash128, span_ids, trace_ids
+from latencyprobe_agent.measure.keys import join_keys, siphash128, span_ids, trace_ids
 
 KEY = bytes(range(16))
 MASK = 2**64 - 1
@@ -102,9 +102,15 @@ def test_another_key_gives_other_ids_and_no_id_repeats():
 def test_every_bit_of_the_place_matters(place, column, bit):
     changed = list(place)
     changed[column] ^= 1 << bit
-    ids = trace_ids(np.array([place, changed], np.uint64).T, b"key")
+    both = np.array([place, changed], np.uint64).T
+    ids, keys = trace_ids(both, b"key"), join_keys(both)
 
     assert not np.array_equal(ids[0], ids[1])
+    assert keys[0] != keys[1]
+
+
+def test_a_join_key_is_never_zero():
+    assert join_keys(np.zeros((5, 1), np.uint64)).all()
 
 
 def test_span_ids_are_never_zero():

@@ -1,4 +1,4 @@
-"""From a batch of records to halves: duration, stages and ids of every exchange, as arrays."""
+"""From a batch of records to halves: duration, stages and join key of every exchange, as arrays."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.measure import keys, stages
-from latencyprobe_agent.signals.exchanges import columns
+from latencyprobe_agent.signals.exchanges import columns, place
 from latencyprobe_agent.vocabulary.records import ADJUSTED_COUNT_BITS, EXCHANGE, ExchangeFlags
 
 
@@ -16,8 +16,8 @@ from latencyprobe_agent.vocabulary.records import ADJUSTED_COUNT_BITS, EXCHANGE,
 class Halves:
     """n halves, row by row. Times in ns of the boot clock.
 
-    `stages`: i64[n, 4], `stages.SERVER` or `stages.CLIENT` by the role; `dominant`: index of the largest. `trace_id`:
-    u64[n, 2], high and low half, the same for both halves of an exchange, as are the span ids of its client and server.
+    `stages`: i64[n, 4], `stages.SERVER` or `stages.CLIENT` by the role; `dominant`: index of the largest.
+    `join_key`: u64[n], the same for both halves of an exchange; it stands for the exchange in this process.
     `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs. `sampled`: why it
     becomes a span, a Reason + 1 (`measure.sampling`), 0 if it does not.
     """
@@ -28,9 +28,7 @@ class Halves:
     duration_ns: NDArray[np.int64]
     stages: NDArray[np.int64]
     dominant: NDArray[np.uint8]
-    trace_id: NDArray[np.uint64]
-    client_span_id: NDArray[np.uint64]
-    server_span_id: NDArray[np.uint64]
+    join_key: NDArray[np.uint64]
     counted: NDArray[np.bool_]
     sampled: NDArray[np.uint8]
 
@@ -41,6 +39,10 @@ class Halves:
     def adjusted_count(self) -> NDArray[np.int64]:
         """i64[n]: how many exchanges each record stands for, its own included: more than 1 where the kernel sampled."""
         return np.where(self.rec["flags"] & np.uint32(ExchangeFlags.ADJUSTED), 1 << ADJUSTED_COUNT_BITS, 1)
+
+    def trace_ids(self, pair_key: bytes) -> NDArray[np.uint64]:
+        """Return u64[n, 2], high and low half: what stands for the exchange outside this process. Dear: of few rows."""
+        return keys.trace_ids(place(self.rec), pair_key)
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> "Halves":
         """Return the rows of `index` (positions or a mask) as a copy."""
@@ -79,12 +81,11 @@ def flag_suspended(some: Halves, sleeps: Iterable[Sleep]) -> None:
         some.rec["flags"][slept] |= np.uint32(ExchangeFlags.SUSPENDED)
 
 
-def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:
+def halves(batch: NDArray[np.void]) -> Halves:
     """Measure a batch of EXCHANGE records; `batch` stays as `rec`, with STAGE_OVERLAP set where stamps overlapped."""
     exchanges = columns(batch)
     points, stage_ns, overlap = stages.cut(exchanges.stamps)
     batch["flags"][overlap] |= np.uint32(ExchangeFlags.STAGE_OVERLAP)
-    trace_id = keys.trace_ids(exchanges.place, pair_key)
     return Halves(
         rec=batch,
         start_ns=points[0],
@@ -92,9 +93,7 @@ def halves(batch: NDArray[np.void], pair_key: bytes) -> Halves:
         duration_ns=points[-1] - points[0],
         stages=stage_ns,
         dominant=stage_ns.argmax(axis=1).astype(np.uint8),
-        trace_id=trace_id,
-        client_span_id=keys.span_ids(trace_id[:, 0]),
-        server_span_id=keys.span_ids(trace_id[:, 1]),
+        join_key=keys.join_keys(exchanges.place),
         counted=exchanges.counted,
         sampled=np.zeros(len(batch), np.uint8),
     )

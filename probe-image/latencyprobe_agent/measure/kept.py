@@ -7,15 +7,13 @@ is 0.
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.measure import keys
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.vocabulary.records import EXCHANGE
 
 # Fields that lie side by side travel as one: first and last of each run. Field by field it takes twice the time.
 _RUNS = (
     ("cgroup_id", "cgroup_id"),
-    ("request_bytes", "peer_addr"),
-    ("target_set", "flags"),
+    ("request_offset", "flags"),
     ("local_port", "excluded"),
 )
 
@@ -36,7 +34,7 @@ _OF_RECORD = np.dtype(
         "itemsize": EXCHANGE.itemsize,
     }
 )
-_OF_HALF = {"start_ns": "i8", "stages": "4i8", "trace_id": "2u8", "sampled": "u1"}
+_OF_HALF = {"start_ns": "i8", "stages": "4i8", "join_key": "u8", "sampled": "u1"}
 KEPT = np.dtype([*((first, f"V{length}") for first, (_, length) in _runs().items()), *_OF_HALF.items()])
 
 
@@ -55,7 +53,7 @@ def unpack(rows: NDArray[np.void]) -> Halves:
     record = np.zeros(len(rows), EXCHANGE)
     for run in _runs():
         record.view(_OF_RECORD)[run] = rows[run]
-    start_ns, stages, trace_id = (np.ascontiguousarray(rows[name]) for name in ("start_ns", "stages", "trace_id"))
+    start_ns, stages, join_key = (np.ascontiguousarray(rows[name]) for name in ("start_ns", "stages", "join_key"))
     duration_ns = stages.sum(axis=1)
     return Halves(
         rec=record,
@@ -64,9 +62,7 @@ def unpack(rows: NDArray[np.void]) -> Halves:
         duration_ns=duration_ns,
         stages=stages,
         dominant=stages.argmax(axis=1).astype(np.uint8),
-        trace_id=trace_id,
-        client_span_id=keys.span_ids(trace_id[:, 0]),
-        server_span_id=keys.span_ids(trace_id[:, 1]),
+        join_key=join_key,
         counted=np.ones(len(rows), np.bool_),
         sampled=rows["sampled"].copy(),
     )

@@ -1,8 +1,9 @@
-"""Ids of an exchange that both hosts compute alike without talking: a keyed hash of its place on the connection.
+"""Ids of an exchange that both hosts compute alike without talking, from its place on the connection.
 
-SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012, and the authors'
-reference code for the long output), over columns: every step is one numpy operation on all exchanges. Without the key
-nobody can read sequence numbers from an id, or forge one.
+Inside the process an exchange is known by its join key, a plain mix of its place. What leaves the process is a keyed
+hash, the trace id: SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012,
+and the authors' reference code for the long output), over columns: every step is one numpy operation on all exchanges.
+Without the key nobody can read sequence numbers from an id, or forge one.
 """
 
 import hashlib
@@ -13,8 +14,34 @@ from numpy.typing import NDArray
 
 U64 = NDArray[np.uint64]
 
+# Odd, half of the bits set: the finaliser of MurmurHash3 (Appleby) and the golden ratio. The kernel samples records by
+# another mix of the same fields (bpf/exchange_sampling.bpf.h), and what it leaves must not be what spans are made of.
+_MIX = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9E3779B97F4A7C15)
+
 _CHUNK = 4096  # rows at a time: four state words and one of scratch, 160 KiB, stay in the second-level cache
 _INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+
+
+def join_keys(place: U64) -> U64:
+    """Return u64[n] from `Exchanges.place` (u64[5, n]): equal for both halves of an exchange, never zero.
+
+    Every bit of it is as good as random over honest exchanges; it hides nothing.
+    """
+    mixed = np.zeros(place.shape[1], np.uint64)
+    scratch = np.empty_like(mixed)
+    for word in place:
+        mixed ^= word
+        mixed *= np.uint64(_MIX[0])
+        np.right_shift(mixed, np.uint64(32), out=scratch)
+        mixed ^= scratch
+    mixed *= np.uint64(_MIX[1])
+    np.right_shift(mixed, np.uint64(29), out=scratch)
+    mixed ^= scratch
+    mixed *= np.uint64(_MIX[2])
+    np.right_shift(mixed, np.uint64(32), out=scratch)
+    mixed ^= scratch
+    mixed |= mixed == 0
+    return mixed
 
 
 def trace_ids(place: U64, pair_key: bytes) -> U64:

@@ -1,6 +1,6 @@
 """Join the two halves of an exchange when this agent holds both: client and server run on the same node.
 
-The halves meet by their 128-bit trace id, whatever batches they come in. Receives halves batch by batch, returns pairs.
+The halves meet by their join key, whatever batches they come in. Receives halves batch by batch, returns pairs.
 """
 
 from dataclasses import dataclass
@@ -42,58 +42,72 @@ class LocalJoin:
 
     Halves of one exchange leave the kernel within ms of each other, or at the same idle timeout; a half whose other end
     is on another node stays until newer ones take its place, and `pull()` finds it for that node (remote join). The
-    limit bounds memory (165 bytes each) and time (one comparison of each waiting id per batch).
+    limit bounds memory (202 bytes each) and time (one comparison of each waiting key per batch).
     """
 
     def __init__(self, limit: int = 16_384) -> None:
-        self._high = np.zeros(limit, np.uint64)  # of the trace ids, 0 = free
+        self._keys = np.zeros(limit, np.uint64)  # 0 = free
         self._waiting = np.zeros(limit, KEPT)
+        self._trace_ids = np.zeros((limit, 2), np.uint64)  # of server halves, once another node asks; 0 = not there
+        self._unhashed = np.zeros(limit, np.bool_)
         self._next = 0
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self._high))
+        return int(np.count_nonzero(self._keys))
 
     def join(self, batch: Halves) -> Pairs:
-        """Join a batch with itself and with what waits. A trace id seen twice on one side is ambiguous: no pair."""
+        """Join a batch with itself and with what waits. A key seen twice on one side is ambiguous: no pair."""
         at = np.flatnonzero(batch.counted & (batch.rec["role"] != Role.UNKNOWN))
-        slots = self._with_ids_of(batch.trace_id[at, 0])
+        slots = self._among(batch.join_key[at])
         halves = Halves.concatenate([unpack(self._waiting[slots]), batch.take(at)])
-        self._high[slots] = 0  # each meets its other half now, or another of its own side
+        self._keys[slots] = 0  # each meets its other half now, or another of its own side
         row = np.concatenate([np.full(len(slots), -1), at])
 
-        high, low = halves.trace_id.T
         server = halves.rec["role"] == Role.SERVER
-        order = np.argsort(high, kind="stable")
-        first = np.flatnonzero(np.diff(high[order], prepend=~high[order[:1]]))
+        order = np.argsort(halves.join_key, kind="stable")
+        sorted_keys = halves.join_key[order]
+        first = np.flatnonzero(np.diff(sorted_keys, prepend=~sorted_keys[:1]))
         size = np.diff(first, append=len(order))
         one, other = order[first[size == 2]], order[first[size == 2] + 1]
-        good = (server[one] != server[other]) & (low[one] == low[other])
+        good = server[one] != server[other]
         one, other = one[good], other[good]
         client, server_half = np.where(server[one], other, one), np.where(server[one], one, other)
         self._keep(halves, np.sort(order[first[size == 1]]))
         return _pairs(halves, row, client, server_half)
 
-    def pull(self, trace_id: NDArray[np.uint64]) -> Halves:
-        """Take the waiting halves with these ids (u64[m, 2]) out: they have met their other half elsewhere."""
-        slots = self._with_ids_of(trace_id[:, 0])
-        slots = slots[np.isin(self._waiting["trace_id"][slots, 1], trace_id[:, 1])]
-        self._high[slots] = 0
+    def pull(self, join_key: NDArray[np.uint64]) -> Halves:
+        """Take the waiting halves with these keys out: they have met their other half elsewhere."""
+        slots = self._among(join_key)
+        self._keys[slots] = 0
         return unpack(self._waiting[slots])
 
-    def _with_ids_of(self, high: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Slots of the waiting halves that share the first half of their id with one of the batch."""
+    def pull_servers(self, trace_id: NDArray[np.uint64], pair_key: bytes) -> tuple[Halves, NDArray[np.uint64]]:
+        """Take the waiting server halves with these trace ids (u64[m, 2]) out. Return them and their own ids."""
+        new = np.flatnonzero(self._unhashed & (self._keys != 0))
+        self._trace_ids[new] = unpack(self._waiting[new]).trace_ids(pair_key)
+        self._unhashed[new] = False
+        high, low = self._trace_ids.T
+        slots = np.flatnonzero((self._keys != 0) & (low != 0) & np.isin(low, trace_id[:, 1]))
+        slots = slots[np.isin(high[slots], trace_id[:, 0])]
+        self._keys[slots] = 0
+        return unpack(self._waiting[slots]), self._trace_ids[slots]
+
+    def _among(self, join_key: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Return the slots of the waiting halves that have one of these keys."""
         first_bits = np.zeros(1 << 16, np.bool_)  # sorts out nearly all of them before anything is compared
-        first_bits[high >> np.uint64(48)] = True
-        likely = np.flatnonzero(first_bits[self._high >> np.uint64(48)] & (self._high != 0))
-        return likely[np.isin(self._high[likely], high)]
+        first_bits[join_key >> np.uint64(48)] = True
+        likely = np.flatnonzero(first_bits[self._keys >> np.uint64(48)] & (self._keys != 0))
+        return likely[np.isin(self._keys[likely], join_key)]
 
     def _keep(self, halves: Halves, lone: NDArray[np.intp]) -> None:
         """Put the rows `lone` in the place of the oldest ones."""
-        limit = len(self._high)
+        limit = len(self._keys)
         newest = halves.take(lone[-limit:])
         slots = (self._next + np.arange(len(newest))) % limit
         self._waiting.view(_WHOLE)[slots] = pack(newest).view(_WHOLE)
-        self._high[slots] = newest.trace_id[:, 0]
+        self._keys[slots] = newest.join_key
+        self._trace_ids[slots] = 0
+        self._unhashed[slots] = newest.rec["role"] == Role.SERVER
         self._next = (self._next + len(newest)) % limit
 
 

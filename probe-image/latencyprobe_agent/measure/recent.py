@@ -37,6 +37,6 @@ def _rows(halves: Halves, at: int) -> NDArray[np.void]:
         rows[name] = record[name]
     for name in ("role", "excluded", "outcome"):
         rows[name] = record[name]
-    for name in ("trace_id", "start_ns", "end_ns", "duration_ns"):
+    for name in ("join_key", "start_ns", "end_ns", "duration_ns"):
         rows[name] = getattr(halves, name)
     return rows

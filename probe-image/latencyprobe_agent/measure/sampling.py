@@ -1,7 +1,7 @@
 """Which exchanges become spans: slow ones, failed ones, a share that both hosts decide alike; and their other halves.
 
-The share follows OpenTelemetry's consistent probability sampling (the lowest 56 bits of the trace id against a
-threshold), so both halves of an exchange are sampled or neither.
+The share is decided as in OpenTelemetry's consistent probability sampling, 56 random bits against a threshold. The bits
+are of the join key, so both halves of an exchange are sampled or neither.
 """
 
 import enum
@@ -17,7 +17,7 @@ from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.vocabulary.records import Outcome
 
-_RANDOM_BITS = 56
+_RANDOM_BITS = 56  # the highest ones of the join key
 _NODE = ""  # no LatencyProbe's name: the budget of all together
 
 
@@ -50,9 +50,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Sampled:
-    """n halves that become spans; `reason`, `ratio` and `over_budget` as in `Decision`."""
+    """n halves that become spans; `trace_id`: u64[n, 2], high and low half; the others as in `Decision`."""
 
     halves: Halves
+    trace_id: NDArray[np.uint64]
     reason: NDArray[np.uint8]
     ratio: NDArray[np.float64]
     over_budget: int = 0
@@ -61,9 +62,10 @@ class Sampled:
         return len(self.halves)
 
     @classmethod
-    def of(cls, halves: Halves, decision: Decision) -> "Sampled":
+    def of(cls, halves: Halves, decision: Decision, pair_key: bytes) -> "Sampled":
         """Return the rows that were decided for."""
-        return cls(halves.take(decision.index), decision.reason, decision.ratio, decision.over_budget)
+        some = halves.take(decision.index)
+        return cls(some, some.trace_ids(pair_key), decision.reason, decision.ratio, decision.over_budget)
 
     @staticmethod
     def concatenate(parts: Sequence["Sampled"]) -> "Sampled":
@@ -74,6 +76,7 @@ class Sampled:
             return replace(filled[0], over_budget=over_budget)
         return Sampled(
             Halves.concatenate([part.halves for part in filled]),
+            np.concatenate([part.trace_id for part in filled]),
             np.concatenate([part.reason for part in filled]),
             np.concatenate([part.ratio for part in filled]),
             over_budget,
@@ -110,17 +113,21 @@ class Sampler:
         self._budget = Budget(per_second)
         self._other_halves = Budget(per_second)
 
-    def decide(self, halves: Halves, sets: Mapping[int, TargetSet], now_ns: int) -> tuple[Halves, Sampled]:
+    def decide(
+        self, halves: Halves, sets: Mapping[int, TargetSet], pair_key: bytes, now_ns: int
+    ) -> tuple[Halves, Sampled]:
         """Return the halves with `sampled` set, and those that become spans. `sets`: `Rules.sets`; boot time."""
         decision = decide(halves, sets, self._budget, now_ns)
         marks = np.zeros(len(halves), np.uint8)
         marks[decision.index] = decision.reason + np.uint8(1)
         decided = replace(halves, sampled=marks)
-        return decided, Sampled.of(decided, decision)
+        return decided, Sampled.of(decided, decision, pair_key)
 
-    def decide_other_halves(self, halves: Halves, sets: Mapping[int, TargetSet], now_ns: int) -> Sampled:
+    def decide_other_halves(
+        self, halves: Halves, sets: Mapping[int, TargetSet], pair_key: bytes, now_ns: int
+    ) -> Sampled:
         """Return those of these halves that become spans because their other half has become one."""
-        return Sampled.of(halves, decide_all(halves, sets, self._other_halves, now_ns))
+        return Sampled.of(halves, decide_all(halves, sets, self._other_halves, now_ns), pair_key)
 
 
 def other_halves(pairs: Pairs) -> Halves:
@@ -141,7 +148,7 @@ def decide_all(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, no
 def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Decision:
     """Decide which halves become spans, by the span policies of their target sets (`Rules.sets`).
 
-    What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the trace id:
+    What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the join key:
     both sides drop the same. Halves of unknown sets, and such as are no SLI events, are never sampled.
     """
     table = np.zeros(max(sets, default=0) + 2, [("slower_ns", "i8"), ("reject_below", "u8"), ("probe", "i4")])
@@ -152,7 +159,7 @@ def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
         reject_below = round((1 - policy.ratio) * 2**_RANDOM_BITS)
         table[number] = (policy.slower_than_ns, reject_below, probes.index(target_set.probe))
     of_row = table[np.minimum(halves.rec["target_set"], len(table) - 1)]
-    randomness = halves.trace_id[:, 1] & np.uint64(2**_RANDOM_BITS - 1)
+    randomness = halves.join_key >> np.uint64(64 - _RANDOM_BITS)
     failed = halves.rec["outcome"] != Outcome.OK
     slow = halves.duration_ns > of_row["slower_ns"]
     offered = (of_row["probe"] >= 0) & halves.counted & (failed | slow | (randomness >= of_row["reject_below"]))

@@ -69,9 +69,9 @@ class Turn(NamedTuple):
     gained: tuple[Gained, ...] = ()
 
 
-_NO_HALVES = halves(np.zeros(0, EXCHANGE), bytes(32))
+_NO_HALVES = halves(np.zeros(0, EXCHANGE))
 _NO_PAIRS = LocalJoin(1).join(_NO_HALVES)
-_NONE_SAMPLED = Sampled(_NO_HALVES, np.zeros(0, np.uint8), np.zeros(0))
+_NONE_SAMPLED = Sampled(_NO_HALVES, np.zeros((0, 2), np.uint64), np.zeros(0, np.uint8), np.zeros(0))
 _NOTHING_JOINED = RemoteJoin(_NO_PAIRS, {}, frozenset())
 
 

@@ -15,6 +15,7 @@ SERVER_POINTS = ("ready_first_ns", "ready_last_ns", "read_last_ns", "send_start_
 CLIENT_POINTS = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")
 STAMPS = ("send_start_ns", "send_end_ns", "ready_first_ns", "ready_last_ns", "read_last_ns")
 PLACE = ("request_offset", "response_offset", "request_bytes", "response_bytes")
+PLACE_WORDS = len(PLACE) + 1  # and both sequence numbers in one
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,15 @@ def columns(batch: NDArray[np.void]) -> Exchanges:
     stamps = np.empty((len(STAMPS), len(batch)), np.int64)
     for i, (as_server, as_client) in enumerate(zip(SERVER_POINTS, CLIENT_POINTS, strict=True)):
         stamps[i] = np.where(server, column[as_server], column[as_client])
-    place = np.empty((len(PLACE) + 1, len(batch)), np.uint64)
+    return Exchanges(batch, server, batch["excluded"] == Excluded.NONE, stamps, place(batch))
+
+
+def place(batch: NDArray[np.void]) -> NDArray[np.uint64]:
+    """Return `Exchanges.place` of a batch."""
+    words = np.empty((PLACE_WORDS, len(batch)), np.uint64)
     for i, name in enumerate(PLACE):
-        place[i] = batch[name]
-    place[-1] = batch["response_seq"]
-    place[-1] <<= np.uint64(32)
-    place[-1] |= batch["request_seq"]
-    return Exchanges(batch, server, batch["excluded"] == Excluded.NONE, stamps, place)
+        words[i] = batch[name]
+    words[-1] = batch["response_seq"]
+    words[-1] <<= np.uint64(32)
+    words[-1] |= batch["request_seq"]
+    return words

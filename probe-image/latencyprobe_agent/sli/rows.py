@@ -15,6 +15,7 @@ from latencyprobe_agent.measure.objectives import TrackedObjective
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, half_stages
 from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.signals.exchanges import place
 from latencyprobe_agent.vocabulary.records import Outcome, Role
 from latencyprobe_agent.vocabulary.values import AMBIGUOUS, EXCLUSIONS
 
@@ -50,7 +51,8 @@ def counted(objective: TrackedObjective, gained: np.void, minute: int) -> SliRow
 def recorded(
     objective: TrackedObjective, halves: Halves, pair: NDArray[np.intp], pairs: Pairs, *, offset_ns: int, minute: int
 ) -> SliRow:
-    """Return the row that records make: slowest exchanges and the peers of bad ones, as packed addresses in hex.
+    """Return the row that records make: slowest exchanges, by their `place` in hex instead of the trace id, and the
+    peers of bad ones, as packed addresses in hex.
 
     `halves`: SLI events of the objective's target set and role; `pair`: the row in `pairs` of each, -1 without one;
     `offset_ns`: Unix time less boot time.
@@ -119,9 +121,8 @@ def _slow(role: Role, halves: Halves, i: int, pairs: Pairs, pair: int, *, offset
     whole = role == Role.CLIENT and pair >= 0
     names, stages = (PAIR_STAGES, pairs.stages[pair]) if whole else (half_stages(role), halves.stages[i])
     outcome = Outcome(int(halves.rec["outcome"][i]))
-    high, low = halves.trace_id[i].tolist()
     return SlowExchange(
-        trace_id=f"{high:016x}{low:016x}",
+        trace_id=place(halves.rec[i : i + 1]).tobytes().hex(),
         start_unix_ns=int(halves.start_ns[i]) + offset_ns,
         duration_ns=int(halves.duration_ns[i]),
         stages=_named(names, stages),

@@ -5,7 +5,7 @@ what joined pairs know come from records. Everything counts for the minute in wh
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from latencyprobe import sli
 from latencyprobe.plan import NodePlan
 from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe.slo.objective import ObjectiveKey, key_of
+from latencyprobe_agent.measure import keys
 from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.evidence_counts import Gained
@@ -23,7 +24,9 @@ from latencyprobe_agent.measure.objectives import TrackedObjective, tracked
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.signals.exchanges import PLACE_WORDS
 from latencyprobe_agent.sli import rows
+from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import Excluded, Role
 
@@ -40,8 +43,9 @@ class Slicer:
     def __init__(self, boot_ns: int) -> None:
         self._tracked: dict[tuple[int, int], list[TrackedObjective]] = {}
         self._rows: dict[tuple[ObjectiveKey, int], SliRow] = {}
-        # of the last `take()`: what explains them may still come
-        self._handed_over: dict[tuple[ObjectiveKey, str], SlowExchange] = {}
+        # of the last `take()`, by join key: what explains them may still come
+        self._handed_over: dict[tuple[ObjectiveKey, int], SlowExchange] = {}
+        self._pair_key = b""
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._missing = 0
         self._since_ns = boot_ns
@@ -49,6 +53,7 @@ class Slicer:
     def apply(self, plan: NodePlan, rules: Rules) -> None:
         """Count for the objectives of this plan and by these rules from now on."""
         self._tracked = tracked(plan, rules.sets)
+        self._pair_key = plan.pair_key
 
     def add_counts(self, counts: Counts, lost: Mapping[str, int], now: Now) -> None:
         """Take in the counts of all owners as they are now, and the losses by reason."""
@@ -118,13 +123,12 @@ class Slicer:
                 self._add(rows.evidence_lost(objective, gained.signal.switch, count, _minute(now.unix_ns)))
 
     def _add_summaries(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
-        slowest = self._handed_over | _by_trace(self._rows)
-        lows = np.array([int(trace_id[16:], 16) for _, trace_id in slowest], np.uint64)
-        for row in np.flatnonzero(np.isin(found.half["trace_id"][:, 1], lows)).tolist():
+        slowest = self._handed_over | _by_join_key(self._rows)
+        join_keys = np.array([join_key for _, join_key in slowest], np.uint64)
+        for row in np.flatnonzero(np.isin(found.half["join_key"], join_keys)).tolist():
             half = found.half[row]
-            trace_id = "{:016x}{:016x}".format(*half["trace_id"].tolist())
             for objective in self._tracked.get((int(half["target_set"]), int(half["role"])), ()):
-                if slow := slowest.get((objective.key, trace_id)):
+                if slow := slowest.get((objective.key, int(half["join_key"]))):
                     explained = replace(slow, evidence=(rows.evidence_summary(signal, explains, found, row),))
                     self._add(replace(rows.empty(objective, minute), slowest=(explained,)))
 
@@ -140,18 +144,40 @@ class Slicer:
     def take(self, name_peer: Callable[[bytes], str]) -> tuple[SliRow, ...]:
         """Return all rows since the last call, oldest minute first. `name_peer`: packed address → a person's name."""
         taken = [_with_names(self._rows[at], name_peer) for at in sorted(self._rows, key=lambda at: at[1])]
-        self._handed_over = _by_trace(self._rows)
+        self._handed_over = _by_join_key(self._rows)
         self._rows.clear()
-        return tuple(taken)
+        return _with_trace_ids(taken, self._pair_key)
 
     def _add(self, row: SliRow) -> None:
         at = key_of(row), row.minute
         self._rows[at] = sli.merged(self._rows[at], row) if at in self._rows else row
 
 
-def _by_trace(of_minutes: Mapping[tuple[ObjectiveKey, int], SliRow]) -> dict[tuple[ObjectiveKey, str], SlowExchange]:
-    """Return the slowest exchanges of all rows by objective and trace id."""
-    return {(key, slow.trace_id): slow for (key, _), row in of_minutes.items() for slow in row.slowest}
+def _by_join_key(
+    of_minutes: Mapping[tuple[ObjectiveKey, int], SliRow],
+) -> dict[tuple[ObjectiveKey, int], SlowExchange]:
+    """Return the slowest exchanges of all rows by objective and join key."""
+    found = [(key, slow) for (key, _), row in of_minutes.items() for slow in row.slowest]
+    join_keys = keys.join_keys(_places([slow for _, slow in found])).tolist()
+    return {(key, join_key): slow for (key, slow), join_key in zip(found, join_keys, strict=True)}
+
+
+def _with_trace_ids(rows: Sequence[SliRow], pair_key: bytes) -> tuple[SliRow, ...]:
+    """Return the rows with the trace ids of their slowest exchanges, of which they knew the places until now."""
+    places = {slow.trace_id: slow for row in rows for slow in row.slowest}
+    if not places:
+        return tuple(rows)
+    trace_id = dict(zip(places, ids.to_hex(keys.trace_ids(_places(places.values()), pair_key)), strict=True))
+    return tuple(
+        replace(row, slowest=tuple(replace(slow, trace_id=trace_id[slow.trace_id]) for slow in row.slowest))
+        for row in rows
+    )
+
+
+def _places(slowest: Collection[SlowExchange]) -> NDArray[np.uint64]:
+    """Return `Exchanges.place` of exchanges that have no trace id yet."""
+    content = bytes.fromhex("".join(slow.trace_id for slow in slowest))
+    return np.frombuffer(content, np.uint64).reshape(len(slowest), PLACE_WORDS).T
 
 
 def _minute(unix_ns: int) -> int:
