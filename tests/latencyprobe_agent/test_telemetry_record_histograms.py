@@ -144,7 +144,7 @@ def test_metrics_of_a_sample_are_those_of_all_records_within_their_standard_erro
 
 def metrics(records: Iterable[NDArray[np.void]]) -> tuple[RecordHistograms, Halves, Pairs]:
     histograms = RecordHistograms(200, by_process=False, identity_wait_s=2.0)
-    some = halves(np.concatenate(list(records)), b"k" * 32)
+    some = halves(np.concatenate(list(records)))
     pairs = LocalJoin(1).join(some)
     histograms.add(some, 0.0, by_peer=False)
     histograms.add_pairs(pairs, names.LOCAL)

@@ -10,7 +10,7 @@ from latencyprobe_agent.vocabulary.records import Role
 
 
 class ClientShares:
-    """The losses of one signal, by the low half of the trace id. `limit`: of those that wait for a client half."""
+    """The losses of one signal, by join key. `limit`: of those that wait for a client half."""
 
     def __init__(self, recent: RecentHalves, hits: Hits, limit: int) -> None:
         self._recent = recent
@@ -20,13 +20,13 @@ class ClientShares:
         self._noted = False  # since the recent halves were last looked at
         self._kept = 0  # how many there had been by then
 
-    def note(self, trace_low: NDArray[np.uint64], ns: NDArray[np.int64], adjusted_count: NDArray[np.integer]) -> None:
+    def note(self, join_key: NDArray[np.uint64], ns: NDArray[np.int64], adjusted_count: NDArray[np.integer]) -> None:
         """Note what server halves lost. What finds no client half is forgotten when newer notes need the room."""
-        for low, lost_ns, count in zip(trace_low.tolist(), ns.tolist(), adjusted_count.tolist(), strict=True):
-            before_ns, _ = self._lost.get(low, (0, 0))
-            self._lost[low] = before_ns + lost_ns, count
-        for low in list(self._lost)[: -self._limit]:
-            del self._lost[low]
+        for key, lost_ns, count in zip(join_key.tolist(), ns.tolist(), adjusted_count.tolist(), strict=True):
+            before_ns, _ = self._lost.get(key, (0, 0))
+            self._lost[key] = before_ns + lost_ns, count
+        for key in list(self._lost)[: -self._limit]:
+            del self._lost[key]
         self._noted |= len(ns) > 0
 
     def take(self) -> Shared | None:
@@ -35,12 +35,12 @@ class ClientShares:
         if not self._lost or not (news or self._noted):
             return None
         self._noted = False
-        rows, lows = self._recent.rows, np.fromiter(self._lost, np.uint64, len(self._lost))
+        rows, keys = self._recent.rows, np.fromiter(self._lost, np.uint64, len(self._lost))
         of_clients = (rows["role"] == Role.CLIENT) & (rows["at"] > 0)
-        at = np.flatnonzero(of_clients & np.isin(rows["trace_id"][:, 1], lows))
+        at = np.flatnonzero(of_clients & np.isin(rows["join_key"], keys))
         if not len(at):
             return None
         half = rows.take(at)
-        ns, counts = np.array([self._lost.pop(low) for low in half["trace_id"][:, 1].tolist()], np.int64).T
+        ns, counts = np.array([self._lost.pop(key) for key in half["join_key"].tolist()], np.int64).T
         half["adjusted_count"] = np.maximum(half["adjusted_count"], counts)
         return Shared(half, ns, self._hits.mark(at))
