@@ -31,7 +31,6 @@ from tests.truth.netns import Namespace, joined
 from tests.truth.recorder import Recorder, beside
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
-PAIR_KEY = bytes(range(32))
 MS = 1_000_000
 
 
@@ -164,7 +163,7 @@ class Session:
 
     def pairs(self, records: np.ndarray) -> tuple[Halves, Pairs]:
         """The halves of `records`, row by row, and what joins among them."""
-        measured = halves(records.copy(), PAIR_KEY)
+        measured = halves(records.copy())
         return measured, LocalJoin(limit=len(records) + 1).join(measured)
 
     def close(self) -> None:

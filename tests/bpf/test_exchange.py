@@ -70,7 +70,7 @@ def assert_equals_log(session, truth: Truth) -> None:
     paired = position >= 0
     unpaired = ~paired & ~(partial[matched.record[CLIENT]] | partial[matched.record[SERVER]])
     assert (mispaired, int(unpaired.sum())) == (0, 0), "mispaired and unpaired RPCs"
-    assert len(np.unique(pairs.client.trace_id, axis=0)) == len(pairs), "a trace id was used twice"
+    assert len(np.unique(pairs.client.join_key)) == len(pairs), "a join key was used twice"
     assert (pairs.stages.sum(axis=1) == pairs.client.duration_ns).all()
     assert (pairs.stages >= 0).all()
     expected = pair_stages(*(halves.stages[matched.record[role][paired]] for role in (CLIENT, SERVER)))

@@ -47,8 +47,8 @@ def test_a_lost_answer_explains_the_rpc_whose_bytes_it_held(session, lossy, reco
 
     assert joined is not None
     assert columns(recorder.records()).joins.sum() == len(joined.half) == join.outcomes["joined"]
-    rpc = np.unique(joined.half["trace_id"], axis=0)
-    (hit,) = np.flatnonzero((halves.trace_id == rpc).all(axis=1) & (halves.rec["role"] == Role.SERVER))
+    rpc = np.unique(joined.half["join_key"])
+    (hit,) = np.flatnonzero((halves.join_key == rpc) & (halves.rec["role"] == Role.SERVER))
     assert halves.start_ns[hit] == np.sort(halves.start_ns[halves.rec["role"] == Role.SERVER])[7]
     (answer,) = np.flatnonzero(joined.half["role"] == Role.SERVER)
     assert ["tlp"] == reasons(joined.evidence.rec[[answer]]).tolist()

@@ -127,7 +127,7 @@ def make_halves() -> Any:
 
     def make(*records: dict[str, Any]) -> Halves:
         batch = [np.zeros(0, EXCHANGE), *(exchanges(1, **record) for record in records)]
-        return halves(np.concatenate(batch), b"k" * 32)
+        return halves(np.concatenate(batch))
 
     return make
 
@@ -145,7 +145,8 @@ def make_turn(make_halves: Any) -> Any:
         some = make_halves(*records)
         fields = {"halves": some, "pairs": LocalJoin().join(some)} | fields
         if sampled:
-            fields["sampled"] = Sampled(some, np.full(len(some), Reason.SLOW, np.uint8), np.ones(len(some)))
+            trace_id = some.trace_ids(in_force.plan.pair_key)
+            fields["sampled"] = Sampled(some, trace_id, np.full(len(some), Reason.SLOW, np.uint8), np.ones(len(some)))
         boot_ns = round(at_s * 1e9)
         return empty(Now(boot_ns, boot_ns + 10**18), in_force)._replace(**fields)
 

@@ -95,7 +95,7 @@ def test_every_exchange_of_a_planned_port_is_two_halves_of_one_pair(measuring, e
     with socket.create_connection(("127.0.0.1", echo)) as connection:
         call(connection, 500)
 
-    half = halves(measuring.drain(until=1000), b"key")
+    half = halves(measuring.drain(until=1000))
     pairs = LocalJoin().join(half)
 
     assert (1000, 500) == (len(half), len(pairs))
@@ -121,7 +121,7 @@ def test_counts_say_the_same_as_records_and_only_grow(measuring, echo):
     assert {End.CLIENT: 100, End.SERVER: 100} == by_role
     assert [100, 100] == totals["histogram"].sum(axis=1).tolist()
     assert [100, 100] == totals["within"][:, 0].tolist()
-    assert totals["duration_sum_ns"].sum() == halves(measuring.records, b"").duration_ns.sum()
+    assert totals["duration_sum_ns"].sum() == halves(measuring.records).duration_ns.sum()
     assert set(measuring.programs.lost().values()) == {0}
 
 

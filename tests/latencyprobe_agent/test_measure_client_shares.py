@@ -18,10 +18,10 @@ def note(shares: ClientShares, losses: dict[int, int]) -> None:
     shares.note(np.array(list(losses), np.uint64), np.array(list(losses.values())))
 
 
-def ended(recent: RecentHalves, trace_low: int, role: Role = Role.CLIENT) -> None:
+def ended(recent: RecentHalves, join_key: int, role: Role = Role.CLIENT) -> None:
     row = recent.rows[recent.kept]
     recent.kept += 1
-    row["at"], row["role"], row["trace_id"] = recent.kept, role, (9, trace_low)
+    row["at"], row["role"], row["join_key"] = recent.kept, role, join_key
 
 
 def test_losses_of_one_half_add_up_until_its_client_takes_them_once(recent):
@@ -43,8 +43,8 @@ def test_losses_of_one_half_add_up_until_its_client_takes_them_once(recent):
 def test_the_oldest_losses_give_way_to_newer_ones(recent):
     shares = ClientShares(recent, Hits(recent), limit=2)
     note(shares, {1: 10, 2: 20, 3: 30})
-    for trace_low in (1, 2, 3):
-        ended(recent, trace_low)
+    for join_key in (1, 2, 3):
+        ended(recent, join_key)
 
     found = shares.take()
 

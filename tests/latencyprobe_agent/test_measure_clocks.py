@@ -12,8 +12,7 @@ from latencyprobe.plan import ServerHalf
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.remote_join import server_halves
-from latencyprobe_agent.signals.exchanges import STAMPS
-from latencyprobe_agent.vocabulary import ids
+from latencyprobe_agent.signals.exchanges import CLIENT_POINTS as STAMPS
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Role
 
 SECOND = 10**9
@@ -53,21 +52,21 @@ def joined(client: Halves, server: Halves) -> Pairs:
 
 def recalled(client: Halves, server: Halves) -> Pairs:
     """The pairs, as the client's agent makes them from what another host tells."""
-    rows = zip(ids.to_hex(server.trace_id), server.stages.tolist(), server.rec["srtt_us"].tolist(), strict=True)
-    return joined(client, server_halves([ServerHalf(key, tuple(ns), srtt_us=us) for key, ns, us in rows]))
+    rows = zip(server.join_key.tolist(), server.stages.tolist(), server.rec["srtt_us"].tolist(), strict=True)
+    return joined(client, server_halves({key: ServerHalf("", tuple(ns), srtt_us=us) for key, ns, us in rows}))
 
 
 def assert_same_stages(client: np.ndarray, server: np.ndarray, other_client: np.ndarray, other_server: np.ndarray):
-    before = [halves(batch, b"key") for batch in (client, server)]
-    after = [halves(batch, b"key") for batch in (other_client, other_server)]
+    before = [halves(batch) for batch in (client, server)]
+    after = [halves(batch) for batch in (other_client, other_server)]
     for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one.trace_id, other.trace_id)
+        np.testing.assert_array_equal(one.join_key, other.join_key)
         np.testing.assert_array_equal(one.stages, other.stages)
         np.testing.assert_array_equal(one.duration_ns, other.duration_ns)
     for pair in (joined, recalled):
         one, other = pair(*before), pair(*after)
         assert 20 == len(one) == len(other)
-        np.testing.assert_array_equal(one.client.trace_id, other.client.trace_id)
+        np.testing.assert_array_equal(one.client.join_key, other.client.join_key)
         np.testing.assert_array_equal(one.stages, other.stages)
         np.testing.assert_array_equal(one.network_excess, other.network_excess)
 
@@ -99,7 +98,7 @@ def test_a_clock_that_runs_200_ppm_wrong_mismeasures_its_own_stages_by_200_ppm(s
     server = records(Role.SERVER, stamps_ns)
     fast = by_another_clock(server, lambda ns: np.round(sign * 200 * PPM * ns).astype(np.int64))
 
-    one, other = (halves(batch, b"key") for batch in (server, fast))
+    one, other = (halves(batch) for batch in (server, fast))
 
     allowed_ns = 200 * PPM * one.stages + 1  # of rounding
     assert (np.abs(other.stages - one.stages) <= allowed_ns).all()

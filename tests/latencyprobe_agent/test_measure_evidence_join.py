@@ -21,7 +21,7 @@ def half(cookie=7, *, seq=1000, size=100, start_ms=10, end_ms=20, role=Role.CLIE
     sent, thread = ("request", "writer_tid") if role is Role.CLIENT else ("response", "reader_tid")
     times = {"start_ns": start_ms * MS, "stages": (0, (end_ms - start_ms) * MS, 0, 0)}
     fields = {f"{sent}_seq": seq, f"{sent}_bytes": size, thread: tid}
-    return halves(exchanges(1, role, sock_cookie=cookie, excluded=excluded, **times, **fields), bytes(32))
+    return halves(exchanges(1, role, sock_cookie=cookie, excluded=excluded, **times, **fields))
 
 
 def resent(at_ms, *, cookie=7, seq=1000, end_seq=1100, handshake=False, joins=True) -> Evidence:
@@ -53,7 +53,7 @@ def test_a_resent_segment_explains_the_exchange_whose_bytes_it_carried():
 
     assert joined is not None
     assert joined.half["seq"].tolist() == [1000]
-    assert joined.half["trace_id"].tolist() == exchanges.trace_id[[1]].tolist()
+    assert joined.half["join_key"].tolist() == exchanges.join_key[[1]].tolist()
     assert one.outcomes == {"joined": 1, "late": 0, "ambiguous": 0, "no_exchange": 0}
 
 
@@ -126,7 +126,7 @@ def test_a_caller_shares_what_its_server_half_lost_whichever_ends_first():
     one = joining()
     server = half(cookie=8, role=Role.SERVER, seq=5000, start_ms=10, end_ms=20)
     client = half(cookie=9, start_ms=5, end_ms=400)
-    client.trace_id[:] = server.trace_id
+    client.join_key[:] = server.join_key
 
     assert add(one, server, resent(220, cookie=8, seq=5000, end_seq=5100)) is not None
     assert one.shared() is None

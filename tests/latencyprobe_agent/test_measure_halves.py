@@ -25,10 +25,9 @@ def test_both_halves_of_an_exchange_have_the_same_ids_and_different_spans(make_h
         {"role": Role.CLIENT, "stages": (5, 6, 7, 8), "local": "fd00::9", **PLACE},
     )
 
-    assert half.trace_id[0].tolist() == half.trace_id[1].tolist()
-    assert half.client_span_id[0] == half.client_span_id[1]
-    assert half.server_span_id[0] == half.server_span_id[1]
-    assert half.client_span_id[0] != half.server_span_id[0]
+    assert half.join_key[0] == half.join_key[1]
+    trace_ids = half.trace_ids(b"key")
+    assert trace_ids[0].tolist() == trace_ids[1].tolist()
 
 
 def test_halves_that_were_cut_differently_have_different_ids(make_halves):
@@ -36,7 +35,9 @@ def test_halves_that_were_cut_differently_have_different_ids(make_halves):
         {"role": Role.SERVER, **PLACE, "response_bytes": 10}, {"role": Role.CLIENT, **PLACE, "response_bytes": 11}
     )
 
-    assert half.trace_id[0].tolist() != half.trace_id[1].tolist()
+    assert half.join_key[0] != half.join_key[1]
+    trace_ids = half.trace_ids(b"key")
+    assert trace_ids[0].tolist() != trace_ids[1].tolist()
 
 
 def test_overlapping_stamps_are_flagged_in_the_record():
@@ -45,7 +46,7 @@ def test_overlapping_stamps_are_flagged_in_the_record():
     for name, stamp in {"send_start_ns": 10, "send_end_ns": 30, "ready_first_ns": 20, "read_last_ns": 40}.items():
         batch[name] = stamp
 
-    assert ExchangeFlags.STAGE_OVERLAP == halves(batch, b"key").rec["flags"][0]
+    assert ExchangeFlags.STAGE_OVERLAP == halves(batch).rec["flags"][0]
 
 
 def test_halves_that_cross_a_sleep_of_the_host_are_flagged_and_no_others(make_halves):
@@ -73,4 +74,4 @@ def test_taking_and_concatenating_rows_keeps_every_column_together(make_halves):
     again = Halves.concatenate([half.take(np.array([4, 3])), half.take(np.arange(0)), half.take(half.duration_ns < 3)])
 
     assert [4, 3, 0, 1, 2] == again.duration_ns.tolist() == again.rec["request_seq"].tolist()
-    assert again.trace_id.tolist() == half.trace_id[[4, 3, 0, 1, 2]].tolist()
+    assert again.join_key.tolist() == half.join_key[[4, 3, 0, 1, 2]].tolist()

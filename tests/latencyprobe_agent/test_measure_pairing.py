@@ -17,7 +17,7 @@ def batch_of(numbers_and_roles):
     for number, role in numbers_and_roles:
         stages = (number, 0, 0, 0) if role is Role.CLIENT else (0, 0, number, 0)
         rows.append(exchanges(1, role, stages=stages, request_offset=number))
-    return halves(np.concatenate(rows), b"key")
+    return halves(np.concatenate(rows))
 
 
 def joined(pairs):
@@ -89,13 +89,13 @@ def test_what_is_pulled_is_what_is_among_the_latest_and_nothing_twice(data, limi
     for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True):
         join.join(batch_of([(n, Role.SERVER) for n in sent[start:end]]))
     wanted = data.draw(st.lists(st.integers(0, 60), max_size=30))
-    ids = batch_of([(n, Role.CLIENT) for n in wanted]).trace_id
+    keys = batch_of([(n, Role.CLIENT) for n in wanted]).join_key
 
-    found = join.pull(ids)
+    found = join.pull(keys)
 
     latest = set(sent[-limit:])
     assert sorted(latest.intersection(wanted)) == sorted(found.duration_ns.tolist())
-    assert 0 == len(join.pull(ids))
+    assert 0 == len(join.pull(keys))
     assert len(latest.difference(wanted)) == len(join)
 
 
@@ -103,7 +103,7 @@ def test_a_pulled_half_is_not_joined_any_more():
     join = LocalJoin()
     server = batch_of([(1, Role.SERVER)])
     join.join(server)
-    join.pull(server.trace_id)
+    join.pull(server.join_key)
     assert 0 == len(join.join(batch_of([(1, Role.CLIENT)])))
 
 

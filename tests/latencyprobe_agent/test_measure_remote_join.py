@@ -21,6 +21,7 @@ from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 MS = 1_000_000
 SETS = {1: TargetSet(("shop/p/cart",), (10 * MS,), 0, SpanPolicy(50 * MS, 1.0, 100), "shop/p")}
 S = 1_000_000_000
+KEY = b"key"
 
 
 def client(number: int, wait_ms: int = 20, **fields: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ class Node:
         self.asking = Asking(join_wait_s=0.25, answer_wait_s=4.0, per_second=2000)
 
     def sees(self, halves: Halves, at_s: float = 0.0) -> None:
-        self.asking.consider(halves, self.join.join(halves), SETS, int(at_s * S))
+        self.asking.consider(halves, self.join.join(halves), SETS, KEY, int(at_s * S))
 
     def asks(self, now_s: float = 0.3) -> list[str]:
         return [question.key for question in self.asking.due(now_s)]
@@ -54,12 +55,12 @@ def node() -> Node:
     return Node()
 
 
+def hexes(halves: Halves) -> list[str]:
+    return ids.to_hex(halves.trace_ids(KEY))
+
+
 def rows_of(halves: Halves, numbers: Sequence[int]) -> list[str]:
-    return [
-        key
-        for key, n in zip(ids.to_hex(halves.trace_id), halves.rec["request_seq"].tolist(), strict=True)
-        if n in numbers
-    ]
+    return [key for key, n in zip(hexes(halves), halves.rec["request_seq"].tolist(), strict=True) if n in numbers]
 
 
 def test_slow_and_failed_clients_ask_and_nobody_else(node: Node, make_halves: Any) -> None:
@@ -79,7 +80,7 @@ def test_without_objectives_slow_is_what_is_slow_as_a_span(make_halves: Any) -> 
     asking = Asking(join_wait_s=0.25, answer_wait_s=4.0, per_second=2000)
     halves = make_halves(client(1, wait_ms=20), client(2, wait_ms=60))
     policy = {1: TargetSet(("shop/p/cart",), (), 0, SpanPolicy(50 * MS, 1.0, 100), "shop/p")}
-    asking.consider(halves, LocalJoin().join(halves), policy, 0)
+    asking.consider(halves, LocalJoin().join(halves), policy, KEY, 0)
     assert [question.key for question in asking.due(0.3)] == rows_of(halves, [2])
 
 
@@ -88,9 +89,7 @@ def test_a_question_tells_whom_the_client_dialled_and_whether_it_is_a_span(node:
     halves.sampled[0] = Reason.SLOW + 1
     node.sees(halves)
     told = {question.key: (question.peer[-4:], question.span) for question in node.asking.due(0.3)}
-    assert told == dict(
-        zip(ids.to_hex(halves.trace_id), [(bytes([10, 0, 0, 7]), True), (bytes([10, 0, 0, 2]), False)], strict=True)
-    )
+    assert told == dict(zip(hexes(halves), [(bytes([10, 0, 0, 7]), True), (bytes([10, 0, 0, 2]), False)], strict=True))
 
 
 def test_what_is_joined_on_this_node_is_not_asked_for(node: Node, make_halves: Any) -> None:
@@ -101,14 +100,14 @@ def test_what_is_joined_on_this_node_is_not_asked_for(node: Node, make_halves: A
 
 def test_a_question_waits_for_this_node_first_and_ends_by_itself(node: Node, make_halves: Any) -> None:
     halves = make_halves(client(1))
-    low = int(halves.trace_id[0, 1])
+    join_key = int(halves.join_key[0])
     node.sees(halves)
     assert node.asks(0.2) == []
-    assert node.asks(0.25) == ids.to_hex(halves.trace_id)
+    assert node.asks(0.25) == hexes(halves)
     assert node.asks(3.9) == []
-    assert low in node.asking.pending
+    assert join_key in node.asking.pending
     node.asks(4.0)
-    assert low not in node.asking.pending
+    assert join_key not in node.asking.pending
     assert node.asking.counts == {"asked": 1, "unanswered": 1, "left_out": 0}
 
 
@@ -117,29 +116,30 @@ def test_an_answer_makes_the_pair_that_both_halves_on_one_host_would(node: Node,
     expected = LocalJoin().join(both)
     node.sees(both.take(np.array([0])))
     (key,) = node.asks()
-    pairs = node.asking.answered([answer(key)])
+    pairs, answers = node.asking.answered([answer(key)])
     assert pairs.stages.tolist() == expected.stages.tolist()
     assert dict(zip(PAIR_STAGES, pairs.stages[0].tolist(), strict=True))["network"] == 4 * MS
     assert pairs.network_excess.tolist() == [3.0 * MS]
-    assert len(node.asking.answered([answer(key)])) == 0
+    assert answers == {int(both.join_key[0]): answer(key)}
+    assert len(node.asking.answered([answer(key)])[0]) == 0
     assert node.asking.counts["joined"] == 1
 
 
 def test_an_answer_to_no_question_is_no_pair(node: Node, make_halves: Any) -> None:
     halves = make_halves(client(1))
     node.sees(halves)
-    (key,) = ids.to_hex(halves.trace_id)
-    assert len(node.asking.answered([answer(key)])) == 0  # not asked yet
+    (key,) = hexes(halves)
+    assert len(node.asking.answered([answer(key)])[0]) == 0  # not asked yet
     node.asks()
-    assert len(node.asking.answered([answer("0" * 16 + key[16:]), answer("1" * 32)])) == 0
-    assert len(node.asking.answered([answer(key)])) == 1
+    assert len(node.asking.answered([answer("0" * 16 + key[16:]), answer("1" * 32)])[0]) == 0
+    assert len(node.asking.answered([answer(key)])[0]) == 1
 
 
 def test_a_refused_question_ends_with_its_reason(node: Node, make_halves: Any) -> None:
     halves = make_halves(client(1))
     node.sees(halves)
     node.asking.refused(dict.fromkeys(node.asks(), "no_agent"))
-    assert int(halves.trace_id[0, 1]) not in node.asking.pending
+    assert int(halves.join_key[0]) not in node.asking.pending
     assert node.asking.counts["refused_no_agent"] == 1
 
 
@@ -147,15 +147,15 @@ def test_an_answer_after_the_halves_met_here_is_no_second_pair(node: Node, make_
     node.sees(make_halves(client(1)))
     (key,) = node.asks()
     node.sees(make_halves(server(1)), at_s=1.0)
-    assert len(node.asking.answered([answer(key)])) == 0
+    assert len(node.asking.answered([answer(key)])[0]) == 0
 
 
 def test_the_budget_is_that_of_spans_and_what_it_leaves_out_is_counted(node: Node, make_halves: Any) -> None:
     halves = make_halves(*(client(i) for i in range(150)))
     node.sees(halves)
     asked = node.asks()
-    randomness = {key: int(key[18:], 16) for key in ids.to_hex(halves.trace_id)}
-    assert sorted(asked) == sorted(sorted(randomness, key=lambda key: -randomness[key])[:100])
+    by_join_key = [key for _, key in sorted(zip(halves.join_key.tolist(), hexes(halves), strict=True))]
+    assert sorted(asked) == sorted(by_join_key[-100:])
     assert node.asking.counts["left_out"] == 50
 
 
@@ -167,13 +167,13 @@ def test_every_key_asked_is_given_once_or_counted_as_not_found(
     late = data.draw(st.integers(0, len(here)))
     join, answering = LocalJoin(), Answering(keep_s=2.5)
     join.join(halves.take(np.arange(late)))
-    keys = ids.to_hex(make_halves(*(client(n) for n in sorted(wanted))).trace_id)
+    keys = hexes(make_halves(*(client(n) for n in sorted(wanted))))
     answering.ask([Ask(tuple(keys))], 0.0)
-    found = [*ids.to_hex(answering.find(join, 0.1)[0].trace_id)]
+    found = [*answering.find(join, KEY, 0.1).keys]
     join.join(halves.take(np.arange(late, len(here))))
-    found += ids.to_hex(answering.find(join, 2.0)[0].trace_id)
-    found += ids.to_hex(answering.find(join, 2.5)[0].trace_id)
-    assert sorted(found) == sorted(set(keys).intersection(ids.to_hex(halves.trace_id)))
+    found += answering.find(join, KEY, 2.0).keys
+    found += answering.find(join, KEY, 2.5).keys
+    assert sorted(found) == sorted(set(keys).intersection(hexes(halves)))
     assert answering.counts["not_found"] == len(wanted - here)
     assert answering.counts["given"] == len(wanted & here)
 
@@ -183,22 +183,23 @@ def test_a_half_becomes_a_span_if_that_was_asked_and_it_is_none_yet(make_halves:
     halves.sampled[1] = Reason.RATIO + 1
     join, answering = LocalJoin(), Answering(keep_s=2.5)
     join.join(halves)
-    one, other, third = ids.to_hex(halves.trace_id)
+    one, other, third = hexes(halves)
     answering.ask([Ask((one, other), spans=True), Ask((third,))], 0.0)
-    found, spans = answering.find(join, 0.0)
-    assert dict(zip(ids.to_hex(found.trace_id), spans.tolist(), strict=True)) == {one: True, other: False, third: False}
+    found = answering.find(join, KEY, 0.0)
+    assert hexes(found.halves) == found.keys
+    assert dict(zip(found.keys, found.spans.tolist(), strict=True)) == {one: True, other: False, third: False}
 
 
 def test_a_client_half_is_never_given_away(make_halves: Any) -> None:
     halves = make_halves(client(1))
     join, answering = LocalJoin(), Answering(keep_s=2.5)
     join.join(halves)
-    answering.ask([Ask(tuple(ids.to_hex(halves.trace_id)))], 0.0)
-    assert len(answering.find(join, 0.0)[0]) == 0
+    answering.ask([Ask(tuple(hexes(halves)))], 0.0)
+    assert len(answering.find(join, KEY, 0.0).keys) == 0
 
 
 def test_more_keys_than_there_is_room_for_are_counted(make_halves: Any) -> None:
     answering = Answering(keep_s=2.5)
     answering.ask([Ask(tuple(f"{i:032x}" for i in range(5000)))], 0.0)
-    answering.find(LocalJoin(), 2.5)
+    answering.find(LocalJoin(), KEY, 2.5)
     assert (answering.counts["too_many"], answering.counts["not_found"]) == (5000 - 4096, 4096)

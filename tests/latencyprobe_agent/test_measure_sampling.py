@@ -11,10 +11,11 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.rules import NO_RULES, TargetSet, compile_rules
 from latencyprobe_agent.measure.sampling import Budget, Reason, Sampler, decide
-from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ADJUSTED_COUNT_BITS, ExchangeFlags, Excluded, Outcome, Role
 from tests.support.exchanges import exchanges
 
 SLOW_NS = 1_000_000
+KEY = b"key"
 PLENTY = 10**6
 
 
@@ -24,7 +25,7 @@ def sets(ratio=0.0, max_per_second=PLENTY, probe="shop/cart"):
 
 
 def batch_of(n, role=Role.CLIENT, duration_ns=10, **fields):
-    return halves(exchanges(n, role, stages=(0, duration_ns, 0, 0), request_offset=np.arange(n), **fields), b"key")
+    return halves(exchanges(n, role, stages=(0, duration_ns, 0, 0), request_offset=np.arange(n), **fields))
 
 
 def test_slow_and_failed_exchanges_are_chosen_whatever_the_ratio():
@@ -71,6 +72,32 @@ def test_the_ratio_is_the_share_that_is_chosen():
     assert abs(len(chosen.index) / 20_000 - 0.25) < 0.02  # 6 standard deviations
     assert {0.25} == set(chosen.ratio.tolist())
     assert {Reason.RATIO} == set(chosen.reason.tolist())
+
+
+def kernel_keeps(records):
+    """`sampled_alike` of bpf/exchange_sampling.bpf.h."""
+    request_seq, response_seq = (
+        records[name].astype(np.uint64) << np.uint64(32) for name in ("request_seq", "response_seq")
+    )
+    mixed = (records["request_offset"] + request_seq) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ mixed >> np.uint64(31)) + records["response_offset"] + response_seq
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0x94D049BB133111EB)
+    return mixed >> np.uint64(64 - ADJUSTED_COUNT_BITS) == 0
+
+
+def test_the_ratio_holds_among_those_that_the_kernel_keeps_on_a_connection_of_equal_exchanges():
+    n = 200_000
+    at = np.arange(n)
+    records = exchanges(
+        n, Role.CLIENT, request_offset=at * 36, response_offset=at * 5, request_bytes=36, response_bytes=5,
+        request_seq=(at * 36 + 123_456_789) % 2**32, response_seq=(at * 5 + 987_654_321) % 2**32,
+    )  # fmt: skip
+    kept = records[kernel_keeps(records)]
+
+    chosen = decide(halves(kept), sets(0.25), Budget(PLENTY), 0)
+
+    assert abs(len(kept) / n - 1 / 16) < 0.004  # 7 standard deviations
+    assert abs(len(chosen.index) / len(kept) - 0.25) < 0.025  # 6 standard deviations
 
 
 def test_what_thinning_left_was_chosen_with_a_sixteenth_of_the_ratio():
@@ -153,8 +180,8 @@ def test_other_halves_have_a_budget_of_their_own():
     sampler, some = Sampler(PLENTY), batch_of(107)
     both = sets(1.0, max_per_second=100)
 
-    decided, own = sampler.decide(some, both, 0)
-    theirs = sampler.decide_other_halves(some, both, 0)
+    decided, own = sampler.decide(some, both, KEY, 0)
+    theirs = sampler.decide_other_halves(some, both, KEY, 0)
 
     assert (100, 7) == (len(own), own.over_budget)
     assert (100, 7) == (len(theirs), theirs.over_budget)
@@ -165,7 +192,7 @@ def test_other_halves_have_a_budget_of_their_own():
 def test_the_decision_is_made_on_a_copy():
     some = batch_of(3)
 
-    decided, sampled = Sampler(PLENTY).decide(some, sets(1.0), 0)
+    decided, sampled = Sampler(PLENTY).decide(some, sets(1.0), KEY, 0)
 
     assert [0, 0, 0] == some.sampled.tolist()
     assert decided.sampled.tolist() == sampled.halves.sampled.tolist() == [Reason.RATIO + 1] * 3

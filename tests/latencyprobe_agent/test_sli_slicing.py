@@ -22,6 +22,7 @@ from latencyprobe_agent.signals.join_keys import SENT_BYTES
 from latencyprobe_agent.signals.retransmits import EXPLAINS
 from latencyprobe_agent.signals.table import HANDSHAKES
 from latencyprobe_agent.sli.slicing import MINUTE_NS, Slicer
+from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, FLOW_HEADER, Excluded, Outcome, Role
 
@@ -44,12 +45,15 @@ def objective(name="fast", threshold_index=0, perspective=Perspective.SERVER, er
     )  # fmt: skip
 
 
+PAIR_KEY = b"key"
+
+
 def make_slicer(*objectives):
     target = Target(
         id="shop/cart/web", namespace="shop", probe="cart", probe_uid="uid", name="web", role=Perspective.SERVER,
         thresholds_ns=(FAST_NS, SLOW_NS), setup_turns=0, spans=SpanPolicy(1, 1.0, 1), pods=(TargetPod("a", (80,)),),
     )  # fmt: skip
-    plan = NodePlan(node="n", generation=1, digest="", targets=(target,), objectives=objectives)
+    plan = NodePlan(node="n", generation=1, digest="", targets=(target,), objectives=objectives, pair_key=PAIR_KEY)
     slicer = Slicer(boot_ns=0)
     slicer.apply(plan, compile_rules(plan, {"a": [1]}))
     return slicer
@@ -195,7 +199,7 @@ def test_the_slowest_exchanges_have_their_stages_peer_and_time(make_halves):
     assert ({"process": 8 * MS, "send": 1}, 1100, "10.0.0.2", "") == (
         slow.stages, slow.start_unix_ns, slow.peer, slow.error
     )  # fmt: skip
-    assert f"{half.trace_id[7, 0]:016x}{half.trace_id[7, 1]:016x}" == slow.trace_id
+    assert ids.to_hex(half.trace_ids(PAIR_KEY))[7] == slow.trace_id
 
 
 def test_peers_of_bad_exchanges_are_counted_by_name(make_halves):
@@ -367,7 +371,7 @@ def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
     slicer.add_records(client, LocalJoin().join(client), NOW)
     join = EvidenceJoin(RecentHalves(), SENT_BYTES, RESENT.waits)
     join.recent.keep(client)
-    join.share(client.trace_id[:, 1], np.array([9 * MS]))
+    join.share(client.join_key, np.array([9 * MS]))
 
     slicer.add_evidence("retransmits", RESENT, join.shared(), NOW)
 

@@ -10,6 +10,7 @@ from latencyprobe import plan
 from latencyprobe.plan import Identity, SpanPolicy, Target
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.kernel.clock import Clock
+from latencyprobe_agent.measure.keys import span_ids
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from latencyprobe_agent.telemetry import span_encoder
@@ -37,7 +38,10 @@ def chosen(make_halves: Any) -> Any:
     def choose(role: Role, identity: Identity | None = CALLER, join: Join | None = None, **record: Any) -> PendingSpan:
         record = {"stages": (10, 20, 30, 40), **record}
         rows = make_halves({"role": role, **record})
-        return PendingSpan(rows, 0, CART, Reason.SLOW, 1.0, record.get("peer", "10.0.0.2"), 0.0, identity, join)
+        high, low = rows.trace_ids(b"key")[0].tolist()
+        client_id, server_id = span_ids(np.array([high, low], np.uint64)).tolist()
+        of_it = ((high, low), (client_id, server_id), CART, Reason.SLOW, 1.0, record.get("peer", "10.0.0.2"))
+        return PendingSpan(rows, 0, *of_it, 0.0, identity, join)
 
     return choose
 

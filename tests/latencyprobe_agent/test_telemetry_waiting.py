@@ -39,7 +39,7 @@ LOST = Explains(
 
 def everything(halves: Halves) -> Sampled:
     n = len(halves)
-    return Sampled(halves, np.full(n, Reason.RATIO, np.uint8), np.ones(n))
+    return Sampled(halves, halves.trace_ids(b"key"), np.full(n, Reason.RATIO, np.uint8), np.ones(n))
 
 
 @pytest.fixture
@@ -86,12 +86,12 @@ def test_a_joined_pair_waits_for_nobody(room: WaitingRoom, make_halves: Any, apa
 def test_a_half_that_asks_another_node_waits_for_the_answer(room: WaitingRoom, make_halves: Any) -> None:
     halves = make_halves({"role": Role.CLIENT, "stages": (5, 100, 5, 5)})
     server = make_halves({"role": Role.SERVER, "stages": (5, 5, 50, 5)})
-    low = int(halves.trace_id[0, 1])
+    join_key = int(halves.join_key[0])
     peers = FakePeers(Identity("10.0.0.2", service="cart-svc"))
     room.admit(everything(halves), {1: CART}, 10.0)
-    assert room.take_ready(peers, 11.0, {low}) == []
+    assert room.take_ready(peers, 11.0, {join_key}) == []
     pairs = LocalJoin().join(Halves.concatenate([halves, server]))
-    room.note_pairs(pairs, by_process=False, servers={low: ("cart", "shop")})
+    room.note_pairs(pairs, by_process=False, servers={join_key: ("cart", "shop")})
     (ready,) = room.take_ready(peers, 11.1, set())
     assert ready.join is not None
     assert ready.join.server == ("cart", "shop")
@@ -121,7 +121,7 @@ def test_a_full_room_and_a_target_that_has_gone_are_counted(make_halves: Any) ->
 
 
 def test_what_the_budget_left_out_is_counted_too(room: WaitingRoom, make_halves: Any) -> None:
-    nobody = Sampled(make_halves(), np.empty(0, np.uint8), np.empty(0), over_budget=3)
+    nobody = Sampled(make_halves(), np.empty((0, 2), np.uint64), np.empty(0, np.uint8), np.empty(0), over_budget=3)
     room.admit(nobody, {1: CART}, 10.0)
     assert room.left_out == 3
 

@@ -14,4 +14,3 @@ def test_ids_come_back_from_hex(pairs: list[tuple[int, int]]) -> None:
     found = ids.from_hex(keys)
     assert found.tolist() == [list(pair) for pair in pairs]
     assert ids.to_hex(found) == keys
-    assert [ids.low_of(key) for key in keys] == [low for _, low in pairs]

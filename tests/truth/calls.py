@@ -83,7 +83,7 @@ def of_clients(records: NDArray[np.void], *ports: int) -> tuple[NDArray[np.void]
 
 
 def durations_ns(records: NDArray[np.void]) -> NDArray[np.int64]:
-    return halves(records.copy(), bytes(16)).duration_ns
+    return halves(records.copy()).duration_ns
 
 
 def coverage(records: NDArray[np.void], role: Role) -> float:

@@ -6,7 +6,7 @@ kernel refuses is logged once; measuring continues without it.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         self._lost_before: dict[str, dict[str, int]] = {}  # by signals that have been detached since
         self._gained_before: list[Gained] = []  # by these
         self._looked_s = 0.0
-        self._lost: dict[int, dict[str, int]] = {}  # by the low half of the trace id: ns by signal
+        self._lost: dict[int, dict[str, int]] = {}  # by join key: ns by signal
 
     def __exit__(self, *_: object) -> None:
         for one in self._running.values():
@@ -141,23 +141,22 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
                 one.programs.forget_evidence(one.growth.over(keys, ended))
         return tuple(one for one in found if len(one.keys))
 
-    def of(self, trace_low: int) -> Mapping[str, int]:
+    def of(self, join_key: int) -> Mapping[str, int]:
         """Return what a server half of this node lost, in ns by signal, for the node that asks for it (remote join)."""
-        return self._lost.get(trace_low, {})
+        return self._lost.get(join_key, {})
 
-    def remote(self, halves: Sequence[ServerHalf]) -> None:
-        """Take in what the server halves of our callers lost on other nodes (remote join)."""
-        for half in halves:
+    def remote(self, halves: Mapping[int, ServerHalf]) -> None:
+        """Take in what the server halves of our callers, by join key, lost on other nodes (remote join)."""
+        for join_key, half in halves.items():
             for name, ns in half.lost_ns.items():
                 if name in self._running:
-                    low = np.array([int(half.key[16:], 16)], np.uint64)
-                    self._running[name].join.share(low, np.array([ns]))
+                    self._running[name].join.share(np.array([join_key], np.uint64), np.array([ns]))
 
     def _note(self, name: str, joined: Joined) -> None:
         servers = np.flatnonzero(joined.half["role"] == Role.SERVER)
-        rows = zip(joined.half["trace_id"][servers, 1].tolist(), joined.new_ns[servers].tolist(), strict=True)
-        for low, ns in rows:
-            of_half = self._lost.setdefault(low, {})
+        rows = zip(joined.half["join_key"][servers].tolist(), joined.new_ns[servers].tolist(), strict=True)
+        for join_key, ns in rows:
+            of_half = self._lost.setdefault(join_key, {})
             of_half[name] = of_half.get(name, 0) + ns
         while len(self._lost) > _REMEMBERED:
             del self._lost[next(iter(self._lost))]

@@ -13,10 +13,9 @@ from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
-from latencyprobe_agent.measure.remote_join import Answering, Asking, RemoteJoin
-from latencyprobe_agent.measure.rules import TargetSet
+from latencyprobe_agent.measure.remote_join import Answering, Asking, Found, RemoteJoin
+from latencyprobe_agent.measure.turn import InForce
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.addresses import address
 
 
@@ -36,41 +35,41 @@ class RemoteJoiner:
         dropped = Counter({f"dropped_{reason}": count for reason, count in self._post.dropped.copy().items()})
         return self._asking.counts + self._answering.counts + dropped
 
-    def consider(self, halves: Halves, pairs: Pairs, sets: Mapping[int, TargetSet], now_ns: int) -> None:
+    def consider(self, halves: Halves, pairs: Pairs, in_force: InForce, now_ns: int) -> None:
         """Take in a batch and what was joined on this node."""
-        self._asking.consider(halves, pairs, sets, now_ns)
+        self._asking.consider(halves, pairs, in_force.rules.sets, in_force.plan.pair_key, now_ns)
 
     def turn(
-        self, join: LocalJoin, resources: Resources, lost: Callable[[int], Mapping[str, int]], now_s: float
+        self, join: LocalJoin, in_force: InForce, lost: Callable[[int], Mapping[str, int]], now_s: float
     ) -> tuple[RemoteJoin, Halves]:
         """Send what is due; return what has come, and the halves that shall become spans as their client's have.
 
-        `join` keeps this node's halves without a pair. `lost`: low half of a trace id → what that server half lost by
-        the evidence, in ns by signal.
+        `join` keeps this node's halves without a pair. `lost`: join key → what that server half lost by the evidence,
+        in ns by signal.
         """
         received, refused = self._post.take()
         self._asking.refused(refused)
-        answers = [half for one in received for half in one.halves]
-        pairs = self._asking.answered(answers)
+        pairs, answers = self._asking.answered(half for one in received for half in one.halves)
         for one in received:
             self._answering.ask(one.asks, now_s)
-        found, spans = self._answering.find(join, now_s)
+        found = self._answering.find(join, in_force.plan.pair_key, now_s)
         due = self._asking.due(now_s)
-        if due or len(found):
+        if due or found.keys:
             questions = [(address(question.peer), question.span, question.key) for question in due]
-            self._post.send(questions, _answers(found, resources, lost))
-        servers = {ids.low_of(half.key): (half.service, half.namespace) for half in answers}
-        return RemoteJoin(pairs, servers, self._asking.pending, answers), found.take(spans)
+            self._post.send(questions, _answers(found, in_force.resources, lost))
+        servers = {join_key: (half.service, half.namespace) for join_key, half in answers.items()}
+        return RemoteJoin(pairs, servers, self._asking.pending, answers), found.halves.take(found.spans)
 
 
-def _answers(halves: Halves, resources: Resources, lost: Callable[[int], Mapping[str, int]]) -> list[ServerHalf]:
+def _answers(found: Found, resources: Resources, lost: Callable[[int], Mapping[str, int]]) -> list[ServerHalf]:
     """Return halves as the node that asked gets them."""
-    found = []
-    rows = zip(ids.to_hex(halves.trace_id), halves.stages.tolist(), halves.rec, strict=True)
-    for key, stages_ns, record in rows:
+    answers = []
+    halves = found.halves
+    rows = zip(found.keys, halves.join_key.tolist(), halves.stages.tolist(), halves.rec, strict=True)
+    for key, join_key, stages_ns, record in rows:
         who = resources.attributes(int(record["cgroup_id"]))
         service = who[names.SERVICE_NAME]
-        found.append(
+        answers.append(
             ServerHalf(
                 key,
                 tuple(stages_ns),
@@ -79,7 +78,7 @@ def _answers(halves: Halves, resources: Resources, lost: Callable[[int], Mapping
                 service="" if service == UNKNOWN_SERVICE else str(service)[:NAME],
                 namespace=str(who.get(names.SERVICE_NAMESPACE) or who.get(names.K8S_NAMESPACE_NAME) or "")[:NAME],
                 pod=str(who.get(names.K8S_POD_NAME, ""))[:NAME],
-                lost_ns=dict(lost(ids.low_of(key))),
+                lost_ns=dict(lost(join_key)),
             )
         )
-    return found
+    return answers

@@ -54,9 +54,9 @@ class EvidenceJoin:
         parts = [part for part in (self._waiting if news or evidence else None, evidence) if part]
         return self._join(Evidence.concatenate(parts), now_ns) if parts else None
 
-    def share(self, trace_low: NDArray[np.uint64], ns: NDArray[np.int64]) -> None:
-        """Note what server halves (by the low half of their trace ids) lost: their clients waited for it too."""
-        self._shares.note(trace_low, ns)
+    def share(self, join_key: NDArray[np.uint64], ns: NDArray[np.int64]) -> None:
+        """Note what server halves (by join key) lost: their clients waited for it too."""
+        self._shares.note(join_key, ns)
 
     def shared(self) -> Shared | None:
         """Return the client halves so far for which something was noted, once each."""
@@ -93,7 +93,7 @@ class EvidenceJoin:
         wait_ns = self._waits.since_last(half, joined.key)
         new_ns = self._hits.cover(slot, joined.key["at_ns"], wait_ns)
         servers = half["role"] == Role.SERVER
-        self.share(half["trace_id"][servers, 1], new_ns[servers])
+        self.share(half["join_key"][servers], new_ns[servers])
         return Joined(joined, half, wait_ns, new_ns, first)
 
 

@@ -15,15 +15,14 @@ from msgspec.structs import replace as with_fields
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Ask, ServerHalf, SpanPolicy
-from latencyprobe_agent.measure.halves import Halves
-from latencyprobe_agent.measure.kept import KEPT, unpack
+from latencyprobe_agent.measure.halves import NO_HALVES, Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.sampling import Budget, decide
 from latencyprobe_agent.vocabulary import ids
-from latencyprobe_agent.vocabulary.records import Outcome, Role
+from latencyprobe_agent.vocabulary.records import EXCHANGE, Outcome, Role
 
-# Questions under way: 165 bytes and one entry of about 300 each, 0.9 MB; at 500 a second each may take 4 s.
+# Questions under way: 218 bytes and two entries of about 200 each, 1.2 MB; at 500 a second each may take 4 s.
 _ASKED = 2048
 # Keys to be looked for: about 250 bytes each, 1 MB; two callers' nodes may ask for all they have room for.
 _PENDING = 4096
@@ -31,22 +30,37 @@ _PENDING = 4096
 
 class RemoteJoin(NamedTuple):
     """What one turn brought from other nodes. `pairs`: client halves of this node with their server halves; `servers`:
-    service name and namespace of these, by the low half of the trace id; `asking`: exchanges (alike) that may still get
-    their server half; `answers`: as they came."""
+    service name and namespace of these, by join key; `asking`: exchanges (alike) that may still get their server half;
+    `answers`: of these pairs, alike."""
 
     pairs: Pairs
     servers: Mapping[int, tuple[str, str]]
     asking: frozenset[int]
-    answers: Sequence[ServerHalf] = ()
+    answers: Mapping[int, ServerHalf] = {}
 
 
 class Question(NamedTuple):
-    """A client half whose other half is asked for. `peer`: packed address that it dialled; `span`: it became one."""
+    """A client half whose other half is asked for. `key`: its trace id in hex; `peer`: packed address that it dialled;
+    `span`: it became one."""
 
     key: str
+    join_key: int
     peer: bytes
     span: bool
     since_s: float
+
+
+class _Policies(NamedTuple):
+    """Of the target sets in force: with which spans policy they ask, and the smallest of their thresholds."""
+
+    sets: Mapping[int, TargetSet]
+    asking: Mapping[int, TargetSet]
+    slow_ns: int
+
+    @classmethod
+    def of(cls, sets: Mapping[int, TargetSet]) -> "_Policies":
+        asking = {i: replace(one, spans=_policy(one)) for i, one in sets.items()}
+        return cls(sets, asking, min((one.spans.slower_than_ns for one in asking.values()), default=0))
 
 
 class Asking:
@@ -57,81 +71,102 @@ class Asking:
         self._join_wait_s = join_wait_s
         self._answer_wait_s = answer_wait_s
         self._budget = Budget(per_second)
-        self._sets: Mapping[int, TargetSet] = {}
-        self._policies: Mapping[int, TargetSet] = {}
+        self._policies = _Policies.of({})
         self._join = LocalJoin(_ASKED)
-        self._young: dict[int, Question] = {}  # by the low half of the trace id; their other half may still come here
+        self._young: dict[int, Question] = {}  # by join key; their other half may still come here
         self._asked: dict[int, Question] = {}
+        self._join_keys: dict[str, int] = {}  # of those asked, by their trace id
 
     @property
     def pending(self) -> frozenset[int]:
-        """Exchanges (by the low half of their trace id) that may still get their server half."""
+        """Exchanges (by join key) that may still get their server half."""
         return frozenset((*self._young, *self._asked))
 
-    def consider(self, halves: Halves, pairs: Pairs, sets: Mapping[int, TargetSet], now_ns: int) -> None:
+    def consider(
+        self, halves: Halves, pairs: Pairs, sets: Mapping[int, TargetSet], pair_key: bytes, now_ns: int
+    ) -> None:
         """Take in a batch and what was joined on this node: slow and failed client halves without a pair will ask.
 
         Slow is what is over the smallest threshold of its target set, or is slow as a span. The budget is as large as
         that of spans and drops in the same order, so the halves that become spans are among those that ask.
         """
         self._forget(pairs)
-        if sets is not self._sets:
-            self._sets, self._policies = sets, {i: replace(one, spans=_policy(one)) for i, one in sets.items()}
-        slow = halves.duration_ns > min((one.spans.slower_than_ns for one in self._policies.values()), default=0)
-        failed = halves.rec["outcome"] != Outcome.OK
-        slow_or_failed = np.flatnonzero((halves.rec["role"] == Role.CLIENT) & halves.counted & (slow | failed))
-        some = halves.take(np.setdiff1d(slow_or_failed, pairs.client_at))
-        decision = decide(some, self._policies, self._budget, now_ns)
+        if sets is not self._policies.sets:
+            self._policies = _Policies.of(sets)
+        asks = (halves.duration_ns > self._policies.slow_ns) | (halves.rec["outcome"] != Outcome.OK)
+        if not asks.any():
+            return
+        asks &= (halves.rec["role"] == Role.CLIENT) & halves.counted
+        asks[pairs.client_at[pairs.client_at >= 0]] = False
+        some = halves.take(asks)
+        if not len(some):
+            return
+        decision = decide(some, self._policies.asking, self._budget, now_ns)
         room = _ASKED - len(self._young) - len(self._asked)
         self.counts["left_out"] += decision.over_budget + max(0, len(decision.index) - room)
         asking = some.take(decision.index[:room])
         self._join.join(asking)
-        rows = zip(ids.to_hex(asking.trace_id), asking.trace_id[:, 1].tolist(), asking.sampled.tolist(), strict=True)
-        for row, (key, low, why) in enumerate(rows):
-            self._young[low] = Question(key, bytes(asking.rec["peer_addr"][row]), why > 0, now_ns / 1e9)
+        hexes = ids.to_hex(asking.trace_ids(pair_key))
+        rows = zip(hexes, asking.join_key.tolist(), asking.sampled.tolist(), strict=True)
+        for row, (key, join_key, why) in enumerate(rows):
+            peer = bytes(asking.rec["peer_addr"][row])
+            self._young[join_key] = Question(key, join_key, peer, why > 0, now_ns / 1e9)
 
     def due(self, now_s: float) -> list[Question]:
         """Return what is to be asked now, and give up what waited too long for its answer."""
-        due = {low: q for low, q in self._young.items() if now_s - q.since_s >= self._join_wait_s}
-        self._young = {low: q for low, q in self._young.items() if low not in due}
-        over = [low for low, q in self._asked.items() if now_s - q.since_s >= self._answer_wait_s]
+        due = {at: q for at, q in self._young.items() if now_s - q.since_s >= self._join_wait_s}
+        self._young = {at: q for at, q in self._young.items() if at not in due}
+        over = [q for q in self._asked.values() if now_s - q.since_s >= self._answer_wait_s]
         self._end(over, "unanswered")
         self._asked |= due
+        self._join_keys |= {q.key: at for at, q in due.items()}
         self.counts["asked"] += len(due)
         return list(due.values())
 
     def refused(self, reasons: Mapping[str, str]) -> None:
         """End the questions with these keys, which nobody will be asked for: the reason by key."""
         for key, reason in reasons.items():
-            self._end([ids.low_of(key)], f"refused_{reason}")
+            if key in self._join_keys:
+                self._end([self._asked[self._join_keys[key]]], f"refused_{reason}")
 
-    def answered(self, answers: Iterable[ServerHalf]) -> Pairs:
-        """Return the pairs that these server halves make."""
-        expected = [one for one in {one.key: one for one in answers}.values() if self._is_asked(one.key)]
+    def answered(self, answers: Iterable[ServerHalf]) -> tuple[Pairs, dict[int, ServerHalf]]:
+        """Return the pairs that these server halves make, and by join key those that were asked for."""
+        expected = {self._join_keys[one.key]: one for one in answers if one.key in self._join_keys}
+        if not expected:
+            return _NO_PAIRS, expected
         pairs = self._join.join(server_halves(expected))
-        self._end([ids.low_of(one.key) for one in expected], "joined")
-        return pairs
-
-    def _is_asked(self, key: str) -> bool:
-        question = self._asked.get(ids.low_of(key))
-        return question is not None and question.key == key
+        self._end([self._asked[join_key] for join_key in expected], "joined")
+        return pairs, expected
 
     def _forget(self, pairs: Pairs) -> None:
         """Drop the questions of what was joined here."""
         if not len(pairs) or not (self._young or self._asked):
             return
         under_way = np.fromiter([*self._young, *self._asked], np.uint64)
-        ids = pairs.client.trace_id
-        joined = ids[np.isin(ids[:, 1], under_way)]
+        join_key = pairs.of_clients(lambda client: client.join_key)
+        joined = join_key[np.isin(join_key, under_way)]
         self._join.pull(joined)
-        for low in joined[:, 1].tolist():
-            self._young.pop(low, None)
-            self._asked.pop(low, None)
+        for join_key in joined.tolist():
+            self._young.pop(join_key, None)
+            if question := self._asked.pop(join_key, None):
+                del self._join_keys[question.key]
 
-    def _end(self, lows: Sequence[int], how: str) -> None:
-        ended = [question for low in lows if (question := self._asked.pop(low, None))]
-        self.counts[how] += len(ended)
-        self._join.pull(ids.from_hex([question.key for question in ended]))
+    def _end(self, questions: Sequence[Question], how: str) -> None:
+        if not questions:
+            return
+        for question in questions:
+            del self._asked[question.join_key], self._join_keys[question.key]
+        self.counts[how] += len(questions)
+        self._join.pull(np.array([question.join_key for question in questions], np.uint64))
+
+
+class Found(NamedTuple):
+    """Server halves that other nodes asked for. `keys`: their trace ids in hex; `spans`: bool[n], they shall become
+    spans."""
+
+    halves: Halves
+    keys: Sequence[str]
+    spans: NDArray[np.bool_]
 
 
 class Answering:
@@ -149,29 +184,39 @@ class Answering:
             self.counts["too_many"] += len(one.keys[room:])
             self._pending.update(dict.fromkeys(one.keys[:room], (one.spans, now_s + self._keep_s)))
 
-    def find(self, join: LocalJoin, now_s: float) -> tuple[Halves, NDArray[np.bool_]]:
-        """Take the server halves that are pending out of `join`. Return them, and which of them shall become spans."""
-        found = join.pull(ids.from_hex(list(self._pending)))
-        found = found.take(found.rec["role"] == Role.SERVER)
-        spans = np.array([self._pending.pop(key)[0] for key in ids.to_hex(found.trace_id)], np.bool_)
+    def find(self, join: LocalJoin, pair_key: bytes, now_s: float) -> Found:
+        """Take the server halves that are pending out of `join`."""
+        if not self._pending:
+            return _NOT_ASKED
+        found, trace_id = join.pull_servers(ids.from_hex(list(self._pending)), pair_key)
+        keys = ids.to_hex(trace_id)
+        spans = np.array([self._pending.pop(key)[0] for key in keys], np.bool_)
         over = [key for key, (_, until_s) in self._pending.items() if now_s >= until_s]
         for key in over:
             del self._pending[key]
         self.counts["given"] += len(found)
         self.counts["not_found"] += len(over)
-        return found, spans & (found.sampled == 0)
+        return Found(found, keys, spans & (found.sampled == 0))
 
 
-def server_halves(answers: Sequence[ServerHalf]) -> Halves:
-    """Return halves with what was answered: stages, flags and round trip; no times, as clocks differ."""
-    rows = np.zeros(len(answers), KEPT)
-    rows["stages"] = np.array([one.stages_ns for one in answers], np.int64).reshape(-1, 4)
-    rows["trace_id"] = ids.from_hex([one.key for one in answers])
-    found = unpack(rows)
-    found.rec["role"] = Role.SERVER
-    found.rec["flags"] = [one.flags for one in answers]
-    found.rec["srtt_us"] = [one.srtt_us for one in answers]
-    return found
+def server_halves(answers: Mapping[int, ServerHalf]) -> Halves:
+    """Return halves with what was answered, by join key: stages, flags and round trip; no times, as clocks differ."""
+    records = np.zeros(len(answers), EXCHANGE)
+    records["role"] = Role.SERVER
+    records["flags"] = [one.flags for one in answers.values()]
+    records["srtt_us"] = [one.srtt_us for one in answers.values()]
+    stages = np.array([one.stages_ns for one in answers.values()], np.int64).reshape(-1, 4)
+    return replace(
+        halves(records),
+        end_ns=stages.sum(axis=1),
+        duration_ns=stages.sum(axis=1),
+        stages=stages,
+        join_key=np.array(list(answers), np.uint64),
+    )
+
+
+_NO_PAIRS = LocalJoin(1).join(NO_HALVES)
+_NOT_ASKED = Found(NO_HALVES, (), np.zeros(0, np.bool_))
 
 
 def _policy(one: TargetSet) -> SpanPolicy:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# A half that has ended. `at`: order of arrival, from 1; 0: no half. `seq`..`end_seq`: the message that this side sent;
-# `fresh`: the first on its connection, seen from the handshake; `tid`: the thread that sent the request, or read it.
+# A half that has ended. `at`: order of arrival, from 1; 0: no half. `join_key`: the same in both halves of an exchange.
+# `seq`..`end_seq`: the message that this side sent; `fresh`: the first on its connection, seen from the handshake;
+# `tid`: the thread that sent the request, or read it.
 RECENT_HALF = np.dtype(
     [
-        *(("at", "u8"), ("sock_cookie", "u8"), ("trace_id", "2u8"), ("start_ns", "i8"), ("end_ns", "i8")),
+        *(("at", "u8"), ("sock_cookie", "u8"), ("join_key", "u8"), ("start_ns", "i8"), ("end_ns", "i8")),
         *(("send_start_ns", "i8"), ("send_end_ns", "i8"), ("duration_ns", "i8"), ("seq", "u4"), ("end_seq", "u4")),
         *(("target_set", "u4"), ("tid", "u4"), ("local_port", "u2"), ("peer_port", "u2"), ("role", "u1")),
         *(("excluded", "u1"), ("outcome", "u1"), ("fresh", "?")),

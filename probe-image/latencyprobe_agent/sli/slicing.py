@@ -5,7 +5,8 @@ what joined pairs know come from records. Everything counts for the minute in wh
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,20 +16,26 @@ from latencyprobe import sli
 from latencyprobe.plan import NodePlan
 from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe.slo.objective import ObjectiveKey, key_of
+from latencyprobe_agent.measure import keys
 from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.evidence_counts import Gained
+from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.objectives import TrackedObjective, tracked
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.signals.exchanges import PLACE_WORDS
 from latencyprobe_agent.sli import rows
+from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import Excluded, Role
 
 MINUTE_NS = 60_000_000_000
 _MISSING = ("counts", "storage")  # reasons of loss after which an exchange is in no count
+
+_OfSide = Callable[[Callable[[Halves], NDArray[Any]]], NDArray[Any]]  # of pairs, all clients or all servers
 
 
 class Slicer:
@@ -40,8 +47,9 @@ class Slicer:
     def __init__(self, boot_ns: int) -> None:
         self._tracked: dict[tuple[int, int], list[TrackedObjective]] = {}
         self._rows: dict[tuple[ObjectiveKey, int], SliRow] = {}
-        # of the last `take()`: what explains them may still come
-        self._handed_over: dict[tuple[ObjectiveKey, str], SlowExchange] = {}
+        # of the last `take()`, by join key: what explains them may still come
+        self._handed_over: dict[tuple[ObjectiveKey, int], SlowExchange] = {}
+        self._pair_key = b""
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._missing = 0
         self._since_ns = boot_ns
@@ -49,6 +57,7 @@ class Slicer:
     def apply(self, plan: NodePlan, rules: Rules) -> None:
         """Count for the objectives of this plan and by these rules from now on."""
         self._tracked = tracked(plan, rules.sets)
+        self._pair_key = plan.pair_key
 
     def add_counts(self, counts: Counts, lost: Mapping[str, int], now: Now) -> None:
         """Take in the counts of all owners as they are now, and the losses by reason."""
@@ -75,26 +84,21 @@ class Slicer:
 
     def add_records(self, halves: Halves, pairs: Pairs, now: Now) -> None:
         """Take in halves and what `LocalJoin.join()` made of them."""
-        minute = _minute(now.unix_ns)
-        pair = np.full(len(halves), -1)
-        for at in (pairs.client_at, pairs.server_at):
-            pair[at[at >= 0]] = np.flatnonzero(at >= 0)
-        for index, role, of_both in _groups(halves, halves.counted):
-            some = halves.take(of_both) if (index, role) in self._tracked else None
-            for objective in self._tracked.get((index, role), ()):
-                assert some is not None
-                self._add(rows.recorded(objective, some, pair[of_both], pairs, offset_ns=now.offset_ns, minute=minute))
-        self._join(pairs, (pairs.client, pairs.server), minute)
+        pair_at = {Role.CLIENT: pairs.client_at, Role.SERVER: pairs.server_at}
+        for objectives, some in self._groups(halves):
+            for objective in objectives:
+                events = rows.Events(halves, some, pairs, pair_at[objective.role])
+                self._add_exchanges(objective, events, now, peers=rows.bad_peers(objective, events))
+        self._join(pairs, {Role.CLIENT: pairs.of_clients, Role.SERVER: pairs.of_servers}, _minute(now.unix_ns))
 
     def add_remote(self, pairs: Pairs, now: Now) -> None:
         """Take in pairs whose client halves were in earlier batches and whose server halves another node knows."""
-        minute = _minute(now.unix_ns)
-        for index, role, rows_of in _groups(pairs.client, pairs.client.counted):
-            some = pairs.client.take(rows_of)
-            for objective in self._tracked.get((index, role), ()):
-                row = rows.recorded(objective, some, rows_of, pairs, offset_ns=now.offset_ns, minute=minute)
-                self._add(replace(row, peers={}))  # they are counted already
-        self._join(pairs, (pairs.client,), minute)
+        for objectives, some in self._groups(pairs.client):  # whose peers are counted already
+            for objective in objectives:
+                self._add_exchanges(
+                    objective, rows.Events(pairs.client, some, pairs, np.arange(len(pairs))), now, peers={}
+                )
+        self._join(pairs, {Role.CLIENT: pairs.of_clients}, _minute(now.unix_ns))
 
     def add_evidence(self, signal: str, explains: Explains, found: Joined | Shared, now: Now) -> None:
         """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost."""
@@ -118,40 +122,78 @@ class Slicer:
                 self._add(rows.evidence_lost(objective, gained.signal.switch, count, _minute(now.unix_ns)))
 
     def _add_summaries(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
-        slowest = self._handed_over | _by_trace(self._rows)
-        lows = np.array([int(trace_id[16:], 16) for _, trace_id in slowest], np.uint64)
-        for row in np.flatnonzero(np.isin(found.half["trace_id"][:, 1], lows)).tolist():
+        slowest = self._handed_over | _by_join_key(self._rows)
+        join_keys = np.array([join_key for _, join_key in slowest], np.uint64)
+        for row in np.flatnonzero(np.isin(found.half["join_key"], join_keys)).tolist():
             half = found.half[row]
-            trace_id = "{:016x}{:016x}".format(*half["trace_id"].tolist())
             for objective in self._tracked.get((int(half["target_set"]), int(half["role"])), ()):
-                if slow := slowest.get((objective.key, trace_id)):
+                if slow := slowest.get((objective.key, int(half["join_key"]))):
                     explained = replace(slow, evidence=(rows.evidence_summary(signal, explains, found, row),))
                     self._add(replace(rows.empty(objective, minute), slowest=(explained,)))
 
-    def _join(self, pairs: Pairs, sides: Sequence[Halves], minute: int) -> None:
+    def _join(self, pairs: Pairs, sides: Mapping[Role, _OfSide], minute: int) -> None:
         """Count what knows its other half, and let pairs correct what counts of the client's half alone say."""
-        for side in sides:
-            for index, role, of_both in _groups(side, side.counted):
-                for objective in self._tracked.get((index, role), ()):
-                    self._add(rows.joined(objective, minute, len(of_both)))
-                    if role == Role.CLIENT:
-                        self._add(rows.refinement(objective, minute, pairs, of_both))
+        for role, of_side in sides.items():
+            target_set = of_side(lambda half: half.rec["target_set"])
+            found = groups([target_set])
+            for group, row in enumerate(found.first.tolist()):
+                for objective in self._tracked.get((int(target_set[row]), role), ()):
+                    self._add(rows.joined(objective, minute, pairs, found.rows(group)))
+
+    def _add_exchanges(self, objective: TrackedObjective, events: rows.Events, now: Now, peers: dict[str, int]) -> None:
+        row = rows.empty(objective, _minute(now.unix_ns))
+        so_far = self._rows.get((key_of(row), row.minute), row).slowest
+        from_ns = so_far[-1].duration_ns if len(so_far) == sli.SLOWEST else 0
+        slowest = rows.slowest(objective, events, from_ns=from_ns, offset_ns=now.offset_ns)
+        if slowest or peers:
+            self._add(replace(row, slowest=slowest, peers=peers))
+
+    def _groups(self, halves: Halves) -> Iterator[tuple[Sequence[TrackedObjective], NDArray[np.intp]]]:
+        """Yield the SLI events of each target set and role that objectives count, with those."""
+        target_set, role, counted = halves.rec["target_set"], halves.rec["role"], halves.counted
+        found = groups([target_set, role, counted])
+        for group, row in enumerate(found.first.tolist()):
+            objectives = self._tracked.get((int(target_set[row]), int(role[row])))
+            if objectives and counted[row]:
+                yield objectives, found.rows(group)
 
     def take(self, name_peer: Callable[[bytes], str]) -> tuple[SliRow, ...]:
         """Return all rows since the last call, oldest minute first. `name_peer`: packed address → a person's name."""
         taken = [_with_names(self._rows[at], name_peer) for at in sorted(self._rows, key=lambda at: at[1])]
-        self._handed_over = _by_trace(self._rows)
+        self._handed_over = _by_join_key(self._rows)
         self._rows.clear()
-        return tuple(taken)
+        return _with_trace_ids(taken, self._pair_key)
 
     def _add(self, row: SliRow) -> None:
         at = key_of(row), row.minute
         self._rows[at] = sli.merged(self._rows[at], row) if at in self._rows else row
 
 
-def _by_trace(of_minutes: Mapping[tuple[ObjectiveKey, int], SliRow]) -> dict[tuple[ObjectiveKey, str], SlowExchange]:
-    """Return the slowest exchanges of all rows by objective and trace id."""
-    return {(key, slow.trace_id): slow for (key, _), row in of_minutes.items() for slow in row.slowest}
+def _by_join_key(
+    of_minutes: Mapping[tuple[ObjectiveKey, int], SliRow],
+) -> dict[tuple[ObjectiveKey, int], SlowExchange]:
+    """Return the slowest exchanges of all rows by objective and join key."""
+    found = [(key, slow) for (key, _), row in of_minutes.items() for slow in row.slowest]
+    join_keys = keys.join_keys(_places([slow for _, slow in found])).tolist()
+    return {(key, join_key): slow for (key, slow), join_key in zip(found, join_keys, strict=True)}
+
+
+def _with_trace_ids(rows: Sequence[SliRow], pair_key: bytes) -> tuple[SliRow, ...]:
+    """Return the rows with the trace ids of their slowest exchanges, of which they knew the places until now."""
+    places = {slow.trace_id: slow for row in rows for slow in row.slowest}
+    if not places:
+        return tuple(rows)
+    trace_id = dict(zip(places, ids.to_hex(keys.trace_ids(_places(places.values()), pair_key)), strict=True))
+    return tuple(
+        replace(row, slowest=tuple(replace(slow, trace_id=trace_id[slow.trace_id]) for slow in row.slowest))
+        for row in rows
+    )
+
+
+def _places(slowest: Collection[SlowExchange]) -> NDArray[np.uint64]:
+    """Return `Exchanges.place` of exchanges that have no trace id yet."""
+    content = bytes.fromhex("".join(slow.trace_id for slow in slowest))
+    return np.frombuffer(content, np.uint64).reshape(len(slowest), PLACE_WORDS).T
 
 
 def _minute(unix_ns: int) -> int:
@@ -164,13 +206,6 @@ def _measured_ms(start_ns: int, end_ns: int) -> dict[int, int]:
     cuts = [start_ns, *(minute * 10**9 for minute in minutes[1:]), end_ns]
     ms = [cut // 10**6 for cut in cuts]  # differences of rounded cuts: the parts add up to the whole
     return {minute: ms[i + 1] - ms[i] for i, minute in enumerate(minutes)}
-
-
-def _groups(halves: Halves, wanted: NDArray[np.bool_]) -> list[tuple[int, int, NDArray[np.intp]]]:
-    """Return (target set, role, rows) of the wanted halves."""
-    at = np.flatnonzero(wanted)
-    both = halves.rec["target_set"][at].astype(np.int64) * 4 + halves.rec["role"][at]
-    return [(int(group) // 4, int(group) % 4, at[both == group]) for group in np.unique(both)]
 
 
 def _with_names(row: SliRow, name_peer: Callable[[bytes], str]) -> SliRow:

@@ -59,8 +59,8 @@ def requests(ready: Sequence[PendingSpan], context: Context) -> Iterator[tuple[b
 def _span(span: Span, one: PendingSpan, context: Context) -> None:
     halves, row, server = one.halves, one.row, is_server(one)
     record = halves.rec[row]
-    high, low = halves.trace_id[row].tolist()
-    client_id, server_id = int(halves.client_span_id[row]), int(halves.server_span_id[row])
+    high, low = one.trace_id
+    client_id, server_id = one.span_ids
     start_ns = int(halves.start_ns[row]) + context.unix_offset_ns
     span.trace_id = high.to_bytes(8, "big") + low.to_bytes(8, "big")
     span.span_id = (server_id if server else client_id).to_bytes(8, "big")
@@ -129,7 +129,7 @@ def _attributes(one: PendingSpan, context: Context) -> Iterator[tuple[Attribute,
     yield names.PROBE, one.target.probe
     yield names.TARGET, one.target.name
     yield names.CLASS, ExchangeClass(record["conn_class"]).name.lower()
-    yield names.PAIR_KEY, "{:016x}{:016x}".format(*one.halves.trace_id[one.row].tolist())
+    yield names.PAIR_KEY, "{:016x}{:016x}".format(*one.trace_id)
     yield names.REQUEST_SIZE, int(record["request_bytes"])
     yield names.RESPONSE_SIZE, int(record["response_bytes"])
     stage_names = half_stages(record["role"])

@@ -12,6 +12,7 @@ import numpy as np
 
 from latencyprobe.plan import Identity, Target
 from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.measure import keys
 from latencyprobe_agent.measure.evidence import HOLD_NS, Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
@@ -41,11 +42,14 @@ class Join:
 class PendingSpan:
     """Row `row` of `halves`, on its way to become a span. `identity` None: nobody has named `peer` so far.
 
+    `trace_id`: high and low half; `span_ids`: of the client's span and the server's.
     `held_s`: until when evidence may still come. `evidence`: signal, record and its wait in ns.
     """
 
     halves: Halves
     row: int
+    trace_id: tuple[int, int]
+    span_ids: tuple[int, int]
     target: Target
     reason: Reason
     ratio: float
@@ -78,15 +82,19 @@ class WaitingRoom:
         halves = sampled.halves
         sets = halves.rec["target_set"].tolist()
         peers = [address(bytes(packed)) for packed in halves.rec["peer_addr"]]
-        columns = zip(sets, sampled.reason.tolist(), sampled.ratio.tolist(), peers, strict=True)
-        for row, (index, reason, ratio, peer) in enumerate(columns):
+        trace_ids = [(high, low) for high, low in sampled.trace_id.tolist()]
+        span_ids = zip(*(keys.span_ids(half).tolist() for half in sampled.trace_id.T), strict=True)
+        columns = zip(sets, trace_ids, span_ids, sampled.reason.tolist(), sampled.ratio.tolist(), peers, strict=True)
+        for row, (index, trace_id, of_spans, reason, ratio, peer) in enumerate(columns):
             target = targets.get(index)
             if target is None or len(self._pending) >= self._capacity:
                 self.left_out += 1
             else:
                 held_s = now_s + HOLD_NS / 1e9 if _may_be_resent(halves.rec[row], target) else 0.0
                 self._pending.append(
-                    PendingSpan(halves, row, target, Reason(reason), ratio, peer, now_s, held_s=held_s)
+                    PendingSpan(
+                        halves, row, trace_id, of_spans, target, Reason(reason), ratio, peer, now_s, held_s=held_s
+                    )
                 )
 
     def note_pairs(
@@ -94,15 +102,15 @@ class WaitingRoom:
     ) -> None:
         """Give the waiting halves that are part of a pair what the pair knows.
 
-        `servers`: of pairs whose server halves are from other nodes, `Join.server` by the low half of the trace id.
+        `servers`: of pairs whose server halves are from other nodes, `Join.server` by join key.
         """
         if not self._pending or not len(pairs):
             return
         waiting: dict[int, list[PendingSpan]] = {}
         for one in self._pending:
-            waiting.setdefault(int(one.halves.trace_id[one.row, 1]), []).append(one)
-        low = pairs.client.trace_id[:, 1]
-        hits = np.flatnonzero(np.isin(low, np.fromiter(waiting, np.uint64, len(waiting))))
+            waiting.setdefault(int(one.halves.join_key[one.row]), []).append(one)
+        join_keys = pairs.client.join_key
+        hits = np.flatnonzero(np.isin(join_keys, np.fromiter(waiting, np.uint64, len(waiting))))
         for hit in hits.tolist():
             join = Join(
                 stages_ns=tuple(pairs.stages[hit].tolist()),
@@ -110,9 +118,9 @@ class WaitingRoom:
                 excess_ns=float(pairs.network_excess[hit]),
                 client_owner=owner(pairs.client.rec[hit], by_process=by_process),
                 server_owner=owner(pairs.server.rec[hit], by_process=by_process),
-                server=servers.get(int(low[hit]), ("", "")) if servers is not None else None,
+                server=servers.get(int(join_keys[hit]), ("", "")) if servers is not None else None,
             )
-            for one in waiting[int(low[hit])]:
+            for one in waiting[int(join_keys[hit])]:
                 one.join = join
 
     def note_evidence(self, explains: Explains, joined: Joined) -> None:
@@ -121,19 +129,18 @@ class WaitingRoom:
             return
         waiting: dict[tuple[int, int], PendingSpan] = {}
         for one in self._pending:
-            low = int(one.halves.trace_id[one.row, 1])
-            waiting[low, int(one.halves.rec["role"][one.row])] = one
-        keys = zip(joined.half["trace_id"][:, 1].tolist(), joined.half["role"].tolist(), strict=True)
-        for row, key in enumerate(keys):
-            if key in waiting:
-                waiting[key].evidence.append((explains, joined.evidence.rec[row], int(joined.wait_ns[row])))
+            waiting[int(one.halves.join_key[one.row]), int(one.halves.rec["role"][one.row])] = one
+        halves = zip(joined.half["join_key"].tolist(), joined.half["role"].tolist(), strict=True)
+        for row, half in enumerate(halves):
+            if half in waiting:
+                waiting[half].evidence.append((explains, joined.evidence.rec[row], int(joined.wait_ns[row])))
 
     def take_ready(
         self, peers: Peers, now_s: float, asking: Container[int] = (), *, all_of_them: bool = False
     ) -> list[PendingSpan]:
         """Return the halves that need not wait any longer; `all_of_them` at the end of the run.
 
-        `asking`: low halves of the trace ids whose server half may still come from another node.
+        `asking`: join keys of those whose server half may still come from another node.
         """
         if not self._pending:
             return []
@@ -144,7 +151,7 @@ class WaitingRoom:
             waited_s = now_s - one.since_s
             named = one.identity is not None or one.join is not None or waited_s >= self._identity_wait_s
             joined = one.join is not None or (
-                waited_s >= self._join_wait_s and int(one.halves.trace_id[one.row, 1]) not in asking
+                waited_s >= self._join_wait_s and int(one.halves.join_key[one.row]) not in asking
             )
             if all_of_them or (named and joined and now_s >= one.held_s):
                 ready.append(one)

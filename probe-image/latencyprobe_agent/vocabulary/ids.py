@@ -16,8 +16,3 @@ def to_hex(trace_ids: TraceIds) -> list[str]:
 def from_hex(keys: Sequence[str]) -> TraceIds:
     """Return u64[n, 2]. Raises ValueError for what is no hex."""
     return np.frombuffer(bytes.fromhex("".join(keys)), ">u8").reshape(-1, 2).astype(np.uint64)
-
-
-def low_of(key: str) -> int:
-    """Return the low half of an id in hex, which is enough to tell the exchanges of one host apart."""
-    return int(key[16:], 16)
