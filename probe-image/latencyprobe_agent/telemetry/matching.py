@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_FEW = 1 << 14  # combinations of which a table is quicker than sorting
+
 
 def group(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Find the distinct combinations of equally long columns of integers, at least one row.
@@ -21,7 +23,14 @@ def group(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
             (code, size), (place, spread) = _dense(code), _dense(values)
         code = code * spread + place
         size *= spread
-    _, first, code = np.unique(code, return_index=True, return_inverse=True)
+    if size > _FEW:
+        _, first, code = np.unique(code, return_index=True, return_inverse=True)
+        return first, code
+    exists = np.zeros(size, np.bool_)
+    exists[code] = True
+    code = (np.cumsum(exists) - 1)[code]
+    first = np.empty(np.count_nonzero(exists), np.intp)
+    first[code[::-1]] = np.arange(len(code))[::-1]  # the last one that is written stays
     return first, code
 
 

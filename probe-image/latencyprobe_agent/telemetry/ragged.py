@@ -28,11 +28,14 @@ def pick(table: Sequence[bytes], code: Numbers, at: Numbers | None = None) -> li
     lengths = np.fromiter(map(len, table), np.intp, len(table))
     flat = np.frombuffer(b"".join(table), np.uint8)
     starts = np.cumsum(lengths) - lengths
-    order = np.argsort(lengths[code], kind="stable")
-    widths, first = np.unique(lengths[code][order], return_index=True)
+    widths, of_text = np.unique(lengths, return_inverse=True)
+    of_row = of_text[code].astype(np.uint16)  # short integers sort quickly; there are few lengths
+    order = np.argsort(of_row, kind="stable")
+    ends = np.cumsum(np.bincount(of_row, minlength=len(widths))).tolist()
     pieces = []
-    for width, rows in zip(widths.tolist(), np.split(order, first[1:]), strict=True):
-        if width:
+    for width, first, end in zip(widths.tolist(), [0, *ends], ends, strict=False):
+        rows = order[first:end]
+        if width and len(rows):
             pieces.append(Piece(rows if at is None else at[rows], _at_every_byte(flat, width)[starts[code[rows]]]))
     return pieces
 

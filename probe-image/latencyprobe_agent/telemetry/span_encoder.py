@@ -26,15 +26,15 @@ from latencyprobe_agent.telemetry.ragged import Piece, pick
 from latencyprobe_agent.telemetry.span_evidence import explained
 from latencyprobe_agent.telemetry.span_numbers import Spans
 from latencyprobe_agent.telemetry.span_rows import NOT_JOINED, Ready, SpanTarget
-from latencyprobe_agent.telemetry.span_words import ROOT_REASONS
+from latencyprobe_agent.telemetry.span_words import CLIENT_NOT_MEASURED, PEER_UNRESOLVED
 from latencyprobe_agent.telemetry.wire import head, heads
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import Role
 
-_SPANS = 1024  # of a request: about 1.3 MB; what is written at once stays in the second-level cache
-_BYTES = 3 << 20  # of a request, as long as it has several spans: receivers accept 4 MiB by default
+_SPANS = 2048  # that are encoded at once: fewer cost more calls, more leave the second-level cache
+_BYTES = 1 << 20  # of a request, give or take a span and its resource: receivers accept 4 MiB by default
 
-_SCOPE = ScopeSpans(scope=InstrumentationScope(name=names.SCOPE)).SerializeToString()
+_SCOPE: bytes = ScopeSpans(scope=InstrumentationScope(name=names.SCOPE)).SerializeToString()
 
 
 class Context(NamedTuple):
@@ -54,26 +54,36 @@ def requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
 
 
 def _requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
-    """Yield one request, or several where it would be too large. Rows of one owner stand together."""
-    count = len(ready)
+    """Yield the requests of these spans, of which those of one owner stand together."""
+    count, owner = len(ready), ready.rows["owner"]
     columns = _columns(ready, context)
     lengths = [ragged.lengths(column, count) for column in columns]
-    every = np.arange(count)
-    columns.insert(0, [Piece(every, heads(ScopeSpans.SPANS_FIELD_NUMBER, np.sum(lengths, axis=0)))])
-    lengths.insert(0, ragged.lengths(columns[0], count))
-    columns.insert(0, _envelopes(ready.rows["owner"], np.sum(lengths, axis=0), context.resources))
+    columns.insert(0, [Piece(np.arange(count), heads(ScopeSpans.SPANS_FIELD_NUMBER, np.sum(lengths, axis=0)))])
     lengths.insert(0, ragged.lengths(columns[0], count))
     size = np.sum(lengths, axis=0)
-    if size.sum() > _BYTES and count > 1:
-        yield from _requests(ready.take(slice(count // 2)), context)
-        yield from _requests(ready.take(slice(count // 2, count)), context)
-        return
-    body = np.empty(size.sum(), np.uint8)
+    of_owner = np.flatnonzero(np.diff(owner, prepend=~owner[:1]))
+    resources = [_resource(tuple(context.resources.attributes(one).items())) for one in owner[of_owner].tolist()]
+
+    with_resource = size.copy()
+    with_resource[of_owner] += list(map(len, resources))
+    request = np.cumsum(with_resource) // _BYTES
+    of_request = np.flatnonzero(np.diff(request, prepend=-1))
+    first = np.union1d(of_owner, of_request)
+    of_first = np.searchsorted(of_owner, first, side="right") - 1
+    envelopes = map(_envelope, [resources[i] for i in of_first], np.add.reduceat(size, first).tolist())
+    columns.insert(0, pick(list(envelopes), np.arange(len(first)), first))
+    lengths.insert(0, ragged.lengths(columns[0], count))
+
+    size += lengths[0]
     starts = np.cumsum(size) - size
+    body = np.empty(size.sum(), np.uint8)
+    cuts = [*starts[of_request].tolist(), len(body)]
     for column, length in zip(columns, lengths, strict=True):
         ragged.write(body, column, starts)
         starts += length
-    yield body.tobytes(), count
+    spans = np.diff(of_request, append=count).tolist()
+    for begin, end, in_it in zip(cuts, cuts[1:], spans, strict=False):
+        yield body[begin:end].tobytes(), in_it
 
 
 def _columns(ready: Ready, context: Context) -> list[list[Piece]]:
@@ -98,33 +108,25 @@ def _roots(ready: Ready, *, shared_key: bool) -> NDArray[np.uint8]:
         return found
     first, code = group(rows["target"][at], rows["peer"][at])
     combinations = zip(rows["target"][at[first]].tolist(), rows["peer"][at[first]].tolist(), strict=True)
-    reasons = [
-        _why_root(ready.targets[target], ready.peers[peer].identity, shared_key) for target, peer in combinations
-    ]
-    found[at] = np.array([ROOT_REASONS.index(reason) for reason in reasons])[code]
+    reasons = [_root(ready.targets[target], ready.peers[peer].identity, shared_key) for target, peer in combinations]
+    found[at] = np.array(reasons)[code]
     return found
 
 
-def _why_root(target: SpanTarget, identity: Identity | None, shared_key: bool) -> str:
-    """Return "" if the client half of a lone server half is measured, else why no parent can be named."""
+def _root(target: SpanTarget, identity: Identity | None, shared_key: bool) -> int:
+    """Return 0 if the client half of a lone server half is measured, else the index of why no parent can be named."""
     if shared_key and target.clients:
-        return ""
+        return 0
     if identity is None:
-        return "peer_unresolved"
-    return "" if target.id in identity.measured else "client_not_measured"
+        return PEER_UNRESOLVED
+    return 0 if target.id in identity.measured else CLIENT_NOT_MEASURED
 
 
-def _envelopes(owner: NDArray[np.uint64], size: NDArray[np.int64], resources: Resources) -> list[Piece]:
-    """Return what stands before the first span of each owner: its resource, and how long its spans are together."""
-    first = np.flatnonzero(np.diff(owner, prepend=~owner[:1]))
-    sizes = np.add.reduceat(size, first)
-    table = []
-    for whose, length in zip(owner[first].tolist(), sizes.tolist(), strict=True):
-        resource = _resource(tuple(resources.attributes(whose).items()))
-        scope = head(ResourceSpans.SCOPE_SPANS_FIELD_NUMBER, len(_SCOPE) + length) + _SCOPE
-        whole = len(resource) + len(scope) + length
-        table.append(head(ExportTraceServiceRequest.RESOURCE_SPANS_FIELD_NUMBER, whole) + resource + scope)
-    return pick(table, np.arange(len(table)), first)
+def _envelope(resource: bytes, length: int) -> bytes:
+    """Return what stands before the first span of a resource, whose spans are so long together."""
+    scope = head(ResourceSpans.SCOPE_SPANS_FIELD_NUMBER, len(_SCOPE) + length) + _SCOPE
+    spans = len(resource) + len(scope) + length
+    return head(ExportTraceServiceRequest.RESOURCE_SPANS_FIELD_NUMBER, spans) + resource + scope
 
 
 @lru_cache(maxsize=1024)  # about 2 kB each

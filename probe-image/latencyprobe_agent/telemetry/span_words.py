@@ -18,7 +18,7 @@ from latencyprobe_agent.measure.stages import PAIR_STAGES, half_stages
 from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.telemetry.matching import group, halves_of
 from latencyprobe_agent.telemetry.ragged import Piece, pick
-from latencyprobe_agent.telemetry.span_rows import JOINED_HERE, JOINED_REMOTELY, NOT_JOINED, Peer, Ready, SpanTarget
+from latencyprobe_agent.telemetry.span_rows import JOINED_HERE, JOINED_REMOTELY, NOT_JOINED, Ready, SpanTarget
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
@@ -30,15 +30,17 @@ _SAMPLED = 0x01
 _KNOWS_REMOTE, _IS_REMOTE = 0x100, 0x200  # SpanFlags of opentelemetry-proto: whether the parent is in another process
 _ALL_FLAGS = np.uint32(sum(ExchangeFlags))
 ROOT_REASONS = ("", "peer_unresolved", "client_not_measured")
+PEER_UNRESOLVED, CLIENT_NOT_MEASURED = 1, 2
 
 
 def columns(ready: Ready, root: NDArray[np.integer], resources: Resources) -> list[list[Piece]]:
     """Return what each span says in words. `root`: index of ROOT_REASONS, of each span."""
     rows = ready.rows
     role, joined, peer = rows["role"], rows["joined"], rows["peer"]
+    server = role == Role.SERVER
     nameless = np.array([not target.name for target in ready.targets])[rows["target"]]
-    port = np.where(role == Role.SERVER, rows["local_port"], rows["peer_port"])
-    of_pair = ((role != Role.SERVER) & (joined != NOT_JOINED)).view(np.uint8)
+    port = np.where(server, rows["local_port"], rows["peer_port"])
+    of_pair = (~server & (joined != NOT_JOINED)).view(np.uint8)
     dominant = np.where(of_pair, rows["pair_dominant"], rows["dominant"])
     shown, who = _shown(ready, resources)
     unnamed = np.array([not service for service, _ in shown])[who]
@@ -47,7 +49,11 @@ def columns(ready: Ready, root: NDArray[np.integer], resources: Resources) -> li
         return _named(ready.targets[target], *others)
 
     def addressed(peer: int, role: int) -> bytes:
-        return _addressed(ready.peers[peer], role)
+        address, identity = ready.peers[peer]
+        if role == Role.SERVER:
+            return _caller(address)
+        # nobody but a Service has a service name without a pod
+        return _dialled(address, identity.service if identity is not None and not identity.pod else "")
 
     def service(answered: int, who: int, joined: int) -> bytes:
         if not answered:
@@ -62,7 +68,7 @@ def columns(ready: Ready, root: NDArray[np.integer], resources: Resources) -> li
         _said(_ended, rows["conn_class"], rows["outcome"], rows["flags"] & _ALL_FLAGS),
         _said(_dominant, role, of_pair, dominant),
         _said(addressed, peer, role),
-        _said(_local, role, *halves_of(rows["local_addr"])),
+        _said(_local, server.view(np.uint8), *(np.where(server, half, 0) for half in halves_of(rows["local_addr"]))),
         _said(service, unnamed.view(np.uint8), np.where(unnamed, peer, who), joined),
     ]
 
@@ -112,23 +118,24 @@ def _dominant(role: int, of_pair: int, dominant: int) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _addressed(peer: Peer, role: int) -> bytes:
-    attributes: dict[Attribute, AttributeValue] = {
-        names.NETWORK_TYPE: "ipv6" if ":" in peer.address else "ipv4",
-        names.NETWORK_PEER_ADDRESS: peer.address,
-    }
-    if role == Role.SERVER:
-        attributes[names.CLIENT_ADDRESS] = peer.address
-    else:  # nobody but a Service has a service name without a pod
-        dialled = peer.identity.service if peer.identity is not None and not peer.identity.pod else ""
-        attributes[names.SERVER_ADDRESS] = dialled or peer.address
-    return encoded(attributes)
+def _caller(peer: str) -> bytes:
+    return encoded({**_peer(peer), names.CLIENT_ADDRESS: peer})
+
+
+@lru_cache(maxsize=4096)
+def _dialled(peer: str, service: str) -> bytes:
+    return encoded({**_peer(peer), names.SERVER_ADDRESS: service or peer})
+
+
+def _peer(peer: str) -> dict[Attribute, AttributeValue]:
+    return {names.NETWORK_TYPE: "ipv6" if ":" in peer else "ipv4", names.NETWORK_PEER_ADDRESS: peer}
 
 
 @lru_cache(maxsize=1024)
-def _local(role: int, *halves: int) -> bytes:
-    local = address(np.array(halves, np.uint64).tobytes())
-    return encoded({names.SERVER_ADDRESS: local}) if role == Role.SERVER else b""
+def _local(server: int, *halves: int) -> bytes:
+    if not server:
+        return b""
+    return encoded({names.SERVER_ADDRESS: address(np.array(halves, np.uint64).tobytes())})
 
 
 @lru_cache(maxsize=4096)

@@ -72,7 +72,7 @@ class WaitingRoom:
         closed = (rows["role"] == Role.SERVER) & (rows["flags"] & ExchangeFlags.CLOSED != 0)
         resent = np.array(["retransmits" in target.evidence for target in named])[of_row]
         rows["number"] = self._admitted + np.arange(len(at))
-        rows["owner"] = owners(sampled.halves.rec[at], by_process=by_process)
+        rows["owner"] = owners(sampled.halves.rec, by_process=by_process)[at]
         rows["target"] = np.array([self._targets.of(SpanTarget.of(target)) for target in named])[of_row]
         rows["since_s"] = now_s
         rows["held_s"][closed & resent] = now_s + HOLD_NS / 1e9  # see `_rows`
@@ -98,7 +98,7 @@ class WaitingRoom:
         rows["pair_dominant"][at] = pairs.dominant[pair]
         rows["excess_ns"][at] = pairs.network_excess[pair]
         is_server = rows["role"][at] == Role.SERVER
-        client, server = (owners(half.rec[pair], by_process=by_process) for half in (pairs.client, pairs.server))
+        client, server = (owners(half.rec, by_process=by_process)[pair] for half in (pairs.client, pairs.server))
         rows["other_owner"][at] = np.where(is_server, client, server)
         rows["joined"][at] = JOINED_HERE if servers is None else JOINED_REMOTELY
         if servers is not None:
@@ -125,7 +125,7 @@ class WaitingRoom:
         if not len(rows):
             return Ready(rows, (), (), ())
         first, rows["peer"] = group(*halves_of(rows["peer_addr"]))
-        addresses = [address(bytes(packed)) for packed in rows["peer_addr"][first]]
+        addresses = [address(packed) for packed in rows["peer_addr"][first].view("V16").ravel().tolist()]
         known = peers.resolve(addresses)
         who = [Peer(one, known.get(one)) for one in addresses]
         nameless = np.array([one.identity is None for one in who])[rows["peer"]]
