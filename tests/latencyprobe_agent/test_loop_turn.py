@@ -65,7 +65,7 @@ def test_a_half_of_the_turn_before_comes_along_when_its_other_half_is_slow(make_
 
 
 def test_a_turn_that_filled_its_room_says_that_there_is_more(make_halves: Any) -> None:
-    full = np.repeat(make_halves(SERVER).rec, 1024)
+    full = np.repeat(make_halves(SERVER).rec, 4096)
     made = turns(FakePrograms(full, full[:3]))
     assert [made.make(IN_FORCE)[1] for _ in range(2)] == [False, True]
 

@@ -12,7 +12,7 @@ from latencyprobe.plan import ServerHalf
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.remote_join import server_halves
-from latencyprobe_agent.signals.exchanges import STAMPS
+from latencyprobe_agent.signals.exchanges import CLIENT_POINTS as STAMPS
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Role
 
 SECOND = 10**9

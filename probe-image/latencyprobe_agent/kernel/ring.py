@@ -34,6 +34,7 @@ class Reader:
         self._data = data
         self._headers = data.view(np.uint32)
         self._record = record
+        self._whole = np.dtype(f"V{record.itemsize}")  # moves records as they are, not field by field
         assert record.itemsize % 8 == 0
 
     def waiting(self) -> int:
@@ -51,6 +52,16 @@ class Reader:
         start = int(self._consumer[0])
         at = start % size
         headers = self._heads(at, min(limit, (int(self._producer[0]) - start) // slot))
+        ordinary = (headers == self._record.itemsize).all()
+        if not ordinary:
+            headers = self._complete(headers)
+        # Only with this line done are the records ours: the next one lets the kernel overwrite.
+        records = self._copied(at, len(headers))
+        self._consumer[0] = start + len(headers) * slot
+        return records if ordinary else records.compress((headers & _DISCARDED) == 0)
+
+    def _complete(self, headers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Return the headers before the first record that a program still writes."""
         busy = (headers & _BUSY).astype(np.bool_)
         if busy.any():
             headers = headers[: busy.argmax()]
@@ -58,17 +69,27 @@ class Reader:
         if wrong.any():
             found = int(headers[wrong][0] & _LENGTH)
             raise AbiMismatch(f"ring holds a record of {found} bytes, expected {self._record.itemsize}: rebuild both")
-        filled = len(headers) * slot
-        copied = np.empty(filled, np.uint8)
-        before_end = min(filled, size - at)
-        copied[:before_end] = self._data[at : at + before_end]
-        # The rest has wrapped. Only with this line done are the records ours: the next one lets the kernel overwrite.
-        copied[before_end:] = self._data[: filled - before_end]
-        self._consumer[0] = start + filled
-        content = copied.view(np.uint64).reshape(-1, slot // 8)[:, _HEADER // 8 :]
-        records = np.ascontiguousarray(content).view(self._record)[:, 0]
-        kept = (headers & _DISCARDED) == 0
-        return records if kept.all() else records.compress(kept)
+        return headers
+
+    def _copied(self, at: int, count: int) -> NDArray[np.void]:
+        """Return `count` records whose slots begin at byte `at`, without their headers."""
+        size, slot = self._data.size, _HEADER + self._record.itemsize
+        records = np.empty(count, self._whole)
+        before_end = min(count, (size - at) // slot)
+        records[:before_end] = self._slots(at, before_end)
+        if before_end < count:
+            split = at + before_end * slot + _HEADER  # the one that ends in, or begins at, the memory's beginning
+            content = self._data.take(np.arange(split, split + self._record.itemsize), mode="wrap")
+            records[before_end] = content.view(self._whole)[0]
+            records[before_end + 1 :] = self._slots((at + (before_end + 1) * slot) % size, count - before_end - 1)
+        return records.view(self._record)
+
+    def _slots(self, at: int, count: int) -> NDArray[np.void]:
+        """The records of `count` slots from byte `at`, none of which reaches the memory's end."""
+        slot = _HEADER + self._record.itemsize
+        if not count:
+            return np.empty(0, self._whole)
+        return np.ndarray((count,), self._whole, self._data, at + _HEADER, (slot,))
 
     def _heads(self, at: int, count: int) -> NDArray[np.uint32]:
         """Header words of `count` records from byte `at`; a header never straddles the end, as all is 8-aligned."""

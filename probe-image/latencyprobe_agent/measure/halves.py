@@ -1,8 +1,9 @@
 """From a batch of records to halves: duration, stages and join key of every exchange, as arrays."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,14 @@ from latencyprobe_agent.measure import keys, stages
 from latencyprobe_agent.signals.exchanges import columns, place
 from latencyprobe_agent.vocabulary.records import ADJUSTED_COUNT_BITS, EXCHANGE, ExchangeFlags
 
+WHOLE = np.dtype(f"V{EXCHANGE.itemsize}")  # an EXCHANGE that is moved as it is, not field by field
+
 
 @dataclass(frozen=True)
 class Halves:
     """n halves, row by row. Times in ns of the boot clock.
 
-    `stages`: i64[n, 4], `stages.SERVER` or `stages.CLIENT` by the role; `dominant`: index of the largest.
+    `stages`: i64[n, 4], `stages.SERVER` or `stages.CLIENT` by the role, its columns contiguous.
     `join_key`: u64[n], the same for both halves of an exchange; it stands for the exchange in this process.
     `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs. `sampled`: why it
     becomes a span, a Reason + 1 (`measure.sampling`), 0 if it does not.
@@ -27,7 +30,6 @@ class Halves:
     end_ns: NDArray[np.int64]
     duration_ns: NDArray[np.int64]
     stages: NDArray[np.int64]
-    dominant: NDArray[np.uint8]
     join_key: NDArray[np.uint64]
     counted: NDArray[np.bool_]
     sampled: NDArray[np.uint8]
@@ -40,6 +42,12 @@ class Halves:
         """i64[n]: how many exchanges each record stands for, its own included: more than 1 where the kernel sampled."""
         return np.where(self.rec["flags"] & np.uint32(ExchangeFlags.ADJUSTED), 1 << ADJUSTED_COUNT_BITS, 1)
 
+    @cached_property
+    def dominant(self) -> NDArray[np.uint8]:
+        """u8[n]: the index of the longest stage."""
+        longest: NDArray[np.uint8] = self.stages.argmax(axis=1).astype(np.uint8)
+        return longest
+
     def trace_ids(self, pair_key: bytes) -> NDArray[np.uint64]:
         """Return u64[n, 2], high and low half: what stands for the exchange outside this process. Dear: of few rows."""
         return keys.trace_ids(place(self.rec), pair_key)
@@ -48,18 +56,27 @@ class Halves:
         """Return the rows of `index` (positions or a mask) as a copy."""
         at = np.flatnonzero(index) if index.dtype == np.bool_ else index
         # `take` moves whole records; indexing with an array copies them field by field, at ten times the cost
-        return Halves(**{f.name: getattr(self, f.name).take(at, axis=0) for f in fields(self)})
+        return Halves(*(getattr(self, name).T.take(at, axis=-1).T for name in _COLUMNS))
+
+    def put(self, rows: NDArray[np.intp], others: "Halves") -> None:
+        """Write other halves over these rows."""
+        self.rec.view(WHOLE)[rows] = others.rec.view(WHOLE)
+        for name in _COLUMNS[1:]:
+            getattr(self, name)[rows] = getattr(others, name)
 
     @staticmethod
     def concatenate(parts: Sequence["Halves"]) -> "Halves":
-        """Return the rows of all parts (at least one), in their order, as a copy."""
-        columns = {f.name: np.concatenate([_whole(getattr(part, f.name)) for part in parts]) for f in fields(Halves)}
-        return Halves(**{**columns, "rec": columns["rec"].view(EXCHANGE)})
+        """Return the rows of all parts (at least one), in their order."""
+        filled = [part for part in parts if len(part)] or parts[:1]
+        if len(filled) == 1:
+            return filled[0]
+        columns = {name: [getattr(part, name) for part in filled] for name in _COLUMNS}
+        records = np.concatenate([record.view(WHOLE) for record in columns.pop("rec")]).view(EXCHANGE)
+        whole = {name: np.concatenate([part.T for part in column], axis=-1).T for name, column in columns.items()}
+        return Halves(records, **whole)
 
 
-def _whole(column: NDArray[Any]) -> NDArray[Any]:
-    """Hide the fields of records, so that they are copied whole."""
-    return column.view(f"V{EXCHANGE.itemsize}") if column.dtype == EXCHANGE else column
+_COLUMNS = tuple(one.name for one in fields(Halves))
 
 
 class Sleep(NamedTuple):
@@ -70,9 +87,9 @@ class Sleep(NamedTuple):
     length_ns: int
 
 
-def flag_suspended(some: Halves, sleeps: Iterable[Sleep]) -> None:
+def flag_suspended(some: Halves, sleeps: Collection[Sleep]) -> None:
     """Set SUSPENDED in the records of halves during which the host slept: their durations include that time."""
-    oldest_ns = some.start_ns.min(initial=np.iinfo(np.int64).max)
+    oldest_ns = some.start_ns.min(initial=np.iinfo(np.int64).max) if sleeps else 0
     for sleep in sleeps:
         if sleep.before_ns <= oldest_ns:
             continue
@@ -85,15 +102,18 @@ def halves(batch: NDArray[np.void]) -> Halves:
     """Measure a batch of EXCHANGE records; `batch` stays as `rec`, with STAGE_OVERLAP set where stamps overlapped."""
     exchanges = columns(batch)
     points, stage_ns, overlap = stages.cut(exchanges.stamps)
-    batch["flags"][overlap] |= np.uint32(ExchangeFlags.STAGE_OVERLAP)
+    if overlap.any():
+        batch["flags"][overlap] |= np.uint32(ExchangeFlags.STAGE_OVERLAP)
     return Halves(
         rec=batch,
         start_ns=points[0],
         end_ns=points[-1],
         duration_ns=points[-1] - points[0],
         stages=stage_ns,
-        dominant=stage_ns.argmax(axis=1).astype(np.uint8),
         join_key=keys.join_keys(exchanges.place),
         counted=exchanges.counted,
         sampled=np.zeros(len(batch), np.uint8),
     )
+
+
+NO_HALVES = halves(np.zeros(0, EXCHANGE))

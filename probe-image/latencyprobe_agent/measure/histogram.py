@@ -31,12 +31,29 @@ def bound_ns(index: int) -> int:
 _INNER_BOUNDS_NS = np.array([bound_ns(HISTOGRAM_MIN + i) for i in range(1, HISTOGRAM_BUCKETS)], dtype=np.int64)
 
 
+# A cell is 1/64 of a power of two: the widest, 1.6 %, is narrower than a bucket, 2.2 %, so it has one bound at most.
+# The cell of a number is the highest bits of its float.
+_CELL_BITS = 6
+_SHIFT = np.int64(52 - _CELL_BITS)
+_ONE = int(np.float64(1).view(np.int64)) >> int(_SHIFT)
+_CELLS_NS = (np.arange(_ONE, _ONE + (int(_INNER_BOUNDS_NS[-1]).bit_length() << _CELL_BITS)) << _SHIFT).view(np.float64)
+_LOWEST = np.searchsorted(_INNER_BOUNDS_NS, np.ceil(_CELLS_NS).astype(np.int64), side="left")
+_BOUND_NS = np.append(_INNER_BOUNDS_NS, np.iinfo(np.int64).max)[_LOWEST]
+
+
 def positions(duration_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place of each duration in the array `exchange_counts.histogram`, 0..HISTOGRAM_BUCKETS-1.
 
     Place p is the OpenTelemetry bucket p + HISTOGRAM_MIN; shorter and longer durations fall in the first and last.
     """
-    return np.searchsorted(_INNER_BOUNDS_NS, duration_ns, side="left").astype(np.int64)
+    cell = duration_ns.astype(np.float64).view(np.int64)
+    cell >>= _SHIFT
+    cell -= _ONE
+    np.maximum(cell, 0, out=cell)
+    np.minimum(cell, len(_CELLS_NS) - 1, out=cell)
+    place: NDArray[np.int64] = _LOWEST.take(cell)
+    place += duration_ns > _BOUND_NS.take(cell)
+    return place
 
 
 def sparse(histogram: NDArray[np.integer]) -> dict[int, int]:

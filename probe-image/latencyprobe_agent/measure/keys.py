@@ -1,13 +1,11 @@
 """Ids of an exchange that both hosts compute alike without talking, from its place on the connection.
 
-Inside the process an exchange is known by its join key, a plain mix of its place. What leaves the process is a keyed
-hash, the trace id: SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012,
-and the authors' reference code for the long output), over columns: every step is one numpy operation on all exchanges.
-Without the key nobody can read sequence numbers from an id, or forge one.
+Inside the process an exchange is known by its join key, a plain mix of its place. What leaves the process, a few of
+them, has a trace id: BLAKE2b of the place with 128 bits of output, keyed (RFC 7693). Without the key nobody can read
+sequence numbers from an id, or forge one.
 """
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +16,7 @@ U64 = NDArray[np.uint64]
 # another mix of the same fields (bpf/exchange_sampling.bpf.h), and what it leaves must not be what spans are made of.
 _MIX = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9E3779B97F4A7C15)
 
-_CHUNK = 4096  # rows at a time: four state words and one of scratch, 160 KiB, stay in the second-level cache
-_INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+_ID_BYTES = 16
 
 
 def join_keys(place: U64) -> U64:
@@ -49,13 +46,12 @@ def trace_ids(place: U64, pair_key: bytes) -> U64:
 
     `pair_key` may have any length; agents that share it compute the same id from either half of an exchange.
     """
-    ids = np.empty((place.shape[1], 2), np.uint64)
-    key = hashlib.blake2b(pair_key, digest_size=16, person=b"trace id").digest()
-    for start in range(0, place.shape[1], _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        ids[chunk, 0], ids[chunk, 1] = siphash128(key, place[:, chunk], 8 * len(place))
-    ids[:, 1] |= ids[:, 1] == 0
-    return ids
+    key = hashlib.blake2b(pair_key, digest_size=32, person=b"trace id").digest()
+    keyed = hashlib.blake2b(digest_size=_ID_BYTES, key=key)
+    messages = np.ascontiguousarray(place.T, "<u8").view(f"V{8 * len(place)}").ravel().tolist()
+    ids = np.frombuffer(b"".join([_digest(keyed, message) for message in messages]), ">u8").reshape(-1, 2)
+    low = ids[:, 1].astype(np.uint64)
+    return np.stack([ids[:, 0].astype(np.uint64), low | (low == 0)], axis=1)
 
 
 def span_ids(half_of_trace_id: U64) -> U64:
@@ -71,50 +67,7 @@ def span_ids(half_of_trace_id: U64) -> U64:
     return x
 
 
-def siphash128(key: bytes, words: Sequence[U64] | U64, length: int) -> tuple[U64, U64]:
-    """Return both output words of SipHash-2-4-128 for n messages at once.
-
-    `key`: 16 bytes. `words`: the message's whole 8-byte little-endian words, one array of n each; `length` in bytes
-    must be a multiple of 8, as nothing else is hashed here.
-    """
-    k0, k1 = np.frombuffer(key, "<u8")
-    n = len(words[0]) if len(words) else 1
-    state = [np.full(n, np.uint64(i) ^ k) for i, k in zip(_INITIAL, (k0, k1, k0, k1), strict=True)]
-    v0, v1, v2, _ = state
-    scratch = np.empty(n, np.uint64)
-    v1 ^= np.uint64(0xEE)
-    for word in [*words, np.uint64((length & 0xFF) << 56)]:
-        state[3] ^= word
-        _rounds(2, state, scratch)
-        v0 ^= word
-    v2 ^= np.uint64(0xEE)
-    _rounds(4, state, scratch)
-    first = state[0] ^ state[1] ^ state[2] ^ state[3]
-    v1 ^= np.uint64(0xDD)
-    _rounds(4, state, scratch)
-    return first, state[0] ^ state[1] ^ state[2] ^ state[3]
-
-
-def _rounds(count: int, state: list[U64], scratch: U64) -> None:
-    v0, v1, v2, v3 = state
-    for _ in range(count):
-        v0 += v1
-        v2 += v3
-        _rotate(v1, 13, scratch)
-        _rotate(v3, 16, scratch)
-        v1 ^= v0
-        v3 ^= v2
-        _rotate(v0, 32, scratch)
-        v2 += v1
-        v0 += v3
-        _rotate(v1, 17, scratch)
-        _rotate(v3, 21, scratch)
-        v1 ^= v2
-        v3 ^= v0
-        _rotate(v2, 32, scratch)
-
-
-def _rotate(v: U64, bits: int, scratch: U64) -> None:
-    np.left_shift(v, np.uint64(bits), out=scratch)
-    np.right_shift(v, np.uint64(64 - bits), out=v)
-    np.bitwise_or(v, scratch, out=v)
+def _digest(keyed: "hashlib.blake2b", message: bytes) -> bytes:
+    mac = keyed.copy()
+    mac.update(message)
+    return mac.digest()

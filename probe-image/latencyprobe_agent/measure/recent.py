@@ -17,26 +17,28 @@ class RecentHalves:
 
     def keep(self, halves: Halves) -> None:
         """Take in halves that have ended, in the place of the oldest ones."""
-        limit = len(self.rows)
-        newest = halves if len(halves) <= limit else halves.take(np.arange(len(halves) - limit, len(halves)))
-        slots = (self.kept + np.arange(len(newest))) % limit
-        self.rows[slots] = _rows(newest, self.kept + 1)
-        self.kept += len(newest)
+        limit, first = len(self.rows), 0
+        while first < len(halves):
+            slot = self.kept % limit
+            last = min(len(halves), first + limit - slot)
+            _fill(self.rows[slot : slot + last - first], halves, slice(first, last), self.kept + 1)
+            self.kept += last - first
+            first = last
 
 
-def _rows(halves: Halves, at: int) -> NDArray[np.void]:
-    """Return RECENT_HALF rows, numbered from `at`."""
-    record, client = halves.rec, halves.rec["role"] == Role.CLIENT
-    rows = np.zeros(len(halves), RECENT_HALF)
-    rows["at"] = at + np.arange(len(halves))
-    rows["seq"] = np.where(client, record["request_seq"], record["response_seq"])
-    rows["end_seq"] = rows["seq"] + np.where(client, record["request_bytes"], record["response_bytes"]).astype("u4")
+def _fill(rows: NDArray[np.void], halves: Halves, some: slice, at: int) -> None:
+    """Write some halves to RECENT_HALF rows, numbered from `at`."""
+    record = halves.rec[some]
+    client = record["role"] == Role.CLIENT
+    rows["at"] = np.arange(at, at + len(rows))
+    seq = np.where(client, record["request_seq"], record["response_seq"])
+    rows["seq"] = seq
+    rows["end_seq"] = seq + np.where(client, record["request_bytes"], record["response_bytes"]).astype("u4")
     rows["tid"] = np.where(client, record["writer_tid"], record["reader_tid"])
-    rows["fresh"] = record["flags"] & ExchangeFlags.FRESH != 0
+    rows["fresh"] = record["flags"] & np.uint32(ExchangeFlags.FRESH) != 0
     for name in ("sock_cookie", "send_start_ns", "send_end_ns", "target_set", "local_port", "peer_port"):
         rows[name] = record[name]
     for name in ("role", "excluded", "outcome"):
         rows[name] = record[name]
     for name in ("join_key", "start_ns", "end_ns", "duration_ns"):
-        rows[name] = getattr(halves, name)
-    return rows
+        rows[name] = getattr(halves, name)[some]

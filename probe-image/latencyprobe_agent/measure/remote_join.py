@@ -15,15 +15,14 @@ from msgspec.structs import replace as with_fields
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Ask, ServerHalf, SpanPolicy
-from latencyprobe_agent.measure.halves import Halves
-from latencyprobe_agent.measure.kept import KEPT, unpack
+from latencyprobe_agent.measure.halves import NO_HALVES, Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.sampling import Budget, decide
 from latencyprobe_agent.vocabulary import ids
-from latencyprobe_agent.vocabulary.records import Outcome, Role
+from latencyprobe_agent.vocabulary.records import EXCHANGE, Outcome, Role
 
-# Questions under way: 202 bytes and two entries of about 200 each, 1.2 MB; at 500 a second each may take 4 s.
+# Questions under way: 218 bytes and two entries of about 200 each, 1.2 MB; at 500 a second each may take 4 s.
 _ASKED = 2048
 # Keys to be looked for: about 250 bytes each, 1 MB; two callers' nodes may ask for all they have room for.
 _PENDING = 4096
@@ -51,6 +50,19 @@ class Question(NamedTuple):
     since_s: float
 
 
+class _Policies(NamedTuple):
+    """Of the target sets in force: with which spans policy they ask, and the smallest of their thresholds."""
+
+    sets: Mapping[int, TargetSet]
+    asking: Mapping[int, TargetSet]
+    slow_ns: int
+
+    @classmethod
+    def of(cls, sets: Mapping[int, TargetSet]) -> "_Policies":
+        asking = {i: replace(one, spans=_policy(one)) for i, one in sets.items()}
+        return cls(sets, asking, min((one.spans.slower_than_ns for one in asking.values()), default=0))
+
+
 class Asking:
     """Client halves that ask for their server half. `counts`: questions by what became of them."""
 
@@ -59,8 +71,7 @@ class Asking:
         self._join_wait_s = join_wait_s
         self._answer_wait_s = answer_wait_s
         self._budget = Budget(per_second)
-        self._sets: Mapping[int, TargetSet] = {}
-        self._policies: Mapping[int, TargetSet] = {}
+        self._policies = _Policies.of({})
         self._join = LocalJoin(_ASKED)
         self._young: dict[int, Question] = {}  # by join key; their other half may still come here
         self._asked: dict[int, Question] = {}
@@ -80,13 +91,17 @@ class Asking:
         that of spans and drops in the same order, so the halves that become spans are among those that ask.
         """
         self._forget(pairs)
-        if sets is not self._sets:
-            self._sets, self._policies = sets, {i: replace(one, spans=_policy(one)) for i, one in sets.items()}
-        slow = halves.duration_ns > min((one.spans.slower_than_ns for one in self._policies.values()), default=0)
-        failed = halves.rec["outcome"] != Outcome.OK
-        slow_or_failed = np.flatnonzero((halves.rec["role"] == Role.CLIENT) & halves.counted & (slow | failed))
-        some = halves.take(np.setdiff1d(slow_or_failed, pairs.client_at))
-        decision = decide(some, self._policies, self._budget, now_ns)
+        if sets is not self._policies.sets:
+            self._policies = _Policies.of(sets)
+        asks = (halves.duration_ns > self._policies.slow_ns) | (halves.rec["outcome"] != Outcome.OK)
+        if not asks.any():
+            return
+        asks &= (halves.rec["role"] == Role.CLIENT) & halves.counted
+        asks[pairs.client_at[pairs.client_at >= 0]] = False
+        some = halves.take(asks)
+        if not len(some):
+            return
+        decision = decide(some, self._policies.asking, self._budget, now_ns)
         room = _ASKED - len(self._young) - len(self._asked)
         self.counts["left_out"] += decision.over_budget + max(0, len(decision.index) - room)
         asking = some.take(decision.index[:room])
@@ -117,6 +132,8 @@ class Asking:
     def answered(self, answers: Iterable[ServerHalf]) -> tuple[Pairs, dict[int, ServerHalf]]:
         """Return the pairs that these server halves make, and by join key those that were asked for."""
         expected = {self._join_keys[one.key]: one for one in answers if one.key in self._join_keys}
+        if not expected:
+            return _NO_PAIRS, expected
         pairs = self._join.join(server_halves(expected))
         self._end([self._asked[join_key] for join_key in expected], "joined")
         return pairs, expected
@@ -126,7 +143,8 @@ class Asking:
         if not len(pairs) or not (self._young or self._asked):
             return
         under_way = np.fromiter([*self._young, *self._asked], np.uint64)
-        joined = pairs.client.join_key[np.isin(pairs.client.join_key, under_way)]
+        join_key = pairs.of_clients(lambda client: client.join_key)
+        joined = join_key[np.isin(join_key, under_way)]
         self._join.pull(joined)
         for join_key in joined.tolist():
             self._young.pop(join_key, None)
@@ -134,6 +152,8 @@ class Asking:
                 del self._join_keys[question.key]
 
     def _end(self, questions: Sequence[Question], how: str) -> None:
+        if not questions:
+            return
         for question in questions:
             del self._asked[question.join_key], self._join_keys[question.key]
         self.counts[how] += len(questions)
@@ -181,17 +201,22 @@ class Answering:
 
 def server_halves(answers: Mapping[int, ServerHalf]) -> Halves:
     """Return halves with what was answered, by join key: stages, flags and round trip; no times, as clocks differ."""
-    rows = np.zeros(len(answers), KEPT)
-    rows["stages"] = np.array([one.stages_ns for one in answers.values()], np.int64).reshape(-1, 4)
-    rows["join_key"] = list(answers)
-    found = unpack(rows)
-    found.rec["role"] = Role.SERVER
-    found.rec["flags"] = [one.flags for one in answers.values()]
-    found.rec["srtt_us"] = [one.srtt_us for one in answers.values()]
-    return found
+    records = np.zeros(len(answers), EXCHANGE)
+    records["role"] = Role.SERVER
+    records["flags"] = [one.flags for one in answers.values()]
+    records["srtt_us"] = [one.srtt_us for one in answers.values()]
+    stages = np.array([one.stages_ns for one in answers.values()], np.int64).reshape(-1, 4)
+    return replace(
+        halves(records),
+        end_ns=stages.sum(axis=1),
+        duration_ns=stages.sum(axis=1),
+        stages=stages,
+        join_key=np.array(list(answers), np.uint64),
+    )
 
 
-_NOT_ASKED = Found(unpack(np.zeros(0, KEPT)), (), np.zeros(0, np.bool_))
+_NO_PAIRS = LocalJoin(1).join(NO_HALVES)
+_NOT_ASKED = Found(NO_HALVES, (), np.zeros(0, np.bool_))
 
 
 def _policy(one: TargetSet) -> SpanPolicy:

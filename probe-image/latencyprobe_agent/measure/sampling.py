@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import SpanPolicy
-from latencyprobe_agent.measure.halves import Halves
+from latencyprobe_agent.measure.groups import groups
+from latencyprobe_agent.measure.halves import NO_HALVES, Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.vocabulary.records import Outcome
@@ -30,7 +31,7 @@ class Reason(enum.IntEnum):
     OTHER_HALF = 3  # its other half is slow or failed, and has become a span
 
 
-_FOR_ITSELF = [Reason.ERROR + 1, Reason.SLOW + 1]
+_ERROR, _SLOW, _RATIO = (np.uint8(reason) for reason in (Reason.ERROR, Reason.SLOW, Reason.RATIO))
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ class Budget:
         self._left[probe] = (left - spans, since_ns)
 
 
+_NOBODY = Decision(np.zeros(0, np.intp), np.zeros(0, np.uint8), np.zeros(0))
+
+
 class Sampler:
     """Decides on every half before anybody else gets it. Other halves have as large a budget of their own."""
 
@@ -118,6 +122,8 @@ class Sampler:
     ) -> tuple[Halves, Sampled]:
         """Return the halves with `sampled` set, and those that become spans. `sets`: `Rules.sets`; boot time."""
         decision = decide(halves, sets, self._budget, now_ns)
+        if not len(decision.index):
+            return halves, Sampled.of(halves, decision, pair_key)
         marks = np.zeros(len(halves), np.uint8)
         marks[decision.index] = decision.reason + np.uint8(1)
         decided = replace(halves, sampled=marks)
@@ -132,10 +138,19 @@ class Sampler:
 
 def other_halves(pairs: Pairs) -> Halves:
     """Return the halves that were not sampled, of pairs whose other half is slow or failed and was sampled."""
-    client, server = pairs.client, pairs.server
-    servers = np.isin(client.sampled, _FOR_ITSELF) & (server.sampled == 0)
-    clients = np.isin(server.sampled, _FOR_ITSELF) & (client.sampled == 0)
-    return Halves.concatenate([client.take(clients), server.take(servers)])
+    client, server = (of(lambda half: half.sampled) for of in (pairs.of_clients, pairs.of_servers))
+    if not (client.any() or server.any()):
+        return NO_HALVES
+    servers = np.flatnonzero(_for_itself(client) & (server == 0))
+    clients = np.flatnonzero(_for_itself(server) & (client == 0))
+    if not (len(servers) or len(clients)):
+        return NO_HALVES
+    return Halves.concatenate([pairs.clients(clients), pairs.servers(servers)])
+
+
+def _for_itself(sampled: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    of_itself: NDArray[np.bool_] = (sampled == Reason.ERROR + 1) | (sampled == Reason.SLOW + 1)
+    return of_itself
 
 
 def decide_all(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Decision:
@@ -151,34 +166,50 @@ def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the join key:
     both sides drop the same. Halves of unknown sets, and such as are no SLI events, are never sampled.
     """
-    table = np.zeros(max(sets, default=0) + 2, [("slower_ns", "i8"), ("reject_below", "u8"), ("probe", "i4")])
-    probes = sorted({s.probe for s in sets.values()})
-    table["probe"] = -1
-    for number, target_set in sets.items():
-        policy = target_set.spans
-        reject_below = round((1 - policy.ratio) * 2**_RANDOM_BITS)
-        table[number] = (policy.slower_than_ns, reject_below, probes.index(target_set.probe))
-    of_row = table[np.minimum(halves.rec["target_set"], len(table) - 1)]
-    randomness = halves.join_key >> np.uint64(64 - _RANDOM_BITS)
+    if not len(halves):
+        return _NOBODY
+    policies = _Policies(halves, sets)
     failed = halves.rec["outcome"] != Outcome.OK
-    slow = halves.duration_ns > of_row["slower_ns"]
-    offered = (of_row["probe"] >= 0) & halves.counted & (failed | slow | (randomness >= of_row["reject_below"]))
+    slow = halves.duration_ns > policies.slower_ns
+    randomness = halves.join_key >> np.uint64(64 - _RANDOM_BITS)
+    index = np.flatnonzero(policies.known & halves.counted & (failed | slow | (randomness >= policies.reject_below)))
+    if not len(index):
+        return _NOBODY
+    some, randomness, failed, slow = halves.take(index), randomness[index], failed[index], slow[index]
+    of_row = _Policies(some, sets)
 
-    index = np.flatnonzero(offered)
-    reason = np.select([failed[index], slow[index]], [Reason.ERROR, Reason.SLOW], Reason.RATIO).astype(np.uint8)
-    ratio = np.where(reason == Reason.RATIO, 1 - of_row["reject_below"][index] / 2**_RANDOM_BITS, 1.0)
-    ratio /= np.where(reason == Reason.RATIO, halves.adjusted_count[index], 1)
+    reason = np.where(failed, _ERROR, np.where(slow, _SLOW, _RATIO))
+    by_ratio = reason == _RATIO
+    ratio = np.where(by_ratio, (1 - of_row.reject_below / 2**_RANDOM_BITS) / some.adjusted_count, 1.0)
     kept = np.ones(len(index), np.bool_)
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}  # the last one is in force
-    shares = [(probe, per_second[probe], of_row["probe"][index] == i) for i, probe in enumerate(probes)]
+    shares = [(probe, per_second[probe], of_row.probe == i) for i, probe in enumerate(of_row.probes)]
     for whose, limit, mine in (*shares, (_NODE, budget.per_second, np.ones(len(index), np.bool_))):
         in_share = np.flatnonzero(mine & kept)
         left = budget.left(whose, limit, now_ns)
         if len(in_share) > left:
-            order = np.lexsort((~randomness[index][in_share], reason[in_share]))
+            order = np.lexsort((~randomness[in_share], reason[in_share]))
             kept[in_share[order[left:]]] = False
             for r in Reason:
                 of_reason = in_share[reason[in_share] == r]
                 ratio[of_reason] *= kept[of_reason].mean() if len(of_reason) else 1.0
         budget.spend(whose, int(kept[in_share].sum()))
     return Decision(index[kept], reason[kept], ratio[kept], int(len(kept) - kept.sum()))
+
+
+class _Policies:
+    """The policies of the target sets that halves belong to: of each row, or one value where they all have the same.
+
+    `known`: the set has one; `probe`: the place of its LatencyProbe among `probes`.
+    """
+
+    def __init__(self, halves: Halves, sets: Mapping[int, TargetSet]) -> None:
+        found = groups([halves.rec["target_set"]])
+        present = [sets.get(number) for number in halves.rec["target_set"][found.first].tolist()]
+        of_row = found.of_row if len(present) > 1 else 0
+        self.probes = sorted({one.probe for one in present if one})
+        self.slower_ns = np.array([one.spans.slower_than_ns if one else 0 for one in present])[of_row]
+        rejected = [round((1 - one.spans.ratio) * 2**_RANDOM_BITS) if one else 0 for one in present]
+        self.reject_below = np.array(rejected, np.uint64)[of_row]
+        self.probe = np.array([self.probes.index(one.probe) if one else -1 for one in present])[of_row]
+        self.known = self.probe >= 0

@@ -4,6 +4,8 @@ Arrays in, arrays out, all times in ns; only differences between stamps of one h
 `measure.halves` and `measure.pairing`; the kernel cuts the same way for its counts (bpf/exchange_account.bpf.h).
 """
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,18 +39,21 @@ def half_stages(role: int) -> tuple[str, ...]:
 def cut(stamps: I64) -> tuple[I64, I64, NDArray[np.bool_]]:
     """Cut halves at their stamps (i64[5, n], `Exchanges.stamps`): return points i64[5, n], stages i64[n, 4], overlap.
 
-    Every point is max(previous point, stamp), so stages are never negative and sum to the duration. `overlap` tells
-    where a stamp lay before its predecessor; a stamp that was not taken (0) makes an empty stage and no overlap. A half
-    whose first stamp is missing starts at its earliest one.
+    Every point is max(previous point, stamp), so stages are never negative and sum to the duration; the columns of the
+    stages are contiguous. `overlap` tells where a stamp lay before its predecessor; a stamp that was not taken (0)
+    makes an empty stage and no overlap. A half whose first stamp is missing starts at its earliest one.
     """
     unopened = np.flatnonzero(stamps[0] == 0)
     if len(unopened):
         stamps = stamps.copy()
         taken = stamps[:, unopened]
         stamps[0, unopened] = np.where(taken == 0, taken.max(axis=0), taken).min(axis=0)
-    points = np.maximum.accumulate(stamps, axis=0)
-    overlap = ((stamps < points) & (stamps != 0)).any(axis=0)
-    return points, np.ascontiguousarray(np.diff(points, axis=0).T), overlap
+    points = stamps.copy()
+    for before, point in pairwise(points):
+        np.maximum(before, point, out=point)
+    late = stamps < points
+    overlap = (late & (stamps != 0)).any(axis=0) if late.any() else np.zeros(stamps.shape[1], np.bool_)
+    return points, (points[1:] - points[:-1]).T, overlap
 
 
 def pair_stages(client: I64, server: I64) -> I64:
@@ -68,7 +73,7 @@ def pair_stages(client: I64, server: I64) -> I64:
         SERVER_SEND: server_send,
         CLIENT_READ_DELAY: read_delay,
     }
-    stages = np.stack([parts[stage] for stage in PAIR], axis=1)
+    stages = np.stack([parts[stage] for stage in PAIR]).T
     network = send + wait + receive + read_delay - stages.sum(axis=1)
     stages[:, NETWORK_AT] = np.maximum(network, 0)
     excess = np.maximum(-network, 0)

@@ -14,13 +14,12 @@ from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.counts import Snapshot
 from latencyprobe_agent.measure.evidence import EvidenceBatch
 from latencyprobe_agent.measure.evidence_counts import Gained
-from latencyprobe_agent.measure.halves import Halves, halves
+from latencyprobe_agent.measure.halves import NO_HALVES, Halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.remote_join import RemoteJoin
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.measure.sampling import Sampled
 from latencyprobe_agent.vocabulary.now import Now
-from latencyprobe_agent.vocabulary.records import EXCHANGE
 
 
 class InForce(NamedTuple):
@@ -69,15 +68,14 @@ class Turn(NamedTuple):
     gained: tuple[Gained, ...] = ()
 
 
-_NO_HALVES = halves(np.zeros(0, EXCHANGE))
-_NO_PAIRS = LocalJoin(1).join(_NO_HALVES)
-_NONE_SAMPLED = Sampled(_NO_HALVES, np.zeros((0, 2), np.uint64), np.zeros(0, np.uint8), np.zeros(0))
+_NO_PAIRS = LocalJoin(1).join(NO_HALVES)
+_NONE_SAMPLED = Sampled(NO_HALVES, np.zeros((0, 2), np.uint64), np.zeros(0, np.uint8), np.zeros(0))
 _NOTHING_JOINED = RemoteJoin(_NO_PAIRS, {}, frozenset())
 
 
 def empty(now: Now, in_force: InForce) -> Turn:
     """Return a turn in which nothing happened."""
-    return Turn(now, in_force, _NO_HALVES, _NO_PAIRS, _NONE_SAMPLED, _NOTHING_JOINED)
+    return Turn(now, in_force, NO_HALVES, _NO_PAIRS, _NONE_SAMPLED, _NOTHING_JOINED)
 
 
 class Listener(Protocol):

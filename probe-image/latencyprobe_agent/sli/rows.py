@@ -1,6 +1,7 @@
 """SLI rows from what one interval brought, as pure functions of counts, halves and pairs."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -48,28 +49,41 @@ def counted(objective: TrackedObjective, gained: np.void, minute: int) -> SliRow
     )
 
 
-def recorded(
-    objective: TrackedObjective, halves: Halves, pair: NDArray[np.intp], pairs: Pairs, *, offset_ns: int, minute: int
-) -> SliRow:
-    """Return the row that records make: slowest exchanges, by their `place` in hex instead of the trace id, and the
-    peers of bad ones, as packed addresses in hex.
+class Events(NamedTuple):
+    """SLI events of one target set and role: some `rows` of `halves`. `pair_at`: the row in `halves` of the half of
+    this role, of each of `pairs`."""
 
-    `halves`: SLI events of the objective's target set and role; `pair`: the row in `pairs` of each, -1 without one;
+    halves: Halves
+    rows: NDArray[np.intp]
+    pairs: Pairs
+    pair_at: NDArray[np.intp]
+
+
+def slowest(objective: TrackedObjective, events: Events, *, from_ns: int, offset_ns: int) -> tuple[SlowExchange, ...]:
+    """Return the slowest ones that took at least `from_ns`, by their `place` in hex instead of the trace id.
+
     `offset_ns`: Unix time less boot time.
     """
-    bad = objective.bad(halves.duration_ns, halves.rec["outcome"])
-    addresses, counts = np.unique(np.ascontiguousarray(halves.rec["peer_addr"][bad]).view("V16"), return_counts=True)
-    slowest = np.argsort(halves.duration_ns)[: -sli.SLOWEST - 1 : -1].tolist()
-    return replace(
-        empty(objective, minute),
-        slowest=tuple(_slow(objective.role, halves, i, pairs, int(pair[i]), offset_ns=offset_ns) for i in slowest),
-        peers=sli.most({a.tobytes().hex(): c for a, c in zip(addresses, counts.tolist(), strict=True)}),
-    )
+    duration_ns = events.halves.duration_ns
+    some = events.rows[duration_ns[events.rows] >= from_ns]
+    if len(some) > sli.SLOWEST:
+        some = some[np.argpartition(duration_ns[some], -sli.SLOWEST)[-sli.SLOWEST :]]
+    found = []
+    for row in some.tolist():
+        of_pair = np.flatnonzero(events.pair_at == row)
+        pair = int(of_pair[0]) if len(of_pair) else -1
+        found.append(_slow(objective.role, events.halves, row, events.pairs, pair, offset_ns=offset_ns))
+    return tuple(sorted(found, key=lambda slow: -slow.duration_ns))
 
 
-def joined(objective: TrackedObjective, minute: int, pairs: int) -> SliRow:
-    """Return the row that counts `pairs` exchanges as joined to their other half."""
-    return replace(empty(objective, minute), coverage=Coverage(joined=pairs))
+def bad_peers(objective: TrackedObjective, events: Events) -> dict[str, int]:
+    """Return how many are bad by peer: packed addresses in hex."""
+    halves, rows = events.halves, events.rows
+    bad = rows[objective.bad(halves.duration_ns[rows], halves.rec["outcome"][rows])]
+    if not len(bad):
+        return {}
+    addresses, counts = np.unique(halves.rec["peer_addr"][bad].view("V16"), return_counts=True)
+    return sli.most({a.tobytes().hex(): c for a, c in zip(addresses, counts.tolist(), strict=True)})
 
 
 def explained(
@@ -96,18 +110,24 @@ def evidence_summary(signal: str, explains: Explains, found: Joined | Shared, ro
     return sli.EvidenceSummary(signal, what, count, new_ns if explains.waits else wait_ns)
 
 
-def refinement(objective: TrackedObjective, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:
-    """Return the row that corrects a client's row by what joined pairs know; some of its sums are negative.
+def joined(objective: TrackedObjective, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:
+    """Return the row that counts some pairs as joined, and corrects a client's row by what they know; some of its sums
+    are negative.
 
     The counts know the stages of the client's half only. For the pairs over the threshold these are taken off, and
     the pair's own stages put in their place: the sums stay the same, `wait` becomes `network` and `server_*`.
     """
-    slow = rows[objective.slow(pairs.client.duration_ns[rows])]
-    halves, whole = pairs.client.stages[slow], pairs.stages[slow]
-    of_half = np.bincount(pairs.client.dominant[slow], minlength=len(CLIENT_STAGES))
-    of_pair = np.bincount(pairs.dominant[slow], minlength=len(PAIR_STAGES))
+    row = replace(empty(objective, minute), coverage=Coverage(joined=len(rows)))
+    if objective.role != Role.CLIENT:
+        return row
+    slow = rows[objective.slow(pairs.of_clients(lambda client: client.duration_ns)[rows])]
+    if not len(slow):
+        return row
+    halves, whole = pairs.clients(slow).stages, pairs.stages[slow]
+    of_half = np.bincount(halves.argmax(axis=1), minlength=len(CLIENT_STAGES))
+    of_pair = np.bincount(whole.argmax(axis=1), minlength=len(PAIR_STAGES))
     return replace(
-        empty(objective, minute),
+        row,
         stage_ns=sli.added(_named(CLIENT_STAGES, -halves.sum(axis=0)), _named(PAIR_STAGES, whole.sum(axis=0))),
         dominant=sli.added(_named(CLIENT_STAGES, -of_half), _named(PAIR_STAGES, of_pair)),
     )

@@ -5,7 +5,8 @@ what joined pairs know come from records. Everything counts for the minute in wh
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from latencyprobe_agent.measure import keys
 from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.evidence_counts import Gained
+from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.objectives import TrackedObjective, tracked
 from latencyprobe_agent.measure.pairing import Pairs
@@ -32,6 +34,8 @@ from latencyprobe_agent.vocabulary.records import Excluded, Role
 
 MINUTE_NS = 60_000_000_000
 _MISSING = ("counts", "storage")  # reasons of loss after which an exchange is in no count
+
+_OfSide = Callable[[Callable[[Halves], NDArray[Any]]], NDArray[Any]]  # of pairs, all clients or all servers
 
 
 class Slicer:
@@ -80,26 +84,21 @@ class Slicer:
 
     def add_records(self, halves: Halves, pairs: Pairs, now: Now) -> None:
         """Take in halves and what `LocalJoin.join()` made of them."""
-        minute = _minute(now.unix_ns)
-        pair = np.full(len(halves), -1)
-        for at in (pairs.client_at, pairs.server_at):
-            pair[at[at >= 0]] = np.flatnonzero(at >= 0)
-        for index, role, of_both in _groups(halves, halves.counted):
-            some = halves.take(of_both) if (index, role) in self._tracked else None
-            for objective in self._tracked.get((index, role), ()):
-                assert some is not None
-                self._add(rows.recorded(objective, some, pair[of_both], pairs, offset_ns=now.offset_ns, minute=minute))
-        self._join(pairs, (pairs.client, pairs.server), minute)
+        pair_at = {Role.CLIENT: pairs.client_at, Role.SERVER: pairs.server_at}
+        for objectives, some in self._groups(halves):
+            for objective in objectives:
+                events = rows.Events(halves, some, pairs, pair_at[objective.role])
+                self._add_exchanges(objective, events, now, peers=rows.bad_peers(objective, events))
+        self._join(pairs, {Role.CLIENT: pairs.of_clients, Role.SERVER: pairs.of_servers}, _minute(now.unix_ns))
 
     def add_remote(self, pairs: Pairs, now: Now) -> None:
         """Take in pairs whose client halves were in earlier batches and whose server halves another node knows."""
-        minute = _minute(now.unix_ns)
-        for index, role, rows_of in _groups(pairs.client, pairs.client.counted):
-            some = pairs.client.take(rows_of)
-            for objective in self._tracked.get((index, role), ()):
-                row = rows.recorded(objective, some, rows_of, pairs, offset_ns=now.offset_ns, minute=minute)
-                self._add(replace(row, peers={}))  # they are counted already
-        self._join(pairs, (pairs.client,), minute)
+        for objectives, some in self._groups(pairs.client):  # whose peers are counted already
+            for objective in objectives:
+                self._add_exchanges(
+                    objective, rows.Events(pairs.client, some, pairs, np.arange(len(pairs))), now, peers={}
+                )
+        self._join(pairs, {Role.CLIENT: pairs.of_clients}, _minute(now.unix_ns))
 
     def add_evidence(self, signal: str, explains: Explains, found: Joined | Shared, now: Now) -> None:
         """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost."""
@@ -132,14 +131,31 @@ class Slicer:
                     explained = replace(slow, evidence=(rows.evidence_summary(signal, explains, found, row),))
                     self._add(replace(rows.empty(objective, minute), slowest=(explained,)))
 
-    def _join(self, pairs: Pairs, sides: Sequence[Halves], minute: int) -> None:
+    def _join(self, pairs: Pairs, sides: Mapping[Role, _OfSide], minute: int) -> None:
         """Count what knows its other half, and let pairs correct what counts of the client's half alone say."""
-        for side in sides:
-            for index, role, of_both in _groups(side, side.counted):
-                for objective in self._tracked.get((index, role), ()):
-                    self._add(rows.joined(objective, minute, len(of_both)))
-                    if role == Role.CLIENT:
-                        self._add(rows.refinement(objective, minute, pairs, of_both))
+        for role, of_side in sides.items():
+            target_set = of_side(lambda half: half.rec["target_set"])
+            found = groups([target_set])
+            for group, row in enumerate(found.first.tolist()):
+                for objective in self._tracked.get((int(target_set[row]), role), ()):
+                    self._add(rows.joined(objective, minute, pairs, found.rows(group)))
+
+    def _add_exchanges(self, objective: TrackedObjective, events: rows.Events, now: Now, peers: dict[str, int]) -> None:
+        row = rows.empty(objective, _minute(now.unix_ns))
+        so_far = self._rows.get((key_of(row), row.minute), row).slowest
+        from_ns = so_far[-1].duration_ns if len(so_far) == sli.SLOWEST else 0
+        slowest = rows.slowest(objective, events, from_ns=from_ns, offset_ns=now.offset_ns)
+        if slowest or peers:
+            self._add(replace(row, slowest=slowest, peers=peers))
+
+    def _groups(self, halves: Halves) -> Iterator[tuple[Sequence[TrackedObjective], NDArray[np.intp]]]:
+        """Yield the SLI events of each target set and role that objectives count, with those."""
+        target_set, role, counted = halves.rec["target_set"], halves.rec["role"], halves.counted
+        found = groups([target_set, role, counted])
+        for group, row in enumerate(found.first.tolist()):
+            objectives = self._tracked.get((int(target_set[row]), int(role[row])))
+            if objectives and counted[row]:
+                yield objectives, found.rows(group)
 
     def take(self, name_peer: Callable[[bytes], str]) -> tuple[SliRow, ...]:
         """Return all rows since the last call, oldest minute first. `name_peer`: packed address → a person's name."""
@@ -190,13 +206,6 @@ def _measured_ms(start_ns: int, end_ns: int) -> dict[int, int]:
     cuts = [start_ns, *(minute * 10**9 for minute in minutes[1:]), end_ns]
     ms = [cut // 10**6 for cut in cuts]  # differences of rounded cuts: the parts add up to the whole
     return {minute: ms[i + 1] - ms[i] for i, minute in enumerate(minutes)}
-
-
-def _groups(halves: Halves, wanted: NDArray[np.bool_]) -> list[tuple[int, int, NDArray[np.intp]]]:
-    """Return (target set, role, rows) of the wanted halves."""
-    at = np.flatnonzero(wanted)
-    both = halves.rec["target_set"][at].astype(np.int64) * 4 + halves.rec["role"][at]
-    return [(int(group) // 4, int(group) % 4, at[both == group]) for group in np.unique(both)]
 
 
 def _with_names(row: SliRow, name_peer: Callable[[bytes], str]) -> SliRow:

@@ -6,12 +6,13 @@ with its adjusted count.
 """
 
 from collections.abc import Sequence, Set
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Identity
+from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.histogram import positions
 from latencyprobe_agent.measure.pairing import Pairs
@@ -54,7 +55,7 @@ class RecordHistograms:
 
     def __init__(self, series_cap: int, *, by_process: bool, identity_wait_s: float) -> None:
         self._cap = SeriesCap(series_cap)
-        self._by_process = by_process
+        self._columns = (_process if by_process else _cgroup, _target_set, _role)
         self._wait_s = identity_wait_s
         self._counts: dict[Series, NDArray[np.int64]] = {}
         self._sums_ns: dict[Series, int] = {}
@@ -70,25 +71,25 @@ class RecordHistograms:
         counted = halves if halves.counted.all() else halves.take(halves.counted)
         if not len(counted):
             return
-        groups, of_row = self._groups(counted)
-        weights = counted.adjusted_count
+        of_group, of_row = self._groups([column(counted) for column in self._columns])
+        weights = _weights(counted.adjusted_count)
         for i in range(counted.stages.shape[1]):
             rows = _Rows(of_row, counted.stages[:, i], weights)
-            table, sums = _tables(rows, len(groups)), _sums(rows, len(groups))
-            for g, group in enumerate(groups):
+            table, sums = _tables(rows, len(of_group)), _sums(rows, len(of_group))
+            for g, group in enumerate(of_group):
                 self._into(Series(names.STAGE_DURATION, group, half_stages(group.role)[i]), table[g], sums[g])
         rtt_ns = counted.rec["srtt_us"].astype(np.int64) * 1000
-        sampled = rtt_ns > 0
-        self._spread(names.TCP_RTT, groups, _Rows(of_row[sampled], rtt_ns[sampled], weights[sampled]))
+        rows = _Rows(of_row, rtt_ns, weights)
+        self._spread(names.TCP_RTT, of_group, rows if rtt_ns.all() else rows.where(rtt_ns > 0))
         if by_peer:
-            self._add_peers(counted, groups, of_row, now_s)
+            self._add_peers(counted, of_group, _Rows(of_row, counted.duration_ns, weights), now_s)
 
     def add_pairs(self, pairs: Pairs, joined: str) -> None:
         """Add `network` of pairs that were joined alike, under their client halves."""
         if len(pairs):
-            groups, of_row = self._groups(pairs.client)
-            rows = _Rows(of_row, pairs.stages[:, NETWORK_AT], pairs.client.adjusted_count)
-            self._spread(names.NETWORK_DURATION, groups, rows, joined)
+            of_group, of_row = self._groups([pairs.of_clients(column) for column in self._columns])
+            rows = _Rows(of_row, pairs.stages[:, NETWORK_AT], _weights(pairs.of_clients(_adjusted_count)))
+            self._spread(names.NETWORK_DURATION, of_group, rows, joined)
 
     def name_peers(self, known: dict[str, Identity], now_s: float) -> None:
         """Move what waits for a name under it; after the wait, under `unresolved`."""
@@ -122,31 +123,25 @@ class RecordHistograms:
             for series, counts in self._counts.items()
         ]
 
-    def _groups(self, halves: Halves) -> tuple[list[Group], NDArray[np.intp]]:
-        record = halves.rec
-        if self._by_process:
-            owner = np.where(record["writer_tgid"], record["writer_tgid"], record["reader_tgid"]).astype(np.uint64)
-        else:
-            owner = record["cgroup_id"]
-        first, of_row = _distinct([owner, record["target_set"], record["role"]])
-        groups = [
-            Group(int(record["target_set"][row]), Role(record["role"][row]), int(owner[row])) for row in first.tolist()
-        ]
-        return groups, of_row
+    def _groups(self, columns: Sequence[NDArray[Any]]) -> tuple[list[Group], NDArray[np.intp]]:
+        """Return the groups, and the number of each row's. `columns`: owner, target set and role of each row."""
+        found = groups(columns)
+        one_each = zip(*(column[found.first].tolist() for column in columns), strict=True)
+        return [Group(target_set, Role(role), owner) for owner, target_set, role in one_each], found.of_row
 
-    def _spread(self, metric: Metric, groups: Sequence[Group], rows: "_Rows", detail: str = "") -> None:
-        table, sums = _tables(rows, len(groups)), _sums(rows, len(groups))
-        for g, group in enumerate(groups):
+    def _spread(self, metric: Metric, of_group: Sequence[Group], rows: "_Rows", detail: str = "") -> None:
+        table, sums = _tables(rows, len(of_group)), _sums(rows, len(of_group))
+        for g, group in enumerate(of_group):
             if table[g].any():
                 self._into(Series(metric, group, detail), table[g], sums[g])
 
-    def _add_peers(self, halves: Halves, groups: Sequence[Group], of_row: NDArray[np.intp], now_s: float) -> None:
+    def _add_peers(self, halves: Halves, of_group: Sequence[Group], rows: "_Rows", now_s: float) -> None:
         packed = np.ascontiguousarray(halves.rec["peer_addr"]).view(np.uint64)
-        first, of_peer = _distinct([of_row, packed[:, 0], packed[:, 1]])
-        rows = _Rows(of_peer, halves.duration_ns, halves.adjusted_count)
-        table, sums = _tables(rows, len(first)), _sums(rows, len(first))
-        for p, row in enumerate(first.tolist()):
-            group, peer = groups[of_row[row]], address(bytes(halves.rec["peer_addr"][row]))
+        found = groups([rows.group, packed[:, 0], packed[:, 1]])
+        of_peers = rows._replace(group=found.of_row)
+        table, sums = _tables(of_peers, len(found.first)), _sums(of_peers, len(found.first))
+        for p, row in enumerate(found.first.tolist()):
+            group, peer = of_group[rows.group[row]], address(bytes(halves.rec["peer_addr"][row]))
             counts, sum_ns, since_s = self._pending.get((group, peer), (None, 0, now_s))
             if counts is not None:
                 self._pending[group, peer] = (counts + table[p], sum_ns + sums[p], since_s)
@@ -179,37 +174,58 @@ def service_of(identity: Identity | None) -> str:
 
 
 class _Rows(NamedTuple):
-    """`group`: number of each row's group; `ns`: the duration that is counted; `weight`: its adjusted count."""
+    """`group`: number of each row's group; `ns`: the duration that is counted; `weight`: its adjusted count, None where
+    every row counts once."""
 
     group: NDArray[np.intp]
     ns: NDArray[np.int64]
-    weight: NDArray[np.int64]
+    weight: NDArray[np.int64] | None
+
+    def where(self, wanted: NDArray[np.bool_]) -> "_Rows":
+        """Return some of the rows."""
+        return _Rows(self.group[wanted], self.ns[wanted], None if self.weight is None else self.weight[wanted])
+
+
+def _weights(adjusted_count: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    return adjusted_count if (adjusted_count > 1).any() else None
+
+
+def _process(some: Halves) -> NDArray[Any]:
+    writer, reader = some.rec["writer_tgid"], some.rec["reader_tgid"]
+    return np.where(writer, writer, reader)
+
+
+def _cgroup(some: Halves) -> NDArray[Any]:
+    return some.rec["cgroup_id"]
+
+
+def _target_set(some: Halves) -> NDArray[Any]:
+    return some.rec["target_set"]
+
+
+def _role(some: Halves) -> NDArray[Any]:
+    return some.rec["role"]
+
+
+def _adjusted_count(some: Halves) -> NDArray[np.int64]:
+    return some.adjusted_count
 
 
 def _tables(rows: _Rows, groups: int) -> NDArray[np.int64]:
     """Return i64[groups, _BUCKETS + 1]: how many exchanges of each group fall in each column."""
     width = _BUCKETS + 1
-    column = np.where(rows.ns > 0, positions(rows.ns) >> 1, _ZERO)
-    at, cells = rows.group * width + column, groups * width
+    at, cells = positions(rows.ns), groups * width
+    at >>= 1
+    at[rows.ns <= 0] = _ZERO
+    at += rows.group * width
     table = np.bincount(at, minlength=cells)
-    heavy = rows.weight > 1
-    if heavy.any():
+    if rows.weight is not None:
+        heavy = rows.weight > 1
         table += np.bincount(at[heavy], weights=rows.weight[heavy] - 1, minlength=cells).astype(np.int64)
     return table.reshape(groups, width)
 
 
 def _sums(rows: _Rows, groups: int) -> list[int]:
     # float64 is exact up to 2^53 ns: 104 days of durations in one batch
-    return [int(total) for total in np.bincount(rows.group, weights=rows.ns * rows.weight, minlength=groups)]
-
-
-def _distinct(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the first row of each distinct combination, and for each row the number of its combination."""
-    code = np.zeros(len(columns[0]), np.intp)
-    first = np.zeros(1, np.intp)
-    for column in columns:
-        if (column == column[0]).all():
-            continue
-        values, of_row = np.unique(column, return_inverse=True)
-        _, first, code = np.unique(code * len(values) + of_row, return_index=True, return_inverse=True)
-    return first, code
+    weighted = rows.ns if rows.weight is None else rows.ns * rows.weight
+    return [int(total) for total in np.bincount(rows.group, weights=weighted, minlength=groups)]
