@@ -14,12 +14,19 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    set_span_in_context,
+)
 
 from benchmarks.compare import paired
 from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
@@ -225,7 +232,7 @@ class Sink(SpanProcessor):
 class Call(NamedTuple):
     """One span as a program would describe it."""
 
-    tracer: trace.Tracer
+    tracer: Tracer
     name: str
     kind: SpanKind
     parent: SpanContext | None
@@ -241,7 +248,7 @@ class Stock:
 
     def __init__(self, wanted: list[tuple[dict[str, Any], Span]]) -> None:
         self._sink = Sink()
-        tracers: dict[str, trace.Tracer] = {}
+        tracers: dict[str, Tracer] = {}
         self._calls = []
         for resource, span in wanted:
             key = json.dumps(resource, sort_keys=True)
@@ -255,7 +262,7 @@ class Stock:
         """Make all spans and return the size of their requests."""
         before = self._sink.size_bytes
         for tracer, name, kind, parent, start_ns, end_ns, failed, attributes, events in self._calls:
-            context = trace.set_span_in_context(NonRecordingSpan(parent)) if parent else None
+            context = set_span_in_context(NonRecordingSpan(parent)) if parent else None
             span = tracer.start_span(name, context, kind, attributes, start_time=start_ns)
             for event, at_ns in events:
                 span.add_event(event, timestamp=at_ns)
@@ -266,7 +273,7 @@ class Stock:
         return self._sink.size_bytes - before
 
 
-def call(tracer: trace.Tracer, span: Span) -> Call:
+def call(tracer: Tracer, span: Span) -> Call:
     trace_id, parent = int.from_bytes(span.trace_id, "big"), int.from_bytes(span.parent_span_id, "big")
     return Call(
         tracer,

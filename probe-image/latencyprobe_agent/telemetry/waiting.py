@@ -90,16 +90,20 @@ class WaitingRoom:
         alone = np.flatnonzero(self._rows["joined"] == NOT_JOINED)
         if not len(pairs) or not len(alone):
             return
-        keys = self._rows["join_key"][alone]
-        found = find(keys, pairs.client.join_key)
-        at, pair = alone[found >= 0], found[found >= 0]
         rows = self._rows
+        found = find(rows["join_key"][alone], pairs.of_clients(lambda halves: halves.join_key))
+        at, pair = alone[found >= 0], found[found >= 0]
+        if not len(pair):
+            return
+
+        def owner(halves: Halves) -> NDArray[np.uint64]:
+            return owners(halves.rec, by_process=by_process)
+
         rows["pair_stages"][at] = pairs.stages[pair]
         rows["pair_dominant"][at] = pairs.dominant[pair]
         rows["excess_ns"][at] = pairs.network_excess[pair]
         is_server = rows["role"][at] == Role.SERVER
-        client, server = (owners(half.rec, by_process=by_process)[pair] for half in (pairs.client, pairs.server))
-        rows["other_owner"][at] = np.where(is_server, client, server)
+        rows["other_owner"][at] = np.where(is_server, pairs.of_clients(owner)[pair], pairs.of_servers(owner)[pair])
         rows["joined"][at] = JOINED_HERE if servers is None else JOINED_REMOTELY
         if servers is not None:
             rows["server"][at] = [self._servers.of(servers.get(key, ("", ""))) for key in rows["join_key"][at].tolist()]
