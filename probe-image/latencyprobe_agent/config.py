@@ -29,6 +29,8 @@ import msgspec
 from latencyprobe.errors import LatencyProbeError
 
 _INSTALLED_BPF = Path("/usr/lib/latencyprobe/bpf")
+_RECORD_BYTES = 200  # of the ring, with its header
+_LEAST_RING_BYTES, _MOST_RING_BYTES = 2 << 20, 8 << 20
 _CHECKOUT_BPF = Path(__file__).parents[2] / "build" / "bpf"
 
 
@@ -51,9 +53,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     pod: str = ""
     pod_namespace: str = ""
 
-    # 8 MiB = 41,943 records of 192 + 8 bytes: 420 ms at 100,000 records/s, when both cores of a small host are busy.
-    # Every MiB is one of resident memory.
-    ring_bytes: int = 8 << 20
+    # 0: by the limit of records, 420 ms of them, when both cores of a small host are busy: 8 MiB at 100,000/s, records
+    # of 192 + 8 bytes. At least 2 MiB, 10,485 records: slow and failed ones come above the limit too. Every MiB is one
+    # of resident memory.
+    ring_bytes: int = 0
     # Records of this node over all targets, 0: no limit. Above it those neither slow nor failed are sampled
     # (docs/design/measurement.md, "Record sampling"). One takes about 1 us to read and measure: a tenth of a core.
     records_per_second: int = 100_000
@@ -78,6 +81,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     status_interval_s: float = 15.0
     survey_interval_s: float = 30.0  # full walk of the cgroup tree
     retry_load_s: float = 60.0
+
+    @property
+    def ring_size(self) -> int:
+        """Bytes of the ring of exchanges, a power of two."""
+        wanted = self.records_per_second * _RECORD_BYTES * 42 // 100 if self.records_per_second else _MOST_RING_BYTES
+        by_limit = 1 << (min(max(wanted, _LEAST_RING_BYTES), _MOST_RING_BYTES) - 1).bit_length()
+        return self.ring_bytes or by_limit
 
     @property
     def bpf_object(self) -> Path:

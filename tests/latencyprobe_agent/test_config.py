@@ -10,7 +10,7 @@ def test_an_empty_environment_gives_the_documented_defaults() -> None:
     config = from_environment({})
     assert socket.gethostname() == config.node
     assert Path("/var/run/secrets/latencyprobe/token") == config.token_file
-    assert config.ring_bytes == 8 << 20
+    assert config.ring_size == 8 << 20
     assert config.bpf_object.name == "exchange.bpf.o"
 
 
@@ -44,3 +44,18 @@ def test_variables_win_over_defaults() -> None:
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}.*{value}"):
         from_environment({name: value})
+
+
+@pytest.mark.parametrize(
+    ("variables", "size"),
+    [
+        ({"LATENCYPROBE_RECORDS_PER_SECOND": "5000"}, 2 << 20),
+        ({"LATENCYPROBE_RECORDS_PER_SECOND": "30000"}, 4 << 20),
+        ({"LATENCYPROBE_RECORDS_PER_SECOND": "0"}, 8 << 20),
+        ({"LATENCYPROBE_RECORDS_PER_SECOND": "5000", "LATENCYPROBE_RING_BYTES": "65536"}, 65536),
+    ],
+)
+def test_the_ring_is_as_large_as_the_limit_of_records_asks_unless_it_is_given(
+    variables: dict[str, str], size: int
+) -> None:
+    assert size == from_environment(variables).ring_size

@@ -1,6 +1,7 @@
 """The agent's commands: `run` and `plan` on this host, `agent` in a cluster, `doctor` on both.
 
-Imports that not every command needs stand inside: `run` has 0.8 s from its start until it measures.
+Imports that not every command needs stand inside: `run` has 0.8 s from its start until it measures, and what `agent`
+does not need takes memory on every node.
 """
 
 import logging
@@ -10,14 +11,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from latencyprobe import parsing
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe.options import FILE, OUTPUT, Duration
 from latencyprobe.plan import NodePlan, Target
-from latencyprobe.report import units
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.config import ConfigError
-from latencyprobe_agent.identity.local import local_plan, pairing_key
 from latencyprobe_agent.telemetry.endpoints import delta_requested, endpoints
 
 
@@ -44,9 +42,11 @@ def run(
     *, file: Path, otlp: str | None, store: Path | None, duration: float | None, pair_key: str | None, output: str
 ) -> None:
     """Measure the RPCs of this host, without a cluster."""
+    from latencyprobe import parsing  # noqa: PLC0415
     from latencyprobe.store import SqliteStore, default_path  # noqa: PLC0415
     from latencyprobe_agent.cli.audience import Export  # noqa: PLC0415
     from latencyprobe_agent.cli.run import Run  # noqa: PLC0415
+    from latencyprobe_agent.identity.local import local_plan, pairing_key  # noqa: PLC0415
 
     config = settings.from_environment()
     probes = parsing.load_file(file)
@@ -131,7 +131,9 @@ Examples:
 @OUTPUT
 def plan(file: Path, output: str) -> None:
     """Show what `run` would measure on this host with a file, and what it would not."""
+    from latencyprobe import parsing  # noqa: PLC0415
     from latencyprobe_agent.cli.listening import listening_ports  # noqa: PLC0415
+    from latencyprobe_agent.identity.local import local_plan  # noqa: PLC0415
 
     config = settings.from_environment()
     made, notices = local_plan(parsing.load_file(file), config.node, b"")
@@ -148,6 +150,8 @@ def plan(file: Path, output: str) -> None:
 
 
 def _describe(made: NodePlan, target: Target, listening: frozenset[int]) -> list[str]:
+    from latencyprobe.report import units  # noqa: PLC0415
+
     ports = ", ".join(map(str, target.ports)) or "any"
     lines = []
     if target.role == "Server":

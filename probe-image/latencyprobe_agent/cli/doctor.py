@@ -82,7 +82,7 @@ def _type_information(btf: Path) -> Finding:
 def _programs(config: Config) -> Finding:
     impossible = "nothing can be measured"
     try:
-        with Programs.open(config.bpf_object, ring_bytes=config.ring_bytes) as programs:
+        with Programs.open(config.bpf_object, ring_bytes=config.ring_size) as programs:
             variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
             refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
             room = 0 if "flush" in programs.variants else programs.map("connections").max_entries

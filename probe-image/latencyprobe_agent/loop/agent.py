@@ -32,7 +32,7 @@ class Audience(NamedTuple):
 
 def load_programs(config: Config) -> Programs:
     """Load and attach. Raises Unsupported when this kernel refuses."""
-    return Programs.open(config.bpf_object, ring_bytes=config.ring_bytes)
+    return Programs.open(config.bpf_object, ring_bytes=config.ring_size)
 
 
 class Agent:
