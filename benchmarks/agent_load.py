@@ -13,16 +13,20 @@ from benchmarks.report import Found, Report
 
 _PORT, _CONNECTIONS, _PER_SECOND = 7874, 64, 50_000
 _WARM_UP_S, _WINDOW_S = 5.0, 1.0
+_ENOUGH = 0.95  # of what was offered
 
 
 def cost_of_agent_under_load(report: Report, count: int, _turns: int) -> None:
     """C6, C8a: with its defaults; C8b: with every record read."""
-    for goal, every_record in (("C8a", False), ("C8b", True)):
+    for goals, every_record in ((("C6", "C8a"), False), (("C8b",), True)):
         shares, memory, offered = _measured(count, every_record=every_record)
-        note = f"{offered.per_second:,.0f} RPC/s reached"
-        if not every_record:
-            report.finds(Found("C6", median(shares.mean(axis=1)), added(shares[:, 1], shares[:, 0]), note))
-        report.finds(Found(goal, median(memory.mean(axis=1)), added(memory[:, 1], memory[:, 0]), note))
+        for goal in goals:
+            windows = shares if goal == "C6" else memory
+            found = Found(goal, median(windows.mean(axis=1)), added(windows[:, 1], windows[:, 0]))
+            if offered.per_second < _ENOUGH * _PER_SECOND:
+                report.lacks(goal, f"only {offered.per_second:,.0f} RPC/s were reached, at which it is {found.row[2]}")
+            else:
+                report.finds(found)
 
 
 def _measured(count: int, *, every_record: bool) -> tuple[F64, F64, Offered]:

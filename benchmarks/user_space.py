@@ -1,12 +1,11 @@
 """C5 and C7: the agent's own work on synthetic records and spans, without a kernel; each has rounds of its own."""
 
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 from rich.progress import track
 
+from benchmarks import agent, spans
 from benchmarks.compare import median, paired
 from benchmarks.report import Found, Report
 
@@ -17,29 +16,23 @@ Told = Mapping[str, float]  # `ratio`, and CPU ns by what was compared
 
 def cost_of_records(report: Report, count: int, _turns: int) -> None:
     """C5: a record read, joined and measured ÷ read from the ring."""
-    if find_spec("benchmarks.agent") is None:
-        return report.lacks("C5", "benchmarks/agent.py is not here")
-    from benchmarks.agent import cost_of_agent  # noqa: PLC0415 - it loads all of the agent
 
     def once() -> Told:
-        found = cost_of_agent(_RECORDS, _ROUNDS)
+        found = agent.cost_of_agent(_RECORDS, _ROUNDS)
         return {"ratio": found["ratio"], "turn": found["turn_ns"], "ring alone": found["ring_ns"]}
 
-    return _found(report, "C5", once, count)
+    _found(report, "C5", once, count)
 
 
 def cost_of_spans(report: Report, count: int, _turns: int) -> None:
     """C7: bytes of spans per second of CPU ÷ the stock SDK's."""
-    if find_spec("benchmarks.spans") is None:
-        return report.lacks("C7", "benchmarks/spans.py is not here")
-    from benchmarks import spans  # noqa: PLC0415 - as above
 
     def once() -> Told:
-        found: dict[str, Any] = spans.cost_of_spans(_SPANS, _ROUNDS)
+        found = spans.cost_of_spans(_SPANS, _ROUNDS)
         ours, sdk = (found[name]["ns_per_span"] for name in ("ours", "sdk"))
         return {"ratio": found["ratio"][0], "ours": ours, "SDK": sdk}
 
-    return _found(report, "C7", once, count)
+    _found(report, "C7", once, count)
 
 
 def _found(report: Report, goal: str, once: Callable[[], Told], count: int) -> None:

@@ -1,5 +1,6 @@
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -8,13 +9,14 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latencyprobe import plan
 from latencyprobe.plan import Identity, SpanPolicy, Target
+from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.kernel.clock import Clock
-from latencyprobe_agent.measure.keys import span_ids
-from latencyprobe_agent.measure.sampling import Reason
+from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from latencyprobe_agent.telemetry import span_encoder
-from latencyprobe_agent.telemetry.waiting import Join, PendingSpan
+from latencyprobe_agent.telemetry.span_rows import JOINED_HERE, JOINED_REMOTELY, ROW, Peer, Ready
+from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Outcome, Role
 from tests.support.otlp import spans, values
 
@@ -25,23 +27,54 @@ CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0
 CALLER = Identity("10.0.0.2", "shop", "web-0", "uid-9", "web", "web", "n2", measured=("shop/p/cart",))
 
 
-def decoded(
-    *chosen: PendingSpan, shared_key: bool = False, offset_ns: int = OFFSET_NS
-) -> list[tuple[dict[str, Any], Span]]:
+class Join(NamedTuple):
+    """What a pair shows. `server`: service name and namespace, of one that was joined remotely."""
+
+    stages_ns: tuple[int, ...]
+    dominant: int
+    excess_ns: float
+    client_owner: int
+    server_owner: int
+    server: tuple[str, str] | None = None
+
+
+def together(*parts: Ready) -> Ready:
+    """Spans that were chosen one by one."""
+    for i, part in enumerate(parts):
+        part.rows["number"] = part.rows["peer"] = part.rows["server"] = i
+    rows, peers, servers = (
+        [value for part in parts for value in getattr(part, of)] for of in ("rows", "peers", "servers")
+    )
+    return Ready(np.array(rows, ROW), parts[0].targets, peers, servers)
+
+
+def decoded(*chosen: Ready, shared_key: bool = False, offset_ns: int = OFFSET_NS) -> list[tuple[dict[str, Any], Span]]:
     """Return (resource attributes, span) of everything that the official parser finds."""
     context = span_encoder.Context(FakeResources(), offset_ns, shared_key)
-    return spans(body for body, _ in span_encoder.requests(chosen, context))
+    return spans(body for body, _ in span_encoder.requests(together(*chosen), context))
 
 
 @pytest.fixture
 def chosen(make_halves: Any) -> Any:
-    def choose(role: Role, identity: Identity | None = CALLER, join: Join | None = None, **record: Any) -> PendingSpan:
-        record = {"stages": (10, 20, 30, 40), **record}
-        rows = make_halves({"role": role, **record})
-        high, low = rows.trace_ids(b"key")[0].tolist()
-        client_id, server_id = span_ids(np.array([high, low], np.uint64)).tolist()
-        of_it = ((high, low), (client_id, server_id), CART, Reason.SLOW, 1.0, record.get("peer", "10.0.0.2"))
-        return PendingSpan(rows, 0, *of_it, 0.0, identity, join)
+    def choose(
+        role: Role,
+        identity: Identity | None = CALLER,
+        join: Join | None = None,
+        reason: Reason = Reason.SLOW,
+        **record: Any,
+    ) -> Ready:
+        halves = make_halves({"role": role, "stages": (10, 20, 30, 40), **record})
+        room = WaitingRoom(identity_wait_s=0.0, join_wait_s=0.0, capacity=1)
+        sampled = Sampled(halves, halves.trace_ids(b"key"), np.array([reason], np.uint8), np.ones(1))
+        room.admit(sampled, {1: CART}, 0.0, by_process=False)
+        ready = room.take_ready(FakePeers(), 0.0)
+        (row,) = ready.rows
+        if join is not None:
+            row["joined"] = JOINED_REMOTELY if join.server else JOINED_HERE
+            row["pair_stages"], row["pair_dominant"], row["excess_ns"] = join.stages_ns, join.dominant, join.excess_ns
+            row["other_owner"] = join.client_owner if role is Role.SERVER else join.server_owner
+        peers = [Peer(record.get("peer", "10.0.0.2"), identity)]
+        return replace(ready, peers=peers, servers=[(join and join.server) or ("", "")])
 
     return choose
 
@@ -166,9 +199,7 @@ def test_a_client_whose_server_half_was_recalled_names_the_server_that_answered(
 
 
 def test_a_recalled_server_half_knows_its_parent_without_an_identity(chosen: Any) -> None:
-    half = chosen(Role.SERVER, None)
-    half.reason = Reason.OTHER_HALF
-    ((_, span),) = decoded(half)
+    ((_, span),) = decoded(chosen(Role.SERVER, None, reason=Reason.OTHER_HALF))
     assert span.parent_span_id != b""
     assert values(span.attributes)["latencyprobe.sampled.reason"] == "other_half"
 
@@ -210,18 +241,31 @@ def test_ipv6_is_told_from_mapped_ipv4(chosen: Any) -> None:
 
 
 def test_spans_of_one_container_share_one_resource(chosen: Any) -> None:
-    batch = [chosen(Role.SERVER, cgroup_id=i % 3, request_seq=i) for i in range(30)]
+    batch = together(*(chosen(Role.SERVER, cgroup_id=i % 3, request_seq=i) for i in range(30)))
     ((body, count),) = span_encoder.requests(batch, span_encoder.Context(FakeResources(), 0))
     request = ExportTraceServiceRequest.FromString(body)
     assert count == 30
     assert [len(group.scope_spans[0].spans) for group in request.resource_spans] == [10, 10, 10]
 
 
-def test_requests_stay_below_what_receivers_accept(chosen: Any) -> None:
-    one = chosen(
-        Role.SERVER, CALLER, Join(STAGES_NS, NETWORK, -1.0, 3, 4), outcome=Outcome.RESET, srtt_us=1, rtt_min_us=1
-    )
-    one.halves.rec["flags"] = np.uint32(0xFFF)
-    parts = list(span_encoder.requests([one] * 4000, span_encoder.Context(FakeResources(), OFFSET_NS)))
-    assert sum(count for _, count in parts) == 4000
+@pytest.mark.parametrize("name_length", [3, 250])
+def test_requests_stay_below_what_receivers_accept(chosen: Any, name_length: int) -> None:
+    join = Join(STAGES_NS, NETWORK, -1.0, 3, 4)
+    one = chosen(Role.CLIENT, CALLER, join, outcome=Outcome.RESET, srtt_us=1, rtt_min_us=1, flags=0xFFF)
+    rows = np.repeat(one.rows, 4000)
+    rows["owner"] = np.arange(4000)
+    context = span_encoder.Context(Verbose("x" * name_length), OFFSET_NS)
+    parts = list(span_encoder.requests(replace(one, rows=rows), context))
+    assert sum(count for _, count in parts) == len(spans(body for body, _ in parts)) == 4000
     assert max(len(body) for body, _ in parts) < 4 << 20
+
+
+class Verbose(FakeResources):
+    """Names any owner at length."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def attributes(self, owner: int) -> dict[str, str | int]:
+        return {"service.name": str(owner), **{f"{self._name}.{i}": self._name for i in range(20)}}

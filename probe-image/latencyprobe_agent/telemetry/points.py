@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
-from latencyprobe_agent.telemetry.span_encoder import fill
+from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 

@@ -35,6 +35,7 @@ class SelfMetrics:
         if self._room is not None:
             yield Point(AGENT, names.PEERS_UNRESOLVED, (), self._room.unresolved)
             yield Point(AGENT, names.SPANS, ((names.OUTCOME, "left_out"),), self._room.left_out)
+            yield Point(AGENT, names.EVIDENCE, ((names.OUTCOME, "unshown"),), self._room.evidence.unshown)
         if traces := self._outboxes.get("traces"):
             yield Point(AGENT, names.SPANS, ((names.OUTCOME, "delivered"),), traces.sent_items)
             yield Point(AGENT, names.SPANS, ((names.OUTCOME, "dropped"),), traces.dropped_items)

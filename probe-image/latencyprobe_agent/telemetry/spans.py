@@ -5,7 +5,8 @@ from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.outbox import Outbox
-from latencyprobe_agent.telemetry.waiting import PendingSpan, WaitingRoom
+from latencyprobe_agent.telemetry.span_rows import Ready
+from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.now import Now
 
 
@@ -28,8 +29,9 @@ class Spans:
         if turn.in_force is not self._in_force:
             self._in_force, self._targets = turn.in_force, _targets(turn.in_force)
         self._now = turn.now
-        self._room.admit(turn.sampled, self._targets, turn.now.boot_s)
-        self._room.note_pairs(turn.pairs, by_process=turn.in_force.resources.by_process)
+        by_process = turn.in_force.resources.by_process
+        self._room.admit(turn.sampled, self._targets, turn.now.boot_s, by_process=by_process)
+        self._room.note_pairs(turn.pairs, by_process=by_process)
         self._room.note_pairs(turn.remote.pairs, by_process=False, servers=turn.remote.servers)
         for batch in turn.evidence:
             if batch.joined is not None:
@@ -40,8 +42,8 @@ class Spans:
         """Send all that still wait."""
         self._send(self._room.take_ready(self._peers, self._now.boot_s, all_of_them=True))
 
-    def _send(self, ready: list[PendingSpan]) -> None:
-        if ready and self._in_force is not None:
+    def _send(self, ready: Ready) -> None:
+        if len(ready) and self._in_force is not None:
             context = span_encoder.Context(self._in_force.resources, self._now.offset_ns, self._shared_key)
             for body, count in span_encoder.requests(ready, context):
                 self._outbox.put(body, count)

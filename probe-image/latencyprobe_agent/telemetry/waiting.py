@@ -1,181 +1,177 @@
 """Where sampled halves wait until they can become spans: for their other half, and for the peer's identity.
 
 A half waits for its other half as long as both could still be under way (one or two turns) or the remote join may bring
-it (`config.remote_join_wait_s`), and for an identity at most 2 s, after which it goes out as a root without one.
-Bounded; what does not fit is counted. Rules: docs/design/telemetry.md, "Waiting spans".
+it (`config.remote_join_wait_s`), and for an identity at most 2 s, after which it goes out as a root without one. One
+row each, no object; bounded, and what does not fit is counted. Rules: docs/design/telemetry.md, "Waiting spans".
 """
 
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-from latencyprobe.plan import Identity, Target
+from latencyprobe.plan import Target
 from latencyprobe_agent.directory.peers import Peers
-from latencyprobe_agent.measure import keys
 from latencyprobe_agent.measure.evidence import HOLD_NS, Joined
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
-from latencyprobe_agent.measure.sampling import Reason, Sampled
+from latencyprobe_agent.measure.sampling import Sampled
 from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.telemetry.codes import Codes
+from latencyprobe_agent.telemetry.matching import find, group, halves_of
+from latencyprobe_agent.telemetry.span_rows import (
+    JOINED_HERE,
+    JOINED_REMOTELY,
+    NOT_JOINED,
+    OF_RECORD,
+    ROW,
+    Peer,
+    Ready,
+    SpanTarget,
+)
+from latencyprobe_agent.telemetry.waiting_evidence import WaitingEvidence
 from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
 
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """What only a pair knows. `stages_ns`: as `stages.PAIR`; `excess_ns` is NaN without a round trip sample.
-
-    Owners are as in `struct counts_key`. `server`: service name and namespace of a server on another node, whose half
-    was joined remotely; None where both halves were joined here.
-    """
-
-    stages_ns: tuple[int, ...]
-    dominant: int
-    excess_ns: float
-    client_owner: int
-    server_owner: int
-    server: tuple[str, str] | None = None
-
-
-@dataclass(slots=True)
-class PendingSpan:
-    """Row `row` of `halves`, on its way to become a span. `identity` None: nobody has named `peer` so far.
-
-    `trace_id`: high and low half; `span_ids`: of the client's span and the server's.
-    `held_s`: until when evidence may still come. `evidence`: signal, record and its wait in ns.
-    """
-
-    halves: Halves
-    row: int
-    trace_id: tuple[int, int]
-    span_ids: tuple[int, int]
-    target: Target
-    reason: Reason
-    ratio: float
-    peer: str
-    since_s: float
-    identity: Identity | None = None
-    join: Join | None = None
-    held_s: float = 0.0
-    evidence: list[tuple[Explains, np.void, int]] = field(default_factory=list)
+_CODES = 1024  # targets, and servers on other nodes, that are kept before it is looked which are still needed
+_WHOLE = f"V{ROW.itemsize}"  # so that rows are copied whole, not field by field
 
 
 class WaitingRoom:
-    """`left_out`: sampled halves that became no span: over the budget, the room was full, or their target had
-    gone. `unresolved`: spans whose peer nobody could name in time."""
+    """`capacity`: rows of 256 bytes, and as many records of evidence.
+
+    `left_out`: sampled halves that became no span: over the budget, the room was full, or their target had gone.
+    `unresolved`: spans whose peer nobody could name in time. `evidence`: what explains those that wait.
+    """
 
     def __init__(self, *, identity_wait_s: float, join_wait_s: float, capacity: int) -> None:
         self.left_out = 0
         self.unresolved = 0
+        self.evidence = WaitingEvidence(capacity)
         self._identity_wait_s = identity_wait_s
         self._join_wait_s = join_wait_s
         self._capacity = capacity
-        self._pending: list[PendingSpan] = []
+        self._rows = np.empty(0, ROW)
+        self._admitted = 0
+        self._targets = Codes[SpanTarget]()
+        self._servers = Codes[tuple[str, str]]()
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._rows)
 
-    def admit(self, sampled: Sampled, targets: Mapping[int, Target], now_s: float) -> None:
+    def admit(self, sampled: Sampled, targets: Mapping[int, Target], now_s: float, *, by_process: bool) -> None:
         """Let sampled halves in. `targets`: the target that names the span, by target set."""
-        self.left_out += sampled.over_budget
-        halves = sampled.halves
-        sets = halves.rec["target_set"].tolist()
-        peers = [address(bytes(packed)) for packed in halves.rec["peer_addr"]]
-        trace_ids = [(high, low) for high, low in sampled.trace_id.tolist()]
-        span_ids = zip(*(keys.span_ids(half).tolist() for half in sampled.trace_id.T), strict=True)
-        columns = zip(sets, trace_ids, span_ids, sampled.reason.tolist(), sampled.ratio.tolist(), peers, strict=True)
-        for row, (index, trace_id, of_spans, reason, ratio, peer) in enumerate(columns):
-            target = targets.get(index)
-            if target is None or len(self._pending) >= self._capacity:
-                self.left_out += 1
-            else:
-                held_s = now_s + HOLD_NS / 1e9 if _may_be_resent(halves.rec[row], target) else 0.0
-                self._pending.append(
-                    PendingSpan(
-                        halves, row, trace_id, of_spans, target, Reason(reason), ratio, peer, now_s, held_s=held_s
-                    )
-                )
+        known = np.isin(sampled.halves.rec["target_set"], list(targets))
+        at = np.flatnonzero(known)[: self._capacity - len(self._rows)]
+        self.left_out += sampled.over_budget + len(sampled) - len(at)
+        if not len(at):
+            return
+        rows = _rows(sampled, at)
+        sets, of_row = np.unique(sampled.halves.rec["target_set"][at], return_inverse=True)
+        named = [targets[number] for number in sets.tolist()]
+        closed = (rows["role"] == Role.SERVER) & (rows["flags"] & ExchangeFlags.CLOSED != 0)
+        resent = np.array(["retransmits" in target.evidence for target in named])[of_row]
+        rows["number"] = self._admitted + np.arange(len(at))
+        rows["owner"] = owners(sampled.halves.rec, by_process=by_process)[at]
+        rows["target"] = np.array([self._targets.of(SpanTarget.of(target)) for target in named])[of_row]
+        rows["since_s"] = now_s
+        rows["held_s"][closed & resent] = now_s + HOLD_NS / 1e9  # see `_rows`
+        self._admitted += len(at)
+        self._rows = np.concatenate([self._rows.view(_WHOLE), rows.view(_WHOLE)]).view(ROW)
+        self._forget()
 
     def note_pairs(
         self, pairs: Pairs, *, by_process: bool, servers: Mapping[int, tuple[str, str]] | None = None
     ) -> None:
         """Give the waiting halves that are part of a pair what the pair knows.
 
-        `servers`: of pairs whose server halves are from other nodes, `Join.server` by join key.
+        `servers`: of pairs whose server halves are from other nodes, service name and namespace by join key.
         """
-        if not self._pending or not len(pairs):
+        alone = np.flatnonzero(self._rows["joined"] == NOT_JOINED)
+        if not len(pairs) or not len(alone):
             return
-        waiting: dict[int, list[PendingSpan]] = {}
-        for one in self._pending:
-            waiting.setdefault(int(one.halves.join_key[one.row]), []).append(one)
-        join_keys = pairs.client.join_key
-        hits = np.flatnonzero(np.isin(join_keys, np.fromiter(waiting, np.uint64, len(waiting))))
-        for hit in hits.tolist():
-            join = Join(
-                stages_ns=tuple(pairs.stages[hit].tolist()),
-                dominant=int(pairs.dominant[hit]),
-                excess_ns=float(pairs.network_excess[hit]),
-                client_owner=owner(pairs.client.rec[hit], by_process=by_process),
-                server_owner=owner(pairs.server.rec[hit], by_process=by_process),
-                server=servers.get(int(join_keys[hit]), ("", "")) if servers is not None else None,
-            )
-            for one in waiting[int(join_keys[hit])]:
-                one.join = join
+        rows = self._rows
+        found = find(rows["join_key"][alone], pairs.of_clients(lambda halves: halves.join_key))
+        at, pair = alone[found >= 0], found[found >= 0]
+        if not len(pair):
+            return
+
+        def owner(halves: Halves) -> NDArray[np.uint64]:
+            return owners(halves.rec, by_process=by_process)
+
+        rows["pair_stages"][at] = pairs.stages[pair]
+        rows["pair_dominant"][at] = pairs.dominant[pair]
+        rows["excess_ns"][at] = pairs.network_excess[pair]
+        is_server = rows["role"][at] == Role.SERVER
+        rows["other_owner"][at] = np.where(is_server, pairs.of_clients(owner)[pair], pairs.of_servers(owner)[pair])
+        rows["joined"][at] = JOINED_HERE if servers is None else JOINED_REMOTELY
+        if servers is not None:
+            rows["server"][at] = [self._servers.of(servers.get(key, ("", ""))) for key in rows["join_key"][at].tolist()]
 
     def note_evidence(self, explains: Explains, joined: Joined) -> None:
         """Give the waiting halves what explains them."""
-        if not self._pending:
-            return
-        waiting: dict[tuple[int, int], PendingSpan] = {}
-        for one in self._pending:
-            waiting[int(one.halves.join_key[one.row]), int(one.halves.rec["role"][one.row])] = one
-        halves = zip(joined.half["join_key"].tolist(), joined.half["role"].tolist(), strict=True)
-        for row, half in enumerate(halves):
-            if half in waiting:
-                waiting[half].evidence.append((explains, joined.evidence.rec[row], int(joined.wait_ns[row])))
+        number = np.full(len(joined.half), -1, np.int64)
+        for role in Role:  # both halves of an exchange have one key
+            rows, records = (np.flatnonzero(of["role"] == role) for of in (self._rows, joined.half))
+            found = find(joined.half["join_key"][records], self._rows["join_key"][rows])
+            hit = found >= 0
+            number[records[hit]] = self._rows["number"][rows[found[hit]]]
+        self.evidence.note(explains, joined, number)
 
     def take_ready(
-        self, peers: Peers, now_s: float, asking: Container[int] = (), *, all_of_them: bool = False
-    ) -> list[PendingSpan]:
+        self, peers: Peers, now_s: float, asking: Collection[int] = (), *, all_of_them: bool = False
+    ) -> Ready:
         """Return the halves that need not wait any longer; `all_of_them` at the end of the run.
 
         `asking`: join keys of those whose server half may still come from another node.
         """
-        if not self._pending:
-            return []
-        known = peers.resolve({one.peer for one in self._pending})
-        ready, waiting = [], []
-        for one in self._pending:
-            one.identity = known.get(one.peer)
-            waited_s = now_s - one.since_s
-            named = one.identity is not None or one.join is not None or waited_s >= self._identity_wait_s
-            joined = one.join is not None or (
-                waited_s >= self._join_wait_s and int(one.halves.join_key[one.row]) not in asking
-            )
-            if all_of_them or (named and joined and now_s >= one.held_s):
-                ready.append(one)
-                self.unresolved += one.identity is None and one.join is None
-            else:
-                waiting.append(one)
-        self._pending = waiting
-        return ready
+        rows = self._rows
+        if not len(rows):
+            return Ready(rows, (), (), ())
+        first, rows["peer"] = group(*halves_of(rows["peer_addr"]))
+        addresses = [address(packed) for packed in rows["peer_addr"][first].view("V16").ravel().tolist()]
+        known = peers.resolve(addresses)
+        who = [Peer(one, known.get(one)) for one in addresses]
+        nameless = np.array([one.identity is None for one in who])[rows["peer"]]
+        joined, waited_s = rows["joined"] != NOT_JOINED, now_s - rows["since_s"]
+        hopeless = waited_s >= self._join_wait_s
+        if asking:
+            hopeless &= ~np.isin(rows["join_key"], np.fromiter(asking, np.uint64, len(asking)))
+        go = (
+            (joined | hopeless) & (joined | ~nameless | (waited_s >= self._identity_wait_s)) & (now_s >= rows["held_s"])
+        )
+        if all_of_them:
+            go[:] = True
+        self.unresolved += int(np.count_nonzero(go & nameless & ~joined))
+        ready = rows.view(_WHOLE)[go].view(ROW)
+        self._rows = rows.view(_WHOLE)[~go].view(ROW)
+        return Ready(ready, self._targets.values, who, self._servers.values, self.evidence.take(ready["number"]))
+
+    def _forget(self) -> None:
+        for name, codes in (("target", self._targets), ("server", self._servers)):
+            if len(codes.values) > _CODES:
+                self._rows[name] = codes.keep(self._rows[name])
 
 
-def _may_be_resent(record: np.void, target: Target) -> bool:
-    """Return whether a half may have ended before its message was acknowledged: a server that closes after answering.
+def owners(record: NDArray[np.void], *, by_process: bool) -> NDArray[np.uint64]:
+    """Return the owner of each record as the kernel counts it: the process that wrote first, or the cgroup."""
+    if not by_process:
+        return record["cgroup_id"].astype(np.uint64)
+    return np.where(record["writer_tgid"], record["writer_tgid"], record["reader_tgid"]).astype(np.uint64)
 
-    The message of any other half was acknowledged by what ended it: the next request, the response, or the flush.
+
+def _rows(sampled: Sampled, at: NDArray[np.intp]) -> NDArray[np.void]:
+    """Return the rows `at` as ROW, with what is known of a half alone.
+
+    None is held: a half may have ended before its message was acknowledged only if it is a server's that closed after
+    answering. Any other was acknowledged by what ended it: the next request, the response, or the flush.
     """
-    closed = bool(record["flags"] & ExchangeFlags.CLOSED) and record["role"] == Role.SERVER
-    return closed and "retransmits" in target.evidence
-
-
-def owner(record: np.void, *, by_process: bool) -> int:
-    """Return the owner of a record as the kernel counts it: the process that wrote first, or the cgroup."""
-    return int((record["writer_tgid"] or record["reader_tgid"]) if by_process else record["cgroup_id"])
-
-
-def is_server(one: PendingSpan) -> bool:
-    """Return whether this half was seen at the server."""
-    return bool(one.halves.rec["role"][one.row] == Role.SERVER)
+    halves: Halves = sampled.halves
+    rows = np.zeros(len(at), ROW)
+    for name in OF_RECORD:
+        rows[name] = halves.rec[name][at]
+    for name in ("start_ns", "stages", "dominant", "join_key"):
+        rows[name] = getattr(halves, name)[at]
+    for name in ("trace_id", "reason", "ratio"):
+        rows[name] = getattr(sampled, name)[at]
+    return rows
