@@ -38,7 +38,7 @@ def outbox() -> FakeOutbox:
 
 @pytest.fixture
 def listener(outbox: FakeOutbox) -> Spans:
-    room = WaitingRoom(identity_wait_s=2.0, join_wait_s=0.25, capacity=100)
+    room = WaitingRoom(identity_wait_s=2.0, join_wait_s=0.25, capacity=5000)
     return Spans(outbox, room, Peers(None), shared_key=False)
 
 
@@ -47,6 +47,15 @@ def test_a_pair_of_one_turn_leaves_at_once_and_linked(listener: Spans, outbox: F
     client, server = sorted(sent(outbox), key=lambda span: -span.kind)
     assert (client.kind, server.kind) == (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER)
     assert server.parent_span_id == client.span_id
+
+
+def test_many_spans_do_not_wait_for_the_next_second(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:
+    listener.take(make_turn(IN_FORCE))
+    some = [half | {"request_offset": i} for i in range(2000) for half in PAIR]
+    listener.take(make_turn(IN_FORCE, *some[:100], sampled=True, at_s=0.1))
+    assert sent(outbox) == []
+    listener.take(make_turn(IN_FORCE, *some[100:], sampled=True, at_s=0.2))
+    assert len(sent(outbox)) == 4000
 
 
 def test_what_was_not_sampled_is_no_span(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:
@@ -61,6 +70,8 @@ def test_a_half_of_an_earlier_turn_gets_the_pair_of_a_later_one(
     listener.take(make_turn(IN_FORCE, PAIR[0], sampled=True))
     assert sent(outbox) == []
     listener.take(make_turn(IN_FORCE, *PAIR, at_s=0.1))
+    assert sent(outbox) == [], "requests are a second apart"
+    listener.take(make_turn(IN_FORCE, at_s=1.0))
     (client,) = sent(outbox)
     assert "latencyprobe.stage.network" in {attribute.key for attribute in client.attributes}
 

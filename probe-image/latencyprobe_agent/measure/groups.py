@@ -1,19 +1,19 @@
 """Rows with equal values in some columns: few groups among many rows, as target set, role and owner make them.
 
-Pure. Called wherever halves are added up by group: SLI rows and histograms of records.
+Pure. Called wherever halves are added up by group, SLI rows and histograms of records, and where spans say the same.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-_FEW = 8  # groups that are found one by one, in a few looks at the column each; sorting takes as long as some ten
+_FEW = 1 << 14  # combinations of which a table is quicker than sorting
 
 
 class Groups(NamedTuple):
-    """`first`: a row of each group; `of_row`: the group of each row, as its place in `first`."""
+    """`first`: the first row of each group; `of_row`: the group of each row, as its place in `first`."""
 
     first: NDArray[np.intp]
     of_row: NDArray[np.intp]
@@ -23,35 +23,43 @@ class Groups(NamedTuple):
         return np.arange(len(self.of_row)) if len(self.first) == 1 else np.flatnonzero(self.of_row == group)
 
 
-def groups(columns: Sequence[NDArray[np.generic]]) -> Groups:
-    """Return the groups of rows that are equal in all columns (at least one, of equal length). No rows, no groups."""
-    found = _of_one(columns[0])
-    for column in columns[1:]:
-        other = _of_one(column)
-        if len(other.first) > 1:
-            found = _of_one(found.of_row * len(other.first) + other.of_row) if len(found.first) > 1 else other
-    return found
+def groups(columns: Sequence[NDArray[Any]]) -> Groups:
+    """Return the groups of rows that are equal in all columns of integers or bools (at least one, of equal length).
+
+    No rows, no groups. Each combination of values has a number; where many are possible, those that exist are numbered.
+    """
+    number, possible = np.zeros(len(columns[0]), np.intp), 1
+    if not len(number):
+        return Groups(number, number)
+    for column in columns:
+        values = column.view(np.uint8) if column.dtype == np.bool_ else column
+        least = values.min()
+        spread = int(values.max()) - int(least) + 1
+        if spread == 1:
+            continue
+        if possible * spread < 1 << 62:
+            place = (values - least).astype(np.intp)
+        else:
+            (number, possible), (place, spread) = _numbered(number), _numbered(values)
+        number = number * spread + place
+        possible *= spread
+    return _by_table(number, possible) if possible <= _FEW else _by_sorting(number)
 
 
-def _of_one(column: NDArray[np.generic]) -> Groups:
-    first: list[int] = []
-    of_row = np.zeros(len(column), np.intp)
-    row, rest = 0, column[:1] == column[:1]
-    while rest.any():
-        if len(first) == _FEW:
-            return _by_sorting(column)
-        first.append(row)
-        others = column != column[row]
-        rest = rest & others
-        row = int(rest.argmax())
-        of_row += rest
-    return Groups(np.array(first, np.intp), of_row)
+def _numbered(values: NDArray[Any]) -> tuple[NDArray[np.intp], int]:
+    existing, number = np.unique(values, return_inverse=True)
+    return number, len(existing)
 
 
-def _by_sorting(column: NDArray[np.generic]) -> Groups:
-    order = np.argsort(column)
-    in_order = column[order]
-    begins = np.concatenate([[True], in_order[1:] != in_order[:-1]])
-    of_row = np.empty(len(column), np.intp)
-    of_row[order] = np.cumsum(begins) - 1
-    return Groups(order[begins], of_row)
+def _by_table(number: NDArray[np.intp], possible: int) -> Groups:
+    exists = np.zeros(possible, np.bool_)
+    exists[number] = True
+    of_row = (np.cumsum(exists) - 1)[number]
+    first = np.empty(np.count_nonzero(exists), np.intp)
+    first[of_row[::-1]] = np.arange(len(number))[::-1]  # the last one that is written stays
+    return Groups(first, of_row)
+
+
+def _by_sorting(number: NDArray[np.intp]) -> Groups:
+    _, first, of_row = np.unique(number, return_index=True, return_inverse=True)
+    return Groups(first, of_row)

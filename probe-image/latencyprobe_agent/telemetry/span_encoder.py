@@ -18,10 +18,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 
 from latencyprobe.plan import Identity
 from latencyprobe_agent.identity.resources import Resources
+from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.telemetry import ragged, span_numbers, span_words
 from latencyprobe_agent.telemetry.attributes import fill
-from latencyprobe_agent.telemetry.matching import group
 from latencyprobe_agent.telemetry.ragged import Piece, pick
 from latencyprobe_agent.telemetry.span_evidence import explained
 from latencyprobe_agent.telemetry.span_numbers import Spans
@@ -106,7 +106,7 @@ def _roots(ready: Ready, *, shared_key: bool) -> NDArray[np.uint8]:
     at = np.flatnonzero(alone)
     if not len(at):
         return found
-    first, code = group(rows["target"][at], rows["peer"][at])
+    first, code = groups([rows["target"][at], rows["peer"][at]])
     combinations = zip(rows["target"][at[first]].tolist(), rows["peer"][at[first]].tolist(), strict=True)
     reasons = [_root(ready.targets[target], ready.peers[peer].identity, shared_key) for target, peer in combinations]
     found[at] = np.array(reasons)[code]

@@ -194,12 +194,15 @@ class _Layout:
 
     def pieces(self, spans: Spans) -> list[Piece]:
         """Return what each span has of it."""
-        at = np.arange(len(spans.rows)) if self.where is None else np.flatnonzero(self.where(spans))
+        count = len(spans.rows)
+        at = np.arange(count) if self.where is None else np.flatnonzero(self.where(spans))
+        if not len(at):
+            return []
         whole = np.full(len(at), self._image)
         columns = whole.view(self._columns)
         for i, number in enumerate(self._numbers):
             values = number.values(spans).view(f"V{len(number.mark)}")
-            columns[str(i)] = values if self.where is None else values[at]
+            columns[str(i)] = values if len(at) == count else values[at]
         return [Piece(at, whole)]
 
 

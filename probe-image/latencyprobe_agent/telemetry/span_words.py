@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
+from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES, half_stages
 from latencyprobe_agent.telemetry.attributes import fill
-from latencyprobe_agent.telemetry.matching import group, halves_of
+from latencyprobe_agent.telemetry.matching import halves_of
 from latencyprobe_agent.telemetry.ragged import Piece, pick
 from latencyprobe_agent.telemetry.span_rows import JOINED_HERE, JOINED_REMOTELY, NOT_JOINED, Ready, SpanTarget
 from latencyprobe_agent.vocabulary import conventions as names
@@ -40,7 +41,7 @@ def columns(ready: Ready, root: NDArray[np.integer], resources: Resources) -> li
     server = role == Role.SERVER
     nameless = np.array([not target.name for target in ready.targets])[rows["target"]]
     port = np.where(server, rows["local_port"], rows["peer_port"])
-    of_pair = (~server & (joined != NOT_JOINED)).view(np.uint8)
+    of_pair = ~server & (joined != NOT_JOINED)
     dominant = np.where(of_pair, rows["pair_dominant"], rows["dominant"])
     shown, who = _shown(ready, resources)
     unnamed = np.array([not service for service, _ in shown])[who]
@@ -68,14 +69,14 @@ def columns(ready: Ready, root: NDArray[np.integer], resources: Resources) -> li
         _said(_ended, rows["conn_class"], rows["outcome"], rows["flags"] & _ALL_FLAGS),
         _said(_dominant, role, of_pair, dominant),
         _said(addressed, peer, role),
-        _said(_local, server.view(np.uint8), *(np.where(server, half, 0) for half in halves_of(rows["local_addr"]))),
-        _said(service, unnamed.view(np.uint8), np.where(unnamed, peer, who), joined),
+        _said(_local, server, *(np.where(server, half, 0) for half in halves_of(rows["local_addr"]))),
+        _said(service, unnamed, np.where(unnamed, peer, who), joined),
     ]
 
 
 def _said(say: Callable[..., bytes], *columns: NDArray[Any]) -> list[Piece]:
     """Return what `say` returns for the columns' values."""
-    first, code = group(*columns)
+    first, code = groups(columns)
     return pick([say(*values) for values in zip(*(column[first].tolist() for column in columns), strict=True)], code)
 
 
@@ -157,7 +158,7 @@ def _shown(ready: Ready, resources: Resources) -> tuple[list[tuple[str, str]], N
     whose = np.select(
         [rows["joined"] == JOINED_HERE, rows["joined"] == JOINED_REMOTELY], [rows["other_owner"], rows["server"]]
     )
-    first, code = group(rows["joined"], whose)
+    first, code = groups([rows["joined"], whose])
     shown = []
     for joined, other in zip(rows["joined"][first].tolist(), whose[first].tolist(), strict=True):
         if joined == JOINED_HERE:

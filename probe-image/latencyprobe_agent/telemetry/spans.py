@@ -9,9 +9,16 @@ from latencyprobe_agent.telemetry.span_rows import Ready
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.now import Now
 
+# Encoding some spans takes as long as encoding hundreds, and so does a request at the collector.
+_SEND_EVERY_S = 1.0
+_MANY = 2048  # send them now
+
 
 class Spans:
-    """Sends to `outbox`. `shared_key`: another host has the same pairing key, so its half may be somebody's parent."""
+    """Sends to `outbox`, once a second or as soon as many wait.
+
+    `shared_key`: another host has the same pairing key, so its half may be somebody's parent.
+    """
 
     name = "spans"
 
@@ -23,9 +30,10 @@ class Spans:
         self._in_force: InForce | None = None
         self._targets: dict[int, Target] = {}
         self._now = Now(0, 0)
+        self._sent_s = -_SEND_EVERY_S
 
     def take(self, turn: Turn) -> None:
-        """Let the turn's sampled halves wait, give all what the turn knows of them, send what is ready."""
+        """Let the turn's sampled halves wait, give all what the turn knows of them, and send when it is time."""
         if turn.in_force is not self._in_force:
             self._in_force, self._targets = turn.in_force, _targets(turn.in_force)
         self._now = turn.now
@@ -36,7 +44,9 @@ class Spans:
         for batch in turn.evidence:
             if batch.joined is not None:
                 self._room.note_evidence(batch.explains, batch.joined)
-        self._send(self._room.take_ready(self._peers, turn.now.boot_s, turn.remote.asking))
+        if turn.now.boot_s - self._sent_s >= _SEND_EVERY_S or len(self._room) >= _MANY:
+            self._sent_s = turn.now.boot_s
+            self._send(self._room.take_ready(self._peers, turn.now.boot_s, turn.remote.asking))
 
     def close(self) -> None:
         """Send all that still wait."""

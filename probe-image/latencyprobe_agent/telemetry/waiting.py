@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from latencyprobe.plan import Target
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.evidence import HOLD_NS, Joined
+from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.sampling import Sampled
 from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.telemetry.codes import Codes
-from latencyprobe_agent.telemetry.matching import find, group, halves_of
+from latencyprobe_agent.telemetry.matching import find, halves_of
 from latencyprobe_agent.telemetry.span_rows import (
     JOINED_HERE,
     JOINED_REMOTELY,
@@ -38,7 +39,7 @@ _WHOLE = f"V{ROW.itemsize}"  # so that rows are copied whole, not field by field
 
 
 class WaitingRoom:
-    """`capacity`: rows of 256 bytes, and as many records of evidence.
+    """`capacity`: rows of 264 bytes, and as many records of evidence.
 
     `left_out`: sampled halves that became no span: over the budget, the room was full, or their target had gone.
     `unresolved`: spans whose peer nobody could name in time. `evidence`: what explains those that wait.
@@ -128,7 +129,7 @@ class WaitingRoom:
         rows = self._rows
         if not len(rows):
             return Ready(rows, (), (), ())
-        first, rows["peer"] = group(*halves_of(rows["peer_addr"]))
+        first, rows["peer"] = groups(halves_of(rows["peer_addr"]))
         addresses = [address(packed) for packed in rows["peer_addr"][first].view("V16").ravel().tolist()]
         known = peers.resolve(addresses)
         who = [Peer(one, known.get(one)) for one in addresses]
