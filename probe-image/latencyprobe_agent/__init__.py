@@ -1,4 +1,4 @@
-"""The agent: loads the programs, turns records into spans, metrics and SLI counts. Names and layers: pyproject.toml."""
+"""The node agent: measures exchanges in the kernel and exports them."""
 
 import os
 
