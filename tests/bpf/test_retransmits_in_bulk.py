@@ -171,10 +171,11 @@ def test_a_million_packets_without_loss_run_no_program():
 def test_a_new_connection_runs_the_congestion_program_once_at_most():
     with network() as calm, alone(RETRANSMITS):
         port = free_port()
-        for _ in range(5):  # another program of this machine may connect meanwhile
+
+        def runs_for_ten() -> int:
             before = runs()
-            calm.connect(port, count=100)
-            if (more := (runs() - before)["cong_state"]) <= 100:
-                break
-        print(f"{more} runs for 100 connections")
-        assert more <= 100
+            calm.connect(port, count=10)
+            return (runs() - before)["cong_state"]
+
+        # what other programs of this machine connect meanwhile counts too; some moment is without
+        wait_until(lambda: runs_for_ten() <= 10, "a run at most for each connection", timeout_s=60)
