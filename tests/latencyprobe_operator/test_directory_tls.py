@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ def test_pair_key_is_raw_or_base64(tmp_path: Path, content: bytes) -> None:
     assert pair_key(tmp_path / "key") == KEY
 
 
-@pytest.mark.parametrize("content", [b"", b"short", os.urandom(33), base64.b64encode(KEY[:16])])
+@pytest.mark.parametrize("content", [b"", b"short", bytes(range(200, 233)), base64.b64encode(KEY[:16])])
 def test_other_content_is_refused_without_showing_it(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
     with pytest.raises(LatencyProbeError, match="put 32 random bytes there") as refused:
