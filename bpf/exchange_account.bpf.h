@@ -11,7 +11,7 @@
 #include "exchange_verdict.bpf.h"
 
 /*
- * 16 MiB hold 83,000 records of 192 + 8 bytes: 0.8 s at 100,000 records/s, eight drain intervals. The reader may
+ * 16 MiB hold 83,000 records of 192 + 8 bytes: 0.8 s at 100,000 records/s, three drain intervals. The reader may
  * ask for another size.
  */
 struct {
