@@ -27,6 +27,7 @@ from pathlib import Path
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe_agent.vocabulary.records import BURST_WINDOWS, WINDOW_SHIFT
 
 _INSTALLED_BPF = Path("/usr/lib/latencyprobe/bpf")
 _RECORD_BYTES = 200  # of the ring, with its header
@@ -53,15 +54,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     pod: str = ""
     pod_namespace: str = ""
 
-    # 0: by the limit of records, 420 ms of them, when both cores of a small host are busy: 8 MiB at 100,000/s, records
-    # of 192 + 8 bytes. At least 2 MiB, 10,485 records: slow and failed ones come above the limit too. Every MiB is one
-    # of resident memory.
+    # 0: what may come at once before records are sampled, four seconds' worth of their limit (bpf/events.h,
+    # LP_BURST_WINDOWS), in records of 192 + 8 bytes: 4 MiB for 5,000/s, 2 to 8 MiB. Then an agent that is kept from its
+    # processor loses none of a burst. Every MiB is one of resident memory.
     ring_bytes: int = 0
     # Records of this node over all targets that are neither slow nor failed, 0: no limit. Above it they are sampled
     # (docs/design/measurement.md, "Record sampling"). One takes about 1 us to read and measure: 0.5 % of a core.
     records_per_second: int = 5_000
-    # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full. Some 0.7 ms of a
-    # drain are the same for one record as for thousands.
+    # How long records may wait in the ring; the kernel wakes the reader earlier when a quarter is full. Some 0.7 ms of
+    # a drain are the same for one record as for thousands.
     drain_interval_s: float = 0.25
     # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.
     outbox_bytes: int = 8 << 20
@@ -86,8 +87,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ring_size(self) -> int:
         """Bytes of the ring of exchanges, a power of two."""
-        wanted = self.records_per_second * _RECORD_BYTES * 42 // 100 if self.records_per_second else _MOST_RING_BYTES
-        by_limit = 1 << (min(max(wanted, _LEAST_RING_BYTES), _MOST_RING_BYTES) - 1).bit_length()
+        burst = self.records_per_second * (BURST_WINDOWS << WINDOW_SHIFT) // 10**9 or _MOST_RING_BYTES
+        by_limit = 1 << (min(max(burst * _RECORD_BYTES, _LEAST_RING_BYTES), _MOST_RING_BYTES) - 1).bit_length()
         return self.ring_bytes or by_limit
 
     @property

@@ -10,7 +10,7 @@ def test_an_empty_environment_gives_the_documented_defaults() -> None:
     config = from_environment({})
     assert socket.gethostname() == config.node
     assert Path("/var/run/secrets/latencyprobe/token") == config.token_file
-    assert config.ring_size == 2 << 20
+    assert config.ring_size == 4 << 20
     assert (config.records_per_second, config.spans_per_second) == (5000, 2000)
     assert config.bpf_object.name == "exchange.bpf.o"
 
@@ -53,13 +53,12 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("variables", "size"),
     [
-        ({"LATENCYPROBE_RECORDS_PER_SECOND": "5000"}, 2 << 20),
-        ({"LATENCYPROBE_RECORDS_PER_SECOND": "30000"}, 4 << 20),
+        ({"LATENCYPROBE_RECORDS_PER_SECOND": "100"}, 2 << 20),
+        ({"LATENCYPROBE_RECORDS_PER_SECOND": "5000"}, 4 << 20),
+        ({"LATENCYPROBE_RECORDS_PER_SECOND": "30000"}, 8 << 20),
         ({"LATENCYPROBE_RECORDS_PER_SECOND": "0"}, 8 << 20),
         ({"LATENCYPROBE_RECORDS_PER_SECOND": "5000", "LATENCYPROBE_RING_BYTES": "65536"}, 65536),
     ],
 )
-def test_the_ring_is_as_large_as_the_limit_of_records_asks_unless_it_is_given(
-    variables: dict[str, str], size: int
-) -> None:
+def test_the_ring_holds_what_may_come_at_once_unless_its_size_is_given(variables: dict[str, str], size: int) -> None:
     assert size == from_environment(variables).ring_size
