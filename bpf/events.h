@@ -14,9 +14,8 @@ enum lp_limits {
 	LP_HISTOGRAM_MIN = -672,    /* index of the first bucket: 2^(-672/32) s = 477 ns; shorter ones land in it */
 	LP_HISTOGRAM_BUCKETS = 992, /* 31 powers of two: up to 2^10 s = 17 min; longer ones land in the last */
 	LP_STACK_FRAMES = 48,	    /* of a kernel stack; an ACK that arrives inside a send call makes some 45 */
-	LP_WINDOW_SHIFT = 27, /* windows in which records are counted against their limit: 134 ms, a drain or two */
-	LP_BURST_WINDOWS =
-		30, /* worth of records that may come at once before they are sampled out: 4 s at the limit */
+	LP_WINDOW_SHIFT = 27,	    /* windows in which records are counted against their limit: 134 ms */
+	LP_BURST_WINDOWS = 15, /* worth of records that may come at once before they are sampled: 2 s at the limit */
 	LP_SAMPLING_LEVEL_SHIFT = 27, /* exchange.flags above it: one of 2^level such exchanges sent its record */
 	LP_SAMPLING_LEVEL_MAX = 31,
 	LP_SCOPE_FILTER_WORDS = 1024,	     /* of 64 bits: with 1,000 cgroups in `scopes`, 1.5 % of the others pass */

@@ -54,7 +54,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     pod: str = ""
     pod_namespace: str = ""
 
-    # 0: what may come at once before records are sampled, four seconds' worth of their limit (bpf/events.h,
+    # 0: twice what may come at once before records are sampled, two seconds' worth of their limit (bpf/events.h,
     # LP_BURST_WINDOWS), in records of 192 + 8 bytes: 4 MiB for 5,000/s, 2 to 8 MiB. Then an agent that is kept from its
     # processor loses none of a burst. Every MiB is one of resident memory.
     ring_bytes: int = 0
@@ -88,7 +88,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def ring_size(self) -> int:
         """Bytes of the ring of exchanges, a power of two."""
         burst = self.records_per_second * (BURST_WINDOWS << WINDOW_SHIFT) // 10**9 or _MOST_RING_BYTES
-        by_limit = 1 << (min(max(burst * _RECORD_BYTES, _LEAST_RING_BYTES), _MOST_RING_BYTES) - 1).bit_length()
+        by_limit = 1 << (min(max(2 * burst * _RECORD_BYTES, _LEAST_RING_BYTES), _MOST_RING_BYTES) - 1).bit_length()
         return self.ring_bytes or by_limit
 
     @property
