@@ -42,11 +42,11 @@ class Mqtt:
         self._answered = threading.Event()
         self._client.on_connect = self._client.on_subscribe = lambda *_: self._answered.set()
         self._client.on_message = self._count
-        self._client.connect("127.0.0.1", port)
-        self.port: int = self._client.socket().getsockname()[1]
-        with self.calls.call():  # the loop sends CONNECT
+        with self.calls.call():
+            self._client.connect("127.0.0.1", port)  # sends CONNECT
             self._client.loop_start()
             assert self._answered.wait(DEADLINE_S)
+        self.port: int = self._client.socket().getsockname()[1]
 
     def subscribe(self, topic: str) -> None:
         self._answered.clear()
