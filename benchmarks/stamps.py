@@ -76,7 +76,7 @@ class Rpcs(TemporaryDirectory[str]):
     def _measured(self) -> Iterator[None]:
         self._kept = []
         try:
-            with measuring((self._port,), targeted=True, kept=self._kept):
+            with measuring((self._port,), targeted=True, every_record=True, kept=self._kept):
                 yield
         finally:
             self._kept = None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.builds import BUILD, OBJECTS
 from benchmarks.rounds import Variant
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target, TargetPod
+from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.libbpf import Object
@@ -40,8 +41,13 @@ def empty_hooks() -> Iterator[None]:
 
 
 @contextmanager
-def measuring(ports: Sequence[int], targeted: bool, kept: Batches | None = None) -> Iterator[None]:
-    """Attach the real programs with a plan for `ports` on this machine, or for a pod whose cgroup is not ours."""
+def measuring(
+    ports: Sequence[int], targeted: bool, *, every_record: bool = False, kept: Batches | None = None
+) -> Iterator[None]:
+    """Attach the real programs with a plan for `ports` on this machine, or for a pod whose cgroup is not ours.
+
+    `every_record`: without the default limit of records.
+    """
     target = Target(
         id="bench/bench/server",
         namespace="bench",
@@ -59,7 +65,10 @@ def measuring(ports: Sequence[int], targeted: bool, kept: Batches | None = None)
     plan = NodePlan(node="", generation=1, digest="", targets=(target,), objectives=(), host=targeted)
     with Programs.open(OBJECTS / "exchange.bpf.o") as programs:
         rules = compile_rules(plan, {"pod": [OTHER_CGROUP]})
-        programs.apply(rules, idle_timeout_ns=2_000_000_000, own_tgid=0, owner_by_process=False)
+        limit = 0 if every_record else Config().records_per_second
+        programs.apply(
+            rules, idle_timeout_ns=2_000_000_000, own_tgid=0, owner_by_process=False, records_per_second=limit
+        )
         with drained(programs, kept):
             yield
         assert targeted == bool(len(programs.counts()[0])), "the slice was not what it says"
@@ -109,6 +118,7 @@ def kernel_alone(port: int) -> dict[str, Variant]:
             "empty hooks": empty_hooks,
             "untargeted": partial(measuring, (port,), targeted=False),
             "targeted": partial(measuring, (port,), targeted=True),
+            "every record": partial(measuring, (port,), targeted=True, every_record=True),
         }
     )
 
