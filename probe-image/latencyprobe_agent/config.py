@@ -27,10 +27,10 @@ from pathlib import Path
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
-from latencyprobe_agent.vocabulary.records import BURST_WINDOWS, WINDOW_SHIFT
 
 _INSTALLED_BPF = Path("/usr/lib/latencyprobe/bpf")
 _RECORD_BYTES = 200  # of the ring, with its header
+BURST_S = 2  # worth of records that may come at once (bpf/events.h, LP_BURST_WINDOWS)
 _LEAST_RING_BYTES, _MOST_RING_BYTES = 2 << 20, 8 << 20
 _CHECKOUT_BPF = Path(__file__).parents[2] / "build" / "bpf"
 
@@ -87,7 +87,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ring_size(self) -> int:
         """Bytes of the ring of exchanges, a power of two."""
-        burst = self.records_per_second * (BURST_WINDOWS << WINDOW_SHIFT) // 10**9 or _MOST_RING_BYTES
+        burst = self.records_per_second * BURST_S or _MOST_RING_BYTES
         by_limit = 1 << (min(max(2 * burst * _RECORD_BYTES, _LEAST_RING_BYTES), _MOST_RING_BYTES) - 1).bit_length()
         return self.ring_bytes or by_limit
 

@@ -22,7 +22,15 @@ IMPORTERS = {
     "operator": ["operator"],
     "dev": ["tests", "benchmarks", "scripts"],
 }
-COMMANDS_AND_PLUGINS = {"import-linter", "mypy", "pytest-rerunfailures", "pytest-timeout", "ruff", "types-pyyaml"}
+COMMANDS_AND_PLUGINS = {
+    "import-linter",
+    "mypy",
+    "pytest-rerunfailures",
+    "pytest-timeout",
+    "pytest-xdist",
+    "ruff",
+    "types-pyyaml",
+}
 INSTALLED = packages_distributions()
 
 

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from latencyprobe_agent.config import ConfigError, from_environment
+from latencyprobe_agent.config import BURST_S, ConfigError, from_environment
+from latencyprobe_agent.vocabulary.records import BURST_WINDOWS, WINDOW_SHIFT
 
 
 def test_an_empty_environment_gives_the_documented_defaults() -> None:
@@ -62,3 +63,7 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
 )
 def test_the_ring_holds_what_may_come_at_once_unless_its_size_is_given(variables: dict[str, str], size: int) -> None:
     assert size == from_environment(variables).ring_size
+
+
+def test_the_burst_that_the_ring_holds_is_the_kernels() -> None:
+    assert BURST_S == round((BURST_WINDOWS << WINDOW_SHIFT) / 1e9)
