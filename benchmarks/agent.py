@@ -5,6 +5,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -195,7 +196,7 @@ class Drains:
         while not emptied:
             turn, emptied = self._turns.make(self._in_force)
             for listener in self._listeners:
-                self._guard.run(listener.name, lambda listener=listener, turn=turn: listener.take(turn))  # type: ignore[misc]
+                self._guard.run(listener.name, partial(listener.take, turn))
             self.joined += len(turn.pairs)
         assert not self._guard.failures, self._guard.problems
 

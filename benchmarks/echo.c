@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "common.h"
 
 enum { SIZE = 64, EVENTS = 256, WAITING = 1 << 16 };
 
@@ -23,22 +24,6 @@ static struct {
 	int64_t due_ns;
 } waiting[WAITING]; /* a circle: equal delays end in the order in which they began */
 static unsigned int oldest, newest;
-
-static void need(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 static void answer(int fd, char first)
 {

@@ -28,6 +28,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "common.h"
 
 enum { SUB_BITS = 8, BUCKETS = (64 - SUB_BITS + 1) << SUB_BITS, EVENTS = 256, MESSAGE = 64 };
 
@@ -46,22 +47,6 @@ static const struct {
 
 static uint64_t counts[BUCKETS], recorded;
 static uint64_t random_state = 88172645463325252ULL;
-
-static void need(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 /* Time to the next arrival of a Poisson process (xorshift64). */
 static double gap_ns(double per_second)

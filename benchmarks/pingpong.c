@@ -17,26 +17,11 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "common.h"
 
 enum { WARM_UP = 2000, MAX_SIZE = 65536 };
 
 static char buf[MAX_SIZE];
-
-static void need(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
-
-static long long cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 /* `turns` turns of one side; returns the CPU time of those after the warm-up. */
 static long long play(int fd, int size, long turns, int client)
@@ -45,14 +30,14 @@ static long long play(int fd, int size, long turns, int client)
 
 	for (long i = -WARM_UP; i < turns; i++) {
 		if (!i)
-			began = cpu_ns();
+			began = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 		if (client)
 			need(send(fd, buf, size, 0) == size, "send");
 		need(recv(fd, buf, size, MSG_WAITALL) == size, "recv");
 		if (!client)
 			need(send(fd, buf, size, 0) == size, "send");
 	}
-	return cpu_ns() - began;
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) - began;
 }
 
 int main(int argc, char **argv)

@@ -1,34 +1,20 @@
 """What a span costs from the sampled half to the bytes of a request: ours beside the OpenTelemetry SDK, interleaved.
 
 Both hand encoded requests to a sink that takes bytes, and say the same of the same exchanges: the SDK gets the ids'
-parents, times, attributes and events that the official parser finds in our own requests. Its side is the cheapest way
-through it: no queue, no thread, no network; spans are started, ended, and encoded 512 at a time, as its batch processor
-would. Ours includes the waiting room and the names of peers.
+parents, times, attributes and events that the official parser finds in our own requests (`sdk_spans.py`). Ours includes
+the waiting room and the names of peers.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    TraceFlags,
-    Tracer,
-    set_span_in_context,
-)
 
 from benchmarks.compare import paired
+from benchmarks.sdk_spans import Stock
 from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.directory.peers import FakePeers
@@ -45,12 +31,9 @@ from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeClass, ExchangeFlags, Outcome, Role
 from tests.support.exchanges import exchanges
 from tests.support.otlp import spans as parsed
-from tests.support.otlp import values
 
 TURN = 5000  # halves: a tenth of a second at 50,000/s
-SDK_BATCH = 512  # of the SDK's batch processor
 POLICY = SpanPolicy(10**6, 1.0, 10**6)
-KINDS = {Span.SPAN_KIND_SERVER: SpanKind.SERVER, Span.SPAN_KIND_CLIENT: SpanKind.CLIENT}
 
 
 class Mix(NamedTuple):
@@ -102,10 +85,10 @@ def cost_of_spans(spans: int, rounds: int, mix: Mix | None = None) -> dict[str, 
     ours(turns, kept := FakeOutbox())
     stock = Stock(parsed(kept.bodies))
     sizes = sum(map(len, kept.bodies)), stock.run()
-    found = np.zeros((2, rounds))
+    found, sides = np.zeros((2, rounds)), (partial(ours, turns, Taker()), stock.run)
     for i in range(rounds):
         for side in (0, 1) if i % 2 else (1, 0):
-            found[side, i] = cpu_ns(lambda: ours(turns, Taker()) if side == 0 else stock.run())  # noqa: B023
+            found[side, i] = took_ns(sides[side])
     told = {}
     for name, ns, size in zip(("ours", "sdk"), found, sizes, strict=True):
         per_span = float(np.median(ns)) / spans
@@ -124,7 +107,7 @@ def cost_of_spans(spans: int, rounds: int, mix: Mix | None = None) -> dict[str, 
     }
 
 
-def cpu_ns(run: Callable[[], object]) -> int:
+def took_ns(run: Callable[[], object]) -> int:
     began = time.process_time_ns()
     run()
     return time.process_time_ns() - began
@@ -206,86 +189,6 @@ PEERS = FakePeers(
         for i in range(5000)
     )
 )
-
-
-# -- the SDK
-
-
-class Sink(SpanProcessor):
-    """Encodes spans as they end and counts bytes."""
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
-        self._ended: list[ReadableSpan] = []
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self._ended.append(span)
-        if len(self._ended) >= SDK_BATCH:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._ended:
-            self.size_bytes += len(encode_spans(self._ended).SerializeToString())
-            self._ended = []
-
-
-class Call(NamedTuple):
-    """One span as a program would describe it."""
-
-    tracer: Tracer
-    name: str
-    kind: SpanKind
-    parent: SpanContext | None
-    start_ns: int
-    end_ns: int
-    failed: bool
-    attributes: dict[str, Any]
-    events: list[tuple[str, int]]
-
-
-class Stock:
-    """The same spans through the OpenTelemetry SDK."""
-
-    def __init__(self, wanted: list[tuple[dict[str, Any], Span]]) -> None:
-        self._sink = Sink()
-        tracers: dict[str, Tracer] = {}
-        self._calls = []
-        for resource, span in wanted:
-            key = json.dumps(resource, sort_keys=True)
-            if key not in tracers:
-                provider = TracerProvider(resource=Resource(resource), shutdown_on_exit=False)
-                provider.add_span_processor(self._sink)
-                tracers[key] = provider.get_tracer("latencyprobe")
-            self._calls.append(call(tracers[key], span))
-
-    def run(self) -> int:
-        """Make all spans and return the size of their requests."""
-        before = self._sink.size_bytes
-        for tracer, name, kind, parent, start_ns, end_ns, failed, attributes, events in self._calls:
-            context = set_span_in_context(NonRecordingSpan(parent)) if parent else None
-            span = tracer.start_span(name, context, kind, attributes, start_time=start_ns)
-            for event, at_ns in events:
-                span.add_event(event, timestamp=at_ns)
-            if failed:
-                span.set_status(StatusCode.ERROR)
-            span.end(end_ns)
-        self._sink.flush()
-        return self._sink.size_bytes - before
-
-
-def call(tracer: Tracer, span: Span) -> Call:
-    trace_id, parent = int.from_bytes(span.trace_id, "big"), int.from_bytes(span.parent_span_id, "big")
-    return Call(
-        tracer,
-        span.name,
-        KINDS[span.kind],
-        SpanContext(trace_id, parent, is_remote=True, trace_flags=TraceFlags(1)) if parent else None,
-        span.start_time_unix_nano,
-        span.end_time_unix_nano,
-        span.HasField("status"),
-        values(span.attributes),
-        [(event.name, event.time_unix_nano) for event in span.events],
-    )
 
 
 MIXES = (

@@ -25,14 +25,11 @@ enum send_owner {
 	SEND_PREVIOUS = 2, /* the next request's data-ready came before this send returned */
 };
 
-/* Generation of sockets that cannot be measured, by no plan ever; and of those for a hook that may take their positions. */
+/* Generation of sockets that cannot be measured, by no plan ever; and of one that waits for a hook with its lock. */
 #define NEVER_MEASURED (~0ULL)
 #define UNDECIDED 0ULL
 
-/*
- * What hooks without the socket's lock leave for the next one that takes the connection's: two calls of an ordinary
- * turn in four return so, without a lock of their own (exchange_notes.bpf.h).
- */
+/* What calls that return as expected leave for the next hook that takes the connection's lock: exchange_notes.bpf.h. */
 struct notes {
 	__u64 returned_ns;   /* the send call in progress returned; 0: no note */
 	__u64 read_first_ns; /* receive calls that moved bytes */

@@ -3,8 +3,9 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.trace import ReadableSpan
 
-from benchmarks import spans
-from benchmarks.spans import Mix, Stock, cost_of_spans, ours, turns_of
+from benchmarks import sdk_spans
+from benchmarks.sdk_spans import Stock
+from benchmarks.spans import Mix, cost_of_spans, ours, turns_of
 from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from tests.support.otlp import spans as parsed
 from tests.support.otlp import values
@@ -29,7 +30,7 @@ def test_both_sides_say_the_same_of_the_same_exchanges(mix: Mix, monkeypatch: py
         taken.append(request.SerializeToString())
         return request
 
-    monkeypatch.setattr(spans, "encode_spans", encode)
+    monkeypatch.setattr(sdk_spans, "encode_spans", encode)
     Stock(wanted).run()
     found = parsed(taken)
 

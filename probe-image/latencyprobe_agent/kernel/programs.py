@@ -58,6 +58,8 @@ class Programs(Attached):
     ) -> None:
         """Put `rules` in force: from the next event on, every socket is decided by them, and no later by older ones.
 
+        Connections that they do not name any more are let go before it returns.
+
         `rules` must be compiled with those in force as `previous`. `idle_timeout_ns`: ends a complete exchange;
         `own_tgid`: this process in the root PID namespace, 0 for none; `owner_by_process`: count per process instead of
         per cgroup; `records_per_second`: above it records are sampled out, 0 for never.
