@@ -182,6 +182,8 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 
 	if (step == PHASE_LATE && c->phase != PHASE_LATE)
 		come_late(c, v, seq);
+	if (step == PHASE_REPLY && overtake)
+		c->resuming = 0;
 	c->step = step;
 	emit = enter(c, v);
 	*began = *(volatile __u8 *)&c->step & ENDS && c->phase != PHASE_IDLE;
@@ -196,9 +198,11 @@ static __always_inline bool answer(struct connection *c, const struct view *v, _
 				   bool *began)
 {
 	struct exchange *x = &c->current;
-	__u8 before = c->phase, step = after_response_bytes(c, is_silent(c, v));
-	bool emit;
+	bool silent = is_silent(c, v), emit;
+	__u8 before = c->phase, step = after_response_bytes(c, silent);
 
+	if (silent || overlap)
+		c->resuming = 0;
 	c->step = step;
 	emit = enter(c, v);
 	*began = *(volatile __u8 *)&c->step & ENDS || before == PHASE_REQUEST;

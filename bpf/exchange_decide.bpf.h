@@ -189,6 +189,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->ambiguous = 0;
 	c->peer_overlaps = 0;
 	c->cut = 0;
+	c->resuming = 0;
 	c->hasty = 0;
 	c->refused = 0;
 	c->goodbye = 0;

@@ -30,6 +30,11 @@ static __always_inline __u32 ones(__u32 bits)
  */
 #define CLEAN_TURNS 32
 #define CLEAN_TURNS_AGAIN 1024
+/*
+ * After so many clean turns a response that goes on after silence was rather held up (a stalled process, a lost segment)
+ * than followed by a push: alternating for CLEAN_TURNS in step and without silence tells.
+ */
+#define TRUSTED_TURNS 128
 /* Client bytes that its FIN follows this closely ask for no answer; a client that waited longer gave up. */
 #define TEARDOWN_NS 100000000LL
 
@@ -179,7 +184,7 @@ static __always_inline bool ignored(const struct connection *c, const struct exc
 static __always_inline void judge(struct connection *c, struct exchange *x, __u8 next, __u64 now_ns)
 {
 	bool unasked = c->phase == PHASE_PUSH || c->phase == PHASE_REPLY, answered = c->phase != PHASE_REQUEST;
-	bool greeting = unasked && !c->talked;
+	bool greeting = unasked && !c->talked, trusted;
 	__u8 what = 0;
 
 	if (greeting)
@@ -196,10 +201,17 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 		what = CLASS_TEARDOWN;
 	if (!what && c->refused)
 		x->outcome = c->refused;
+	trusted = c->clean_turns >= TRUSTED_TURNS;
 	remember_turn(c, !unasked && c->setup_turns,
-		      what == CLASS_STREAMING || (what == CLASS_PUSH && !c->cut) ||
+		      what == CLASS_STREAMING || (what == CLASS_PUSH && !c->cut && !c->resuming) ||
 			      (what == CLASS_ONEWAY && x->flags & FLAG_REQUEST_RESUMED));
 	doubt(c);
+	if (what == CLASS_STREAMING)
+		c->resuming = trusted ? CLEAN_TURNS : 0;
+	else if (next != PHASE_PUSH)
+		c->resuming = 0;
+	else if (c->resuming > 1)
+		c->resuming--;
 	if (what == CLASS_ONEWAY)
 		c->one_way = 1;
 	c->cut = what == CLASS_STREAMING;

@@ -56,6 +56,12 @@ static __always_inline bool is_silent(const struct connection *c, const struct v
 	       c->disturbed == disturbances(v);
 }
 
+/* The connection has alternated long enough since its response was cut. */
+static __always_inline bool is_resumed(const struct connection *c)
+{
+	return c->phase == PHASE_PUSH && c->resuming == 1;
+}
+
 /*
  * Bytes of the client. `overtake`: they left before the answer was whole, as far as this end can tell; `read`: the
  * server has read what came before them, as far as this end can tell.
@@ -73,7 +79,7 @@ static __always_inline __u8 after_request_bytes(const struct connection *c, bool
 		return silent && !overtake ? ENDS | PHASE_REQUEST : PHASE_LATE;
 	case PHASE_PUSH:
 	case PHASE_REPLY:
-		return silent || !c->talked ? ENDS | PHASE_REQUEST : PHASE_REPLY;
+		return silent || !c->talked || is_resumed(c) ? ENDS | PHASE_REQUEST : PHASE_REPLY;
 	}
 	return ENDS | PHASE_REQUEST;
 }

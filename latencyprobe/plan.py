@@ -21,7 +21,7 @@ class Role(enum.StrEnum):
     CLIENT = "Client"
 
 
-DEFAULT_PAUSE_NS = 200_000_000  # docs/design/measurement.md, "State machine"
+DEFAULT_PAUSE_NS = 250_000_000  # docs/design/measurement.md, "State machine"
 
 
 class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -63,7 +63,7 @@ class TargetSpec(_Spec, frozen=True):
     ports: Annotated[tuple[Port, ...], Meta(max_length=32)] = ()
     role: Role = Role.SERVER
     setup_turns: Annotated[int, Meta(ge=0, le=8)] = 0
-    pause: Duration = "200ms"
+    pause: Duration = "250ms"
     tls: bool | None = None
     peers: bool = False
 
@@ -156,7 +156,7 @@ class Resource(_Spec, frozen=True):
 
 # Of all structs here, as documents spell them.
 FIELDS = {field.encode_name for struct in _Spec.__subclasses__() for field in msgspec.structs.fields(struct)}
-PAUSE_TEXT = "a duration from 10ms to 10m, such as 200ms"
+PAUSE_TEXT = "a duration from 10ms to 10m, such as 250ms"
 DURATION_TEXT = "a duration such as 25ms: a whole number above 0 with ns, us, ms, s or m, at most 1 h"
 
 

@@ -90,6 +90,20 @@ def test_the_first_bytes_of_a_response_that_pauses_are_told_and_the_exchange_is_
         assert streaming["conn_class"] == ExchangeClass.STREAMING
 
 
+def test_a_response_that_was_held_up_costs_a_connection_of_many_turns_32_more(peers, session):
+    """A stalled process, a lost segment; the connection is never silent afterwards."""
+    for _ in range(130):
+        peers.turn()
+    peers.send(peers.client, b"request")
+    peers.send(peers.server, b"headers")
+    fall_silent()
+    peers.send(peers.server, b"body")
+    for _ in range(40):
+        peers.turn()
+    peers.close()
+    assert_turns(session.records_of_closed(2), *130 * ["OK"], "STREAMING", *32 * ["PUSH"], *9 * ["OK"])
+
+
 def test_a_message_that_nobody_answers_before_the_client_goes_on_is_one_way(peers, session):
     """MySQL's COM_STMT_CLOSE, then the next query."""
     peers.send(peers.client, b"close the statement")

@@ -28,7 +28,7 @@ from tests.truth.calls import (
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
 
 IDLE_S = 4  # a replica acknowledges once a second
-PAUSE_S = 0.4  # above the 200 ms that are silence
+PAUSE_S = 0.4  # above the 250 ms that are silence
 
 
 class Connection:

@@ -33,7 +33,7 @@ from tests.truth.calls import (
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
 
 MARIADB_PORT = free_port()  # the server stays up between tests
-PAUSE_S = 0.4  # above the 200 ms that are silence
+PAUSE_S = 0.4  # above the 250 ms that are silence
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ def latency_probe(name: str = "shop", **spec: Any) -> dict[str, Any]:
         "apiVersion": "latencyprobe.dev/v1alpha1",
         "kind": "LatencyProbe",
         "metadata": {"name": name},
-        "spec": {"targets": [target], "spans": {"ratio": "1", "maxPerSecond": 1000}} | spec,
+        "spec": {"targets": [target], "spans": {"ratio": "1", "maxPerSecond": 2000}} | spec,
     }
 
 
@@ -51,6 +51,12 @@ def labelled_nodes(cluster: Cluster) -> set[str]:
 def agent_nodes(chart: Chart) -> set[str]:
     """The nodes that have an agent's pod, also one that is about to end."""
     return {one["spec"].get("nodeName", "") for one in chart.cluster.items("pods", chart.agents)}
+
+
+def sole_agent(chart: Chart) -> list[dict[str, Any]]:
+    """The agent's pod, once there is only one; agents for LatencyProbes of before take a moment to go."""
+    found = chart.cluster.pods(chart.agents)
+    return found if len(found) == 1 else []
 
 
 def nothing_measured(chart: Chart) -> bool:

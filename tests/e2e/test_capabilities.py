@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.e2e.bench.chart import Chart
 from tests.e2e.bench.cluster import Cluster, wait_for
 from tests.e2e.bench.workload import Workload
-from tests.e2e.probes import conditions, latency_probe
+from tests.e2e.probes import conditions, latency_probe, sole_agent
 
 pytestmark = pytest.mark.e2e
 
@@ -35,15 +34,10 @@ def test_agent_with_a_capability_too_few_stays_up_and_says_which(
     named = {"BPF": "CAP_PERFMON", "PERFMON": "CAP_BPF"}[only_capability]
     # for a moment the node is still known by what the agent before said of itself
     wait_for(lambda: refused(cluster, workload.namespace, named), 30, f"the condition names {named}")
-    (pod,) = wait_for(lambda: one_agent(release, cluster), 30, "the agents before it are gone")
+    (pod,) = wait_for(lambda: sole_agent(release), 30, "the agents before it are gone")
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
 def refused(cluster: Cluster, namespace: str, capability: str) -> bool:
     status, reason, message = conditions(cluster, namespace).get("ProbesReady", ("", "", ""))
     return (status, reason) == ("False", "MissingCapability") and capability in message
-
-
-def one_agent(release: Chart, cluster: Cluster) -> list[dict[str, Any]]:
-    found = cluster.pods(release.agents)
-    return found if len(found) == 1 else []

@@ -12,6 +12,7 @@ import yaml
 
 from tests.e2e.bench.chart import Chart
 from tests.e2e.bench.cluster import Cluster, RefusedError, wait_for
+from tests.e2e.probes import sole_agent
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore:Unverified HTTPS request")]
 
@@ -56,7 +57,7 @@ def agent(release: Chart, cluster: Cluster) -> Iterator[dict[str, Any]]:
         "spec": {"targets": [{"name": "directory", "ports": [8443]}], "clients": {"scope": "None"}},
     }
     cluster.apply(probe, release.namespace)
-    (pod,) = wait_for(lambda: cluster.pods(release.agents), 30, "an agent runs")
+    (pod,) = wait_for(lambda: sole_agent(release), 60, "its agent runs, and no other")
     cluster.wait_for_rollout("daemonset/latencyprobe-agent", release.agents)
     yield pod
     cluster.delete("latencyprobe", "itself", release.namespace)

@@ -18,10 +18,13 @@ from tests.e2e.probes import latency_probe, pairs, results
 pytestmark = pytest.mark.e2e
 
 RPCS, SLOW, CLEAN = 2000, 200, 500
+STATES = {"fast": (RPCS + SLOW, "Violated"), "fast-for-callers": (RPCS + SLOW, "Violated"), "clean": (CLEAN, "Met")}
 LIMITS = {"threshold": "25ms", "goal": "99"}
 PROBE = latency_probe(
     targets=[
-        {"name": name, "podSelector": {"matchLabels": {"app": name}}, "ports": [PORT]} for name in ("server", "clean")
+        # no pause of a machine that is held up is one of the application
+        {"name": name, "podSelector": {"matchLabels": {"app": name}}, "ports": [PORT], "pause": "1m"}
+        for name in ("server", "clean")
     ],
     objectives=[
         {"name": "fast", "target": "server", **LIMITS},
@@ -41,7 +44,7 @@ def test_report_counts_every_rpc_and_names_the_stage_of_the_slow_ones(
     cluster.apply(PROBE, namespace)
     wait_for(lambda: status(cluster, namespace, "nodes") == "2/2", 30, "agents measure on both nodes")
 
-    workload.call_from("caller", RPCS, "--rate", "400", "--threads", "4")
+    workload.call_from("caller", RPCS, "--rate", "200", "--threads", "4")
     evenly = ("--rate", "100", "--threads", "1", "--size", "200", "--one-piece")
     workload.call_from("caller", CLEAN, *evenly, server="clean")
     workload.delay(40)
@@ -50,14 +53,9 @@ def test_report_counts_every_rpc_and_names_the_stage_of_the_slow_ones(
     # Every RPC is one linked pair, and one event on each side.
     wait_for(lambda: len(pairs(jaeger, namespace)) >= RPCS + SLOW, 60, f"{RPCS + SLOW} linked pairs in Jaeger")
     assert len({server.span_id for _, server in pairs(jaeger, namespace)}) == RPCS + SLOW
-    told = wait_for(lambda: complete(cluster, namespace), 120, "a report of all events")
-
-    # The objective that the sleep broke is violated, the other one is met, and the stage is named.
-    assert {name: told[name]["state"] for name in told} == {
-        "fast": "Violated",
-        "fast-for-callers": "Violated",
-        "clean": "Met",
-    }
+    # The objective that the sleep broke is violated, the other one is met, and the stage is named. Counts that an agent
+    # posts late make their minute whole with the next evaluation.
+    told = wait_for(lambda: complete(cluster, namespace), 180, f"a report of all events: {STATES}")
     assert told["fast"]["bad"] >= SLOW
     assert [told[name]["badByStage"][0]["stage"] for name in ("fast", "fast-for-callers")] == [
         "process",
@@ -81,10 +79,9 @@ def status(cluster: Cluster, namespace: str, field: str) -> object:
 
 
 def complete(cluster: Cluster, namespace: str) -> dict[str, Any]:
-    """The results by objective, once they have all events."""
-    expected = {"fast": RPCS + SLOW, "fast-for-callers": RPCS + SLOW, "clean": CLEAN}
+    """The results by objective, once they have all events and are judged by them."""
     found = results(cluster, namespace)
-    return found if {name: one["events"] for name, one in found.items()} == expected else {}
+    return found if {name: (one["events"], one["state"]) for name, one in found.items()} == STATES else {}
 
 
 def report(namespace: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -45,7 +45,7 @@ def test_a_pause_is_planned_in_ns_and_200_ms_by_default(probe: MakeProbe) -> Non
     assert [1_500_000_000, plan.DEFAULT_PAUSE_NS] == [
         planning.target(parsed, target).pause_ns for target in parsed.spec.targets
     ]
-    assert plan.DEFAULT_PAUSE_NS == 200_000_000
+    assert plan.DEFAULT_PAUSE_NS == 250_000_000
 
 
 @pytest.mark.parametrize(

@@ -147,11 +147,22 @@ def test_what_the_budget_drops_is_the_same_on_both_sides():
 
 
 def test_the_budget_refills_with_time_up_to_one_second():
-    budget, half = Budget(PLENTY), batch_of(500)
+    budget, counts = Budget(PLENTY), []
 
-    counts = [len(decide(half, sets(1.0, 100), budget, round(at_s * 1e9)).index) for at_s in (0, 0.1, 0.6, 50, 50)]
+    for at_s in (0, 0.1, 0.6, 50, 50):
+        just_ended = batch_of(500, duration_ns=round(at_s * 1e9))
+        counts.append(len(decide(just_ended, sets(1.0, 100), budget, round(at_s * 1e9)).index))
 
     assert [100, 10, 50, 100, 0] == counts
+
+
+def test_what_has_waited_for_a_held_up_agent_finds_the_budget_of_that_time():
+    budget, ended = Budget(PLENTY), batch_of(5000)
+    ended_ns = int(ended.end_ns.min())
+
+    counts = [len(decide(ended, sets(1.0, 100), budget, ended_ns + s * 10**9).index) for s in (0, 3, 400)]
+
+    assert [100, 300, 1000] == counts
 
 
 def test_a_budget_that_was_edited_and_edited_back_is_the_one_in_force():

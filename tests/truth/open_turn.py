@@ -40,6 +40,7 @@ class OpenTurn:
         self._sending: Event | None = None  # the first bytes of our message of the open turn
         self._hasty = False  # the server has answered over unread bytes: what comes may be the rest of them
         self._oneway_cut = False
+        self._resuming = 0  # turns of the server until the client is taken to ask again; 0: only silence tells
         self._statistics = Statistics()
 
     @property
@@ -71,6 +72,8 @@ class OpenTurn:
         else:
             setup = self.setup_turns > 0
             self.setup_turns -= setup
+        turn.held_up = self._resuming > 0
+        self._resuming = 0
         self._statistics.judge(turn, why, setup=setup)
         self.turns.append(turn)
         self._open, self.phase = None, Phase.IDLE

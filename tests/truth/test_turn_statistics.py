@@ -32,6 +32,47 @@ def test_what_counts_as_a_push_and_what_does_not(role):
     assert names(play(role, "b 300 b 300 b a b a b close")) == ["setup", "setup", "ok"]  # a greeting in pieces
 
 
+CLEAN = "a b 1 " * 130
+HELD_UP = "a b 300 b 1"  # a response that goes on after silence
+
+
+@both_ends
+def test_after_128_clean_turns_a_response_that_was_held_up_costs_32_more_turns(role):
+    assert names(play(role, f"{CLEAN} {HELD_UP} {'a b 1 ' * 40} close"))[130:] == [
+        "streaming",
+        *32 * ["push"],
+        *9 * ["ok"],
+    ]
+
+
+@both_ends
+def test_before_them_only_silence_gives_the_initiative_back(role):
+    turns = play(role, f"{'a b 1 ' * 127} {HELD_UP} {'a b 1 ' * 100} 300 a b close")
+    assert names(turns)[127:] == ["streaming", *101 * ["push"], "push"]
+
+
+@both_ends
+def test_the_client_that_begins_after_silence_has_the_initiative_at_once(role):
+    turns = play(role, f"{CLEAN} {HELD_UP} a b 1 a b 1 a 300 a b 1 a b close")
+    assert names(turns)[130:] == ["streaming", "push", "push", "push", "ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("role", "sign"),
+    [
+        (Role.CLIENT, "300 b 1"),
+        (Role.CLIENT, "a! b 1"),
+        (Role.CLIENT, "a b< 1"),
+        (Role.SERVER, "300 b 1"),
+        (Role.SERVER, "a< b 1"),
+        (Role.SERVER, "a b! 1"),
+    ],
+)
+def test_a_push_or_an_overlap_meanwhile_leaves_it_to_silence(role, sign):
+    turns = play(role, f"{CLEAN} {HELD_UP} a b 1 {sign} {'a b 1 ' * 60} close")
+    assert "ok" not in names(turns)[130:]
+
+
 @both_ends
 def test_two_overlaps_in_32_turns_make_a_pipelined_connection(role):
     overlap = f"a b {LATE[role]} b 1"

@@ -75,6 +75,7 @@ class Turn:
     answered: bool = False
     greeting: bool = False
     after_streaming: bool = False  # a push that is the rest of a response
+    held_up: bool = False  # a push that may be a response, on a connection one of whose responses was held up
     goodbye: bool = False  # opened after the server's FIN that came with its last bytes
     read: bool = False  # our application has read of what the other end said
     called: bool = False  # the client has called for an answer

@@ -9,6 +9,7 @@ from tests.truth.turn_events import Turn
 WINDOW = 32  # turns
 PIPELINED, MULTIPLEXED, PUSHED = 2, 8, 2  # of them
 CLEAN_AT_LEAST, CLEAN_AT_MOST = 32, 1024  # turns after which a connection is believed again
+TRUSTED = 128  # clean turns after which a pause inside a response is no sign of pushes yet
 
 STREAM_BYTES, STREAM_NS = 1 << 20, 1_000_000_000  # of a message
 
@@ -40,6 +41,11 @@ class Statistics:
         self._since = 0  # turns, when it became suspected
         self.suspected = Excluded.NONE
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the connection has taken turns for so long that a response may have been held up."""
+        return self._clean >= TRUSTED
+
     def overlaps(self, *, unread: bool) -> None:
         """Say that the open turn overlaps with the next message: one of ours over `unread` bytes, or one of theirs."""
         self._now["unread" if unread else "early"] = True
@@ -69,7 +75,7 @@ class Statistics:
         self._early.append(self._now["early"] and not setup)
         self._now = {"unread": False, "early": False}
         self._pushed.append(
-            (why is Excluded.PUSH and not turn.after_streaming and not turn.greeting)
+            (why is Excluded.PUSH and not turn.held_up and not turn.after_streaming and not turn.greeting)
             or why is Excluded.STREAMING
             or (why is Excluded.ONEWAY and turn.resumed)
         )

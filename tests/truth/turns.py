@@ -7,6 +7,7 @@ code. Feed `OneEnd` with events; ended turns come out. A: bytes from client to s
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 from tests.truth.open_turn import OpenTurn
 from tests.truth.turn_events import Event, Kind, Phase
+from tests.truth.turn_statistics import CLEAN_AT_LEAST
 
 GOODBYE_NS = 100_000_000  # the asking end's FIN this closely behind its message: no answer was expected
 
@@ -90,17 +91,21 @@ class OneEnd(OpenTurn):
                 else:
                     self.late.append((e.ns, self._a + e.size))
             case Phase.PUSH:
-                if self._turn.greeting or self._silent(e):
+                if self._turn.greeting or self._silent(e) or self._resuming == 1:
                     self._finish(Excluded.PUSH)
                     self._begin(Phase.REQUEST, e)
                 else:
-                    self.phase = Phase.REPLY
+                    self._reply(e)
             case Phase.REPLY:
                 if self._silent(e):
                     self._finish(Excluded.PUSH)
                     self._begin(Phase.REQUEST, e)
+                else:
+                    self._reply(e)
 
     def _see_b(self, e: Event) -> None:
+        if self._resuming and (self._silent(e) or self._overlaps(e)):
+            self._resuming = 0
         match self.phase:
             case Phase.IDLE:
                 self._begin(Phase.PUSH, e)
@@ -111,8 +116,10 @@ class OneEnd(OpenTurn):
                 self._respond()
             case Phase.RESPONSE:
                 if self._silent(e):
+                    trusted = self._statistics.trusted
                     self._finish(Excluded.STREAMING)
                     self._begin(Phase.PUSH, e, after_streaming=True)
+                    self._resuming = CLEAN_AT_LEAST if trusted else 0
             case Phase.LATE:
                 assert self._late
                 offset, first = self._late
@@ -122,11 +129,20 @@ class OneEnd(OpenTurn):
                 self._respond()
             case Phase.PUSH:
                 if not self._turn.greeting and self._silent(e):
-                    self._finish(Excluded.PUSH)
-                    self._begin(Phase.PUSH, e)
+                    self._push_again(e)
             case Phase.REPLY:
-                self._finish(Excluded.PUSH)
-                self._begin(Phase.PUSH, e)
+                self._push_again(e)
+
+    def _reply(self, e: Event) -> None:
+        self.phase = Phase.REPLY
+        if self._overlaps(e):
+            self._resuming = 0
+
+    def _push_again(self, e: Event) -> None:
+        left = self._resuming
+        self._finish(Excluded.PUSH)
+        self._begin(Phase.PUSH, e)
+        self._resuming = left - (left > 1)
 
     def _see_read(self, e: Event) -> None:
         if not self._open:

@@ -19,6 +19,7 @@ from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.vocabulary.records import Outcome
 
 _RANDOM_BITS = 56  # the highest ones of the join key
+_LONGEST_WAIT_S = 10.0
 _NODE = ""  # no LatencyProbe's name: the budget of all together
 
 
@@ -85,9 +86,10 @@ class Sampled:
 
 
 class Budget:
-    """Spans that each LatencyProbe, and all together, may still make on this node. One second's worth is saved up.
+    """Spans that each LatencyProbe, and all together, may still make on this node. `per_second`: of all together.
 
-    `per_second`: of all together.
+    One second's worth is saved up, or as many seconds' as the oldest of what comes has waited for us: an agent that the
+    machine held up lacks no spans for it.
     """
 
     def __init__(self, per_second: int) -> None:
@@ -95,10 +97,11 @@ class Budget:
         self._left: dict[str, tuple[float, int]] = {}
         self._limited_ns: dict[str, int] = {}
 
-    def left(self, probe: str, per_second: int, now_ns: int) -> int:
+    def left(self, probe: str, per_second: int, now_ns: int, waited_ns: int = 0) -> int:
         """Return how many spans `probe` may make now. `now_ns`: a clock that never steps back."""
+        saved_s = min(max(waited_ns / 1e9, 1.0), _LONGEST_WAIT_S)
         left, since_ns = self._left.get(probe, (float(per_second), now_ns))
-        left = min(per_second, left + per_second * (now_ns - since_ns) / 1e9)
+        left = min(per_second * saved_s, left + per_second * (now_ns - since_ns) / 1e9)
         self._left[probe] = (left, now_ns)
         return int(left)
 
@@ -195,11 +198,12 @@ def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     by_ratio = reason == _RATIO
     ratio = np.where(by_ratio, 1 - of_row.reject_below / 2**_RANDOM_BITS, 1.0) / some.adjusted_count
     kept = np.ones(len(index), np.bool_)
+    waited_ns = now_ns - int(some.end_ns.min())
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}  # the last one is in force
     shares = [(probe, per_second[probe], of_row.probe == i) for i, probe in enumerate(of_row.probes)]
     for whose, limit, mine in (*shares, (_NODE, budget.per_second, np.ones(len(index), np.bool_))):
         in_share = np.flatnonzero(mine & kept)
-        left = budget.left(whose, limit, now_ns)
+        left = budget.left(whose, limit, now_ns, waited_ns)
         if len(in_share) > left:
             order = np.lexsort((~randomness[in_share], reason[in_share]))
             dropped = in_share[order[left:]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import websockets
 
-NEWS_EVERY_S = 0.4  # above the 200 ms that are silence
+NEWS_EVERY_S = 0.4  # above the 250 ms that are silence
 
 
 async def serve(connection: Any) -> None:
