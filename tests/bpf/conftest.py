@@ -26,6 +26,7 @@ from latencyprobe_agent.signals.table import EXCHANGES, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
+from tests.truth.handshake_table import Table
 from tests.truth.lossy import Network, network
 from tests.truth.netns import Namespace, joined
 from tests.truth.recorder import Recorder, beside
@@ -250,6 +251,21 @@ def ends(pair: tuple[Namespace, Namespace]) -> Iterator[tuple[Namespace, Namespa
         namespace.sysctl("net.ipv4.tcp_syncookies", 1)
         namespace.sysctl("net.ipv4.tcp_syn_retries", 6)
         namespace.sysctl("net.ipv4.tcp_fastopen", 1)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Table]:
+    """The programs of handshakes from packets, which know what was left in them."""
+    opened = Table()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def table(loaded: Table) -> Table:
+    """An empty table; sweeping it takes out whatever is there."""
+    loaded.clear(timeout_ns=0)
+    return loaded
 
 
 @pytest.fixture(scope="module")
