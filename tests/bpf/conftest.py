@@ -26,6 +26,7 @@ from latencyprobe_agent.signals.table import EXCHANGES, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
+from tests.truth.following import Followed, following
 from tests.truth.handshake_table import Table
 from tests.truth.lossy import Network, network
 from tests.truth.netns import Namespace, joined
@@ -251,6 +252,19 @@ def ends(pair: tuple[Namespace, Namespace]) -> Iterator[tuple[Namespace, Namespa
         namespace.sysctl("net.ipv4.tcp_syncookies", 1)
         namespace.sysctl("net.ipv4.tcp_syn_retries", 6)
         namespace.sysctl("net.ipv4.tcp_fastopen", 1)
+
+
+@pytest.fixture(scope="module")
+def hosts(pair: tuple[Namespace, Namespace]) -> tuple[Namespace, Namespace]:
+    """(client, server): the pair, where every test leaves it as it was."""
+    return pair
+
+
+@pytest.fixture
+def follow() -> Iterator[Callable[..., Followed]]:
+    """Follow the records of TCP-RT of one port, both sides of it, or of others."""
+    with following() as make:
+        yield make
 
 
 @pytest.fixture(scope="module")

@@ -1,112 +1,23 @@
 """TCP-RT on real sockets between two network namespaces: docs/design/evidence.md, "TCP-RT"."""
 
-import json
-import os
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
-import numpy as np
 import pytest
 
-from latencyprobe_agent.kernel.clock import Clock
-from latencyprobe_agent.signals.table import TASKS
 from latencyprobe_agent.tools.tcprt import v6
-from latencyprobe_agent.tools.tcprt.decoded import decoded
-from latencyprobe_agent.tools.tcprt.machine import Record
 from latencyprobe_agent.tools.tcprt.ports import Ports
-from latencyprobe_agent.vocabulary.records import Role, TcprtKind, TcprtSide
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
-from tests.truth import netns, repair
+from tests.truth import repair
+from tests.truth.following import CLIENT, PORT, SERVER, SERVER_IPV6, connected, made, receive, rpc
 from tests.truth.netns import Namespace
-from tests.truth.recorder import Recorder, alone
 
 pytestmark = pytest.mark.root
-
-LATENCYPROBE = Path(sys.executable).with_name("latencyprobe")
-PORT = free_port()
-CLIENT, SERVER, SERVER_IPV6 = "10.99.0.1", "10.99.0.2", "fd99::2"
-
-
-class Followed:
-    """What a recorder of tasks has, as the tool prints it."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self._clock = Clock()
-        self.records: list[Record] = []
-
-    def take(self) -> list[Record]:
-        """All records so far."""
-        self.records += decoded(self.recorder.records()[len(self.records) :], self._clock.offset_ns)
-        return self.records
-
-    def kinds(self, side: str) -> str:
-        """The records so far of one side, such as RRE."""
-        return "".join(record.kind for record in self.take() if record.connection.side == side)
-
-    def until(self, side: str, kinds: str) -> list[Record]:
-        """Records of one side, once they are of these kinds, in this order."""
-        wait_until(lambda: self.kinds(side) == kinds, f"{kinds}, not {self.kinds(side)}")
-        return [record for record in self.records if record.connection.side == side]
-
-
-@pytest.fixture
-def follow() -> Iterator[Callable[..., Followed]]:
-    """Follow one port, both sides of it, or others; with another ring perhaps, or options of `recorder.alone()`."""
-    with ExitStack() as stack:
-
-        def make(ports: Ports | None = None, ring: str = TASKS.ring, **options: object) -> Followed:
-            bits = (ports or Ports(local=(PORT,), peer=(PORT,))).words()
-            words = {np.uint32(word).tobytes(): np.uint64(value).tobytes() for word, value in bits.items()}
-            recorded = alone(replace(TASKS, ring=ring), entries={"tcprt_ports": words}, **options)
-            return Followed(stack.enter_context(recorded))
-
-        yield make
-
-
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[tuple[Namespace, Namespace]]:
-    """(client, server)."""
-    with netns.joined() as ends:
-        yield ends
-
-
-def made(
-    host: Namespace, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, protocol: int = 0
-) -> socket.socket:
-    """A socket of a host, that gives up after 10 s."""
-    with host.inside():
-        end = socket.socket(family, kind, protocol)
-    end.settimeout(10)
-    return end
-
-
-@contextmanager
-def connected(hosts: tuple[Namespace, Namespace], how: str = "ipv4") -> Iterator[tuple[socket.socket, socket.socket]]:
-    """(client, server): a connection over the veth. `mapped`: an IPv4 client, an IPv6 server socket."""
-    family = socket.AF_INET if how == "ipv4" else socket.AF_INET6
-    with closing(made(hosts[1], family)) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", PORT))
-        listener.listen()
-        with closing(made(hosts[0], socket.AF_INET6 if how == "ipv6" else socket.AF_INET)) as client:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client.connect((SERVER_IPV6 if how == "ipv6" else SERVER, PORT))
-            accepted, _ = listener.accept()
-            with closing(accepted) as server:
-                server.settimeout(10)
-                server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                yield client, server
 
 
 @contextmanager
@@ -122,18 +33,6 @@ def dropping(host: Namespace, rule: str) -> Iterator[None]:
 def retransmitted(host: Namespace) -> int:
     """Segments that a host has sent again, of nstat."""
     return int(host.run("nstat", "-asz", "TcpRetransSegs").split()[-2])
-
-
-def receive(end: socket.socket, size: int) -> None:
-    while size:
-        size -= len(end.recv(size))
-
-
-def rpc(client: socket.socket, server: socket.socket, request: int = 100, response: int = 1000) -> None:
-    client.sendall(bytes(request))
-    receive(server, request)
-    server.sendall(bytes(response))
-    receive(client, response)
 
 
 def reset_on_close(end: socket.socket) -> None:
@@ -332,87 +231,3 @@ def test_retransmits_are_those_of_nstat(follow, hosts):
     print(f"{after - before} retransmits, {sum(t.retransmits for t in tasks)} of them in a task")
     assert after - before == sum(end.retransmits + end.handshake_retransmits for end in ends) > 20
     assert sum(end.retransmits for end in ends) == sum(task.retransmits for task in tasks)
-
-
-@pytest.mark.parametrize("ring", ["tcprts", "newest"])
-def test_twice_the_buffer_with_nobody_reading_loses_exactly_the_rest(follow, hosts, ring):
-    size = 64 << 10
-    followed = follow(Ports(local=(PORT,)), ring=ring, ring_bytes=size, background=False)
-    room = size // 208 if ring == "tcprts" else followed.recorder.programs[0].map(ring).max_entries
-    total = 2 * room + 1
-    with connected(hosts) as (client, server):
-        for _ in range(total):
-            rpc(client, server, response=1)
-    wait_until(lambda: not_open(hosts[1]), "the end of the socket")
-    records = followed.take()
-    lost = followed.recorder.lost()["ring_full"]
-    numbers = [record.task_no for record in records if record.kind == "R"]
-    print(f"{ring}: {len(records)} of {total + 1} records delivered, {lost} lost")
-    assert lost > 0
-    assert total + 1 == len(records) + lost
-    if ring == "tcprts":
-        assert list(range(1, len(numbers) + 1)) == numbers
-        assert not any(record.kind == "E" for record in records)
-    else:
-        assert {"E"} == {record.kind for record in records} - {"R"}
-        assert total in numbers
-
-
-def test_an_agent_follows_the_targets_that_ask_for_it(session, hosts, record):
-    """Server halves of a target are its local side, client halves its peer side; others have no record."""
-    wanting, other = PORT, free_port()
-    session.measure(wanting, evidence=("tcprt",))
-    recorder = record(TASKS)
-    with connected(hosts) as (client, server):
-        for _ in range(2):
-            rpc(client, server)
-    evidence = recorder.until(lambda so_far: (so_far.rec["kind"] == TcprtKind.E).sum() == 2, "both ends")
-    exchanges = session.records(4)
-    session.measure(other, evidence=("tcprt",))
-    with connected(hosts) as (client, server):
-        rpc(client, server)
-    session.measure(wanting)
-    with connected(hosts) as (client, server):
-        rpc(client, server)
-    session.records(6)
-    assert len(evidence) == len(recorder)
-    records = evidence.rec
-    assert {"RRE", "PPE"} == {
-        "".join(TcprtKind(kind).name for kind in records["kind"][records["side"] == side]) for side in TcprtSide
-    }
-    for role, begin in ((Role.SERVER, "response_seq"), (Role.CLIENT, "request_seq")):
-        halves = exchanges[exchanges["role"] == role]
-        tasks = evidence.joins & (records["flow"]["role"] == role)
-        assert list(halves[begin]) == list(evidence.key["seq"][tasks]), "a task has the bytes of its half"
-        assert set(halves["sock_cookie"]) == set(records["flow"]["sock_cookie"][tasks])
-        assert {1} == set(records["flow"]["target_set"][tasks])
-
-
-def test_the_tool_prints_what_the_connections_did(hosts):
-    words = ["tcprt", "--lports", str(PORT), "--pports", f"{PORT}-{PORT}", "--buffer", "overwrite", "-o", "json"]
-    tool = subprocess.Popen([LATENCYPROBE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert "attached" in tool.stderr.readline()
-        with connected(hosts, "mapped") as (client, server):
-            rpc(client, server)
-            rpc(client, server)
-        wait_until(lambda: not_open(hosts[1]), "the end of the socket")
-        tool.send_signal(signal.SIGINT)
-        printed, said = tool.communicate(timeout=10)
-    finally:
-        tool.kill()
-        tool.wait()
-    records = [json.loads(line) for line in printed.splitlines()]
-    for side, kinds in (("local", "RRE"), ("peer", "PPE")):
-        assert kinds == "".join(record["record"] for record in records if record["side"] == side)
-    served = next(record for record in records if record["record"] == "R")
-    assert (100, 1000, 1, SERVER, PORT, CLIENT, 4) == tuple(
-        served[name]
-        for name in ("recv_bytes", "sent_bytes", "task_no", "local_addr", "local_port", "peer_addr", "family")
-    )
-    assert os.getpid() == served["owner_tgid"], "the process that sent"
-    assert (0, "lost: none\n") == (tool.returncode, said)
-
-
-def not_open(host: Namespace) -> bool:
-    return not host.run("ss", "-Htan", "exclude", "time-wait", "sport", f"= :{PORT}").strip()
