@@ -15,6 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target
+from latencyprobe_agent.kernel.attached import Attached
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.loader import Demands, event_of, load
@@ -22,15 +24,16 @@ from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
-from latencyprobe_agent.signals.table import EXCHANGES, EvidenceSignal
+from latencyprobe_agent.signals.table import EXCHANGES, HANDSHAKES, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.following import Followed, following
 from tests.truth.handshake_table import Table
+from tests.truth.handshaking import at_packets
 from tests.truth.lossy import Network, network
 from tests.truth.netns import Namespace, joined
-from tests.truth.recorder import Recorder, beside
+from tests.truth.recorder import OBJECTS, Recorder, beside
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
 MS = 1_000_000
@@ -265,6 +268,21 @@ def follow() -> Iterator[Callable[..., Followed]]:
     """Follow the records of TCP-RT of one port, both sides of it, or of others."""
     with following() as make:
         yield make
+
+
+@pytest.fixture(scope="module")
+def attached(pair: tuple[Namespace, Namespace]) -> Iterator[list[Attached]]:
+    """The programs of both methods, the packets' at each end, for all ports: to load them takes a second."""
+    with ExitStack() as stack:
+        kernel = EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(), ring_bytes=1 << 26)
+        yield [stack.enter_context(one) for one in (kernel, *map(at_packets, pair))]
+
+
+@pytest.fixture
+def watch(attached: list[Attached], ends: object, port: int) -> Iterator[Recorder]:
+    """Record the handshakes of this test's port, by both methods."""
+    with Recorder(HANDSHAKES, *attached, port=port) as recorder:
+        yield recorder
 
 
 @pytest.fixture(scope="module")
