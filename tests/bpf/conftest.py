@@ -1,4 +1,4 @@
-"""Fixtures of kernel tests: measuring sessions, what records beside them, and networks of namespaces."""
+"""Fixtures of kernel tests: measuring sessions, what records beside them, connections and networks."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +13,7 @@ from latencyprobe_agent.signals.table import EXCHANGES, EvidenceSignal
 from tests.support.ports import free_port
 from tests.truth.lossy import Network, network
 from tests.truth.netns import Namespace, joined
+from tests.truth.peers import Peers
 from tests.truth.recorder import Recorder, beside
 from tests.truth.session import OBJECT, Drainer, Session, open_programs
 
@@ -122,6 +123,15 @@ def record(session: Session) -> Iterator[Callable[[EvidenceSignal], Recorder]]:
     """Attach a signal of evidence beside the session, and record it from now on."""
     with ExitStack() as stack:
         yield lambda signal: stack.enter_context(beside(session.programs, signal))
+
+
+@pytest.fixture
+def peers(session: Session, port: int) -> Iterator[Peers]:
+    """A connection that is measured from its beginning."""
+    session.measure(port)
+    connected = Peers(port)
+    yield connected
+    connected.close()
 
 
 @pytest.fixture(scope="session")  # before all others, which could not attach
