@@ -94,6 +94,20 @@ def test_a_greeting_and_the_turn_that_answers_it_are_setup(peers, session):
     )
 
 
+def test_a_server_that_speaks_first_is_setup_and_one_that_speaks_unasked_is_push(session):
+    session.measure(PORT)
+    peers = Peers(PORT)
+    peers.server.sendall(b"greeting")
+    peers.client.recv(100)
+    peers.turn(b"login", b"welcome")
+    peers.turn()
+    peers.close()
+    records = session.records(6)
+    for role in (Role.CLIENT, Role.SERVER):
+        mine = np.sort(records[records["role"] == role], order="response_offset")
+        assert mine["excluded"].tolist() == [Excluded.SETUP, Excluded.SETUP, Excluded.NONE]
+
+
 @pytest.mark.parametrize("turns", [1, 4, 8])
 def test_the_first_turns_are_setup_when_the_target_says_so(session, turns):
     session.measure(PORT, setup_turns=turns)

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Role
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.calls import ROLES
 from tests.truth.peers import Peers
 from tests.truth.sides import names, of_role
 
 pytestmark = pytest.mark.root
+
+PORT = free_port()
 
 
 def overlap(peers: Peers) -> None:
@@ -94,6 +97,25 @@ def test_a_connection_that_relapses_is_believed_after_1024_turns(peers, session)
     print(f"pipelined for {len(first)}, then for {len(second)} turns")
     assert 32 <= len(first) <= 34
     assert 1024 <= len(second) <= 1026
+
+
+def test_pipelined_requests_are_no_events_at_the_server_and_never_pair(session):
+    """The client always has one request ahead. Its own side sees turns that alternate: only the server can tell."""
+    session.measure(PORT)
+    peers = Peers(PORT)
+    peers.client.sendall(b"request")
+    for _ in range(40):
+        peers.server.recv(7)
+        peers.client.sendall(b"request")
+        peers.server.sendall(b"answer")
+        peers.client.recv(6)
+    peers.close()
+    records = session.records_of_closed(2)
+    server = of_role(records, Role.SERVER)
+    print(f"server: {np.bincount(server['excluded'])} by reason, {np.bincount(server['conn_class'])} by class")
+    assert (server["excluded"][1:] != Excluded.NONE).all()
+    assert (server["conn_class"][2:-1] == ExchangeClass.PIPELINED).all()
+    assert len(session.pairs(records)[1]) <= 1
 
 
 def test_two_ends_that_write_before_they_read_are_no_events(peers, session):
