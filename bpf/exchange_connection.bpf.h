@@ -174,16 +174,16 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 				bool *began)
 {
 	struct exchange *x = &c->current;
-	__u8 step = after_request_bytes(c, is_silent(c, v), overtake, read);
+	__u8 step;
 	/* the server's FIN came with its last bytes: what the client says to that is its goodbye */
 	bool goodbye = x->role == ROLE_CLIENT && c->fin_ns && c->phase != PHASE_REQUEST && server_spoke(c) &&
 		       (__s64)(c->fin_ns - c->moved_ns) < (__s64)c->pause_ns;
 	bool emit;
 
+	keep_resuming(c, overtake);
+	step = after_request_bytes(c, is_silent(c, v), overtake, read);
 	if (step == PHASE_LATE && c->phase != PHASE_LATE)
 		come_late(c, v, seq);
-	if (step == PHASE_REPLY && overtake)
-		c->resuming = 0;
 	c->step = step;
 	emit = enter(c, v);
 	*began = *(volatile __u8 *)&c->step & ENDS && c->phase != PHASE_IDLE;
@@ -201,8 +201,7 @@ static __always_inline bool answer(struct connection *c, const struct view *v, _
 	bool silent = is_silent(c, v), emit;
 	__u8 before = c->phase, step = after_response_bytes(c, silent);
 
-	if (silent || overlap)
-		c->resuming = 0;
+	keep_resuming(c, silent | overlap);
 	c->step = step;
 	emit = enter(c, v);
 	*began = *(volatile __u8 *)&c->step & ENDS || before == PHASE_REQUEST;

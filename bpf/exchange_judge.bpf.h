@@ -38,13 +38,24 @@ static __always_inline __u32 ones(__u32 bits)
 /* Client bytes that its FIN follows this closely ask for no answer; a client that waited longer gave up. */
 #define TEARDOWN_NS 100000000LL
 
+/* How many more turns of the server it takes until the client is taken to ask again. */
+static __always_inline void resume(struct connection *c, bool cut, bool pushes)
+{
+	if (cut && c->clean_turns >= TRUSTED_TURNS)
+		c->resuming = CLEAN_TURNS;
+	else if (cut || !pushes)
+		c->resuming = 0;
+	else if (c->resuming > 1)
+		c->resuming--;
+}
+
 /*
  * Keep in mind whether this turn overlapped, or was one that only connections without turns have; 0 or 1 each. Those of
  * set-up may cross the first request, as TLS's tickets do. Without a branch, which the verifier would follow both ways.
  */
-static __always_inline void remember_turn(struct connection *c, __u32 setup, __u32 initiative)
+static __always_inline void remember_turn(struct connection *c, __u32 setup)
 {
-	__u32 unread = c->unread & ~setup, early = c->early & ~setup;
+	__u32 unread = c->unread & ~setup, early = c->early & ~setup, initiative = *(volatile __u8 *)&c->initiative;
 
 	c->unread_history = c->unread_history << 1 | unread;
 	c->early_history = c->early_history << 1 | early;
@@ -184,7 +195,7 @@ static __always_inline bool ignored(const struct connection *c, const struct exc
 static __always_inline void judge(struct connection *c, struct exchange *x, __u8 next, __u64 now_ns)
 {
 	bool unasked = c->phase == PHASE_PUSH || c->phase == PHASE_REPLY, answered = c->phase != PHASE_REQUEST;
-	bool greeting = unasked && !c->talked, trusted;
+	bool greeting = unasked && !c->talked;
 	__u8 what = 0;
 
 	if (greeting)
@@ -201,17 +212,11 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 		what = CLASS_TEARDOWN;
 	if (!what && c->refused)
 		x->outcome = c->refused;
-	trusted = c->clean_turns >= TRUSTED_TURNS;
-	remember_turn(c, !unasked && c->setup_turns,
-		      what == CLASS_STREAMING || (what == CLASS_PUSH && !c->cut && !c->resuming) ||
-			      (what == CLASS_ONEWAY && x->flags & FLAG_REQUEST_RESUMED));
+	c->initiative = what == CLASS_STREAMING || (what == CLASS_PUSH && !c->cut && !c->resuming) ||
+			(what == CLASS_ONEWAY && x->flags & FLAG_REQUEST_RESUMED);
+	resume(c, what == CLASS_STREAMING, next == PHASE_PUSH);
+	remember_turn(c, !unasked && c->setup_turns);
 	doubt(c);
-	if (what == CLASS_STREAMING)
-		c->resuming = trusted ? CLEAN_TURNS : 0;
-	else if (next != PHASE_PUSH)
-		c->resuming = 0;
-	else if (c->resuming > 1)
-		c->resuming--;
 	if (what == CLASS_ONEWAY)
 		c->one_way = 1;
 	c->cut = what == CLASS_STREAMING;

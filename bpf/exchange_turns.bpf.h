@@ -56,6 +56,12 @@ static __always_inline bool is_silent(const struct connection *c, const struct v
 	       c->disturbed == disturbances(v);
 }
 
+/* A connection that falls silent at its server's side, or does not alternate in step, does not resume. */
+static __always_inline void keep_resuming(struct connection *c, bool doubtful)
+{
+	c->resuming &= (__u32)doubtful - 1;
+}
+
 /* The connection has alternated long enough since its response was cut. */
 static __always_inline bool is_resumed(const struct connection *c)
 {

@@ -1,235 +1,26 @@
-"""A measuring session over the real kernel programs, without agent, identity or telemetry around them."""
+"""Fixtures of kernel tests: measuring sessions, what records beside them, connections and networks."""
 
-import signal
-import subprocess
-import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
-from latencyprobe_agent.kernel.libbpf import Object
-from latencyprobe_agent.kernel.loader import Demands, event_of, load
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.measure.halves import Halves, halves
-from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
-from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
 from latencyprobe_agent.signals.table import EXCHANGES, HANDSHAKES, EvidenceSignal
-from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
 from tests.truth.following import Followed, following
 from tests.truth.handshake_table import Table
 from tests.truth.handshaking import at_packets
 from tests.truth.lossy import Network, network
 from tests.truth.netns import Namespace, joined
+from tests.truth.peers import Peers
 from tests.truth.recorder import OBJECTS, Recorder, beside
-
-OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "exchange.bpf.o"
-MS = 1_000_000
-
-
-class Session:
-    """Programs that are attached, a thread that drains their ring as the agent does, and all records so far.
-
-    `take`: where the thread gets them from, instead of the ring.
-    """
-
-    def __init__(self, programs: Programs, drain_s: float, take: Callable[[], NDArray[np.void]] | None = None) -> None:
-        self.programs = programs
-        self._drain_s = drain_s
-        self._take = take or programs.drain
-        self.rules = NO_RULES
-        self._batches = [np.empty(0, EXCHANGE)]
-        self._ended = threading.Event()
-        self._drainer = threading.Thread(target=self._drain)
-        self._drainer.start()
-
-    @property
-    def kernel_cookies(self) -> bool:
-        """Tell whether sockets have the kernel's own cookies, as they have with socket storage."""
-        return "flush" in self.programs.variants
-
-    def measure(
-        self,
-        *ports: int,
-        thresholds_ns: tuple[int, ...] = (25 * MS,),
-        setup_turns: int = 0,
-        pause_ns: int = DEFAULT_PAUSE_NS,
-        idle_timeout_ns: int = 2000 * MS,
-        owner_by_process: bool = False,
-        records_per_second: int = 0,
-        own_tgid: int = 0,
-        evidence: tuple[str, ...] = (),
-        cgroup_id: int | None = None,
-    ) -> None:
-        """Measure both ends of connections to `ports`, of the whole machine's sockets or of a cgroup's.
-
-        No ports: nothing. `evidence`: signals.
-        """
-        target = Target(
-            id="default/truth/server",
-            namespace="default",
-            probe="truth",
-            probe_uid="",
-            name="server",
-            role=Role.SERVER,
-            thresholds_ns=thresholds_ns,
-            setup_turns=setup_turns,
-            spans=SpanPolicy(slower_than_ns=25 * MS, ratio=0.01, max_per_second=1000),
-            ports=ports,
-            clients=True,
-            evidence=evidence,
-            pause_ns=pause_ns,
-        )
-        targets = (target,) if ports else ()
-        plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
-        self.rules = compile_rules(plan, {}, self.rules)
-        if cgroup_id is not None:
-            self.rules = replace(self.rules, scopes={cgroup_id: self.rules.host}, host=(0, 0))
-        self.programs.apply(
-            self.rules,
-            idle_timeout_ns=idle_timeout_ns,
-            own_tgid=own_tgid,
-            owner_by_process=owner_by_process,
-            records_per_second=records_per_second,
-        )
-
-    def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:
-        """All records so far, once there are `at_least` so many."""
-        wait_until(
-            lambda: self._count() >= at_least,
-            f"{at_least} records",
-            timeout_s,
-            seen=lambda: f"{self._count()}, lost: {self.programs.lost()}",
-        )
-        return np.concatenate(list(self._batches))
-
-    def fresh_records(self, at_least: int, timeout_s: float = 5) -> np.ndarray:
-        """Records that no such call has handed out yet, once there are `at_least` so many, or after the deadline."""
-        with suppress(AssertionError):
-            wait_until(lambda: self._count() >= at_least, "records", timeout_s)
-        taken, self._batches = self._batches, [np.empty(0, EXCHANGE)]
-        return np.concatenate(taken)
-
-    def records_of_closed(self, sockets: int) -> np.ndarray:
-        """All records so far, once the last of `sockets` sockets has come."""
-
-        def closed() -> int:
-            records = self.records()
-            return len(set(records["sock_cookie"][records["flags"] & ExchangeFlags.CLOSED != 0]))
-
-        wait_until(lambda: closed() == sockets, f"the end of {sockets} sockets", seen=closed)
-        return self.records()
-
-    def records_of_ended(self) -> np.ndarray:
-        """All records so far, once those have come of all exchanges that the kernel has counted and not sampled out."""
-
-        def ended() -> int:
-            counts = self.programs.counts()[1]
-            return int(counts["classes"].sum() - counts["sampled_out_records"].sum())
-
-        wait_until(lambda: self._count() >= ended(), "a record of each", seen=lambda: f"{self._count()} of {ended()}")
-        return self.records()
-
-    def skipped(self) -> Counter[str]:
-        """Event → how often the kernel skipped its programs, because they would have run inside themselves."""
-        found: Counter[str] = Counter()
-        for program in self.programs._loaded.programs:
-            found[event_of(program)[0]] += program.recursion_misses()
-        return found
-
-    def skip(self, *events: str) -> None:
-        """Run the programs of these events no more."""
-        links = self.programs._loaded.links
-        for link in [link for event in events for link in links.pop(event)]:
-            link.close()
-
-    def connections_in_hash(self) -> dict[bytes, bytes]:
-        """Address of each measured socket → its connection, where they are kept in a hash.
-
-        The sockets of whatever else runs here are in it too, with no target.
-        """
-        found, connections = {}, self.programs.map("connections")
-        value = np.zeros(connections.value_size // 4, np.uint32)  # begins with the lock and the set of targets
-        for key in connections.keys():  # noqa: SIM118 - not a dict
-            if connections.lookup(key, memoryview(value.view(np.uint8))) and value[1]:
-                found[key] = value.tobytes()
-        return found
-
-    def pairs(self, records: np.ndarray) -> tuple[Halves, Pairs]:
-        """The halves of `records`, row by row, and what joins among them."""
-        measured = halves(records.copy())
-        return measured, LocalJoin(limit=len(records) + 1).join(measured)
-
-    def close(self) -> None:
-        """Detach everything; again: nothing."""
-        if self._ended.is_set():
-            return
-        self._ended.set()
-        self._drainer.join()
-        self.programs.close()
-
-    def _count(self) -> int:
-        return sum(map(len, self._batches))
-
-    def _drain(self) -> None:
-        while not self._ended.wait(self._drain_s):
-            while len(batch := self._take()):
-                self._batches.append(batch)
-
-
-def open_programs(entries: Mapping[str, int], path: Path = OBJECT) -> Programs:
-    """Programs with smaller maps than compiled. `entries`: map → its size."""
-
-    def adjust(opened: Object) -> None:
-        for name, size in entries.items():
-            opened.map(name).max_entries = size
-
-    with Hooks(KERNEL_BTF) as hooks:
-        return Programs(load(path, None, hooks, Demands(adjust)), EXCHANGES)
-
-
-class Drainer:
-    """A process that drains the ring of `programs`; what it has taken is in a file. Stop it, go on, terminate it."""
-
-    def __init__(self, programs: Programs, folder: Path) -> None:
-        ring = programs.map(EXCHANGES.ring)
-        self._file, self._taken = folder / "records", 0
-        words = [Path(__file__).with_name("drainer.py"), str(ring.fd), str(ring.max_entries), self._file]
-        self.process = subprocess.Popen([sys.executable, *words], pass_fds=[ring.fd])
-        wait_until(self._file.exists, "the drainer drains")
-
-    def stop(self) -> None:
-        """Stand still (SIGSTOP), as an agent does that gets no CPU time."""
-        self.process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Drain again."""
-        self.process.send_signal(signal.SIGCONT)
-
-    def take(self) -> NDArray[np.void]:
-        """The next records that it has written."""
-        count = self._file.stat().st_size // EXCHANGE.itemsize - self._taken
-        records = np.fromfile(self._file, EXCHANGE, count, offset=self._taken * EXCHANGE.itemsize)
-        self._taken += count
-        return records
-
-    def close(self) -> None:
-        """Let it take what is in the ring, and end."""
-        self.go_on()
-        self.process.terminate()
-        self.process.wait()
+from tests.truth.session import OBJECT, Drainer, Session, open_programs
 
 
 @pytest.fixture
@@ -255,49 +46,6 @@ def ends(pair: tuple[Namespace, Namespace]) -> Iterator[tuple[Namespace, Namespa
         namespace.sysctl("net.ipv4.tcp_syncookies", 1)
         namespace.sysctl("net.ipv4.tcp_syn_retries", 6)
         namespace.sysctl("net.ipv4.tcp_fastopen", 1)
-
-
-@pytest.fixture(scope="module")
-def hosts(pair: tuple[Namespace, Namespace]) -> tuple[Namespace, Namespace]:
-    """(client, server): the pair, where every test leaves it as it was."""
-    return pair
-
-
-@pytest.fixture
-def follow() -> Iterator[Callable[..., Followed]]:
-    """Follow the records of TCP-RT of one port, both sides of it, or of others."""
-    with following() as make:
-        yield make
-
-
-@pytest.fixture(scope="module")
-def attached(pair: tuple[Namespace, Namespace]) -> Iterator[list[Attached]]:
-    """The programs of both methods, the packets' at each end, for all ports: to load them takes a second."""
-    with ExitStack() as stack:
-        kernel = EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(), ring_bytes=1 << 26)
-        yield [stack.enter_context(one) for one in (kernel, *map(at_packets, pair))]
-
-
-@pytest.fixture
-def watch(attached: list[Attached], ends: object, port: int) -> Iterator[Recorder]:
-    """Record the handshakes of this test's port, by both methods."""
-    with Recorder(HANDSHAKES, *attached, port=port) as recorder:
-        yield recorder
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Iterator[Table]:
-    """The programs of handshakes from packets, which know what was left in them."""
-    opened = Table()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def table(loaded: Table) -> Table:
-    """An empty table; sweeping it takes out whatever is there."""
-    loaded.clear(timeout_ns=0)
-    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -382,9 +130,61 @@ def record(session: Session) -> Iterator[Callable[[EvidenceSignal], Recorder]]:
         yield lambda signal: stack.enter_context(beside(session.programs, signal))
 
 
+@pytest.fixture
+def peers(session: Session, port: int) -> Iterator[Peers]:
+    """A connection that is measured from its beginning."""
+    session.measure(port)
+    connected = Peers(port)
+    yield connected
+    connected.close()
+
+
 @pytest.fixture(scope="session")  # before all others, which could not attach
 def needs_storage() -> None:
     """Leave out, and say why, what a kernel cannot do that gives tracing programs no socket storage."""
     with Hooks(KERNEL_BTF) as hooks:
         if not hooks.socket_storage:
             pytest.xfail("this kernel gives tracing programs no socket storage (docs/limits.md)")
+
+
+@pytest.fixture(scope="module")
+def hosts(pair: tuple[Namespace, Namespace]) -> tuple[Namespace, Namespace]:
+    """(client, server): the pair, where every test leaves it as it was."""
+    return pair
+
+
+@pytest.fixture
+def follow() -> Iterator[Callable[..., Followed]]:
+    """Follow the records of TCP-RT of one port, both sides of it, or of others."""
+    with following() as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def attached(pair: tuple[Namespace, Namespace]) -> Iterator[list[Attached]]:
+    """The programs of both methods, the packets' at each end, for all ports: to load them takes a second."""
+    with ExitStack() as stack:
+        kernel = EvidencePrograms.alone(OBJECTS, HANDSHAKES, Filter(), ring_bytes=1 << 26)
+        yield [stack.enter_context(one) for one in (kernel, *map(at_packets, pair))]
+
+
+@pytest.fixture
+def watch(attached: list[Attached], ends: object, port: int) -> Iterator[Recorder]:
+    """Record the handshakes of this test's port, by both methods."""
+    with Recorder(HANDSHAKES, *attached, port=port) as recorder:
+        yield recorder
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Table]:
+    """The programs of handshakes from packets, which know what was left in them."""
+    opened = Table()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def table(loaded: Table) -> Table:
+    """An empty table; sweeping it takes out whatever is there."""
+    loaded.clear(timeout_ns=0)
+    return loaded

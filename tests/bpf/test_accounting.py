@@ -9,21 +9,12 @@ import os
 import random
 import socket
 import subprocess
-import time
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from latencyprobe_agent.measure.stages import NETWORK_AT
-from latencyprobe_agent.vocabulary.records import (
-    BURST_WINDOWS,
-    SAMPLING_LEVEL_SHIFT,
-    WINDOW_SHIFT,
-    Excluded,
-    Lost,
-    Role,
-)
+from latencyprobe_agent.vocabulary.records import Excluded, Lost, Role
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth import workload
@@ -191,87 +182,6 @@ def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stop
     lost = world.session.programs.lost()
     print(f"{world.seen} seen in all, a ring of {(1 << 18) // 200} records, stopped for 2 s: lost {lost}")
     assert 12_000 - (1 << 18) // 200 - 2_000 < lost["ring_full"] <= 12_000
-
-
-def test_above_the_limit_records_are_sampled_alike_at_both_ends_and_nothing_else_changes(session, tmp_path):
-    """A limit of 2 records in 134 ms, 30 such windows' worth at once, then a sample. What is slow comes anyway."""
-
-    def totals() -> np.ndarray:
-        _, counts = session.programs.counts()
-        return np.array([counts[field].sum() for field in ("classes", "sampled_out_records")], np.int64)
-
-    def run(name: str, threshold_ns: int, total: int) -> tuple[np.ndarray, int, int]:
-        """(Records, how many were left out, windows of the limit that began meanwhile)."""
-        session.measure(PORT, pause_ns=NO_PAUSE_NS, thresholds_ns=(threshold_ns,), records_per_second=10)
-        records, before, began_ns = len(session.records()), totals(), time.monotonic_ns()
-        workload.run_both(tmp_path / name, address=f"127.0.0.1:{PORT}", seed=total, total=total, rpcs=20)
-        windows = (time.monotonic_ns() - began_ns >> WINDOW_SHIFT) + 1
-        seen, sampled_out = (totals() - before).tolist()
-        assert seen == 2 * total
-        delivered = session.records(records + seen - sampled_out)[records:]
-        assert len(delivered) == seen - sampled_out
-        return delivered, sampled_out, windows
-
-    delivered, sampled_out, windows = run("fast", 10_000 * MS, 4_000)
-    measured, pairs = session.pairs(delivered)
-    level = delivered["flags"] >> SAMPLING_LEVEL_SHIFT
-    slow = measured.duration_ns > 25 * MS  # the limit of spans, here on a busy machine
-    lone = np.setdiff1d(np.arange(len(delivered)), [*pairs.client_at, *pairs.server_at])
-    print(
-        f"8,000 halves: {len(delivered)} records, {slow.sum()} slow, {len(lone)} without the other one; "
-        f"{sampled_out} left out; by level {np.bincount(level).tolist()}"
-    )
-    assert len(level) - slow.sum() <= 2 * (BURST_WINDOWS + 2 * windows + 16), "2 in a window and level, twice over"
-    assert level.max() >= 4
-    assert not level[slow].any(), "slow ones stand for themselves"
-    assert (level[lone] > 0).sum() < (level > 0).sum() / 2, (
-        "both ends choose alike, but where the level changes between"
-    )
-    records, sampled_out, _ = run("slow", 1, 1_000)
-    assert (len(records), sampled_out) == (2_000, 0)
-    assert not (records["flags"] >> SAMPLING_LEVEL_SHIFT).any()
-
-
-def test_metrics_of_a_sample_equal_those_of_every_record_within_their_error(make_session, tmp_path):
-    """Two sessions see the same RPCs, every 20th of which is slow: one sends each record, one up to 100 a second."""
-    every, sampled = make_session(), make_session()
-    every.measure(PORT)
-    sampled.measure(PORT, records_per_second=100)
-    truth = workload.run_both(
-        tmp_path / "log",
-        address=f"127.0.0.1:{PORT}",
-        total=12_000,
-        threads=4,
-        every=20,
-        cause="server-sleep",
-        cause_ms=30,
-    )
-    records = [every.records_of_ended(), sampled.records_of_ended()]
-    counts = sampled.programs.counts()[1]
-    (all_halves, all_pairs), (halves, pairs) = (
-        one.pairs(of) for one, of in zip((every, sampled), records, strict=True)
-    )
-    assert len(all_halves) == counts["outcomes"].sum() == 2 * len(truth)
-
-    def deviation(found: np.ndarray, weight: np.ndarray, every: np.ndarray) -> float:
-        """Of the estimate of a sum, in standard errors."""
-        error = np.sqrt((weight * (weight - 1) * found.astype(float) ** 2).sum())
-        return float(((weight * found).sum() - every.sum()) / error)
-
-    assert np.bincount(halves.rec["flags"] >> SAMPLING_LEVEL_SHIFT).astype(bool).sum() >= 3, "several levels"
-    assert (halves.duration_ns > 25 * MS).sum() == (all_halves.duration_ns > 25 * MS).sum() >= 2 * 500
-    found = {}
-    for role in (Role.CLIENT, Role.SERVER):
-        mine, whole = halves.take(halves.rec["role"] == role), all_halves.take(all_halves.rec["role"] == role)
-        found[f"{role.name} events"] = deviation(np.ones(len(mine)), mine.adjusted_count, np.ones(len(whole)))
-        found[f"{role.name} time"] = deviation(mine.duration_ns, mine.adjusted_count, whole.duration_ns)
-    found["pairs"] = deviation(np.ones(len(pairs)), pairs.adjusted_count, np.ones(len(all_pairs)))
-    found["network"] = deviation(pairs.stages[:, NETWORK_AT], pairs.adjusted_count, all_pairs.stages[:, NETWORK_AT])
-    print(
-        f"{len(records[1])} of {len(records[0])} records, {len(pairs)} of {len(all_pairs)} pairs; "
-        f"levels {np.bincount(halves.rec['flags'] >> SAMPLING_LEVEL_SHIFT).tolist()}; standard errors {found}"
-    )
-    assert max(map(abs, found.values())) < 5
 
 
 def test_what_the_agent_dials_itself_is_excluded_and_counted(session):

@@ -1,4 +1,8 @@
-"""docs/design/measurement.md, "Classes", row by row, each class by a connection that does what its row describes."""
+"""docs/design/measurement.md, "Classes", row by row, each class by a connection that does what its row describes.
+
+Elsewhere: `pipelined` and `multiplexed`, test_overlaps.py; `streaming` and `oneway`, test_turns.py; `peer`,
+test_replicas.py.
+"""
 
 import ctypes
 import os
@@ -7,7 +11,6 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -16,37 +19,18 @@ from numpy.typing import NDArray
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
+from tests.truth.calls import ROLES
 from tests.truth.peers import Peers
+from tests.truth.sides import names, of_role
 
 pytestmark = pytest.mark.root
 
 PORT = free_port()
 MIB = 1 << 20
 MS = 1_000_000
-ROLES = (Role.CLIENT, Role.SERVER)
 IPPROTO_MPTCP = 262  # linux/in.h
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 BPF_MAP_CREATE, BPF_MAP_UPDATE_ELEM, BPF_MAP_TYPE_SOCKMAP = 0, 2, 15  # linux/bpf.h
-
-
-@pytest.fixture
-def peers(session) -> Iterator[Peers]:
-    """A connection that is measured from its beginning."""
-    session.measure(PORT)
-    connected = Peers(PORT)
-    yield connected
-    connected.close()
-
-
-def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
-    return np.sort(records[records["role"] == role], order=["request_offset", "response_offset"])
-
-
-def names(records: NDArray[np.void]) -> list[tuple[str, str]]:
-    """(Class, reason) of each."""
-    return [
-        (ExchangeClass(int(record["conn_class"])).name, Excluded(int(record["excluded"])).name) for record in records
-    ]
 
 
 def assert_both_sides(records: NDArray[np.void], *expected: tuple[str, str]) -> None:
@@ -110,6 +94,20 @@ def test_a_greeting_and_the_turn_that_answers_it_are_setup(peers, session):
     )
 
 
+def test_a_server_that_speaks_first_is_setup_and_one_that_speaks_unasked_is_push(session):
+    session.measure(PORT)
+    peers = Peers(PORT)
+    peers.server.sendall(b"greeting")
+    peers.client.recv(100)
+    peers.turn(b"login", b"welcome")
+    peers.turn()
+    peers.close()
+    records = session.records(6)
+    for role in (Role.CLIENT, Role.SERVER):
+        mine = np.sort(records[records["role"] == role], order="response_offset")
+        assert mine["excluded"].tolist() == [Excluded.SETUP, Excluded.SETUP, Excluded.NONE]
+
+
 @pytest.mark.parametrize("turns", [1, 4, 8])
 def test_the_first_turns_are_setup_when_the_target_says_so(session, turns):
     session.measure(PORT, setup_turns=turns)
@@ -163,104 +161,6 @@ def test_last_words_without_an_answer_are_teardown_and_a_client_that_gave_up_is_
     assert_both_sides(records, ("UNKNOWN", "NONE"), ("PINGPONG", "NONE"))
     for role in ROLES:
         assert of_role(records, role)["outcome"].tolist() == [Outcome.OK, Outcome.ABORTED]
-
-
-def overlap(peers: Peers) -> None:
-    """One turn whose next request comes before its response: the server alone can tell (docs/limits.md)."""
-    peers.client.sendall(b"request")
-    assert peers.server.recv(7) == b"request"
-    peers.client.sendall(b"request")
-    wait_until(lambda: peers.server.recv(7, socket.MSG_PEEK) == b"request", "the next request")
-    peers.server.sendall(b"response")
-    assert peers.client.recv(8) == b"response"
-    assert peers.server.recv(7) == b"request"
-    peers.server.sendall(b"response")
-    assert peers.client.recv(8) == b"response"
-
-
-def test_one_overlap_is_excluded_alone_two_are_pipelined_and_32_clean_turns_lead_back(peers, session):
-    for _ in range(4):
-        peers.turn()
-    overlap(peers)
-    for _ in range(4):
-        peers.turn()
-    overlap(peers)
-    for _ in range(50):
-        peers.turn()
-    peers.close()
-    server = names(of_role(session.records_of_closed(2), Role.SERVER))
-    overlapped = [number for number, (_, reason) in enumerate(server) if reason == "OVERLAP"]
-    pipelined = [number for number, (kind, _) in enumerate(server) if kind == "PIPELINED"]
-    print(f"server: {len(server)} exchanges, OVERLAP at {overlapped}, PIPELINED from {pipelined[0]} to {pipelined[-1]}")
-    assert len(overlapped) == 1
-    assert pipelined == list(range(pipelined[0], pipelined[0] + 32))
-    assert server[pipelined[-1] + 1 :] == (len(server) - pipelined[-1] - 1) * [("PINGPONG", "NONE")]
-
-
-def test_the_server_end_tells_the_client_end_of_its_host_that_requests_overtake_responses(peers, session):
-    told = session.programs.map("overlapping")
-    for _ in range(4):
-        overlap(peers)
-    assert len(list(told.keys())) == 1
-    for _ in range(50):
-        peers.turn()
-    assert not list(told.keys())
-    for _ in range(2):
-        overlap(peers)
-    peers.close()
-    records = session.records_of_closed(2)
-    wait_until(lambda: not list(told.keys()), "the server's socket is gone")
-    client, server = (np.array([kind for kind, _ in names(of_role(records, role))]) for role in ROLES)
-    print(f"pipelined: {sum(client == 'PIPELINED')} at the client, {sum(server == 'PIPELINED')} at the server")
-    assert abs(sum(client == "PIPELINED") - sum(server == "PIPELINED")) <= 4
-    assert (client[-12:-4] == "PINGPONG").all()
-
-
-def test_a_connection_that_overlapped_for_long_is_believed_after_as_many_clean_turns(peers, session):
-    for _ in range(100):
-        overlap(peers)
-    for _ in range(120):
-        peers.turn()
-    peers.close()
-    server = names(of_role(session.records_of_closed(2), Role.SERVER))
-    pipelined = np.flatnonzero([kind == "PIPELINED" for kind, _ in server])
-    print(f"100 overlaps, then pipelined for {len(pipelined) + 1 - 100} turns more")
-    assert (np.diff(pipelined) == 1).all()
-    assert 96 <= len(pipelined) + 1 - 100 <= 100
-
-
-def test_a_connection_that_relapses_is_believed_after_1024_turns(peers, session):
-    for turns in (70, 1100):
-        for _ in range(2):
-            overlap(peers)
-        for _ in range(turns):
-            peers.turn()
-    peers.close()
-    server = names(of_role(session.records_of_closed(2), Role.SERVER))
-    pipelined = np.flatnonzero([kind == "PIPELINED" for kind, _ in server])
-    first, second = np.split(pipelined, np.flatnonzero(np.diff(pipelined) > 1) + 1)
-    print(f"pipelined for {len(first)}, then for {len(second)} turns")
-    assert 32 <= len(first) <= 34
-    assert 1024 <= len(second) <= 1026
-
-
-def test_two_ends_that_write_before_they_read_are_no_events(peers, session):
-    """Real multiplexing, with bytes that cross on their way, is in test_servers.py: gRPC with 50 streams."""
-    for _ in range(20):
-        for end in (peers.client, peers.server):
-            end.sendall(b"frame")
-        for end in (peers.client, peers.server):
-            wait_until(lambda end=end: end.recv(5, socket.MSG_PEEK) == b"frame", "the other's frame")
-            end.sendall(b"frame")
-        for end in (peers.client, peers.server):
-            wait_until(lambda end=end: len(end.recv(10, socket.MSG_PEEK)) == 10, "both frames")
-            end.recv(10)
-    peers.close()
-    records = session.records_of_closed(2)
-    for role in ROLES:
-        mine = of_role(records, role)
-        assert (mine["excluded"] != Excluded.NONE).sum() >= len(mine) - 2
-        assert mine["conn_class"][-1] == ExchangeClass.PIPELINED
 
 
 @pytest.fixture

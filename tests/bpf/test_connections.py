@@ -1,10 +1,8 @@
 """Connections that begin before the measuring, outlive the plan, fall silent, or end badly."""
 
-import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +11,11 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.identity.cgroups import find_root
-from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, Role
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.peers import Peers, reset
+from tests.truth.sides import of_role
 
 pytestmark = pytest.mark.root
 
@@ -39,10 +38,6 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[2]))) as client:
     client.sendall(b"request")
     client.recv(100)
 """
-
-
-def of_role(records: np.ndarray, role: Role) -> np.ndarray:
-    return np.sort(records[records["role"] == role], order="request_offset")
 
 
 def of_connection(records: np.ndarray, client_port: int) -> np.ndarray:
@@ -160,101 +155,6 @@ def test_bytes_that_ask_for_no_answer_are_teardown(session):
         assert mine["excluded"].tolist() == [Excluded.NONE, Excluded.TEARDOWN]
 
 
-def test_a_server_that_speaks_first_is_setup_and_one_that_speaks_unasked_is_push(session):
-    session.measure(PORT)
-    peers = Peers(PORT)
-    peers.server.sendall(b"greeting")
-    peers.client.recv(100)
-    peers.turn(b"login", b"welcome")
-    peers.turn()
-    peers.close()
-    records = session.records(6)
-    for role in (Role.CLIENT, Role.SERVER):
-        mine = np.sort(records[records["role"] == role], order="response_offset")
-        assert mine["excluded"].tolist() == [Excluded.SETUP, Excluded.SETUP, Excluded.NONE]
-
-
-def test_pipelined_requests_are_no_events_at_the_server_and_never_pair(session):
-    """The client always has one request ahead. Its own side sees turns that alternate: only the server can tell."""
-    session.measure(PORT)
-    peers = Peers(PORT)
-    peers.client.sendall(b"request")
-    for _ in range(40):
-        peers.server.recv(7)
-        peers.client.sendall(b"request")
-        peers.server.sendall(b"answer")
-        peers.client.recv(6)
-    peers.close()
-    records = session.records_of_closed(2)
-    server = of_role(records, Role.SERVER)
-    print(f"server: {np.bincount(server['excluded'])} by reason, {np.bincount(server['conn_class'])} by class")
-    assert (server["excluded"][1:] != Excluded.NONE).all()
-    assert (server["conn_class"][2:-1] == ExchangeClass.PIPELINED).all()
-    assert len(session.pairs(records)[1]) <= 1
-
-
-def test_peeking_is_not_reading(session):
-    session.measure(PORT)
-    peers = Peers(PORT)
-    peers.client.sendall(b"request")
-    assert peers.server.recv(100, socket.MSG_PEEK) == b"request"
-    peeked_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    assert peers.server.recv(100) == b"request"
-    peers.server.sendall(b"response")
-    peers.client.recv(100)
-    peers.close()
-    server = of_role(session.records(2), Role.SERVER)[0]
-    assert server["read_first_ns"] > peeked_ns
-    assert server["recv_calls"] == 1
-
-
-def test_sendfile_and_splice_move_messages_like_any_call(session, tmp_path):
-    """The server answers by sendfile, the client reads by splice, which returns through no receive hook."""
-    session.measure(PORT)
-    (tmp_path / "answer").write_bytes(bytes(10_000))
-    peers = Peers(PORT)
-    pipe_out, pipe_in = os.pipe()
-    with (tmp_path / "answer").open("rb") as answer:
-        for _ in range(3):
-            peers.client.sendall(b"request")
-            peers.server.recv(100)
-            assert os.sendfile(peers.server.fileno(), answer.fileno(), 0, 10_000) == 10_000
-            missing = 10_000
-            while missing:
-                moved = os.splice(peers.client.fileno(), pipe_in, missing)
-                assert len(os.read(pipe_out, moved)) == moved
-                missing -= moved
-    peers.close()
-    os.close(pipe_in)
-    os.close(pipe_out)
-    records = session.records(6)
-    assert (records["excluded"] == Excluded.NONE).all()
-    assert (records["response_bytes"] == 10_000).all()
-    client = of_role(records, Role.CLIENT)
-    assert (client["flags"] & ExchangeFlags.READ_APPROX).all(), "the reads were not seen"
-    assert (client["read_last_ns"] == 0).all(), "no stamp is better than that of the next request"
-    assert len(session.pairs(records)[1]) == 3
-
-
-def test_half_closed_connections_still_get_their_answer(session):
-    """shutdown(SHUT_WR) after the request, as HTTP/1.0 clients do."""
-    session.measure(PORT)
-    peers = Peers(PORT)
-    peers.client.sendall(b"request")
-    peers.client.shutdown(socket.SHUT_WR)
-    assert peers.server.recv(100) == b"request"
-    assert peers.server.recv(100) == b""
-    peers.server.sendall(b"response")
-    peers.server.close()
-    assert peers.client.recv(100) == b"response"
-    peers.close()
-    records = session.records(2)
-    assert (records["excluded"] == Excluded.NONE).all()
-    assert (records["outcome"] == Outcome.OK).all()
-    assert (records["response_bytes"] == 8).all()
-    assert len(session.pairs(records)[1]) == 1
-
-
 def test_of_a_cgroups_sockets_and_no_others_exchanges_are_measured(session):
     """The client belongs to a cgroup of its own, which the plan names; the server, this process, does not."""
     root = find_root()
@@ -314,36 +214,3 @@ def test_another_port_is_not_measured(session):
     seen.turn()
     seen.close()
     assert len(session.records(2)) == 2
-
-
-def test_two_threads_on_one_socket_lose_nothing(session):
-    """One thread only reads, another only writes, and the flush runs beside them."""
-    session.measure(PORT, idle_timeout_ns=3600 * 1000 * MS)
-    peers = Peers(PORT)
-    turns, asked = 2_000, threading.Semaphore(1)
-
-    def serve() -> None:
-        for _ in range(turns):
-            peers.server.recv(100)
-            peers.server.sendall(b"response")
-
-    def read() -> None:
-        for _ in range(turns):
-            assert peers.client.recv(8, socket.MSG_WAITALL) == b"response"
-            asked.release()
-
-    threads = [threading.Thread(target=target) for target in (serve, read)]
-    for thread in threads:
-        thread.start()
-    for _ in range(turns):
-        asked.acquire()
-        peers.client.sendall(b"request")
-        session.programs.flush()
-    for thread in threads:
-        thread.join()
-    peers.close()
-    records = session.records(2 * turns)
-    assert len(records) == 2 * turns
-    assert (records["excluded"] == Excluded.NONE).all()
-    assert set(records["conn_class"]) <= {ExchangeClass.UNKNOWN, ExchangeClass.PINGPONG}
-    assert len(session.pairs(records)[1]) == turns

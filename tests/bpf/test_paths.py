@@ -15,7 +15,7 @@ import pytest
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 from tests.support.ports import free_port
 from tests.truth import workload
-from tests.truth.peers import of_role
+from tests.truth.sides import of_role
 
 pytestmark = pytest.mark.root
 

@@ -13,7 +13,8 @@ import pytest
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
-from tests.truth.peers import Peers, of_role, reset
+from tests.truth.peers import Peers, reset
+from tests.truth.sides import of_role
 
 pytestmark = pytest.mark.root
 

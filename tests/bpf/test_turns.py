@@ -21,6 +21,7 @@ from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, 
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth.peers import Peers, reset
+from tests.truth.sides import of_role
 
 pytestmark = pytest.mark.root
 
@@ -44,10 +45,6 @@ def peers(session) -> Iterator[Peers]:
     connected.turn()
     yield connected
     connected.close()
-
-
-def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
-    return np.sort(records[records["role"] == role], order=["request_offset", "response_offset"])
 
 
 def words(record: np.void) -> str:

@@ -1,4 +1,5 @@
-"""A LatencyProbe, and a store filled by hand: an objective that a slow process violates, one met, one without data."""
+"""A LatencyProbe, an empty store, and one filled by hand: an objective that a slow process violates, one met, one
+without data."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from latencyprobe.plan import Role
 from latencyprobe.sli import Coverage, EvidenceSummary, SliRow, SlowExchange
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
+from tests.latencyprobe.store_rows import Clock
 
 MakeProbe = Callable[..., spec.LatencyProbe]
 NOW = 1_790_000_000 // 60 * 60
@@ -83,6 +85,18 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
             )
             for minute in minutes
         )
+        yield opened
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def empty_store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
+    """Yield a store whose time is `clock`'s."""
+    with SqliteStore(tmp_path / "sli.db", clock=clock) as opened:
         yield opened
 
 

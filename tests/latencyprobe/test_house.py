@@ -13,10 +13,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DESIGN = ROOT / "docs/design"
-SUBJECTS = {  # of tests that are about several modules, or about none
-    "latencyprobe": {"crds", "dependencies", "house"},
-    "latencyprobe_agent": {"edits", "edits_under_load", "ending", "measure_clocks", "remote_join"},
-    "latencyprobe_operator": {"imports"},
+SUBJECTS = {  # of tests that are about several modules, about none, or about one subject of a module that has more
+    "latencyprobe": {"bounds_harm", "crds", "dependencies", "house", "store_sqlite_faults"},
+    "latencyprobe_agent": {
+        "edits",
+        "edits_under_load",
+        "ending",
+        "measure_clocks",
+        "remote_join",
+        "sli_slicing_evidence",
+    },
+    "latencyprobe_operator": {"directory_server_forged", "imports"},
 }
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *DESIGN.glob("*.md")])
 TESTS = ROOT / "tests"

@@ -1,85 +1,29 @@
 """SLI rows: exact from counts, refined by pairs, cut by minute, never counted twice."""
 
-import ipaddress
-from functools import reduce
-
 import numpy as np
 import pytest
 
-from latencyprobe.bounds import bounded
-from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Perspective
-from latencyprobe.sli import EvidenceCount, EvidenceSummary, merged
+from latencyprobe.sli import merged
 from latencyprobe_agent.measure import histogram
-from latencyprobe_agent.measure.counts import COUNTS, Counts
-from latencyprobe_agent.measure.evidence_counts import Gained
-from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.measure.recent import RecentHalves
-from latencyprobe_agent.measure.rules import compile_rules
-from latencyprobe_agent.signals.evidence import Evidence, Explains
-from latencyprobe_agent.signals.join_keys import SENT_BYTES
-from latencyprobe_agent.signals.retransmits import EXPLAINS
-from latencyprobe_agent.signals.table import HANDSHAKES
-from latencyprobe_agent.sli.slicing import MINUTE_NS, Slicer
+from latencyprobe_agent.sli.slicing import MINUTE_NS
 from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.now import Now
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, FLOW_HEADER, Excluded, Outcome, Role
-from tests.support.exchanges import at_level
-
-MS = 1_000_000
-FAST_NS, SLOW_NS = 5 * MS, 25 * MS
-NO_LOSS = {"ring_full": 0, "counts_full": 0, "counts": 0, "storage": 0, "recursion": 0}
-MINUTE = 1_700_000_040  # a multiple of 60
-UNIX_NS = MINUTE * 10**9 + 10 * 10**9
-NOW = Now(UNIX_NS, UNIX_NS)
-
-
-RESENT = Explains("lost", lambda _: {}, lambda _: [], describe=lambda _: ("rto", 1, 0), waits=EXPLAINS.waits)
-CONNECTED = Explains("connected", lambda _: {}, lambda _: [], describe=lambda _: ("ok", 2, 7 * MS))
-
-
-def objective(name="fast", threshold_index=0, perspective=Perspective.SERVER, errors_count_as_bad=True):
-    return PlannedObjective(
-        id=f"shop/cart/{name}", target="shop/cart/web", name=name, perspective=perspective, goal="99", window="28d",
-        threshold_index=threshold_index, errors_count_as_bad=errors_count_as_bad, hash=f"hash of {name}", min_events=1,
-    )  # fmt: skip
-
-
-PAIR_KEY = b"key"
-
-
-def make_slicer(*objectives):
-    target = Target(
-        id="shop/cart/web", namespace="shop", probe="cart", probe_uid="uid", name="web", role=Perspective.SERVER,
-        thresholds_ns=(FAST_NS, SLOW_NS), setup_turns=0, spans=SpanPolicy(1, 1.0, 1), pods=(TargetPod("a", (80,)),),
-    )  # fmt: skip
-    plan = NodePlan(node="n", generation=1, digest="", targets=(target,), objectives=objectives, pair_key=PAIR_KEY)
-    slicer = Slicer(boot_ns=0)
-    slicer.apply(plan, compile_rules(plan, {"a": [1]}))
-    return slicer
-
-
-def counts_of(*rows, role=Role.SERVER):
-    """Totals by owner; a row gives single fields, or elements of them by (field, index)."""
-    keys = np.array([(owner, 1, role) for owner in range(len(rows))], COUNTS_KEY)
-    totals = np.zeros(len(rows), COUNTS)
-    for row_number, fields in enumerate(rows):
-        for at, value in fields.items():
-            name, *index = at if isinstance(at, tuple) else (at,)
-            totals[name][row_number, *index] = value
-    return Counts(keys, totals)
-
-
-def taken(slicer):
-    rows = slicer.take(lambda packed: str(ipaddress.ip_address(packed[-4:])))
-    assert rows == tuple(map(bounded, rows)), "what an agent sends is within the bounds"
-    return rows
-
-
-def only(slicer):
-    (row,) = taken(slicer)
-    return row
+from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from tests.latencyprobe_agent.slicer import (
+    MINUTE,
+    MS,
+    NO_LOSS,
+    NOW,
+    PAIR_KEY,
+    UNIX_NS,
+    counts_of,
+    make_slicer,
+    objective,
+    only,
+    taken,
+)
 
 
 def test_good_and_bad_come_from_the_counts_of_all_owners_at_the_objectives_threshold():
@@ -303,88 +247,3 @@ def test_how_records_are_cut_into_batches_changes_no_row(make_halves, batches):
 
     assert [9, 8, 7, 6, 5] == [slow.duration_ns // MS for slow in row.slowest]
     assert {"10.0.0.9", "10.0.0.8", "10.0.0.7", "10.0.0.6"} == set(row.peers)
-
-
-def slow_and_quick(make_halves):
-    sent = {"role": Role.SERVER, "response_bytes": 100}
-    slow = {"sock_cookie": 1, "response_seq": 100, "stages": (0, 0, 0, 10 * MS)}
-    quick = {"sock_cookie": 2, "request_seq": 5, "response_seq": 100, "stages": (0, 0, 0, 1 * MS)}
-    return make_halves({**sent, **slow}, {**sent, **quick})
-
-
-def explained(halves):
-    """Two records about the first half, one about the second."""
-    join = EvidenceJoin(RecentHalves(), SENT_BYTES, RESENT.waits)
-    join.recent.keep(halves)
-    rows = np.zeros(3, np.dtype([("flow", FLOW_HEADER)]))
-    rows["flow"]["sock_cookie"] = (1, 1, 2)
-    rows["flow"]["boot_ns"] = np.array([3, 5, 1]) * MS + 1_000_000_000
-    key = SENT_BYTES.of(rows["flow"], seq=100, end_seq=150)
-    return join.join(Evidence(rows, key, np.ones(3, np.bool_)), 2 * 10**9)
-
-
-def test_evidence_counts_each_exchange_once_and_says_which_were_bad(make_halves):
-    slicer = make_slicer(objective("fast"), objective("slow", threshold_index=1))
-    joined = explained(slow_and_quick(make_halves))
-
-    slicer.add_evidence("retransmits", RESENT, joined, NOW)
-
-    fast, lenient = sorted(taken(slicer), key=lambda row: row.objective)
-    assert fast.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=1, wait_ns=6 * MS)}
-    assert lenient.evidence == {"retransmits": EvidenceCount(exchanges=2, bad=0, wait_ns=6 * MS)}
-    assert merged(fast, fast).evidence["retransmits"] == EvidenceCount(4, 2, 12 * MS)
-
-
-def test_evidence_on_a_sampled_exchange_counts_for_what_it_stands_for(make_halves):
-    slicer, halves = make_slicer(objective()), slow_and_quick(make_halves)
-    halves.rec["flags"][1] = at_level(3)
-
-    slicer.add_evidence("retransmits", RESENT, explained(halves), NOW)
-
-    assert only(slicer).evidence == {"retransmits": EvidenceCount(exchanges=9, bad=1, wait_ns=13 * MS)}
-
-
-def test_records_of_a_signal_that_its_ring_refused_stand_beside_what_it_explains():
-    keys, values = np.zeros(3, COUNTS_KEY), np.zeros(3, EVIDENCE_COUNTS)
-    keys["target_set"], keys["role"], keys["owner"] = (1, 1, 9), Role.SERVER, (5, 6, 5)
-    values["lost_records"] = 4, 3, 100
-    slicer = make_slicer(objective("fast"))
-    slicer.add_evidence_lost(Gained(HANDSHAKES, keys, values), NOW)
-    assert only(slicer).evidence == {"handshakes": EvidenceCount(lost=7)}
-
-
-@pytest.mark.parametrize("told_before", [False, True])
-def test_the_slowest_exchanges_name_their_evidence_also_when_it_comes_after_they_were_told(make_halves, told_before):
-    slicer = make_slicer(objective())
-    half = slow_and_quick(make_halves)
-    slicer.add_records(half, LocalJoin().join(half), NOW)
-    early = taken(slicer) if told_before else ()
-
-    slicer.add_evidence("retransmits", RESENT, explained(half), NOW)
-    slicer.add_evidence("handshakes", CONNECTED, explained(half), NOW)
-
-    row = reduce(merged, (*early, *taken(slicer)))
-    slow, quick = row.slowest
-    assert slow.evidence == (
-        EvidenceSummary("handshakes", "ok", 4, 14 * MS),
-        EvidenceSummary("retransmits", "rto", 2, 5 * MS),
-    )
-    assert quick.evidence == (
-        EvidenceSummary("handshakes", "ok", 2, 7 * MS),
-        EvidenceSummary("retransmits", "rto", 1, 1 * MS),
-    )
-    assert ({"send": 10 * MS}, "10.0.0.2") == (slow.stages, slow.peer)
-    assert ["retransmits"] == list(row.evidence), "a handshake is no loss: how many had one says nothing"
-
-
-def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
-    slicer = make_slicer(objective(perspective=Perspective.CLIENT))
-    client = make_halves({"role": Role.CLIENT, "stages": (0, 0, 10 * MS, 0), "sock_cookie": 3})
-    slicer.add_records(client, LocalJoin().join(client), NOW)
-    join = EvidenceJoin(RecentHalves(), SENT_BYTES, RESENT.waits)
-    join.recent.keep(client)
-    join.share(client.join_key, np.array([9 * MS]), np.ones(1, np.int64))
-
-    slicer.add_evidence("retransmits", RESENT, join.shared(), NOW)
-
-    assert [(EvidenceSummary("retransmits", "server", 0, 9 * MS),)] == [slow.evidence for slow in only(slicer).slowest]

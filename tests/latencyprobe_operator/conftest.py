@@ -1,6 +1,8 @@
-"""Factories for objects of a cluster, LatencyProbes and their plans, with the defaults that most tests need."""
+"""Factories for objects of a cluster, LatencyProbes and their plans, with the defaults that most tests need; and a
+real directory over TLS."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.targets import Resolved
+from tests.latencyprobe_operator.directory_world import Play, World, world
 from tests.support.certificates import make_certificate
 from tests.support.waiting import until
 
@@ -159,3 +162,17 @@ def tls_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def cluster() -> FakeCluster:
     return FakeCluster()
+
+
+@pytest.fixture
+def play(make: Any, tls_dir: Path, tmp_path: Path) -> Play:
+    """Return who runs a scene in a directory over real TLS."""
+
+    def run(scene: Callable[[World], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            async with world(make, tls_dir, tmp_path / "sli.db") as it:
+                await scene(it)
+
+        asyncio.run(whole())
+
+    return run

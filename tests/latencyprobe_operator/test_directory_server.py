@@ -2,106 +2,20 @@
 
 import asyncio
 import io
-import json
-import ssl
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
-from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import Ask, PlanLine, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
-from latencyprobe.sli import Coverage, SliBatch, SliRow
-from latencyprobe.slo.objective import objectives
-from latencyprobe.store import SqliteStore
+from latencyprobe.sli import SliBatch
 from latencyprobe_agent.directory.client import Directory as AgentsClient
-from latencyprobe_operator.cluster.calls import Reviewed
-from latencyprobe_operator.directory import callers
-from latencyprobe_operator.directory.auth import NODE_CLAIM, Authenticator, FakeReviewer
-from latencyprobe_operator.directory.ingest import Ingest
-from latencyprobe_operator.directory.server import Directory
-from latencyprobe_operator.directory.tls import Certificate
-from latencyprobe_operator.plan.agents import Agents
-from latencyprobe_operator.plan.planner import Planner
-from latencyprobe_operator.reports import documents as reports
-from latencyprobe_operator.reports.store_thread import StoreThread
-
-AGENT = "system:serviceaccount:agents:agent"
-
+from tests.latencyprobe_operator.directory_world import Play, World
 
 HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
-
-
-class World:
-    """A directory with its parts, and a client that trusts its certificate."""
-
-    def __init__(self, make: Any, store_thread: StoreThread) -> None:
-        cart = make.pod("cart-1")
-        self.state = make.state(cart, make.pod("web-1", node="n2"), make.service("cart"), make.slice_of("cart", cart))
-        self.planner, self.agents, self.reviewer = Planner(1000, b"k" * 32), Agents(), FakeReviewer({})
-        for node in ("n1", "n2"):
-            self.reviewer.users[f"token-{node}"] = Reviewed(AGENT, extra={NODE_CLAIM: [node]})
-        self.reviewer.users["token-stranger"] = Reviewed("system:serviceaccount:shop:default")
-        self.store_thread, self.ingest = store_thread, Ingest(store_thread, frozenset)
-        auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
-        self.stale: list[str] = []
-        self.directory = Directory(self.planner, self.agents, self.state, self.ingest, auth, stale=lambda: self.stale)
-        self.plan(make.probe())
-        self.directory.open()
-
-    def plan(self, *probes: Any) -> None:
-        by_key = {(p.namespace, p.name): p for p in probes}
-        changed = self.planner.update(by_key, self.state, self.state.take_changes())
-        self.agents.planned(changed, self.planner.nodes, 0.0)
-        for node in changed:
-            self.ingest.planned(self.planner.plan_of(node))
-        self.directory.streams.publish(changed)
-
-    async def call(self, method: str, path: str, body: Any = None, token: str = "token-n1") -> tuple[int, bytes]:
-        data = body if isinstance(body, bytes | io.BytesIO) or body is None else msgspec.json.encode(body)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with self.client.request(method, self.url + path, data=data, headers=headers) as answer:
-            return answer.status, await answer.read()
-
-    client: aiohttp.ClientSession
-    url: str
-
-
-@asynccontextmanager
-async def world(make: Any, tls_dir: Path, store: Path) -> AsyncIterator[World]:
-    async with StoreThread(lambda: SqliteStore(store)) as store_thread:
-        it = World(make, store_thread)
-        runner = web.AppRunner(it.directory.app(), shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=Certificate(tls_dir).context).start()
-        it.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        trust = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(tls_dir / "tls.crt")))
-        async with aiohttp.ClientSession(connector=trust) as it.client:
-            yield it
-        await runner.cleanup()
-
-
-Play = Callable[[Callable[[World], Awaitable[None]]], None]
-
-
-@pytest.fixture
-def play(make: Any, tls_dir: Path, tmp_path: Path) -> Play:
-    def run(scene: Callable[[World], Awaitable[None]]) -> None:
-        async def whole() -> None:
-            async with world(make, tls_dir, tmp_path / "sli.db") as it:
-                await scene(it)
-
-        asyncio.run(whole())
-
-    return run
 
 
 async def read_line(stream: aiohttp.ClientResponse) -> PlanLine:
@@ -307,97 +221,5 @@ def test_agents_own_client_speaks_the_same_wire(play: Play, make: Any, tls_dir: 
         assert (accepted.expected, gap.expected) == (1, 1)
         with pytest.raises(DirectoryError, match="403"):
             await asyncio.to_thread(foreign.status, make.status(plan.generation))
-
-    play(scene)
-
-
-TWO = [{"name": name, "target": "cart", "threshold": "25ms", "goal": "99"} for name in ("fast", "other")]
-FORGED: dict[str, Any] = {"good": 10**18, "histogram": {40_000: 10**18}}
-
-
-def row_of(probe: Any, name: str, **fields: Any) -> SliRow:
-    key = next(o.key for o in objectives(probe) if o.key.objective == name)
-    counts: dict[str, Any] = {"good": 200, "histogram": {-200: 200}, "coverage": Coverage(seen=200, measured_ms=5000)}
-    return SliRow(*key, minute=int(time.time()) // 60 * 60, **(counts | fields))
-
-
-async def evaluated(it: World, probe: Any) -> dict[str, dict[str, Any]]:
-    found = await it.store_thread.run(reports.evaluate, it.store_thread.store, [probe], int(time.time()), {})
-    return {result["objective"]: result for result in found["shop"]["results"]}
-
-
-def test_forged_row_is_dropped_and_counted_and_takes_nothing_from_the_others(play: Play, make: Any) -> None:
-    async def scene(it: World) -> None:
-        probe = make.probe(objectives=TWO)
-        it.plan(probe)
-        rows = (row_of(probe, "fast", **FORGED), row_of(probe, "fast"), row_of(probe, "other"))
-        status, body = await it.call("POST", "/v1/nodes/n1/sli", SliBatch("i", 0, rows))
-        assert (status, msgspec.json.decode(body)) == (200, {"expected": 1})
-        found = await evaluated(it, probe)
-        assert {name: (r["state"], r["events"]) for name, r in found.items()} == {
-            "fast": ("Met", 200),
-            "other": ("Met", 200),
-        }
-        assert (it.ingest.accepted, it.ingest.dropped) == (2, {"impossible_good": 1})
-
-    play(scene)
-
-
-def test_forged_row_that_an_older_version_stored_makes_its_own_objective_incomplete(play: Play, make: Any) -> None:
-    async def scene(it: World) -> None:
-        probe = make.probe(objectives=TWO)
-        it.plan(probe)
-        await it.store_thread.run(it.store_thread.store.add, [row_of(probe, "fast", **FORGED)])
-        batch = SliBatch("i", 0, (row_of(probe, "fast"), row_of(probe, "other")))
-        assert (await it.call("POST", "/v1/nodes/n1/sli", batch))[0] == 200
-        found = await evaluated(it, probe)
-        assert {name: (r["state"], r["events"]) for name, r in found.items()} == {
-            "fast": ("Incomplete", 0),
-            "other": ("Met", 200),
-        }
-        assert "its counts are broken (good is 1000000000000000200, which cannot be)" in found["fast"]["reason"]
-        assert "reason" not in found["other"]
-
-    play(scene)
-
-
-wild = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**29), 10**29) | st.floats() | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
-    max_leaves=9,
-)
-FIELDS = [field.name for field in msgspec.structs.fields(SliRow)]
-
-
-def test_nothing_that_is_posted_ends_the_directory_or_the_evaluation(
-    play: Play, make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(callers.Bucket, "take", lambda _: True)
-    probe = make.probe(objectives=TWO)
-
-    async def scene(it: World) -> None:
-        it.plan(probe)
-        loop, instances = asyncio.get_running_loop(), map(str, range(1 << 20))
-        fields = st.dictionaries(st.sampled_from(FIELDS), wild, max_size=3)
-        number = st.integers(-(10**29), 10**29) | st.integers(-200, 1 << 20)
-        sums = st.dictionaries(st.text(max_size=9) | number.map(str), number)
-        counts = st.fixed_dictionaries({}, optional=dict.fromkeys(["good", "bad", "minute"], number))
-        sparse = st.fixed_dictionaries({}, optional=dict.fromkeys(["histogram", "stage_ns", "dominant", "peers"], sums))
-
-        @given(wild | st.lists(fields | counts | sparse, max_size=3), st.binary(max_size=9))
-        def post(rows: Any, rest: bytes) -> None:
-            batch: Any = {"instance": next(instances), "sequence": 0, "rows": rows}
-            if isinstance(rows, list):
-                whole = msgspec.to_builtins(row_of(probe, "fast"), str_keys=True)
-                batch["rows"] = [whole | row if isinstance(row, dict) else row for row in rows]
-            for body in (json.dumps(batch).encode(), rest):
-                call = it.call("POST", "/v1/nodes/n1/sli", body)
-                assert asyncio.run_coroutine_threadsafe(call, loop).result(30)[0] in (200, 400)
-
-        await asyncio.to_thread(post)
-        assert (await it.call("GET", "/readyz"))[0] == 200
-        await it.call("POST", "/v1/nodes/n1/sli", SliBatch("j", 0, (row_of(probe, "other"),)))
-        found = await evaluated(it, probe)
-        assert ("Met", 200) == (found["other"]["state"], found["other"]["events"])
 
     play(scene)

@@ -3,10 +3,6 @@
 import socket
 import struct
 
-import numpy as np
-from numpy.typing import NDArray
-
-from latencyprobe_agent.vocabulary.records import Role
 from tests.support.waiting import wait_until
 
 
@@ -54,8 +50,3 @@ def reset(end: socket.socket) -> None:
     """Close by a RST."""
     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     end.close()
-
-
-def of_role(records: NDArray[np.void], role: Role) -> NDArray[np.void]:
-    """The records of one end, in the order of its requests."""
-    return np.sort(records[records["role"] == role], order="request_offset")

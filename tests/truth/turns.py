@@ -64,6 +64,8 @@ class OneEnd(OpenTurn):
     # -- bytes: the table of the rules, cell by cell
 
     def _see_a(self, e: Event) -> None:
+        if self._resuming and self._overlaps(e):
+            self._resuming = 0
         server = self.role is Role.SERVER
         if server and self._own_fin and self.phase is not Phase.REQUEST:  # nobody will answer these
             self._close(closed=False)
@@ -95,13 +97,11 @@ class OneEnd(OpenTurn):
                     self._finish(Excluded.PUSH)
                     self._begin(Phase.REQUEST, e)
                 else:
-                    self._reply(e)
+                    self.phase = Phase.REPLY
             case Phase.REPLY:
                 if self._silent(e):
                     self._finish(Excluded.PUSH)
                     self._begin(Phase.REQUEST, e)
-                else:
-                    self._reply(e)
 
     def _see_b(self, e: Event) -> None:
         if self._resuming and (self._silent(e) or self._overlaps(e)):
@@ -132,11 +132,6 @@ class OneEnd(OpenTurn):
                     self._push_again(e)
             case Phase.REPLY:
                 self._push_again(e)
-
-    def _reply(self, e: Event) -> None:
-        self.phase = Phase.REPLY
-        if self._overlaps(e):
-            self._resuming = 0
 
     def _push_again(self, e: Event) -> None:
         left = self._resuming
