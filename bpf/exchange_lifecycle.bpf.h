@@ -16,31 +16,32 @@
 /* No send call is in progress any more: emit what waits for one, and what an unseen one ends. */
 static __noinline void end_sending(struct connection *c, struct view *v)
 {
-	bool ended;
+	if (lock_settled(c) && publish(c, end_unseen_send(c, v))) {
+		bool ended = send_unseen(c, v);
 
-	if (!lock_settled(c) || !publish(c, end_unseen_send(c, v)))
-		return;
-	ended = send_unseen(c, v);
-	unlock_connection(c);
-	if (ended)
-		account_ended(c);
+		unlock_connection(c);
+		if (ended)
+			account_ended(c);
+	}
+	RETURN_NOTHING;
 }
 
 static __noinline void end_open_exchange(struct connection *c, struct view *v, __u32 outcome)
 {
-	bool ended = false;
+	if (lock_connection(c)) {
+		bool ended = false;
 
-	if (!lock_connection(c))
-		return;
-	take_unseen(c, v);
-	if (c->phase != PHASE_IDLE) {
-		c->current.flags |= FLAG_CLOSED;
-		c->current.outcome = outcome;
-		ended = end_last_exchange(c, v);
+		take_unseen(c, v);
+		if (c->phase != PHASE_IDLE) {
+			c->current.flags |= FLAG_CLOSED;
+			c->current.outcome = outcome;
+			ended = end_last_exchange(c, v);
+		}
+		unlock_connection(c);
+		if (ended)
+			account_ended(c);
 	}
-	unlock_connection(c);
-	if (ended)
-		account_ended(c);
+	RETURN_NOTHING;
 }
 
 static __always_inline __u32 outcome_of(int err)
@@ -127,6 +128,7 @@ static __noinline void settle(struct connection *c)
 {
 	if (lock_settled(c))
 		unlock_connection(c);
+	RETURN_NOTHING;
 }
 
 /* inet_sock_set_state: fires before the state is written. */
