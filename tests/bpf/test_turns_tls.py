@@ -69,8 +69,8 @@ def test_the_goodbye_of_tls_fails_nothing_whoever_closes_first(flushed, tmp_path
     for role in ROLES:
         reasons = excluded(records, role)
         assert reasons.pop("setup") == TLS_TURNS * connections
-        assert reasons.pop("overlap", 0) <= connections
-        assert reasons.pop("teardown", 0) <= connections  # nginx, once it has closed, has no use for a close_notify
+        # nginx, once it has closed, has no use for a close_notify, which may cross its own
+        assert sum(reasons.pop(why, 0) for why in ("overlap", "pipelined", "teardown")) <= 2 * connections
         assert not reasons, role.name
 
 
