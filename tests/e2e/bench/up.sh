@@ -179,6 +179,6 @@ import_images() {
     for archive in "${new[@]}"; do in_node "$node" ctr -n k8s.io images import "$archive"; done >>"$STATE/log/$node-images.log" 2>&1 &
     jobs+=($!)
   done
-  for job in "${jobs[@]}"; do wait "$job" || { tail -3 "$STATE"/log/*-images.log >&2; fail "an image could not be imported"; }; done
+  for job in "${jobs[@]}"; do wait "$job" || { tail -qn 3 "$STATE"/log/*-images.log >&2; fail "an image could not be imported"; }; done
   for archive in "${new[@]}"; do touch "$STATE/images/${archive##*/}"; done
 }
