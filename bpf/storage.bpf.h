@@ -87,7 +87,7 @@ struct connection {
 	__u8 own;	     /* the agent's */
 	__u8 peer;	     /* the other end is a replica: nothing here is an RPC */
 	__u8 cut;	     /* the open push goes on with the response before it, which was cut as streaming */
-	__u8 initiative;     /* the turn that is judged is such a sign */
+	__u8 initiative;     /* the turn that is judged, as a bit of initiative_history */
 	__u8 resuming;	     /* turns of the server until the client is taken to ask again; 0: only silence tells */
 	__u8 goodbye;	     /* the open exchange was begun when the server had said goodbye: nobody can answer it */
 	__u8 half_closed;    /* this end serves and has sent its FIN: it answers no more */

@@ -19,7 +19,7 @@ from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.vocabulary.records import Outcome
 
 _RANDOM_BITS = 56  # the highest ones of the join key
-_LONGEST_WAIT_S = 10.0
+_LONGEST_WAIT_S = 10.0  # of records for the agent, that the budget makes up for
 _NODE = ""  # no LatencyProbe's name: the budget of all together
 
 
@@ -98,7 +98,10 @@ class Budget:
         self._limited_ns: dict[str, int] = {}
 
     def left(self, probe: str, per_second: int, now_ns: int, waited_ns: int = 0) -> int:
-        """Return how many spans `probe` may make now. `now_ns`: a clock that never steps back."""
+        """Return how many spans `probe` may make now.
+
+        `now_ns`: a clock that never steps back; `waited_ns`: since the oldest of those that come now had ended.
+        """
         saved_s = min(max(waited_ns / 1e9, 1.0), _LONGEST_WAIT_S)
         left, since_ns = self._left.get(probe, (float(per_second), now_ns))
         left = min(per_second * saved_s, left + per_second * (now_ns - since_ns) / 1e9)
