@@ -23,6 +23,7 @@ from latencyprobe_agent.kernel.ring import Reader
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.loop.turn import Parts, Turns
 from latencyprobe_agent.measure.rules import Rules, TargetSet
@@ -186,6 +187,7 @@ class Drains:
             evidence=evidence,
             sampler=Sampler(config.spans_per_second) if cluster else None,
             joiner=RemoteJoiner(RemoteJoinPost(cast(Any, None)), config) if cluster else None,
+            pressure=PressureReader(),
         )
         self._turns = Turns(parts, guard)
         self.joined = 0

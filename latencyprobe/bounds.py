@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from latencyprobe import exclusions
+from latencyprobe import exclusions, pressure
 from latencyprobe.plan import Role
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
@@ -21,6 +21,7 @@ from latencyprobe.sli import (
     Coverage,
     EvidenceCount,
     EvidenceSummary,
+    PressureTime,
     SliRow,
     SlowExchange,
     added_evidence,
@@ -38,6 +39,7 @@ MAX_SUM_NS = (1 << 63) - 1  # a stage of all bad events of a row: 100,000 that t
 MAX_NS = 1 << 60  # one exchange: 36 years
 MAX_UNIX_NS = 1 << 62  # until the year 2116
 MAX_MEASURED_MS = 86_400_000  # a minute has 60,000, and again whenever the clock is set back; a row waits for a day
+MAX_CONTAINER_US = MAX_MEASURED_MS * 1_000 * 1_024  # of a row: as many containers as a node has counts of
 MAX_NAMES = 64  # stages, signals, exclusions: four times what there are
 MAX_PEER = 320  # characters: namespace/workload at its longest
 MAX_WORD = 63
@@ -87,6 +89,7 @@ def bounded(row: SliRow) -> SliRow:
         peers=_added_up((_text(peer, MAX_PEER), count) for peer, count in row.peers.items()),
         evidence=_evidence(row.evidence),
         exclusions=_exclusions(row.exclusions, row.coverage),
+        pressure=_pressure(row.pressure),
     )
 
 
@@ -122,6 +125,16 @@ def _exclusions(counts: Mapping[str, int], coverage: Coverage) -> dict[str, int]
     if min(missing) < 0 or sum(missing) != other:
         raise Impossible("exclusions", "the reasons add up to other numbers than are ambiguous and excluded")
     return known
+
+
+def _pressure(times: Mapping[str, PressureTime]) -> dict[str, PressureTime]:
+    """Check that no part is longer than what it is a part of. Kinds of another version say nothing here."""
+    _at_most("pressure", times, MAX_NAMES)
+    for time in times.values():
+        _within("pressure", [time.of_us], 0, MAX_CONTAINER_US)
+        _within("pressure", [time.us, time.bad_of_us], 0, time.of_us)
+        _within("pressure", [time.bad_us], 0, min(time.us, time.bad_of_us))
+    return {kind: time for kind, time in times.items() if kind in pressure.BY_NAME}
 
 
 def _slow(exchange: SlowExchange) -> SlowExchange:

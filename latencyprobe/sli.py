@@ -21,7 +21,7 @@ SUMMARIES = 8  # of evidence, kept per exchange
 K = TypeVar("K")
 
 
-class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _Wire(msgspec.Struct, frozen=True, omit_defaults=True):  # of a row, what only a newer agent knows is left out
     pass
 
 
@@ -81,6 +81,16 @@ class EvidenceCount(_Wire, frozen=True, array_like=True):
     lost: int = 0
 
 
+class PressureTime(_Wire, frozen=True, array_like=True):
+    """How long containers were held up by one kind of pressure: `us` of the `of_us` that they were looked at, all of
+    them added up; `bad_us`, `bad_of_us`: those of the seconds in which bad events of theirs ended."""
+
+    us: int = 0
+    of_us: int = 0
+    bad_us: int = 0
+    bad_of_us: int = 0
+
+
 class SliRow(_Wire, frozen=True):
     """Counts of one objective in one minute (`minute`: Unix seconds, a multiple of 60).
 
@@ -88,7 +98,8 @@ class SliRow(_Wire, frozen=True):
     as docs/design/measurement.md, "Stages"; for joined pairs of the client perspective also `network` and `server_*`.
     These replace the client's own stages, so in a row that came after the counts which it corrects, a client's stage
     may be negative. `hash`: of the objective's definition. `exclusions`: turns that count as no RPC, by reason
-    (exclusions.py); they add up to `coverage.ambiguous` and `coverage.excluded`.
+    (exclusions.py); they add up to `coverage.ambiguous` and `coverage.excluded`. `pressure`: what held up the
+    containers on this side of the exchanges, by kind (pressure.py); a kind that is absent is not known.
     """
 
     namespace: str
@@ -108,9 +119,10 @@ class SliRow(_Wire, frozen=True):
     peers: dict[str, int] = {}  # bad events by peer, from records, at most 20
     evidence: dict[str, EvidenceCount] = {}  # by signal, from records
     exclusions: dict[str, int] = {}
+    pressure: dict[str, PressureTime] = {}
 
 
-class SliBatch(_Wire, frozen=True):
+class SliBatch(_Wire, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /v1/nodes/{node}/sli`. One batch in flight; `sequence` grows by 1 per instance."""
 
     instance: str
@@ -141,6 +153,7 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
         peers=most(added(one.peers, other.peers)),
         evidence=added_evidence(one.evidence, other.evidence),
         exclusions=added(one.exclusions, other.exclusions),
+        pressure=added_pressure(one.pressure, other.pressure),
     )
 
 
@@ -150,6 +163,15 @@ def added_evidence(one: Mapping[str, EvidenceCount], other: Mapping[str, Evidenc
     for signal, count in other.items():
         before = msgspec.structs.astuple(total.get(signal, EvidenceCount()))
         total[signal] = EvidenceCount(*map(sum, zip(before, msgspec.structs.astuple(count), strict=True)))
+    return total
+
+
+def added_pressure(one: Mapping[str, PressureTime], other: Mapping[str, PressureTime]) -> dict[str, PressureTime]:
+    """Add up what held up containers."""
+    total = dict(one)
+    for kind, time in other.items():
+        before = msgspec.structs.astuple(total.get(kind, PressureTime()))
+        total[kind] = PressureTime(*map(sum, zip(before, msgspec.structs.astuple(time), strict=True)))
     return total
 
 

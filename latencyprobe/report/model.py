@@ -61,6 +61,17 @@ class Explained(_Model, frozen=True):
     lost: int = 0
 
 
+class Pressure(_Model, frozen=True):
+    """What held up the containers whose exchanges these are, by kind (latencyprobe/pressure.py): its share of their
+    time in percent; `bad_share`: of the seconds in which bad ones ended, absent where there were none; `time`: of all
+    containers together. Of `throttled` all are at most."""
+
+    kind: str
+    share: str
+    time: str
+    bad_share: str | None = None
+
+
 class Exclusion(_Model, frozen=True):
     """Turns that count as no RPC for one reason (latencyprobe/exclusions.py)."""
 
@@ -145,6 +156,7 @@ class Result(_Model, frozen=True):
     quantiles: Quantiles | None = None
     bad_by_stage: tuple[BadStage, ...] = ()
     evidence: tuple[Explained, ...] = ()
+    pressure: tuple[Pressure, ...] = ()
     slowest: tuple[Slow, ...] = ()
     top_peers: tuple[Peer, ...] = ()
     since: str | None = None

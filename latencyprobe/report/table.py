@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe import stages
-from latencyprobe.report import turns, units
+from latencyprobe.report import pressure, turns, units
 from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
@@ -129,6 +129,10 @@ def _notes(result: Result) -> Iterable[str | Text]:
     for one in (one for one in result.evidence if one.events):
         of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
         yield f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most"
+    if held_up := pressure.told(result):
+        yield held_up
+    if remedy := pressure.advice(result):
+        yield Text(remedy, "yellow")
     if firing := next((burn for burn in result.burn_rates if burn.state == "Firing"), None):
         rates = f"{firing.long_rate}× over {firing.long} and {firing.short_rate}× over {firing.short}"
         yield f"burns {rates}: {firing.severity} above {firing.factor}×"

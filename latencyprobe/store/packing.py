@@ -5,20 +5,22 @@ never fails: a blob with a count of MAX_SUM, which no honest one reaches, is add
 bits is kept as a float (5,000 nodes on which 22 bad exchanges are under way all day spend 300 years in it).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from latencyprobe import exclusions, stages
+from latencyprobe import exclusions, pressure, stages
 from latencyprobe.bounds import MAX_NS, MAX_SUM
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
     EvidenceCount,
+    PressureTime,
     SlowExchange,
     added,
     added_evidence,
+    added_pressure,
     most,
     slowest,
 )
@@ -27,6 +29,8 @@ _CODES: dict[str, int | str] = {stage.name: stage.code for stage in stages.BY_NA
 _NAMES = {code: name for name, code in _CODES.items()}  # a name without a code is stored as it is
 _REASON_CODES: dict[str, int | str] = {exclusion.name: exclusion.code for exclusion in exclusions.ALL}
 _REASONS = {code: name for name, code in _REASON_CODES.items()}
+_KIND_CODES = {kind.name: kind.code for kind in pressure.ALL}
+_KINDS = {code: name for name, code in _KIND_CODES.items()}
 T = TypeVar("T")
 
 
@@ -36,7 +40,7 @@ class Unreadable(ValueError):  # noqa: N818 - what the blob is
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
     """Of one row: counts by histogram bucket; of bad events each stage's sum in ns and how many it dominated; what
-    signals explain; exclusions by reason; turns whose record was sampled out."""
+    signals explain; exclusions by reason; turns whose record was sampled out; what held up containers, by kind."""
 
     histogram: dict[int, int] = {}
     stage_ns: dict[str, int] = {}
@@ -44,6 +48,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     evidence: dict[str, EvidenceCount] = {}
     exclusions: dict[str, int] = {}
     sampled_out: int = 0
+    pressure: dict[str, PressureTime] = {}
 
 
 class Exemplars(msgspec.Struct, frozen=True, array_like=True):
@@ -61,12 +66,18 @@ class _Explained(msgspec.Struct, frozen=True, array_like=True):
 
 
 # The histogram: first bucket's index, then counts in order, where -n stands for n empty buckets: mostly one byte each.
+# Of pressure: time looked at, that of seconds with bad ones, and of these by kind; mostly all kinds share the two.
+_Us = int | float
+_Held = list[tuple[_Us, _Us, dict[int, tuple[_Us, _Us]]]]
+
+
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
     dense: list[int]
     stages: dict[int | str, tuple[int | float, int]] = {}
     evidence: dict[str, _Explained] = {}
     exclusions: dict[int | str, int] = {}
     sampled_out: int = 0
+    pressure: _Held = []
 
 
 _detail = msgspec.msgpack.Decoder(_Packed)
@@ -85,12 +96,14 @@ def pack_detail(detail: Detail) -> bytes:
         dense.append(count)
         expected = index + 1
     by_stage = {
-        _CODES.get(name, name): (_ns(detail.stage_ns.get(name, 0)), detail.dominant.get(name, 0))
+        _CODES.get(name, name): (_in_64_bits(detail.stage_ns.get(name, 0)), detail.dominant.get(name, 0))
         for name in {**detail.stage_ns, **detail.dominant}
     }
-    evidence = {name: _Explained(n.exchanges, n.bad, _ns(n.wait_ns), n.lost) for name, n in detail.evidence.items()}
+    evidence = {
+        name: _Explained(n.exchanges, n.bad, _in_64_bits(n.wait_ns), n.lost) for name, n in detail.evidence.items()
+    }
     reasons = {_REASON_CODES.get(name, name): n for name, n in detail.exclusions.items() if n}
-    parts = [dense, by_stage, evidence, reasons, detail.sampled_out]
+    parts = [dense, by_stage, evidence, reasons, detail.sampled_out, _pack_pressure(detail.pressure)]
     while parts and not parts[-1]:  # most rows have no evidence and nothing sampled out, many no exclusions
         parts.pop()
     return msgspec.msgpack.encode(parts) if parts else b""
@@ -115,8 +128,9 @@ def unpack_detail(blob: bytes) -> Detail:
             name: EvidenceCount(n.exchanges, n.bad, int(n.wait_ns), n.lost) for name, n in packed.evidence.items()
         }
         reasons = {_REASONS[code] if isinstance(code, int) else code: n for code, n in packed.exclusions.items()}
+        held = _unpack_pressure(packed.pressure)
     except (KeyError, OverflowError, ValueError) as error:
-        raise Unreadable(f"stages, evidence or exclusions: {error}") from error
+        raise Unreadable(f"stages, evidence, pressure or exclusions: {error}") from error
     dominant = {name: count for name, (_, count) in by_stage.items() if count}
     for bucket in (min(histogram), max(histogram)) if histogram else ():
         if bucket not in HISTOGRAM_INDEXES:
@@ -126,7 +140,7 @@ def unpack_detail(blob: bytes) -> Detail:
     _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad, n.lost)])
     _check("exclusions", reasons.values())
     _check("sampled_out", [packed.sampled_out])
-    return Detail(histogram, stage_ns, dominant, evidence, reasons, packed.sampled_out)
+    return Detail(histogram, stage_ns, dominant, evidence, reasons, packed.sampled_out, held)
 
 
 def add_details(one: bytes, other: bytes) -> bytes:
@@ -137,7 +151,8 @@ def add_details(one: bytes, other: bytes) -> bytes:
         return one
     sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
     reasons, evidence = added(a.exclusions, b.exclusions), added_evidence(a.evidence, b.evidence)
-    return pack_detail(Detail(*sums, evidence, reasons, a.sampled_out + b.sampled_out))
+    held = added_pressure(a.pressure, b.pressure)
+    return pack_detail(Detail(*sums, evidence, reasons, a.sampled_out + b.sampled_out, held))
 
 
 def pack_exemplars(exemplars: Exemplars) -> bytes:
@@ -162,12 +177,28 @@ def add_exemplars(one: bytes, other: bytes) -> bytes:
     return pack_exemplars(Exemplars(a.slowest + b.slowest, added(a.peers, b.peers)))
 
 
+def _pack_pressure(times: Mapping[str, PressureTime]) -> _Held:
+    groups: dict[tuple[_Us, _Us], dict[int, tuple[_Us, _Us]]] = {}
+    for kind, time in times.items():
+        group = groups.setdefault((_in_64_bits(time.of_us), _in_64_bits(time.bad_of_us)), {})
+        group[_KIND_CODES[kind]] = _in_64_bits(time.us), _in_64_bits(time.bad_us)
+    return [(*looked_at, of_kinds) for looked_at, of_kinds in groups.items()]
+
+
+def _unpack_pressure(held: _Held) -> dict[str, PressureTime]:
+    return {
+        _KINDS[code]: PressureTime(int(us), int(of_us), int(bad_us), int(bad_of_us))
+        for of_us, bad_of_us, of_kinds in held
+        for code, (us, bad_us) in of_kinds.items()
+    }
+
+
 def _bounded(slow: SlowExchange) -> SlowExchange:
     hits = (replace(hit, wait_ns=min(hit.wait_ns, MAX_NS)) for hit in slow.evidence)
     return replace(slow, evidence=tuple(hits)) if slow.evidence else slow
 
 
-def _ns(n: int) -> int | float:
+def _in_64_bits(n: int) -> int | float:
     return n if -(1 << 63) <= n < 1 << 63 else float(n)
 
 

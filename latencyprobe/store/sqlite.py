@@ -194,7 +194,10 @@ class SqliteStore:
             *coverage, sampled_out = msgspec.structs.astuple(row.coverage)
             counts = (row.good, row.bad, *coverage)
             detail = packing.pack_detail(
-                Detail(row.histogram, row.stage_ns, row.dominant, row.evidence, row.exclusions, sampled_out)
+                Detail(
+                    *(row.histogram, row.stage_ns, row.dominant, row.evidence, row.exclusions, sampled_out),
+                    row.pressure,
+                )
             )
             for width_s in WIDTHS_S:
                 self._db.execute(_ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
@@ -261,4 +264,5 @@ def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
         dominant=detail.dominant,
         evidence=detail.evidence,
         exclusions=detail.exclusions,
+        pressure=detail.pressure,
     )

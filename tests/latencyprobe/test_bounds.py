@@ -8,7 +8,7 @@ import pytest
 from latencyprobe import exclusions
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, TORN, Impossible, bounded
 from latencyprobe.plan import Role
-from latencyprobe.sli import Coverage, EvidenceCount, EvidenceSummary, SliRow, SlowExchange
+from latencyprobe.sli import Coverage, EvidenceCount, EvidenceSummary, PressureTime, SliRow, SlowExchange
 from tests.latencyprobe.bounds_rows import NOW, row
 
 
@@ -41,6 +41,15 @@ HONEST = {
         evidence={"retransmits": EvidenceCount(3, 1, 10**9), "handshakes": EvidenceCount(1), "tcprt": EvidenceCount(2)},
         coverage=Coverage(seen=sum(range(len(exclusions.ALL))), ambiguous=AMBIGUOUS, excluded=EXCLUDED),
         exclusions={exclusion.name: i for i, exclusion in enumerate(exclusions.ALL)},
+    ),
+    "whose containers were held up": row(
+        good=9,
+        histogram={-200: 9},
+        pressure={
+            "throttled": PressureTime(9_000_000, 60_000_000, 400_000, 1_000_000),
+            **dict.fromkeys(("cpu", "memory"), PressureTime(0, 60_000_000)),
+            "io": PressureTime(*(1_024 * MAX_MEASURED_MS * 1_000,) * 4),
+        },
     ),
     "without any RPC": row(coverage=Coverage(seen=40_000, ambiguous=40_000), exclusions={"multiplexed": 40_000}),
     "with evidence alone": row(
@@ -107,6 +116,16 @@ IMPOSSIBLE = {
         {"slowest": slow(evidence=(EvidenceSummary("tcprt", "R", 1, 1),) * 9)},
         {"slowest": slow(evidence=(EvidenceSummary("tcprt", "R", -1, 1),))},
     ],
+    "pressure": [
+        {"pressure": {"io": PressureTime(0, -1)}},
+        {"pressure": {"io": PressureTime(2, 1)}},
+        {"pressure": {"io": PressureTime(1, 9, 2, 5)}},
+        {"pressure": {"io": PressureTime(5, 9, 2, 1)}},
+        {"pressure": {"io": PressureTime(1, 9, -1, 1)}},
+        {"pressure": {"io": PressureTime(1, 9, 0, 10)}},
+        {"pressure": {"io": PressureTime(1, 1 << 60)}},
+        {"pressure": {f"k{i}": PressureTime() for i in range(65)}},
+    ],
     "peers": [{"peers": {f"p{i}": 1 for i in range(21)}}, {"peers": {"p": -1}}, {"peers": {"p": 1 << 60}}],
     "evidence": [
         {"evidence": {"tcprt": EvidenceCount(-1)}},
@@ -166,3 +185,8 @@ def test_what_others_told_an_agent_is_cut_to_size_and_its_row_is_kept() -> None:
     assert "e" * 63 == found.slowest[0].error
     assert [MAX_NS, 0] == [hit.wait_ns for hit in found.slowest[0].evidence]
     assert [MAX_SUM_NS, 0] == [count.wait_ns for count in found.evidence.values()]
+
+
+def test_kinds_of_pressure_of_another_version_say_nothing_here() -> None:
+    times = {"irq": PressureTime(1, 9), "io": PressureTime(2, 9)}
+    assert {"io": PressureTime(2, 9)} == bounded(row(pressure=times)).pressure

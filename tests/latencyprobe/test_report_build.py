@@ -9,7 +9,7 @@ import pytest
 
 from latencyprobe.plan import Role
 from latencyprobe.report import build, model
-from latencyprobe.sli import EvidenceCount, SliRow, SlowExchange
+from latencyprobe.sli import EvidenceCount, PressureTime, SliRow, SlowExchange
 from latencyprobe.slo.evaluate import State
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
@@ -197,3 +197,17 @@ def test_report_stays_within_its_bounds_and_keeps_the_worst_whole(
     assert (5, 5) == (len(found.results[0].slowest), len(found.results[0].top_peers))
     assert () == found.results[-1].slowest
     assert [2990, 2980] == [entry.bad for entry in found.results[:2]]
+
+
+def test_shares_of_pressure_are_of_the_containers_time_and_of_the_seconds_with_bad_ones(store: SqliteStore) -> None:
+    objective = next(o for o in store.objectives() if o.key.objective == "fast")
+    pressed = {
+        "cpu": PressureTime(30_000_000, 120_000_000),
+        "throttled": PressureTime(27_600_000, 120_000_000, 8_300_000, 10_000_000),
+    }
+    store.add([SliRow(*objective.key, minute=NOW - 60 * i, pressure=pressed) for i in (1, 2)])
+    assert [
+        {"kind": "throttled", "share": "23", "time": "55.2s", "badShare": "83"},
+        {"kind": "cpu", "share": "25", "time": "60s"},
+    ] == result(store, "fast")["pressure"]
+    assert all("pressure" not in other for other in report(store)["results"] if other["objective"] != "fast")

@@ -2,10 +2,21 @@
 
 from functools import reduce
 
+import msgspec
 from msgspec.structs import replace
 
 from latencyprobe.plan import Role
-from latencyprobe.sli import PEERS, SLOWEST, Coverage, EvidenceSummary, SliRow, SlowExchange, merged
+from latencyprobe.sli import (
+    PEERS,
+    SLOWEST,
+    Coverage,
+    EvidenceSummary,
+    PressureTime,
+    SliBatch,
+    SliRow,
+    SlowExchange,
+    merged,
+)
 
 KEY = ("shop", "checkout", "u1", "fast", "h1", Role.SERVER)
 
@@ -17,6 +28,7 @@ def test_merged_row_is_the_sum_of_both() -> None:
         stage_ns={"process": 5},
         dominant={"process": 2},
         exclusions={"push": 3, "setup": 1},
+        pressure={"io": PressureTime(1, 10, 1, 2), "cpu": PressureTime(3, 10)},
     )
     other = SliRow(
         *(*KEY, 120, 10, 1),
@@ -24,6 +36,7 @@ def test_merged_row_is_the_sum_of_both() -> None:
         stage_ns={"send": 7},
         dominant={"process": 1},
         exclusions={"push": 5},
+        pressure={"io": PressureTime(2, 20, 0, 3)},
     )
     assert SliRow(
         *KEY,
@@ -34,6 +47,7 @@ def test_merged_row_is_the_sum_of_both() -> None:
         stage_ns={"process": 5, "send": 7},
         dominant={"process": 3},
         exclusions={"push": 8, "setup": 1},
+        pressure={"io": PressureTime(3, 30, 1, 5), "cpu": PressureTime(3, 10)},
     ) == merged(one, other)
 
 
@@ -75,3 +89,13 @@ def test_only_the_slowest_and_the_most_frequent_are_kept() -> None:
     result = merged(one, other)
     assert [9, 8, 7, 6, 5] == [exchange.duration_ns for exchange in result.slowest]
     assert ("p99", PEERS) == (next(iter(result.peers)), len(result.peers))
+
+
+def test_a_batch_of_a_newer_agent_is_read_without_what_is_not_known_and_one_of_an_older_is_whole() -> None:
+    row = SliRow(*KEY, minute=60, good=1, pressure={"io": PressureTime(1, 10)})
+    document = msgspec.json.decode(msgspec.json.encode(SliBatch("i", 1, (row,))))
+    document["rows"][0]["tomorrow"] = {"a": 1}
+    document["rows"][0]["pressure"]["io"].append(7)
+    assert (row,) == msgspec.json.decode(msgspec.json.encode(document), type=SliBatch).rows
+    del document["rows"][0]["pressure"]
+    assert {} == msgspec.json.decode(msgspec.json.encode(document), type=SliBatch).rows[0].pressure

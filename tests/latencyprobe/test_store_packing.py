@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latencyprobe import pressure
 from latencyprobe.bounds import MAX_SUM
-from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, EvidenceSummary, SlowExchange
+from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, EvidenceSummary, PressureTime, SlowExchange
 from latencyprobe.store.packing import (
     Detail,
     Exemplars,
@@ -28,7 +29,10 @@ signals = st.dictionaries(
 )
 reasons = st.dictionaries(st.sampled_from(["push", "oneway", "own", "other"]), counts)
 buckets = st.dictionaries(st.integers(-672, 319), counts, max_size=40)
-details = st.builds(Detail, buckets, stages, stages, signals, reasons)
+held = st.dictionaries(
+    st.sampled_from([*pressure.BY_NAME]), st.builds(PressureTime, counts, counts, counts, counts), max_size=4
+)
+details = st.builds(Detail, buckets, stages, stages, signals, reasons, pressure=held)
 
 
 @given(details)
@@ -45,6 +49,8 @@ def test_added_details_are_the_sum(one: Detail, other: Detail) -> None:
     assert Counter(one.exclusions) + Counter(other.exclusions) == Counter(added.exclusions)
     bad = [Counter({name: count.bad for name, count in d.evidence.items()}) for d in (one, other, added)]
     assert bad[0] + bad[1] == bad[2]
+    of_us = [Counter({kind: time.of_us for kind, time in d.pressure.items()}) for d in (one, other, added)]
+    assert of_us[0] + of_us[1] == of_us[2]
 
 
 def test_a_correction_that_comes_later_is_taken_off() -> None:
@@ -93,6 +99,18 @@ def test_blob_from_before_there_were_reasons_is_read_and_added_to() -> None:
     assert Detail({-200: 7}, {"receive": 5}, {"receive": 1}) == unpack_detail(older)
     newer = pack_detail(Detail(exclusions={"push": 2}))
     assert {"push": 2} == unpack_detail(add_details(older, newer)).exclusions
+
+
+def test_pressure_of_an_idle_minute_takes_31_bytes_and_what_is_not_known_none() -> None:
+    idle = dict.fromkeys(pressure.BY_NAME, PressureTime(0, 60_000_000))
+    assert 31 == len(pack_detail(Detail(pressure=idle)))
+    io = {"io": PressureTime(0, 9)}
+    assert io == unpack_detail(pack_detail(Detail(pressure=io))).pressure
+
+
+def test_time_of_all_containers_for_years_is_kept() -> None:
+    ages = {"io": PressureTime(3 << 62, 3 << 62, 3 << 62, 3 << 62)}
+    assert ages == unpack_detail(pack_detail(Detail(pressure=ages))).pressure
 
 
 def test_reason_that_no_version_had_is_no_count_of_ours() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.errors import Unsupported
-from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, by_pod, find_root
+from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, by_pod, find_root, levels
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 UNDERSCORED = UID.replace("-", "_")
@@ -35,26 +35,40 @@ def scan(root: Path) -> dict[int, Cgroup]:
 def test_a_container_folder_is_known_by_pod_and_container(tmp_path: Path, shape: str) -> None:
     leaf = tmp_path / shape
     leaf.mkdir(parents=True)
-    assert scan(tmp_path)[leaf.stat().st_ino] == Cgroup(UID, ID)
+    assert scan(tmp_path)[leaf.stat().st_ino] == Cgroup(UID, ID, f"/{shape}")
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_what_a_container_nests_belongs_to_it(tmp_path: Path, shape: str) -> None:
     nested = tmp_path / shape / "container" / "init.scope"
     nested.mkdir(parents=True)
-    assert scan(tmp_path)[nested.stat().st_ino] == Cgroup(UID, ID)
+    assert scan(tmp_path)[nested.stat().st_ino] == Cgroup(UID, ID, f"/{shape}")
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_quotas_that_hold_for_a_container_are_its_own_and_those_up_to_its_pods(shape: str) -> None:
+    container = f"/{shape}"
+    pod = container.rpartition("/")[0]
+    assert levels(container) == ((container,) if ":" in shape else (container, pod))
+
+
+def test_quotas_that_hold_for_a_process_are_all_below_the_root() -> None:
+    assert levels("/system.slice/redis.service") == ("/system.slice/redis.service", "/system.slice")
+    assert levels("/") == levels("") == ()
 
 
 def test_the_monitor_of_crio_is_the_pods_but_no_container(tmp_path: Path) -> None:
-    monitor = tmp_path / f"kubepods.slice/kubepods-pod{UNDERSCORED}.slice/crio-conmon-{ID}.scope"
+    path = f"/kubepods.slice/kubepods-pod{UNDERSCORED}.slice/crio-conmon-{ID}.scope"
+    monitor = tmp_path / path[1:]
     monitor.mkdir(parents=True)
-    assert scan(tmp_path)[monitor.stat().st_ino] == Cgroup(UID, "")
+    assert scan(tmp_path)[monitor.stat().st_ino] == Cgroup(UID, "", path)
 
 
 def test_a_static_pod_is_known_by_its_hash(tmp_path: Path) -> None:
     leaf = tmp_path / "kubepods/burstable" / f"pod{'0c' * 16}" / ID
     leaf.mkdir(parents=True)
-    assert scan(tmp_path)[leaf.stat().st_ino] == Cgroup("0c" * 16, ID)
+    found = scan(tmp_path)[leaf.stat().st_ino]
+    assert (found.pod, found.container) == ("0c" * 16, ID)
 
 
 def test_foreign_folders_belong_to_nobody(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.turn import Parts, Turns
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.sampling import Reason, Sampler
@@ -42,6 +43,7 @@ def turns(kernel: FakePrograms, guard: Guard | None = None) -> Turns:
         evidence=EvidenceSignals(attach),
         sampler=Sampler(1000),
         joiner=None,
+        pressure=PressureReader(),
     )
     return Turns(parts, guard or Guard())
 

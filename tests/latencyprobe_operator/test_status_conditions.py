@@ -146,3 +146,16 @@ def test_spec_that_our_parser_refuses_stalls_with_the_field() -> None:
     assert {c.reason for c in found} == {"InvalidSpec"}
     assert {c.type: c.status for c in found}["Stalled"] == "True"
     assert all("spec.targets[0].ports[0]" in c.message for c in found)
+
+
+def test_nodes_that_cannot_tell_what_holds_up_containers_are_named(planned: Any) -> None:
+    unsupported = {"pressure.throttled": "cgroup2", **dict.fromkeys(("pressure.cpu", "pressure.io"), "unsupported")}
+    planned.report("n1", 5, seen=7, variants=unsupported)
+    found = of(planned, 6)
+    assert (found["Ready"].status, found["PressureUnknown"].status) == ("True", "True")
+    assert found["PressureUnknown"].message == (
+        "agent on n1 cannot tell how long containers were waiting for I/O; waiting for a CPU: `latencyprobe doctor` "
+        "says why"
+    )
+    planned.report("n1", 7, seen=9, variants={"pressure.throttled": "cgroup2", "pressure.cpu": "psi"})
+    assert "PressureUnknown" not in of(planned, 8)

@@ -7,12 +7,14 @@ Ready follows kstatus; the state of SLOs is no part of it.
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from latencyprobe import pressure
 from latencyprobe.errors import SpecError
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
 _NAMED = 3
+_LACKING = "unsupported"  # as agents have it in `variants`
 
 
 class Condition(NamedTuple):
@@ -56,6 +58,7 @@ def conditions(
         whole = Condition("Ready", ready.status, "Ready" if ready.status == "True" else ready.reason, ready.message)
     found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
     found += [one for one in (_failing(states, agents), _spans_limited(resolved, states, agents)) if one]
+    found += _pressure_unknown(states, agents)
     if store_ephemeral and resolved.probe.spec.objectives:
         message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
         found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
@@ -91,6 +94,21 @@ def _spans_limited(resolved: Resolved, states: Mapping[str, NodeState], agents: 
         "agent.spansPerSecond in the chart, or ask for fewer by spec.spans"
     )
     return Condition("SpansLimited", "True", "SpansLimited", message)
+
+
+def _pressure_unknown(states: Mapping[str, NodeState], agents: Agents) -> list[Condition]:
+    """Return the condition that says on which nodes it is not known what holds up containers, if there are any."""
+    lacking = {
+        node: [kind for kind in pressure.BY_NAME if agents.of[node].status.variants.get(f"pressure.{kind}") == _LACKING]
+        for node, state in states.items()
+        if state is NodeState.READY
+    }
+    nodes = sorted(node for node, kinds in lacking.items() if kinds)
+    if not nodes:
+        return []
+    what = "; ".join(pressure.BY_NAME[kind].told for kind in lacking[nodes[0]])
+    message = f"agent on {_names(nodes)} cannot tell how long containers were {what}: `latencyprobe doctor` says why"
+    return [Condition("PressureUnknown", "True", "PressureUnknown", message)]
 
 
 def broken(reasons: Mapping[str, str]) -> Condition:

@@ -15,6 +15,7 @@ import msgspec
 from latencyprobe.errors import AbiMismatch, DirectoryError, Unsupported
 from latencyprobe_agent.config import Config, ConfigError
 from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
+from latencyprobe_agent.identity.pressure import RESOURCES, find_hierarchies, tells_pressure
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
 from latencyprobe_agent.kernel.programs import Programs
@@ -51,6 +52,7 @@ def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     if programs.verdict is not Verdict.FAIL:
         yield from map(partial(_evidence, config), EVIDENCE)
     yield _cgroups(config)
+    yield from _pressure(config)
     yield _directory(config)
     yield from _collector(environ)
 
@@ -134,6 +136,28 @@ def _cgroups(config: Config) -> Finding:
     tree.survey()
     pods = len(by_pod(tree.scan()))
     return Finding("cgroups", Verdict.OK, f"version 2 at {root}, {pods} pods")
+
+
+def _pressure(config: Config) -> Iterator[Finding]:
+    try:
+        unified = find_root(config.cgroup_root)
+    except Unsupported:  # said above
+        unified = None
+    hierarchies = find_hierarchies(unified)
+    told = "reports do not say how long containers {}"
+    if hierarchies.cpu is None:
+        remedy = "mount all of the host's cgroups, and name the place in LATENCYPROBE_CGROUP_ROOT"
+        why = "no CPU controller can be seen"
+        yield Finding("CPU quota", Verdict.WARN, why, told.format("were throttled"), remedy)
+    else:
+        detail = f"cpu.stat of version {hierarchies.version} at {hierarchies.cpu}"
+        yield Finding("CPU quota", Verdict.OK, detail)
+    if unified is not None and tells_pressure(unified):
+        yield Finding("pressure", Verdict.OK, f"PSI of {', '.join(RESOURCES)}")
+    else:
+        remedy = "use a kernel with CONFIG_PSI=y, and boot it with psi=1 where that is not its default"
+        lost = told.format("waited for CPU, memory and I/O")
+        yield Finding("pressure", Verdict.WARN, "no PSI of cgroups", lost, remedy)
 
 
 def _directory(config: Config) -> Finding:

@@ -23,10 +23,12 @@ _DEPTH = 12  # kind in Docker on systemd reaches 9
 
 
 class Cgroup(NamedTuple):
-    """Owner of one cgroup. `container` is "" for the pod's own folder and what is not below a container's."""
+    """Owner of one cgroup. `container` is "" for the pod's own folder and what is not below a container's. `path`: the
+    folder of the container, whatever it nests, else the cgroup's own; from the tree's root."""
 
     pod: str
     container: str
+    path: str = ""
 
 
 def find_root(configured: Path | None = None, mount: Path = Path("/sys/fs/cgroup")) -> Path:
@@ -67,8 +69,31 @@ class CgroupTree:
             for entry in entries:
                 if pod := _POD.search(entry.name):
                     uid = pod["uid"].replace("_", "-")
-                    _collect(entry, Cgroup(uid, _container(entry.name)), found, 0)
+                    self._collect(entry, self._cgroup(uid, entry), found, 0)
         return found
+
+    def _collect(self, entry: os.DirEntry[str], owner: Cgroup, found: dict[int, Cgroup], depth: int) -> None:
+        found[entry.inode()] = owner
+        if depth == _DEPTH:
+            return
+        for child in _folders(entry.path) or ():
+            # the first container id on the way down wins: what a container nests belongs to it
+            self._collect(child, owner if owner.container else self._cgroup(owner.pod, child), found, depth + 1)
+
+    def _cgroup(self, pod: str, entry: os.DirEntry[str]) -> Cgroup:
+        return Cgroup(pod, _container(entry.name), entry.path.removeprefix(str(self._root)))
+
+
+def levels(path: str) -> tuple[str, ...]:
+    """Return a cgroup's path and those above it whose quota holds for it too: up to its pod's, else to the root's own
+    children. Empty for the root, which has none."""
+    found: list[str] = []
+    while path.strip("/") and len(found) < _DEPTH:
+        found.append(path)
+        path, _, name = path.rpartition("/")
+        if _POD.search(name):
+            break
+    return tuple(found)
 
 
 def by_pod(cgroups: Mapping[int, Cgroup]) -> dict[str, list[int]]:
@@ -77,15 +102,6 @@ def by_pod(cgroups: Mapping[int, Cgroup]) -> dict[str, list[int]]:
     for cgroup_id, cgroup in cgroups.items():
         pods.setdefault(cgroup.pod, []).append(cgroup_id)
     return pods
-
-
-def _collect(entry: os.DirEntry[str], owner: Cgroup, found: dict[int, Cgroup], depth: int) -> None:
-    found[entry.inode()] = owner
-    if depth == _DEPTH:
-        return
-    for child in _folders(entry.path) or ():
-        # the first container id on the way down wins: what a container nests belongs to it
-        _collect(child, owner if owner.container else Cgroup(owner.pod, _container(child.name)), found, depth + 1)
 
 
 def _container(name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from latencyprobe.plan import Container, NodePlan, Pod
 from latencyprobe_agent.identity.cgroups import Cgroup
+from latencyprobe_agent.identity.pressure import Place, place_of_process
 from latencyprobe_agent.vocabulary import conventions as names
 
 UNKNOWN_SERVICE = "unknown_service"  # OpenTelemetry's own name for it
@@ -40,6 +41,9 @@ class Resources(Protocol):
     def ended(self, owner: int) -> bool:
         """Return whether `owner` is gone for good."""
 
+    def place(self, owner: int) -> Place | None:
+        """Return where the pressure on `owner` can be read, None where nobody knows."""
+
 
 class FakeResources(Resources):
     """`Resources` for tests: owner 7 is the process 7 of the service `service-7`. `gone`: owners that have ended."""
@@ -55,6 +59,10 @@ class FakeResources(Resources):
     def ended(self, owner: int) -> bool:
         """Tell whether it is one of `gone`."""
         return owner in self.gone
+
+    def place(self, owner: int) -> Place | None:
+        """Know of none."""
+        return None
 
 
 class PodResources:
@@ -84,6 +92,11 @@ class PodResources:
     def ended(self, owner: int) -> bool:
         """Return whether the cgroup is gone."""
         return owner not in self._cgroups
+
+    def place(self, owner: int) -> Place | None:
+        """Return the container's cgroup, whose path is the same in every hierarchy."""
+        cgroup = self._cgroups.get(owner)
+        return Place(cgroup.path, cgroup.path) if cgroup else None
 
     def named(self) -> Mapping[int, Mapping[str, str | int]]:
         """Return the attributes of the owners that were named so far, of the latest 4,096."""
@@ -148,6 +161,10 @@ class ProcessResources:
     def ended(self, owner: int) -> bool:
         """Return whether the process is gone."""
         return not (self._proc / str(owner)).exists()
+
+    def place(self, owner: int) -> Place | None:
+        """Return the cgroup that the process is in."""
+        return place_of_process(owner, self._proc)
 
     def _look_up(self, owner: int) -> Mapping[str, str | int]:
         try:

@@ -15,6 +15,7 @@ from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.loop.turn import Parts, Turns
 from latencyprobe_agent.measure.sampling import Sampler
@@ -35,6 +36,7 @@ class Loop(AbstractContextManager["Loop"]):
         self.clock = Clock()
         self.attachment = Attachment(self.programs, config, control)
         self.evidence = EvidenceSignals(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
+        self.pressure = PressureReader(config.cgroup_root)
         self.last: Turn | None = None
         self._control = control
         self._guard = guard
@@ -47,18 +49,20 @@ class Loop(AbstractContextManager["Loop"]):
                 evidence=self.evidence,
                 sampler=Sampler(config.spans_per_second) if sampling else None,
                 joiner=RemoteJoiner(control.remote_join, config) if control.remote_join else None,
+                pressure=self.pressure,
             ),
             guard,
         )
 
     def __exit__(self, *_: object) -> None:
         self.evidence.__exit__()
+        self.pressure.close()
         self.programs.close()
 
     @property
     def variants(self) -> Mapping[str, str]:
-        """Attach variant in use by event, those of evidence under their signal's name."""
-        return {**self.programs.variants, **self.evidence.variants}
+        """Attach variant in use by event, those of evidence under their signal's name; and what tells of pressure."""
+        return {**self.programs.variants, **self.evidence.variants, **self.pressure.variants}
 
     def turn(
         self, listeners: Sequence[Listener], config: Config, running: Callable[[], bool], each_tick: Callable[[], None]

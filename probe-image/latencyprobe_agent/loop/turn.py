@@ -11,6 +11,7 @@ from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
@@ -34,6 +35,7 @@ class Parts:
     evidence: EvidenceSignals
     sampler: Sampler | None
     joiner: RemoteJoiner | None
+    pressure: PressureReader
 
 
 class Turns:
@@ -118,6 +120,8 @@ class Turns:
         if counts is None:
             return turn
         counts = counts._replace(lost={**counts.lost, "unmeasured": self._unmeasured})
+        owners = counts.living.keys["owner"].tolist()
+        pressure = self._guard.run("pressure", lambda: parts.pressure.read(owners, turn.in_force.resources))
         stats = AgentStats(
             records_read=self._records,
             lost=counts.lost,
@@ -129,8 +133,9 @@ class Turns:
             plan_age_s=plan_age_s,
             drain_lag_s=self._lag_s,
             spans_limited=parts.sampler.limited(turn.now.boot_ns - _LIMITED_NS) if parts.sampler else (),
+            pressure_unread=parts.pressure.unread,
         )
         self._lag_s = 0.0
         ended, now_s = turn.in_force.resources.ended, turn.now.boot_s
         gained = self._guard.run("evidence", lambda: parts.evidence.counted(ended, now_s))
-        return turn._replace(counts=counts, stats=stats, gained=gained or ())
+        return turn._replace(counts=counts, stats=stats, gained=gained or (), pressure=pressure or {})

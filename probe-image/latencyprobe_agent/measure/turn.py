@@ -16,6 +16,7 @@ from latencyprobe_agent.measure.evidence import EvidenceBatch
 from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.halves import NO_HALVES, Halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
+from latencyprobe_agent.measure.pressure import Stall
 from latencyprobe_agent.measure.remote_join import RemoteJoin
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.measure.sampling import Sampled
@@ -37,7 +38,8 @@ class AgentStats(NamedTuple):
     halves asked for by this node and by others, by what became of them; `evidence`, `evidence_lost`: records by signal,
     then by what became of them or by reason; `failures`: by part of the agent, how often it raised and was skipped.
     `drain_lag_s`: the longest time between two drains in the last second; `spans_limited`: LatencyProbes
-    (`namespace/probe`) that wanted more spans in the last minute than the node has for all.
+    (`namespace/probe`) that wanted more spans in the last minute than the node has for all. `pressure_unread`: owners
+    of counts whose pressure is not known now, by reason; of single kinds of it, by kind.
     """
 
     records_read: int = 0
@@ -50,13 +52,14 @@ class AgentStats(NamedTuple):
     plan_age_s: float = 0.0
     drain_lag_s: float = 0.0
     spans_limited: tuple[str, ...] = ()
+    pressure_unread: Mapping[str, int] = {}
 
 
 class Turn(NamedTuple):
     """`halves`: what has ended, with the sampling decision; `pairs`: joined on this node, their rows in `halves`;
     `sampled`: halves that become spans, of this turn and earlier ones; `remote`: joined with the help of other nodes;
     `evidence`: what signals recorded and what it explains. `counts` and `stats`: once a second, else None; with them
-    `gained`: what signals have counted since."""
+    `gained`: what signals have counted since, `pressure`: by owner of counts, what its container was held up by."""
 
     now: Now
     in_force: InForce
@@ -68,6 +71,7 @@ class Turn(NamedTuple):
     counts: Snapshot | None = None
     stats: AgentStats | None = None
     gained: tuple[Gained, ...] = ()
+    pressure: Mapping[int, Stall] = {}
 
 
 _NO_PAIRS = LocalJoin(1).join(NO_HALVES)

@@ -24,10 +24,12 @@ from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.objectives import TrackedObjective, tracked
 from latencyprobe_agent.measure.pairing import Pairs
+from latencyprobe_agent.measure.pressure import Stall
 from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.signals.exchanges import PLACE_WORDS
 from latencyprobe_agent.sli import rows
+from latencyprobe_agent.sli.pressure import HeldUp
 from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import Excluded, Role
@@ -51,6 +53,7 @@ class Slicer:
         self._handed_over: dict[tuple[ObjectiveKey, int], SlowExchange] = {}
         self._pair_key = b""
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
+        self._held_up = HeldUp()
         self._missing = 0
         self._since_ns = boot_ns
 
@@ -81,6 +84,11 @@ class Slicer:
             if more.any():
                 for objective in self._tracked.get(set_and_role, ()):
                     self._add(rows.counted(objective, more.view(COUNTS)[0], minute))
+
+    def add_pressure(self, living: Counts, stalls: Mapping[int, Stall], now: Now) -> None:
+        """Take in what held up containers, by owner, while the counts of living owners became what they are."""
+        for objective, times in self._held_up.since(living, stalls, self._tracked):
+            self._add(replace(rows.empty(objective, _minute(now.unix_ns)), pressure=times))
 
     def add_records(self, halves: Halves, pairs: Pairs, now: Now) -> None:
         """Take in halves and what `LocalJoin.join()` made of them."""

@@ -43,7 +43,7 @@ class Metrics:
         self._records.add(turn)
         if turn.counts is None or turn.stats is None:
             return
-        self._counts.add(turn.counts)
+        self._counts.add(turn.counts, turn.pressure)
         self._records.name_peers(turn.now.boot_s)
         lag_s = self._stats.drain_lag_s if self._stats else 0.0
         self._stats = turn.stats._replace(drain_lag_s=max(lag_s, turn.stats.drain_lag_s))

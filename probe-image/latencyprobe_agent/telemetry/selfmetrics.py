@@ -60,6 +60,7 @@ def _loop(stats: AgentStats) -> Iterator[Point]:
         yield from _counted(names.EVIDENCE, ((names.SIGNAL, name),), names.OUTCOME, outcomes)
     yield from _counted(names.REMOTE_JOINS, (), names.OUTCOME, stats.remote_joins)
     yield from _counted(names.AGENT_FAILURES, (), names.PART, stats.failures)
+    yield from _counted(names.PRESSURE_UNREAD, (), names.REASON, stats.pressure_unread)
     yield Point(AGENT, names.PLAN_AGE, (), stats.plan_age_s)
     yield Point(AGENT, names.DRAIN_LAG, (), stats.drain_lag_s)
 

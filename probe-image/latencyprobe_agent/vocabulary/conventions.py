@@ -196,6 +196,15 @@ TCPRT_RECORD = Attribute(
     point="how a task of TCP-RT ended: `R`, `P` done, `N` in the request, `W` before the last ACK",
 )
 
+# -- Attributes of what held up a container
+
+RESOURCE = Attribute("latencyprobe.resource", point="what a container waited for: `cpu`, `memory` or `io`")
+STALLED = Attribute("latencyprobe.stalled", point="`some`: at least one task waited; `full`: all that could run")
+LEVEL = Attribute(
+    "latencyprobe.level",
+    point="whose quota: `container`, or `above`: its pod's (standalone of all cgroups above), told with each container",
+)
+
 OTHER = "other"  # the series that takes what is above the cap
 LOCAL = "local"  # both halves were seen by this agent
 REMOTE = "remote"  # the server half was asked of another node's agent
@@ -327,6 +336,27 @@ HANDSHAKE_AMBIGUOUS = Metric(
     "counter",
     "Handshakes whose RTT is not known: which of several packets was answered cannot be told.",
 )
+CPU_PERIODS = Metric(
+    "latencyprobe.container.cpu.periods",
+    "{period}",
+    "counter",
+    "Periods of the CPU quota in which the container ran.",
+)
+CPU_THROTTLED_PERIODS = Metric(
+    "latencyprobe.container.cpu.throttled_periods", "{period}", "counter", "Those of them in which it was throttled."
+)
+CPU_THROTTLED = Metric(
+    "latencyprobe.container.cpu.throttled",
+    "s",
+    "counter",
+    "For how long it was throttled, as the kernel tells: added up over CPUs.",
+)
+PRESSURE = Metric(
+    "latencyprobe.container.pressure",
+    "s",
+    "counter",
+    "For how long its tasks waited for a resource (PSI); for the CPU, time of being throttled included.",
+)
 
 RECORDS_READ = Metric("latencyprobe.agent.records.read", "{record}", "counter", "Records read from the kernel.")
 RECORDS_LOST = Metric(
@@ -363,6 +393,12 @@ DRAIN_LAG = Metric(
     "latencyprobe.agent.drain.lag", "s", "gauge", "Longest time between two reads of the ring since the last export."
 )
 OUTBOX_SIZE = Metric("latencyprobe.agent.outbox.size", "By", "gauge", "Telemetry waiting for the collector.")
+PRESSURE_UNREAD = Metric(
+    "latencyprobe.agent.pressure.unread",
+    "{container}",
+    "gauge",
+    "Containers (or processes) with exchanges of which it is not known what held them up, by reason or by kind.",
+)
 CPU_TIME = Metric("process.cpu.time", "s", "counter", "CPU time of the agent.")
 MEMORY = Metric("process.memory.usage", "By", "gauge", "Resident memory of the agent.")
 

@@ -1,0 +1,38 @@
+"""What held up containers, in words: how much of their time, and what can be done where it burned the budget. Pure."""
+
+from decimal import Decimal
+
+from latencyprobe import pressure
+from latencyprobe.report.model import Pressure, Result
+
+_NOTABLE = Decimal(1)  # percent: below it nobody has to read of it
+_CAUSE = Decimal(10)  # from here on it is worth a remedy
+
+
+def told(result: Result) -> str:
+    """Return one line with the kinds that took a notable share of the time, empty without any."""
+    shares = [_share(one) for one in result.pressure if _most(one) >= _NOTABLE]
+    when = "; in brackets when bad ones ended" if any("(" in share for share in shares) else ""
+    return f"containers were held up: {', '.join(shares)}{when}" if shares else ""
+
+
+def advice(result: Result) -> str:
+    """Return what to do about what held up containers when bad events ended, empty where nothing did."""
+    shares = {one.kind: Decimal(one.bad_share) for one in result.pressure if one.bad_share is not None}
+    if not result.bad:
+        return ""
+    for kind in pressure.ALL:
+        if (share := shares.get(kind.name, Decimal(0))) >= _CAUSE:
+            at_most = "at most " if kind.name == pressure.THROTTLED and share < 100 else ""
+            when = "of the time in the seconds that burned the budget"
+            return f"containers were {kind.told} {at_most}{share} % {when}: {kind.remedy}"
+    return ""
+
+
+def _share(one: Pressure) -> str:
+    bad = f" ({one.bad_share} %)" if one.bad_share is not None else ""
+    return f"{one.kind} {one.share} %{bad}"
+
+
+def _most(one: Pressure) -> Decimal:
+    return max(Decimal(one.share), Decimal(one.bad_share or 0))
