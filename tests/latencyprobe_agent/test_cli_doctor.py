@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from latencyprobe_agent.cli import commands
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF
+from tests.support.cgroup_trees import hybrid
 from tests.support.ports import free_port
 
 
@@ -32,6 +33,30 @@ def test_doctor_is_content_where_everything_is_there() -> None:
     result = CliRunner().invoke(commands.doctor, [], standalone_mode=False)
     assert result.return_value == 0, result.output
     assert "send_start by tp_btf" in result.output
+    assert "cpu.stat of version" in result.output
+    assert "PSI of cpu, memory, io" in result.output
+
+
+@pytest.mark.parametrize("psi", [True, False])
+def test_doctor_says_what_of_a_containers_waits_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, psi: bool
+) -> None:
+    tree = hybrid(tmp_path)
+    if psi:
+        (tree.unified / "cpu.pressure").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+    else:
+        (tree.cpu / "cpu.stat").unlink()
+    monkeypatch.setenv("LATENCYPROBE_CGROUP_ROOT", str(tmp_path))
+    result = CliRunner().invoke(commands.doctor, ["-o", "json"], standalone_mode=False)
+    findings = {line["subject"]: line for line in map(json.loads, result.output.splitlines())}
+    quota, pressure = findings["CPU quota"], findings["pressure"]
+    if psi:
+        assert (quota["verdict"], quota["detail"]) == ("ok", f"cpu.stat of version 1 at {tree.cpu}")
+        assert pressure["verdict"] == "ok"
+    else:
+        assert (quota["verdict"], pressure["verdict"]) == ("warn", "warn")
+        assert "LATENCYPROBE_CGROUP_ROOT" in quota["remedy"]
+        assert "psi=1" in pressure["remedy"]
 
 
 @pytest.mark.root
