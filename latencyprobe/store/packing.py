@@ -1,4 +1,4 @@
-"""Packing: the sparse parts of a row as one small blob (msgpack), so that an objective-minute takes ≤ 200 B. Pure.
+"""Packing: the sparse parts of a row as one small blob (msgpack), so that an objective-minute takes 200 to 260 B. Pure.
 
 `sqlite.py` writes and merges these blobs; what has to be summed or compared by SQL stands in columns instead. Adding up
 never fails: a blob with a count of MAX_SUM, which no honest one reaches, is added to no more, and a sum of ns beyond 64

@@ -19,6 +19,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "edits",
         "edits_under_load",
         "ending",
+        "loop_pressure_cgroups",
         "measure_clocks",
         "remote_join",
         "sli_slicing_evidence",
