@@ -84,6 +84,20 @@ def test_counts_and_figures_come_once_a_second_and_one_reading_of_the_clock_date
     assert turn.counts.lost["ring_full"] == 0
 
 
+def test_counts_come_without_what_held_up_containers_where_that_cannot_be_read(
+    make_halves: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    guard = Guard()
+    made = turns(FakePrograms(make_halves(SERVER).rec), guard)
+    monkeypatch.setattr(PressureReader, "read", fail)
+    turn, _ = made.make(IN_FORCE, plan_age_s=0.0)
+    assert turn.counts is not None
+    assert (turn.pressure, guard.failures) == ({}, {"pressure": 1})
+
+
 @pytest.mark.parametrize("part", ["halves", "other_halves"])
 def test_records_that_cannot_be_measured_are_counted_as_lost_and_the_next_turn_goes_on(
     make_halves: Any, monkeypatch: pytest.MonkeyPatch, part: str
