@@ -20,7 +20,7 @@ from latencyprobe_agent.measure.pressure import Stall, gained
 _log = logging.getLogger(__name__)
 _CONTAINERS = 512  # read at most; 20 to 25 us each, 7 files
 _LACKS = {
-    pressure.THROTTLED: "no CPU controller can be seen there",
+    pressure.THROTTLED: "no CPU controller can be seen",
     **dict.fromkeys(("cpu", "memory", "io"), "the kernel keeps no pressure (PSI): boot it with psi=1"),
 }
 
