@@ -106,6 +106,23 @@ enum exchange_flags {
 	FLAG_REQUEST_RESUMED = 1 << 14, /* what the client had sent before it paused was one-way, or part of this */
 };
 
+/* Why bytes were still in their socket when the last send call of a message had returned: exchange_unsent.bpf.h. */
+enum unsent_reason {
+	UNSENT_NONE = 0,
+	UNSENT_NAGLE = 1,
+	UNSENT_CORK = 2,   /* TCP_CORK, MSG_MORE */
+	UNSENT_WINDOW = 3, /* the peer's receive window */
+	UNSENT_CWND = 4,   /* the congestion window */
+	UNSENT_PACING = 5, /* the rest: pacing, and small queues */
+};
+
+/* What exchange.held_ns is of the time that these bytes were held. */
+enum held_bound {
+	HELD_EXACT = 0,	   /* to a microsecond */
+	HELD_AT_MOST = 1,  /* when they left is not known, but that they had by then */
+	HELD_AT_LEAST = 2, /* they had not left when the exchange ended */
+};
+
 /*
  * One half of an exchange. Stamps: ns of CLOCK_BOOTTIME, 0 = not taken. Addresses: IPv6 or IPv4-mapped.
  * Offsets: 64-bit position of the first byte in its direction's byte stream. Ring `exchanges`.
@@ -123,6 +140,7 @@ struct exchange {
 	__u64 response_offset;
 	__u64 request_bytes;
 	__u64 response_bytes;
+	__u64 held_ns; /* how long its last byte waited to be sent, after send_end_ns */
 	__u8 local_addr[16];
 	__u8 peer_addr[16];
 	__u32 request_seq;
@@ -139,14 +157,18 @@ struct exchange {
 	__u32 flags; /* enum exchange_flags, and above LP_SAMPLING_LEVEL_SHIFT the level */
 	__u32 send_calls;
 	__u32 recv_calls;
+	__u32 unsent_bytes; /* the most that a send call of this end's message left in its socket */
 	__u16 local_port;
 	__u16 peer_port;
 	__u8 role;
 	__u8 conn_class; /* enum exchange_class */
 	__u8 outcome;
 	__u8 excluded;
+	__u8 unsent_reason; /* UNSENT_NONE: nothing was unsent, and held_ns and unsent_bytes are 0 */
+	__u8 held_bound;
+	__u8 _pad[2];
 };
-_Static_assert(sizeof(struct exchange) == 192, "struct exchange has no hidden padding");
+_Static_assert(sizeof(struct exchange) == 208, "struct exchange has no hidden padding");
 
 /* Signals that explain exchanges, docs/design/evidence.md. Each is an object of its own, with a ring of its own. */
 enum evidence_flags {

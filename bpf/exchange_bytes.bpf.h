@@ -72,6 +72,8 @@ static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct
 	bool ended = false;
 	struct view v;
 
+	if (ret > 0 && (__s32)(written - tp->snd_nxt) > 0)
+		note_unsent(c, tp, written);
 	if (ret > 0 && returns_as_expected(c, pid_tgid, written)) {
 		note_return(c, pid_tgid, written, now_ns());
 		return;

@@ -89,7 +89,7 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 	unlock_connection(c);
 	forget_verdict(c);
 	if (report)
-		account(&c->current);
+		account(&c->current, NULL);
 	return true;
 }
 

@@ -197,6 +197,11 @@ struct inet_connection_sock {
 	__u8 icsk_backoff;
 };
 
+struct tcp_rack {
+	__u64 mstamp;
+	__u32 end_seq;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 rcv_nxt;
@@ -222,6 +227,15 @@ struct tcp_sock {
 	__u64 tcp_clock_cache;
 	__u64 tcp_mstamp;
 	__u32 mss_cache;
+	__u32 packets_out;
+	__u32 sacked_out;
+	__u32 lost_out;
+	__u32 retrans_out;
+	__u32 snd_sml;
+	__u32 pushed_seq;
+	__u64 tcp_wstamp_ns;
+	struct tcp_rack rack;
+	__u8 nonagle : 4;
 	__u32 rcv_ooopack;
 	bool is_mptcp;
 	bool syn_smc;

@@ -41,6 +41,16 @@ struct notes {
 	__u32 written; /* up to here, when it returned */
 };
 
+/* What a send call of the open message left in the socket, for who ends the exchange: exchange_unsent.bpf.h. */
+struct unsent {
+	__u64 tcp_sock; /* its address, as a number */
+	__u64 at_ns;	/* monotonic: when the call returned */
+	__u32 message;	/* where the message begins */
+	__u32 written;	/* up to here, when it returned */
+	__u32 bytes;	/* the most that a call of this message left */
+	__u32 reason;	/* enum unsent_reason; 0: no note */
+};
+
 struct connection {
 #ifdef CONNECTIONS_IN_HASH
 	__u32 lock;
@@ -59,6 +69,7 @@ struct connection {
 	__u64 close_ns;	  /* a server left without an answer, or a RST met a client: judged later; 0 = not so */
 	__u64 late_ns;	  /* PHASE_LATE: the first late bytes of the request */
 	struct notes notes;
+	struct unsent unsent;
 	__u32 in_seq;
 	__u32 out_seq;
 	__u32 read_seq;		  /* copied_seq as last seen */

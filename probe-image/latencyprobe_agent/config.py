@@ -55,7 +55,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     pod_namespace: str = ""
 
     # 0: twice what may come at once before records are sampled, two seconds' worth of their limit (bpf/events.h,
-    # LP_BURST_WINDOWS), in records of 192 + 8 bytes: 4 MiB for 5,000/s, 2 to 8 MiB. Then an agent that is kept from its
+    # LP_BURST_WINDOWS), in records of 208 + 8 bytes: 4 MiB for 5,000/s, 2 to 8 MiB. Then an agent that is kept from its
     # processor loses none of a burst. Every MiB is one of resident memory.
     ring_bytes: int = 0
     # Records of this node over all targets that are neither slow nor failed, 0: no limit. Above it they are sampled

@@ -1,9 +1,5 @@
 """Two hosts with a slow or a bad link between them: what that costs is `network`, and nothing else."""
 
-import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +10,7 @@ from latencyprobe_agent.measure.stages import PAIR_STAGES
 from tests.support.ports import free_port
 from tests.truth import workload
 from tests.truth.join import match, outside_calls, outside_stages, pair_stages, pairs_by_rpc
+from tests.truth.linked import linked
 
 pytestmark = pytest.mark.root
 
@@ -21,31 +18,12 @@ PORT = free_port()
 MS, US = 1_000_000, 1_000
 
 
-@contextmanager
-def linked(delay_ms: int, lost_per_mille: int) -> Iterator[list[list[str]]]:
-    """Command prefixes of two namespaces, 10.96.0.1 and 10.96.0.2, at both ends of such a link."""
-    names = [f"lp-{os.getpid()}-{side}" for side in ("client", "server")]
-    words = [workload.build("link"), *names, "lp0", str(delay_ms * 1000), str(lost_per_mille), "1"]
-    try:
-        for name in names:
-            subprocess.run(["ip", "netns", "add", name], check=True)
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as link:
-            assert link.stdout.readline() == b"ready\n"
-            for host, name in enumerate(names, start=1):
-                subprocess.run(["ip", "-n", name, "addr", "add", f"10.96.0.{host}/24", "dev", "lp0"], check=True)
-                subprocess.run(["ip", "-n", name, "link", "set", "lp0", "up"], check=True)
-            yield [["ip", "netns", "exec", name] for name in names]
-            link.stdin.close()
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=True)
-
-
 def run(session, folder: Path, delay_ms: int, lost_per_mille: int, total: int) -> Pairs:
     """Run RPCs over such a link; all that was measured is what the log allows."""
     session.measure(PORT)
     options = {"total": total, "seed": 18, "one_piece": True, "size": 500, "single_percent": 0}
-    with linked(delay_ms, lost_per_mille) as (client, server):
+    with linked(delay_ms, lost_per_mille) as ends:
+        client, server = (["ip", "netns", "exec", namespace.name] for namespace in ends)
         truth = workload.run_apart(folder / "log", server, client, address=f"10.96.0.2:{PORT}", **options)
     records = session.records(2 * total)
     matched = match(truth, records)

@@ -102,6 +102,25 @@ class ExchangeFlags(IntFlag):
     REQUEST_RESUMED = 16384
 
 
+class UnsentReason(IntEnum):
+    """`enum unsent_reason`."""
+
+    NONE = 0
+    NAGLE = 1
+    CORK = 2
+    WINDOW = 3
+    CWND = 4
+    PACING = 5
+
+
+class HeldBound(IntEnum):
+    """`enum held_bound`."""
+
+    EXACT = 0
+    AT_MOST = 1
+    AT_LEAST = 2
+
+
 class EvidenceFlags(IntFlag):
     """`enum evidence_flags`."""
 
@@ -216,7 +235,7 @@ SCOPE_FILTER_WORDS = 1024
 SCOPE_FILTER_FACTOR = 1640531527
 
 EXCHANGE = _struct(
-    192,
+    208,
     ("sock_cookie", 0, "u8"),
     ("cgroup_id", 8, "u8"),
     ("send_start_ns", 16, "u8"),
@@ -229,28 +248,33 @@ EXCHANGE = _struct(
     ("response_offset", 72, "u8"),
     ("request_bytes", 80, "u8"),
     ("response_bytes", 88, "u8"),
-    ("local_addr", 96, "(16,)u1"),
-    ("peer_addr", 112, "(16,)u1"),
-    ("request_seq", 128, "u4"),
-    ("response_seq", 132, "u4"),
-    ("netns_ino", 136, "u4"),
-    ("target_set", 140, "u4"),
-    ("srtt_us", 144, "u4"),
-    ("rtt_min_us", 148, "u4"),
-    ("retransmits", 152, "u4"),
-    ("reader_tgid", 156, "u4"),
-    ("reader_tid", 160, "u4"),
-    ("writer_tgid", 164, "u4"),
-    ("writer_tid", 168, "u4"),
-    ("flags", 172, "u4"),
-    ("send_calls", 176, "u4"),
-    ("recv_calls", 180, "u4"),
-    ("local_port", 184, "u2"),
-    ("peer_port", 186, "u2"),
-    ("role", 188, "u1"),
-    ("conn_class", 189, "u1"),
-    ("outcome", 190, "u1"),
-    ("excluded", 191, "u1"),
+    ("held_ns", 96, "u8"),
+    ("local_addr", 104, "(16,)u1"),
+    ("peer_addr", 120, "(16,)u1"),
+    ("request_seq", 136, "u4"),
+    ("response_seq", 140, "u4"),
+    ("netns_ino", 144, "u4"),
+    ("target_set", 148, "u4"),
+    ("srtt_us", 152, "u4"),
+    ("rtt_min_us", 156, "u4"),
+    ("retransmits", 160, "u4"),
+    ("reader_tgid", 164, "u4"),
+    ("reader_tid", 168, "u4"),
+    ("writer_tgid", 172, "u4"),
+    ("writer_tid", 176, "u4"),
+    ("flags", 180, "u4"),
+    ("send_calls", 184, "u4"),
+    ("recv_calls", 188, "u4"),
+    ("unsent_bytes", 192, "u4"),
+    ("local_port", 196, "u2"),
+    ("peer_port", 198, "u2"),
+    ("role", 200, "u1"),
+    ("conn_class", 201, "u1"),
+    ("outcome", 202, "u1"),
+    ("excluded", 203, "u1"),
+    ("unsent_reason", 204, "u1"),
+    ("held_bound", 205, "u1"),
+    ("_pad", 206, "(2,)u1"),
 )
 
 FLOW_HEADER = _struct(
