@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from latencyprobe import exclusions, pressure
+from latencyprobe import exclusions, pressure, unsent
 from latencyprobe.plan import Role
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
@@ -48,7 +48,7 @@ MAX_WORD = 63
 MAX_SUM = 1 << 53
 
 OTHER = "other"  # what stages, signals and exclusions count as whose names this version does not know
-SIGNALS = frozenset(field.name for field in msgspec.structs.fields(EvidenceSpec))
+SIGNALS = frozenset((*(field.name for field in msgspec.structs.fields(EvidenceSpec)), unsent.SIGNAL))
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 

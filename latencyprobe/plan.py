@@ -154,7 +154,8 @@ class NodePlan(_Wire, frozen=True):
 
 NAME = 253  # characters: the longest name that Kubernetes allows
 TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
-Natural = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]  # of ns: 13 days; thousands of them add up below 2^63
+LONGEST_NS = 1 << 50  # 13 days; thousands of them add up below 2^63
+Natural = Annotated[int, msgspec.Meta(ge=0, le=LONGEST_NS)]
 Name = Annotated[str, msgspec.Meta(max_length=NAME)]
 
 
@@ -169,11 +170,20 @@ class Ask(_Wire, frozen=True):
     spans: bool = False
 
 
+class UnsentBytes(_Wire, frozen=True):
+    """What an end had written and its kernel had not sent. `reason`, `bound`: codes, as in bpf/events.h."""
+
+    reason: Annotated[int, msgspec.Meta(ge=1, lt=256)]
+    size: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+    held_ns: Natural
+    bound: Annotated[int, msgspec.Meta(ge=0, lt=256)] = 0
+
+
 class ServerHalf(_Wire, frozen=True):
     """What a client's agent gets to know of the other half. `stages_ns`: in the order of `stages.SERVER`.
 
     Sizes are not told: the key is a hash over them, so they are equal. `service`, `namespace`, `pod`: as in its spans.
-    `lost_ns`: what signals of evidence say that it lost, at most.
+    `lost_ns`: what signals of evidence say that it lost, at most; `unsent`: what its kernel held of the response.
     """
 
     key: TraceId
@@ -184,6 +194,7 @@ class ServerHalf(_Wire, frozen=True):
     namespace: Name = ""
     pod: Name = ""
     lost_ns: Annotated[dict[Name, Natural], msgspec.Meta(max_length=8)] = {}
+    unsent: UnsentBytes | None = None
 
 
 class RemoteJoinMessage(_Wire, frozen=True):

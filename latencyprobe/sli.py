@@ -46,8 +46,9 @@ class EvidenceSummary(_Wire, frozen=True, array_like=True):
     """Records of one signal that say the same of one exchange.
 
     `what`: a retransmit's reason (`server`: what the server's half lost, for whatever reason), a handshake's outcome, a
-    record of TCP-RT. `count`: segments, SYNs, records; 0 = not told. `wait_ns`: what retransmits cost at most, how
-    long connecting took, how long TCP-RT saw the message under way; 0 = not told.
+    record of TCP-RT, who held unsent bytes and why (unsent.py). `count`: segments, SYNs, records, bytes; 0 = not told.
+    `wait_ns`: what retransmits cost at most, how long connecting took, how long TCP-RT saw the message under way, how
+    long bytes were held; 0 = not told.
     """
 
     signal: str

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from latencyprobe import exclusions, stages
+from latencyprobe import exclusions, stages, unsent
 from latencyprobe_agent.vocabulary import conventions, values
 
 PAGE = Path(__file__).parents[1] / "docs/telemetry.md"
@@ -67,6 +67,11 @@ that cannot be told from the rest it is *ambiguous* and lowers the coverage; the
 
 {errors}
 
+`latencyprobe.tcp.unsent.reason` of a span, and the reasons of its metrics
+([evidence.md](evidence.md#bytes-that-waited-to-be-sent)):
+
+{unsent}
+
 `latencyprobe.flags` of a span, joined by `|`:
 
 {flags}
@@ -112,6 +117,10 @@ def page() -> str:
             ((one.name, "ambiguous" if one.ambiguous else "excluded", one.meaning) for one in exclusions.ALL),
         ),
         errors=table(("type", "meaning"), values.ERRORS.values()),
+        unsent=table(
+            ("reason", "held by", "what helps"),
+            ((one.name, one.held_by.format(peer="peer"), one.remedy.format(peer="peer")) for one in unsent.REASONS),
+        ),
         flags=table(("flag", "meaning"), ((flag.name.lower(), meaning) for flag, meaning in values.FLAGS.items())),
     )
 

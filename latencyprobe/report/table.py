@@ -13,7 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latencyprobe import stages
+from latencyprobe import stages, unsent
+from latencyprobe.plan import Role
 from latencyprobe.report import pressure, turns, units
 from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow
 from latencyprobe.report.units import duration_ns
@@ -21,6 +22,7 @@ from latencyprobe.slo.evaluate import State
 from latencyprobe.stages import Stage
 
 _SIGNALS = {"retransmits": "resent", "handshakes": "connect"}  # as a verb, and shorter
+_ON_THE_WAY = {stage.name for stage in (stages.NETWORK, stages.WAIT, stages.RECEIVE)}
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _WIDE = 110  # from here on there is room for the peers
 _BAR = 14
@@ -69,7 +71,7 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
         table.add_column("UTC", no_wrap=True)
     table.add_column("trace id", no_wrap=True)
     for result, slow in exchanges:
-        said = "\n".join((_largest(slow), *map(_evidence, slow.evidence)))
+        said = "\n".join((_largest(slow), *(_evidence(one, result, slow) for one in slow.evidence)))
         context = [result.target, slow.peer, slow.time[5:16].replace("T", " ")] if wide else []
         # as Text: a name in brackets is no markup
         row = [Text(_short(slow.duration, 4)), _bar(slow, console), *map(Text, (said, *context, slow.trace_id))]
@@ -199,10 +201,22 @@ def _largest(slow: Slow) -> str:
     return f"{stage.stage} {_short(stage.duration, 3)}"
 
 
-def _evidence(one: EvidenceSummary) -> str:
+def _evidence(one: EvidenceSummary, result: Result, slow: Slow) -> str:
+    if one.signal == unsent.SIGNAL:
+        return _unsent(one, result, slow)
     count = f" ×{one.count}" if one.count > 1 else ""
     wait = f", {_short(one.wait, 3)}" if one.wait else ""
     return f"{_SIGNALS.get(one.signal, one.signal)} {one.what}{count}{wait}"
+
+
+def _unsent(one: EvidenceSummary, result: Result, slow: Slow) -> str:
+    """Say who held bytes, and whether that is part of what is printed above it: a server's half ends before its own
+    kernel sends, and no stage of sending, processing or reading holds it."""
+    own = result.perspective == Role.SERVER and one.what.startswith("server")
+    largest = max(slow.stages, key=lambda stage: duration_ns(stage.duration)).stage if slow.stages else ""
+    inside = not own and not slow.error and largest in _ON_THE_WAY
+    said = unsent.sentence(one.what, _short(one.wait, 3) if one.wait else "0 ms")
+    return f"of it {said}" if inside else f"then {said}" if own else said
 
 
 def _block(stage: str, console: Console) -> str:

@@ -23,6 +23,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "measure_clocks",
         "remote_join",
         "sli_slicing_evidence",
+        "unsent",
     },
     "latencyprobe_operator": {"directory_server_forged", "imports"},
 }

@@ -126,6 +126,19 @@ def test_names_in_brackets_are_no_markup() -> None:
     assert all(f"[/{name}]" in found for name in ("id", "peer", "stage", "what", "error"))
 
 
+@pytest.mark.parametrize(
+    ("stage", "said"), [("network", "of it held by the server's kernel for 41ms:"), ("send", "held by the server's")]
+)
+def test_bytes_that_waited_to_be_sent_are_part_of_what_they_are_part_of(stage: str, said: str) -> None:
+    held = (model.EvidenceSummary("unsent", "server nagle", 500, "41ms"),)
+    slow = replace(SLOW, stages=(model.Stage(stage, "50ms"), model.Stage("server_process", "1ms")), evidence=held)
+    found = " ".join(listed(slow, width=300).split())
+    assert f"{stage} 50ms" in found
+    assert said in found
+    assert ("of it" in found) == (stage == "network")
+    assert "held by the server's kernel for 41ms: Nagle, until the client's ACK: set TCP_NODELAY or write once" in found
+
+
 def test_list_without_evidence_says_nothing_of_it() -> None:
     header, row, _ = listed(SLOW, width=120).splitlines()
     assert ["slowest", "stages", "mostly", "target"] == header.split()[:4]

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe.plan import Ask, ServerHalf, SpanPolicy
+from latencyprobe.plan import Ask, ServerHalf, SpanPolicy, UnsentBytes
+from latencyprobe_agent.measure import unsent
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.remote_join import Answering, Asking
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
+from latencyprobe_agent.signals.unsent import EXPLAINS
 from latencyprobe_agent.vocabulary import ids
-from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import Excluded, HeldBound, Outcome, Role, UnsentReason
 from tests.support.exchanges import at_level
 
 MS = 1_000_000
@@ -212,3 +214,16 @@ def test_more_keys_than_there_is_room_for_are_counted(make_halves: Any) -> None:
     answering.ask([Ask(tuple(f"{i:032x}" for i in range(5000)))], 0.0)
     answering.find(LocalJoin(), KEY, 2.5)
     assert (answering.counts["too_many"], answering.counts["not_found"]) == (5000 - 4096, 4096)
+
+
+def test_an_answer_tells_what_the_servers_kernel_held(node: Node, make_halves: Any) -> None:
+    halves = make_halves(client(1, 50))
+    node.sees(halves)
+    (key,) = node.asks()
+    held = UnsentBytes(UnsentReason.NAGLE, 500, 9_000 * MS, HeldBound.AT_MOST)
+    pairs, _ = node.asking.answered([msgspec.structs.replace(answer(key), unsent=held)])
+    (told,) = unsent.of_pairs(pairs)
+    assert ("server nagle at most", 500, 34 * MS) == EXPLAINS.describe(told.joined.evidence.rec[0])
+    assert halves.join_key.tolist() == told.joined.half["join_key"].tolist()
+    pairs, _ = node.asking.answered([answer(key)])
+    assert [] == unsent.of_pairs(pairs)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from latencyprobe import bounds, sli, stages
+from latencyprobe import bounds, sli, stages, unsent
 from latencyprobe_agent.measure.stages import PAIR_STAGES, cut, pair_stages
 from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
 from latencyprobe_agent.signals.table import EVIDENCE
@@ -28,7 +28,7 @@ def test_kernel_and_records_have_as_many_stages_as_a_half():
 
 def test_signals_and_buckets_are_those_that_rows_are_checked_for():
     first, buckets = records.HISTOGRAM_MIN, records.HISTOGRAM_BUCKETS
-    assert {signal.switch for signal in EVIDENCE} == bounds.SIGNALS
+    assert {unsent.SIGNAL, *(signal.switch for signal in EVIDENCE)} == bounds.SIGNALS
     assert range(first, first + buckets) == sli.HISTOGRAM_INDEXES
 
 

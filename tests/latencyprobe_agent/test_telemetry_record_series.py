@@ -30,7 +30,7 @@ def resent(*peers: str) -> EvidenceBatch:
     records["flow"]["target_set"], records["flow"]["role"] = 1, Role.SERVER
     for record, peer in zip(records, peers, strict=True):
         record["flow"]["peer_addr"] = np.frombuffer(packed(peer), np.uint8)
-    return EvidenceBatch(RETRANSMITS, RETRANSMITS.columns(records), None, None)
+    return EvidenceBatch(RETRANSMITS.switch, RETRANSMITS.explains, RETRANSMITS.columns(records), None, None)
 
 
 def by_service(series: RecordSeries) -> dict[str, Any]:

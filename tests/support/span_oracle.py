@@ -81,6 +81,8 @@ class _Half:
             for at in np.flatnonzero(noted.number == self.row["number"]):
                 record = noted.records[at]
                 records.setdefault(noted.explains, []).append(record)
+                if noted.explains.event is None:
+                    continue
                 event = span.events.add(name=noted.explains.event)
                 event.time_unix_nano = int(record["flow"]["boot_ns"]) + self.context.unix_offset_ns
                 fill(event.attributes, noted.explains.fields(record))

@@ -124,7 +124,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
                     self._note(one.signal.switch, joined)
                 shared = one.join.shared()
                 if len(records) or joined or shared:
-                    yield EvidenceBatch(one.signal, records, joined, shared)
+                    yield EvidenceBatch(one.signal.switch, one.signal.explains, records, joined, shared)
                 if len(batch) < _BATCH:
                     break
 

@@ -7,7 +7,9 @@ halves of everything that it can know.
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from latencyprobe.plan import NAME, ServerHalf
+import numpy as np
+
+from latencyprobe.plan import LONGEST_NS, NAME, ServerHalf, UnsentBytes
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, Resources
@@ -79,6 +81,16 @@ def _answers(found: Found, resources: Resources, lost: Callable[[int], Mapping[s
                 namespace=str(who.get(names.SERVICE_NAMESPACE) or who.get(names.K8S_NAMESPACE_NAME) or "")[:NAME],
                 pod=str(who.get(names.K8S_POD_NAME, ""))[:NAME],
                 lost_ns=dict(lost(join_key)),
+                unsent=_unsent(record),
             )
         )
     return answers
+
+
+def _unsent(record: np.void) -> UnsentBytes | None:
+    """Return what a half's kernel held, as the node that asked gets it."""
+    if not record["unsent_reason"]:
+        return None
+    held_ns = min(int(record["held_ns"]), LONGEST_NS)
+    reason, size, bound = (int(record[name]) for name in ("unsent_reason", "unsent_bytes", "held_bound"))
+    return UnsentBytes(reason, size, held_ns, bound)

@@ -13,13 +13,14 @@ from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
+from latencyprobe_agent.measure import unsent
 from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.sampling import Sampled, Sampler, other_halves
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn, empty
 
 _BATCH = 4096  # records of a turn: 0.8 MiB, and about four times that while they are measured
-# Halves that have not met their other half, also for other nodes to ask for: 218 bytes each, 3.6 MB. That is 30 s of
+# Halves that have not met their other half, also for other nodes to ask for: 234 bytes each, 3.8 MB. That is 30 s of
 # 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
 _WAITING = 16_384
 _LIMITED_NS = 60_000_000_000  # the status says for as long that the node had too few spans for somebody
@@ -90,13 +91,15 @@ class Turns:
         parts.evidence.keep(some)
         if parts.joiner:
             parts.joiner.consider(some, pairs, turn.in_force, now.boot_ns)
-        return turn._replace(halves=some, pairs=pairs, sampled=sampled)
+        mine = unsent.of_halves(some, pairs)
+        held = (*([mine] if mine else []), *unsent.of_pairs(pairs))
+        return turn._replace(halves=some, pairs=pairs, sampled=sampled, evidence=held)
 
     def _settled(self, turn: Turn) -> Turn:
         """Return the turn with evidence, and with what other nodes have asked and answered."""
         parts, now = self._parts, turn.now
         evidence = self._guard.run("evidence", lambda: tuple(parts.evidence.drain(now.boot_ns)))
-        turn = turn._replace(evidence=evidence or ())
+        turn = turn._replace(evidence=(*turn.evidence, *(evidence or ())))
         joiner = parts.joiner
         if joiner is None:
             return turn
@@ -111,7 +114,8 @@ class Turns:
             sets, pair_key = in_force.rules.sets, in_force.plan.pair_key
             theirs = parts.sampler.decide_other_halves(asked, sets, pair_key, now.boot_ns)
             sampled = Sampled.concatenate([sampled, theirs])
-        return turn._replace(remote=remote, sampled=sampled)
+        held = unsent.of_pairs(remote.pairs)
+        return turn._replace(remote=remote, sampled=sampled, evidence=(*turn.evidence, *held))
 
     def _counted(self, turn: Turn, plan_age_s: float) -> Turn:
         """Return the turn with the kernel's counts, and the agent's own figures."""

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.signals.evidence import Evidence, Explains
-from latencyprobe_agent.signals.table import EvidenceSignal
 
 HOLD_NS = 1_000_000_000  # a response that was not acknowledged when its half ended may be sent again this much later
 
@@ -39,16 +38,12 @@ class Shared:
 
 
 class EvidenceBatch(NamedTuple):
-    """What one drain of one signal brought. `records`: all that were recorded, of which some join later or never;
+    """What one drain of a signal (its `name`) brought. `records`: all that were recorded, some join later or never;
     `joined`: those that explain an exchange by now, of earlier drains too; `shared`: client halves that waited for what
     their server half lost."""
 
-    signal: EvidenceSignal
+    name: str
+    explains: Explains
     records: Evidence
     joined: Joined | None
     shared: Shared | None
-
-    @property
-    def explains(self) -> Explains:
-        """Return how the signal describes the exchanges."""
-        return self.signal.explains

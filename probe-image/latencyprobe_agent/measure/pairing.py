@@ -106,7 +106,7 @@ class LocalJoin:
 
     Halves of one exchange leave the kernel within ms of each other, or at the same idle timeout; a half whose other end
     is on another node stays until newer ones take its place, and `pull()` finds it for that node (remote join). The
-    limit bounds memory (218 bytes each) and time (one look at each waiting key per batch).
+    limit bounds memory (234 bytes each) and time (one look at each waiting key per batch).
     """
 
     def __init__(self, limit: int = 16_384) -> None:

@@ -26,6 +26,13 @@ class RecentHalves:
             first = last
 
 
+def recent(halves: Halves) -> NDArray[np.void]:
+    """Return these halves as RECENT_HALF[n], in no place of the recent ones."""
+    rows = np.zeros(len(halves), RECENT_HALF)
+    _fill(rows, halves, slice(0, len(halves)), 1)
+    return rows
+
+
 def _fill(rows: NDArray[np.void], halves: Halves, some: slice, at: int) -> None:
     """Write some halves to RECENT_HALF rows, numbered from `at`."""
     record = halves.rec[some]

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace as with_fields
 from numpy.typing import NDArray
 
-from latencyprobe.plan import Ask, ServerHalf, SpanPolicy
+from latencyprobe.plan import Ask, ServerHalf, SpanPolicy, UnsentBytes
 from latencyprobe_agent.measure.halves import NO_HALVES, Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import TargetSet
@@ -22,7 +22,7 @@ from latencyprobe_agent.measure.sampling import Budget, decide
 from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.records import EXCHANGE, Outcome, Role
 
-# Questions under way: 218 bytes and two entries of about 200 each, 1.2 MB; at 500 a second each may take 4 s.
+# Questions under way: 234 bytes and two entries of about 200 each, 1.2 MB; at 500 a second each may take 4 s.
 _ASKED = 2048
 # Keys to be looked for: about 250 bytes each, 1 MB; two callers' nodes may ask for all they have room for.
 _PENDING = 4096
@@ -200,11 +200,17 @@ class Answering:
 
 
 def server_halves(answers: Mapping[int, ServerHalf]) -> Halves:
-    """Return halves with what was answered, by join key: stages, flags and round trip; no times, as clocks differ."""
+    """Return halves with what was answered, by join key: stages, flags, round trip and what was held; no times,
+    as clocks differ."""
     records = np.zeros(len(answers), EXCHANGE)
     records["role"] = Role.SERVER
     records["flags"] = [one.flags for one in answers.values()]
     records["srtt_us"] = [one.srtt_us for one in answers.values()]
+    held = [one.unsent or _NOTHING_HELD for one in answers.values()]
+    records["unsent_reason"] = [one.reason for one in held]
+    records["unsent_bytes"] = [one.size for one in held]
+    records["held_ns"] = [one.held_ns for one in held]
+    records["held_bound"] = [one.bound for one in held]
     stages = np.array([one.stages_ns for one in answers.values()], np.int64).reshape(-1, 4)
     return replace(
         halves(records),
@@ -215,6 +221,7 @@ def server_halves(answers: Mapping[int, ServerHalf]) -> Halves:
     )
 
 
+_NOTHING_HELD = UnsentBytes(reason=0, size=0, held_ns=0)
 _NO_PAIRS = LocalJoin(1).join(NO_HALVES)
 _NOT_ASKED = Found(NO_HALVES, (), np.zeros(0, np.bool_))
 

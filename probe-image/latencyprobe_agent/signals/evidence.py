@@ -76,17 +76,24 @@ class Repeats:
 class Explains:
     """How a signal describes the exchanges that it explains.
 
-    `event`: the span event; `fields`: one record → attributes of that event; `attributes`: the joined records
-    of one exchange → attributes of its span; `samples`: a batch → values of metrics; `describe`: one record → `what`,
-    `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: what a record does again. By it the join knows how long
-    ago that was last done: an upper bound of the record's cost, which the event carries and `describe` need not return.
+    `event`: the span event, None for none; `fields`: one record → attributes of that event; `attributes`: the joined
+    records of one exchange → attributes of its span; `samples`: a batch → values of metrics; `describe`: one record →
+    `what`, `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: what a record does again. By it the join knows how
+    long ago that was last done: an upper bound of the record's cost, which the event carries and `describe` need not
+    return. `costs`: the records say themselves what they cost.
     `counted`: (COUNTS_KEY[n], EVIDENCE_COUNTS[n] gained) → values of metrics that are exact, rows of these in `rows`.
     """
 
-    event: Event
+    event: Event | None
     fields: Callable[[np.void], Mapping[Attribute, AttributeValue]]
     samples: Callable[[Evidence], Sequence[Sample]]
     describe: Callable[[np.void], tuple[str, int, int]]
     attributes: Callable[[NDArray[np.void]], Mapping[Attribute, AttributeValue]] = lambda _: {}
     waits: Repeats | None = None
     counted: Callable[[NDArray[np.void], NDArray[np.void]], Sequence[Sample]] = nothing_counted
+    costs: bool = False
+
+    @property
+    def knows_cost(self) -> bool:
+        """Whether `Joined.new_ns` is what its records cost."""
+        return self.costs or self.waits is not None

@@ -35,7 +35,7 @@ class SliRows:
         for batch in turn.evidence:
             for found in (batch.joined, batch.shared):
                 if found is not None:
-                    self._slicer.add_evidence(batch.signal.switch, batch.explains, found, turn.now)
+                    self._slicer.add_evidence(batch.name, batch.explains, found, turn.now)
         for gained in turn.gained:
             self._slicer.add_evidence_lost(gained, turn.now)
         if turn.counts is not None:

@@ -110,7 +110,7 @@ def evidence_summary(signal: str, explains: Explains, found: Joined | Shared, ro
     if isinstance(found, Shared):
         return sli.EvidenceSummary(signal, "server", 0, new_ns)
     what, count, wait_ns = explains.describe(found.evidence.rec[row])
-    return sli.EvidenceSummary(signal, what, count, new_ns if explains.waits else wait_ns)
+    return sli.EvidenceSummary(signal, what, count, new_ns if explains.knows_cost else wait_ns)
 
 
 def joined(objective: TrackedObjective, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:

@@ -112,7 +112,7 @@ class Slicer:
         """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost."""
         minute = _minute(now.unix_ns)
         self._add_summaries(signal, explains, found, minute)
-        if not explains.waits:
+        if not explains.knows_cost:
             return
         both = found.half["target_set"].astype(np.int64) * 4 + found.half["role"]
         for group in np.unique(both).tolist():

@@ -39,7 +39,9 @@ def explained(number: NDArray[np.uint64], evidence: Sequence[Noted], unix_offset
     for explains, of_span in by_signal.items():
         for at, records in of_span.items():
             span = spans.setdefault(at, Span())
-            span.events.extend(_event(explains, record, wait_ns, unix_offset_ns) for record, wait_ns in records)
+            if explains.event is not None:
+                events = (_event(explains, explains.event, *record, unix_offset_ns) for record in records)
+                span.events.extend(events)
             attributes.setdefault(at, {}).update(explains.attributes(np.array([record for record, _ in records])))
     resent = np.zeros(len(number), np.bool_)
     for at, of_one in attributes.items():
@@ -49,8 +51,8 @@ def explained(number: NDArray[np.uint64], evidence: Sequence[Noted], unix_offset
     return Explained(pick(table, np.arange(len(table)), np.fromiter(spans, np.intp, len(spans))), resent)
 
 
-def _event(explains: Explains, record: np.void, wait_ns: int, unix_offset_ns: int) -> Span.Event:
-    event = Span.Event(name=explains.event, time_unix_nano=int(record["flow"]["boot_ns"]) + unix_offset_ns)
+def _event(explains: Explains, name: str, record: np.void, wait_ns: int, unix_offset_ns: int) -> Span.Event:
+    event = Span.Event(name=name, time_unix_nano=int(record["flow"]["boot_ns"]) + unix_offset_ns)
     fill(event.attributes, explains.fields(record))
     if explains.waits:
         fill(event.attributes, {names.WAIT: wait_ns / 1e9})

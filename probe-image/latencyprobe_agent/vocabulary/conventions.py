@@ -107,6 +107,18 @@ DOMINANT_STAGE = Attribute("latencyprobe.dominant_stage", span="the stage with t
 RTT = Attribute("latencyprobe.tcp.rtt", span="the kernel's smoothed round trip time, seconds")
 RTT_MIN = Attribute("latencyprobe.tcp.rtt_min", span="its minimum, seconds")
 RETRANSMITS = Attribute("latencyprobe.tcp.retransmits", span="segments that this end sent again during the exchange")
+UNSENT_REASON = Attribute(
+    "latencyprobe.tcp.unsent.reason",
+    span="why bytes of this RPC waited in the kernel of the end that had written them: below",
+)
+UNSENT_HOLDER = Attribute("latencyprobe.tcp.unsent.holder", span="the end whose kernel held them: `client` or `server`")
+UNSENT_SIZE = Attribute("latencyprobe.tcp.unsent.size", span="the most bytes that one of its send calls left unsent")
+UNSENT_HELD = Attribute(
+    "latencyprobe.tcp.unsent.held", span="from the return of its last send call until the last byte left, seconds"
+)
+UNSENT_BOUND = Attribute(
+    "latencyprobe.tcp.unsent.bound", span="what that time is: `exact`, or a bound: `at_most`, `at_least`"
+)
 SAMPLED_REASON = Attribute(
     "latencyprobe.sampled.reason",
     span="`slow`, `error`, `ratio`, or `other_half`: the other half is slow or failed",
@@ -137,11 +149,12 @@ OUTCOME = Attribute(
 REASON = Attribute(
     "latencyprobe.reason",
     event="why it was sent again",
-    point="why something was excluded, lost, unresolved or sent again",
+    point="why something was excluded, lost, unresolved, sent again or kept from being sent",
 )
 SIGNAL = Attribute("latencyprobe.signal", point="the kind of record")
 OTLP_SIGNAL = Attribute("latencyprobe.otlp.signal", point="`traces` or `metrics`")
 PART = Attribute("latencyprobe.part", point="the part of the agent")
+BOUND = Attribute("latencyprobe.bound", point="what a time is: `exact`, or a bound: `at_most`, `at_least`")
 DIRECTION = Attribute("latencyprobe.direction", point="`request` if this end is the client, else `response`")
 
 # -- Attributes of evidence
@@ -277,6 +290,18 @@ TCP_RETRANSMITTED_SEGMENTS = Metric(
     "Segments that were sent again, those of the handshake and a bare FIN included.",
 )
 TCP_RETRANSMITTED_SIZE = Metric("latencyprobe.tcp.retransmitted.size", "By", "counter", "Bytes that were sent again.")
+TCP_UNSENT_EXCHANGES = Metric(
+    "latencyprobe.tcp.unsent.exchanges",
+    "{exchange}",
+    "counter",
+    "RPCs of whose message bytes were unsent when the last send call returned, by reason; from records, weighed.",
+)
+TCP_UNSENT_TIME = Metric(
+    "latencyprobe.tcp.unsent.time",
+    "s",
+    "counter",
+    "How long their last bytes waited in the kernel after that, by reason; from records, weighed.",
+)
 TCPRT_DURATION = Metric(
     "latencyprobe.tcprt.duration",
     "s",

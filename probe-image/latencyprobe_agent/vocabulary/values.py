@@ -47,7 +47,7 @@ FLAGS = {
     ExchangeFlags.BACKLOG: "data waited for the socket's owner: it was readable a little earlier",
     ExchangeFlags.READ_APPROX: "data was read without a receive call (splice, zero-copy)",
     ExchangeFlags.LOWAT: "SO_RCVLOWAT is above 1: the application was told late",
-    ExchangeFlags.RECEIVER_LIMITED: "the receive window was closed",
+    ExchangeFlags.RECEIVER_LIMITED: "this end's own receive window was closed: the other end waited for it to read",
     ExchangeFlags.SEND_APPROX: "a stamp of sending was missed: the nearest event's stands for it",
     ExchangeFlags.OVERLAP: "turns overlapped",
     ExchangeFlags.MAYBE_CUT: "ended by quiet alone: more of the response may have come",
