@@ -12,9 +12,6 @@
 #include "exchange_account.bpf.h"
 #include "exchange_sending.bpf.h"
 
-#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
-#define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
-
 /* The call that was seen to begin wrote all that is written, for the open exchange. */
 static __always_inline bool returns_as_expected(const struct connection *c, __u32 tid, __u32 written)
 {

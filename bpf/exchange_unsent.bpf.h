@@ -64,24 +64,28 @@ __noinline int why_unsent(__u64 address, __u32 written)
 	return UNSENT_PACING;
 }
 
-/* A send call returned and left bytes behind; written up to `written`. The socket is not locked. */
+/*
+ * A send call returned and left bytes behind; written up to `written`. The socket is not locked, and the exchange may end
+ * beside us: `reason` makes the note valid, and is written last.
+ */
 static __always_inline void note_unsent(struct connection *c, const struct tcp_sock *tp, __u32 written)
 {
 	struct unsent *note = &c->unsent;
 	__u32 message = c->current.role == ROLE_SERVER ? c->current.response_seq : c->current.request_seq;
 	__u32 bytes = written - tp->snd_nxt, reason;
 
-	note->tcp_sock = (__u64)tp;
-	reason = why_unsent(*(volatile __u64 *)&note->tcp_sock, written); /* from memory: a number, and no pointer */
+	WRITE_ONCE(note->tcp_sock, (__u64)tp);
+	reason = why_unsent(READ_ONCE(note->tcp_sock), written); /* from memory: a number, and no pointer */
 	if (!reason)
 		return;
 	if (note->reason && note->message == message && note->bytes > bytes)
 		bytes = note->bytes;
-	note->at_ns = bpf_ktime_get_ns();
-	note->message = message;
-	note->written = written;
-	note->bytes = bytes;
-	note->reason = reason;
+	WRITE_ONCE(note->reason, UNSENT_NONE);
+	WRITE_ONCE(note->at_ns, bpf_ktime_get_ns());
+	WRITE_ONCE(note->message, message);
+	WRITE_ONCE(note->written, written);
+	WRITE_ONCE(note->bytes, bytes);
+	WRITE_ONCE(note->reason, reason);
 }
 
 /*

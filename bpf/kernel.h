@@ -30,6 +30,10 @@
  */
 #define RETURN_NOTHING asm volatile("r0 = 0" ::: "r0")
 
+/* Once, in this order, and not as the compiler would have it: others read and write beside us. */
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
+
 #define RCV_SHUTDOWN 1
 #define SEND_SHUTDOWN 2
 

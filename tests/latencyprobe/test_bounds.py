@@ -169,6 +169,12 @@ def test_names_that_this_version_does_not_know_count_as_other() -> None:
     )
 
 
+def test_what_comes_with_the_exchanges_and_has_no_switch_keeps_its_name() -> None:
+    held = (EvidenceSummary("unsent", "server nagle", 500, 9),)
+    found = bounded(row(evidence={"unsent": EvidenceCount(1, 1, 9)}, slowest=slow(evidence=held)))
+    assert ({"unsent": EvidenceCount(1, 1, 9)}, held) == (found.evidence, found.slowest[0].evidence)
+
+
 def test_what_others_told_an_agent_is_cut_to_size_and_its_row_is_kept() -> None:
     """Anybody may own a pod with a strange owner's name, and answer what a server's half lost."""
     name = f"shop/\x1b]0;{'w' * 1000}"

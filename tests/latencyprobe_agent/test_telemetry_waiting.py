@@ -8,6 +8,7 @@ from latencyprobe import plan
 from latencyprobe.plan import Identity, SpanPolicy, Target
 from latencyprobe_agent.directory.peers import FakePeers, Peers
 from latencyprobe_agent.identity.resources import FakeResources
+from latencyprobe_agent.measure import unsent
 from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.halves import Halves
@@ -22,7 +23,7 @@ from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.span_rows import JOINED_HERE, JOINED_REMOTELY, NOT_JOINED, Peer, Ready
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.records import FLOW_HEADER, ExchangeFlags, Role
+from latencyprobe_agent.vocabulary.records import FLOW_HEADER, ExchangeFlags, Role, UnsentReason
 from tests.support.otlp import spans, values
 
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", plan.Role.SERVER, (), 0, SpanPolicy(1, 1.0, 100))
@@ -165,6 +166,33 @@ def test_the_span_shows_when_what_was_resent_and_how_long_it_waited(room: Waitin
     assert (event.name, event.time_unix_nano) == ("lost", 10**18 + 1_200_000_100)
     assert values(event.attributes) == {"segs": 2, names.WAIT: pytest.approx(0.2)}
     assert values(span.attributes)[names.RETRANSMITS] == 2
+
+
+def test_both_spans_of_a_pair_show_what_one_end_held_and_no_event(room: WaitingRoom, make_halves: Any) -> None:
+    held = {"unsent_reason": UnsentReason.NAGLE, "unsent_bytes": 500, "held_ns": 20}
+    halves = make_halves(
+        {"role": Role.CLIENT, "stages": (5, 100, 5, 5)}, {"role": Role.SERVER, "stages": (5, 5, 50, 5), **held}
+    )
+    pairs = LocalJoin().join(halves)
+    room.admit(everything(halves), {1: CART}, 1.0, by_process=False)
+    mine = unsent.of_halves(halves, pairs)
+    for batch in (mine, *unsent.of_pairs(pairs)):
+        assert batch is not None
+        assert batch.joined is not None
+        room.note_evidence(batch.explains, batch.joined)
+    requests = span_encoder.requests(room.take_ready(Peers(None), 9.0), span_encoder.Context(FakeResources(), 0))
+    both = [span for _, span in spans(body for body, _ in requests)]
+    assert [3, 3] == [len(span.events) for span in both], "those of the stages"
+    expected = {
+        names.UNSENT_REASON: "nagle",
+        names.UNSENT_HOLDER: "server",
+        names.UNSENT_SIZE: 500,
+        names.UNSENT_HELD: pytest.approx(20e-9),
+        names.UNSENT_BOUND: "exact",
+    }
+    for span in both:
+        said = values(span.attributes)
+        assert expected == {name: said[name] for name in expected}
 
 
 def test_a_server_that_closed_after_its_answer_waits_a_second_for_evidence(answered: Halves) -> None:
