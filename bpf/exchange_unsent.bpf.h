@@ -27,8 +27,8 @@ static __always_inline void note_unsent(struct connection *c, const struct tcp_s
 
 /*
  * Why the kernel keeps what lies between snd_nxt and `written`: what its own tests say of the first segment there
- * (net/ipv4/tcp_output.c, tcp_write_xmit). Windows before Nagle, as there; pacing after them, for its timer runs out
- * before an acknowledgement comes. UNSENT_NONE: it is sent by now.
+ * (net/ipv4/tcp_output.c, tcp_write_xmit), in its order but for pacing: that timer runs out before an acknowledgement
+ * comes. UNSENT_NONE: it is sent by now.
  */
 __noinline int why_unsent(__u64 address, __u32 written)
 {
@@ -45,10 +45,10 @@ __noinline int why_unsent(__u64 address, __u32 written)
 
 	if ((__s32)unsent <= 0 || next != BPF_CORE_READ(tp, snd_nxt))
 		return UNSENT_NONE;
-	if (window < (__s32)segment)
-		return UNSENT_WINDOW;
 	if (in_flight >= cwnd)
 		return UNSENT_CWND;
+	if (window < (__s32)segment)
+		return UNSENT_WINDOW;
 	if (unsent < mss && !(nonagle & TCP_NAGLE_PUSH)) {
 		if (nonagle & TCP_NAGLE_CORK || more)
 			return UNSENT_CORK;

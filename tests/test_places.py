@@ -13,11 +13,12 @@ import msgspec
 import pytest
 import yaml
 
-from latencyprobe import exclusions, stages
+from latencyprobe import exclusions, stages, unsent
 from latencyprobe.slo.evaluate import State
 from latencyprobe.spec import EvidenceSpec, LatencyProbeSpec
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary import conventions
+from latencyprobe_agent.vocabulary.records import UnsentReason
 
 ROOT = Path(__file__).parents[1]
 of_signals = pytest.mark.parametrize("signal", EVIDENCE, ids=lambda signal: signal.switch)
@@ -62,6 +63,18 @@ def test_a_signal_has_tests_of_its_decoder_and_of_its_programs(signal: EvidenceS
     assert module is not None
     assert (ROOT / f"tests/latencyprobe_agent/test_signals_{module.__name__.rpartition('.')[2]}.py").exists()
     assert list(ROOT.glob(f"tests/bpf/test_{signal.switch}*.py"))
+
+
+# -- a reason why bytes waited to be sent
+
+
+@pytest.mark.parametrize("reason", unsent.REASONS, ids=lambda reason: reason.name)
+def test_a_reason_of_unsent_bytes_is_explained_and_some_socket_waits_for_it(reason: unsent.Reason) -> None:
+    assert (
+        f"\n| `{reason.name}` |" in text("docs/evidence.md").partition("## Bytes that waited")[2].partition("\n## ")[0]
+    )
+    assert f"UnsentReason.{reason.name.upper()}" in text("tests/bpf/test_unsent.py")
+    assert UnsentReason[reason.name.upper()] == reason.code
 
 
 # -- a stage
