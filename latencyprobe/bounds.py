@@ -18,12 +18,14 @@ from latencyprobe.sli import (
     PEERS,
     SLOWEST,
     SUMMARIES,
+    WAITED_FOR,
     Coverage,
     EvidenceCount,
     EvidenceSummary,
     PressureTime,
     SliRow,
     SlowExchange,
+    WaitedFor,
     added_evidence,
 )
 from latencyprobe.spec import EvidenceSpec
@@ -81,6 +83,7 @@ def bounded(row: SliRow) -> SliRow:
     _at_most("slowest", row.slowest, SLOWEST)
     _at_most("peers", row.peers, PEERS)
     _within("peers", row.peers.values(), 0, MAX_EVENTS)
+    _at_most("waited_ns", row.waited_ns, PEERS)
     return replace(
         row,
         stage_ns=_refined("stage_ns", row.perspective, row.stage_ns, MAX_SUM_NS),
@@ -90,6 +93,7 @@ def bounded(row: SliRow) -> SliRow:
         evidence=_evidence(row.evidence),
         exclusions=_exclusions(row.exclusions, row.coverage),
         pressure=_pressure(row.pressure),
+        waited_ns=_added_up((_text(peer, MAX_PEER), _cut(ns, MAX_SUM_NS)) for peer, ns in row.waited_ns.items()),
     )
 
 
@@ -144,13 +148,22 @@ def _slow(exchange: SlowExchange) -> SlowExchange:
     _within("slowest", [exchange.start_unix_ns], 0, MAX_UNIX_NS)
     _within("slowest", [exchange.duration_ns, *stages.values()], 0, MAX_NS)
     _at_most("slowest", exchange.evidence, SUMMARIES)
+    _at_most("slowest", exchange.waited_for, WAITED_FOR)
     return replace(
         exchange,
         stages=stages,
         peer=_text(exchange.peer, MAX_PEER),
         error=_text(exchange.error, MAX_WORD),
         evidence=tuple(map(_summary, exchange.evidence)),
+        waited_for=tuple(map(_waited_for, exchange.waited_for)),
     )
+
+
+def _waited_for(one: WaitedFor) -> WaitedFor:
+    _within("slowest", [one.calls], 0, MAX_EVENTS)
+    if not _TRACE_ID.fullmatch(one.trace_id):
+        raise Impossible("slowest", "a trace id is not 32 hex digits")
+    return WaitedFor(_text(one.peer, MAX_PEER), one.calls, _cut(one.wait_ns, MAX_NS), one.trace_id)
 
 
 def _summary(one: EvidenceSummary) -> EvidenceSummary:

@@ -17,6 +17,7 @@ HISTOGRAM_INDEXES = range(-672, 320)  # 477 ns to 17 min; shorter and longer dur
 SLOWEST = 5  # exchanges kept per row, whatever time it spans
 PEERS = 20
 SUMMARIES = 8  # of evidence, kept per exchange
+WAITED_FOR = 3  # peers that one exchange waited for
 
 K = TypeVar("K")
 
@@ -57,10 +58,24 @@ class EvidenceSummary(_Wire, frozen=True, array_like=True):
     wait_ns: int
 
 
+class WaitedFor(_Wire, frozen=True, array_like=True):
+    """RPCs to one peer that a server made and waited for while it processed this one.
+
+    `peer`: as a person would name it, with the port; `calls`: how many there are records of; `wait_ns`: the time that
+    they cover together; `trace_id`: of the longest.
+    """
+
+    peer: str
+    calls: int
+    wait_ns: int
+    trace_id: str
+
+
 class SlowExchange(_Wire, frozen=True):
     """One of the slowest exchanges of a row. `start_unix_ns`, `duration_ns`; `stages` in ns by stage name; `peer` as a
-    person would name it (`namespace/workload`, else address); `evidence`: what explains it, longest wait first. Of one
-    exchange there may be several accounts, the later ones with the evidence alone that came since."""
+    person would name it (`namespace/workload`, else address); `evidence`: what explains it, longest wait first;
+    `waited_for`: its own calls likewise, at most WAITED_FOR. Of one exchange there may be several accounts, the later
+    ones with the evidence and calls alone that came since."""
 
     trace_id: str
     start_unix_ns: int
@@ -70,6 +85,7 @@ class SlowExchange(_Wire, frozen=True):
     error: str = ""
     joined: bool = False
     evidence: tuple[EvidenceSummary, ...] = ()
+    waited_for: tuple[WaitedFor, ...] = ()
 
 
 class EvidenceCount(_Wire, frozen=True, array_like=True):
@@ -100,7 +116,9 @@ class SliRow(_Wire, frozen=True):
     These replace the client's own stages, so in a row that came after the counts which it corrects, a client's stage
     may be negative. `hash`: of the objective's definition. `exclusions`: turns that count as no RPC, by reason
     (exclusions.py); they add up to `coverage.ambiguous` and `coverage.excluded`. `pressure`: what held up the
-    containers on this side of the exchanges, by kind (pressure.py); a kind that is absent is not known.
+    containers on this side of the exchanges, by kind (pressure.py); a kind that is absent is not known. `waited_ns`:
+    how long servers waited, within the stage `process` of the events whose stages count, for RPCs of their own, by peer
+    with port, at most 20; from records, each for as many as it stands for.
     """
 
     namespace: str
@@ -121,6 +139,7 @@ class SliRow(_Wire, frozen=True):
     evidence: dict[str, EvidenceCount] = {}  # by signal, from records
     exclusions: dict[str, int] = {}
     pressure: dict[str, PressureTime] = {}
+    waited_ns: dict[str, int] = {}
 
 
 class SliBatch(_Wire, frozen=True, forbid_unknown_fields=True):
@@ -155,6 +174,7 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
         evidence=added_evidence(one.evidence, other.evidence),
         exclusions=added(one.exclusions, other.exclusions),
         pressure=added_pressure(one.pressure, other.pressure),
+        waited_ns=most(added(one.waited_ns, other.waited_ns)),
     )
 
 
@@ -190,9 +210,14 @@ def slowest(exchanges: Iterable[SlowExchange]) -> tuple[SlowExchange, ...]:
     distinct: dict[str, SlowExchange] = {}
     for slow in sorted(exchanges, key=lambda slow: slow.joined):
         other = distinct.get(slow.trace_id)
-        more = other is not None and other.evidence
-        distinct[slow.trace_id] = replace(slow, evidence=added_summaries(more + slow.evidence)) if more else slow
+        distinct[slow.trace_id] = _both(other, slow) if other and (other.evidence or other.waited_for) else slow
     return tuple(sorted(distinct.values(), key=lambda slow: -slow.duration_ns)[:SLOWEST])
+
+
+def _both(one: SlowExchange, other: SlowExchange) -> SlowExchange:
+    """Return the second of two accounts with what both tell; of its calls an exchange has been told once."""
+    evidence = added_summaries(one.evidence + other.evidence)
+    return replace(other, evidence=evidence, waited_for=other.waited_for or one.waited_for)
 
 
 def added_summaries(summaries: Iterable[EvidenceSummary]) -> tuple[EvidenceSummary, ...]:
@@ -202,6 +227,11 @@ def added_summaries(summaries: Iterable[EvidenceSummary]) -> tuple[EvidenceSumma
         before = total.get((one.signal, one.what), EvidenceSummary(one.signal, one.what, 0, 0))
         total[one.signal, one.what] = replace(one, count=before.count + one.count, wait_ns=before.wait_ns + one.wait_ns)
     return tuple(sorted(total.values(), key=lambda one: (-one.wait_ns, one.signal, one.what))[:SUMMARIES])
+
+
+def longest(waited_for: Iterable[WaitedFor]) -> tuple[WaitedFor, ...]:
+    """Keep what was waited for longest."""
+    return tuple(sorted(waited_for, key=lambda one: (-one.wait_ns, one.peer))[:WAITED_FOR])
 
 
 def most(peers: Mapping[str, int]) -> dict[str, int]:

@@ -30,14 +30,17 @@ from latencyprobe.report.model import (
     Result,
     Slow,
     Stage,
+    Waited,
+    WaitedFor,
 )
 from latencyprobe.report.turns import by_size
-from latencyprobe.sli import SLOWEST, SUMMARIES, SliRow, SlowExchange, most
+from latencyprobe.sli import SLOWEST, SUMMARIES, WAITED_FOR, SliRow, SlowExchange, most
 from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, events_needed, windows_needed
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.slo.windows import WINDOW_S
 from latencyprobe.spec import goal_fraction
+from latencyprobe.stages import PROCESS
 from latencyprobe.store import Store
 
 log = logging.getLogger(__name__)
@@ -48,7 +51,7 @@ MAX_REASON = 256
 _STAGES = 16
 _SIGNALS = 8
 _REASONS = 16
-_WHOLE = 16  # results that keep their slowest exchanges whatever the size: 16 × 12 KiB at their longest
+_WHOLE = 12  # results that keep their slowest exchanges whatever the size: 12 × 20 KiB at their longest
 NAME = "latency"
 KIND = "LatencyReport"
 
@@ -135,6 +138,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
         slowest=tuple(map(_slow, row.slowest)),
         top_peers=tuple(Peer(peer[:MAX_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
+        waited_for=_waited(row),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result
@@ -148,7 +152,7 @@ def _bounded(results: Sequence[Result]) -> Report:
     room = MAX_BYTES - 4096  # metadata with its owner references, summary
     for i in reversed(range(_WHOLE, len(kept))):
         if sum(sizes) > room:
-            kept[i] = msgspec.structs.replace(kept[i], slowest=(), top_peers=())
+            kept[i] = msgspec.structs.replace(kept[i], slowest=(), top_peers=(), waited_for=())
             sizes[i] = len(msgspec.json.encode(kept[i]))
     while sum(sizes) > room:
         kept.pop()
@@ -189,6 +193,14 @@ def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:
             time=units.duration(both[stage][1]),
         )
         for stage in stages[:_STAGES]
+    )
+
+
+def _waited(row: SliRow) -> tuple[Waited, ...]:
+    process_ns = max(row.stage_ns.get(PROCESS.name, 0), 0)
+    return tuple(
+        Waited(peer[:MAX_PEER], units.duration(ns), units.percent(_share(ns, process_ns), 1))
+        for peer, ns in list(most(row.waited_ns).items())[:SLOWEST]
     )
 
 
@@ -255,7 +267,12 @@ def _slow(exchange: SlowExchange) -> Slow:
         error=exchange.error[:63],
         joined=exchange.joined,
         evidence=tuple(map(_summary, exchange.evidence[:SUMMARIES])),
+        waited_for=tuple(map(_waited_for, exchange.waited_for[:WAITED_FOR])),
     )
+
+
+def _waited_for(one: sli.WaitedFor) -> WaitedFor:
+    return WaitedFor(one.peer[:MAX_PEER], one.calls, units.duration(one.wait_ns), one.trace_id[:32])
 
 
 def _summary(one: sli.EvidenceSummary) -> EvidenceSummary:

@@ -113,8 +113,18 @@ class EvidenceSummary(_Model, frozen=True):
     wait: str = ""
 
 
+class WaitedFor(_Model, frozen=True):
+    """RPCs to one peer that a server waited for while it processed one; `trace_id`: of the longest."""
+
+    peer: str
+    calls: int
+    wait: str
+    trace_id: str
+
+
 class Slow(_Model, frozen=True):
-    """One of the slowest exchanges of the window. `evidence`: what explains it, longest wait first."""
+    """One of the slowest exchanges of the window. `evidence`: what explains it, longest wait first; `waited_for`: its
+    own calls, longest wait first."""
 
     trace_id: str
     time: str
@@ -124,6 +134,16 @@ class Slow(_Model, frozen=True):
     error: str = ""
     joined: bool = False
     evidence: tuple[EvidenceSummary, ...] = ()
+    waited_for: tuple[WaitedFor, ...] = ()
+
+
+class Waited(_Model, frozen=True):
+    """What the events whose stages count waited for one peer within `process`: the time, and its share of `process` in
+    percent. From records."""
+
+    peer: str
+    time: str
+    share: str
 
 
 class Peer(_Model, frozen=True):
@@ -161,6 +181,7 @@ class Result(_Model, frozen=True):
     top_peers: tuple[Peer, ...] = ()
     since: str | None = None
     reason: str = ""
+    waited_for: tuple[Waited, ...] = ()
 
 
 class Report(_Model, frozen=True):

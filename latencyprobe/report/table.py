@@ -16,10 +16,10 @@ from rich.text import Text
 from latencyprobe import stages, unsent
 from latencyprobe.plan import Role
 from latencyprobe.report import pressure, turns, units
-from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow
+from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
-from latencyprobe.stages import Stage
+from latencyprobe.stages import PROCESS, Stage
 
 _SIGNALS = {"retransmits": "resent", "handshakes": "connect"}  # as a verb, and shorter
 _ON_THE_WAY = {stage.name for stage in (stages.NETWORK, stages.WAIT, stages.RECEIVE)}
@@ -64,7 +64,7 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("slowest", justify="right", no_wrap=True)
     table.add_column("stages", no_wrap=True)
-    table.add_column("mostly, and why" if any(slow.evidence for _, slow in exchanges) else "mostly")
+    table.add_column("mostly, and why" if any(slow.evidence or slow.waited_for for _, slow in exchanges) else "mostly")
     if wide:
         table.add_column("target", overflow="fold")
         table.add_column("peer", overflow="fold")
@@ -76,6 +76,8 @@ def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -
         # as Text: a name in brackets is no markup
         row = [Text(_short(slow.duration, 4)), _bar(slow, console), *map(Text, (said, *context, slow.trace_id))]
         table.add_row(*row)
+        for one in slow.waited_for:
+            table.add_row("", "", *map(Text, (_waited_for(one), *("" for _ in context), one.trace_id)))
     console.print(table)
     drawn = {stage for _, slow in exchanges for stage, glyphs in _glyphs(slow) if glyphs}
     legend = [
@@ -128,6 +130,10 @@ def _notes(result: Result) -> Iterable[str | Text]:
         yield f"needs {result.events_needed:,} events to judge, has {result.events:,}: {remedy}"
     elif result.bad and result.bad_by_stage:
         yield "burned by " + ", ".join(f"{s.stage} {s.share} %" for s in result.bad_by_stage[:3] if s.events)
+    if result.waited_for:
+        first, *others = result.waited_for[:3]
+        more = "".join(f", {one.share} % for {one.peer}" for one in others)
+        yield f"of {PROCESS.name}, {first.share} % waiting for {first.peer}{more}"
     for one in (one for one in result.evidence if one.events):
         of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
         yield f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most"
@@ -217,6 +223,10 @@ def _unsent(one: EvidenceSummary, result: Result, slow: Slow) -> str:
     inside = not own and not slow.error and largest in _ON_THE_WAY
     said = unsent.sentence(one.what, _short(one.wait, 3) if one.wait else "0 ms")
     return f"of it {said}" if inside else f"then {said}" if own else said
+
+
+def _waited_for(one: WaitedFor) -> str:
+    return f"waited for {one.peer}{f' ×{one.calls}' if one.calls > 1 else ''}, {_short(one.wait, 3)}"
 
 
 def _block(stage: str, console: Console) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from latencyprobe import exclusions, pressure, stages
-from latencyprobe.bounds import MAX_NS, MAX_SUM
+from latencyprobe.bounds import MAX_NS, MAX_SUM, MAX_SUM_NS
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
     EvidenceCount,
@@ -52,10 +52,11 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Exemplars(msgspec.Struct, frozen=True, array_like=True):
-    """Of one row: the slowest exchanges, slowest first, and bad events by peer."""
+    """Of one row: the slowest exchanges, slowest first, bad events by peer, and ns that servers waited by peer."""
 
     slowest: tuple[SlowExchange, ...] = ()
     peers: dict[str, int] = {}
+    waited_ns: dict[str, int] = {}
 
 
 class _Explained(msgspec.Struct, frozen=True, array_like=True):
@@ -157,7 +158,9 @@ def add_details(one: bytes, other: bytes) -> bytes:
 
 def pack_exemplars(exemplars: Exemplars) -> bytes:
     """Return the blob of the slowest exchanges and the peers, bounded."""
-    return msgspec.msgpack.encode(Exemplars(tuple(map(_bounded, slowest(exemplars.slowest))), most(exemplars.peers)))
+    waited_ns = {peer: max(0, min(ns, MAX_SUM_NS)) for peer, ns in most(exemplars.waited_ns).items()}
+    parts = [tuple(map(_bounded, slowest(exemplars.slowest))), most(exemplars.peers), waited_ns]
+    return msgspec.msgpack.encode(parts if waited_ns else parts[:-1])
 
 
 def unpack_exemplars(blob: bytes) -> Exemplars:
@@ -165,6 +168,7 @@ def unpack_exemplars(blob: bytes) -> Exemplars:
     exemplars = _decoded(_exemplars, blob)
     _check("peers", exemplars.peers.values())
     _check("slowest", [hit.count for slow in exemplars.slowest for hit in slow.evidence])
+    _check("slowest", [one.calls for slow in exemplars.slowest for one in slow.waited_for])
     return exemplars
 
 
@@ -174,7 +178,7 @@ def add_exemplars(one: bytes, other: bytes) -> bytes:
         a, b = unpack_exemplars(one), unpack_exemplars(other)
     except Unreadable:
         return one
-    return pack_exemplars(Exemplars(a.slowest + b.slowest, added(a.peers, b.peers)))
+    return pack_exemplars(Exemplars(a.slowest + b.slowest, added(a.peers, b.peers), added(a.waited_ns, b.waited_ns)))
 
 
 def _pack_pressure(times: Mapping[str, PressureTime]) -> _Held:

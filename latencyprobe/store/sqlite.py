@@ -156,7 +156,8 @@ class SqliteStore:
                 for (blob,) in self._db.execute(query, (series, *span)):
                     seen = packing.unpack_exemplars(blob)
                     slowest = tuple(slow for slow in seen.slowest if start <= slow.start_unix_ns // 10**9 < until)
-                    total = merged(total, SliRow(*key, minute=start, slowest=slowest, peers=seen.peers))
+                    more = SliRow(*key, minute=start, slowest=slowest, peers=seen.peers, waited_ns=seen.waited_ns)
+                    total = merged(total, more)
         return msgspec.structs.replace(total, good=max(total.good, 0), bad=max(total.bad, 0))  # see bounds.TORN
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
@@ -201,8 +202,8 @@ class SqliteStore:
             )
             for width_s in WIDTHS_S:
                 self._db.execute(_ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
-            if row.slowest or row.peers:
-                blob = packing.pack_exemplars(Exemplars(row.slowest, row.peers))
+            if row.slowest or row.peers or row.waited_ns:
+                blob = packing.pack_exemplars(Exemplars(row.slowest, row.peers, row.waited_ns))
                 for width_s in (HOUR_S, DAY_S):
                     self._db.execute(_ADD_EXEMPLARS, (series, width_s, down(row.minute, width_s), blob))
 

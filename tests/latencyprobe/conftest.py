@@ -9,7 +9,7 @@ import pytest
 
 from latencyprobe import parsing, spec
 from latencyprobe.plan import Role
-from latencyprobe.sli import Coverage, EvidenceSummary, SliRow, SlowExchange
+from latencyprobe.sli import Coverage, EvidenceSummary, SliRow, SlowExchange, WaitedFor
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe.store_rows import Clock
@@ -32,6 +32,12 @@ EVIDENCE = {
 }
 
 
+WAITED_FOR = (
+    WaitedFor("shop/redis:6379", 3, 34_000_000, "d" * 32),
+    WaitedFor("shop/users:8080", 1, 4_000_000, "e" * 32),
+)
+
+
 def exchange(number: int, now: int) -> SlowExchange:
     stages = {"receive": 100_000, "read_delay": 4_000_000, "process": 40_000_000 + 1000 * number, "send": 50_000}
     start_unix_ns = (now - 600) * 10**9 + number
@@ -42,6 +48,7 @@ def exchange(number: int, now: int) -> SlowExchange:
         stages,
         "shop/frontend",
         evidence=EVIDENCE.get(number, ()),
+        waited_for=WAITED_FOR if number == 59 else (),
     )
 
 
@@ -69,6 +76,7 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
                 dominant={"process": 9, "read_delay": 1},
                 slowest=(exchange(i, now),),
                 peers={"shop/frontend": 10},
+                waited_ns={"shop/users:8080": 40_000_000, "shop/redis:6379": 340_000_000},
                 coverage=Coverage(seen=1005, excluded=5, measured_ms=60_000, expected_ms=60_000),
                 exclusions={"setup": 3, "teardown": 2},
             )

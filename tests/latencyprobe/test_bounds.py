@@ -8,7 +8,7 @@ import pytest
 from latencyprobe import exclusions
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, TORN, Impossible, bounded
 from latencyprobe.plan import Role
-from latencyprobe.sli import Coverage, EvidenceCount, EvidenceSummary, PressureTime, SliRow, SlowExchange
+from latencyprobe.sli import Coverage, EvidenceCount, EvidenceSummary, PressureTime, SliRow, SlowExchange, WaitedFor
 from tests.latencyprobe.bounds_rows import NOW, row
 
 
@@ -39,6 +39,7 @@ HONEST = {
         slowest=tuple(slow(trace_id=f"{i:032x}")[0] for i in range(5)),
         peers={f"2001:db8::{i:x}": 9 for i in range(20)},
         evidence={"retransmits": EvidenceCount(3, 1, 10**9), "handshakes": EvidenceCount(1), "tcprt": EvidenceCount(2)},
+        waited_ns={f"[2001:db8::{i:x}]:6379": MAX_SUM_NS for i in range(20)},
         coverage=Coverage(seen=sum(range(len(exclusions.ALL))), ambiguous=AMBIGUOUS, excluded=EXCLUDED),
         exclusions={exclusion.name: i for i, exclusion in enumerate(exclusions.ALL)},
     ),
@@ -54,6 +55,9 @@ HONEST = {
     "without any RPC": row(coverage=Coverage(seen=40_000, ambiguous=40_000), exclusions={"multiplexed": 40_000}),
     "with evidence alone": row(
         slowest=slow(evidence=(EvidenceSummary("tcprt", "R reordered", 1, 0),) * 8, joined=True)
+    ),
+    "with calls of its own": row(
+        slowest=slow(waited_for=tuple(WaitedFor(f"shop/redis-{i}:6379", 9, 10**9, "ab" * 16) for i in range(3)))
     ),
 }
 
@@ -115,6 +119,9 @@ IMPOSSIBLE = {
         {"slowest": slow(stages={f"s{i}": 1 for i in range(65)})},
         {"slowest": slow(evidence=(EvidenceSummary("tcprt", "R", 1, 1),) * 9)},
         {"slowest": slow(evidence=(EvidenceSummary("tcprt", "R", -1, 1),))},
+        {"slowest": slow(waited_for=(WaitedFor("redis:6379", 1, 1, "ab" * 16),) * 4)},
+        {"slowest": slow(waited_for=(WaitedFor("redis:6379", -1, 1, "ab" * 16),))},
+        {"slowest": slow(waited_for=(WaitedFor("redis:6379", 1, 1, "AB" * 16),))},
     ],
     "pressure": [
         {"pressure": {"io": PressureTime(0, -1)}},
@@ -126,6 +133,7 @@ IMPOSSIBLE = {
         {"pressure": {"io": PressureTime(1, 1 << 60)}},
         {"pressure": {f"k{i}": PressureTime() for i in range(65)}},
     ],
+    "waited_ns": [{"waited_ns": {f"p{i}": 1 for i in range(21)}}],
     "peers": [{"peers": {f"p{i}": 1 for i in range(21)}}, {"peers": {"p": -1}}, {"peers": {"p": 1 << 60}}],
     "evidence": [
         {"evidence": {"tcprt": EvidenceCount(-1)}},

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from latencyprobe.bounds import MAX_NS
 from latencyprobe.plan import Role
 from latencyprobe.report import build, model
-from latencyprobe.sli import EvidenceCount, PressureTime, SliRow, SlowExchange
+from latencyprobe.sli import EvidenceCount, PressureTime, SliRow, SlowExchange, WaitedFor
 from latencyprobe.slo.evaluate import State
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
@@ -76,8 +77,20 @@ def test_slowest_keep_their_stages_in_order(store: SqliteStore) -> None:
             {"signal": "handshakes", "what": "ok", "count": 2, "wait": "1.02s"},
             {"signal": "retransmits", "what": "rto", "count": 1, "wait": "812ms"},
         ],
-    } == slowest[0]
-    assert "evidence" not in slowest[1]
+    } == {name: value for name, value in slowest[0].items() if name != "waitedFor"}
+    assert slowest[1].keys().isdisjoint({"evidence", "waitedFor"})
+
+
+def test_what_a_server_waited_for_is_a_share_of_process(store: SqliteStore) -> None:
+    found = result(store, "fast")
+    assert found["waitedFor"] == [
+        {"peer": "shop/redis:6379", "time": "20.4s", "share": "85"},
+        {"peer": "shop/users:8080", "time": "2.4s", "share": "10"},
+    ]
+    assert found["slowest"][0]["waitedFor"] == [
+        {"peer": "shop/redis:6379", "calls": 3, "wait": "34ms", "traceId": "d" * 32},
+        {"peer": "shop/users:8080", "calls": 1, "wait": "4ms", "traceId": "e" * 32},
+    ]
 
 
 def test_coverage_tells_what_is_missing(store: SqliteStore) -> None:
@@ -169,7 +182,11 @@ def crowded(tmp_path: Path) -> Iterator[tuple[SqliteStore, list[Objective]]]:
             )
             for i in range(300)
         ]
-        slow = tuple(SlowExchange(f"{i:032x}", (NOW - 30) * 10**9 + i, 10**9, stages, "n" * 127) for i in range(5))
+        waited_for = tuple(WaitedFor(f"{i}{'n' * 319}", 1 << 40, MAX_NS, "f" * 32) for i in range(3))
+        slow = tuple(
+            SlowExchange(f"{i:032x}", (NOW - 30) * 10**9 + i, 10**9, stages, "n" * 127, waited_for=waited_for)
+            for i in range(5)
+        )
         peers = {f"{p}{'n' * 120}": 1 for p in range(5)}
         rows = [
             SliRow(
@@ -179,6 +196,7 @@ def crowded(tmp_path: Path) -> Iterator[tuple[SqliteStore, list[Objective]]]:
                 bad=i * 10,
                 slowest=slow,
                 peers=peers,
+                waited_ns=peers,
             )
             for i, o in enumerate(objectives)
         ]

@@ -15,6 +15,7 @@ from latencyprobe.sli import (
     SliBatch,
     SliRow,
     SlowExchange,
+    WaitedFor,
     merged,
 )
 
@@ -80,6 +81,26 @@ def test_evidence_of_all_accounts_of_an_exchange_is_added_up() -> None:
 
     expected = replace(accounts[1], evidence=(EvidenceSummary("retransmits", "rto", 2, 400), tlp, opened))
     assert [(expected,)] * 2 == [reduce(merged, some).slowest for some in (rows, rows[::-1])]
+
+
+def test_what_was_waited_for_is_told_once_and_stays() -> None:
+    account = SlowExchange("a" * 32, 0, 9, {"process": 9}, "", evidence=(EvidenceSummary("retransmits", "rto", 1, 2),))
+    told = replace(account, evidence=(), waited_for=(WaitedFor("redis:6379", 1, 8, "b" * 32),))
+    rows = [
+        SliRow(*KEY, minute=0, slowest=(account,), waited_ns={"redis:6379": 3}),
+        SliRow(*KEY, minute=0, slowest=(told,), waited_ns={"redis:6379": 5, "users:80": 1}),
+    ]
+    for one, other in (rows, rows[::-1]):
+        result = merged(one, other)
+        assert (replace(told, evidence=account.evidence),) == result.slowest
+        assert {"redis:6379": 8, "users:80": 1} == result.waited_ns
+
+
+def test_a_row_from_before_servers_waited_for_others_is_read() -> None:
+    row = SliRow(*KEY, minute=0, slowest=(SlowExchange("a" * 32, 0, 9, {}, ""),))
+    encoded = msgspec.json.encode(row)
+    assert b"waited" not in encoded
+    assert row == msgspec.json.decode(encoded, type=SliRow)
 
 
 def test_only_the_slowest_and_the_most_frequent_are_kept() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe import pressure
-from latencyprobe.bounds import MAX_SUM
+from latencyprobe.bounds import MAX_SUM, MAX_SUM_NS
 from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, EvidenceSummary, PressureTime, SlowExchange
 from latencyprobe.store.packing import (
     Detail,
@@ -122,14 +122,23 @@ def test_bucket_takes_about_a_byte() -> None:
     assert len(pack_detail(Detail(dict.fromkeys(range(-300, -220), 9)))) < 90
 
 
+def test_witnesses_from_before_servers_waited_for_others_are_read_and_added_to() -> None:
+    older = msgspec.msgpack.encode(((), {"shop/cart": 3}))
+    assert older == pack_exemplars(Exemplars((), {"shop/cart": 3}))
+    found = unpack_exemplars(add_exemplars(older, pack_exemplars(Exemplars((), {}, {"shop/redis:6379": 1 << 62}))))
+    assert Exemplars((), {"shop/cart": 3}, {"shop/redis:6379": 1 << 62}) == found
+    twice = unpack_exemplars(add_exemplars(*[pack_exemplars(found)] * 2))
+    assert {"shop/redis:6379": MAX_SUM_NS} == twice.waited_ns
+
+
 def test_witnesses_are_bounded_and_sorted() -> None:
     evidence = (EvidenceSummary("retransmits", "rto", 1, 9),)
     slow = [SlowExchange(f"{i:032x}", i, i % 8, {"process": i}, "shop/cart", evidence=evidence) for i in range(40)]
-    blobs = [pack_exemplars(Exemplars((exchange,), {f"p{i}": 1})) for i, exchange in enumerate(slow)]
+    blobs = [pack_exemplars(Exemplars((exchange,), {f"p{i}": 1}, {f"w{i % 30}": i})) for i, exchange in enumerate(slow)]
     total = blobs[0]
     for blob in blobs[1:]:
         total = add_exemplars(total, blob)
     found = unpack_exemplars(total)
-    assert (SLOWEST, PEERS) == (len(found.slowest), len(found.peers))
+    assert (SLOWEST, PEERS, PEERS) == (len(found.slowest), len(found.peers), len(found.waited_ns))
     assert [7, 7, 7, 7, 7] == [exchange.duration_ns for exchange in found.slowest]
     assert slow[7] == found.slowest[0]
