@@ -104,7 +104,7 @@ Examples:
 @click.option("--target", help="Only this target's.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def slow(namespace: str | None, all_namespaces: bool, store: Path | None, target: str | None, output: str) -> None:
-    """Print the slowest RPCs, their stages, what explains them, and their trace ids."""
+    """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
     results = [result for found in _reports(namespace, all_namespaces, store) for result in found.results]
     if target is not None and target not in (targets := {result.target for result in results}):
         raise click.BadParameter(

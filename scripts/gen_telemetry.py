@@ -40,6 +40,11 @@ What TCP did to an exchange is an event of its span, at its own time (`spec.evid
 
 {event}
 
+What a server waited for while it processed ([evidence.md](evidence.md#its-own-calls)) is an event and a link of its
+span:
+
+{link}
+
 The resource is the observed container, not the agent:
 
 {resource}
@@ -105,6 +110,7 @@ def page() -> str:
         stages=of_stages(),
         events=table(("event", "meaning"), ((event, event.meaning) for event in conventions.EVENTS)),
         event=attributes("event", "attribute of events"),
+        link=attributes("link", "attribute of links"),
         resource=attributes("resource", "attribute of resources"),
         metrics=table(
             ("metric", "kind, unit", "meaning"),

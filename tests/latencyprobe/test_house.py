@@ -16,6 +16,7 @@ DESIGN = ROOT / "docs/design"
 SUBJECTS = {  # of tests that are about several modules, about none, or about one subject of a module that has more
     "latencyprobe": {"bounds_harm", "crds", "dependencies", "house", "store_sqlite_faults"},
     "latencyprobe_agent": {
+        "cli_run_calls",
         "edits",
         "edits_under_load",
         "ending",

@@ -32,7 +32,7 @@ SLOW_CLIENT = {"role": Role.CLIENT, "stages": (0, 2 * 10**9, 0, 0)}
 SERVER = {"role": Role.SERVER, "stages": (0, 0, 10**8, 0)}
 
 
-def turns(kernel: FakePrograms, guard: Guard | None = None) -> Turns:
+def turns(kernel: FakePrograms, guard: Guard | None = None, *, sampling: bool = True) -> Turns:
     def attach(signal: object) -> Any:
         raise AssertionError("no target asks for evidence")
 
@@ -41,7 +41,7 @@ def turns(kernel: FakePrograms, guard: Guard | None = None) -> Turns:
         clock=Clock(),
         counting=Counting(kernel, 15.0, Now(0, 0)),  # type: ignore[arg-type]  # a fake
         evidence=EvidenceSignals(attach),
-        sampler=Sampler(1000),
+        sampler=Sampler(1000) if sampling else None,
         joiner=None,
         pressure=PressureReader(),
     )
@@ -116,3 +116,25 @@ def test_records_that_cannot_be_measured_are_counted_as_lost_and_the_next_turn_g
     assert turn.counts.lost["unmeasured"] == 2
     turn, _ = made.make(IN_FORCE)
     assert len(turn.halves) == 1
+
+
+def test_what_a_slow_half_waited_for_becomes_a_span_and_both_are_linked_at_the_end(make_halves: Any) -> None:
+    thread = {"reader_tgid": 5, "writer_tgid": 5, "reader_tid": 7, "writer_tid": 7}
+    slow = {"role": Role.SERVER, "stages": (0, 0, 2 * 10**9, 0), **thread}
+    call = {"role": Role.CLIENT, "start_ns": 15 * 10**8, "stages": (0, 10**8, 0, 0), "request_seq": 9, **thread}
+    made = turns(FakePrograms(make_halves(slow, call).rec))
+    turn, _ = made.make(IN_FORCE, plan_age_s=0.0, last=True)
+    assert turn.calls.called is not None
+    assert turn.sampled.reason.tolist() == [Reason.SLOW, Reason.CALL]
+    assert turn.calls.links["linked"].tolist() == [True]
+    assert turn.stats is not None
+    assert turn.stats.calls["joined"] == 1
+
+
+def test_without_spans_what_halves_waited_for_is_told_all_the_same(make_halves: Any) -> None:
+    thread = {"reader_tgid": 5, "writer_tgid": 5, "reader_tid": 7, "writer_tid": 7}
+    call = {"role": Role.CLIENT, "start_ns": 101 * 10**7, "stages": (0, 10**7, 0, 0), "request_seq": 9, **thread}
+    made = turns(FakePrograms(make_halves({**SERVER, **thread}, call).rec), sampling=False)
+    turn, _ = made.make(IN_FORCE, last=True)
+    assert turn.calls.called is not None
+    assert (len(turn.sampled), len(turn.calls.links)) == (0, 0)

@@ -11,12 +11,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 from latencyprobe.plan import Identity
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, FakeResources
+from latencyprobe_agent.measure.call_links import LINK
 from latencyprobe_agent.measure.rules import packed
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from latencyprobe_agent.signals import retransmits, tcprt
 from latencyprobe_agent.telemetry.span_encoder import Context, requests
-from latencyprobe_agent.telemetry.span_rows import ROW, Noted, Peer, Ready, SpanTarget
+from latencyprobe_agent.telemetry.span_rows import ROW, Noted, NotedCalls, Peer, Ready, SpanTarget
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, TCPRT, ExchangeClass, Outcome, Role
 from tests.support import span_oracle
 
@@ -94,6 +95,23 @@ def noted(draw: Any, count: int) -> list[Noted]:
     return found
 
 
+def noted_calls(draw: Any, count: int) -> list[NotedCalls]:
+    """Calls of some of these spans, and of some others."""
+    one = st.tuples(st.integers(0, count + 1), st.booleans(), st.sampled_from(Outcome), st.sampled_from(PLACES))
+    found = []
+    for server in draw(st.lists(st.booleans(), max_size=2, unique=True)):
+        chosen = draw(st.lists(one, min_size=1, max_size=5))
+        links = np.zeros(len(chosen), LINK)
+        for link, (number, linked, outcome, place) in zip(links, chosen, strict=True):
+            link["linked"], link["outcome"], link["calls"] = linked, outcome, number + 1
+            link["peer_addr"], link["peer_port"] = np.frombuffer(packed(place), np.uint8), 6379
+            link["server_trace"], link["client_trace"] = (number, 2**64 - 1 - number), (5 * number, 9)
+            link["waited_ns"] = 77 * number
+        links["begin_ns"], links["wait_ns"] = np.arange(len(links)), 3 * np.arange(len(links))
+        found.append(NotedCalls(server, np.array([number for number, *_ in chosen], np.uint64), links))
+    return found
+
+
 @st.composite
 def readies(draw: Any) -> Ready:
     """Spans that may go."""
@@ -103,7 +121,7 @@ def readies(draw: Any) -> Ready:
     for i, one in enumerate(chosen):
         for name, value in one.items():
             rows[name][i] = value
-    return Ready(rows, TARGETS, PEERS, SERVERS, noted(draw, len(rows)))
+    return Ready(rows, TARGETS, PEERS, SERVERS, noted(draw, len(rows)), noted_calls(draw, len(rows)))
 
 
 def canonical(group: ResourceSpans) -> ResourceSpans:

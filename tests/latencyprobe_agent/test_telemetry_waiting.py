@@ -9,6 +9,7 @@ from latencyprobe.plan import Identity, SpanPolicy, Target
 from latencyprobe_agent.directory.peers import FakePeers, Peers
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.measure import unsent
+from latencyprobe_agent.measure.call_links import LINK
 from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.halves import Halves
@@ -243,3 +244,41 @@ def test_targets_and_servers_that_no_row_has_are_forgotten_and_others_keep_their
     ready = room.take_ready(Peers(None), 5.0)
     assert [ready.targets[code].name for code in ready.rows["target"]] == ["cart", *(f"cart-{i}" for i in range(9))]
     assert len(ready.targets) < 2000
+
+
+def linked(halves: Halves, *, linked: bool = True) -> Any:
+    """A call by the second half, which the first one waited for."""
+    links = np.zeros(1, LINK)
+    links["server_key"], links["client_key"], links["linked"] = halves.join_key[0], halves.join_key[1], linked
+    return links
+
+
+def test_spans_wait_until_it_is_known_whom_they_called_and_say_so(room: WaitingRoom, make_halves: Any) -> None:
+    halves = make_halves({"role": Role.SERVER}, {"role": Role.CLIENT, "request_seq": 5})
+    room.admit(everything(halves), {1: CART}, 10.0, by_process=False)
+    peers = FakePeers(Identity("10.0.0.2", service="web"))
+    assert len(room.take_ready(peers, 14.0, (), halves.join_key)) == 0
+    room.note_calls(linked(halves))
+    ready = room.take_ready(peers, 14.1, (), halves.join_key[:1])
+    assert (ready.rows["role"].tolist(), [one.server for one in ready.calls]) == ([Role.CLIENT], [False])
+    ready = room.take_ready(peers, 14.2)
+    assert (ready.rows["role"].tolist(), [one.server for one in ready.calls]) == ([Role.SERVER], [True])
+    assert [one.number.tolist() for one in ready.calls] == ready.rows["number"].reshape(1, 1).tolist()
+
+
+def test_a_call_that_is_no_span_is_told_by_its_server_alone(room: WaitingRoom, make_halves: Any) -> None:
+    halves = make_halves({"role": Role.SERVER}, {"role": Role.CLIENT, "request_seq": 5})
+    room.admit(everything(halves), {1: CART}, 10.0, by_process=False)
+    room.note_calls(linked(halves, linked=False))
+    ready = room.take_ready(FakePeers(), 20.0)
+    assert [one.server for one in ready.calls] == [True]
+
+
+def test_calls_of_spans_that_have_gone_are_nobody_s_and_what_finds_no_room_is_counted(make_halves: Any) -> None:
+    room = WaitingRoom(identity_wait_s=2.0, join_wait_s=0.25, capacity=2)
+    halves = make_halves({"role": Role.SERVER}, {"role": Role.CLIENT, "request_seq": 5})
+    room.note_calls(linked(halves))
+    room.admit(everything(halves), {1: CART}, 10.0, by_process=False)
+    room.note_calls(np.repeat(linked(halves, linked=False), 3))
+    ready = room.take_ready(FakePeers(), 20.0)
+    assert (sum(len(one.links) for one in ready.calls), room.calls.unshown) == (2, 1)

@@ -54,6 +54,18 @@ def test_callers_of_the_namespace_are_planned_on_their_own_nodes_with_the_endpoi
     assert resolved.nodes == {"n1", "n2"}
 
 
+def test_a_pod_can_answer_for_one_target_and_call_for_another(make: Any) -> None:
+    targets = [
+        {"name": "cart", "ports": [8080]},
+        {"name": "database", "ports": [5432], "role": "Client"},
+        {"name": "users", "podSelector": {"matchLabels": {"app": "users"}}, "ports": [9090]},
+    ]
+    cart, users = make.pod("cart-1"), make.pod("users-1", labels={"app": "users"}, node="n2")
+    on_n1 = {t.name: t for t in resolve(make.probe(targets=targets), make.state(cart, users)).targets["n1"]}
+    assert [cart.uid in uids(on_n1[name]) for name in ("cart", "database")] == [True, True]
+    assert (on_n1["database"].role, cart.uid in on_n1["users"].callers) == (Role.CLIENT, True)
+
+
 def test_scope_none_plans_no_callers(make: Any) -> None:
     pods = make.pod("cart-1"), make.pod("web-1", node="n2")
     resolved = resolve(make.probe(clients={"scope": "None"}), make.state(*pods))

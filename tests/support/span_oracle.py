@@ -72,6 +72,7 @@ class _Half:
             at_ns += before_ns
             span.events.add(time_unix_nano=at_ns, name=names.stage_attribute(stage))
         self.add_evidence(span, attributes)
+        self.add_calls(span, attributes)
         fill(span.attributes, attributes)
         return span
 
@@ -90,6 +91,32 @@ class _Half:
                     fill(event.attributes, {names.WAIT: int(noted.wait_ns[at]) / 1e9})
         for explains, of_signal in records.items():
             attributes.update(explains.attributes(np.array(of_signal)))
+
+    def add_calls(self, span: Span, attributes: dict[Any, Any]) -> None:
+        for noted in self.ready.calls:
+            for at in np.flatnonzero(noted.number == self.row["number"]):
+                link = noted.links[at]
+                far = link["client_trace" if noted.server else "server_trace"]
+                if noted.server:
+                    attributes.setdefault(names.CALLS, int(link["calls"]))
+                    attributes.setdefault(names.CALLS_WAIT, int(link["waited_ns"]) / 1e9)
+                    event = span.events.add(name=names.CALL_EVENT)
+                    event.time_unix_nano = int(link["begin_ns"]) + self.context.unix_offset_ns
+                    told = {
+                        names.NETWORK_PEER_ADDRESS: address(bytes(link["peer_addr"])),
+                        names.NETWORK_PEER_PORT: int(link["peer_port"]),
+                        names.CALL_DURATION: int(link["wait_ns"]) / 1e9,
+                        names.PAIR_KEY: "".join(f"{half:016x}" for half in link["client_trace"].tolist()),
+                    }
+                    if link["outcome"]:
+                        told[names.ERROR_TYPE] = ERRORS[Outcome(link["outcome"])].type
+                    fill(event.attributes, told)
+                if link["linked"]:
+                    to = span.links.add(flags=0x101)
+                    to.trace_id = b"".join(half.to_bytes(8, "big") for half in far.tolist())
+                    of_half = far[0 if noted.server else 1]
+                    to.span_id = int(span_ids(of_half.reshape(1))[0]).to_bytes(8, "big")
+                    fill(to.attributes, {names.LINK: "call" if noted.server else "caller"})
 
     def attributes(self) -> Iterator[tuple[Any, Any]]:
         row, server = self.row, self.server

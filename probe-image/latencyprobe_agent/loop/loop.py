@@ -113,12 +113,13 @@ class Loop(AbstractContextManager["Loop"]):
         self.programs.flush()
         self.drain()
         self.evidence.give_up()
-        self._count()
+        self._count(last=True)
 
-    def _count(self) -> None:
+    def _count(self, *, last: bool = False) -> None:
         """Make a turn with counts."""
         if self.attachment.in_force is not None:
-            self.last, _ = self._turns.make(self.attachment.in_force, plan_age_s=self._control.plan_age_s())
+            age_s = self._control.plan_age_s()
+            self.last, _ = self._turns.make(self.attachment.in_force, plan_age_s=age_s, last=last)
             self._hand(self.last)
 
     def _hand(self, turn: Turn) -> None:

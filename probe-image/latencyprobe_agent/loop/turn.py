@@ -13,10 +13,12 @@ from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
-from latencyprobe_agent.measure import unsent
+from latencyprobe_agent.measure import call_links, unsent
+from latencyprobe_agent.measure.call_links import Calls
+from latencyprobe_agent.measure.calls import CallJoin
 from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.measure.sampling import Sampled, Sampler, other_halves
+from latencyprobe_agent.measure.sampling import Reason, Sampled, Sampler, other_halves
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn, empty
 
 _BATCH = 4096  # records of a turn: 0.8 MiB, and about four times that while they are measured
@@ -47,15 +49,19 @@ class Turns:
         self._guard = guard
         self._sleeps = Sleeps()
         self._join = LocalJoin(_WAITING)
+        self._calls = CallJoin()
         self._records = self._unmeasured = 0
         self._drained_s = time.monotonic()
         self._lag_s = 0.0
 
-    def make(self, in_force: InForce, *, settle: bool = False, plan_age_s: float | None = None) -> tuple[Turn, bool]:
+    def make(
+        self, in_force: InForce, *, settle: bool = False, plan_age_s: float | None = None, last: bool = False
+    ) -> tuple[Turn, bool]:
         """Return a turn of up to `_BATCH` records, and whether that emptied the ring.
 
         Evidence and the remote join come in when the ring is empty, since what explains an exchange is recorded before
-        it; with `settle` now, however full it is. `plan_age_s`: given once a second, the turn then has counts.
+        it; with `settle` now, however full it is. `plan_age_s`: given once a second, the turn then has counts. `last`:
+        nothing comes that could say more of what waits.
         """
         now_s = time.monotonic()
         self._lag_s, self._drained_s = max(self._lag_s, now_s - self._drained_s), now_s
@@ -69,6 +75,7 @@ class Turns:
             turn = measured or turn
         if emptied or settle:
             turn = self._settled(turn)
+        turn = self._guard.run("calls", lambda: self._with_calls(turn, settled=emptied or settle, last=last)) or turn
         return turn if plan_age_s is None else self._counted(turn, plan_age_s), emptied
 
     def discard(self) -> None:
@@ -117,6 +124,21 @@ class Turns:
         held = unsent.of_pairs(remote.pairs)
         return turn._replace(remote=remote, sampled=sampled, evidence=(*turn.evidence, *held))
 
+    def _with_calls(self, turn: Turn, *, settled: bool, last: bool) -> Turn:
+        """Return the turn with what servers waited for, and with the calls that become spans for it."""
+        join, now_ns, in_force, sampler = self._calls, turn.now.boot_ns, turn.in_force, self._parts.sampler
+        join.keep(turn.halves, now_ns)
+        join.note_sampled(turn.sampled)
+        called = join.settle(now_ns, all_of_them=last) if settled else None
+        calls = Calls(called, turn.calls.links, join.open(now_ns))
+        if called is None or sampler is None:
+            return turn._replace(calls=calls)
+        at, pair_key = call_links.shown(called), in_force.plan.pair_key
+        wanted = call_links.wanted(called, at)
+        taken = sampler.decide_other_halves(wanted, in_force.rules.sets, pair_key, now_ns, Reason.CALL)
+        calls = calls._replace(links=call_links.links(called, at, taken, pair_key))
+        return turn._replace(calls=calls, sampled=Sampled.concatenate([turn.sampled, taken]))
+
     def _counted(self, turn: Turn, plan_age_s: float) -> Turn:
         """Return the turn with the kernel's counts, and the agent's own figures."""
         parts = self._parts
@@ -133,6 +155,7 @@ class Turns:
             remote_joins=parts.joiner.counts if parts.joiner else {},
             evidence=parts.evidence.outcomes,
             evidence_lost=parts.evidence.lost,
+            calls=self._calls.outcomes,
             failures=self._guard.failures.copy(),
             plan_age_s=plan_age_s,
             drain_lag_s=self._lag_s,

@@ -30,6 +30,7 @@ class Reason(enum.IntEnum):
     SLOW = 1
     RATIO = 2
     OTHER_HALF = 3  # its other half is slow or failed, and has become a span
+    CALL = 4  # an exchange that is slow or failed, or the other half of one, waited for it
 
 
 _ERROR, _SLOW, _RATIO = (np.uint8(reason) for reason in (Reason.ERROR, Reason.SLOW, Reason.RATIO))
@@ -149,10 +150,16 @@ class Sampler:
         return tuple(sorted(self._budget.limited(since_ns) | self._other_halves.limited(since_ns)))
 
     def decide_other_halves(
-        self, halves: Halves, sets: Mapping[int, TargetSet], pair_key: bytes, now_ns: int
+        self,
+        halves: Halves,
+        sets: Mapping[int, TargetSet],
+        pair_key: bytes,
+        now_ns: int,
+        reason: Reason = Reason.OTHER_HALF,
     ) -> Sampled:
-        """Return those of these halves that become spans because their other half has become one."""
-        return Sampled.of(halves, decide_all(halves, sets, self._other_halves, now_ns), pair_key)
+        """Return those of these halves that become spans because their other half has become one, or another `reason`
+        lies in a span that there is."""
+        return Sampled.of(halves, decide_all(halves, sets, self._other_halves, now_ns, reason), pair_key)
 
 
 def other_halves(pairs: Pairs) -> Halves:
@@ -172,11 +179,17 @@ def _for_itself(sampled: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return of_itself
 
 
-def decide_all(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Decision:
+def decide_all(
+    halves: Halves,
+    sets: Mapping[int, TargetSet],
+    budget: Budget,
+    now_ns: int,
+    reason: Reason = Reason.OTHER_HALF,
+) -> Decision:
     """Sample all of these halves, as far as the budget goes. Arguments as for `decide()`."""
     everything = {i: replace(one, spans=SpanPolicy(-1, 0.0, one.spans.max_per_second)) for i, one in sets.items()}
     decision = decide(halves, everything, budget, now_ns)
-    return replace(decision, reason=np.full_like(decision.reason, Reason.OTHER_HALF))
+    return replace(decision, reason=np.full_like(decision.reason, reason))
 
 
 def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Decision:

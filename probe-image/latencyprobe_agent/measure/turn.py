@@ -11,6 +11,7 @@ import numpy as np
 
 from latencyprobe.plan import NodePlan
 from latencyprobe_agent.identity.resources import Resources
+from latencyprobe_agent.measure.call_links import NO_CALLS, Calls
 from latencyprobe_agent.measure.counts import Snapshot
 from latencyprobe_agent.measure.evidence import EvidenceBatch
 from latencyprobe_agent.measure.evidence_counts import Gained
@@ -36,7 +37,8 @@ class AgentStats(NamedTuple):
 
     `records_read`: of exchanges; `sampled_out`: records that the kernel left out above the limit; `remote_joins`:
     halves asked for by this node and by others, by what became of them; `evidence`, `evidence_lost`: records by signal,
-    then by what became of them or by reason; `failures`: by part of the agent, how often it raised and was skipped.
+    then by what became of them or by reason; `calls`: client halves by what became of them in the join with who served
+    meanwhile; `failures`: by part of the agent, how often it raised and was skipped.
     `drain_lag_s`: the longest time between two drains in the last second; `spans_limited`: LatencyProbes
     (`namespace/probe`) that wanted more spans in the last minute than the node has for all. `pressure_unread`: owners
     of counts whose pressure is not known now, by reason; of single kinds of it, by kind.
@@ -48,6 +50,7 @@ class AgentStats(NamedTuple):
     remote_joins: Mapping[str, int] = {}
     evidence: Mapping[str, Mapping[str, int]] = {}
     evidence_lost: Mapping[str, Mapping[str, int]] = {}
+    calls: Mapping[str, int] = {}
     failures: Mapping[str, int] = {}
     plan_age_s: float = 0.0
     drain_lag_s: float = 0.0
@@ -58,8 +61,9 @@ class AgentStats(NamedTuple):
 class Turn(NamedTuple):
     """`halves`: what has ended, with the sampling decision; `pairs`: joined on this node, their rows in `halves`;
     `sampled`: halves that become spans, of this turn and earlier ones; `remote`: joined with the help of other nodes;
-    `evidence`: what signals recorded and what it explains. `counts` and `stats`: once a second, else None; with them
-    `gained`: what signals have counted since, `pressure`: by owner of counts, what its container was held up by."""
+    `evidence`: what signals recorded and what it explains; `calls`: what servers waited for. `counts` and `stats`: once
+    a second, else None; with them `gained`: what signals have counted since, `pressure`: by owner of counts, what its
+    container was held up by."""
 
     now: Now
     in_force: InForce
@@ -68,6 +72,7 @@ class Turn(NamedTuple):
     sampled: Sampled
     remote: RemoteJoin
     evidence: tuple[EvidenceBatch, ...] = ()
+    calls: Calls = NO_CALLS
     counts: Snapshot | None = None
     stats: AgentStats | None = None
     gained: tuple[Gained, ...] = ()

@@ -36,6 +36,8 @@ class SliRows:
             for found in (batch.joined, batch.shared):
                 if found is not None:
                     self._slicer.add_evidence(batch.name, batch.explains, found, turn.now)
+        if turn.calls.called is not None:
+            self._slicer.add_calls(turn.calls.called, turn.now)
         for gained in turn.gained:
             self._slicer.add_evidence_lost(gained, turn.now)
         if turn.counts is not None:

@@ -17,6 +17,7 @@ from latencyprobe.plan import NodePlan
 from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe_agent.measure import keys
+from latencyprobe_agent.measure.calls import Called
 from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.evidence import Joined, Shared
 from latencyprobe_agent.measure.evidence_counts import Gained
@@ -30,6 +31,7 @@ from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.signals.exchanges import PLACE_WORDS
 from latencyprobe_agent.sli import rows
 from latencyprobe_agent.sli.pressure import HeldUp
+from latencyprobe_agent.sli.waited import Waited
 from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import Excluded, Role
@@ -120,6 +122,19 @@ class Slicer:
             for objective in self._tracked.get((group // 4, group % 4), ()):
                 self._add(rows.explained(objective, signal, found, at, minute))
 
+    def add_calls(self, called: Called, now: Now) -> None:
+        """Take in what servers waited for: of the slowest, and of all over the threshold."""
+        waited, server, minute = Waited(called), called.server, _minute(now.unix_ns)
+        target_set = server.rec["target_set"]
+        for number in np.unique(target_set).tolist():
+            for objective in self._tracked.get((number, Role.SERVER), ()):
+                slow = (target_set == number) & objective.slow(server.duration_ns)
+                if waited_ns := waited.ns_by_peer(slow[called.of]):
+                    self._add(replace(rows.empty(objective, minute), waited_ns=waited_ns))
+        for row, objective, one in self._slowest(server.join_key, target_set, server.rec["role"]):
+            told = replace(one, evidence=(), waited_for=waited.of(row))
+            self._add(replace(rows.empty(objective, minute), slowest=(told,)))
+
     def add_evidence_lost(self, gained: Gained, now: Now) -> None:
         """Take in how many records of a signal its ring has refused."""
         lost: dict[tuple[int, int], int] = defaultdict(int)
@@ -130,14 +145,21 @@ class Slicer:
                 self._add(rows.evidence_lost(objective, gained.signal.switch, count, _minute(now.unix_ns)))
 
     def _add_summaries(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
+        half = found.half
+        for row, objective, slow in self._slowest(half["join_key"], half["target_set"], half["role"]):
+            explained = replace(slow, evidence=(rows.evidence_summary(signal, explains, found, row),), waited_for=())
+            self._add(replace(rows.empty(objective, minute), slowest=(explained,)))
+
+    def _slowest(
+        self, join_key: NDArray[np.uint64], target_set: NDArray[np.uint32], role: NDArray[np.uint8]
+    ) -> Iterator[tuple[int, TrackedObjective, SlowExchange]]:
+        """Yield those of these halves that are among the slowest of an objective, by their place."""
         slowest = self._handed_over | _by_join_key(self._rows)
-        join_keys = np.array([join_key for _, join_key in slowest], np.uint64)
-        for row in np.flatnonzero(np.isin(found.half["join_key"], join_keys)).tolist():
-            half = found.half[row]
-            for objective in self._tracked.get((int(half["target_set"]), int(half["role"])), ()):
-                if slow := slowest.get((objective.key, int(half["join_key"]))):
-                    explained = replace(slow, evidence=(rows.evidence_summary(signal, explains, found, row),))
-                    self._add(replace(rows.empty(objective, minute), slowest=(explained,)))
+        join_keys = np.array([one for _, one in slowest], np.uint64)
+        for row in np.flatnonzero(np.isin(join_key, join_keys)).tolist():
+            for objective in self._tracked.get((int(target_set[row]), int(role[row])), ()):
+                if slow := slowest.get((objective.key, int(join_key[row]))):
+                    yield row, objective, slow
 
     def _join(self, pairs: Pairs, sides: Mapping[Role, _OfSide], minute: int) -> None:
         """Count what knows its other half, and let pairs correct what counts of the client's half alone say."""
@@ -182,26 +204,29 @@ def _by_join_key(
 ) -> dict[tuple[ObjectiveKey, int], SlowExchange]:
     """Return the slowest exchanges of all rows by objective and join key."""
     found = [(key, slow) for (key, _), row in of_minutes.items() for slow in row.slowest]
-    join_keys = keys.join_keys(_places([slow for _, slow in found])).tolist()
+    join_keys = keys.join_keys(_places([slow.trace_id for _, slow in found])).tolist()
     return {(key, join_key): slow for (key, slow), join_key in zip(found, join_keys, strict=True)}
 
 
 def _with_trace_ids(rows: Sequence[SliRow], pair_key: bytes) -> tuple[SliRow, ...]:
     """Return the rows with the trace ids of their slowest exchanges, of which they knew the places until now."""
-    places = {slow.trace_id: slow for row in rows for slow in row.slowest}
+    slowest = [slow for row in rows for slow in row.slowest]
+    places = dict.fromkeys(slow.trace_id for slow in slowest)
+    places |= dict.fromkeys(one.trace_id for slow in slowest for one in slow.waited_for)
     if not places:
         return tuple(rows)
-    trace_id = dict(zip(places, ids.to_hex(keys.trace_ids(_places(places.values()), pair_key)), strict=True))
-    return tuple(
-        replace(row, slowest=tuple(replace(slow, trace_id=trace_id[slow.trace_id]) for slow in row.slowest))
-        for row in rows
-    )
+    trace_id = dict(zip(places, ids.to_hex(keys.trace_ids(_places(places), pair_key)), strict=True))
+
+    def known(slow: SlowExchange) -> SlowExchange:
+        calls = tuple(replace(one, trace_id=trace_id[one.trace_id]) for one in slow.waited_for)
+        return replace(slow, trace_id=trace_id[slow.trace_id], waited_for=calls)
+
+    return tuple(replace(row, slowest=tuple(map(known, row.slowest))) for row in rows)
 
 
-def _places(slowest: Collection[SlowExchange]) -> NDArray[np.uint64]:
+def _places(in_hex: Collection[str]) -> NDArray[np.uint64]:
     """Return `Exchanges.place` of exchanges that have no trace id yet."""
-    content = bytes.fromhex("".join(slow.trace_id for slow in slowest))
-    return np.frombuffer(content, np.uint64).reshape(len(slowest), PLACE_WORDS).T
+    return np.frombuffer(bytes.fromhex("".join(in_hex)), np.uint64).reshape(len(in_hex), PLACE_WORDS).T
 
 
 def _minute(unix_ns: int) -> int:
@@ -221,11 +246,25 @@ def _with_names(row: SliRow, name_peer: Callable[[bytes], str]) -> SliRow:
     for address, count in row.peers.items():
         name = name_peer(bytes.fromhex(address))
         peers[name] = peers.get(name, 0) + count
-    slowest = tuple(replace(slow, peer=name_peer(bytes.fromhex(slow.peer))) for slow in row.slowest)
+
+    def with_port(packed: str) -> str:
+        *address, high, low = bytes.fromhex(packed)
+        name = name_peer(bytes(address))
+        return f"[{name}]:{high << 8 | low}" if ":" in name else f"{name}:{high << 8 | low}"
+
+    def named(slow: SlowExchange) -> SlowExchange:
+        calls = tuple(replace(one, peer=with_port(one.peer)) for one in slow.waited_for)
+        return replace(slow, peer=name_peer(bytes.fromhex(slow.peer)), waited_for=calls)
+
+    waited_ns: dict[str, int] = {}
+    for peer, ns in row.waited_ns.items():
+        name = with_port(peer)
+        waited_ns[name] = waited_ns.get(name, 0) + ns
     return replace(
         row,
         stage_ns={stage: ns for stage, ns in row.stage_ns.items() if ns},
         dominant={stage: count for stage, count in row.dominant.items() if count},
         peers=peers,
-        slowest=slowest,
+        slowest=tuple(map(named, row.slowest)),
+        waited_ns=waited_ns,
     )

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.measure.calls import HELD_NS
 from latencyprobe_agent.measure.turn import Listener
 from latencyprobe_agent.telemetry import otlp
 from latencyprobe_agent.telemetry.endpoints import OtlpSignal, Settings
@@ -65,7 +66,7 @@ class Exporters(AbstractContextManager["Exporters"]):
 
 
 def _room(config: Config) -> WaitingRoom:
-    longest_s = max(config.identity_wait_s, config.remote_join_wait_s)
+    longest_s = max(config.identity_wait_s, config.remote_join_wait_s, HELD_NS / 1e9)
     return WaitingRoom(
         identity_wait_s=config.identity_wait_s,
         join_wait_s=config.join_wait_s,

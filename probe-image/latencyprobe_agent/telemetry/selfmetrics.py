@@ -36,6 +36,7 @@ class SelfMetrics:
             yield Point(AGENT, names.PEERS_UNRESOLVED, (), self._room.unresolved)
             yield Point(AGENT, names.SPANS, ((names.OUTCOME, "left_out"),), self._room.left_out)
             yield Point(AGENT, names.EVIDENCE, ((names.OUTCOME, "unshown"),), self._room.evidence.unshown)
+            yield Point(AGENT, names.CALL_OUTCOMES, ((names.OUTCOME, "unshown"),), self._room.calls.unshown)
         if traces := self._outboxes.get("traces"):
             yield Point(AGENT, names.SPANS, ((names.OUTCOME, "delivered"),), traces.sent_items)
             yield Point(AGENT, names.SPANS, ((names.OUTCOME, "dropped"),), traces.dropped_items)
@@ -58,6 +59,7 @@ def _loop(stats: AgentStats) -> Iterator[Point]:
         yield from _counted(names.RECORDS_LOST, ((names.SIGNAL, name),), names.REASON, reasons)
     for name, outcomes in stats.evidence.items():
         yield from _counted(names.EVIDENCE, ((names.SIGNAL, name),), names.OUTCOME, outcomes)
+    yield from _counted(names.CALL_OUTCOMES, (), names.OUTCOME, stats.calls)
     yield from _counted(names.REMOTE_JOINS, (), names.OUTCOME, stats.remote_joins)
     yield from _counted(names.AGENT_FAILURES, (), names.PART, stats.failures)
     yield from _counted(names.PRESSURE_UNREAD, (), names.REASON, stats.pressure_unread)

@@ -2,8 +2,8 @@
 
 Pure: receives spans that need not wait any longer, returns encoded requests below 4 MiB. A span is made of pieces, each
 of them written for all spans at once: its length, its numbers, what it says of the exchange and of the peer in words,
-its evidence. Protobuf takes the parts of a message one after the other. Rules: docs/design/telemetry.md, "Spans" and
-"Parents".
+its evidence, its calls. Protobuf takes the parts of a message one after the other. Rules: docs/design/telemetry.md,
+"Spans" and "Parents".
 """
 
 from collections.abc import Iterator
@@ -23,6 +23,7 @@ from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.telemetry import ragged, span_numbers, span_words
 from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.telemetry.ragged import Piece, pick
+from latencyprobe_agent.telemetry.span_calls import called
 from latencyprobe_agent.telemetry.span_evidence import explained
 from latencyprobe_agent.telemetry.span_numbers import Spans
 from latencyprobe_agent.telemetry.span_rows import NOT_JOINED, Ready, SpanTarget
@@ -95,6 +96,7 @@ def _columns(ready: Ready, context: Context) -> list[list[Piece]]:
         *span_numbers.columns(Spans(rows, context.unix_offset_ns, server & (root == 0), evidence.resent)),
         *span_words.columns(ready, root, context.resources),
         evidence.pieces,
+        called(rows["number"], ready.calls, context.unix_offset_ns),
     ]
 
 

@@ -71,11 +71,24 @@ class Noted:
 
 
 @dataclass(frozen=True)
+class NotedCalls:
+    """Calls (`measure.call_links.LINK`) that concern the rows with these `number`s: of `server`s, or the clients'."""
+
+    server: bool
+    number: NDArray[np.uint64]
+    links: NDArray[np.void]
+
+    def take(self, mask: NDArray[np.bool_]) -> "NotedCalls":
+        """Return some of them."""
+        return NotedCalls(self.server, self.number[mask], self.links[mask])
+
+
+@dataclass(frozen=True)
 class Ready:
     """Spans that need not wait any longer: ROW[n].
 
     `targets`, `peers`, `servers`: what the codes of the rows stand for; a server is the service name and namespace of a
-    half that was joined remotely. `evidence`: of these rows, maybe of others too.
+    half that was joined remotely. `evidence`, `calls`: of these rows, maybe of others too.
     """
 
     rows: NDArray[np.void]
@@ -83,6 +96,7 @@ class Ready:
     peers: Sequence[Peer]
     servers: Sequence[tuple[str, str]]
     evidence: Sequence[Noted] = ()
+    calls: Sequence[NotedCalls] = ()
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -44,9 +44,10 @@ class Spans:
         for batch in turn.evidence:
             if batch.joined is not None:
                 self._room.note_evidence(batch.explains, batch.joined)
+        self._room.note_calls(turn.calls.links)
         if turn.now.boot_s - self._sent_s >= _SEND_EVERY_S or len(self._room) >= _MANY:
             self._sent_s = turn.now.boot_s
-            self._send(self._room.take_ready(self._peers, turn.now.boot_s, turn.remote.asking))
+            self._send(self._room.take_ready(self._peers, turn.now.boot_s, turn.remote.asking, turn.calls.open))
 
     def close(self) -> None:
         """Send all that still wait."""

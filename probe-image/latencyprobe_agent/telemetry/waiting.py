@@ -6,6 +6,7 @@ row each, no object; bounded, and what does not fit is counted. Rules: docs/desi
 """
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,27 +31,35 @@ from latencyprobe_agent.telemetry.span_rows import (
     Ready,
     SpanTarget,
 )
+from latencyprobe_agent.telemetry.waiting_calls import WaitingCalls
 from latencyprobe_agent.telemetry.waiting_evidence import WaitingEvidence
 from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
 
 _CODES = 1024  # targets, and servers on other nodes, that are kept before it is looked which are still needed
+_NONE = np.zeros(0, np.uint64)
 _WHOLE = f"V{ROW.itemsize}"  # so that rows are copied whole, not field by field
 
 
+class _Longest(NamedTuple):
+    for_identity_s: float
+    for_join_s: float
+
+
 class WaitingRoom:
-    """`capacity`: rows of 264 bytes, and as many records of evidence.
+    """`capacity`: rows of 264 bytes, and as many records of evidence and calls.
 
     `left_out`: sampled halves that became no span: over the budget, the room was full, or their target had gone.
-    `unresolved`: spans whose peer nobody could name in time. `evidence`: what explains those that wait.
+    `unresolved`: spans whose peer nobody could name in time. `evidence`: what explains those that wait; `calls`: whom
+    they called.
     """
 
     def __init__(self, *, identity_wait_s: float, join_wait_s: float, capacity: int) -> None:
         self.left_out = 0
         self.unresolved = 0
         self.evidence = WaitingEvidence(capacity)
-        self._identity_wait_s = identity_wait_s
-        self._join_wait_s = join_wait_s
+        self.calls = WaitingCalls(capacity)
+        self._longest = _Longest(identity_wait_s, join_wait_s)
         self._capacity = capacity
         self._rows = np.empty(0, ROW)
         self._admitted = 0
@@ -119,12 +128,24 @@ class WaitingRoom:
             number[records[hit]] = self._rows["number"][rows[found[hit]]]
         self.evidence.note(explains, joined, number)
 
+    def note_calls(self, links: NDArray[np.void]) -> None:
+        """Give the waiting halves whom they called, and who called."""
+        if len(links):
+            self.calls.note(links, self._rows)
+
     def take_ready(
-        self, peers: Peers, now_s: float, asking: Collection[int] = (), *, all_of_them: bool = False
+        self,
+        peers: Peers,
+        now_s: float,
+        asking: Collection[int] = (),
+        open_calls: NDArray[np.uint64] = _NONE,
+        *,
+        all_of_them: bool = False,
     ) -> Ready:
         """Return the halves that need not wait any longer; `all_of_them` at the end of the run.
 
-        `asking`: join keys of those whose server half may still come from another node.
+        `asking`: join keys of those whose server half may still come from another node; `open_calls`: of those of which
+        it may still come out whom they called, or who called.
         """
         rows = self._rows
         if not len(rows):
@@ -135,18 +156,20 @@ class WaitingRoom:
         who = [Peer(one, known.get(one)) for one in addresses]
         nameless = np.array([one.identity is None for one in who])[rows["peer"]]
         joined, waited_s = rows["joined"] != NOT_JOINED, now_s - rows["since_s"]
-        hopeless = waited_s >= self._join_wait_s
+        anonymous = waited_s >= self._longest.for_identity_s
+        hopeless = waited_s >= self._longest.for_join_s
         if asking:
             hopeless &= ~np.isin(rows["join_key"], np.fromiter(asking, np.uint64, len(asking)))
-        go = (
-            (joined | hopeless) & (joined | ~nameless | (waited_s >= self._identity_wait_s)) & (now_s >= rows["held_s"])
-        )
+        go = (joined | hopeless) & (joined | ~nameless | anonymous) & (now_s >= rows["held_s"])
+        if len(open_calls):
+            go &= ~np.isin(rows["join_key"], open_calls)
         if all_of_them:
             go[:] = True
         self.unresolved += int(np.count_nonzero(go & nameless & ~joined))
         ready = rows.view(_WHOLE)[go].view(ROW)
         self._rows = rows.view(_WHOLE)[~go].view(ROW)
-        return Ready(ready, self._targets.values, who, self._servers.values, self.evidence.take(ready["number"]))
+        evidence, calls = self.evidence.take(ready["number"]), self.calls.take(ready["number"])
+        return Ready(ready, self._targets.values, who, self._servers.values, evidence, calls)
 
     def _forget(self) -> None:
         for name, codes in (("target", self._targets), ("server", self._servers)):

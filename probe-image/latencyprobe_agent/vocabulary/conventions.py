@@ -15,20 +15,24 @@ AttributeValue = str | int | float | bool
 
 
 class Attribute(str):
-    """The name of an attribute. What it means on a resource, a span, a span event and a metric point; empty where it
-    does not stand. Raises TypeError for one that means nothing anywhere."""
+    """The name of an attribute. What it means on a resource, a span, a span event, a link and a metric point; empty
+    where it does not stand. Raises TypeError for one that means nothing anywhere."""
 
     resource: str
     span: str
     event: str
+    link: str
     point: str
 
-    def __new__(cls, name: str, *, resource: str = "", span: str = "", event: str = "", point: str = "") -> Self:
+    def __new__(
+        cls, name: str, *, resource: str = "", span: str = "", event: str = "", link: str = "", point: str = ""
+    ) -> Self:
         """Return the name with its meanings."""
-        if not (resource or span or event or point):
-            raise TypeError(f"{name}: say what it means on a resource, span, event or point")
+        if not (resource or span or event or link or point):
+            raise TypeError(f"{name}: say what it means on a resource, span, event, link or point")
         attribute = str.__new__(cls, name)
         attribute.resource, attribute.span, attribute.event, attribute.point = resource, span, event, point
+        attribute.link = link
         return attribute
 
 
@@ -67,9 +71,11 @@ SDK_VERSION = Attribute("telemetry.sdk.version", resource="the agent's version")
 NETWORK_TRANSPORT = Attribute("network.transport", span="always `tcp`")
 NETWORK_TYPE = Attribute("network.type", span="`ipv4` or `ipv6`")
 NETWORK_PEER_ADDRESS = Attribute(
-    "network.peer.address", span="the socket's peer; for a caller it may be a Service address"
+    "network.peer.address",
+    span="the socket's peer; for a caller it may be a Service address",
+    event="whom the server called",
 )
-NETWORK_PEER_PORT = Attribute("network.peer.port", span="its port")
+NETWORK_PEER_PORT = Attribute("network.peer.port", span="its port", event="the port that it called")
 SERVER_ADDRESS = Attribute("server.address", span="who answers: Service or address")
 SERVER_PORT = Attribute("server.port", span="its port")
 CLIENT_ADDRESS = Attribute("client.address", span="who asks (SERVER span)")
@@ -85,6 +91,7 @@ PEER_SERVICE = Attribute("peer.service", span="the same name, for Tempo's servic
 ERROR_TYPE = Attribute(
     "error.type",
     span="only on failure: " + ", ".join(f"`{error.type}`" for error in ERRORS.values()),
+    event="as on spans, of a call",
     point="as on spans; of failed exports: the status or the exception",
 )
 CPU_MODE = Attribute("cpu.mode", point="`user` or `system`")
@@ -99,7 +106,9 @@ CLASS = Attribute(
     point="how the connection takes turns: below",
 )
 PAIR_KEY = Attribute(
-    "latencyprobe.pair.key", span="the hash both hosts compute for this exchange; never a raw sequence number"
+    "latencyprobe.pair.key",
+    span="the hash both hosts compute for this exchange; never a raw sequence number",
+    event="the same of a call",
 )
 REQUEST_SIZE = Attribute("latencyprobe.request.size", span="bytes")
 RESPONSE_SIZE = Attribute("latencyprobe.response.size", span="bytes")
@@ -121,7 +130,7 @@ UNSENT_BOUND = Attribute(
 )
 SAMPLED_REASON = Attribute(
     "latencyprobe.sampled.reason",
-    span="`slow`, `error`, `ratio`, or `other_half`: the other half is slow or failed",
+    span="`slow`, `error`, `ratio`, `other_half`: the other half is slow or failed, `call`: such a one waited for it",
 )
 SAMPLED_RATIO = Attribute("latencyprobe.sampled.ratio", span="inclusion probability, to scale counts")
 NETWORK_EXCESS = Attribute(
@@ -218,7 +227,19 @@ LEVEL = Attribute(
     point="whose quota: `container`, or `above`: its pod's (standalone of all cgroups above), told with each container",
 )
 
+# -- Attributes of calls
+
+CALLS = Attribute("latencyprobe.calls", span="RPCs of its own that it waited for within `process` (SERVER span)")
+CALLS_WAIT = Attribute("latencyprobe.calls.wait", span="the time that these cover together, seconds")
+CALL_DURATION = Attribute("latencyprobe.call.duration", event="how long the call took, seconds")
+LINK = Attribute(
+    "latencyprobe.link",
+    link="`call`: to the CLIENT span of an RPC that this one waited for; `caller`: from there to the SERVER span",
+)
+
 OTHER = "other"  # the series that takes what is above the cap
+TO_CALL = "call"  # a link from a server's span to a client's that it waited for
+TO_CALLER = "caller"  # and back
 LOCAL = "local"  # both halves were seen by this agent
 REMOTE = "remote"  # the server half was asked of another node's agent
 UNRESOLVED = "unresolved"  # peer service of an address nobody could name
@@ -228,6 +249,7 @@ UNRESOLVED = "unresolved"  # peer service of an address nobody could name
 RETRANSMIT_EVENT = Event("retransmit", "one record of `evidence.retransmits`: segments that were sent again at once")
 HANDSHAKE_EVENT = Event("handshake", "how the connection opened, on its first exchange")
 TCPRT_EVENT = Event("tcprt", "one record of `evidence.tcprt`")
+CALL_EVENT = Event("call", "an RPC that the server waited for while it processed this one, at its start")
 
 
 @cache
@@ -407,6 +429,12 @@ REMOTE_JOINS = Metric(
 )
 EVIDENCE = Metric(
     "latencyprobe.agent.evidence", "{record}", "counter", "Records of evidence, by signal and by what became of them."
+)
+CALL_OUTCOMES = Metric(
+    "latencyprobe.agent.calls",
+    "{half}",
+    "counter",
+    "Client halves by what became of them in the join with what their thread served: docs/evidence.md.",
 )
 SPANS = Metric("latencyprobe.agent.spans", "{span}", "counter", "Spans selected, by what became of them.")
 EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter", "Failed export attempts.")
