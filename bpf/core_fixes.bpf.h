@@ -4,6 +4,7 @@
 #define LATENCYPROBE_CORE_FIXES_BPF_H
 
 #include <bpf/bpf_core_read.h>
+#include "events.h"
 #include "kernel.h"
 
 /* drift: 8520e224f547 ("bpf, cgroups: Fix cgroup v2 fallback on v1/v2 mixed mode"), v5.15
@@ -68,6 +69,52 @@ static __always_inline struct tcp_sock *tcp_sock_of(struct sock *sk)
 		return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
 #endif
 	return bpf_skc_to_tcp_sock(sk);
+}
+
+/* drift: e9aae8beba82 ("bpf: Memory allocator for local storage"), v6.4
+ * newer: storage of tasks is taken from memory set aside, and from 7.0 on without a lock: also where a switch holds its own
+ * older: from kmalloc, which may wake a task up, for which a switch holds the lock
+ * test:  bpf_local_storage_map::bpf_ma or ::use_kmalloc_nolock exists
+ * drop:  with the last supported kernel before 6.4
+ */
+struct bpf_local_storage_map___allocating {
+	bool bpf_ma;
+	bool use_kmalloc_nolock;
+} __attribute__((preserve_access_index));
+
+static __always_inline bool storage_may_be_made_anywhere(void)
+{
+	struct bpf_local_storage_map___allocating *map = (void *)0;
+
+	return bpf_core_field_exists(map->bpf_ma) || bpf_core_field_exists(map->use_kmalloc_nolock);
+}
+
+struct pt_regs___x86 {
+	unsigned long orig_ax;
+} __attribute__((preserve_access_index));
+
+struct pt_regs___arm64 {
+	__s32 syscallno;
+} __attribute__((preserve_access_index));
+
+#define TS_COMPAT 2 /* arch/x86/include/asm/thread_info.h: in a call of the 32-bit ABI */
+
+struct thread_info___x86 {
+	__u32 status;
+} __attribute__((preserve_access_index));
+
+/* The system call in which a task is, by the registers with which it entered the kernel; or enum wait_nr. */
+static __always_inline __s32 call_of(struct task_struct *task)
+{
+	struct pt_regs___x86 *x86 = (void *)bpf_task_pt_regs(task);
+	struct pt_regs___arm64 *arm64 = (void *)x86;
+	struct thread_info___x86 *info = (void *)&task->thread_info;
+
+	if (!bpf_core_field_exists(x86->orig_ax))
+		return BPF_CORE_READ(arm64, syscallno);
+	if (bpf_core_field_exists(info->status) && BPF_CORE_READ(info, status) & TS_COMPAT)
+		return WAIT_NR_FOREIGN;
+	return BPF_CORE_READ(x86, orig_ax);
 }
 
 #endif

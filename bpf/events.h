@@ -20,6 +20,10 @@ enum lp_limits {
 	LP_SAMPLING_LEVEL_MAX = 31,
 	LP_SCOPE_FILTER_WORDS = 1024,	     /* of 64 bits: with 1,000 cgroups in `scopes`, 1.5 % of the others pass */
 	LP_SCOPE_FILTER_FACTOR = 0x61c88647, /* 2^32 over the golden ratio: spreads numbers that follow each other */
+	LP_WAIT_FRAMES = 127,		     /* of a kernel stack: as many as the kernel unwinds by default */
+	LP_WAIT_CALLS = 8,		     /* system calls that a request's split tells apart */
+	LP_SYSCALLS = 512,	   /* numbers of system calls in the map `call_kinds`; x86-64 has 470, arm64 fewer */
+	LP_WAITS_PER_SECOND = 200, /* records of a target set and kind; a second is 2^30 ns */
 };
 
 /* Who initiated the connection. */
@@ -85,8 +89,9 @@ enum lost {
 	LOST_COUNTS = 2,      /* not even owner 0: the exchange is in no count */
 	LOST_STORAGE = 3,     /* no socket storage: a message of a connection that is not measured */
 	LOST_RECURSION = 4,   /* firing in another's way; user space adds bpf_prog_info.recursion_misses */
-	LOST_STATE = 5,	      /* no room to follow one more handshake */
-	LOST_COUNT = 6,
+	LOST_STATE = 5,	      /* no room to follow one more handshake, or thread */
+	LOST_LIMIT = 6,	      /* above the limit of records of its target set (waits) */
+	LOST_COUNT = 7,
 };
 
 enum exchange_flags {
@@ -175,6 +180,8 @@ enum evidence_flags {
 	EVIDENCE_RETRANSMITS = 1 << 0,
 	EVIDENCE_HANDSHAKES = 1 << 1,
 	EVIDENCE_TCPRT = 1 << 2,
+	EVIDENCE_SYSCALLS = 1 << 3, /* waits in system calls; one signal with the next, struct wait */
+	EVIDENCE_OFFCPU = 1 << 4,   /* waits for a CPU */
 };
 
 /*
@@ -396,6 +403,79 @@ struct newest_head {
 	__u32 _pad;
 };
 
+enum wait_kind {
+	WAIT_SERVED = 1, /* the split of one request: from its last read to the first byte of its answer */
+	WAIT_ONE = 2,	 /* one wait of a thread */
+};
+
+/* In place of a number of a system call. */
+enum wait_nr {
+	WAIT_NR_FAULT = -1,   /* in no call: for a page */
+	WAIT_NR_FOREIGN = -2, /* a call of another ABI: its number has another meaning */
+	WAIT_NR_STOPPED = -3, /* stopped by a signal, a debugger or the freezer */
+	WAIT_NR_NONE = -4,    /* it did not mean to wait */
+};
+
+/* What a call is for a thread that serves nobody: of the map `call_kinds`, by number. */
+enum call_kind {
+	CALL_UNKNOWN = 0, /* nobody has said so yet: as idle */
+	CALL_IDLE = 1,	  /* an interruptible wait in it is one for work */
+	CALL_WORK = 2,
+};
+
+enum wait_flags {
+	WAIT_TRUNCATED = 1 << 0, /* the stack may have more frames */
+	WAIT_PREEMPTED =
+		1 << 1,	       /* the thread did not mean to wait: another one had the CPU, or the quota was used up */
+	WAIT_SERVING = 1 << 2, /* the thread had read the request of `flow.sock_cookie` and no other */
+};
+
+/* How much is known of a request that was slower than the threshold. */
+enum served {
+	SERVED_SPLIT = 0,	/* its record tells where the time went */
+	SERVED_AMBIGUOUS = 1,	/* its thread had read another request before the answer */
+	SERVED_HANDED_OVER = 2, /* answered by another thread than read it */
+	SERVED_UNSEEN = 3,	/* the thread was switched without a firing */
+	SERVED_COUNT = 4,
+};
+
+/* Whom a wait may explain. */
+enum waiter {
+	WAITER_THREAD = 0,    /* the request that the thread serves */
+	WAITER_PROCESS = 1,   /* the only one that the process had meanwhile */
+	WAITER_AMBIGUOUS = 2, /* one of several */
+	WAITER_NOBODY = 3,
+	WAITER_COUNT = 4,
+};
+
+/*
+ * Why `process` was long, docs/design/evidence.md, "Waits". Of a request (WAIT_SERVED) or of one wait (WAIT_ONE), which
+ * lasted from start_ns to flow.boot_ns = start_ns + on_cpu_ns + ready_ns + blocked_ns; blocked_ns = sum(call_ns) +
+ * other_ns. Of one wait call_nr[0] is the call, flow.owner_* the thread. Ring `waits`.
+ */
+struct wait {
+	struct flow_header flow;
+	__u64 start_ns;
+	__u64 on_cpu_ns;
+	__u64 ready_ns;	    /* could have run */
+	__u64 throttled_ns; /* of it, at most: its CPU quota was used up */
+	__u64 blocked_ns;
+	__u64 call_ns[LP_WAIT_CALLS];
+	__u64 other_ns;			 /* blocked in more calls than these */
+	__s32 call_nr[LP_WAIT_CALLS];	 /* or enum wait_nr */
+	__u32 call_count[LP_WAIT_CALLS]; /* waits in it; 0: unused */
+	__u32 seq;			 /* WAIT_SERVED: of the answer's first byte */
+	__u32 state;			 /* WAIT_ONE: the kernel's, when it left the CPU; 0: it could have run on */
+	__u8 kind;			 /* enum wait_kind */
+	__u8 flags;			 /* enum wait_flags */
+	__u8 waiter;			 /* enum waiter */
+	__u8 frames;			 /* of the stack */
+	__u8 _pad[4];
+	__u64 stack[LP_WAIT_FRAMES]; /* WAIT_ONE: the kernel's, innermost first; what follows `frames` is undefined */
+};
+_Static_assert(sizeof(struct wait) == 96 + 14 * 8 + 8 * 8 + 16 + LP_WAIT_FRAMES * 8, "struct wait has no hidden "
+										     "padding");
+
 /* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
 struct counts_key {
 	__u64 owner;
@@ -436,18 +516,24 @@ struct evidence_counts {
 	__u64 bytes_sent;
 	__u64 segs_retrans; /* SYN, SYN-ACK and FIN included */
 	__u64 bytes_retrans;
-	__u64 segs_unrecorded; /* of segs_retrans: in no record that was delivered */
-	__u64 duplicates;      /* segments that the peer reported as received twice, but for those of `undone` */
-	__u64 undone;	       /* segments of recoveries that TCP found needless */
+	__u64 segs_unrecorded;	    /* of segs_retrans: in no record that was delivered */
+	__u64 duplicates;	    /* segments that the peer reported as received twice, but for those of `undone` */
+	__u64 undone;		    /* segments of recoveries that TCP found needless */
+	__u64 served[SERVED_COUNT]; /* waits: requests that were slower than the threshold, by how much is known */
+	__u64 waits[WAITER_COUNT];  /* waits: those longer than it, by whom they may explain */
 };
 
 /* Value of the array `target_sets`, index 1.. (0 = no target). Unused thresholds are 0. */
 struct target_set {
 	__u64 thresholds_ns[LP_THRESHOLDS];
-	__u64 slow_ns;	   /* an exchange that takes longer sends its record in any case */
-	__u64 pause_ns;	   /* without a byte either way, after which a message is no part of the turn before it */
-	__u32 setup_turns; /* those of TLS included */
-	__u32 evidence;	   /* enum evidence_flags: signals that a target of the set asks for */
+	__u64 slow_ns;	      /* an exchange that takes longer sends its record in any case */
+	__u64 pause_ns;	      /* without a byte either way, after which a message is no part of the turn before it */
+	__u32 setup_turns;    /* those of TLS included */
+	__u32 evidence;	      /* enum evidence_flags: signals that a target of the set asks for */
+	__u64 slow_call_ns;   /* EVIDENCE_SYSCALLS: waits in calls that are longer send their record */
+	__u64 slow_offcpu_ns; /* EVIDENCE_OFFCPU: waits for a CPU that are longer */
+	__u32 wait_stacks;    /* with the kernel's stack */
+	__u32 _pad;
 };
 
 /* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */

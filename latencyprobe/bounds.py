@@ -28,7 +28,7 @@ from latencyprobe.sli import (
     WaitedFor,
     added_evidence,
 )
-from latencyprobe.spec import EvidenceSpec
+from latencyprobe.spec import EvidenceSpec, signal_of
 from latencyprobe.stages import BY_NAME, CLIENT, names
 
 # Of one objective, in one row of one node. 512 processors that end 10^6 exchanges a second each make 2^35 in a minute;
@@ -50,7 +50,7 @@ MAX_WORD = 63
 MAX_SUM = 1 << 53
 
 OTHER = "other"  # what stages, signals and exclusions count as whose names this version does not know
-SIGNALS = frozenset((*(field.name for field in msgspec.structs.fields(EvidenceSpec)), unsent.SIGNAL))
+SIGNALS = frozenset((*(signal_of(field.name) for field in msgspec.structs.fields(EvidenceSpec)), unsent.SIGNAL))
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 

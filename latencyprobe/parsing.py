@@ -54,6 +54,7 @@ _EXPECTED = {  # by the field's last name, else by its type, for every complaint
     "minEvents": "a whole number from 1 to 1000000000",
     "ratio": 'a share from 0 to 1, in quotes, such as "0.01"',
     "maxPerSecond": "a whole number from 0 to 100000",
+    "stacks": "None or Kernel",
     "operator": "In, NotIn, Exists or DoesNotExist",
     "key": "a label's name, such as app or example.com/app",
     "values": "label values of at most 63 characters",
@@ -144,6 +145,9 @@ def _rules(spec: LatencyProbeSpec) -> Iterator[tuple[str, str]]:
             yield f"{at}.perspective", "'Client' needs spec.clients.scope Namespace or Cluster: it is None"
     if spec.spans.slower_than is not None and _too_long(spec.spans.slower_than):
         yield "spec.spans.slowerThan", f"{spec.spans.slower_than!r}: expected {DURATION_TEXT}"
+    for name, of in (("syscalls", spec.evidence.syscalls), ("offcpu", spec.evidence.offcpu)):
+        if of is not None and _too_long(of.slower_than):
+            yield f"spec.evidence.{name}.slowerThan", f"{of.slower_than!r}: expected {DURATION_TEXT}"
 
 
 def _selector_rules(at: str, selector: LabelSelector) -> Iterator[tuple[str, str]]:

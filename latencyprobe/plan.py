@@ -84,6 +84,15 @@ class SpanPolicy(_Wire, frozen=True):
     max_per_second: int
 
 
+class WaitPolicy(_Wire, frozen=True):
+    """Which waits of servers are recorded: in system calls, and for a CPU, that take longer; 0: none. `stacks`: with
+    the kernel's stack."""
+
+    slow_call_ns: int = 0
+    slow_offcpu_ns: int = 0
+    stacks: bool = False
+
+
 class Target(_Wire, frozen=True):
     """One target of one LatencyProbe, as far as it concerns this node.
 
@@ -112,6 +121,7 @@ class Target(_Wire, frozen=True):
     pause_ns: int = DEFAULT_PAUSE_NS
     tls: bool = False
     replicas: tuple[Replicas, ...] = ()
+    waits: WaitPolicy = WaitPolicy()
 
 
 class PlannedObjective(_Wire, frozen=True):

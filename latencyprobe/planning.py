@@ -8,8 +8,8 @@ import hashlib
 
 import msgspec
 
-from latencyprobe.plan import PlannedObjective, Role, SpanPolicy, Target
-from latencyprobe.spec import LatencyProbe, ObjectiveSpec, TargetSpec, duration_ns
+from latencyprobe.plan import PlannedObjective, Role, SpanPolicy, Target, WaitPolicy
+from latencyprobe.spec import EvidenceSpec, LatencyProbe, ObjectiveSpec, TargetSpec, duration_ns
 
 DEFAULT_SLOWER_THAN_NS = 100_000_000
 TLS_PORTS = {  # which IANA has registered for a protocol over TLS, as docs/api.md lists them
@@ -56,6 +56,16 @@ def target(probe: LatencyProbe, declared: TargetSpec) -> Target:
             max_per_second=spans.max_per_second,
         ),
         evidence=tuple(name for name, wanted in msgspec.structs.asdict(probe.spec.evidence).items() if wanted),
+        waits=_waits(probe.spec.evidence),
+    )
+
+
+def _waits(evidence: EvidenceSpec) -> WaitPolicy:
+    syscalls, offcpu = evidence.syscalls, evidence.offcpu
+    return WaitPolicy(
+        slow_call_ns=duration_ns(syscalls.slower_than) if syscalls else 0,
+        slow_offcpu_ns=duration_ns(offcpu.slower_than) if offcpu else 0,
+        stacks=syscalls is not None and syscalls.stacks == "Kernel",
     )
 
 

@@ -96,12 +96,32 @@ class SpansSpec(_Spec, frozen=True):
     max_per_second: Annotated[int, Meta(ge=0, le=100_000)] = 100
 
 
+class SyscallsSpec(_Spec, frozen=True):
+    """`spec.evidence.syscalls`: waits of servers in system calls that take longer than the duration `slower_than`."""
+
+    slower_than: Duration = "20ms"
+    stacks: Literal["None", "Kernel"] = "Kernel"
+
+
+class OffCpuSpec(_Spec, frozen=True):
+    """`spec.evidence.offcpu`: waits of servers for a CPU that take longer than the duration `slower_than`."""
+
+    slower_than: Duration = "20ms"
+
+
 class EvidenceSpec(_Spec, frozen=True):
-    """`spec.evidence`: which signals explain slow exchanges. The names are those of the agent's signals."""
+    """`spec.evidence`: which signals explain slow exchanges. Signals of the agent name the fields that ask for them."""
 
     retransmits: bool = True
     handshakes: bool = True
     tcprt: bool = False
+    syscalls: SyscallsSpec | None = None
+    offcpu: OffCpuSpec | None = None
+
+
+def signal_of(field: str) -> str:
+    """Return the signal that a field of `spec.evidence` asks for: of the same name, but for waits."""
+    return "waits" if field in ("syscalls", "offcpu") else field
 
 
 class LatencyProbeSpec(_Spec, frozen=True):

@@ -48,12 +48,12 @@ def test_a_signal_has_an_object_that_asks_for_its_switch_and_writes_to_its_ring(
     source = text(f"bpf/{signal.name}.bpf.c")
     source += "".join(text(f"bpf/{name}") for name in re.findall(r'#include "(\w+\.bpf\.h)"', source))
     assert f"}} {signal.ring} SEC" in source
-    assert f"EVIDENCE_{signal.switch.upper()}" in source
+    assert all(f"EVIDENCE_{switch.upper()}" in source for switch in signal.asked_by)
 
 
 @of_signals
 def test_a_signal_has_a_row_for_users(signal: EvidenceSignal) -> None:
-    default = getattr(EvidenceSpec(), signal.switch)
+    default = any(getattr(EvidenceSpec(), switch) for switch in signal.asked_by)
     assert f"\n| `{signal.switch}` | {'on' if default else 'off'} |" in text("docs/evidence.md")
 
 

@@ -11,7 +11,7 @@ from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.signals.table import EXCHANGES, HANDSHAKES, EvidenceSignal
+from latencyprobe_agent.signals.table import EXCHANGES, HANDSHAKES, WAITS, EvidenceSignal
 from tests.support.ports import free_port
 from tests.truth.following import Followed, following
 from tests.truth.handshake_table import Table
@@ -21,6 +21,8 @@ from tests.truth.netns import Namespace, joined
 from tests.truth.peers import Peers
 from tests.truth.recorder import OBJECTS, Recorder, beside
 from tests.truth.session import OBJECT, Drainer, Session, open_programs
+from tests.truth.slow_files import SlowFiles, slow_files
+from tests.truth.waiting_client import BOTH, SLOW, Asked, Server, waiting_server
 
 
 @pytest.fixture
@@ -188,3 +190,33 @@ def table(loaded: Table) -> Table:
     """An empty table; sweeping it takes out whatever is there."""
     loaded.clear(timeout_ns=0)
     return loaded
+
+
+@pytest.fixture
+def waits(session: Session, port: int, record: Callable[[EvidenceSignal], Recorder]) -> Recorder:
+    """Records of waits of servers of this port that last longer than 20 ms."""
+    session.measure(port, evidence=BOTH, waits=SLOW)
+    return record(WAITS)
+
+
+@pytest.fixture
+def server(waits: Recorder, port: int) -> Iterator[Server]:
+    """A server that waits as it is asked to."""
+    with waiting_server(port) as one:
+        yield one
+
+
+@pytest.fixture
+def asked(server: Server) -> Asked:
+    """A connection to it."""
+    return server.connect()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[SlowFiles]:
+    """A slow file system."""
+    try:
+        with slow_files(tmp_path) as one:
+            yield one
+    except OSError as error:
+        pytest.skip(str(error))

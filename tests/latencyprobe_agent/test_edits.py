@@ -54,7 +54,8 @@ def rename_the_target(document: dict[str, Any]) -> None:
         objective["target"] = "basket"
 
 
-FLIPPED = {signal: not wanted for signal, wanted in msgspec.structs.asdict(spec.EvidenceSpec()).items()}
+SWITCHED = msgspec.structs.asdict(spec.EvidenceSpec())
+FLIPPED = {signal: {} if wanted is None else not wanted for signal, wanted in SWITCHED.items()}
 SERVER, REQUIREMENT = ("targets", 0), ("podSelector", "matchExpressions", 0)
 FAST, CALLERS = ("objectives", 0), ("objectives", 1)
 EDITS: dict[str, Edit] = {
@@ -95,6 +96,9 @@ EDITS: dict[str, Edit] = {
     "spans.maxPerSecond": of("spans", maxPerSecond=1),
     "evidence": of(evidence=FLIPPED),
     **{f"evidence.{signal}": of("evidence", **{signal: flipped}) for signal, flipped in FLIPPED.items()},
+    "evidence.syscalls.slowerThan": of("evidence", syscalls={"slowerThan": "1ms"}),
+    "evidence.syscalls.stacks": of("evidence", syscalls={"stacks": "None"}),
+    "evidence.offcpu.slowerThan": of("evidence", offcpu={"slowerThan": "1ms"}),
     "suspend": of(suspend=True),
 }
 

@@ -79,7 +79,7 @@ def test_the_event_of_a_server_tells_the_syn_acks_that_it_sent_again():
 
 def test_a_list_of_slow_exchanges_tells_what_the_application_waited_or_the_rtt_at_a_server():
     lost, server = records({"n_syn": 2, "connect_ns": 1002 * MS}, {"connect_ns": 0})
-    assert [handshakes.describe(lost), handshakes.describe(server)] == [("ok", 2, 1002 * MS), ("ok", 1, 80 * US)]
+    assert [("ok", 2, 1002 * MS), ("ok", 1, 80 * US)] == handshakes.describe(lost, 0) + handshakes.describe(server, 0)
 
 
 def test_an_ambiguous_handshake_has_bounds_and_no_rtt():

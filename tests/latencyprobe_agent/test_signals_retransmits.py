@@ -186,4 +186,5 @@ def test_event_says_what_was_sent_again_and_the_span_how_much():
     }
     assert "latencyprobe.retransmit.nth" not in EXPLAINS.fields(both[1]), "0: not known"
     assert EXPLAINS.attributes(both) == {"latencyprobe.tcp.retransmits": 3}
-    assert [EXPLAINS.describe(record)[1] for record in both] == both["segs"].tolist()
+    described = [EXPLAINS.describe(record, 7) for record in both]
+    assert [(segs, 7) for segs in both["segs"].tolist()] == [(count, wait_ns) for ((_, count, wait_ns),) in described]

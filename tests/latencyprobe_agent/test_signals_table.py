@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latencyprobe.spec import EvidenceSpec
+from latencyprobe.spec import EvidenceSpec, signal_of
 from latencyprobe_agent.signals.join_keys import RECENT_HALF
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EvidenceFlags
@@ -30,7 +30,8 @@ def test_no_record_is_a_batch_too(signal: EvidenceSignal):
 
 
 def test_each_switch_of_the_spec_and_of_the_kernel_has_a_signal():
-    switches = [signal.switch for signal in EVIDENCE]
+    switches = [switch for signal in EVIDENCE for switch in signal.asked_by]
 
     assert sorted(EvidenceSpec.__struct_fields__) == sorted(switches)
+    assert {signal.switch for signal in EVIDENCE} == {signal_of(switch) for switch in switches}
     assert {flag.name.lower() for flag in EvidenceFlags} == set(switches)

@@ -19,8 +19,10 @@ from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, F
 from tests.latencyprobe_agent.slicer import MS, NOW, make_slicer, objective, only, taken
 from tests.support.exchanges import at_level
 
-RESENT = Explains("lost", lambda _: {}, lambda _: [], describe=lambda _: ("rto", 1, 0), waits=EXPLAINS.waits)
-CONNECTED = Explains("connected", lambda _: {}, lambda _: [], describe=lambda _: ("ok", 2, 7 * MS))
+RESENT = Explains(
+    "lost", lambda _: {}, lambda _: [], describe=lambda _, new_ns: [("rto", 1, new_ns)], waits=EXPLAINS.waits
+)
+CONNECTED = Explains("connected", lambda _: {}, lambda _: [], describe=lambda *_: [("ok", 2, 7 * MS)])
 
 
 def slow_and_quick(make_halves):

@@ -35,7 +35,7 @@ LOST = Explains(
     fields=lambda record: {"segs": int(record["segs"])},
     attributes=lambda records: {names.RETRANSMITS: int(records["segs"].sum())},
     samples=lambda _: [],
-    describe=lambda record: ("lost", int(record["segs"]), 0),
+    describe=lambda record, new_ns: [("lost", int(record["segs"]), new_ns)],
     waits=EXPLAINS.waits,
 )
 

@@ -82,12 +82,13 @@ class _Half:
             for at in np.flatnonzero(noted.number == self.row["number"]):
                 record = noted.records[at]
                 records.setdefault(noted.explains, []).append(record)
-                if noted.explains.event is None:
+                waits = noted.wait_ns[at : at + 1]
+                if noted.explains.event is None or not len(noted.explains.shown(record.reshape(1), waits)):
                     continue
                 event = span.events.add(name=noted.explains.event)
                 event.time_unix_nano = int(record["flow"]["boot_ns"]) + self.context.unix_offset_ns
                 fill(event.attributes, noted.explains.fields(record))
-                if noted.explains.waits:
+                if noted.explains.knows_cost:
                     fill(event.attributes, {names.WAIT: int(noted.wait_ns[at]) / 1e9})
         for explains, of_signal in records.items():
             attributes.update(explains.attributes(np.array(of_signal)))

@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target
+from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target, WaitPolicy
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.loader import Demands, event_of, load
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
-from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
+from latencyprobe_agent.measure.rules import NO_RULES, NO_WAITS, compile_rules
 from latencyprobe_agent.signals.table import EXCHANGES
 from latencyprobe_agent.vocabulary.records import EXCHANGE, ExchangeFlags
 from tests.support.waiting import wait_until
@@ -64,6 +64,7 @@ class Session:
         records_per_second: int = 0,
         own_tgid: int = 0,
         evidence: tuple[str, ...] = (),
+        waits: WaitPolicy = NO_WAITS,
         cgroup_id: int | None = None,
     ) -> None:
         """Measure both ends of connections to `ports`, of the whole machine's sockets or of a cgroup's.
@@ -83,6 +84,7 @@ class Session:
             ports=ports,
             clients=True,
             evidence=evidence,
+            waits=waits,
             pause_ns=pause_ns,
         )
         targets = (target,) if ports else ()

@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.kernel.symbols import KernelNames
 from latencyprobe_agent.loop.agent import Audience
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.measure.turn import Listener
@@ -44,6 +45,7 @@ def audience(
                     delta=export.delta,
                     shared_key=export.shared_key,
                     stop_timeout_s=_STOP_TIMEOUT_S,
+                    kernel_names=KernelNames(),
                 )
                 listeners += stack.enter_context(exporters).listeners
             yield listeners

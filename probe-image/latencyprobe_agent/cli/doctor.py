@@ -19,6 +19,7 @@ from latencyprobe_agent.identity.pressure import RESOURCES, find_hierarchies, te
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
 from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.kernel.symbols import KernelSymbols
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.telemetry.endpoints import endpoints
 
@@ -119,6 +120,15 @@ def _evidence(config: Config, signal: EvidenceSignal) -> Finding:
             )
     except (Unsupported, AbiMismatch) as error:
         return Finding(signal.switch, Verdict.WARN, getattr(error, "reason", "AbiMismatch"), lost, _one_line(error))
+    if signal.explains.stack and not KernelSymbols().known:
+        return Finding(
+            signal.switch,
+            Verdict.WARN,
+            f"{variants}; this kernel hides the names of its functions",
+            "waits are told without their kernel stacks",
+            "add SYSLOG to the container's capabilities (chart: agent.kernelNames), or set "
+            "kernel.perf_event_paranoid to 1",
+        )
     return Finding(signal.switch, Verdict.OK, variants + (f" (without {absent})" if absent else ""))
 
 

@@ -54,7 +54,9 @@ class EvidencePrograms(Attached):
         `folder`: of the compiled objects. Raises Unsupported or AbiMismatch, as `Attached.load()` does.
         """
         shared = {name: programs.map(name).fd for name in _SHARED}
-        return cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes, shared), signal)
+        attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes, shared), signal)
+        attached._fill(signal.entries)
+        return attached
 
     @classmethod
     def alone(
@@ -72,11 +74,14 @@ class EvidencePrograms(Attached):
         """
         packed = socket_filter.packed()
         attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes), signal)
-        for name, values in (entries or {}).items():
-            for key, value in values.items():
-                attached.map(name).update(key, value)
+        attached._fill({**signal.entries, **(entries or {})})
         config = np.zeros((), CONFIG)
         config["wakeup_bytes"] = attached.ring_bytes // 4
         attached.map("config").update(u32(0), config.tobytes())
         attached.map("evidence_filter").update(u32(0), packed)
         return attached
+
+    def _fill(self, entries: Mapping[str, Mapping[bytes, bytes]]) -> None:
+        for name, values in entries.items():
+            for key, value in values.items():
+                self.map(name).update(key, value)

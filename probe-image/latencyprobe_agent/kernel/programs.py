@@ -216,6 +216,8 @@ def _target_set(one: TargetSet) -> bytes:
     value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
     value["slow_ns"] = min([*one.thresholds_ns, one.spans.slower_than_ns])
     value["pause_ns"], value["setup_turns"], value["evidence"] = one.pause_ns, one.setup_turns, one.evidence
+    value["slow_call_ns"], value["slow_offcpu_ns"] = one.waits.slow_call_ns, one.waits.slow_offcpu_ns
+    value["wait_stacks"] = one.waits.stacks
     return value.tobytes()
 
 

@@ -96,7 +96,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             requested |= rules.sets[index].evidence
         for signal in EVIDENCE:
             name = signal.switch
-            if EvidenceFlags[name.upper()] not in requested:
+            if not any(EvidenceFlags[switch.upper()] in requested for switch in signal.asked_by):
                 if name in self._running:
                     self._detach(name)
                 self._refused.pop(name, None)
@@ -174,7 +174,8 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
 
     def _start(self, signal: EvidenceSignal) -> None:
         programs, outcomes = self._attach(signal), self._outcomes.setdefault(signal.switch, Counter())
-        join = EvidenceJoin(self._recent, signal.key, signal.explains.waits, outcomes=outcomes)
+        explains = signal.explains
+        join = EvidenceJoin(self._recent, signal.key, explains.waits, lasted=explains.lasted, outcomes=outcomes)
         nothing = signal.columns(np.empty(0, signal.record))
         self._running[signal.switch] = _Running(signal, programs, join, nothing, Growth(signal))
 

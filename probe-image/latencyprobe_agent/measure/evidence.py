@@ -15,7 +15,8 @@ HOLD_NS = 1_000_000_000  # a response that was not acknowledged when its half en
 class Joined:
     """Evidence of one signal and the half that each record explains: RECENT_HALF[n].
 
-    `wait_ns`: i64[n], since the same had last been done (`Explains.waits`), an upper bound of what the record cost;
+    `wait_ns`: i64[n], since the same had last been done (`Explains.waits`), an upper bound of what the record cost, or
+    how long it lasted within the exchange (`Explains.lasted`);
     `new_ns`: i64[n], the part of it that no earlier record of that exchange had covered. `first`: bool[n], no record of
     this signal was joined to that exchange before.
     """

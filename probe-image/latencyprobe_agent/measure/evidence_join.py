@@ -5,6 +5,7 @@ that wait for an exchange which has not ended yet. Rules: docs/design/evidence.m
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from latencyprobe_agent.measure.evidence import HOLD_NS, Joined, Shared
 from latencyprobe_agent.measure.hits import Hits
 from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.measure.waits import Waits
-from latencyprobe_agent.signals.evidence import Evidence, Repeats
+from latencyprobe_agent.signals.evidence import Evidence, Lasted, Repeats
 from latencyprobe_agent.signals.join_keys import JoinKey
 from latencyprobe_agent.vocabulary.records import Excluded, Role
 from latencyprobe_agent.vocabulary.values import AMBIGUOUS
@@ -25,7 +26,7 @@ _OUTCOMES = ("joined", "late", "ambiguous", "no_exchange")
 
 class EvidenceJoin:
     """The join of one signal. `outcomes`: records by what became of them, `joined`, `late`, `no_exchange`, `ambiguous`;
-    those that still wait for their exchange are in none of them. `waits`: as in `Explains`."""
+    those that still wait for their exchange are in none of them. `waits`, `lasted`: as in `Explains`."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class EvidenceJoin:
         key: JoinKey,
         waits: Repeats | None = None,
         *,
+        lasted: Callable[[NDArray[np.void], NDArray[np.void]], Lasted] | None = None,
         limit: int = 4_096,
         outcomes: Counter[str] | None = None,
     ) -> None:
@@ -44,6 +46,7 @@ class EvidenceJoin:
         self._waiting: Evidence | None = None
         self._hits = Hits(recent)
         self._waits = Waits(waits, limit) if waits else None
+        self._lasted = lasted
         self._shares = ClientShares(recent, self._hits, limit)
 
     def join(self, evidence: Evidence, now_ns: int) -> Joined | None:
@@ -87,11 +90,15 @@ class EvidenceJoin:
         """Return the records `good`, which are in order of time, with the halves in their `slots`."""
         joined, slot = evidence.take(good), slots[good]
         half, first = self.recent.rows.take(slot), self._hits.mark(slot)
-        if self._waits is None:
+        if self._lasted:
+            until_ns, wait_ns, adds = self._lasted(half, joined.key)
+            new_ns = self._hits.cover(slot, until_ns, np.where(adds, wait_ns, 0))
+        elif self._waits:
+            wait_ns = self._waits.since_last(half, joined.key)
+            new_ns = self._hits.cover(slot, joined.key["at_ns"], wait_ns)
+        else:
             nothing = np.zeros(len(good), np.int64)
             return Joined(joined, half, nothing, nothing, first)
-        wait_ns = self._waits.since_last(half, joined.key)
-        new_ns = self._hits.cover(slot, joined.key["at_ns"], wait_ns)
         servers = half["role"] == Role.SERVER
         self.share(half["join_key"][servers], new_ns[servers], half["adjusted_count"][servers])
         return Joined(joined, half, wait_ns, new_ns, first)

@@ -43,7 +43,15 @@ def _fill(rows: NDArray[np.void], halves: Halves, some: slice, at: int) -> None:
     rows["end_seq"] = seq + np.where(client, record["request_bytes"], record["response_bytes"]).astype("u4")
     rows["tid"] = np.where(client, record["writer_tid"], record["reader_tid"])
     rows["fresh"] = record["flags"] & np.uint32(ExchangeFlags.FRESH) != 0
-    for name in ("sock_cookie", "send_start_ns", "send_end_ns", "target_set", "local_port", "peer_port"):
+    for name in (
+        "sock_cookie",
+        "send_start_ns",
+        "send_end_ns",
+        "read_last_ns",
+        "target_set",
+        "local_port",
+        "peer_port",
+    ):
         rows[name] = record[name]
     for name in ("role", "excluded", "outcome"):
         rows[name] = record[name]

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target
+from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target, WaitPolicy
 from latencyprobe_agent.vocabulary.records import THRESHOLDS, EvidenceFlags, RuleSide
 
 ANY_ADDRESS = bytes(16)
 ANY_PORT = 0
 NO_EVIDENCE = EvidenceFlags(0)
+NO_WAITS = WaitPolicy()
 
 _A_MEMBER = 1  # in place of a target set: of these the kernel asks only whether there is a rule
 _TLS_TURNS = 2  # that of the ClientHello, and one whose answer may hold session tickets
@@ -36,7 +37,7 @@ class TargetSet:
     `thresholds_ns`: those of all of them, ascending, distinct, at most 8. `spans`: the widest of their policies.
     `probe`: `namespace/probe` of the first, whose span budget the set draws on. `evidence`: what any of them asks for.
     `setup_turns`: the most of theirs, those of TLS included. `pause_ns`: the longest of theirs, which takes no part of
-    a turn for a new one.
+    a turn for a new one. `waits`: the widest of their policies.
     """
 
     targets: tuple[str, ...]
@@ -46,6 +47,7 @@ class TargetSet:
     probe: str
     evidence: EvidenceFlags = NO_EVIDENCE
     pause_ns: int = DEFAULT_PAUSE_NS
+    waits: WaitPolicy = NO_WAITS
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,11 @@ class _Numbering:
             probe=f"{members[0].namespace}/{members[0].probe}",
             evidence=EvidenceFlags(sum({EvidenceFlags[name.upper()] for t in members for name in t.evidence})),
             pause_ns=max(t.pause_ns for t in members),
+            waits=WaitPolicy(
+                slow_call_ns=min((t.waits.slow_call_ns for t in members if t.waits.slow_call_ns), default=0),
+                slow_offcpu_ns=min((t.waits.slow_offcpu_ns for t in members if t.waits.slow_offcpu_ns), default=0),
+                stacks=any(t.waits.stacks for t in members),
+            ),
         )
 
 

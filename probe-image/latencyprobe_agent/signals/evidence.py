@@ -6,7 +6,7 @@ metrics and spans work on these alone and know no signal by name.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,28 +72,49 @@ class Repeats:
     first_ns: Callable[[NDArray[np.void], NDArray[np.void]], NDArray[np.int64]]
 
 
+class Lasted(NamedTuple):
+    """How long records lasted within the exchanges that they explain: until when (ns of the boot clock), how long (ns),
+    and whether that adds to what is explained: bool[n], false for what another record has told already."""
+
+    until_ns: NDArray[np.int64]
+    wait_ns: NDArray[np.int64]
+    adds: NDArray[np.bool_]
+
+
+def all_shown(records: NDArray[np.void], wait_ns: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return all rows: each record is a span event."""
+    return np.arange(len(records))
+
+
 @dataclass(frozen=True)
 class Explains:
     """How a signal describes the exchanges that it explains.
 
     `event`: the span event, None for none; `fields`: one record → attributes of that event; `attributes`: the joined
-    records of one exchange → attributes of its span; `samples`: a batch → values of metrics; `describe`: one record →
-    `what`, `count` and `wait_ns` of `sli.EvidenceSummary`. `waits`: what a record does again. By it the join knows how
-    long ago that was last done: an upper bound of the record's cost, which the event carries and `describe` need not
-    return. `costs`: the records say themselves what they cost.
+    records of one exchange → attributes of its span; `samples`: a batch → values of metrics; `describe`: one record and
+    what it cost beyond the others (ns, 0 where that is not known) → `what`, `count` and `wait_ns` of each
+    `sli.EvidenceSummary` that it makes. `waits`: what a record does again. By it the join knows how long ago that was
+    last done: an upper bound of the record's cost, which the event carries. `lasted`: in its place, for what has a
+    duration: (RECENT_HALF[n], keys) → `Lasted`. `costs`: the records say themselves what they cost.
     `counted`: (COUNTS_KEY[n], EVIDENCE_COUNTS[n] gained) → values of metrics that are exact, rows of these in `rows`.
+    `shown`: the joined records of one exchange and their costs → those that become span events, in that order. `stack`:
+    one record → addresses of kernel code, innermost first, and whether there may be more; whoever writes the event
+    names them.
     """
 
     event: Event | None
     fields: Callable[[np.void], Mapping[Attribute, AttributeValue]]
     samples: Callable[[Evidence], Sequence[Sample]]
-    describe: Callable[[np.void], tuple[str, int, int]]
+    describe: Callable[[np.void, int], Sequence[tuple[str, int, int]]]
     attributes: Callable[[NDArray[np.void]], Mapping[Attribute, AttributeValue]] = lambda _: {}
     waits: Repeats | None = None
     counted: Callable[[NDArray[np.void], NDArray[np.void]], Sequence[Sample]] = nothing_counted
     costs: bool = False
+    lasted: Callable[[NDArray[np.void], NDArray[np.void]], Lasted] | None = None
+    shown: Callable[[NDArray[np.void], NDArray[np.int64]], NDArray[np.intp]] = all_shown
+    stack: Callable[[np.void], tuple[NDArray[np.uint64], bool]] | None = None
 
     @property
     def knows_cost(self) -> bool:
         """Whether `Joined.new_ns` is what its records cost."""
-        return self.costs or self.waits is not None
+        return self.costs or self.waits is not None or self.lasted is not None

@@ -87,9 +87,9 @@ def counted(keys: NDArray[np.void], gained: NDArray[np.void]) -> Sequence[Sample
     )
 
 
-def describe(record: np.void) -> tuple[str, int, int]:
+def describe(record: np.void, new_ns: int) -> list[tuple[str, int, int]]:
     """Return outcome, SYNs and what the application waited (of a server: the RTT) for a list of slow exchanges."""
-    return str(_OUTCOMES[record["outcome"]]), int(record["n_syn"]), int(record["connect_ns"] or record["rtt_ns"])
+    return [(str(_OUTCOMES[record["outcome"]]), int(record["n_syn"]), int(record["connect_ns"] or record["rtt_ns"]))]
 
 
 EXPLAINS = Explains(names.HANDSHAKE_EVENT, fields, samples, describe, counted=counted)

@@ -18,6 +18,7 @@ RECENT_HALF = np.dtype(
     [
         *(("at", "u8"), ("sock_cookie", "u8"), ("join_key", "u8"), ("start_ns", "i8"), ("end_ns", "i8")),
         *(("send_start_ns", "i8"), ("send_end_ns", "i8"), ("duration_ns", "i8"), ("seq", "u4"), ("end_seq", "u4")),
+        *(("read_last_ns", "i8"),),
         *(("target_set", "u4"), ("tid", "u4"), ("adjusted_count", "u4"), ("local_port", "u2"), ("peer_port", "u2")),
         *(("role", "u1"), ("excluded", "u1"), ("outcome", "u1"), ("fresh", "?")),
     ]
@@ -62,6 +63,20 @@ def _by_sent_bytes(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[n
     there = (found >= low) & (found < high)
     at = np.where(there, found, 0)
     there &= ~ranged | ((key["end_seq"] - half["seq"][at]).astype(np.int32) > 0)
+    return np.where(there, slots[at], -1)
+
+
+def by_time_of_service(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
+    """Find the half of a connection that was served while something lasted, from `start_ns` to `at_ns`: the oldest one
+    whose answer began after that had. Keys have a `sock_cookie` too."""
+    slots, low, high = _of_connections(recent, recent["at"] > 0, key["sock_cookie"])
+    if not len(slots):
+        return np.full(len(key), -1)
+    half = recent.take(slots)
+    found = _first(low, high, lambda at: half["send_start_ns"][at] > key["start_ns"])
+    there = found < high
+    at = np.where(there, found, 0)
+    there &= half["start_ns"][at] < key["at_ns"]
     return np.where(there, slots[at], -1)
 
 

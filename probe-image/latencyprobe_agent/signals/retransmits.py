@@ -128,9 +128,9 @@ def attributes(records: NDArray[np.void]) -> Mapping[Attribute, AttributeValue]:
     return {names.RETRANSMITS: int(records["segs"].sum())}
 
 
-def describe(record: np.void) -> tuple[str, int, int]:
-    """Return reason and segments of a record for a list of slow exchanges."""
-    return str(reasons(record.reshape(1))[0]), int(record["segs"]), 0
+def describe(record: np.void, new_ns: int) -> list[tuple[str, int, int]]:
+    """Return reason, segments and cost of a record for a list of slow exchanges."""
+    return [(str(reasons(record.reshape(1))[0]), int(record["segs"]), new_ns)]
 
 
 def _errors(err: NDArray[np.int32]) -> NDArray[np.str_]:

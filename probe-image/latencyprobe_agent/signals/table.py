@@ -1,15 +1,15 @@
 """The signal table: one row per signal, with its object, ring, record and decoder. A new signal is a new row."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.signals import handshakes, retransmits, tcprt
+from latencyprobe_agent.signals import handshakes, retransmits, tcprt, waits
 from latencyprobe_agent.signals.evidence import Evidence, Explains
 from latencyprobe_agent.signals.join_keys import JoinKey
-from latencyprobe_agent.vocabulary.records import EXCHANGE, HANDSHAKE, RETRANSMIT, TCPRT
+from latencyprobe_agent.vocabulary.records import EXCHANGE, HANDSHAKE, RETRANSMIT, TCPRT, WAIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class Signal:
 
     `optional`: events that a kernel may be without, at the cost of a detail; `iterated`: the socket storage that the
     iterator program `flush` walks; `ring_bytes_per_cpu`: size of the ring where nobody asks for another, 0 = as
-    compiled.
+    compiled. `entries`: map → key → value, what user space must tell the programs.
     """
 
     name: str
@@ -27,19 +27,27 @@ class Signal:
     optional: tuple[str, ...] = ()
     iterated: str = "connections"
     ring_bytes_per_cpu: int = 0
+    entries: Mapping[str, Mapping[bytes, bytes]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceSignal(Signal):
-    """A signal whose records explain exchanges. `switch`: the field of `spec.evidence` that asks for it.
+    """A signal whose records explain exchanges. `switch`: its name, which is that of the field of `spec.evidence` that
+    asks for it, unless `switches` are several such fields.
 
     `columns`: the decoder of its records; `key`: how the join finds the exchanges; `explains`: how they are described.
     """
 
     switch: str
+    switches: tuple[str, ...] = ()
     columns: Callable[[NDArray[np.void]], Evidence]
     key: JoinKey
     explains: Explains
+
+    @property
+    def asked_by(self) -> tuple[str, ...]:
+        """Return the fields of `spec.evidence` of which any asks for it."""
+        return self.switches or (self.switch,)
 
 
 EXCHANGES = Signal(name="exchange", ring="exchanges", record=EXCHANGE)
@@ -74,4 +82,15 @@ TASKS = EvidenceSignal(
     key=tcprt.KEY,
     explains=tcprt.EXPLAINS,
 )
-EVIDENCE: tuple[EvidenceSignal, ...] = (RETRANSMITS, HANDSHAKES, TASKS)
+WAITS = EvidenceSignal(
+    name="wait",
+    ring="waits",
+    record=WAIT,
+    entries={"call_kinds": waits.call_kinds()},
+    switch="waits",
+    switches=("syscalls", "offcpu"),
+    columns=waits.columns,
+    key=waits.KEY,
+    explains=waits.EXPLAINS,
+)
+EVIDENCE: tuple[EvidenceSignal, ...] = (RETRANSMITS, HANDSHAKES, TASKS, WAITS)

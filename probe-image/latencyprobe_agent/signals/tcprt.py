@@ -63,7 +63,7 @@ def samples(evidence: Evidence) -> list[Sample]:
     ]
 
 
-def describe(record: np.void) -> tuple[str, int, int]:
+def describe(record: np.void, new_ns: int) -> list[tuple[str, int, int]]:
     """Return the record's letter, 1, and how long this end's own message was under way, for a list of slow exchanges.
 
     That is what receiving and serving leave of the total: the time until the last ACK. No stage of a server shows it.
@@ -71,7 +71,7 @@ def describe(record: np.void) -> tuple[str, int, int]:
     total_us = (int(record["end_ns"]) - int(record["start_ns"])) // 1000
     own_us = total_us - int(record["recv_us"]) - int(record["server_us"])
     reordered = " reordered" if record["flags"] & TcprtFlags.REORDER else ""
-    return TcprtKind(int(record["kind"])).name + reordered, 1, 1000 * max(0, own_us)
+    return [(TcprtKind(int(record["kind"])).name + reordered, 1, 1000 * max(0, own_us))]
 
 
 EXPLAINS = Explains(names.TCPRT_EVENT, fields, samples, describe, attributes)

@@ -80,11 +80,11 @@ def attributes(records: NDArray[np.void]) -> Mapping[Attribute, AttributeValue]:
     }
 
 
-def describe(record: np.void) -> tuple[str, int, int]:
+def describe(record: np.void, new_ns: int) -> list[tuple[str, int, int]]:
     """Return who held bytes and why, how many, and for how long, for a list of slow exchanges."""
     (reason,) = reasons(record.reshape(1))
     what = unsent.what(_ENDS.get(Role(record["holder"]), ""), str(reason), int(record["held_bound"]))
-    return what, int(record["unsent_bytes"]), int(record["held_ns"])
+    return [(what, int(record["unsent_bytes"]), new_ns)]
 
 
 def _no_fields(_: np.void) -> Mapping[Attribute, AttributeValue]:

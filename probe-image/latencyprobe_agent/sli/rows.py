@@ -104,13 +104,14 @@ def evidence_lost(objective: TrackedObjective, signal: str, lost: int, minute: i
     return replace(empty(objective, minute), evidence={signal: sli.EvidenceCount(lost=lost)})
 
 
-def evidence_summary(signal: str, explains: Explains, found: Joined | Shared, row: int) -> sli.EvidenceSummary:
+def evidence_summaries(
+    signal: str, explains: Explains, found: Joined | Shared, row: int
+) -> tuple[sli.EvidenceSummary, ...]:
     """Return what one row of `found` says of its exchange."""
     new_ns = int(found.new_ns[row])
     if isinstance(found, Shared):
-        return sli.EvidenceSummary(signal, "server", 0, new_ns)
-    what, count, wait_ns = explains.describe(found.evidence.rec[row])
-    return sli.EvidenceSummary(signal, what, count, new_ns if explains.knows_cost else wait_ns)
+        return (sli.EvidenceSummary(signal, "server", 0, new_ns),)
+    return tuple(sli.EvidenceSummary(signal, *one) for one in explains.describe(found.evidence.rec[row], new_ns))
 
 
 def joined(objective: TrackedObjective, minute: int, pairs: Pairs, rows: NDArray[np.intp]) -> SliRow:

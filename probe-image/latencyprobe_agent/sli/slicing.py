@@ -147,7 +147,7 @@ class Slicer:
     def _add_summaries(self, signal: str, explains: Explains, found: Joined | Shared, minute: int) -> None:
         half = found.half
         for row, objective, slow in self._slowest(half["join_key"], half["target_set"], half["role"]):
-            explained = replace(slow, evidence=(rows.evidence_summary(signal, explains, found, row),), waited_for=())
+            explained = replace(slow, evidence=rows.evidence_summaries(signal, explains, found, row), waited_for=())
             self._add(replace(rows.empty(objective, minute), slowest=(explained,)))
 
     def _slowest(

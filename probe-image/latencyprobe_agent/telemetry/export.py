@@ -16,6 +16,7 @@ from latencyprobe_agent.telemetry.endpoints import OtlpSignal, Settings
 from latencyprobe_agent.telemetry.metrics import Metrics
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
+from latencyprobe_agent.telemetry.span_evidence import Names
 from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.now import Now
@@ -25,7 +26,8 @@ class Exporters(AbstractContextManager["Exporters"]):
     """`listeners`: Spans, Metrics, as `endpoints` ask for them. Leaving it delivers what is queued.
 
     `peers`: None standalone. `shared_key`: another host was given the same pairing key. `stop_timeout_s`: for that
-    delivery. Raises ConfigError where gRPC is asked for but not installed.
+    delivery. `kernel_names`: as in `span_encoder.Context`. Raises ConfigError where gRPC is asked for but not
+    installed.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Exporters(AbstractContextManager["Exporters"]):
         delta: bool,
         shared_key: bool,
         stop_timeout_s: float,
+        kernel_names: Names,
     ) -> None:
         self._stop_timeout_s = stop_timeout_s
         self.outboxes: dict[OtlpSignal, Outbox] = {
@@ -53,7 +56,8 @@ class Exporters(AbstractContextManager["Exporters"]):
         room = None
         if traces := self.outboxes.get("traces"):
             room = _room(config)
-            self.listeners.append(Spans(traces, room, peers or Peers(None), shared_key=shared_key))
+            spans = Spans(traces, room, peers or Peers(None), shared_key=shared_key, kernel_names=kernel_names)
+            self.listeners.append(spans)
         if metrics := self.outboxes.get("metrics"):
             own = SelfMetrics(self.outboxes, room, config, standalone=peers is None)
             self.listeners.append(Metrics(metrics, own, config, peers, start=start, delta=delta))

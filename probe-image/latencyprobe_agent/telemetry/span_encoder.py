@@ -6,7 +6,7 @@ its evidence, its calls. Protobuf takes the parts of a message one after the oth
 "Spans" and "Parents".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from latencyprobe_agent.telemetry import ragged, span_numbers, span_words
 from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.telemetry.ragged import Piece, pick
 from latencyprobe_agent.telemetry.span_calls import called
-from latencyprobe_agent.telemetry.span_evidence import explained
+from latencyprobe_agent.telemetry.span_evidence import Names, explained
 from latencyprobe_agent.telemetry.span_numbers import Spans
 from latencyprobe_agent.telemetry.span_rows import NOT_JOINED, Ready, SpanTarget
 from latencyprobe_agent.telemetry.span_words import CLIENT_NOT_MEASURED, PEER_UNRESOLVED
@@ -38,13 +38,20 @@ _BYTES = 1 << 20  # of a request, give or take a span and its resource: receiver
 _SCOPE: bytes = ScopeSpans(scope=InstrumentationScope(name=names.SCOPE)).SerializeToString()
 
 
+def unnamed(addresses: Iterable[int]) -> list[str]:
+    """Return addresses as they are, where nobody knows names."""
+    return [f"{address:#x}" for address in addresses]
+
+
 class Context(NamedTuple):
     """What holds for all spans of a turn. `unix_offset_ns`: add to boot time for Unix time. `shared_key`: another
-    host measures the other half with the same pairing key (standalone `--pair-key`), though nobody can confirm it."""
+    host measures the other half with the same pairing key (standalone `--pair-key`), though nobody can confirm it.
+    `kernel_names`: addresses of kernel code → functions."""
 
     resources: Resources
     unix_offset_ns: int
     shared_key: bool = False
+    kernel_names: Names = unnamed
 
 
 def requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
@@ -91,7 +98,7 @@ def _columns(ready: Ready, context: Context) -> list[list[Piece]]:
     """Return what each span is made of."""
     rows = ready.rows
     server, root = rows["role"] == Role.SERVER, _roots(ready, shared_key=context.shared_key)
-    evidence = explained(rows["number"], ready.evidence, context.unix_offset_ns)
+    evidence = explained(rows["number"], ready.evidence, context.unix_offset_ns, context.kernel_names)
     return [
         *span_numbers.columns(Spans(rows, context.unix_offset_ns, server & (root == 0), evidence.resent)),
         *span_words.columns(ready, root, context.resources),

@@ -1,6 +1,9 @@
-"""What evidence adds to the few spans that it explains: attributes of the span, and an event for each record."""
+"""What evidence adds to the few spans that it explains: attributes of the span, and an event for each record.
 
-from collections.abc import Sequence
+The kernel's functions are named here and no earlier: a stack that no span shows needs no names.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +18,11 @@ from latencyprobe_agent.telemetry.span_rows import Noted
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 
+_STACK_LENGTH = 2000  # characters
+_UNKNOWN = "[unknown]"
+
+Names = Callable[[Iterable[int]], Sequence[str]]
+
 
 class Explained(NamedTuple):
     """`pieces`: what the spans with evidence say of it. `resent`: bool of each span, it says how often segments were
@@ -24,7 +32,9 @@ class Explained(NamedTuple):
     resent: NDArray[np.bool_]
 
 
-def explained(number: NDArray[np.uint64], evidence: Sequence[Noted], unix_offset_ns: int) -> Explained:
+def explained(
+    number: NDArray[np.uint64], evidence: Sequence[Noted], unix_offset_ns: int, kernel_names: Names
+) -> Explained:
     """Return what evidence says of the spans with these numbers. `evidence`: maybe of others too."""
     by_signal: dict[Explains, dict[int, list[tuple[np.void, int]]]] = {}
     for noted in evidence:
@@ -37,12 +47,16 @@ def explained(number: NDArray[np.uint64], evidence: Sequence[Noted], unix_offset
     attributes: dict[int, dict[Attribute, AttributeValue]] = {}
     spans: dict[int, Span] = {}
     for explains, of_span in by_signal.items():
-        for at, records in of_span.items():
+        for at, noted_of_span in of_span.items():
+            records = np.array([record for record, _ in noted_of_span])
+            waits = np.array([wait_ns for _, wait_ns in noted_of_span], np.int64)
             span = spans.setdefault(at, Span())
             if explains.event is not None:
-                events = (_event(explains, explains.event, *record, unix_offset_ns) for record in records)
-                span.events.extend(events)
-            attributes.setdefault(at, {}).update(explains.attributes(np.array([record for record, _ in records])))
+                for row in explains.shown(records, waits).tolist():
+                    event = _event(explains, explains.event, records[row], int(waits[row]), unix_offset_ns)
+                    _name_stack(event, explains, records[row], kernel_names)
+                    span.events.append(event)
+            attributes.setdefault(at, {}).update(explains.attributes(records))
     resent = np.zeros(len(number), np.bool_)
     for at, of_one in attributes.items():
         fill(spans[at].attributes, of_one)
@@ -54,6 +68,27 @@ def explained(number: NDArray[np.uint64], evidence: Sequence[Noted], unix_offset
 def _event(explains: Explains, name: str, record: np.void, wait_ns: int, unix_offset_ns: int) -> Span.Event:
     event = Span.Event(name=name, time_unix_nano=int(record["flow"]["boot_ns"]) + unix_offset_ns)
     fill(event.attributes, explains.fields(record))
-    if explains.waits:
+    if explains.knows_cost:
         fill(event.attributes, {names.WAIT: wait_ns / 1e9})
     return event
+
+
+def _name_stack(event: Span.Event, explains: Explains, record: np.void, kernel_names: Names) -> None:
+    if explains.stack:
+        addresses, truncated = explains.stack(record)
+        functions = kernel_names(addresses.tolist())
+        if any(function != _UNKNOWN for function in functions):  # else the kernel hides them
+            fill(event.attributes, {names.WAIT_STACK: fold(functions, truncated=truncated)})
+
+
+def fold(functions: Sequence[str], *, truncated: bool) -> str:
+    """Return a stack (innermost first) as one line, outermost first, separated by `;`. `…` stands for outer functions
+    that are not known, or for which there is no room."""
+    text, used = [], 0
+    for function in functions:
+        used += len(function) + 1
+        if used > _STACK_LENGTH:
+            truncated = True
+            break
+        text.append(function)
+    return ";".join([*(["…"] if truncated else []), *reversed(text)])

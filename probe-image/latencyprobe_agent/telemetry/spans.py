@@ -5,6 +5,7 @@ from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.outbox import Outbox
+from latencyprobe_agent.telemetry.span_evidence import Names
 from latencyprobe_agent.telemetry.span_rows import Ready
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.now import Now
@@ -17,12 +18,22 @@ _MANY = 2048  # send them now
 class Spans:
     """Sends to `outbox`, once a second or as soon as many wait.
 
-    `shared_key`: another host has the same pairing key, so its half may be somebody's parent.
+    `shared_key`: another host has the same pairing key, so its half may be somebody's parent. `kernel_names`: as in
+    `span_encoder.Context`.
     """
 
     name = "spans"
 
-    def __init__(self, outbox: Outbox, room: WaitingRoom, peers: Peers, *, shared_key: bool) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        room: WaitingRoom,
+        peers: Peers,
+        *,
+        shared_key: bool,
+        kernel_names: Names = span_encoder.unnamed,
+    ) -> None:
+        self._kernel_names = kernel_names
         self._outbox = outbox
         self._room = room
         self._peers = peers
@@ -55,7 +66,9 @@ class Spans:
 
     def _send(self, ready: Ready) -> None:
         if len(ready) and self._in_force is not None:
-            context = span_encoder.Context(self._in_force.resources, self._now.offset_ns, self._shared_key)
+            context = span_encoder.Context(
+                self._in_force.resources, self._now.offset_ns, self._shared_key, self._kernel_names
+            )
             for body, count in span_encoder.requests(ready, context):
                 self._outbox.put(body, count)
 

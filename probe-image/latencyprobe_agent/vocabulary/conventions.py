@@ -157,8 +157,9 @@ OUTCOME = Attribute(
 )
 REASON = Attribute(
     "latencyprobe.reason",
-    event="why it was sent again",
-    point="why something was excluded, lost, unresolved, sent again or kept from being sent",
+    event="why it was sent again, or waited: `interruptible`, `disk`, `stopped`; for a CPU: `preempted`, `run_queue` "
+    "after a wake-up, `throttled` by its quota",
+    point="why something was excluded, lost, unresolved, sent again, kept from being sent, or waited: as on events",
 )
 SIGNAL = Attribute("latencyprobe.signal", point="the kind of record")
 OTLP_SIGNAL = Attribute("latencyprobe.otlp.signal", point="`traces` or `metrics`")
@@ -169,7 +170,9 @@ DIRECTION = Attribute("latencyprobe.direction", point="`request` if this end is 
 # -- Attributes of evidence
 
 WAIT = Attribute(
-    "latencyprobe.wait", event="time since the bytes had last been sent, seconds: at most so much did it cost"
+    "latencyprobe.wait",
+    event="seconds. Of a retransmit: since the bytes had last been sent, at most so much did it cost; of a wait: its "
+    "duration inside `process`",
 )
 RETRANSMIT_SEGMENTS = Attribute("latencyprobe.retransmit.segments", event="segments of one retransmit")
 RETRANSMIT_SIZE = Attribute("latencyprobe.retransmit.size", event="its bytes")
@@ -218,6 +221,40 @@ TCPRT_RECORD = Attribute(
     point="how a task of TCP-RT ended: `R`, `P` done, `N` in the request, `W` before the last ACK",
 )
 
+WAIT_CALL = Attribute(
+    "latencyprobe.syscall",
+    event="system call in which a thread waited; `page_fault`: for a page, in none",
+    point="system call in which a thread waited; `page_fault`: for a page, in none",
+)
+WAIT_CONFIDENCE = Attribute(
+    "latencyprobe.confidence",
+    event="`thread`: the waiting thread served this request; `process`: another one of a process that had no other one",
+    point="whom a wait may explain: `thread`, `process`: as on events; `ambiguous`: one of several requests; `nobody`",
+)
+WAIT_THREAD = Attribute("thread.name", event="name of the thread that waited")
+WAIT_THREAD_ID = Attribute("thread.id", event="its id, on the host")
+WAIT_READY = Attribute("latencyprobe.wait.ready", event="of a wait: time in which the thread could have run, seconds")
+WAIT_STACK = Attribute(
+    "latencyprobe.stack.kernel",
+    event="kernel functions in which it waited, outermost first, by `;`; begins with `…` where there may be more",
+)
+PROCESS_ON_CPU = Attribute(
+    "latencyprobe.process.on_cpu", span="with `evidence.syscalls` or `offcpu`: of `process`, on a CPU, seconds"
+)
+PROCESS_READY = Attribute("latencyprobe.process.ready", span="of `process`, able to run, seconds")
+PROCESS_THROTTLED = Attribute(
+    "latencyprobe.process.throttled", span="of that, at most: the CPU quota was used up, seconds"
+)
+PROCESS_BLOCKED = Attribute(
+    "latencyprobe.process.blocked", span="of `process`, blocked in system calls or page faults, seconds"
+)
+PROCESS_CALLS = Attribute("latencyprobe.process.calls", span="of that, by call: seconds, and in how many waits")
+SPLIT = Attribute(
+    "latencyprobe.split",
+    point="how much is known of a slow request: `split`, where its time went; `ambiguous`: its thread served others "
+    "too; `handed_over`: another thread answered; `unseen`: the kernel hid when it ran",
+)
+
 # -- Attributes of what held up a container
 
 RESOURCE = Attribute("latencyprobe.resource", point="what a container waited for: `cpu`, `memory` or `io`")
@@ -250,6 +287,7 @@ RETRANSMIT_EVENT = Event("retransmit", "one record of `evidence.retransmits`: se
 HANDSHAKE_EVENT = Event("handshake", "how the connection opened, on its first exchange")
 TCPRT_EVENT = Event("tcprt", "one record of `evidence.tcprt`")
 CALL_EVENT = Event("call", "an RPC that the server waited for while it processed this one, at its start")
+WAIT_EVENT = Event("wait", "one long wait of `evidence.syscalls` or `evidence.offcpu` inside `process`, at its end")
 
 
 @cache
@@ -342,6 +380,25 @@ TCPRT_RECEIVE_DURATION = Metric(
 TCPRT_TASKS = Metric(
     "latencyprobe.tcprt.tasks", "{task}", "counter", "Tasks of TCP-RT by how they ended, from records."
 )
+SYSCALL_DURATION = Metric(
+    "latencyprobe.syscall.duration",
+    "s",
+    "histogram",
+    "Waits of servers' threads in system calls that took longer than `slowerThan`, by call; from records.",
+)
+OFFCPU_DURATION = Metric(
+    "latencyprobe.offcpu.duration",
+    "s",
+    "histogram",
+    "Waits of servers' threads for a CPU that took longer than `slowerThan`, by reason; from records.",
+)
+SLOW_REQUESTS = Metric(
+    "latencyprobe.process.slow",
+    "{request}",
+    "counter",
+    "Requests whose `process` took longer than `slowerThan`, by how much is known of where its time went.",
+)
+WAITS = Metric("latencyprobe.waits", "{wait}", "counter", "Waits longer than `slowerThan`, by whom they may explain.")
 EXCHANGES = Metric("latencyprobe.exchanges", "{exchange}", "counter", "Ended exchanges by class of their connection.")
 FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Exchanges that failed, by error.")
 EXCLUDED = Metric(

@@ -81,6 +81,7 @@ class Lost(IntEnum):
     STORAGE = 3
     RECURSION = 4
     STATE = 5
+    LIMIT = 6
 
 
 class ExchangeFlags(IntFlag):
@@ -127,6 +128,8 @@ class EvidenceFlags(IntFlag):
     RETRANSMITS = 1
     HANDSHAKES = 2
     TCPRT = 4
+    SYSCALLS = 8
+    OFFCPU = 16
 
 
 class EvidenceMode(IntEnum):
@@ -213,6 +216,56 @@ class TcprtFlags(IntFlag):
     PARTIAL = 2
 
 
+class WaitKind(IntEnum):
+    """`enum wait_kind`."""
+
+    SERVED = 1
+    ONE = 2
+
+
+class WaitNr(IntEnum):
+    """`enum wait_nr`."""
+
+    NR_FAULT = -1
+    NR_FOREIGN = -2
+    NR_STOPPED = -3
+    NR_NONE = -4
+
+
+class CallKind(IntEnum):
+    """`enum call_kind`."""
+
+    UNKNOWN = 0
+    IDLE = 1
+    WORK = 2
+
+
+class WaitFlags(IntFlag):
+    """`enum wait_flags`."""
+
+    TRUNCATED = 1
+    PREEMPTED = 2
+    SERVING = 4
+
+
+class Served(IntEnum):
+    """`enum served`."""
+
+    SPLIT = 0
+    AMBIGUOUS = 1
+    HANDED_OVER = 2
+    UNSEEN = 3
+
+
+class Waiter(IntEnum):
+    """`enum waiter`."""
+
+    THREAD = 0
+    PROCESS = 1
+    AMBIGUOUS = 2
+    NOBODY = 3
+
+
 class RuleSide(IntEnum):
     """`enum rule_side`."""
 
@@ -233,6 +286,10 @@ SAMPLING_LEVEL_SHIFT = 27
 SAMPLING_LEVEL_MAX = 31
 SCOPE_FILTER_WORDS = 1024
 SCOPE_FILTER_FACTOR = 1640531527
+WAIT_FRAMES = 127
+WAIT_CALLS = 8
+SYSCALLS = 512
+WAITS_PER_SECOND = 200
 
 EXCHANGE = _struct(
     208,
@@ -404,6 +461,28 @@ NEWEST_HEAD = _struct(
     ("_pad", 12, "u4"),
 )
 
+WAIT = _struct(
+    1304,
+    ("flow", 0, FLOW_HEADER),
+    ("start_ns", 96, "u8"),
+    ("on_cpu_ns", 104, "u8"),
+    ("ready_ns", 112, "u8"),
+    ("throttled_ns", 120, "u8"),
+    ("blocked_ns", 128, "u8"),
+    ("call_ns", 136, "(8,)u8"),
+    ("other_ns", 200, "u8"),
+    ("call_nr", 208, "(8,)i4"),
+    ("call_count", 240, "(8,)u4"),
+    ("seq", 272, "u4"),
+    ("state", 276, "u4"),
+    ("kind", 280, "u1"),
+    ("flags", 281, "u1"),
+    ("waiter", 282, "u1"),
+    ("frames", 283, "u1"),
+    ("_pad", 284, "(4,)u1"),
+    ("stack", 288, "(127,)u8"),
+)
+
 COUNTS_KEY = _struct(
     16,
     ("owner", 0, "u8"),
@@ -427,7 +506,7 @@ EXCHANGE_COUNTS = _struct(
 )
 
 EVIDENCE_COUNTS = _struct(
-    128,
+    192,
     ("lost_records", 0, "u8"),
     ("connections", 8, "(7,)u8"),
     ("ambiguous", 64, "u8"),
@@ -438,15 +517,21 @@ EVIDENCE_COUNTS = _struct(
     ("segs_unrecorded", 104, "u8"),
     ("duplicates", 112, "u8"),
     ("undone", 120, "u8"),
+    ("served", 128, "(4,)u8"),
+    ("waits", 160, "(4,)u8"),
 )
 
 TARGET_SET = _struct(
-    88,
+    112,
     ("thresholds_ns", 0, "(8,)u8"),
     ("slow_ns", 64, "u8"),
     ("pause_ns", 72, "u8"),
     ("setup_turns", 80, "u4"),
     ("evidence", 84, "u4"),
+    ("slow_call_ns", 88, "u8"),
+    ("slow_offcpu_ns", 96, "u8"),
+    ("wait_stacks", 104, "u4"),
+    ("_pad", 108, "u4"),
 )
 
 SCOPE = _struct(
@@ -492,6 +577,7 @@ STRUCTS = {
     "tcprt": TCPRT,
     "newest_record": NEWEST_RECORD,
     "newest_head": NEWEST_HEAD,
+    "wait": WAIT,
     "counts_key": COUNTS_KEY,
     "exchange_counts": EXCHANGE_COUNTS,
     "evidence_counts": EVIDENCE_COUNTS,

@@ -1,0 +1,63 @@
+"""Waits for what a container may not have more of: CPU beyond its quota, memory beyond its limit."""
+
+from pathlib import Path
+
+import pytest
+
+from latencyprobe_agent.kernel.symbols import KernelSymbols
+from latencyprobe_agent.signals.waits import reason
+from latencyprobe_agent.vocabulary.records import WaitKind
+from tests.truth.quota import limited
+from tests.truth.waiting_client import MS, blocked_ms, split_of, waiting_server
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
+
+
+def kept_off_ns(folder: Path) -> int:
+    """How long the quota has kept tasks of a cgroup off CPUs, as the kernel tells it."""
+    told = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+    return int(told["throttled_time"]) if "throttled_time" in told else 1000 * int(told["throttled_usec"])
+
+
+def test_a_request_beyond_its_cpu_quota_is_throttled(waits, port):
+    """A twentieth of a CPU, which the process would get on any machine; nobody else in the cgroup runs."""
+    with (
+        limited(
+            "cpu", {"cpu.max": "5000 100000"}, {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "5000"}
+        ) as folder,
+        waiting_server(port) as server,
+    ):
+        (folder / "cgroup.procs").write_text(str(server.pid))
+        asked = server.connect()
+        asked.ask("nothing")
+        before_ns = kept_off_ns(folder)
+        record = split_of(waits, asked.ask("burn 0.03"))
+        kept_ns = kept_off_ns(folder) - before_ns
+    print(f"{blocked_ms(record)}; the kernel's own account: {kept_ns / MS:.1f} ms")
+    assert 100 * MS < kept_ns
+    assert 0.8 * kept_ns < record["throttled_ns"] <= kept_ns
+    assert "throttled" in {reason(wait) for wait in waits.records(kind=WaitKind.ONE)}
+
+
+def test_a_busy_cpu_without_a_quota_throttles_nobody(waits, server):
+    several = [server.connect() for _ in range(6)]
+    for one in several:
+        one.say("burn 0.1")
+    for one in several:
+        record = split_of(waits, one.hear())
+        assert 0 == record["throttled_ns"]
+        assert record["ready_ns"] > 0
+
+
+def test_memory_that_the_kernel_has_to_find_first_is_waited_for_on_its_stack(waits, port):
+    limits = {"memory.limit_in_bytes": str(40 << 20)}
+    with (
+        limited("memory", {"memory.high": str(40 << 20)}, limits) as folder,
+        waiting_server(port, cgroups=(folder,)) as server,
+    ):
+        record = split_of(waits, server.connect().ask("touch 100"))
+        stacks = [wait["stack"][: wait["frames"]] for wait in waits.records(kind=WaitKind.ONE)]
+    symbols = KernelSymbols()
+    named = [symbols.names(stack) for stack in stacks]
+    print(blocked_ms(record))
+    assert any("try_charge_memcg" in stack or "mem_cgroup_handle_over_high" in stack for stack in named), named
