@@ -99,7 +99,7 @@ static __always_inline __u64 slow_ns(const struct target_set *set)
 }
 
 /* Where the time went: what it was off the CPU is ready or blocked, the rest on it. */
-static __always_inline void split(struct wait *w, const struct thread *t)
+static __noinline int split(struct wait *w, const struct thread *t)
 {
 	w->start_ns = t->read_ns;
 	w->on_cpu_ns = w->flow.boot_ns - t->read_ns - t->off_ns;
@@ -112,6 +112,7 @@ static __always_inline void split(struct wait *w, const struct thread *t)
 		w->call_count[i] = t->blocked[i].count;
 		w->call_nr[i] = t->blocked[i].nr;
 	}
+	return 0;
 }
 
 static __noinline int tell(struct sock *sk, struct thread *t, enum served how, __u32 seq)

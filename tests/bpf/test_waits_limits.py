@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from latencyprobe.plan import WaitPolicy
 from latencyprobe_agent.kernel.symbols import KernelSymbols
 from latencyprobe_agent.signals.waits import reason
 from latencyprobe_agent.vocabulary.records import WaitKind
 from tests.truth.quota import limited
-from tests.truth.waiting_client import MS, blocked_ms, split_of, waiting_server
+from tests.truth.waiting_client import BOTH, MS, blocked_ms, split_of, waiting_server
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
 
@@ -49,7 +50,8 @@ def test_a_busy_cpu_without_a_quota_throttles_nobody(waits, server):
         assert record["ready_ns"] > 0
 
 
-def test_memory_that_the_kernel_has_to_find_first_is_waited_for_on_its_stack(waits, port):
+def test_memory_that_the_kernel_has_to_find_first_is_waited_for_on_its_stack(session, waits, port):
+    session.measure(port, evidence=BOTH, waits=WaitPolicy(slow_call_ns=MS // 2, slow_offcpu_ns=20 * MS, stacks=True))
     limits = {"memory.limit_in_bytes": str(40 << 20)}
     with (
         limited("memory", {"memory.high": str(40 << 20)}, limits) as folder,
