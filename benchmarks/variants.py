@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from benchmarks.builds import BUILD, OBJECTS
 from benchmarks.rounds import Variant
-from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target, TargetPod, WaitPolicy
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.rules import compile_rules
-from latencyprobe_agent.signals.table import EVIDENCE, Signal
+from latencyprobe_agent.signals.table import EVIDENCE, WAITS, Signal
 
 OTHER_CGROUP = 2**63 - 1  # id of no cgroup
 Batches = list[NDArray[np.void]]
@@ -42,11 +42,16 @@ def empty_hooks() -> Iterator[None]:
 
 @contextmanager
 def measuring(
-    ports: Sequence[int], targeted: bool, *, every_record: bool = False, kept: Batches | None = None
+    ports: Sequence[int],
+    targeted: bool,
+    *,
+    every_record: bool = False,
+    waits: bool = False,
+    kept: Batches | None = None,
 ) -> Iterator[None]:
     """Attach the real programs with a plan for `ports` on this machine, or for a pod whose cgroup is not ours.
 
-    `every_record`: without the default limit of records.
+    `every_record`: without the default limit of records. `waits`: and those of servers that are longer than 20 ms.
     """
     target = Target(
         id="bench/bench/server",
@@ -61,6 +66,8 @@ def measuring(
         ports=tuple(ports),
         clients=True,
         pods=(TargetPod("pod", tuple(ports)),),
+        evidence=WAITS.asked_by if waits else (),
+        waits=WaitPolicy(slow_call_ns=20_000_000, slow_offcpu_ns=20_000_000, stacks=True),
     )
     plan = NodePlan(node="", generation=1, digest="", targets=(target,), objectives=(), host=targeted)
     with Programs.open(OBJECTS / "exchange.bpf.o") as programs:
@@ -69,7 +76,11 @@ def measuring(
         programs.apply(
             rules, idle_timeout_ns=2_000_000_000, own_tgid=0, owner_by_process=False, records_per_second=limit
         )
-        with drained(programs, kept):
+        with ExitStack() as stack:
+            stack.enter_context(drained(programs, kept))
+            if waits:
+                beside = stack.enter_context(EvidencePrograms.beside(programs, OBJECTS, WAITS))
+                stack.enter_context(drained(beside))
             yield
         assert targeted == bool(len(programs.counts()[0])), "the slice was not what it says"
 
@@ -124,6 +135,15 @@ def kernel_alone(port: int) -> dict[str, Variant]:
 
 
 def evidence(port: int) -> dict[str, Variant]:
-    """Each signal of evidence alone and all together."""
+    """Each signal of evidence alone and all together; waits, which explain what is measured, beside measuring."""
     alone = {one.switch: partial(explaining, port, (one,)) for one in EVIDENCE}
-    return with_control({**alone, "all together": partial(explaining, port, EVIDENCE)})
+    return with_control({**alone, "all together": partial(explaining, port, EVIDENCE), **waiting(port)})
+
+
+def waiting(port: int) -> dict[str, Variant]:
+    """Measuring, and with it waits, of which none is long enough for a record of it."""
+    return {
+        "measuring": partial(measuring, (port,), targeted=True),
+        "measuring, waits": partial(measuring, (port,), targeted=True, waits=True),
+        "measuring again": partial(measuring, (port,), targeted=True),
+    }
