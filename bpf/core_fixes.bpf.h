@@ -99,22 +99,17 @@ struct pt_regs___arm64 {
 
 #define TS_COMPAT 2 /* arch/x86/include/asm/thread_info.h: in a call of the 32-bit ABI */
 
-struct thread_info___x86 {
-	__u32 status;
-} __attribute__((preserve_access_index));
-
 /* The system call in which a task is, by the registers with which it entered the kernel; or enum wait_nr. */
 static __always_inline __s32 call_of(struct task_struct *task)
 {
 	struct pt_regs___x86 *x86 = (void *)bpf_task_pt_regs(task);
 	struct pt_regs___arm64 *arm64 = (void *)x86;
-	struct thread_info___x86 *info = (void *)&task->thread_info;
 
 	if (!bpf_core_field_exists(x86->orig_ax))
-		return BPF_CORE_READ(arm64, syscallno);
-	if (bpf_core_field_exists(info->status) && BPF_CORE_READ(info, status) & TS_COMPAT)
+		return arm64->syscallno;
+	if (bpf_core_field_exists(task->thread_info.status) && task->thread_info.status & TS_COMPAT)
 		return WAIT_NR_FOREIGN;
-	return BPF_CORE_READ(x86, orig_ax);
+	return x86->orig_ax;
 }
 
 #endif

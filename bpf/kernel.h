@@ -306,7 +306,7 @@ struct signal_struct {
 };
 
 struct thread_info {
-	unsigned long flags;
+	__u32 status; /* x86 */
 };
 
 struct task_struct {

@@ -16,6 +16,7 @@
 struct request {
 	__u64 reader; /* thread.key; 0: none is open */
 	__u64 read_ns;
+	__u64 slow_ns; /* what it must take longer than to be told of */
 	__u32 tgid;
 	__u32 _pad;
 };
@@ -38,7 +39,15 @@ static __always_inline void begin(struct thread *t, const struct task_struct *ta
 	__builtin_memset(t->blocked, 0, sizeof(t->blocked));
 }
 
-static __noinline int read_request(struct sock *sk, struct connection *c)
+/* What a request must take longer than to be told of. */
+static __always_inline __u64 slow_ns(const struct target_set *set)
+{
+	__u64 call = set->evidence & EVIDENCE_SYSCALLS ? set->slow_call_ns : ~0ULL;
+
+	return smaller(call, set->evidence & EVIDENCE_OFFCPU ? set->slow_offcpu_ns : ~0ULL);
+}
+
+static __noinline int read_request(struct sock *sk, struct connection *c, const struct target_set *set)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 cookie = bpf_get_socket_cookie(sk), now = now_ns();
@@ -65,6 +74,7 @@ static __noinline int read_request(struct sock *sk, struct connection *c)
 		r->tgid = task->tgid;
 	}
 	r->read_ns = now;
+	r->slow_ns = slow_ns(set);
 	p->cookie = cookie;
 	p->generation = cfg->generation;
 	p->target_set = t->target_set = c->target_set;
@@ -87,15 +97,7 @@ static __always_inline int on_read(struct sock *sk, int ret, int flags)
 		return 0;
 	set = c->target_set;
 	t = set ? bpf_map_lookup_elem(&target_sets, &set) : NULL;
-	return t && t->evidence & EVIDENCE_WAITS ? read_request(sk, c) : 0;
-}
-
-/* What a request must take longer than to be told of. */
-static __always_inline __u64 slow_ns(const struct target_set *set)
-{
-	__u64 call = set->evidence & EVIDENCE_SYSCALLS ? set->slow_call_ns : ~0ULL;
-
-	return smaller(call, set->evidence & EVIDENCE_OFFCPU ? set->slow_offcpu_ns : ~0ULL);
+	return t && t->evidence & EVIDENCE_WAITS ? read_request(sk, c, t) : 0;
 }
 
 /* Where the time went: what it was off the CPU is ready or blocked, the rest on it. */
@@ -161,29 +163,28 @@ static __always_inline void end_request(struct request *r, struct thread *t)
 	r->reader = 0;
 }
 
+static __always_inline enum served how_served(const struct task_struct *task, const struct thread *t,
+					      const struct request *r, __u64 elapsed)
+{
+	if (t->key != r->reader)
+		return SERVED_HANDED_OVER;
+	if (t->shared)
+		return SERVED_AMBIGUOUS;
+	return t->switches != task->nvcsw + task->nivcsw || t->off_ns > elapsed ? SERVED_UNSEEN : SERVED_SPLIT;
+}
+
 static __noinline int answer(struct sock *sk, struct request *r)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u32 set = c ? c->target_set : 0;
-	struct target_set *of = set ? bpf_map_lookup_elem(&target_sets, &set) : NULL;
-	struct tcp_sock *tp = tcp_sock_of(sk);
 	__u64 elapsed = now_ns() - r->read_ns;
+	struct tcp_sock *tp;
 
-	if (of && tp && elapsed > slow_ns(of)) {
-		enum served how = SERVED_SPLIT;
-
-		if (t)
-			catch_up(task, t);
-		if (!t || t->key != r->reader)
-			how = SERVED_HANDED_OVER;
-		else if (t->shared)
-			how = SERVED_AMBIGUOUS;
-		else if (t->switches != task->nvcsw + task->nivcsw || t->off_ns > elapsed)
-			how = SERVED_UNSEEN;
-		if (t)
-			tell(sk, t, how, tp->write_seq);
+	if (t && elapsed > r->slow_ns) {
+		catch_up(task, t);
+		tp = tcp_sock_of(sk);
+		if (tp)
+			tell(sk, t, how_served(task, t, r, elapsed), tp->write_seq);
 	}
 	end_request(r, t);
 	return 0;
