@@ -21,7 +21,7 @@ from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 from latencyprobe.stages import PROCESS, Stage
 
-_SIGNALS = {"retransmits": "resent", "handshakes": "connect"}  # as a verb, and shorter
+_SIGNALS = {"retransmits": "resent", "handshakes": "connect", "waits": "of it"}  # as a verb, and shorter
 _ON_THE_WAY = {stage.name for stage in (stages.NETWORK, stages.WAIT, stages.RECEIVE)}
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _WIDE = 110  # from here on there is room for the peers

@@ -58,7 +58,7 @@ class HeldUp:
     def _gained(self, living: Counts) -> NDArray[np.void]:
         """Return what was gained of each row since the call before."""
         now = recfunctions.repack_fields(living.values[_JUDGED])
-        words = now.view(np.uint64).reshape(len(now), -1)
+        words = now.view(np.uint64).reshape(len(now), now.dtype.itemsize // 8)  # -1 is refused where nobody counts yet
         gained, keys = words.copy(), [key.tobytes() for key in living.keys]
         for row, key in enumerate(keys):
             before = self._before.get(key)
