@@ -31,7 +31,7 @@ def told(batch):
     """(Role of the half, what is said of it, for how long, whether it is the first) of each row."""
     found = batch.joined
     rows = zip(found.half["role"], found.evidence.rec, found.new_ns.tolist(), found.first.tolist(), strict=True)
-    return [(Role(role), EXPLAINS.describe(record)[0], ns, first) for role, record, ns, first in rows]
+    return [(Role(role), EXPLAINS.describe(record, ns)[0][0], ns, first) for role, record, ns, first in rows]
 
 
 def test_without_anything_unsent_nothing_is_told():
