@@ -24,6 +24,9 @@ enum lp_limits {
 	LP_WAIT_CALLS = 8,		     /* system calls that a request's split tells apart */
 	LP_SYSCALLS = 512,	   /* numbers of system calls in the map `call_kinds`; x86-64 has 470, arm64 fewer */
 	LP_WAITS_PER_SECOND = 200, /* records of a target set and kind; a second is 2^30 ns */
+	LP_TRACKED_FRAMES = 127,	     /* of a stack of a tracker: as deep as the kernel walks by default */
+	LP_SYSCALL_WORDS = 8,		     /* of 64 bits: one for each system call */
+	LP_KEY_DUPLICATES = 16,		     /* of one key of a tracker */
 };
 
 /* Who initiated the connection. */
@@ -578,5 +581,133 @@ struct config {
 	__u32 wakeup_bytes;	  /* ring fill at which the reader is woken before its interval ends */
 	__u32 records_per_window; /* of 2^LP_WINDOW_SHIFT ns, neither slow nor failed; 0 = no limit. Above, a sample */
 };
+
+/* Trackers: how long something took that began and ended, docs/design/tracker.md. Each row is an object of its own. */
+enum tracker {
+	TRACKER_SYSCALLS = 1,
+	TRACKER_OFFCPU = 2,
+	TRACKER_WAKEUP = 3,
+	TRACKER_TTFB = 4,
+	TRACKER_NET = 5,
+};
+
+/* What a record tells of. */
+enum tracked_flag {
+	TRACKED_NORMAL = 0,
+	TRACKED_TIMEOUT = 1, /* still open after knobs.timeout_ns: duration so far; its end is told as well */
+	TRACKED_UNIQUE = 2,  /* defined by the original, delivered by neither */
+	TRACKED_GC = 3,	     /* open for longer than knobs.gc_threshold_ns, and removed */
+	TRACKED_LET_GO = 4,  /* ended, and not reported: only its stacks are to be let go of */
+	TRACKED_WAKER = 5,   /* offcpu: who wakes the task of payload[0]; comm, tgid and tid are the waker's */
+};
+
+/* What becomes of an attempt to begin; only counted ones are a loss. */
+enum begun {
+	BEGUN_OK = 0,
+	BEGUN_FULL = 1, /* no room: TOLD_SKIPPED. An older entry is never evicted */
+	BEGUN_ERR = 2,
+	BEGUN_ERR_TIMEOUT = 3, /* defined by the original; nothing here sets a timer */
+	BEGUN_DISABLED = 4,    /* knobs.tracking_on is 0 */
+};
+
+/* Why a task left its processor. */
+enum offcpu_reason {
+	OFFCPU_PREEMPTED = 0, /* it could have gone on */
+	OFFCPU_INTERRUPTIBLE = 1,
+	OFFCPU_DISK = 2,  /* uninterruptible: mostly the disk, or a lock inside the kernel */
+	OFFCPU_OTHER = 3, /* stopped, traced, idle, or what else there is */
+	OFFCPU_COUNT = 4,
+};
+
+/* What a tracker has to tell beside its records. One per-CPU counter each in the map `told`. */
+enum told {
+	TOLD_SKIPPED = 0,   /* entries refused: the table is full */
+	TOLD_REPLACED = 1,  /* entries that began again before they had ended */
+	TOLD_COLLECTED = 2, /* entries removed by TRACKED_GC */
+	TOLD_TIMEOUTS = 3,
+	TOLD_RATE_LIMITED = 4,	 /* records above knobs.records_per_second */
+	TOLD_STACKS_LIMITED = 5, /* stacks above knobs.stacks_per_second */
+	TOLD_STACKS_LOST = 6,	 /* stacks that their ring refused, or that could not be taken */
+	TOLD_UNCOVERED = 7,	 /* ttfb: accepts asked of io_uring, which are not followed */
+	TOLD_COUNT = 8,
+};
+
+/* Which stacks are taken: knobs.stacks. */
+enum stack_option_flags {
+	STACKS_KERNEL = 1 << 0,
+	STACKS_USER = 1 << 1,
+	STACKS_WAKER = 1 << 2,
+};
+
+enum stack_kind {
+	STACK_KERNEL = 0,
+	STACK_USER = 1,
+	STACK_WAKER = 2, /* kernel stack of who wakes the task */
+};
+
+enum stack_walk_flags {
+	WALK_COMPLETE = 1 << 0,	 /* it reached the frame that the thread began with */
+	WALK_TRUNCATED = 1 << 1, /* there were more than LP_TRACKED_FRAMES */
+};
+
+/* The one entry of the array `knobs`, read at each event. A filter of 0 lets everything through. */
+struct tracker_knobs {
+	__u64 threshold_ns;    /* what takes longer, and only that, has a record */
+	__u64 timeout_ns;      /* 0 = none */
+	__u64 gc_threshold_ns; /* 0 = none */
+	__u64 cgroup_id;
+	__u64 left_out[LP_SYSCALL_WORDS]; /* bit per system call that is not followed */
+	__u8 comm[16];			  /* of the thread */
+	__u32 tgid;
+	__u32 own_tgid;		  /* the tracker's own process, which nothing is told of */
+	__u32 records_per_second; /* 0 = no limit */
+	__u32 stacks_per_second;
+	__u32 wakeup_bytes; /* ring fill at which the reader is woken before its interval ends */
+	__u8 tracking_on;
+	__u8 worst_threshold; /* only what is worse than all before has a record */
+	__u8 stacks;	      /* enum stack_option_flags */
+	__u8 _pad;
+};
+_Static_assert(sizeof(struct tracker_knobs) == 136, "struct tracker_knobs has no hidden padding");
+
+/* Per CPU in the map `statistics`, by the row's kind (system call, reason, else 0). Of all that ended. */
+struct tracker_statistics {
+	__u64 count;
+	__u64 total_ns;
+	__u64 min_ns;
+	__u64 max_ns;
+};
+
+/* One that ended, or as `flag` says. Ring `tracked`. */
+struct tracked {
+	__u64 start_ns;
+	__u64 duration_ns;
+	__u64 cgroup_id; /* 0 with TIMEOUT and GC, as comm is empty */
+	__s64 ret;	 /* syscalls: what it returned */
+	__u64 payload[2]; /* syscalls: number, 1 = of the 32-bit table; offcpu: reason, kernel's state; WAKER: tid of the woken, 0 */
+	__u32 tgid;
+	__u32 tid;
+	__u8 comm[16];
+	__u32 stacks; /* kernel stacks taken while it went on, those included that were lost */
+	__u8 tracker; /* enum tracker */
+	__u8 flag;    /* enum tracked_flag */
+	__u8 id;      /* which way it ended */
+	__u8 _pad;
+};
+_Static_assert(sizeof(struct tracked) == 80, "struct tracked has no hidden padding");
+
+/* A stack of what `tid` does since `start_ns`, leaf first; it comes before its record. Ring `tracked_stacks`. */
+struct tracked_stack {
+	__u64 start_ns;
+	__u64 elapsed_ns;
+	__u32 tgid;
+	__u32 tid;
+	__u16 frames;
+	__u8 kind;  /* enum stack_kind */
+	__u8 flags; /* enum stack_walk_flags */
+	__u32 _pad;
+	__u64 address[LP_TRACKED_FRAMES];
+};
+_Static_assert(sizeof(struct tracked_stack) == 1048, "struct tracked_stack has no hidden padding");
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* maps.bpf.h: what all signals share: the plan in the kernel, the loss counters, reserve-or-count. */
+/* maps.bpf.h: what all signals share: the plan in the kernel; its losses are in lost.bpf.h. */
 #ifndef LATENCYPROBE_MAPS_BPF_H
 #define LATENCYPROBE_MAPS_BPF_H
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
+#include "lost.bpf.h"
 
 /* 16,384 cgroups: 250 pods x 8 containers and their inner cgroups, with room for a node of many sidecars. */
 struct {
@@ -43,32 +44,6 @@ struct {
 	__type(value, struct config);
 } config SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LOST_COUNT);
-	__type(key, __u32);
-	__type(value, __u64);
-} lost SEC(".maps");
-
-/* Adds on this CPU are atomic all the same: softirq programs interrupt those of process context. */
-static __always_inline void add(__u64 *counter, __u64 n)
-{
-	__sync_fetch_and_add(counter, n);
-}
-
-static __always_inline void count_lost_n(__u32 reason, __u64 more)
-{
-	__u64 *n = bpf_map_lookup_elem(&lost, &reason);
-
-	if (n)
-		add(n, more);
-}
-
-static __always_inline void count_lost(__u32 reason)
-{
-	count_lost_n(reason, 1);
-}
-
 static __always_inline struct config *get_config(void)
 {
 	__u32 zero = 0;
@@ -90,17 +65,9 @@ static __always_inline __u64 now_ns(void)
 	return as_boot_ns(bpf_ktime_get_ns());
 }
 
-/* Copy a record into a ring or count it as lost. Wake the reader early only when the ring has filled up. */
 static __always_inline bool emit(void *ring, void *record, __u64 size, const struct config *cfg)
 {
-	__u64 flags = BPF_RB_NO_WAKEUP;
-
-	if (bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= cfg->wakeup_bytes)
-		flags = BPF_RB_FORCE_WAKEUP;
-	if (!bpf_ringbuf_output(ring, record, size, flags))
-		return true;
-	count_lost(LOST_RING_FULL);
-	return false;
+	return emit_or_count(ring, record, size, cfg->wakeup_bytes);
 }
 
 #endif

@@ -44,11 +44,18 @@ class Attached(AbstractContextManager["Attached"]):
         self.drain, self.wait, self.waiting = self._ring.drain, self._ring.wait, self._ring.waiting
 
     @staticmethod
-    def load(path: Path, signal: Signal, ring_bytes: int | None, shared: Mapping[str, int] | None = None) -> Loaded:
+    def load(
+        path: Path,
+        signal: Signal,
+        ring_bytes: int | None,
+        shared: Mapping[str, int] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Loaded:
         """Load and attach the object at `path`. `ring_bytes`: size of the ring, a power of two; None: as compiled, or
         what the signal asks for each CPU.
 
-        `shared`: map name → file descriptor of another object's map to use. The environment variable LATENCYPROBE_BTF
+        `shared`: map name → file descriptor of another object's map to use; `sizes`: map name → entries, or bytes of a
+        ring, in place of what is compiled. The environment variable LATENCYPROBE_BTF
         names type information to use in place of the kernel's own file. Raises Unsupported (with a reason and a remedy)
         or AbiMismatch.
         """
@@ -63,8 +70,10 @@ class Attached(AbstractContextManager["Attached"]):
                 ring.max_entries = size if ring.is_ring else max(size // ring.value_size, possible_cpus())
             for name, fd in (shared or {}).items():
                 opened.map(name).share(fd)
+            for name, entries in (sizes or {}).items():
+                opened.map(name).max_entries = entries
 
-        demands = Demands(adjust, frozenset(signal.optional), signal.iterated)
+        demands = Demands(adjust, frozenset(signal.optional), signal.iterated, frozenset(signal.left_out))
         with Hooks(Path(custom) if custom else KERNEL_BTF) as hooks:
             loaded = load(path, Path(custom) if custom else None, hooks, demands)
         give_back()

@@ -50,11 +50,13 @@ def event_of(program: Program) -> tuple[str, str]:
 @dataclass(frozen=True)
 class Demands:
     """What an object demands of its loader. `optional`: events that may be left without a variant; `iterated`: the map
-    that its iterators walk; `adjust`: resizes or shares maps of the opened object."""
+    that its iterators walk; `adjust`: resizes or shares maps of the opened object; `left_out`: events that nobody asks
+    for, whose programs are not even loaded."""
 
     adjust: Callable[[Object], None]
     optional: frozenset[str] = frozenset()
     iterated: str = "connections"
+    left_out: frozenset[str] = frozenset()
 
 
 def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) -> Loaded:
@@ -72,7 +74,7 @@ def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) ->
             raise Unsupported("ObjectUnreadable", f"{e}: build it with `make bpf`") from e
         try:
             check_layouts(opened, path)
-            chosen = _choose(opened.programs(), hooks, refused, demands.optional)
+            chosen = _choose(opened.programs(), hooks, refused, demands)
             demands.adjust(opened)
             loaded = _try(opened, chosen, refused, demands.iterated)
         except BaseException:
@@ -106,15 +108,14 @@ def check_layouts(opened: Object, path: Path) -> None:
             raise AbiMismatch(f"struct {name} of {path} is not as in records.py: run `make gen bpf`")
 
 
-def _choose(
-    programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str], str], optional: frozenset[str]
-) -> Chosen:
+def _choose(programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str], str], demands: Demands) -> Chosen:
     """Switch one variant per event on; `refused` gains those before it that the kernel has no hook for."""
     by_event: dict[str, dict[str, list[Program]]] = defaultdict(lambda: defaultdict(list))
     for program in programs:
         event, variant = event_of(program)
-        by_event[event][variant].append(program)
         program.autoload(False)
+        if event not in demands.left_out:
+            by_event[event][variant].append(program)
     chosen: Chosen = {}
     for event, variants in by_event.items():
         for variant, parts in variants.items():
@@ -126,7 +127,7 @@ def _choose(
             chosen[event] = (variant, parts)
             break
         else:
-            if event in optional:
+            if event in demands.optional:
                 continue
             reasons = "; ".join(f"{variant}: {refused[event, variant]}" for variant in variants)
             raise Unsupported("KernelUnsupported", f"this kernel gives no way to see `{event}` ({reasons})")

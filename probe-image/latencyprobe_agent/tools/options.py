@@ -35,7 +35,8 @@ class Address(click.ParamType[str]):
             self.fail(f"{value!r} is no address such as 10.0.0.1 or 2001:db8::1", param, ctx)
 
 
-def _cgroup_id(ctx: click.Context, param: click.Parameter, value: Path | None) -> int:
+def cgroup_id(ctx: click.Context, param: click.Parameter, value: Path | None) -> int:
+    """Return the id of the cgroup with this folder, 0 for none: for a click option."""
     return value.stat().st_ino if value else 0  # kernfs: the inode is the cgroup's id
 
 
@@ -52,7 +53,7 @@ _OPTIONS = (
     click.option(
         "--cgroup",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        callback=_cgroup_id,
+        callback=cgroup_id,
         metavar="FOLDER",
         help="Only sockets of this cgroup, such as /sys/fs/cgroup/system.slice.",
     ),

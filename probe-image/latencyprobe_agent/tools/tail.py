@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from typing import Protocol
 
 import click
 import numpy as np
@@ -22,8 +23,15 @@ from latencyprobe_agent.vocabulary.addresses import address
 
 _BATCH = 1024  # records, which take some 0.1 s to print: SIGINT is not kept waiting
 _DRAIN_S = 0.1
-_TICK_S = 1.0
 _REST_S = 2.0  # to show what is left at the end; where records come faster than they are printed, that is a full ring
+
+
+class Lasting(Protocol):
+    """Options that say for how long: seconds, None until Ctrl-C."""
+
+    @property
+    def duration_s(self) -> float | None:
+        """See above."""
 
 
 def batches(
@@ -46,16 +54,17 @@ def batches(
 
 def follow(
     opened: AbstractContextManager[Attached],
-    options: Options,
+    options: Lasting,
     *,
     attached: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
+    tick_s: float = 1.0,
 ) -> Iterator[tuple[NDArray[np.void], Clock]]:
     """Yield batches of records, and the clock that turns their stamps into Unix time; at the end leave `opened`.
 
-    It is entered when SIGINT and SIGTERM already end the loop: what it attaches is detached again. An empty batch comes
-    about once a second when nothing happens. `attached` is called before the first record is read, `ended` before it is
-    detached. Prints on stderr that it is attached, and at the end the losses.
+    It is entered when SIGINT and SIGTERM already end the loop: what it attaches is detached again. Every `tick_s` the
+    signal's iterator runs, and an empty batch comes when nothing has happened. `attached` is called before the first
+    record is read, `ended` before it is detached. Prints on stderr that it is attached, and at the end the losses.
     """
     stop = threading.Event()
     clock = Clock()
@@ -66,11 +75,11 @@ def follow(
         until = math.inf if options.duration_s is None else now + options.duration_s
         tick = now
         while now < until and not stop.is_set():
-            programs.wait(max(0.0, min(_DRAIN_S, until - now)))
+            programs.wait(max(0.0, min(_DRAIN_S, tick_s, until - now)))
             batch = programs.drain(_BATCH)
             due = (now := time.monotonic()) >= tick
             if due:
-                tick = now + _TICK_S
+                tick = now + tick_s
                 programs.flush()
                 clock.resample()
             if len(batch) or due:

@@ -274,6 +274,82 @@ class RuleSide(IntEnum):
     MEMBER = 2
 
 
+class Tracker(IntEnum):
+    """`enum tracker`."""
+
+    SYSCALLS = 1
+    OFFCPU = 2
+    WAKEUP = 3
+    TTFB = 4
+    NET = 5
+
+
+class TrackedFlag(IntEnum):
+    """`enum tracked_flag`."""
+
+    NORMAL = 0
+    TIMEOUT = 1
+    UNIQUE = 2
+    GC = 3
+    LET_GO = 4
+    WAKER = 5
+
+
+class Begun(IntEnum):
+    """`enum begun`."""
+
+    OK = 0
+    FULL = 1
+    ERR = 2
+    ERR_TIMEOUT = 3
+    DISABLED = 4
+
+
+class OffcpuReason(IntEnum):
+    """`enum offcpu_reason`."""
+
+    PREEMPTED = 0
+    INTERRUPTIBLE = 1
+    DISK = 2
+    OTHER = 3
+
+
+class Told(IntEnum):
+    """`enum told`."""
+
+    SKIPPED = 0
+    REPLACED = 1
+    COLLECTED = 2
+    TIMEOUTS = 3
+    RATE_LIMITED = 4
+    STACKS_LIMITED = 5
+    STACKS_LOST = 6
+    UNCOVERED = 7
+
+
+class StackOptionFlags(IntFlag):
+    """`enum stack_option_flags`."""
+
+    KERNEL = 1
+    USER = 2
+    WAKER = 4
+
+
+class StackKind(IntEnum):
+    """`enum stack_kind`."""
+
+    KERNEL = 0
+    USER = 1
+    WAKER = 2
+
+
+class StackWalkFlags(IntFlag):
+    """`enum stack_walk_flags`."""
+
+    COMPLETE = 1
+    TRUNCATED = 2
+
+
 THRESHOLDS = 8
 STAGES = 4
 HISTOGRAM_SCALE = 5
@@ -290,6 +366,9 @@ WAIT_FRAMES = 127
 WAIT_CALLS = 8
 SYSCALLS = 512
 WAITS_PER_SECOND = 200
+TRACKED_FRAMES = 127
+SYSCALL_WORDS = 8
+KEY_DUPLICATES = 16
 
 EXCHANGE = _struct(
     208,
@@ -567,6 +646,63 @@ CONFIG = _struct(
     ("records_per_window", 52, "u4"),
 )
 
+TRACKER_KNOBS = _struct(
+    136,
+    ("threshold_ns", 0, "u8"),
+    ("timeout_ns", 8, "u8"),
+    ("gc_threshold_ns", 16, "u8"),
+    ("cgroup_id", 24, "u8"),
+    ("left_out", 32, "(8,)u8"),
+    ("comm", 96, "(16,)u1"),
+    ("tgid", 112, "u4"),
+    ("own_tgid", 116, "u4"),
+    ("records_per_second", 120, "u4"),
+    ("stacks_per_second", 124, "u4"),
+    ("wakeup_bytes", 128, "u4"),
+    ("tracking_on", 132, "u1"),
+    ("worst_threshold", 133, "u1"),
+    ("stacks", 134, "u1"),
+    ("_pad", 135, "u1"),
+)
+
+TRACKER_STATISTICS = _struct(
+    32,
+    ("count", 0, "u8"),
+    ("total_ns", 8, "u8"),
+    ("min_ns", 16, "u8"),
+    ("max_ns", 24, "u8"),
+)
+
+TRACKED = _struct(
+    80,
+    ("start_ns", 0, "u8"),
+    ("duration_ns", 8, "u8"),
+    ("cgroup_id", 16, "u8"),
+    ("ret", 24, "i8"),
+    ("payload", 32, "(2,)u8"),
+    ("tgid", 48, "u4"),
+    ("tid", 52, "u4"),
+    ("comm", 56, "(16,)u1"),
+    ("stacks", 72, "u4"),
+    ("tracker", 76, "u1"),
+    ("flag", 77, "u1"),
+    ("id", 78, "u1"),
+    ("_pad", 79, "u1"),
+)
+
+TRACKED_STACK = _struct(
+    1048,
+    ("start_ns", 0, "u8"),
+    ("elapsed_ns", 8, "u8"),
+    ("tgid", 16, "u4"),
+    ("tid", 20, "u4"),
+    ("frames", 24, "u2"),
+    ("kind", 26, "u1"),
+    ("flags", 27, "u1"),
+    ("_pad", 28, "u4"),
+    ("address", 32, "(127,)u8"),
+)
+
 STRUCTS = {
     "exchange": EXCHANGE,
     "flow_header": FLOW_HEADER,
@@ -586,4 +722,8 @@ STRUCTS = {
     "scope_filter": SCOPE_FILTER,
     "rule_key": RULE_KEY,
     "config": CONFIG,
+    "tracker_knobs": TRACKER_KNOBS,
+    "tracker_statistics": TRACKER_STATISTICS,
+    "tracked": TRACKED,
+    "tracked_stack": TRACKED_STACK,
 }

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * tracker_syscalls.bpf.c: system calls, from sys_enter to sys_exit, by thread; docs/design/tracker.md, "System calls".
+ * While one goes on, the kernel's stack of its blocked thread is taken each time that it gets a processor again.
+ */
+#define TRACKER TRACKER_SYSCALLS
+#define TRACKER_KEY __u64     /* tid */
+#define TRACKER_ENTRIES 65536 /* threads that make calls at all, 152 bytes each */
+#define TRACKER_STAYS
+#define TRACKER_KIND(entry) ((__u32)(entry)->payload[0])
+#define TRACKER_KINDS (LP_SYSCALL_WORDS * 64)
+#include "tracker.bpf.h"
+#include "tracker_stack.bpf.h"
+
+#define TS_COMPAT 2 /* arch/x86/include/asm/thread_info.h: a call of the 32-bit table */
+
+static __always_inline bool is_compat(const struct task_struct *task)
+{
+#ifdef __TARGET_ARCH_x86
+	return task->thread_info.status & TS_COMPAT;
+#else
+	return false;
+#endif
+}
+
+static __always_inline bool is_left_out(const struct tracker_knobs *k, __u64 nr)
+{
+	return nr < LP_SYSCALL_WORDS * 64 && k->left_out[nr / 64] >> (nr % 64) & 1;
+}
+
+/* The entry of a call that a signal had interrupted, and which did not go on. */
+static __noinline int end_interrupted(const struct tracker_knobs *k, struct entry *e, const struct task_struct *task)
+{
+	struct tracked r = { .ret = -EINTR };
+
+	if (tracker_end(k, e, e->interrupted_ns, &r))
+		describe(&r, task);
+	if (r.flag == TRACKED_NORMAL || r.stacks)
+		put(k, &r);
+	e->start_ns = 0;
+	return 0;
+}
+
+static __always_inline int on_enter(__u64 nr)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct tracker_knobs *k = get_knobs();
+	struct entry_key key = { .of = (__u32)bpf_get_current_pid_tgid() };
+	struct entry *open, made = {};
+	bool compat;
+
+	if (!k || !k->tracking_on || !watched(k, task))
+		return 0;
+	compat = is_compat(task);
+	open = bpf_map_lookup_elem(&entries, &key);
+	if (open && open->start_ns && open->interrupted_ns) {
+		if (nr == (compat ? 0 : SYSCALL_RESTART)) {
+			open->interrupted_ns = 0;
+			return 0;
+		}
+		end_interrupted(k, open, task);
+	}
+	/* a call that never returns is none */
+	if (!compat && (nr == SYSCALL_EXIT || nr == SYSCALL_EXIT_GROUP || is_left_out(k, nr)))
+		return 0;
+	made.start_ns = bpf_ktime_get_boot_ns();
+	made.payload[0] = nr;
+	made.payload[1] = compat;
+	made.tgid = task->tgid;
+	made.tid = task->pid;
+	return tracker_in(k, &key, true, &made) & 0;
+}
+
+static __always_inline int on_exit(void *ctx, const struct pt_regs *regs, long ret)
+{
+	struct entry_key key = { .of = (__u32)bpf_get_current_pid_tgid() };
+	const struct tracker_knobs *k = get_knobs();
+	struct tracked r = { .ret = ret };
+	struct entry *open, ended;
+	__u64 now_ns;
+
+	if (!k)
+		return 0;
+	open = bpf_map_lookup_elem(&entries, &key);
+	if (!open || !open->start_ns)
+		return 0;
+	now_ns = bpf_ktime_get_boot_ns();
+	if (ret == -ERESTART_RESTARTBLOCK) {
+		open->interrupted_ns = now_ns;
+		return 0;
+	}
+	if (!take(&key, &ended))
+		return 0;
+	if (tracker_end(k, &ended, now_ns, &r)) {
+		if (k->stacks & STACKS_USER)
+			take_user_stack(ctx, k, &ended, now_ns, regs);
+		describe(&r, bpf_get_current_task_btf());
+		put(k, &r);
+	} else if (r.stacks) {
+		put(k, &r);
+	}
+	return 0;
+}
+
+/* `next` does not run yet: its stack is where it was blocked. */
+static __always_inline int on_switch(struct task_struct *next)
+{
+	const struct tracker_knobs *k = get_knobs();
+	struct entry_key key = { .of = next->pid };
+	struct entry *open;
+	__u64 now_ns;
+
+	if (!k || !(k->stacks & STACKS_KERNEL))
+		return 0;
+	open = bpf_map_lookup_elem(&entries, &key);
+	if (!open || !open->start_ns)
+		return 0;
+	now_ns = bpf_ktime_get_boot_ns();
+	if (now_ns - open->start_ns > k->threshold_ns / 2)
+		take_blocked_stack(k, open, now_ns, next);
+	return 0;
+}
+
+/* The thread ends: inside of a call, if it was killed. */
+static __always_inline int on_end(struct entry_key *key)
+{
+	const struct tracker_knobs *k = get_knobs();
+	struct entry *open = bpf_map_lookup_elem(&entries, key);
+	struct tracked r = { .flag = TRACKED_LET_GO };
+
+	if (!open)
+		return 0;
+	if (k && open->start_ns && open->stacks) {
+		r.start_ns = open->start_ns;
+		r.tgid = open->tgid;
+		r.tid = open->tid;
+		put(k, &r);
+	}
+	tracker_forget(key);
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(enter__tp_btf, struct pt_regs *regs, long nr)
+{
+	return on_enter(nr);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(exit__tp_btf, struct pt_regs *regs, long ret)
+{
+	return on_exit(ctx, regs, ret);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(blocked__tp_btf, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return on_switch(next);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(ended__tp_btf, struct task_struct *task)
+{
+	struct entry_key key = { .of = task->pid };
+
+	return on_end(&key);
+}
+
+/* exec() by a thread that is not the first one: it gets the first one's tid, and its call ends under that. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(executed__tp_btf, struct task_struct *task, int old_tid)
+{
+	struct entry_key key = { .of = old_tid };
+
+	return old_tid == task->pid ? 0 : on_end(&key);
+}
+
+char LICENSE[] SEC("license") = "GPL";

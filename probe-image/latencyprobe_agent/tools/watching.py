@@ -1,0 +1,103 @@
+"""The options that every tool of a tracker has: whose tasks, how slow, for how long, in what form."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from latencyprobe.options import Duration
+from latencyprobe_agent.kernel.tracking import Knobs
+from latencyprobe_agent.tools.options import cgroup_id
+
+_RECORDS_PER_SECOND = 10_000  # for what is printed, and to keep a flood of them cheap; the excess is counted
+_STACKS_PER_SECOND = 10_000
+
+
+@dataclass(frozen=True)
+class Watching:
+    """`duration_s` None: until Ctrl-C. `output`: table or json; `stats`: what there is at the end, in place of rows."""
+
+    knobs: Knobs
+    duration_s: float | None
+    output: str
+    stats: bool
+
+    @property
+    def tick_s(self) -> float:
+        """How often to look for what has timed out: four times in the timeout."""
+        return min(1.0, self.knobs.timeout_ns / 4e9) if self.knobs.timeout_ns else 1.0
+
+
+def _comm(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    if value is None:
+        return ""
+    if not 0 < len(value.encode()) <= 15:
+        raise click.BadParameter(
+            f"{value!r}: a thread's name has 1 to 15 bytes, as `ps -L -o comm` shows it", ctx, param
+        )
+    return value
+
+
+def watching(slower_than: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a click command the common options; it receives them as the keyword `watching`.
+
+    `slower_than`: the default of --slower-than.
+    """
+    options = (
+        click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only threads of this process."),
+        click.option(
+            "--cgroup",
+            type=click.Path(exists=True, file_okay=False, path_type=Path),
+            callback=cgroup_id,
+            metavar="FOLDER",
+            help="Only tasks of this cgroup, such as /sys/fs/cgroup/system.slice/nginx.service.",
+        ),
+        click.option("--comm", callback=_comm, metavar="NAME", help="Only threads of this name."),
+        click.option("--all", "everybody", is_flag=True, help="All tasks of this host."),
+        click.option(
+            "--slower-than",
+            type=Duration(),
+            default=slower_than,
+            show_default=True,
+            help="Only what takes longer has a row.",
+        ),
+        click.option("--worst", is_flag=True, help="Only what takes longer than all before it."),
+        click.option(
+            "--timeout", type=Duration(), help="Show what has not ended after this time, and again at its end."
+        ),
+        click.option("--stats", is_flag=True, help="No rows: count, minimum, average, maximum and total, at the end."),
+        click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m."),
+        click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
+    )
+
+    def given_to(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_options(**given: Any) -> Any:
+            tgid, cgroup, comm = given.pop("pid") or 0, given.pop("cgroup"), given.pop("comm")
+            if given.pop("everybody"):
+                if tgid or cgroup or comm:
+                    raise click.UsageError("--all and --pid, --cgroup or --comm exclude each other")
+            elif not (tgid or cgroup or comm):
+                raise click.UsageError("say whose: --pid, --cgroup, --comm, or --all for all tasks of this host")
+            timeout_s = given.pop("timeout")
+            knobs = Knobs(
+                threshold_ns=round(given.pop("slower_than") * 1e9),
+                timeout_ns=round(timeout_s * 1e9) if timeout_s else 0,
+                worst_only=given.pop("worst"),
+                tgid=tgid,
+                cgroup_id=cgroup,
+                comm=comm,
+                records_per_second=_RECORDS_PER_SECOND,
+                stacks_per_second=_STACKS_PER_SECOND,
+            )
+            asked = Watching(knobs, given.pop("duration"), given.pop("output"), given.pop("stats"))
+            return command(**given, watching=asked)
+
+        for option in reversed(options):
+            with_options = option(with_options)
+        return with_options
+
+    return given_to
