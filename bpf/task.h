@@ -26,20 +26,27 @@ struct user_pt_regs {
 
 struct pt_regs {
 	struct user_pt_regs user_regs;
+	int syscallno;
 };
+#define SYSCALL_NR(task_regs) ((__u32)(task_regs)->syscallno)
 #define FRAME_POINTER(task_regs) ((task_regs)->user_regs.regs[29])
 #define SYSCALL_RESTART 128
 #define SYSCALL_EXIT 93
 #define SYSCALL_EXIT_GROUP 94
+#define SYSCALL_ACCEPT 202
+#define SYSCALL_ACCEPT4 242
 #else
 struct pt_regs {
 	unsigned long bp;
 	unsigned long orig_ax;
 };
+#define SYSCALL_NR(task_regs) ((task_regs)->orig_ax)
 #define FRAME_POINTER(task_regs) ((task_regs)->bp)
 #define SYSCALL_RESTART 219
 #define SYSCALL_EXIT 60
 #define SYSCALL_EXIT_GROUP 231
+#define SYSCALL_ACCEPT 43
+#define SYSCALL_ACCEPT4 288
 #endif
 
 struct thread_info {
@@ -58,6 +65,8 @@ struct css_set {
 	struct cgroup___task *dfl_cgrp;
 };
 
+struct files_struct;
+
 struct task_struct {
 	struct thread_info thread_info;
 	int on_cpu;
@@ -65,6 +74,28 @@ struct task_struct {
 	int tgid;
 	char comm[16];
 	struct css_set *cgroups;
+	struct files_struct *files;
+};
+
+struct file___task {
+	void *private_data;
+};
+
+struct fdtable {
+	struct file___task **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct io_kiocb {
+	__u8 opcode;
+};
+
+struct sk_buff___task {
+	unsigned int len;
+	int skb_iif;
 };
 
 struct bpf_iter__bpf_map_elem {
@@ -73,5 +104,17 @@ struct bpf_iter__bpf_map_elem {
 };
 
 #pragma clang attribute pop
+
+#define TS_COMPAT 2 /* arch/x86/include/asm/thread_info.h */
+
+/* Whether the current call is one of the 32-bit table. */
+static inline __attribute__((always_inline)) bool is_compat(const struct task_struct *task)
+{
+#ifdef __TARGET_ARCH_x86
+	return task->thread_info.status & TS_COMPAT;
+#else
+	return false;
+#endif
+}
 
 #endif

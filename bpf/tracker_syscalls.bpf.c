@@ -12,17 +12,6 @@
 #include "tracker.bpf.h"
 #include "tracker_stack.bpf.h"
 
-#define TS_COMPAT 2 /* arch/x86/include/asm/thread_info.h: a call of the 32-bit table */
-
-static __always_inline bool is_compat(const struct task_struct *task)
-{
-#ifdef __TARGET_ARCH_x86
-	return task->thread_info.status & TS_COMPAT;
-#else
-	return false;
-#endif
-}
-
 static __always_inline bool is_left_out(const struct tracker_knobs *k, __u64 nr)
 {
 	return nr < LP_SYSCALL_WORDS * 64 && k->left_out[nr / 64] >> (nr % 64) & 1;

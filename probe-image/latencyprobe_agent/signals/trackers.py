@@ -34,4 +34,22 @@ SYSCALLS = Tracker(
     stacks=True,
     on_request=(("kernel", "blocked"),),
 )
-TRACKERS: tuple[Tracker, ...] = (SYSCALLS,)
+OFFCPU = Tracker(
+    name="tracker_offcpu",
+    title="time off the processor",
+    threshold_ns=20_000_000,
+    stacks=True,
+    on_request=(("waker", "waking"),),
+)
+WAKEUP = Tracker(name="tracker_wakeup", title="time from being woken to having a processor")
+TTFB = Tracker(
+    name="tracker_ttfb",
+    title="time from accept() to the first send on the connection",
+    optional=("uring",),
+)
+NET = Tracker(
+    name="tracker_net",
+    title="time of packets from the interface to the process that reads them",
+    gc_threshold_ns=10_000_000_000,  # packets that end unseen
+)
+TRACKERS: tuple[Tracker, ...] = (SYSCALLS, OFFCPU, WAKEUP, TTFB, NET)

@@ -107,7 +107,6 @@ def syscalls(
         watching.knobs,
         left_out=frozenset(idle - {*include} | {*exclude}),
         stacks=_STACKS["none" if watching.stats else stacks],
-        threshold_ns=2**64 - 1 if watching.stats else watching.knobs.threshold_ns,
     )
     table = Table(watching, frame)
     table.begin()

@@ -14,6 +14,7 @@ from latencyprobe_agent.tools.options import cgroup_id
 
 _RECORDS_PER_SECOND = 10_000  # for what is printed, and to keep a flood of them cheap; the excess is counted
 _STACKS_PER_SECOND = 10_000
+_NEVER_NS = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,10 @@ def watching(slower_than: str) -> Callable[[Callable[..., Any]], Callable[..., A
             elif not (tgid or cgroup or comm):
                 raise click.UsageError("say whose: --pid, --cgroup, --comm, or --all for all tasks of this host")
             timeout_s = given.pop("timeout")
+            slower_than_ns, stats = round(given.pop("slower_than") * 1e9), given.pop("stats")
             knobs = Knobs(
-                threshold_ns=round(given.pop("slower_than") * 1e9),
-                timeout_ns=round(timeout_s * 1e9) if timeout_s else 0,
+                threshold_ns=_NEVER_NS if stats else slower_than_ns,
+                timeout_ns=round(timeout_s * 1e9) if timeout_s and not stats else 0,
                 worst_only=given.pop("worst"),
                 tgid=tgid,
                 cgroup_id=cgroup,
@@ -93,7 +95,7 @@ def watching(slower_than: str) -> Callable[[Callable[..., Any]], Callable[..., A
                 records_per_second=_RECORDS_PER_SECOND,
                 stacks_per_second=_STACKS_PER_SECOND,
             )
-            asked = Watching(knobs, given.pop("duration"), given.pop("output"), given.pop("stats"))
+            asked = Watching(knobs, given.pop("duration"), given.pop("output"), stats)
             return command(**given, watching=asked)
 
         for option in reversed(options):
