@@ -16,13 +16,13 @@
 #include "events.h"
 #include "lost.bpf.h"
 #include "task.h"
+#include "tracker_knobs.bpf.h"
 
 struct entry_key {
 	TRACKER_KEY of;
 	__u64 nth; /* of the duplicates */
 };
-_Static_assert(sizeof(TRACKER_KEY) <= 64 && sizeof(TRACKER_KEY) % 8 == 0, "a key has at most 64 bytes, none of "
-									  "padding");
+_Static_assert(sizeof(TRACKER_KEY) <= 64 && sizeof(TRACKER_KEY) % 8 == 0, "a key has at most 64 bytes");
 
 struct entry {
 	__u64 start_ns; /* 0: it has ended */
@@ -44,25 +44,11 @@ struct {
 } entries SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tracker_knobs);
-} knobs SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, TRACKER_KINDS);
 	__type(key, __u32);
 	__type(value, struct tracker_statistics);
 } statistics SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, TOLD_COUNT);
-	__type(key, __u32);
-	__type(value, __u64);
-} told SEC(".maps");
 
 /* The worst so far, with knobs.worst_threshold. */
 struct worst {
@@ -77,86 +63,11 @@ struct {
 	__type(value, struct worst);
 } worst SEC(".maps");
 
-/* What came in this second. Where processors meet in it, a limit lets a few more through. */
-struct window {
-	__u64 second;
-	__u64 records;
-	__u64 stacks;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct window);
-} window SEC(".maps");
-
 /* 1 MiB: 11,900 records. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } tracked SEC(".maps");
-
-static __always_inline void tell(__u32 what)
-{
-	__u64 *n = bpf_map_lookup_elem(&told, &what);
-
-	if (n)
-		add(n, 1);
-}
-
-static __always_inline const struct tracker_knobs *get_knobs(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&knobs, &zero);
-}
-
-static __always_inline __u64 cgroup_of(const struct task_struct *task)
-{
-	return task->cgroups->dfl_cgrp->kn->id;
-}
-
-static __always_inline bool has_comm(const struct tracker_knobs *k, const struct task_struct *task)
-{
-	const __u64 *asked = (const __u64 *)k->comm;
-	__u64 comm[2] = {};
-
-	if (!asked[0])
-		return true;
-	bpf_probe_read_kernel(comm, sizeof(comm), task->comm);
-	return comm[0] == asked[0] && comm[1] == asked[1];
-}
-
-/* Whether the filter lets a task through. A processor that idles is no task, and the tracker does not track itself. */
-static __always_inline bool watched(const struct tracker_knobs *k, const struct task_struct *task)
-{
-	__u32 tgid = task->tgid;
-
-	return tgid && tgid != k->own_tgid && (!k->tgid || tgid == k->tgid) &&
-	       (!k->cgroup_id || k->cgroup_id == cgroup_of(task)) && has_comm(k, task);
-}
-
-/* Count one more of this second; false: it is above the limit. */
-static __noinline bool within_limit(__u32 per_second, bool stack)
-{
-	__u32 zero = 0;
-	struct window *w = bpf_map_lookup_elem(&window, &zero);
-	__u64 second = bpf_ktime_get_boot_ns() >> 30, *n;
-
-	if (!w || !per_second)
-		return true;
-	if (w->second != second) {
-		w->second = second;
-		w->records = 0;
-		w->stacks = 0;
-	}
-	n = stack ? &w->stacks : &w->records;
-	if (*n >= per_second)
-		return false;
-	add(n, 1);
-	return true;
-}
 
 static __always_inline bool put(const struct tracker_knobs *k, struct tracked *r)
 {

@@ -5,7 +5,7 @@
  */
 #define TRACKER TRACKER_NET
 #define TRACKER_KEY __u64     /* struct sk_buff */
-#define TRACKER_ENTRIES 65536 /* packets on their way, 152 bytes each */
+#define TRACKER_ENTRIES 65536 /* packets on their way, 120 bytes each */
 #define TRACKER_KIND(entry) 0
 #define TRACKER_KINDS 1
 #include "tracker.bpf.h"

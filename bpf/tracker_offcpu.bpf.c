@@ -5,7 +5,7 @@
  */
 #define TRACKER TRACKER_OFFCPU
 #define TRACKER_KEY __u64     /* tid */
-#define TRACKER_ENTRIES 65536 /* threads, 152 bytes each */
+#define TRACKER_ENTRIES 65536 /* threads, 120 bytes each */
 #define TRACKER_STAYS
 #define TRACKER_KIND(entry) ((__u32)(entry)->payload[0])
 #define TRACKER_KINDS OFFCPU_COUNT

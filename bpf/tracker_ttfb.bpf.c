@@ -6,7 +6,7 @@
  */
 #define TRACKER TRACKER_TTFB
 #define TRACKER_KEY __u64     /* struct sock */
-#define TRACKER_ENTRIES 65536 /* accepted, nothing sent yet: 152 bytes each */
+#define TRACKER_ENTRIES 65536 /* accepted, nothing sent yet: 120 bytes each */
 #define TRACKER_KIND(entry) 0
 #define TRACKER_KINDS 1
 #include "tracker.bpf.h"

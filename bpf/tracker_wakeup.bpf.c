@@ -5,7 +5,7 @@
  */
 #define TRACKER TRACKER_WAKEUP
 #define TRACKER_KEY __u64     /* tid */
-#define TRACKER_ENTRIES 65536 /* threads, 152 bytes each */
+#define TRACKER_ENTRIES 65536 /* threads, 120 bytes each */
 #define TRACKER_STAYS
 #define TRACKER_KIND(entry) 0
 #define TRACKER_KINDS 1

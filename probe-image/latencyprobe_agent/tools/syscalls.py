@@ -34,6 +34,8 @@ _STACKS = {
 }
 _ROW = "%-15s %-15s %-7s %-7s %-17s %9s %s"
 _HEADER = ("TIME", "COMM", "TGID", "TID", "SYSCALL", "DURATION", "RET")
+# include/linux/errno.h: a signal came; the kernel makes EINTR of it, or the same call once more
+_RESTARTS = {512: "ERESTARTSYS", 513: "ERESTARTNOINTR", 514: "ERESTARTNOHAND"}
 _SHOWN = 3  # kernel stacks of a call, in the table
 
 
@@ -164,7 +166,8 @@ def syscall(record: np.void) -> str:
 
 def returned(ret: int) -> str:
     """Return what a call returned, an error by its name."""
-    return f"-{errno.errorcode[-ret]}" if -ret in errno.errorcode else str(ret)
+    name = errno.errorcode.get(-ret) or _RESTARTS.get(-ret)
+    return f"-{name}" if name else str(ret)
 
 
 def _row(record: np.void, unix_ns: int) -> str:
