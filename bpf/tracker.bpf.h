@@ -3,7 +3,7 @@
  * tracker.bpf.h: the engine of all trackers, docs/design/tracker.md: something begins with a key (`tracker_in`) and ends
  * with the same key (`tracker_out`); what took longer than a threshold has a record. A row is an object of its own,
  * which defines first TRACKER (enum tracker), TRACKER_KEY (a type without padding), TRACKER_ENTRIES (room), TRACKER_STAYS
- * (an entry is its task's own and stays until the task ends: no other ever uses it), TRACKER_KIND(entry) and
+ * (the key is a tid; the entry is its task's own and stays until that ends: no other ever uses it), TRACKER_KIND(entry) and
  * TRACKER_KINDS (of the statistics).
  */
 #ifndef LATENCYPROBE_TRACKER_BPF_H
@@ -221,11 +221,23 @@ static __always_inline int tracker_out(const struct tracker_knobs *k, struct ent
 	return ended ? ended : -1;
 }
 
-/* No entry of this key stays, and nobody hears of it. */
-static __always_inline void tracker_forget(struct entry_key *key)
+/* No entry of this key stays, and nobody hears of it, but for who keeps its stacks. */
+static __always_inline int tracker_forget(struct entry_key *key)
 {
-	key->nth = 0;
+	const struct tracker_knobs *k = get_knobs();
+	struct tracked r = { .flag = TRACKED_LET_GO };
+	struct entry *e = bpf_map_lookup_elem(&entries, key);
+
+	if (!e)
+		return 0;
+	if (k && e->start_ns && e->stacks) {
+		r.start_ns = e->start_ns;
+		r.tgid = e->tgid;
+		r.tid = e->tid;
+		put(k, &r);
+	}
 	bpf_map_delete_elem(&entries, key);
+	return 0;
 }
 
 /*
@@ -277,5 +289,16 @@ int flush(struct bpf_iter__bpf_map_elem *ctx)
 {
 	return tracker_sweep(ctx->key, ctx->value);
 }
+
+#ifdef TRACKER_STAYS
+/* exec() by a thread that is not the first one: it gets the first one's tid, and its own is free. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(executed__tp_btf, struct task_struct *task, int old_tid)
+{
+	struct entry_key key = { .of = old_tid };
+
+	return old_tid == task->pid ? 0 : tracker_forget(&key);
+}
+#endif
 
 #endif

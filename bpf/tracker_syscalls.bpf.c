@@ -110,25 +110,6 @@ static __always_inline int on_switch(struct task_struct *next)
 	return 0;
 }
 
-/* The thread ends: inside of a call, if it was killed. */
-static __always_inline int on_end(struct entry_key *key)
-{
-	const struct tracker_knobs *k = get_knobs();
-	struct entry *open = bpf_map_lookup_elem(&entries, key);
-	struct tracked r = { .flag = TRACKED_LET_GO };
-
-	if (!open)
-		return 0;
-	if (k && open->start_ns && open->stacks) {
-		r.start_ns = open->start_ns;
-		r.tgid = open->tgid;
-		r.tid = open->tid;
-		put(k, &r);
-	}
-	tracker_forget(key);
-	return 0;
-}
-
 SEC("tp_btf/sys_enter")
 int BPF_PROG(enter__tp_btf, struct pt_regs *regs, long nr)
 {
@@ -147,21 +128,13 @@ int BPF_PROG(blocked__tp_btf, bool preempt, struct task_struct *prev, struct tas
 	return on_switch(next);
 }
 
+/* Inside of a call, if it was killed. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(ended__tp_btf, struct task_struct *task)
 {
 	struct entry_key key = { .of = task->pid };
 
-	return on_end(&key);
-}
-
-/* exec() by a thread that is not the first one: it gets the first one's tid, and its call ends under that. */
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(executed__tp_btf, struct task_struct *task, int old_tid)
-{
-	struct entry_key key = { .of = old_tid };
-
-	return old_tid == task->pid ? 0 : on_end(&key);
+	return tracker_forget(&key);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -9,9 +9,14 @@
  *   signals THREADS               all sleep 50 ms, are interrupted again and again, and end one by one
  *   never THREADS                 all sleep; nobody ends them
  *   again MS                      one thread sleeps so long, again and again; SIGUSR1 interrupts it
+ *   vfork MS                      a child borrows the process for so long: it waits uninterruptibly
+ *   burn MS                       one thread keeps its processor busy
+ *   uring 1                       a connection is accepted by io_uring; prints 1, or 0 where there is none
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,7 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <sys/socket.h>
 #include <unistd.h>
+#include "uring.h"
 
 static pthread_barrier_t all_there;
 static long count;
@@ -48,7 +55,8 @@ static void sleeps(unsigned int seed, long most_us)
 		nap(asked);
 		uint64_t after = now_ns();
 
-		printf("%llu %llu %llu\n", (unsigned long long)before, (unsigned long long)asked, (unsigned long long)after);
+		printf("%llu %llu %llu\n", (unsigned long long)before, (unsigned long long)asked,
+		       (unsigned long long)after);
 	}
 }
 
@@ -94,6 +102,21 @@ static void *interrupted(void *unused)
 	return unused;
 }
 
+static int accept_by_uring(void)
+{
+	struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t size = sizeof(here);
+	struct uring ring = { 0 };
+
+	if (uring_open(&ring))
+		return 0;
+	if (bind(listener, (struct sockaddr *)&here, size) || listen(listener, 1) ||
+	    getsockname(listener, (struct sockaddr *)&here, &size) || connect(client, (struct sockaddr *)&here, size))
+		exit(1);
+	return uring_do(&ring, IORING_OP_ACCEPT, listener, NULL, 0) >= 0;
+}
+
 static void ignore(int signal)
 {
 }
@@ -135,6 +158,22 @@ int main(int argc, char **argv)
 		sigaction(SIGUSR1, &action, NULL);
 		for (;;)
 			nap(count * 1000000);
+	}
+	if (!strcmp(mode, "vfork")) {
+		if (!vfork()) {
+			nap(count * 1000000);
+			_exit(0);
+		}
+		return 0;
+	}
+	if (!strcmp(mode, "burn")) {
+		for (uint64_t until = now_ns() + count * 1000000; now_ns() < until;)
+			;
+		return 0;
+	}
+	if (!strcmp(mode, "uring")) {
+		printf("%d\n", accept_by_uring());
+		return 0;
 	}
 	if (count < 2 || count > 1024)
 		return 2;

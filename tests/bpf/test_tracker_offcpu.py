@@ -1,0 +1,115 @@
+"""Tasks off their processor: why, for how long, where they wait, and who wakes them."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from latencyprobe_agent.kernel.tracking import Knobs
+from latencyprobe_agent.signals.trackers import OFFCPU
+from latencyprobe_agent.vocabulary.records import OffcpuReason, StackOptionFlags
+from tests.support.waiting import wait_until
+from tests.truth.tracking import MS, Found, Names, blocked, cgroup, start_in, tracking
+
+pytestmark = pytest.mark.root
+
+KERNEL = StackOptionFlags.KERNEL
+NOBODY = Knobs(5 * MS, tracking=False, stacks=KERNEL)
+
+
+def now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def reasons(found: Found) -> set[int]:
+    return {int(record["payload"][0]) for record, _ in found}
+
+
+def test_a_sleep_is_interruptible_and_has_the_stack_where_it_waits():
+    with tracking(OFFCPU, Knobs(20 * MS, tgid=os.getpid(), stacks=KERNEL)) as tracked:
+        before_ns = now_ns()
+        time.sleep(0.05)
+        after_ns = now_ns()
+        tid = threading.get_native_id()
+        found = tracked.until(lambda found: tid in [record["tid"] for record, _ in found], "the sleep")
+    ((record, stacks),) = [one for one in found if one[0]["tid"] == tid and one[0]["start_ns"] >= before_ns]
+    assert OffcpuReason.INTERRUPTIBLE == record["payload"][0]
+    assert before_ns <= record["start_ns"]
+    assert record["start_ns"] + record["duration_ns"] <= after_ns
+    assert record["duration_ns"] > 20 * MS
+    ((elapsed_ns, addresses),) = stacks.kernel
+    assert record["duration_ns"] == elapsed_ns
+    assert "hrtimer_nanosleep" in Names.of(addresses)
+
+
+def test_the_waker_is_the_thread_that_wakes_and_its_stack_is_its_own():
+    event, wakers = threading.Event(), []
+
+    def wake():
+        wakers.append(threading.get_native_id())
+        time.sleep(0.05)
+        event.set()
+
+    with tracking(OFFCPU, Knobs(20 * MS, tgid=os.getpid(), stacks=KERNEL | StackOptionFlags.WAKER)) as tracked:
+        waker = threading.Thread(target=wake)
+        waker.start()
+        event.wait()
+        waker.join()
+        me = threading.get_native_id()
+        found = tracked.until(lambda found: me in [record["tid"] for record, _ in found], "the wait")
+    (stacks,) = [stacks for record, stacks in found if record["tid"] == me and "futex_wake" in Names.of(stacks.waker)]
+    assert stacks.woken_by is not None
+    assert (os.getpid(), wakers[0]) == stacks.woken_by[1:]
+    assert "__x64_sys_futex" in Names.of(stacks.kernel[0][1])
+
+
+def test_a_task_that_waits_uninterruptibly_one_that_is_stopped_and_one_that_has_to_share():
+    with cgroup("reasons") as folder, tracking(OFFCPU, Knobs(MS, cgroup_id=folder.stat().st_ino)) as tracked:
+        assert 0 == start_in(folder, *blocked("vfork", 30)).wait()
+        tracked.until(lambda found: OffcpuReason.DISK in reasons(found), "vfork waits uninterruptibly")
+
+        stopped = start_in(folder, *blocked("again", 5))
+        tracked.until(lambda found: stopped.pid in [record["tid"] for record, _ in found], "it sleeps")
+        stopped.send_signal(signal.SIGSTOP)
+        wait_until(lambda: ") T" in open_stat(stopped.pid), "it has stopped")
+        time.sleep(0.005)  # of these it is told
+        stopped.send_signal(signal.SIGCONT)
+        tracked.until(lambda found: OffcpuReason.OTHER in reasons(found), "it was stopped")
+        stopped.kill()
+        stopped.wait()
+
+        here = str(min(os.sched_getaffinity(0)))
+        burning = [start_in(folder, "taskset", "-c", here, *blocked("burn", 10_000)) for _ in range(2)]
+        tracked.until(lambda found: OffcpuReason.PREEMPTED in reasons(found), "one is preempted by the other")
+        for one in burning:
+            one.kill()
+            one.wait()
+        wait_until(lambda: 0 == tracked.programs.size(), "no entry is left", seen=tracked.programs.size)
+        statistics = tracked.programs.statistics()
+    assert all(statistics["count"][kind] > 0 for kind in OffcpuReason)
+    assert statistics["max_ns"][OffcpuReason.DISK] >= 30 * MS
+
+
+def open_stat(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - it is read again and again
+        return stat.read()
+
+
+@pytest.mark.parametrize("mode", ["exec", "exit", "kill", "never"])
+def test_threads_leave_no_entry_however_they_end(mode):
+    with cgroup(f"off-{mode}") as folder:
+        knobs = Knobs(1, cgroup_id=folder.stat().st_ino, stacks=KERNEL | StackOptionFlags.WAKER)
+        with tracking(OFFCPU, knobs, ring_bytes=1 << 22) as tracked:
+            for _ in range(4):
+                program = start_in(folder, *blocked(mode, 100), stdout=subprocess.PIPE)
+                if mode == "never":
+                    program.stdout.readline()
+                    program.kill()
+                program.communicate()
+                tracked.found()
+            wait_until(lambda: 0 == tracked.programs.size(), "no entry is left", seen=tracked.programs.size)
+            assert len(tracked.found()) > 100
+            assert 0 == len(tracked.calls)
