@@ -688,7 +688,7 @@ struct tracked {
 	__u32 tgid;
 	__u32 tid;
 	__u8 comm[16];
-	__u32 stacks; /* kernel stacks taken while it went on, those included that were lost */
+	__u32 stacks; /* taken while it went on, those included that were lost */
 	__u8 tracker; /* enum tracker */
 	__u8 flag;    /* enum tracked_flag */
 	__u8 id;      /* which way it ended */

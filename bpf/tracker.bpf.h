@@ -69,7 +69,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 } tracked SEC(".maps");
 
-static __always_inline bool put(const struct tracker_knobs *k, struct tracked *r)
+static __noinline bool put(const struct tracker_knobs *k, struct tracked *r)
 {
 	r->tracker = TRACKER;
 	if (r->flag != TRACKED_LET_GO && !within_limit(k->records_per_second, false)) {
@@ -87,9 +87,18 @@ static __always_inline void describe(struct tracked *r, const struct task_struct
 	bpf_probe_read_kernel(r->comm, sizeof(r->comm), task->comm);
 }
 
-static __always_inline void write_entry(struct entry *e, const struct entry *made)
+/* It ends, and nobody hears of it, but for who keeps its stacks. */
+static __noinline int let_go(const struct tracker_knobs *k, const struct entry *e)
 {
-	__builtin_memcpy(e, made, sizeof(*e));
+	struct tracked r = { .flag = TRACKED_LET_GO };
+
+	if (!e->stacks)
+		return 0;
+	r.start_ns = e->start_ns;
+	r.tgid = e->tgid;
+	r.tid = e->tid;
+	put(k, &r);
+	return 0;
 }
 
 /*
@@ -113,9 +122,11 @@ static __always_inline int tracker_in(const struct tracker_knobs *k, struct entr
 		if (!e && error == -EEXIST)
 			e = bpf_map_lookup_elem(&entries, key);
 		if (e) {
-			if (e->start_ns)
+			if (e->start_ns) {
 				tell(TOLD_REPLACED);
-			write_entry(e, made);
+				let_go(k, e);
+			}
+			__builtin_memcpy(e, made, sizeof(*e));
 			return BEGUN_OK;
 		}
 	} else {
@@ -221,21 +232,16 @@ static __always_inline int tracker_out(const struct tracker_knobs *k, struct ent
 	return ended ? ended : -1;
 }
 
-/* No entry of this key stays, and nobody hears of it, but for who keeps its stacks. */
+/* No entry of this key stays. */
 static __always_inline int tracker_forget(struct entry_key *key)
 {
 	const struct tracker_knobs *k = get_knobs();
-	struct tracked r = { .flag = TRACKED_LET_GO };
 	struct entry *e = bpf_map_lookup_elem(&entries, key);
 
 	if (!e)
 		return 0;
-	if (k && e->start_ns && e->stacks) {
-		r.start_ns = e->start_ns;
-		r.tgid = e->tgid;
-		r.tid = e->tid;
-		put(k, &r);
-	}
+	if (k && e->start_ns)
+		let_go(k, e);
 	bpf_map_delete_elem(&entries, key);
 	return 0;
 }

@@ -41,17 +41,18 @@ static __always_inline struct tracked_stack *begin_stack(const struct tracker_kn
 }
 
 /* `bytes`: what the helper has returned. */
-static __always_inline void end_stack(const struct tracker_knobs *k, struct tracked_stack *s, long bytes)
+static __noinline int end_stack(const struct tracker_knobs *k, struct tracked_stack *s, long bytes)
 {
 	if (bytes <= 0) {
 		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
 		tell(TOLD_STACKS_LOST);
-		return;
+		return 0;
 	}
 	s->frames = bytes / sizeof(s->address[0]);
 	if (s->frames == LP_TRACKED_FRAMES)
 		s->flags |= WALK_TRUNCATED;
 	bpf_ringbuf_submit(s, wakeup_flags(&tracked_stacks, k->wakeup_bytes));
+	return 0;
 }
 
 /* Where a task was blocked that is about to run again. */
@@ -66,11 +67,11 @@ static __always_inline void take_blocked_stack(const struct tracker_knobs *k, st
 }
 
 /* The current task's kernel stack, our own frames on top of it. */
-static __always_inline void take_own_stack(void *ctx, const struct tracker_knobs *k, const struct entry *e,
-					   __u64 now_ns)
+static __always_inline void take_own_stack(void *ctx, const struct tracker_knobs *k, struct entry *e, __u64 now_ns)
 {
 	struct tracked_stack *s = begin_stack(k, e, now_ns, STACK_WAKER);
 
+	e->stacks++;
 	if (s)
 		end_stack(k, s, bpf_get_stack(ctx, s->address, sizeof(s->address), 0));
 }

@@ -102,7 +102,7 @@ static __always_inline int on_switch(struct task_struct *next)
 	if (!k || !(k->stacks & STACKS_KERNEL))
 		return 0;
 	open = bpf_map_lookup_elem(&entries, &key);
-	if (!open || !open->start_ns)
+	if (!open || !open->start_ns || open->interrupted_ns)
 		return 0;
 	now_ns = bpf_ktime_get_boot_ns();
 	if (now_ns - open->start_ns > k->threshold_ns / 2)
