@@ -5,7 +5,7 @@ than any version number, and measures nothing.
 """
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,16 @@ from latencyprobe.errors import AbiMismatch, DirectoryError, Unsupported
 from latencyprobe_agent.config import Config, ConfigError
 from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
 from latencyprobe_agent.identity.pressure import RESOURCES, find_hierarchies, tells_pressure
+from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.symbols import KernelSymbols
+from latencyprobe_agent.kernel.tracking import Knobs, TrackerPrograms
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
+from latencyprobe_agent.signals.trackers import TRACKERS, Tracker
 from latencyprobe_agent.telemetry.endpoints import endpoints
+from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 _REPORTED_ABOVE = ("MissingCapability", "KernelBtfMissing")
 
@@ -52,6 +56,7 @@ def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield (programs := _programs(config))
     if programs.verdict is not Verdict.FAIL:
         yield from map(partial(_evidence, config), EVIDENCE)
+        yield from map(partial(_tracker, config), TRACKERS)
     yield _cgroups(config)
     yield from _pressure(config)
     yield _directory(config)
@@ -111,25 +116,37 @@ def _programs(config: Config) -> Finding:
 def _evidence(config: Config, signal: EvidenceSignal) -> Finding:
     """Attach one signal as a tool would, with a filter that no socket passes."""
     nothing = Filter(tgid=0xFFFFFFFF)
-    lost = f"nothing explains RPCs by their {signal.switch}"
+    attach = partial(EvidencePrograms.alone, config.bpf_dir, signal, nothing)
+    found = _attached(signal.switch, attach, f"nothing explains RPCs by their {signal.switch}")
+    if found.verdict is Verdict.OK and signal.explains.stack and not KernelSymbols().known:
+        return Finding(
+            signal.switch,
+            Verdict.WARN,
+            f"{found.detail}; this kernel hides the names of its functions",
+            "waits are told without their kernel stacks",
+            "add SYSLOG to the container's capabilities (chart: agent.kernelNames), or set "
+            "kernel.perf_event_paranoid to 1",
+        )
+    return found
+
+
+def _tracker(config: Config, tracker: Tracker) -> Finding:
+    """Attach one tracker as its tool would, with all that may be asked of it, following nobody."""
+    stacks = ~StackOptionFlags(0) if tracker.stacks else StackOptionFlags(0)
+    attach = partial(TrackerPrograms.open, config.bpf_dir, tracker, Knobs(0, tracking=False, stacks=stacks))
+    return _attached(tracker.name, attach, f"its tool does not run: {tracker.title}")
+
+
+def _attached(subject: str, attach: Callable[[], Attached], lost: str) -> Finding:
     try:
-        with EvidencePrograms.alone(config.bpf_dir, signal, nothing) as programs:
+        with attach() as programs:
             variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
             absent = "; ".join(
                 f"{event}: {why}" for (event, _), why in programs.refused.items() if event not in programs.variants
             )
     except (Unsupported, AbiMismatch) as error:
-        return Finding(signal.switch, Verdict.WARN, getattr(error, "reason", "AbiMismatch"), lost, _one_line(error))
-    if signal.explains.stack and not KernelSymbols().known:
-        return Finding(
-            signal.switch,
-            Verdict.WARN,
-            f"{variants}; this kernel hides the names of its functions",
-            "waits are told without their kernel stacks",
-            "add SYSLOG to the container's capabilities (chart: agent.kernelNames), or set "
-            "kernel.perf_event_paranoid to 1",
-        )
-    return Finding(signal.switch, Verdict.OK, variants + (f" (without {absent})" if absent else ""))
+        return Finding(subject, Verdict.WARN, getattr(error, "reason", "AbiMismatch"), lost, _one_line(error))
+    return Finding(subject, Verdict.OK, variants + (f" (without {absent})" if absent else ""))
 
 
 def _one_line(error: Exception) -> str:
