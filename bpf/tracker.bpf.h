@@ -101,6 +101,26 @@ static __noinline int let_go(const struct tracker_knobs *k, const struct entry *
 	return 0;
 }
 
+/* Begin once more in an entry that is there. */
+static __always_inline int begin_again(const struct tracker_knobs *k, struct entry *e, const struct entry *made)
+{
+	if (e->start_ns) {
+		tell(TOLD_REPLACED);
+		let_go(k, e);
+	}
+	__builtin_memcpy(e, made, sizeof(*e));
+	return BEGUN_OK;
+}
+
+/* What an attempt that failed is. */
+static __always_inline int refused(int error)
+{
+	if (!error)
+		return BEGUN_OK;
+	tell(TOLD_SKIPPED);
+	return error == -EEXIST || error == -E2BIG ? BEGUN_FULL : BEGUN_ERR;
+}
+
 /*
  * Begin. unique: one that is open with this key is replaced; else there are up to LP_KEY_DUPLICATES of it. Returns enum
  * begun. `made` says when, whose and the payload; the key is looked at over its full length.
@@ -108,37 +128,26 @@ static __noinline int let_go(const struct tracker_knobs *k, const struct entry *
 static __always_inline int tracker_in(const struct tracker_knobs *k, struct entry_key *key, bool unique,
 				      const struct entry *made)
 {
-	struct entry *e;
 	int error = -EEXIST;
+	struct entry *e;
 	__u32 i;
 
 	if (!k->tracking_on)
 		return BEGUN_DISABLED;
-	key->nth = 0;
 	if (unique) {
+		key->nth = 0;
 		e = bpf_map_lookup_elem(&entries, key);
 		if (!e)
 			error = bpf_map_update_elem(&entries, key, made, BPF_NOEXIST);
 		if (!e && error == -EEXIST)
 			e = bpf_map_lookup_elem(&entries, key);
-		if (e) {
-			if (e->start_ns) {
-				tell(TOLD_REPLACED);
-				let_go(k, e);
-			}
-			__builtin_memcpy(e, made, sizeof(*e));
-			return BEGUN_OK;
-		}
-	} else {
-		for (i = 0; i < LP_KEY_DUPLICATES && error == -EEXIST; i++) {
-			key->nth = i;
-			error = bpf_map_update_elem(&entries, key, made, BPF_NOEXIST);
-		}
+		return e ? begin_again(k, e, made) : refused(error);
 	}
-	if (!error)
-		return BEGUN_OK;
-	tell(TOLD_SKIPPED);
-	return error == -EEXIST || error == -E2BIG ? BEGUN_FULL : BEGUN_ERR;
+	for (i = 0; i < LP_KEY_DUPLICATES && error == -EEXIST; i++) {
+		key->nth = i;
+		error = bpf_map_update_elem(&entries, key, made, BPF_NOEXIST);
+	}
+	return refused(error);
 }
 
 /* Whether it is worse than all before, if only that is asked for; then it is the worst now. */
@@ -190,11 +199,9 @@ static __always_inline bool tracker_end(const struct tracker_knobs *k, const str
 	return false;
 }
 
-/* Take the entry out; false: there is none that is open, or another processor has just taken it. */
-static __always_inline bool take(struct entry_key *key, struct entry *taken)
+/* Take an entry out that has been found; false: it has ended, or another processor has just taken it. */
+static __always_inline bool take_found(struct entry_key *key, struct entry *e, struct entry *taken)
 {
-	struct entry *e = bpf_map_lookup_elem(&entries, key);
-
 	if (!e || !e->start_ns)
 		return false;
 	__builtin_memcpy(taken, e, sizeof(*taken));
@@ -204,6 +211,11 @@ static __always_inline bool take(struct entry_key *key, struct entry *taken)
 #else
 	return !bpf_map_delete_elem(&entries, key);
 #endif
+}
+
+static __always_inline bool take(struct entry_key *key, struct entry *taken)
+{
+	return take_found(key, bpf_map_lookup_elem(&entries, key), taken);
 }
 
 /*

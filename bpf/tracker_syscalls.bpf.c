@@ -57,7 +57,7 @@ static __always_inline int on_enter(__u64 nr)
 	made.payload[1] = compat;
 	made.tgid = task->tgid;
 	made.tid = task->pid;
-	return tracker_in(k, &key, true, &made) & 0;
+	return (open ? begin_again(k, open, &made) : tracker_in(k, &key, true, &made)) & 0;
 }
 
 static __always_inline int on_exit(void *ctx, const struct pt_regs *regs, long ret)
@@ -78,7 +78,7 @@ static __always_inline int on_exit(void *ctx, const struct pt_regs *regs, long r
 		open->interrupted_ns = now_ns;
 		return 0;
 	}
-	if (!take(&key, &ended))
+	if (!take_found(&key, open, &ended))
 		return 0;
 	if (tracker_end(k, &ended, now_ns, &r)) {
 		if (k->stacks & STACKS_USER)
