@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* task.h: the few fields of tasks and their registers that our programs read, relocated by CO-RE as those of kernel.h. */
+/*
+ * task.h: the few fields of tasks and of what is theirs that trackers read, relocated by CO-RE as those of kernel.h. No
+ * object includes both.
+ */
 #ifndef LATENCYPROBE_TASK_H
 #define LATENCYPROBE_TASK_H
 
@@ -11,6 +14,10 @@
 #define TASK_UNINTERRUPTIBLE 0x2
 #define TASK_DEAD 0x80
 #define TASK_NOLOAD 0x400 /* with TASK_UNINTERRUPTIBLE: idle, waits for nothing */
+
+#define AF_INET 2
+#define AF_INET6 10
+#define IPPROTO_TCP 6
 
 #define EINTR 4
 #define E2BIG 7
@@ -87,6 +94,19 @@ struct fdtable {
 
 struct files_struct {
 	struct fdtable *fdt;
+};
+
+struct sock_common___task {
+	unsigned short skc_family;
+};
+
+struct sock___task {
+	struct sock_common___task __sk_common;
+	__u16 sk_protocol;
+};
+
+struct socket___task {
+	struct sock___task *sk;
 };
 
 struct io_kiocb {

@@ -10,7 +10,6 @@
 #define TRACKER_KIND(entry) 0
 #define TRACKER_KINDS 1
 #include "tracker.bpf.h"
-#include "kernel.h"
 
 #define IORING_OP_ACCEPT 13
 
@@ -18,8 +17,8 @@
 static __always_inline __u64 socket_of(const struct task_struct *task, __u64 fd)
 {
 	struct file___task **files = BPF_CORE_READ(task, files, fdt, fd), *file = NULL;
-	struct socket *socket;
-	struct sock *sk;
+	struct socket___task *socket;
+	struct sock___task *sk;
 	__u16 family;
 
 	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
@@ -52,7 +51,7 @@ static __always_inline int on_exit(const struct pt_regs *regs, long ret)
 	return tracker_in(k, &key, true, &made) & 0;
 }
 
-static __always_inline int on_send(const struct sock *sk)
+static __always_inline int on_send(const struct sock___task *sk)
 {
 	const struct tracker_knobs *k = get_knobs();
 	struct entry_key key = { .of = (__u64)sk };
@@ -60,7 +59,7 @@ static __always_inline int on_send(const struct sock *sk)
 	return k ? tracker_out(k, &key, true, 0, bpf_ktime_get_boot_ns(), bpf_get_current_task_btf()) & 0 : 0;
 }
 
-static __always_inline int on_destroy(const struct sock *sk)
+static __always_inline int on_destroy(const struct sock___task *sk)
 {
 	struct entry_key key = { .of = (__u64)sk };
 
@@ -85,31 +84,31 @@ int BPF_PROG(accepted__tp_btf, struct pt_regs *regs, long ret)
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(sent__tp_btf, struct sock *sk)
+int BPF_PROG(sent__tp_btf, struct sock___task *sk)
 {
 	return on_send(sk);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
-int BPF_PROG(sent__fentry_sendpage__sendmsg, struct sock *sk)
+int BPF_PROG(sent__fentry_sendpage__sendmsg, struct sock___task *sk)
 {
 	return on_send(sk);
 }
 
 SEC("fentry/do_tcp_sendpages")
-int BPF_PROG(sent__fentry_sendpage__sendpages, struct sock *sk)
+int BPF_PROG(sent__fentry_sendpage__sendpages, struct sock___task *sk)
 {
 	return on_send(sk);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
-int BPF_PROG(sent__fentry, struct sock *sk)
+int BPF_PROG(sent__fentry, struct sock___task *sk)
 {
 	return on_send(sk);
 }
 
 SEC("tp_btf/tcp_destroy_sock")
-int BPF_PROG(destroyed__tp_btf, struct sock *sk)
+int BPF_PROG(destroyed__tp_btf, struct sock___task *sk)
 {
 	return on_destroy(sk);
 }
