@@ -36,9 +36,9 @@ def compile_object(tmp_path):
     return compile_
 
 
-def load_and_close(path, kernel_btf=KERNEL_BTF):
+def load_and_close(path, kernel_btf=KERNEL_BTF, left_out=frozenset()):
     with Hooks(kernel_btf) as hooks:
-        loaded = load(path, None, hooks, Demands(lambda _: None))
+        loaded = load(path, None, hooks, Demands(lambda _: None, left_out=left_out))
     loaded.close()
     return loaded
 
@@ -49,6 +49,16 @@ def test_the_first_variant_that_the_kernel_has_is_used(compile_object):
     )
 
     loaded = load_and_close(path)
+
+    assert ({"close": "tp_btf"}, {}) == (loaded.variants, loaded.refused)
+
+
+def test_an_event_that_is_left_out_is_not_even_loaded(compile_object):
+    path = compile_object(
+        ("close__tp_btf", "tp_btf/tcp_destroy_sock", GOOD), ("state__tp_btf", "tp_btf/inet_sock_set_state", BROKEN)
+    )
+
+    loaded = load_and_close(path, left_out=frozenset({"state"}))
 
     assert ({"close": "tp_btf"}, {}) == (loaded.variants, loaded.refused)
 

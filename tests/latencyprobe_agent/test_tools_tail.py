@@ -25,3 +25,18 @@ def test_what_cannot_be_shown_in_time_at_the_end_is_counted(
         now[0] += len(shown) / 2000  # seconds to print them
     assert now[0] == 2.0, "shown for 2 s"
     assert "lost: 7 (ring_full), 6000 (not_shown)\n" in capsys.readouterr().err
+
+
+def test_the_signals_iterator_runs_once_in_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, flushed = [0.0], []
+
+    def wait(timeout_s: float) -> None:
+        now[0] += timeout_s
+
+    programs: Any = SimpleNamespace(
+        drain=lambda limit: np.zeros(0, TCPRT), wait=wait, lost=dict, flush=lambda: flushed.append(now[0])
+    )
+    monkeypatch.setattr(tail, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for _ in tail.follow(nullcontext(programs), Options(Filter(), 0.5, "table"), tick_s=0.05):
+        pass
+    assert 9 <= len(flushed) <= 11
