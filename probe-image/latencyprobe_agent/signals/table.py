@@ -18,8 +18,8 @@ class Signal:
 
     `optional`: events that a kernel may be without, at the cost of a detail; `iterated`: the socket storage that the
     iterator program `flush` walks; `ring_bytes_per_cpu`: size of the ring where nobody asks for another, 0 = as
-    compiled. `entries`: map → key → value, what user space must tell the programs; `left_out`: events that are not to be
-    attached at all.
+    compiled. `entries`: map → key → value, what user space must tell the programs; `left_out`: events that are not
+    to be attached at all.
     """
 
     name: str
