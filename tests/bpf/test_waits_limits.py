@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.plan import WaitPolicy
-from latencyprobe_agent.kernel.symbols import KernelSymbols
+from latencyprobe_agent.symbols.kallsyms import KernelNames
 from latencyprobe_agent.signals.waits import reason
 from latencyprobe_agent.vocabulary.records import WaitKind
 from tests.truth.quota import limited
@@ -59,7 +59,7 @@ def test_memory_that_the_kernel_has_to_find_first_is_waited_for_on_its_stack(ses
     ):
         record = split_of(waits, server.connect().ask("touch 100"))
         stacks = [wait["stack"][: wait["frames"]] for wait in waits.records(kind=WaitKind.ONE)]
-    symbols = KernelSymbols()
-    named = [symbols.names(stack) for stack in stacks]
+    symbols = KernelNames()
+    named = [symbols(stack) for stack in stacks]
     print(blocked_ms(record))
     assert any("try_charge_memcg" in stack or "mem_cgroup_handle_over_high" in stack for stack in named), named

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from latencyprobe.plan import WaitPolicy
-from latencyprobe_agent.kernel.symbols import KernelSymbols
+from latencyprobe_agent.symbols.kallsyms import KernelNames
 from latencyprobe_agent.signals.waits import call
 from latencyprobe_agent.vocabulary.records import Served, WaitKind
 from tests.support.waiting import wait_until
@@ -31,7 +31,7 @@ def test_of_two_threads_in_different_calls_each_stack_is_its_own(session, waits,
     session.measure(port, evidence=BOTH, waits=WaitPolicy(slow_call_ns=500 * US, slow_offcpu_ns=10**9, stacks=True))
     sleeper, poller = server.connect(), server.connect()
     told: dict[int, str] = {}
-    symbols, seen, wrong, done = KernelSymbols(), Counter[str](), 0, 0
+    symbols, seen, wrong, done = KernelNames(), Counter[str](), 0, 0
     while sum(seen.values()) < N:
         sleeper.say("naps 1")
         poller.say("polls 1")
@@ -41,7 +41,7 @@ def test_of_two_threads_in_different_calls_each_stack_is_its_own(session, waits,
         done += len(records)
         for record in records:
             name = call(int(record["call_nr"][0]))
-            stack = symbols.names(record["stack"][: record["frames"]])
+            stack = symbols(record["stack"][: record["frames"]])
             expected = told.get(int(record["flow"]["owner_tid"]))
             if expected is None:
                 continue  # another thread of the server

@@ -24,6 +24,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "measure_clocks",
         "remote_join",
         "sli_slicing_evidence",
+        "symbols_hostile",
         "unsent",
     },
     "latencyprobe_operator": {"directory_server_forged", "imports"},

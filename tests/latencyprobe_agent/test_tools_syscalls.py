@@ -20,13 +20,13 @@ MS = 1_000_000
 
 
 class Names:
-    """Names of frames: k1, k2 in the kernel, u1, u2 outside, what is 0 has none."""
+    """Names of frames by their place: k1, k2 in the kernel, u1, u2 outside, 0 has none. Of a caller that is one less."""
 
     def kernel(self, addresses):
         return [f"k{address}" for address in addresses]
 
-    def user(self, tgid, addresses):
-        return [f"u{address}" if address else "[unknown]" for address in addresses]
+    def user(self, tgid, addresses, *, taken_ns=0):
+        return [f"u{address}" if address > 0 else "[unknown]" for address in addresses]
 
 
 def shown(capsys, *found, output="table", stats=False, frame=None, statistics=None):
@@ -60,7 +60,7 @@ def test_a_name_cannot_send_a_terminal_anything(capsys):
 
 
 def test_stacks_stand_below_their_row_the_longest_wait_first(capsys):
-    stacks = Stacks(((10 * MS, (1, 2)), (45 * MS, (3,))), (4, 5), user_complete=True)
+    stacks = Stacks(((10 * MS, (1, 3)), (45 * MS, (3,))), (4, 6), user_complete=True)
     lines = shown(capsys, (fsync(), stacks)).splitlines()[2:]
     assert lines == [" waited 35ms:", " => k3", " waited 10ms:", " => k1", " => k2", " called by:", " => u4", " => u5"]
 

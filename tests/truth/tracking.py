@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from latencyprobe_agent.identity.cgroups import find_root
-from latencyprobe_agent.kernel.symbols import KernelSymbols
 from latencyprobe_agent.kernel.tracking import Knobs, TrackerPrograms
 from latencyprobe_agent.measure.calls_in_progress import CallsInProgress, Stacks
 from latencyprobe_agent.signals.trackers import Tracker
+from latencyprobe_agent.symbols.kallsyms import Kallsyms
 from latencyprobe_agent.vocabulary.records import TrackedFlag
 from tests.support.waiting import wait_until
 from tests.truth.recorder import OBJECTS
@@ -78,9 +78,9 @@ def blocked(*words: object) -> list[str]:
 class Names:
     """Names of kernel addresses; the symbols are read once."""
 
-    _symbols: KernelSymbols | None = None
+    _symbols: Kallsyms | None = None
 
     @classmethod
     def of(cls, addresses: Sequence[int]) -> list[str]:
-        cls._symbols = cls._symbols or KernelSymbols()
-        return cls._symbols.names(addresses)
+        cls._symbols = cls._symbols or Kallsyms()
+        return [cls._symbols.name(address) or "[unknown]" for address in addresses]

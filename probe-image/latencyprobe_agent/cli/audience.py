@@ -5,11 +5,11 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.kernel.symbols import KernelNames
 from latencyprobe_agent.loop.agent import Audience
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.measure.turn import Listener
 from latencyprobe_agent.sli.listener import SliRows
+from latencyprobe_agent.symbols.kallsyms import KernelNames
 from latencyprobe_agent.telemetry.endpoints import Settings
 from latencyprobe_agent.vocabulary.now import Now
 

@@ -18,12 +18,17 @@ from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
 from latencyprobe_agent.identity.pressure import RESOURCES, find_hierarchies, tells_pressure
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
-from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, missing_capabilities
+from latencyprobe_agent.kernel.hooks import (
+    KERNEL_BTF,
+    KERNEL_BTF_VARIABLE,
+    may_look_into_processes,
+    missing_capabilities,
+)
 from latencyprobe_agent.kernel.programs import Programs
-from latencyprobe_agent.kernel.symbols import KernelSymbols
 from latencyprobe_agent.kernel.tracking import Knobs, TrackerPrograms
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.signals.trackers import TRACKERS, Tracker
+from latencyprobe_agent.symbols.symbolizer import Symbolizer
 from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
@@ -57,6 +62,7 @@ def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     if programs.verdict is not Verdict.FAIL:
         yield from map(partial(_evidence, config), EVIDENCE)
         yield from map(partial(_tracker, config), TRACKERS)
+    yield _symbols(Path("/proc/self/status").read_text())
     yield _cgroups(config)
     yield from _pressure(config)
     yield _directory(config)
@@ -117,17 +123,7 @@ def _evidence(config: Config, signal: EvidenceSignal) -> Finding:
     """Attach one signal as a tool would, with a filter that no socket passes."""
     nothing = Filter(tgid=0xFFFFFFFF)
     attach = partial(EvidencePrograms.alone, config.bpf_dir, signal, nothing)
-    found = _attached(signal.switch, attach, f"nothing explains RPCs by their {signal.switch}")
-    if found.verdict is Verdict.OK and signal.explains.stack and not KernelSymbols().known:
-        return Finding(
-            signal.switch,
-            Verdict.WARN,
-            f"{found.detail}; this kernel hides the names of its functions",
-            "waits are told without their kernel stacks",
-            "add SYSLOG to the container's capabilities (chart: agent.kernelNames), or set "
-            "kernel.perf_event_paranoid to 1",
-        )
-    return found
+    return _attached(signal.switch, attach, f"nothing explains RPCs by their {signal.switch}")
 
 
 def _tracker(config: Config, tracker: Tracker) -> Finding:
@@ -147,6 +143,24 @@ def _attached(subject: str, attach: Callable[[], Attached], lost: str) -> Findin
     except (Unsupported, AbiMismatch) as error:
         return Finding(subject, Verdict.WARN, getattr(error, "reason", "AbiMismatch"), lost, _one_line(error))
     return Finding(subject, Verdict.OK, variants + (f" (without {absent})" if absent else ""))
+
+
+def _symbols(status: str) -> Finding:
+    """Ask for the name of the kernel's last function: that needs the process that knows names, and its table."""
+    with Symbolizer() as symbolizer:
+        symbolizer.kernel([(1 << 64) - 1])
+    why = symbolizer.unnamed
+    if why["died"]:
+        remedy = "let this user start another process: limits of processes, the container's seccomp profile"
+        return Finding("symbols", Verdict.WARN, "nothing finds names", "stacks have none", remedy)
+    if why:
+        remedy = "run as root, or add SYSLOG to the container's capabilities (chart: agent.kernelNames)"
+        return Finding("symbols", Verdict.WARN, "/proc/kallsyms shows no addresses", "kernel stacks have none", remedy)
+    if not may_look_into_processes(status):
+        lost = "user stacks of other users' processes have no names"
+        remedy = "run as root, or add SYS_PTRACE to the container's securityContext.capabilities"
+        return Finding("symbols", Verdict.WARN, "CAP_SYS_PTRACE missing", lost, remedy)
+    return Finding("symbols", Verdict.OK, "of the kernel and of processes")
 
 
 def _one_line(error: Exception) -> str:

@@ -13,7 +13,7 @@ from latencyprobe_agent.kernel.libbpf import BTF_KIND_FUNC, BTF_KIND_TYPEDEF, Bt
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 KERNEL_BTF_VARIABLE = "LATENCYPROBE_BTF"
 _CAPABILITIES = {"CAP_PERFMON": 38, "CAP_BPF": 39}  # linux/capability.h
-_CAP_SYS_ADMIN = 21
+_CAP_SYS_PTRACE, _CAP_SYS_ADMIN = 19, 21
 _CHUNK_BYTES = 1 << 16
 
 
@@ -66,10 +66,18 @@ class Hooks(AbstractContextManager["Hooks"]):
 
 def missing_capabilities(status: str) -> list[str]:
     """Return the capabilities that loading needs and this process lacks. `status`: text of /proc/self/status."""
-    effective = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
-    if effective >> _CAP_SYS_ADMIN & 1:
+    if _effective(status) >> _CAP_SYS_ADMIN & 1:
         return []
-    return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+    return [name for name, bit in _CAPABILITIES.items() if not _effective(status) >> bit & 1]
+
+
+def may_look_into_processes(status: str) -> bool:
+    """Return whether this process may read maps and files of processes of other users: CAP_SYS_PTRACE."""
+    return bool(_effective(status) >> _CAP_SYS_PTRACE & 1)
+
+
+def _effective(status: str) -> int:
+    return int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
 
 
 def require_capabilities(status: str) -> None:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.measure.calls_in_progress import Stacks
 from latencyprobe_agent.signals.trackers import OFFCPU
+from latencyprobe_agent.symbols.symbolizer import Symbolizer
 from latencyprobe_agent.tools import rows
-from latencyprobe_agent.tools.frames import Frames
 from latencyprobe_agent.tools.retransmits import without_hook
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import ended
@@ -62,10 +62,10 @@ def offcpu(*, stacks: str, waker: bool, watching: Watching) -> None:
 class Table:
     """Rows of the table, or JSON; statistics at the end."""
 
-    def __init__(self, watching: Watching, frames: Frames | None = None) -> None:
+    def __init__(self, watching: Watching, symbols: Symbolizer | None = None) -> None:
         self._watching = watching
         self._json = watching.output == "json"
-        self._frames = frames or Frames()
+        self._symbols = symbols or Symbolizer()
 
     def begin(self) -> None:
         """Print the header."""
@@ -74,8 +74,8 @@ class Table:
 
     def show(self, record: np.void, stacks: Stacks, unix_ns: int) -> None:
         """Print a wait that began at `unix_ns`."""
-        blocked = [names for _, names in rows.waits(stacks.kernel, self._frames)]
-        woken_from = without_hook(self._frames.kernel(stacks.waker))
+        blocked = [names for _, names in rows.waits(stacks.kernel, self._symbols)]
+        woken_from = without_hook(self._symbols.kernel(stacks.waker))
         if self._json:
             more: dict[str, Any] = {"kernel_stack": blocked[0]} if blocked else {}
             if stacks.woken_by:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
-from latencyprobe_agent.kernel.symbols import KernelSymbols
 from latencyprobe_agent.signals.retransmits import FIN, JIFFY_US, STATES, reasons, sent
 from latencyprobe_agent.signals.table import RETRANSMITS
+from latencyprobe_agent.symbols.symbolizer import Symbolizer
 from latencyprobe_agent.tools.options import Options, tool_options
 from latencyprobe_agent.tools.owners import Owners
 from latencyprobe_agent.tools.tail import as_object, batches, comm, timestamp
@@ -53,7 +53,7 @@ Needs root, or CAP_BPF and CAP_PERFMON.
 @tool_options
 def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, count: bool) -> None:
     """Show what TCP sends again on this host, of which connection, and why."""
-    table = Table(options, KernelSymbols() if stack else None, seq, count)
+    table = Table(options, Symbolizer() if stack else None, seq, count)
     asked = RetransmitOptionFlags(0)
     if stack:
         asked |= RetransmitOptionFlags.OPTION_STACKS
@@ -88,7 +88,7 @@ def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, co
 class Table:
     """Rows of the table, or JSON; what is counted until the end."""
 
-    def __init__(self, options: Options, symbols: KernelSymbols | None, seq: bool, count: bool) -> None:
+    def __init__(self, options: Options, symbols: Symbolizer | None, seq: bool, count: bool) -> None:
         self._options = options
         self._symbols = symbols
         self._seq = seq
@@ -111,7 +111,7 @@ class Table:
             event = _Event(record, str(reason), offset_ns, owners, self._owners)
             if self._options.socket_filter.tgid not in (0, event.pid):
                 continue
-            stack = without_hook(self._symbols.names(batch["stack"][i].tolist())) if self._symbols else []
+            stack = self._stack(batch["stack"][i].tolist()) if self._symbols else []
             self._spurious["dsack"] += int(record["new_duplicates"])
             self._spurious["undo"] += int(record["segs"]) if event.type == "U" else 0
             if self._count:
@@ -124,8 +124,14 @@ class Table:
                 for name in stack:
                     click.echo(f" => {name}")
 
+    def _stack(self, addresses: list[int]) -> list[str]:
+        assert self._symbols is not None
+        return without_hook(self._symbols.kernel(takewhile(bool, addresses)))
+
     def end(self) -> None:
         """Print what was counted."""
+        if self._symbols:
+            self._symbols.close()
         for (local, peer), segments in sorted(self._flows.items(), key=lambda flow: -flow[1]):
             if segments and self._json:
                 click.echo(msgspec.json.encode({"local": local, "peer": peer, "segments": segments}))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from latencyprobe.report import units
 from latencyprobe_agent.measure.calls_in_progress import Addresses, by_weight, comm
-from latencyprobe_agent.tools.frames import Frames
+from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.vocabulary.records import TrackedFlag
 
@@ -48,9 +48,9 @@ def as_object(record: np.void, unix_ns: int) -> dict[str, Any]:
     }
 
 
-def waits(kernel: tuple[tuple[int, Addresses], ...], frames: Frames) -> Waits:
+def waits(kernel: tuple[tuple[int, Addresses], ...], symbols: Symbolizer) -> Waits:
     """Return (ns, names leaf first) of where a task waited in the kernel, the longest first."""
-    return [(ns, frames.kernel(addresses)) for ns, addresses in by_weight(kernel)[:_STACKS]]
+    return [(ns, symbols.kernel(inside_calls(addresses))) for ns, addresses in by_weight(kernel)[:_STACKS]]
 
 
 def as_objects(of: Waits) -> list[dict[str, Any]]:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from latencyprobe.report import units
 from latencyprobe_agent.measure.calls_in_progress import Stacks
 from latencyprobe_agent.signals.trackers import SYSCALLS
+from latencyprobe_agent.symbols.messages import UNKNOWN
+from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools import rows
-from latencyprobe_agent.tools.frames import UNKNOWN, Frames
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import ended
 from latencyprobe_agent.tools.watching import Watching, watching
@@ -104,10 +105,9 @@ def syscalls(
     """Show system calls that take long: whose, which, and where they wait."""
     if frame and stacks != "user":
         raise click.UsageError("--frame needs --stacks user")
-    idle = {nr for name in IDLE if (nr := number(name)) is not None} if not all_waits else set()
     knobs = replace(
         watching.knobs,
-        left_out=frozenset(idle - {*include} | {*exclude}),
+        left_out=frozenset((frozenset() if all_waits else idle()) - {*include} | {*exclude}),
         stacks=_STACKS["none" if watching.stats else stacks],
     )
     table = Table(watching, frame)
@@ -117,14 +117,21 @@ def syscalls(
             table.show(record, of, clock.to_unix(int(record["start_ns"])))
 
 
+def idle() -> frozenset[int]:
+    """Return the numbers of the calls in which servers wait for work."""
+    return frozenset(nr for name in IDLE if (nr := number(name)) is not None)
+
+
 class Table:
     """Rows of the table, or JSON; statistics at the end."""
 
-    def __init__(self, watching: Watching, frame: re.Pattern[str] | None = None, frames: Frames | None = None) -> None:
+    def __init__(
+        self, watching: Watching, frame: re.Pattern[str] | None = None, symbols: Symbolizer | None = None
+    ) -> None:
         self._watching = watching
         self._json = watching.output == "json"
         self._frame = frame
-        self._frames = frames or Frames()
+        self._symbols = symbols or Symbolizer()
 
     def begin(self) -> None:
         """Print the header."""
@@ -133,11 +140,14 @@ class Table:
 
     def show(self, record: np.void, stacks: Stacks, unix_ns: int) -> None:
         """Print a call that began at `unix_ns`."""
-        user = self._frames.user(int(record["tgid"]), stacks.user) if stacks.user else []
+        user: list[str] = []
+        if stacks.user:
+            tgid, began_ns = int(record["tgid"]), int(record["start_ns"])
+            user = self._symbols.user(tgid, inside_calls(stacks.user), taken_ns=began_ns)
         if self._frame and not any(map(self._frame.search, user)):
             return
         complete = stacks.user_complete and UNKNOWN not in user
-        waits = rows.waits(stacks.kernel, self._frames)
+        waits = rows.waits(stacks.kernel, self._symbols)
         if self._json:
             more: dict[str, Any] = {"kernel_stacks": rows.as_objects(waits)} if waits else {}
             more |= {"user_stack": user, "user_stack_complete": complete} if user else {}

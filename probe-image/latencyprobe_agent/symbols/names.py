@@ -1,0 +1,28 @@
+"""A symbol as a person reads it: demangled, printable, bounded."""
+
+import re
+
+import pycxxfilt
+
+from latencyprobe_agent.symbols.messages import NAME_BYTES
+
+_RUST_HASH = re.compile(r"::h[0-9a-f]{16}\Z")  # what the older mangling of Rust appends
+
+
+def readable(raw: bytes) -> str:
+    """Return the name of a symbol as its string table has it."""
+    symbol = raw[:NAME_BYTES].decode(errors="replace")
+    name = symbol
+    if symbol.startswith(("_Z", "_R")):
+        try:
+            name = _RUST_HASH.sub("", pycxxfilt.demangle(symbol) or symbol)
+        except ValueError:  # it only looks like a mangled one
+            name = symbol
+    return printable(name, cut=len(raw) > NAME_BYTES)
+
+
+def printable(text: str, *, cut: bool = False) -> str:
+    """Return text that no terminal and no line format takes for something else."""
+    if cut or len(text) > NAME_BYTES:
+        text = text[: NAME_BYTES - 1] + "…"
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
