@@ -20,6 +20,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "edits",
         "edits_under_load",
         "ending",
+        "flame_pictures",
         "loop_pressure_cgroups",
         "measure_clocks",
         "remote_join",

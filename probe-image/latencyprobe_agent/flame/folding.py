@@ -1,0 +1,66 @@
+"""Calls as folded stacks: each call weighs its duration, spread over the stacks that were seen of it.
+
+docs/design/flame.md, "Weights".
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+ON_CPU = "[oncpu]"
+OTHER = "[other]"  # of a call whose shorter waits are not in the input
+KERNEL = "-"  # between the frames of the program and those of the kernel
+
+Frames = tuple[str, ...]  # root to leaf
+Folded = dict[Frames, int]  # ns
+
+
+def weights(duration_ns: int, elapsed_ns: Iterable[int]) -> Iterator[int]:
+    """Yield the weight of each stack, then what remains: their sum is the duration.
+
+    `elapsed_ns`: since the beginning of the call, oldest first. A stack weighs the time since the one before it.
+    """
+    before = 0
+    for elapsed in elapsed_ns:
+        now = min(max(elapsed, before), duration_ns)
+        yield now - before
+        before = now
+    yield duration_ns - before
+
+
+def add(
+    folded: Folded,
+    comm: str,
+    user: Sequence[str],
+    kernel: Iterable[tuple[int, Sequence[str]]],
+    *,
+    rest_ns: int,
+    rest: str = ON_CPU,
+) -> None:
+    """Add one call. `user`, and in `kernel` each (ns, frames): leaf first. `rest_ns`: of it that no stack has."""
+    above = (f"[{_frame(comm)}]", *map(_frame, reversed(user)), KERNEL)
+    for ns, frames in (*kernel, (rest_ns, (rest,))):
+        if ns > 0:
+            stack = (*above, *map(_frame, reversed(frames)))
+            folded[stack] = folded.get(stack, 0) + ns
+
+
+def lines(folded: Folded) -> Iterator[str]:
+    """Yield `frame;frame ns`, in order of the frames."""
+    for stack in sorted(folded):
+        yield f"{';'.join(stack)} {folded[stack]}"
+
+
+def parse(line: str) -> tuple[Frames, int] | None:
+    """Return frames and ns of a folded line; None if it is none."""
+    stack, _, ns = line.rstrip().rpartition(" ")
+    frames = tuple(stack.split(";"))
+    return (tuple(map(_frame, frames)), int(ns)) if all(frames) and ns.isascii() and ns.isdigit() else None
+
+
+def _frame(name: str) -> str:
+    """Return a name that ends no frame and no line."""
+    return printable(name.replace(";", ":")) or "?"
+
+
+def printable(text: str) -> str:
+    """Return text without what a terminal, a line or XML would take for something else."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

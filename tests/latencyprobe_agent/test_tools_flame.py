@@ -1,0 +1,59 @@
+"""`latencyprobe flame` from recorded calls: forms, files, what it says."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from latencyprobe import group
+from latencyprobe_agent.tools.flame import flame
+
+FOLDED = "[pg];main;-;schedule 5000000\n[pg];main;-;[oncpu] 1000000\n"
+
+
+def run(*words: str, given: str = FOLDED) -> Result:
+    return CliRunner().invoke(flame, ["--from", "-", *words], input=given)
+
+
+def test_folded_text_is_sorted_and_added_up() -> None:
+    result = run(given=FOLDED + FOLDED)
+    assert "[pg];main;-;[oncpu] 2000000\n[pg];main;-;schedule 10000000\n" == result.stdout
+    assert "12ms in slow system calls, 2 stacks" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"), [("svg", b"<svg "), ("html", b"<!doctype html>"), ("pprof", b"\x1f\x8b"), ("folded", b"[pg]")]
+)
+def test_every_form_goes_to_standard_output_or_a_file(tmp_path: Path, form: str, begins: bytes) -> None:
+    target = tmp_path / "flame"
+    printed = run("-o", form)
+    result = run("-o", form, "--output-file", str(target))
+    assert "" == result.stdout
+    assert target.read_bytes() == printed.stdout_bytes
+    assert printed.stdout_bytes.startswith(begins)
+    assert b"schedule" in (gzip.decompress(printed.stdout_bytes) if form == "pprof" else printed.stdout_bytes)
+
+
+def test_a_file_is_named_in_the_title_and_lost_lines_are_told(tmp_path: Path) -> None:
+    (tmp_path / "calls.txt").write_text(FOLDED + "nonsense\n\xff\n")
+    result = CliRunner().invoke(flame, ["--from", str(tmp_path / "calls.txt"), "-o", "svg"])
+    assert "6ms in slow system calls · calls.txt" in result.stdout
+    assert "missing: 2 lines not understood" in result.stdout
+    assert "missing: 2 lines not understood" in result.stderr
+
+
+def test_nothing_is_a_graph_too_and_says_what_to_do() -> None:
+    result = run("-o", "html", given="")
+    assert 0 == result.exit_code
+    assert "No call was slower than the threshold" in result.stdout
+    assert "--slower-than" in result.stderr
+
+
+def test_a_file_that_cannot_be_written_or_read_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "calls").write_text(FOLDED)
+    missing = str(tmp_path / "no" / "file")
+    assert 1 == group.run(["flame", "--from", str(tmp_path / "calls"), "--output-file", missing])
+    assert f"latencyprobe: {missing}: No such file or directory\n" == capsys.readouterr().err
+    assert 2 == group.run(["flame", "--from", missing])
+    assert "does not exist" in capsys.readouterr().err
