@@ -1,14 +1,19 @@
 """`latencyprobe flame` from recorded calls: forms, files, what it says."""
 
 import gzip
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from latencyprobe import group
-from latencyprobe_agent.tools.flame import flame
+from latencyprobe_agent.flame.folding import lines
+from latencyprobe_agent.measure.calls_in_progress import Call
+from latencyprobe_agent.symbols.symbolizer import Symbolizer
+from latencyprobe_agent.tools.flame import Graph, flame
 
+Kernel = tuple[tuple[int, tuple[int, ...]], ...]
 FOLDED = "[pg];main;-;schedule 5000000\n[pg];main;-;[oncpu] 1000000\n"
 
 
@@ -57,3 +62,51 @@ def test_a_file_that_cannot_be_written_or_read_is_one_line(tmp_path: Path, capsy
     assert f"latencyprobe: {missing}: No such file or directory\n" == capsys.readouterr().err
     assert 2 == group.run(["flame", "--from", missing])
     assert "does not exist" in capsys.readouterr().err
+
+
+class Names(Symbolizer):
+    """Names that are the addresses; no process."""
+
+    def kernel(self, addresses: Iterable[int]) -> list[str]:
+        return [f"k{address}" for address in addresses]
+
+    def user(self, tgid: int, addresses: Iterable[int], *, taken_ns: int = 0) -> list[str]:
+        return [f"u{address}" for address in addresses]
+
+
+def call(comm: str = "pg", duration_ns: int = 10, user: tuple[int, ...] = (), kernel: Kernel = ()) -> Call:
+    return Call(comm, 7, 8, 1000, duration_ns, 35, user, kernel)
+
+
+def test_a_call_is_named_weighed_and_added_up() -> None:
+    graph = Graph(Names())
+    for _ in range(2):
+        graph.add(call(user=(5, 21), kernel=((4, (100, 201)), (9, (110, 201)))))
+    assert ["[pg];u20;u5;-;[oncpu] 2", "[pg];u20;u5;-;k200;k100 8", "[pg];u20;u5;-;k200;k110 10"] == [
+        *lines(graph.folded)
+    ]
+    assert not graph.missing
+
+
+def test_a_live_graph_is_bounded_and_still_adds_up() -> None:
+    graph = Graph(Names(), most_stacks=4)
+    for i in range(100):
+        graph.add(call(user=(i, 1)))
+    graph.add(call(comm="other"))
+    assert 6 == len(graph.folded)
+    assert 1010 == sum(graph.folded.values())
+    assert {"calls of too many different stacks": 97} == graph.missing
+
+
+def test_a_call_without_a_stack_is_counted() -> None:
+    graph = Graph(Names())
+    graph.add(call())
+    assert {"calls without a stack": 1} == graph.missing
+    assert {("[pg]", "-", "[oncpu]"): 10} == graph.folded
+
+
+def test_what_is_live_and_what_is_recorded_exclude_each_other() -> None:
+    runner = CliRunner()
+    assert "--from and --pid exclude each other" in runner.invoke(flame, ["--from", "-", "--pid", "1"]).stderr
+    assert "say whose: --pid" in runner.invoke(flame, []).stderr
+    assert "--all and --pid" in runner.invoke(flame, ["--all", "--pid", "1"]).stderr

@@ -25,11 +25,13 @@ def ended(
     *,
     attached: Callable[[], None] = lambda: None,
     statistics: Callable[[NDArray[np.void]], None] = lambda _: None,
+    losses: Callable[[dict[str, int]], None] = lambda _: None,
 ) -> Iterator[tuple[list[Ended], Clock]]:
     """Attach, and yield what has ended as (TRACKED, its stacks), and the clock for its stamps, until Ctrl-C or the end
     of the duration. A list is empty when nothing has happened.
 
-    `statistics` gets those of all that has ended, by kind, at the end. Raises Unsupported.
+    At the end `statistics` gets those of all that has ended, by kind, and `losses` what was not reported, by reason.
+    Raises Unsupported.
     """
     folder = settings.from_environment().bpf_dir
     programs = TrackerPrograms.open(folder, tracker, watching.knobs)
@@ -40,6 +42,7 @@ def ended(
         told = {what: n for what, n in programs.told().items() if n and what not in _NO_LOSS}
         if calls.dropped:
             told["stacks_dropped"] = calls.dropped
+        losses(told | {what: n for what, n in programs.lost().items() if n})
         click.echo("not reported: " + (", ".join(f"{n} ({what})" for what, n in told.items()) or "none"), err=True)
 
     for batch, clock in follow(programs, watching, attached=attached, ended=over, tick_s=watching.tick_s):
@@ -47,7 +50,9 @@ def ended(
         yield list(calls.ended(batch)), clock
 
 
-def finished_calls(watching: Watching) -> Iterator[list[Call]]:
+def finished_calls(
+    watching: Watching, losses: Callable[[dict[str, int]], None] = lambda _: None
+) -> Iterator[list[Call]]:
     """Yield the system calls that ended after the threshold, each once, with their stacks; empty lists as `ended()`."""
-    for found, _ in ended(SYSCALLS, watching):
+    for found, _ in ended(SYSCALLS, watching, losses=losses):
         yield [call(record, stacks) for record, stacks in found if record["flag"] == TrackedFlag.NORMAL]

@@ -1,7 +1,7 @@
 """The options that every tool of a tracker has: whose tasks, how slow, for how long, in what form."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -42,61 +42,74 @@ def _comm(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
     return value
 
 
-def watching(slower_than: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+WHOSE = (
+    click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only threads of this process."),
+    click.option(
+        "--cgroup",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        callback=cgroup_id,
+        metavar="FOLDER",
+        help="Only tasks of this cgroup, such as /sys/fs/cgroup/system.slice/nginx.service.",
+    ),
+    click.option("--comm", callback=_comm, metavar="NAME", help="Only threads of this name."),
+    click.option("--all", "everybody", is_flag=True, help="All tasks of this host."),
+)
+DURATION = click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
+
+
+def slower_than(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for a threshold."""
+    told = "Only what takes longer."
+    return click.option("--slower-than", type=Duration(), default=default, show_default=True, help=told)
+
+
+def asked(given: dict[str, Any]) -> Knobs:
+    """Take the values of WHOSE and of `slower_than` out of a command's. Raises click.UsageError."""
+    tgid, cgroup, comm = given.pop("pid") or 0, given.pop("cgroup"), given.pop("comm")
+    if given.pop("everybody"):
+        if tgid or cgroup or comm:
+            raise click.UsageError("--all and --pid, --cgroup or --comm exclude each other")
+    elif not (tgid or cgroup or comm):
+        raise click.UsageError("say whose: --pid, --cgroup, --comm, or --all for all tasks of this host")
+    return Knobs(
+        threshold_ns=round(given.pop("slower_than") * 1e9),
+        tgid=tgid,
+        cgroup_id=cgroup,
+        comm=comm,
+        records_per_second=_RECORDS_PER_SECOND,
+        stacks_per_second=_STACKS_PER_SECOND,
+    )
+
+
+def watching(threshold: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a click command the common options; it receives them as the keyword `watching`.
 
-    `slower_than`: the default of --slower-than.
+    `threshold`: the default of --slower-than.
     """
     options = (
-        click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only threads of this process."),
-        click.option(
-            "--cgroup",
-            type=click.Path(exists=True, file_okay=False, path_type=Path),
-            callback=cgroup_id,
-            metavar="FOLDER",
-            help="Only tasks of this cgroup, such as /sys/fs/cgroup/system.slice/nginx.service.",
-        ),
-        click.option("--comm", callback=_comm, metavar="NAME", help="Only threads of this name."),
-        click.option("--all", "everybody", is_flag=True, help="All tasks of this host."),
-        click.option(
-            "--slower-than",
-            type=Duration(),
-            default=slower_than,
-            show_default=True,
-            help="Only what takes longer has a row.",
-        ),
+        *WHOSE,
+        slower_than(threshold),
         click.option("--worst", is_flag=True, help="Only what takes longer than all before it."),
         click.option(
             "--timeout", type=Duration(), help="Show what has not ended after this time, and again at its end."
         ),
         click.option("--stats", is_flag=True, help="No rows: count, minimum, average, maximum and total, at the end."),
-        click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m."),
+        DURATION,
         click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
     )
 
     def given_to(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def with_options(**given: Any) -> Any:
-            tgid, cgroup, comm = given.pop("pid") or 0, given.pop("cgroup"), given.pop("comm")
-            if given.pop("everybody"):
-                if tgid or cgroup or comm:
-                    raise click.UsageError("--all and --pid, --cgroup or --comm exclude each other")
-            elif not (tgid or cgroup or comm):
-                raise click.UsageError("say whose: --pid, --cgroup, --comm, or --all for all tasks of this host")
-            timeout_s = given.pop("timeout")
-            slower_than_ns, stats = round(given.pop("slower_than") * 1e9), given.pop("stats")
-            knobs = Knobs(
-                threshold_ns=_NEVER_NS if stats else slower_than_ns,
+            knobs, timeout_s, stats = asked(given), given.pop("timeout"), given.pop("stats")
+            knobs = replace(
+                knobs,
+                threshold_ns=_NEVER_NS if stats else knobs.threshold_ns,
                 timeout_ns=round(timeout_s * 1e9) if timeout_s and not stats else 0,
                 worst_only=given.pop("worst"),
-                tgid=tgid,
-                cgroup_id=cgroup,
-                comm=comm,
-                records_per_second=_RECORDS_PER_SECOND,
-                stacks_per_second=_STACKS_PER_SECOND,
             )
-            asked = Watching(knobs, given.pop("duration"), given.pop("output"), stats)
-            return command(**given, watching=asked)
+            wanted = Watching(knobs, given.pop("duration"), given.pop("output"), stats)
+            return command(**given, watching=wanted)
 
         for option in reversed(options):
             with_options = option(with_options)
