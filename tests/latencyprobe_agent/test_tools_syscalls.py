@@ -20,7 +20,7 @@ MS = 1_000_000
 
 
 class Names:
-    """Names of frames by their place: k1, k2 in the kernel, u1, u2 outside, 0 has none. Of a caller that is one less."""
+    """Names of frames by their place: k1, k2 in the kernel, u1, u2 outside, 0 none. Of a caller it is one less."""
 
     def kernel(self, addresses):
         return [f"k{address}" for address in addresses]
