@@ -24,9 +24,9 @@ enum lp_limits {
 	LP_WAIT_CALLS = 8,		     /* system calls that a request's split tells apart */
 	LP_SYSCALLS = 512,	   /* numbers of system calls in the map `call_kinds`; x86-64 has 470, arm64 fewer */
 	LP_WAITS_PER_SECOND = 200, /* records of a target set and kind; a second is 2^30 ns */
-	LP_TRACKED_FRAMES = 127,	     /* of a stack of a tracker: as deep as the kernel walks by default */
-	LP_SYSCALL_WORDS = 8,		     /* of 64 bits: one for each system call */
-	LP_KEY_DUPLICATES = 16,		     /* of one key of a tracker */
+	LP_TRACKED_FRAMES = 127,   /* of a stack of a tracker: as deep as the kernel walks by default */
+	LP_SYSCALL_WORDS = 8,	   /* of 64 bits: one for each system call */
+	LP_KEY_DUPLICATES = 16,	   /* of one key of a tracker */
 };
 
 /* Who initiated the connection. */

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.plan import WaitPolicy
-from latencyprobe_agent.symbols.kallsyms import KernelNames
 from latencyprobe_agent.signals.waits import reason
+from latencyprobe_agent.symbols.kallsyms import KernelNames
 from latencyprobe_agent.vocabulary.records import WaitKind
 from tests.truth.quota import limited
 from tests.truth.waiting_client import BOTH, MS, blocked_ms, split_of, waiting_server

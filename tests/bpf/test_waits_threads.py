@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from latencyprobe.plan import WaitPolicy
-from latencyprobe_agent.symbols.kallsyms import KernelNames
 from latencyprobe_agent.signals.waits import call
+from latencyprobe_agent.symbols.kallsyms import KernelNames
 from latencyprobe_agent.vocabulary.records import Served, WaitKind
 from tests.support.waiting import wait_until
 from tests.truth.waiting_client import BOTH, split_of, waiting_server

@@ -45,7 +45,7 @@ class Kallsyms:
 
 
 class KernelNames:
-    """Names for who may never ask: the table is read with the first question, in this process, as it is no container's."""
+    """Names for who may never ask: the table, which is no container's, is read with the first question."""
 
     def __call__(self, addresses: Iterable[int]) -> list[str]:
         """Return the function of each address, up to the first 0; `[unknown]` where the kernel hides its addresses."""
