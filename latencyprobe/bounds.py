@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from latencyprobe import exclusions, pressure, unsent
+from latencyprobe import causes, exclusions, pressure, unsent
 from latencyprobe.plan import Role
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
@@ -84,6 +84,8 @@ def bounded(row: SliRow) -> SliRow:
     _at_most("peers", row.peers, PEERS)
     _within("peers", row.peers.values(), 0, MAX_EVENTS)
     _at_most("waited_ns", row.waited_ns, PEERS)
+    _at_most("cause_ns", row.cause_ns, MAX_NAMES)
+    _within("cause_ns", row.cause_ns.values(), 0, MAX_SUM_NS)
     return replace(
         row,
         stage_ns=_refined("stage_ns", row.perspective, row.stage_ns, MAX_SUM_NS),
@@ -94,6 +96,8 @@ def bounded(row: SliRow) -> SliRow:
         exclusions=_exclusions(row.exclusions, row.coverage),
         pressure=_pressure(row.pressure),
         waited_ns=_added_up((_text(peer, MAX_PEER), _cut(ns, MAX_SUM_NS)) for peer, ns in row.waited_ns.items()),
+        # of another version's causes the time is unknown here
+        cause_ns=causes.folded({cause: ns for cause, ns in row.cause_ns.items() if causes.is_cause(cause)}),
     )
 
 

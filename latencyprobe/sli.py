@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from latencyprobe.causes import folded
 from latencyprobe.plan import Role
 
 HISTOGRAM_SCALE = 5
@@ -118,7 +119,8 @@ class SliRow(_Wire, frozen=True):
     (exclusions.py); they add up to `coverage.ambiguous` and `coverage.excluded`. `pressure`: what held up the
     containers on this side of the exchanges, by kind (pressure.py); a kind that is absent is not known. `waited_ns`:
     how long servers waited, within the stage `process` of the events whose stages count, for RPCs of their own, by peer
-    with port, at most 20; from records, each for as many as it stands for.
+    with port, at most 20; from records, each for as many as it stands for. `cause_ns`: likewise, what that
+    `process` went to, as far as it is known, by cause (causes.py).
     """
 
     namespace: str
@@ -140,6 +142,7 @@ class SliRow(_Wire, frozen=True):
     exclusions: dict[str, int] = {}
     pressure: dict[str, PressureTime] = {}
     waited_ns: dict[str, int] = {}
+    cause_ns: dict[str, int] = {}
 
 
 class SliBatch(_Wire, frozen=True, forbid_unknown_fields=True):
@@ -175,6 +178,7 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
         exclusions=added(one.exclusions, other.exclusions),
         pressure=added_pressure(one.pressure, other.pressure),
         waited_ns=most(added(one.waited_ns, other.waited_ns)),
+        cause_ns=folded(added(one.cause_ns, other.cause_ns)),
     )
 
 

@@ -13,7 +13,7 @@ from latencyprobe import pressure, sli
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe.manifest import API_VERSION
-from latencyprobe.report import units
+from latencyprobe.report import causes, units
 from latencyprobe.report.model import (
     BadStage,
     BurnRate,
@@ -139,6 +139,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
         top_peers=tuple(Peer(peer[:MAX_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
         waited_for=_waited(row),
+        causes=causes.of(row),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result
@@ -152,7 +153,7 @@ def _bounded(results: Sequence[Result]) -> Report:
     room = MAX_BYTES - 4096  # metadata with its owner references, summary
     for i in reversed(range(_WHOLE, len(kept))):
         if sum(sizes) > room:
-            kept[i] = msgspec.structs.replace(kept[i], slowest=(), top_peers=(), waited_for=())
+            kept[i] = msgspec.structs.replace(kept[i], slowest=(), top_peers=(), waited_for=(), causes=())
             sizes[i] = len(msgspec.json.encode(kept[i]))
     while sum(sizes) > room:
         kept.pop()

@@ -146,6 +146,15 @@ class Waited(_Model, frozen=True):
     share: str
 
 
+class Cause(_Model, frozen=True):
+    """What `process` of the events whose stages count went to (latencyprobe/causes.py): the time, and its share of
+    `process` in percent. From records; what they do not tell is `unknown`."""
+
+    cause: str
+    time: str
+    share: str
+
+
 class Peer(_Model, frozen=True):
     """Bad events at one other end."""
 
@@ -182,6 +191,7 @@ class Result(_Model, frozen=True):
     since: str | None = None
     reason: str = ""
     waited_for: tuple[Waited, ...] = ()
+    causes: tuple[Cause, ...] = ()
 
 
 class Report(_Model, frozen=True):

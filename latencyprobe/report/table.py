@@ -15,7 +15,7 @@ from rich.text import Text
 
 from latencyprobe import stages, unsent
 from latencyprobe.plan import Role
-from latencyprobe.report import pressure, turns, units
+from latencyprobe.report import causes, pressure, turns, units
 from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
@@ -134,6 +134,8 @@ def _notes(result: Result) -> Iterable[str | Text]:
         first, *others = result.waited_for[:3]
         more = "".join(f", {one.share} % for {one.peer}" for one in others)
         yield f"of {PROCESS.name}, {first.share} % waiting for {first.peer}{more}"
+    if went_to := causes.line(result):
+        yield went_to
     for one in (one for one in result.evidence if one.events):
         of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
         yield f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most"

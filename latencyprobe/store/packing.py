@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from latencyprobe import exclusions, pressure, stages
 from latencyprobe.bounds import MAX_NS, MAX_SUM, MAX_SUM_NS
+from latencyprobe.causes import folded
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
     EvidenceCount,
@@ -40,7 +41,8 @@ class Unreadable(ValueError):  # noqa: N818 - what the blob is
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
     """Of one row: counts by histogram bucket; of bad events each stage's sum in ns and how many it dominated; what
-    signals explain; exclusions by reason; turns whose record was sampled out; what held up containers, by kind."""
+    signals explain; exclusions by reason; turns whose record was sampled out; what held up containers, by kind; what
+    `process` of bad events went to, ns by cause."""
 
     histogram: dict[int, int] = {}
     stage_ns: dict[str, int] = {}
@@ -49,6 +51,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     exclusions: dict[str, int] = {}
     sampled_out: int = 0
     pressure: dict[str, PressureTime] = {}
+    cause_ns: dict[str, int] = {}
 
 
 class Exemplars(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +82,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     exclusions: dict[int | str, int] = {}
     sampled_out: int = 0
     pressure: _Held = []
+    cause_ns: dict[str, int | float] = {}
 
 
 _detail = msgspec.msgpack.Decoder(_Packed)
@@ -104,7 +108,8 @@ def pack_detail(detail: Detail) -> bytes:
         name: _Explained(n.exchanges, n.bad, _in_64_bits(n.wait_ns), n.lost) for name, n in detail.evidence.items()
     }
     reasons = {_REASON_CODES.get(name, name): n for name, n in detail.exclusions.items() if n}
-    parts = [dense, by_stage, evidence, reasons, detail.sampled_out, _pack_pressure(detail.pressure)]
+    causes = {name: _in_64_bits(ns) for name, ns in detail.cause_ns.items() if ns}
+    parts = [dense, by_stage, evidence, reasons, detail.sampled_out, _pack_pressure(detail.pressure), causes]
     while parts and not parts[-1]:  # most rows have no evidence and nothing sampled out, many no exclusions
         parts.pop()
     return msgspec.msgpack.encode(parts) if parts else b""
@@ -130,8 +135,9 @@ def unpack_detail(blob: bytes) -> Detail:
         }
         reasons = {_REASONS[code] if isinstance(code, int) else code: n for code, n in packed.exclusions.items()}
         held = _unpack_pressure(packed.pressure)
+        cause_ns = {name: int(ns) for name, ns in packed.cause_ns.items()}
     except (KeyError, OverflowError, ValueError) as error:
-        raise Unreadable(f"stages, evidence, pressure or exclusions: {error}") from error
+        raise Unreadable(f"stages, evidence, pressure, causes or exclusions: {error}") from error
     dominant = {name: count for name, (_, count) in by_stage.items() if count}
     for bucket in (min(histogram), max(histogram)) if histogram else ():
         if bucket not in HISTOGRAM_INDEXES:
@@ -141,7 +147,7 @@ def unpack_detail(blob: bytes) -> Detail:
     _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad, n.lost)])
     _check("exclusions", reasons.values())
     _check("sampled_out", [packed.sampled_out])
-    return Detail(histogram, stage_ns, dominant, evidence, reasons, packed.sampled_out, held)
+    return Detail(histogram, stage_ns, dominant, evidence, reasons, packed.sampled_out, held, cause_ns)
 
 
 def add_details(one: bytes, other: bytes) -> bytes:
@@ -152,8 +158,8 @@ def add_details(one: bytes, other: bytes) -> bytes:
         return one
     sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
     reasons, evidence = added(a.exclusions, b.exclusions), added_evidence(a.evidence, b.evidence)
-    held = added_pressure(a.pressure, b.pressure)
-    return pack_detail(Detail(*sums, evidence, reasons, a.sampled_out + b.sampled_out, held))
+    held, cause_ns = added_pressure(a.pressure, b.pressure), folded(added(a.cause_ns, b.cause_ns))
+    return pack_detail(Detail(*sums, evidence, reasons, a.sampled_out + b.sampled_out, held, cause_ns))
 
 
 def pack_exemplars(exemplars: Exemplars) -> bytes:

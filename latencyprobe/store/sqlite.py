@@ -197,7 +197,7 @@ class SqliteStore:
             detail = packing.pack_detail(
                 Detail(
                     *(row.histogram, row.stage_ns, row.dominant, row.evidence, row.exclusions, sampled_out),
-                    row.pressure,
+                    *(row.pressure, row.cause_ns),
                 )
             )
             for width_s in WIDTHS_S:
@@ -266,4 +266,5 @@ def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
         evidence=detail.evidence,
         exclusions=detail.exclusions,
         pressure=detail.pressure,
+        cause_ns=detail.cause_ns,
     )

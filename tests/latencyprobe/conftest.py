@@ -77,6 +77,7 @@ def filled(path: Path, now: int) -> Iterator[SqliteStore]:
                 slowest=(exchange(i, now),),
                 peers={"shop/frontend": 10},
                 waited_ns={"shop/users:8080": 40_000_000, "shop/redis:6379": 340_000_000},
+                cause_ns={"on CPU": 16_000_000, "recvfrom": 376_000_000, "throttled": 400_000},
                 coverage=Coverage(seen=1005, excluded=5, measured_ms=60_000, expected_ms=60_000),
                 exclusions={"setup": 3, "teardown": 2},
             )

@@ -7,6 +7,7 @@ import pytest
 
 from latencyprobe import exclusions
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, TORN, Impossible, bounded
+from latencyprobe.causes import CAUSES
 from latencyprobe.plan import Role
 from latencyprobe.sli import Coverage, EvidenceCount, EvidenceSummary, PressureTime, SliRow, SlowExchange, WaitedFor
 from tests.latencyprobe.bounds_rows import NOW, row
@@ -51,6 +52,12 @@ HONEST = {
             **dict.fromkeys(("cpu", "memory"), PressureTime(0, 60_000_000)),
             "io": PressureTime(*(1_024 * MAX_MEASURED_MS * 1_000,) * 4),
         },
+    ),
+    "whose servers process": row(
+        bad=1,
+        histogram={-100: 1},
+        stage_ns={"process": MAX_SUM_NS},
+        cause_ns={"on CPU": MAX_SUM_NS, "fsync": 1, "other": 9},
     ),
     "without any RPC": row(coverage=Coverage(seen=40_000, ambiguous=40_000), exclusions={"multiplexed": 40_000}),
     "with evidence alone": row(
@@ -134,6 +141,11 @@ IMPOSSIBLE = {
         {"pressure": {f"k{i}": PressureTime() for i in range(65)}},
     ],
     "waited_ns": [{"waited_ns": {f"p{i}": 1 for i in range(21)}}],
+    "cause_ns": [
+        {"cause_ns": {"fsync": -1}},
+        {"cause_ns": {"fsync": 1 << 63}},
+        {"cause_ns": {f"call{i}": 1 for i in range(65)}},
+    ],
     "peers": [{"peers": {f"p{i}": 1 for i in range(21)}}, {"peers": {"p": -1}}, {"peers": {"p": 1 << 60}}],
     "evidence": [
         {"evidence": {"tcprt": EvidenceCount(-1)}},
@@ -204,3 +216,13 @@ def test_what_others_told_an_agent_is_cut_to_size_and_its_row_is_kept() -> None:
 def test_kinds_of_pressure_of_another_version_say_nothing_here() -> None:
     times = {"irq": PressureTime(1, 9), "io": PressureTime(2, 9)}
     assert {"io": PressureTime(2, 9)} == bounded(row(pressure=times)).pressure
+
+
+def test_causes_are_those_of_this_version_and_calls_the_rest_of_the_time_is_unknown_here() -> None:
+    sent = {"fdatasync": 5, "on CPU": 4, "stolen by a neighbour": 3, "unknown": 2, "\x1b[31m": 1}
+    assert {"fdatasync": 5, "on CPU": 4} == bounded(row(cause_ns=sent)).cause_ns
+    many = {f"call{i}": 1 for i in range(64)}
+    assert (CAUSES + 1, 64) == (
+        len(bounded(row(cause_ns=many)).cause_ns),
+        sum(bounded(row(cause_ns=many)).cause_ns.values()),
+    )

@@ -17,6 +17,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
     "latencyprobe": {"bounds_harm", "crds", "dependencies", "house", "store_sqlite_faults"},
     "latencyprobe_agent": {
         "cli_run_calls",
+        "cli_run_causes",
         "edits",
         "edits_under_load",
         "ending",

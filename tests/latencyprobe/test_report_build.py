@@ -93,6 +93,16 @@ def test_what_a_server_waited_for_is_a_share_of_process(store: SqliteStore) -> N
     ]
 
 
+def test_what_process_went_to_stands_beside_it(store: SqliteStore) -> None:
+    assert result(store, "fast")["causes"] == [
+        {"cause": "recvfrom", "time": "22.6s", "share": "94"},
+        {"cause": "on CPU", "time": "960ms", "share": "4"},
+        {"cause": "throttled", "time": "24ms", "share": "0.1"},
+        {"cause": "unknown", "time": "456ms", "share": "1.9"},
+    ]
+    assert "causes" not in result(store, "calls")
+
+
 def test_coverage_tells_what_is_missing(store: SqliteStore) -> None:
     calls = next(o for o in store.objectives() if o.key.objective == "calls")
     (entry,) = build.build(store, [calls], NOW, {calls.key: 2}).results
@@ -197,6 +207,7 @@ def crowded(tmp_path: Path) -> Iterator[tuple[SqliteStore, list[Objective]]]:
                 slowest=slow,
                 peers=peers,
                 waited_ns=peers,
+                cause_ns={f"{c}{'c' * 31}": 1 << 60 for c in "abcdefghijklmnop"} | {"other": 1},
             )
             for i, o in enumerate(objectives)
         ]

@@ -5,6 +5,7 @@ from functools import reduce
 import msgspec
 from msgspec.structs import replace
 
+from latencyprobe.causes import CAUSES
 from latencyprobe.plan import Role
 from latencyprobe.sli import (
     PEERS,
@@ -30,6 +31,7 @@ def test_merged_row_is_the_sum_of_both() -> None:
         dominant={"process": 2},
         exclusions={"push": 3, "setup": 1},
         pressure={"io": PressureTime(1, 10, 1, 2), "cpu": PressureTime(3, 10)},
+        cause_ns={"fsync": 3, "other": 1},
     )
     other = SliRow(
         *(*KEY, 120, 10, 1),
@@ -38,6 +40,7 @@ def test_merged_row_is_the_sum_of_both() -> None:
         dominant={"process": 1},
         exclusions={"push": 5},
         pressure={"io": PressureTime(2, 20, 0, 3)},
+        cause_ns={"futex": 9, "fsync": 2},
     )
     assert SliRow(
         *KEY,
@@ -49,6 +52,7 @@ def test_merged_row_is_the_sum_of_both() -> None:
         dominant={"process": 3},
         exclusions={"push": 8, "setup": 1},
         pressure={"io": PressureTime(3, 30, 1, 5), "cpu": PressureTime(3, 10)},
+        cause_ns={"futex": 9, "fsync": 5, "other": 1},
     ) == merged(one, other)
 
 
@@ -112,6 +116,14 @@ def test_only_the_slowest_and_the_most_frequent_are_kept() -> None:
     assert ("p99", PEERS) == (next(iter(result.peers)), len(result.peers))
 
 
+def test_causes_beyond_their_number_are_added_up_and_none_of_the_time_is_lost() -> None:
+    rows = [SliRow(*KEY, minute=0, cause_ns={f"call{i}": 10 + i}) for i in range(40)]
+    found = reduce(merged, rows).cause_ns
+    assert CAUSES + 1 == len(found)
+    assert sum(range(10, 50)) == sum(found.values())
+    assert "other" == list(found)[-1]
+
+
 def test_a_batch_of_a_newer_agent_is_read_without_what_is_not_known_and_one_of_an_older_is_whole() -> None:
     row = SliRow(*KEY, minute=60, good=1, pressure={"io": PressureTime(1, 10)})
     document = msgspec.json.decode(msgspec.json.encode(SliBatch("i", 1, (row,))))
@@ -119,4 +131,5 @@ def test_a_batch_of_a_newer_agent_is_read_without_what_is_not_known_and_one_of_a
     document["rows"][0]["pressure"]["io"].append(7)
     assert (row,) == msgspec.json.decode(msgspec.json.encode(document), type=SliBatch).rows
     del document["rows"][0]["pressure"]
+    assert "cause_ns" not in document["rows"][0]
     assert {} == msgspec.json.decode(msgspec.json.encode(document), type=SliBatch).rows[0].pressure

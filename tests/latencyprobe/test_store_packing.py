@@ -1,6 +1,7 @@
 """store/packing.py: blobs that are small and give back what was put in."""
 
 from collections import Counter
+from functools import reduce
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from latencyprobe import pressure
 from latencyprobe.bounds import MAX_SUM, MAX_SUM_NS
+from latencyprobe.causes import CAUSES
 from latencyprobe.sli import PEERS, SLOWEST, EvidenceCount, EvidenceSummary, PressureTime, SlowExchange
 from latencyprobe.store.packing import (
     Detail,
@@ -32,7 +34,8 @@ buckets = st.dictionaries(st.integers(-672, 319), counts, max_size=40)
 held = st.dictionaries(
     st.sampled_from([*pressure.BY_NAME]), st.builds(PressureTime, counts, counts, counts, counts), max_size=4
 )
-details = st.builds(Detail, buckets, stages, stages, signals, reasons, pressure=held)
+causes = st.dictionaries(st.sampled_from(["fdatasync", "on CPU", "throttled", "other"]), counts)
+details = st.builds(Detail, buckets, stages, stages, signals, reasons, pressure=held, cause_ns=causes)
 
 
 @given(details)
@@ -51,6 +54,7 @@ def test_added_details_are_the_sum(one: Detail, other: Detail) -> None:
     assert bad[0] + bad[1] == bad[2]
     of_us = [Counter({kind: time.of_us for kind, time in d.pressure.items()}) for d in (one, other, added)]
     assert of_us[0] + of_us[1] == of_us[2]
+    assert Counter(one.cause_ns) + Counter(other.cause_ns) == Counter(added.cause_ns)
 
 
 def test_a_correction_that_comes_later_is_taken_off() -> None:
@@ -111,6 +115,16 @@ def test_pressure_of_an_idle_minute_takes_31_bytes_and_what_is_not_known_none() 
 def test_time_of_all_containers_for_years_is_kept() -> None:
     ages = {"io": PressureTime(3 << 62, 3 << 62, 3 << 62, 3 << 62)}
     assert ages == unpack_detail(pack_detail(Detail(pressure=ages))).pressure
+
+
+def test_causes_are_bounded_take_their_name_and_a_time_and_a_blob_from_before_there_were_any_has_none() -> None:
+    older = pack_detail(Detail({-200: 7}))
+    assert {} == unpack_detail(older).cause_ns
+    many = [pack_detail(Detail(cause_ns={f"call{i}": 3 << 61})) for i in range(40)]
+    total = unpack_detail(reduce(add_details, many, older)).cause_ns
+    assert (CAUSES + 1, 40 * (3 << 61)) == (len(total), sum(total.values()))
+    three = {"fdatasync": 10**10, "on CPU": 10**8, "throttled": 10**9}
+    assert 54 == len(pack_detail(Detail(cause_ns=three)))
 
 
 def test_reason_that_no_version_had_is_no_count_of_ours() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from latencyprobe.causes import is_cause
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.recent import RecentHalves
 from latencyprobe_agent.signals import waits
@@ -90,6 +91,32 @@ def test_the_causes_of_a_requests_time_add_up_to_it_longest_first():
         ("throttled", 0, 1 * MS),
     ] == waits.causes(one)
     assert 112 * MS == sum(ns for *_, ns in waits.causes(one))
+
+
+def test_causes_of_many_requests_are_the_sum_of_each_for_as_many_as_it_stands_for():
+    one, other = served(), served()
+    other["call_nr"][0, 0], other["other_ns"] = WaitNr.NR_FAULT, 2 * MS
+    found = waits.by_cause(np.concatenate([one, wait(), other]), np.array([1, 7, 4]))
+    expected = {
+        "fsync": 500 * MS,
+        "futex": 3 * MS,
+        "page_fault": 12 * MS,
+        "other": 8 * MS,
+        "on CPU": 25 * MS,
+        "run_queue": 15 * MS,
+        "throttled": 5 * MS,
+    }
+    assert expected == found, "a single wait is part of its request's account"
+    assert {} == waits.by_cause(wait(), np.ones(1, np.int64))
+    of_each = [{name: ns for name, _, ns in waits.causes(record)} for record in (one[0], other[0])]
+    assert expected == {
+        cause: sum(n * ns.get(cause, 0) for n, ns in zip((1, 4), of_each, strict=True)) for cause in expected
+    }
+    assert all(map(is_cause, expected))
+
+
+def test_every_name_that_a_call_can_have_is_a_cause():
+    assert all(is_cause(waits.call(nr)) for nr in (*range(600), *WaitNr))
 
 
 def test_a_list_of_slow_exchanges_tells_causes_of_more_than_a_hundredth():

@@ -11,13 +11,14 @@ from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.recent import RecentHalves
+from latencyprobe_agent.signals import waits
 from latencyprobe_agent.signals.evidence import Evidence, Explains
 from latencyprobe_agent.signals.join_keys import SENT_BYTES
 from latencyprobe_agent.signals.retransmits import EXPLAINS
 from latencyprobe_agent.signals.table import HANDSHAKES
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, FLOW_HEADER, Role
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, FLOW_HEADER, WAIT, Role, WaitKind
 from tests.latencyprobe_agent.slicer import MS, NOW, make_slicer, objective, only, taken
-from tests.support.exchanges import at_level
+from tests.support.exchanges import SECOND, at_level
 
 RESENT = Explains(
     "lost", lambda _: {}, lambda _: [], describe=lambda _, new_ns: [("rto", 1, new_ns)], waits=EXPLAINS.waits
@@ -108,3 +109,58 @@ def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):
     slicer.add_evidence("retransmits", RESENT, join.shared(), NOW)
 
     assert [(EvidenceSummary("retransmits", "server", 0, 9 * MS),)] == [slow.evidence for slow in only(slicer).slowest]
+
+
+class Accounts:
+    """The join of the signal `waits`, and what it finds, in a slicer."""
+
+    def __init__(self, *objectives):
+        self.slicer = make_slicer(*objectives)
+        self.join = EvidenceJoin(RecentHalves(), waits.KEY, lasted=waits.EXPLAINS.lasted)
+
+    def kept(self, halves):
+        self.join.recent.keep(halves)
+
+    def came(self, *cookies, kind=WaitKind.SERVED):
+        """A record of each of these requests: 6 ms in a call, 1 ms ready."""
+        records = np.zeros(len(cookies), WAIT)
+        records["kind"], records["seq"], records["flow"]["sock_cookie"] = kind, 100, cookies
+        records["flow"]["boot_ns"] = SECOND + 7 * MS
+        records["start_ns"], records["ready_ns"], records["blocked_ns"] = SECOND, MS, 6 * MS
+        records["call_nr"][:, 0], records["call_ns"][:, 0], records["call_count"][:, 0] = NO_CALL, 6 * MS, 1
+        found = self.join.join(waits.columns(records), 2 * SECOND)
+        if found is not None:
+            self.slicer.add_evidence("waits", waits.EXPLAINS, found, NOW)
+
+
+NO_CALL = -4
+ONCE = {"no call": 6 * MS, "run_queue": MS}
+
+
+def test_what_process_went_to_is_told_of_the_servers_exchanges_over_the_threshold(make_halves):
+    accounts = Accounts(objective("fast"), objective("slow", threshold_index=1))
+    accounts.kept(slow_and_quick(make_halves))
+    accounts.came(1, 2)
+    fast, lenient = sorted(taken(accounts.slicer), key=lambda row: row.objective)
+    assert (ONCE, {}) == (fast.cause_ns, lenient.cause_ns)
+    assert 2 == fast.evidence["waits"].exchanges
+
+
+def test_an_account_that_comes_late_counts_once_and_for_what_its_exchange_stands_for(make_halves):
+    accounts, halves = Accounts(objective()), slow_and_quick(make_halves)
+    halves.rec["flags"][0] = at_level(3)
+    accounts.kept(halves.take(np.array([1])))
+    accounts.came(1)
+    assert () == taken(accounts.slicer), "its half has not ended"
+    accounts.kept(halves.take(np.array([0])))
+    accounts.came()
+    accounts.came(1, kind=WaitKind.ONE)
+    accounts.came()
+    assert {cause: 8 * ns for cause, ns in ONCE.items()} == only(accounts.slicer).cause_ns
+
+
+def test_a_callers_objective_says_nothing_of_what_its_servers_did(make_halves):
+    accounts = Accounts(objective(perspective=Perspective.CLIENT))
+    accounts.kept(slow_and_quick(make_halves))
+    accounts.came(1, 2)
+    assert () == taken(accounts.slicer)

@@ -99,7 +99,8 @@ class Explains:
     `counted`: (COUNTS_KEY[n], EVIDENCE_COUNTS[n] gained) → values of metrics that are exact, rows of these in `rows`.
     `shown`: the joined records of one exchange and their costs → those that become span events, in that order. `stack`:
     one record → addresses of kernel code, innermost first, and whether there may be more; whoever writes the event
-    names them.
+    names them. `causes`: joined records, and for how many exchanges each stands → where the `process` of these went, ns
+    by cause (latencyprobe/causes.py); of an exchange one record alone tells it.
     """
 
     event: Event | None
@@ -113,6 +114,7 @@ class Explains:
     lasted: Callable[[NDArray[np.void], NDArray[np.void]], Lasted] | None = None
     shown: Callable[[NDArray[np.void], NDArray[np.int64]], NDArray[np.intp]] = all_shown
     stack: Callable[[np.void], tuple[NDArray[np.uint64], bool]] | None = None
+    causes: Callable[[NDArray[np.void], NDArray[np.int64]], Mapping[str, int]] = lambda *_: {}
 
     @property
     def knows_cost(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe.causes import FOREIGN_CALL, NO_CALL, ON_CPU, OTHER, PAGE_FAULT, RUN_QUEUE, STOPPED, THROTTLED
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Lasted, Sample
 from latencyprobe_agent.signals.join_keys import SENT_BYTES, JoinKey, by_time_of_service
 from latencyprobe_agent.vocabulary import conventions as names
@@ -35,14 +36,14 @@ IDLE_CALLS = (
 # of a request's time, what is too little to be told among its causes
 _TOLD_SHARE = 100
 EVENTS = 8  # of one span
-_STATES = {0: "preempted", 1: "interruptible", 2: "disk", 4: "stopped", 8: "stopped"}
+_STATES = {0: "preempted", 1: "interruptible", 2: "disk", 4: STOPPED, 8: STOPPED}
 _NOT_CALLS = {
-    WaitNr.NR_FAULT: "page_fault",
-    WaitNr.NR_FOREIGN: "32-bit call",
-    WaitNr.NR_STOPPED: "stopped",
-    WaitNr.NR_NONE: "no call",
+    WaitNr.NR_FAULT: PAGE_FAULT,
+    WaitNr.NR_FOREIGN: FOREIGN_CALL,
+    WaitNr.NR_STOPPED: STOPPED,
+    WaitNr.NR_NONE: NO_CALL,
 }
-ON_CPU, RUN_QUEUE, THROTTLED, PREEMPTED = "on CPU", "run_queue", "throttled", "preempted"
+PREEMPTED = "preempted"
 _SERVED = np.array([one.name.lower() for one in Served])
 _CONFIDENCE = np.array([one.name.lower() for one in Waiter])
 
@@ -141,6 +142,26 @@ def causes(record: np.void) -> list[tuple[str, int, int]]:
     return sorted((one for one in found if one[2]), key=lambda one: -one[2])
 
 
+def by_cause(records: NDArray[np.void], stands_for: NDArray[np.int64]) -> dict[str, int]:
+    """Return where the time of all requests went whose accounts are among the records, ns by cause. `stands_for`: how
+    many requests each is."""
+    served = records["kind"] == WaitKind.SERVED
+    rec, times = records[served], stands_for[served]
+    used = rec["call_count"] > 0
+    numbers, at = np.unique(rec["call_nr"][used], return_inverse=True)
+    of_calls = np.zeros(len(numbers), np.int64)
+    np.add.at(of_calls, at, (rec["call_ns"].astype(np.int64) * times[:, None])[used])
+    ready, throttled = (rec[field].astype(np.int64) for field in ("ready_ns", "throttled_ns"))
+    found = {
+        **{call(nr): ns for nr, ns in zip(numbers.tolist(), of_calls.tolist(), strict=True)},
+        ON_CPU: int((rec["on_cpu_ns"].astype(np.int64) * times).sum()),
+        THROTTLED: int((throttled * times).sum()),
+        RUN_QUEUE: int(((ready - throttled) * times).sum()),
+        OTHER: int((rec["other_ns"].astype(np.int64) * times).sum()),
+    }
+    return {cause: ns for cause, ns in found.items() if ns}
+
+
 def describe(record: np.void, new_ns: int) -> list[tuple[str, int, int]]:
     """Return the causes of a request's time that are more than a hundredth of it; of a wait of a thread that is not
     known to have served it, its name and what it explains."""
@@ -184,7 +205,7 @@ def _calls(record: np.void) -> Iterator[tuple[str, int, int]]:
     for i in sorted(used, key=lambda i: -int(record["call_ns"][i])):
         yield call(int(record["call_nr"][i])), int(record["call_count"][i]), int(record["call_ns"][i])
     if record["other_ns"]:
-        yield names.OTHER, 0, int(record["other_ns"])
+        yield OTHER, 0, int(record["other_ns"])
 
 
 def _find(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
@@ -222,4 +243,5 @@ EXPLAINS = Explains(
     lasted=_lasted,
     shown=shown,
     stack=stack,
+    causes=by_cause,
 )

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from latencyprobe import sli
+from latencyprobe.causes import folded
 from latencyprobe.sli import Coverage, SliRow, SlowExchange
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.evidence import Joined, Shared
@@ -97,6 +98,20 @@ def explained(
     sums = (stands_for * first, stands_for * (first & bad), stands_for * new_ns)
     count = sli.EvidenceCount(*(int(values.sum()) for values in sums))
     return replace(empty(objective, minute), evidence={signal: count})
+
+
+def caused(
+    objective: TrackedObjective, explains: Explains, found: Joined | Shared, rows: NDArray[np.intp], minute: int
+) -> SliRow | None:
+    """Return the row with what `process` of servers' exchanges over the threshold went to, if the signal tells of any:
+    each half for those that it stands for. Of a caller's exchanges it says nothing."""
+    if isinstance(found, Shared) or objective.role != Role.SERVER:
+        return None
+    half = found.half[rows]
+    slow = objective.slow(half["duration_ns"])
+    records, stands_for = found.evidence.rec[rows[slow]], half["adjusted_count"][slow].astype(np.int64)
+    cause_ns = folded(explains.causes(records, stands_for))
+    return replace(empty(objective, minute), cause_ns=cause_ns) if cause_ns else None
 
 
 def evidence_lost(objective: TrackedObjective, signal: str, lost: int, minute: int) -> SliRow:

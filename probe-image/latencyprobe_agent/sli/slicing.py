@@ -121,6 +121,8 @@ class Slicer:
             at = np.flatnonzero((both == group) & (found.half["excluded"] == Excluded.NONE))
             for objective in self._tracked.get((group // 4, group % 4), ()):
                 self._add(rows.explained(objective, signal, found, at, minute))
+                if row := rows.caused(objective, explains, found, at, minute):
+                    self._add(row)
 
     def add_calls(self, called: Called, now: Now) -> None:
         """Take in what servers waited for: of the slowest, and of all over the threshold."""
