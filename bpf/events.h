@@ -462,6 +462,7 @@ struct wait {
 	__u64 on_cpu_ns;
 	__u64 ready_ns;	    /* could have run */
 	__u64 throttled_ns; /* of it, at most: its CPU quota was used up */
+	__u64 preempted_ns; /* of the rest: it had not blocked */
 	__u64 blocked_ns;
 	__u64 call_ns[LP_WAIT_CALLS];
 	__u64 other_ns;			 /* blocked in more calls than these */
@@ -476,7 +477,7 @@ struct wait {
 	__u8 _pad[4];
 	__u64 stack[LP_WAIT_FRAMES]; /* WAIT_ONE: the kernel's, innermost first; what follows `frames` is undefined */
 };
-_Static_assert(sizeof(struct wait) == 96 + 14 * 8 + 8 * 8 + 16 + LP_WAIT_FRAMES * 8, "struct wait has no hidden "
+_Static_assert(sizeof(struct wait) == 96 + 15 * 8 + 8 * 8 + 16 + LP_WAIT_FRAMES * 8, "struct wait has no hidden "
 										     "padding");
 
 /* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */

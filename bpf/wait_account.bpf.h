@@ -68,6 +68,7 @@ struct ended {
 	__u64 now_ns;
 	__u64 ready_ns;
 	__u64 throttled_ns;
+	__u64 preempted_ns;
 	__u64 blocked_ns;
 	bool seen;
 };
@@ -128,6 +129,7 @@ static __noinline int tell_wait(struct task_struct *task, struct thread *t, stru
 	w->start_ns = t->out_ns;
 	w->ready_ns = e->ready_ns;
 	w->throttled_ns = e->throttled_ns;
+	w->preempted_ns = e->preempted_ns;
 	w->blocked_ns = e->blocked_ns;
 	w->call_ns[0] = e->blocked_ns;
 	w->call_nr[0] = t->out_nr;
@@ -156,11 +158,13 @@ static __noinline int end_wait(struct task_struct *task, struct thread *t, __u64
 	ready = t->out_state ? smaller(ready, off) : off;
 	e.ready_ns = ready;
 	e.throttled_ns = ready ? smaller(throttled_ns(task) - t->out_throttled, ready) : 0;
+	e.preempted_ns = t->out_state ? 0 : ready - e.throttled_ns;
 	e.blocked_ns = off - ready;
 	if (t->serving) {
 		t->off_ns += off;
 		t->ready_ns += ready;
 		t->throttled_ns += e.throttled_ns;
+		t->preempted_ns += e.preempted_ns;
 		if (t->out_state)
 			count_blocked(t, t->out_nr, e.blocked_ns);
 	}

@@ -33,7 +33,7 @@ static __always_inline void begin(struct thread *t, const struct task_struct *ta
 {
 	t->cookie = cookie;
 	t->read_ns = now_ns;
-	t->off_ns = t->ready_ns = t->throttled_ns = t->other_ns = 0;
+	t->off_ns = t->ready_ns = t->throttled_ns = t->preempted_ns = t->other_ns = 0;
 	t->switches = task->nvcsw + task->nivcsw;
 	t->serving = 1;
 	__builtin_memset(t->blocked, 0, sizeof(t->blocked));
@@ -107,6 +107,7 @@ static __noinline int split(struct wait *w, const struct thread *t)
 	w->on_cpu_ns = w->flow.boot_ns - t->read_ns - t->off_ns;
 	w->ready_ns = t->ready_ns;
 	w->throttled_ns = t->throttled_ns;
+	w->preempted_ns = t->preempted_ns;
 	w->blocked_ns = t->off_ns - t->ready_ns;
 	w->other_ns = t->other_ns;
 	for (int i = 0; i < LP_WAIT_CALLS; i++) {

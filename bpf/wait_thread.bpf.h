@@ -65,6 +65,7 @@ struct thread {
 	__u64 off_ns;
 	__u64 ready_ns;
 	__u64 throttled_ns;
+	__u64 preempted_ns;
 	__u64 other_ns;
 	__u64 switches; /* of the thread, by the kernel's count, when it read; those seen since are taken off */
 	__u32 target_set;

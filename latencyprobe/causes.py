@@ -9,15 +9,16 @@ from collections.abc import Mapping
 
 CAUSES = 16  # of one row, beside OTHER
 
-ON_CPU, RUN_QUEUE, THROTTLED = "on CPU", "run_queue", "throttled"
+ON_CPU, RUN_QUEUE, PREEMPTED, THROTTLED = "on CPU", "run_queue", "preempted", "throttled"
 PAGE_FAULT, FOREIGN_CALL, STOPPED, NO_CALL = "page_fault", "32-bit call", "stopped", "no call"
 OTHER = "other"  # causes too small, or too many, to have a name here
 UNKNOWN = "unknown"
 
-ALL = (ON_CPU, RUN_QUEUE, THROTTLED, PAGE_FAULT, FOREIGN_CALL, STOPPED, NO_CALL, OTHER)
+ALL = (ON_CPU, RUN_QUEUE, PREEMPTED, THROTTLED, PAGE_FAULT, FOREIGN_CALL, STOPPED, NO_CALL, OTHER)
 _CALL = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _TOLD = {
-    RUN_QUEUE: "waiting for a CPU",
+    RUN_QUEUE: "woken and waiting for a CPU",
+    PREEMPTED: "preempted by other tasks",
     THROTTLED: "throttled by the CPU quota",
     PAGE_FAULT: "page faults",
     FOREIGN_CALL: "32-bit calls",

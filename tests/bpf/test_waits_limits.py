@@ -1,5 +1,7 @@
 """Waits for what a container may not have more of: CPU beyond its quota, memory beyond its limit."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,29 @@ def test_a_busy_cpu_without_a_quota_throttles_nobody(waits, server):
         record = split_of(waits, one.hear())
         assert 0 == record["throttled_ns"]
         assert record["ready_ns"] > 0
+
+
+def run_delay_ns(tid: int) -> int:
+    """How long a thread could have run and did not, as the kernel tells it."""
+    return int(Path(f"/proc/{tid}/schedstat").read_text().split()[1])
+
+
+def test_a_request_that_shares_its_cpu_is_preempted(waits, port):
+    cpu = min(os.sched_getaffinity(0))
+    with waiting_server(port) as server, subprocess.Popen(["sh", "-c", "while :; do :; done"]) as neighbour:
+        try:
+            for pid in (server.pid, neighbour.pid):
+                os.sched_setaffinity(pid, {cpu})
+            asked = server.connect()
+            tid = asked.ask("nothing").tid
+            before_ns = run_delay_ns(tid)
+            record = split_of(waits, asked.ask("burn 0.1"))
+            waited_ns = run_delay_ns(tid) - before_ns
+        finally:
+            neighbour.kill()
+    print(f"{blocked_ms(record)}; the kernel's own account: {waited_ns / MS:.1f} ms")
+    assert 20 * MS < record["preempted_ns"] <= record["ready_ns"] < 1.02 * waited_ns, "but for the switches themselves"
+    assert 0 == record["throttled_ns"]
 
 
 def test_memory_that_the_kernel_has_to_find_first_is_waited_for_on_its_stack(session, waits, port):

@@ -59,7 +59,7 @@ def test_a_line_names_the_three_largest_in_words_and_how_much_is_unknown() -> No
         "of process, 62 % fdatasync, 21 % throttled by the CPU quota, 9 % on CPU, 3 % unknown"
     )
     of = row(1000, page_fault=700, run_queue=299)
-    assert "of process, 70 % page faults, 29.9 % waiting for a CPU" == causes.line(
+    assert "of process, 70 % page faults, 29.9 % woken and waiting for a CPU" == causes.line(
         replace(RESULT, causes=causes.of(of))
     )
 

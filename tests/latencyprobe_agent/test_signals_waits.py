@@ -39,9 +39,9 @@ def record(**fields):
 
 
 def served(boot_ms=112):
-    """100 ms in two fsyncs, 3 in a futex, 4 ready, of which 1 throttled, 5 on CPU."""
+    """100 ms in two fsyncs, 3 in a futex, 4 ready, of which 1 throttled and 2 preempted, 5 on CPU."""
     made = record(kind=WaitKind.SERVED, boot_ns=START_NS + boot_ms * MS, seq=500, on_cpu_ns=5 * MS, ready_ns=4 * MS)
-    made["throttled_ns"], made["blocked_ns"] = 1 * MS, 103 * MS
+    made["throttled_ns"], made["preempted_ns"], made["blocked_ns"] = 1 * MS, 2 * MS, 103 * MS
     made["call_nr"][0, :2], made["call_count"][0, :2] = (FUTEX, FSYNC), (7, 2)
     made["call_ns"][0, :2] = (3 * MS, 100 * MS)
     return made
@@ -87,8 +87,9 @@ def test_the_causes_of_a_requests_time_add_up_to_it_longest_first():
         ("fsync", 2, 100 * MS),
         ("on CPU", 0, 5 * MS),
         ("futex", 7, 3 * MS),
-        ("run_queue", 0, 3 * MS),
+        ("preempted", 0, 2 * MS),
         ("throttled", 0, 1 * MS),
+        ("run_queue", 0, 1 * MS),
     ] == waits.causes(one)
     assert 112 * MS == sum(ns for *_, ns in waits.causes(one))
 
@@ -103,7 +104,8 @@ def test_causes_of_many_requests_are_the_sum_of_each_for_as_many_as_it_stands_fo
         "page_fault": 12 * MS,
         "other": 8 * MS,
         "on CPU": 25 * MS,
-        "run_queue": 15 * MS,
+        "run_queue": 5 * MS,
+        "preempted": 10 * MS,
         "throttled": 5 * MS,
     }
     assert expected == found, "a single wait is part of its request's account"
@@ -121,7 +123,7 @@ def test_every_name_that_a_call_can_have_is_a_cause():
 
 def test_a_list_of_slow_exchanges_tells_causes_of_more_than_a_hundredth():
     (one,) = served()
-    assert ["fsync", "on CPU", "futex", "run_queue"] == [what for what, *_ in waits.describe(one, 0)]
+    assert ["fsync", "on CPU", "futex", "preempted"] == [what for what, *_ in waits.describe(one, 0)]
     (of_thread,), (of_process,) = wait(), wait(waiter=Waiter.PROCESS)
     assert [] == waits.describe(of_thread, 0), "it is part of the request's account"
     assert [("fsync (another thread)", 1, 7 * MS)] == waits.describe(of_process, 7 * MS)

@@ -110,7 +110,7 @@ def assert_adds_up(record: np.void) -> None:
     lasted = int(record["flow"]["boot_ns"]) - int(record["start_ns"])
     assert lasted == sum(int(record[part]) for part in ("on_cpu_ns", "ready_ns", "blocked_ns"))
     assert int(record["blocked_ns"]) == int(record["call_ns"].sum()) + int(record["other_ns"])
-    assert record["throttled_ns"] <= record["ready_ns"]
+    assert record["throttled_ns"] + record["preempted_ns"] <= record["ready_ns"]
     assert lasted == sum(ns for *_, ns in causes(record))
 
 

@@ -9,7 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe.causes import FOREIGN_CALL, NO_CALL, ON_CPU, OTHER, PAGE_FAULT, RUN_QUEUE, STOPPED, THROTTLED
+from latencyprobe.causes import (
+    FOREIGN_CALL,
+    NO_CALL,
+    ON_CPU,
+    OTHER,
+    PAGE_FAULT,
+    PREEMPTED,
+    RUN_QUEUE,
+    STOPPED,
+    THROTTLED,
+)
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Lasted, Sample
 from latencyprobe_agent.signals.join_keys import SENT_BYTES, JoinKey, by_time_of_service
 from latencyprobe_agent.vocabulary import conventions as names
@@ -36,14 +46,14 @@ IDLE_CALLS = (
 # of a request's time, what is too little to be told among its causes
 _TOLD_SHARE = 100
 EVENTS = 8  # of one span
-_STATES = {0: "preempted", 1: "interruptible", 2: "disk", 4: STOPPED, 8: STOPPED}
+_STATES = {0: PREEMPTED, 1: "interruptible", 2: "disk", 4: STOPPED, 8: STOPPED}
 _NOT_CALLS = {
     WaitNr.NR_FAULT: PAGE_FAULT,
     WaitNr.NR_FOREIGN: FOREIGN_CALL,
     WaitNr.NR_STOPPED: STOPPED,
     WaitNr.NR_NONE: NO_CALL,
 }
-PREEMPTED = "preempted"
+_FOR_A_CPU = {THROTTLED: "throttled_ns", PREEMPTED: "preempted_ns"}  # of ready_ns; the rest it had been woken
 _SERVED = np.array([one.name.lower() for one in Served])
 _CONFIDENCE = np.array([one.name.lower() for one in Waiter])
 
@@ -132,12 +142,12 @@ def attributes(records: NDArray[np.void]) -> Mapping[Attribute, AttributeValue]:
 
 def causes(record: np.void) -> list[tuple[str, int, int]]:
     """Return where the time of a request went: (name, waits or 0, ns), longest first; they add up to all of it."""
-    ready, throttled = int(record["ready_ns"]), int(record["throttled_ns"])
+    waited = {name: int(record[field]) for name, field in _FOR_A_CPU.items()}
     found = [
         *_calls(record),
         (ON_CPU, 0, int(record["on_cpu_ns"])),
-        (THROTTLED, 0, throttled),
-        (RUN_QUEUE, 0, ready - throttled),
+        *((name, 0, ns) for name, ns in waited.items()),
+        (RUN_QUEUE, 0, int(record["ready_ns"]) - sum(waited.values())),
     ]
     return sorted((one for one in found if one[2]), key=lambda one: -one[2])
 
@@ -151,13 +161,17 @@ def by_cause(records: NDArray[np.void], stands_for: NDArray[np.int64]) -> dict[s
     numbers, at = np.unique(rec["call_nr"][used], return_inverse=True)
     of_calls = np.zeros(len(numbers), np.int64)
     np.add.at(of_calls, at, (rec["call_ns"].astype(np.int64) * times[:, None])[used])
-    ready, throttled = (rec[field].astype(np.int64) for field in ("ready_ns", "throttled_ns"))
+
+    def total(field: str) -> int:
+        return int((rec[field].astype(np.int64) * times).sum())
+
+    waited = {name: total(field) for name, field in _FOR_A_CPU.items()}
     found = {
         **{call(nr): ns for nr, ns in zip(numbers.tolist(), of_calls.tolist(), strict=True)},
-        ON_CPU: int((rec["on_cpu_ns"].astype(np.int64) * times).sum()),
-        THROTTLED: int((throttled * times).sum()),
-        RUN_QUEUE: int(((ready - throttled) * times).sum()),
-        OTHER: int((rec["other_ns"].astype(np.int64) * times).sum()),
+        **waited,
+        ON_CPU: total("on_cpu_ns"),
+        RUN_QUEUE: total("ready_ns") - sum(waited.values()),
+        OTHER: total("other_ns"),
     }
     return {cause: ns for cause, ns in found.items() if ns}
 
