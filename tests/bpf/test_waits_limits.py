@@ -10,16 +10,10 @@ from latencyprobe.plan import WaitPolicy
 from latencyprobe_agent.signals.waits import reason
 from latencyprobe_agent.symbols.kallsyms import KernelNames
 from latencyprobe_agent.vocabulary.records import WaitKind
-from tests.truth.quota import limited
+from tests.truth.quota import limited, throttled_ns
 from tests.truth.waiting_client import BOTH, MS, blocked_ms, split_of, waiting_server
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
-
-
-def kept_off_ns(folder: Path) -> int:
-    """How long the quota has kept tasks of a cgroup off CPUs, as the kernel tells it."""
-    told = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
-    return int(told["throttled_time"]) if "throttled_time" in told else 1000 * int(told["throttled_usec"])
 
 
 def test_a_request_beyond_its_cpu_quota_is_throttled(waits, port):
@@ -33,9 +27,9 @@ def test_a_request_beyond_its_cpu_quota_is_throttled(waits, port):
         (folder / "cgroup.procs").write_text(str(server.pid))
         asked = server.connect()
         asked.ask("nothing")
-        before_ns = kept_off_ns(folder)
+        before_ns = throttled_ns(folder)
         record = split_of(waits, asked.ask("burn 0.03"))
-        kept_ns = kept_off_ns(folder) - before_ns
+        kept_ns = throttled_ns(folder) - before_ns
     print(f"{blocked_ms(record)}; the kernel's own account: {kept_ns / MS:.1f} ms")
     assert 100 * MS < kept_ns
     assert 0.8 * kept_ns < record["throttled_ns"] <= kept_ns

@@ -3,8 +3,9 @@
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,13 +13,14 @@ from tests.latencyprobe_agent.processes import DEADLINE_S, started
 from tests.support.otlp import OtlpSink, spans, values
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
-from tests.truth.waiting_client import Asked, waiting_server
+from tests.truth.quota import limited, throttled_ns
+from tests.truth.waiting_client import Asked, Server, waiting_server
 
 pytestmark = pytest.mark.root
 
 SLEEP_S, BURN_S = 0.1, 0.06
 ACTS = {f"sleep {SLEEP_S}": 3, f"burn {BURN_S}": 3, f"handed sleep {SLEEP_S}": 2, "nothing": 5}
-SLOW, SPLIT = 8, 6
+SLOW, SPLIT, ROUNDED = 8, 6, 0.01
 PROBE = """
 apiVersion: latencyprobe.dev/v1alpha1
 kind: LatencyProbe
@@ -54,42 +56,75 @@ def told_of(sink: OtlpSink, target: str) -> int:
     return sum("latencyprobe.process.on_cpu" in values(span.attributes) for span in found)
 
 
-def test_the_report_says_what_process_went_to_and_what_is_not_known(otlp_sink: OtlpSink, tmp_path: Path) -> None:
-    store, ports = str(tmp_path / "sli.db"), (free_port(), free_port())
+def measured(sink: OtlpSink, tmp_path: Path, ask: Callable[[Server], None], split: int) -> Any:
+    """Ask a server, and return the results by objective, once so many RPCs have their account."""
+    ports = free_port(), free_port()
     (tmp_path / "probe.yaml").write_text(PROBE.format(*ports))
     with waiting_server(ports[0]) as server, waiting_server(ports[1]) as first:
-        arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", store, "--otlp", otlp_sink.url)
-        agent = started("run", *arguments, "-o", "json")
+        store = str(tmp_path / "sli.db")
+        agent = started("run", "-f", str(tmp_path / "probe.yaml"), "--store", store, "--otlp", sink.url, "-o", "json")
         assert agent.stderr
         assert "measuring front" in agent.stderr.readline()
         asked = first.connect()
-        wait_until(lambda: asked.ask("sleep 0.06") and told_of(otlp_sink, "first"), "waits in the kernel", DEADLINE_S)
-        asked = server.connect()
-        sleep, burn, handed, _ = (acted(asked, act, times) for act, times in ACTS.items())
-
-        wait_until(lambda: told_of(otlp_sink, "front") == SPLIT, "what explains each", DEADLINE_S)
+        wait_until(lambda: asked.ask("sleep 0.06") and told_of(sink, "first"), "programs in the kernel", DEADLINE_S)
+        ask(server)
+        wait_until(lambda: told_of(sink, "front") == split, "the account of each", DEADLINE_S)
         agent.send_signal(signal.SIGINT)
         out, err = agent.communicate(timeout=DEADLINE_S)
     assert agent.returncode == 0, err
-    results = {result["objective"]: result for result in json.loads(out)["results"]}
-    fast = results["fast"]
+    return {result["objective"]: result for result in json.loads(out)["results"]}
+
+
+def shares(result: dict[str, Any]) -> dict[str, float]:
+    found = {one["cause"]: float(one["share"]) / 100 for one in result["causes"]}
+    assert 0.98 < sum(found.values()) <= 1
+    return found
+
+
+def test_the_report_says_what_process_went_to_and_what_is_not_known(otlp_sink: OtlpSink, tmp_path: Path) -> None:
+    took: list[Took] = []
+
+    def ask(server: Server) -> None:
+        asked = server.connect()
+        took.extend(acted(asked, act, times) for act, times in ACTS.items())
+
+    results = measured(otlp_sink, tmp_path, ask, SPLIT)
+    fast, (sleep, burn, handed, _) = results["fast"], took
     assert (SLOW, sum(ACTS.values())) == (fast["bad"], fast["events"])
     assert "causes" not in results["callers"], "it is told of the server's side"
 
-    share = {one["cause"]: float(one["share"]) / 100 for one in fast["causes"]}
-    assert 0.98 < sum(share.values()) <= 1
+    share = shares(fast)
     # `process` is at least what the server stamped, and at most what its client waited
     least_s, most_s = (sum(getattr(one, of) for one in (sleep, burn, handed)) for of in ("server_s", "client_s"))
-    rounded = 0.01
+    print(share, took)
     for cause, imposed_s, at_most_s in (
         ("clock_nanosleep", 3 * SLEEP_S, sleep.client_s),
         ("on CPU", 3 * BURN_S, burn.client_s + sleep.client_s - 3 * SLEEP_S),
         ("unknown", 2 * SLEEP_S, handed.client_s),  # another thread answered than had read
     ):
-        assert imposed_s / most_s - rounded <= share[cause] <= at_most_s / least_s + rounded, cause
+        assert imposed_s / most_s - ROUNDED <= share[cause] <= at_most_s / least_s + ROUNDED, cause
 
-    told = started("report", "--store", store)
-    out, _ = told.communicate(timeout=DEADLINE_S)
+    out, _ = started("report", "--store", str(tmp_path / "sli.db")).communicate(timeout=DEADLINE_S)
     line = " ".join(out.split()).partition("of process, ")[2].partition(" waits hit ")[0]
-    for words in (" % clock_nanosleep", " % on CPU", " % unknown"):
-        assert words in line
+    for one in (fast["causes"][0], fast["causes"][-1]):
+        assert f"{one['share']} % {one['cause']}" in line
+
+
+def test_a_quota_that_burned_process_is_named_with_the_time_that_the_kernel_tells(
+    otlp_sink: OtlpSink, tmp_path: Path
+) -> None:
+    """A twentieth of a CPU; nobody else in the cgroup runs."""
+    v1 = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "5000"}
+    took: list[Took] = []
+    with limited("cpu", {"cpu.max": "5000 100000"}, v1) as folder:
+
+        def ask(server: Server) -> None:
+            (folder / "cgroup.procs").write_text(str(server.pid))
+            took.append(acted(server.connect(), "burn 0.03", 2))
+
+        results = measured(otlp_sink, tmp_path, ask, split=2)
+        kept_s = throttled_ns(folder) / 1e9
+    share, (burn,) = shares(results["fast"]), took
+    assert share["throttled"] == max(share.values())
+    print(share, f"the kernel's own account: {kept_s:.3f} of {burn.server_s:.3f} s")
+    assert 0.5 < share["throttled"] <= kept_s / burn.server_s + ROUNDED

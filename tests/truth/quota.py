@@ -36,3 +36,9 @@ def limited(controller: str, v2: dict[str, str], v1: dict[str, str]) -> Iterator
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
+
+
+def throttled_ns(folder: Path) -> int:
+    """How long the quota has kept tasks of a cgroup off CPUs, as the kernel tells it."""
+    told = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+    return int(told["throttled_time"]) if "throttled_time" in told else 1000 * int(told["throttled_usec"])
