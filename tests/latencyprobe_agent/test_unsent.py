@@ -116,7 +116,7 @@ def test_headers_and_body_by_two_writes_are_named_on_every_screen(
         stages = {stage["stage"]: duration_ns(stage["duration"]) for stage in slow["stages"]}
         for held in (one for one in slow.get("evidence", ()) if one["signal"] == "unsent"):
             assert (held["what"], held["count"]) == ("server nagle", BODY)
-            assert 0 < duration_ns(held["wait"]) <= stages["network"]
+            assert 0 < duration_ns(held["wait"]) <= stages["network"] * 1.01, "of three digits"
             named += max(stages, key=stages.__getitem__) == "network"
     assert named > 0
 
