@@ -4,7 +4,6 @@
 #define LATENCYPROBE_CORE_FIXES_BPF_H
 
 #include <bpf/bpf_core_read.h>
-#include "events.h"
 #include "kernel.h"
 
 /* drift: 8520e224f547 ("bpf, cgroups: Fix cgroup v2 fallback on v1/v2 mixed mode"), v5.15
@@ -87,29 +86,6 @@ static __always_inline bool storage_may_be_made_anywhere(void)
 	struct bpf_local_storage_map___allocating *map = (void *)0;
 
 	return bpf_core_field_exists(map->bpf_ma) || bpf_core_field_exists(map->use_kmalloc_nolock);
-}
-
-struct pt_regs___x86 {
-	unsigned long orig_ax;
-} __attribute__((preserve_access_index));
-
-struct pt_regs___arm64 {
-	__s32 syscallno;
-} __attribute__((preserve_access_index));
-
-#define TS_COMPAT 2 /* arch/x86/include/asm/thread_info.h: in a call of the 32-bit ABI */
-
-/* The system call in which a task is, by the registers with which it entered the kernel; or enum wait_nr. */
-static __always_inline __s32 call_of(struct task_struct *task)
-{
-	struct pt_regs___x86 *x86 = (void *)bpf_task_pt_regs(task);
-	struct pt_regs___arm64 *arm64 = (void *)x86;
-
-	if (!bpf_core_field_exists(x86->orig_ax))
-		return arm64->syscallno;
-	if (bpf_core_field_exists(task->thread_info.status) && task->thread_info.status & TS_COMPAT)
-		return WAIT_NR_FOREIGN;
-	return x86->orig_ax;
 }
 
 #endif

@@ -62,10 +62,6 @@ enum tcp_ca_state {
 
 #define MSG_PEEK 2
 
-#define TASK_UNINTERRUPTIBLE 2 /* include/linux/sched.h */
-#define TASK_STOPPED_OR_TRACED 12
-#define JOBCTL_TRAP_FREEZE (1UL << 23) /* include/linux/sched/jobctl.h */
-
 #define SK_USER_DATA_PSOCK 4 /* include/net/sock.h, from 6.0: the socket is in a sockmap */
 
 enum sock_flag_bits {
@@ -128,6 +124,7 @@ struct inode {
 
 struct file {
 	struct inode *f_inode;
+	void *private_data;
 };
 
 struct sock;
@@ -149,6 +146,7 @@ struct msghdr {
 struct sk_buff {
 	char cb[48];
 	unsigned int len;
+	int skb_iif;
 };
 
 struct sk_buff_head {
@@ -268,60 +266,6 @@ struct tcp_skb_cb {
 	__u16 tcp_flags;
 	__u8 sacked;
 	__u32 ack_seq;
-};
-
-struct sched_info {
-	unsigned long long run_delay;
-	unsigned long long last_arrival;
-	unsigned long long last_queued;
-};
-
-struct cfs_bandwidth {
-	__u64 throttled_time;
-};
-
-struct task_group {
-	struct task_group *parent;
-	struct cfs_bandwidth cfs_bandwidth;
-};
-
-struct rq {
-	__u64 clock;
-};
-
-struct cfs_rq {
-	struct rq *rq;
-};
-
-struct sched_entity {
-	struct cfs_rq *cfs_rq; /* with CONFIG_FAIR_GROUP_SCHED, of a task of any class */
-};
-
-typedef struct {
-	int counter;
-} atomic_t;
-
-struct signal_struct {
-	atomic_t live;
-};
-
-struct thread_info {
-	__u32 status; /* x86 */
-};
-
-struct task_struct {
-	struct thread_info thread_info;
-	unsigned int __state;
-	unsigned long jobctl;
-	int pid;
-	int tgid;
-	unsigned long nvcsw;
-	unsigned long nivcsw;
-	struct sched_entity se;
-	struct sched_info sched_info;
-	struct task_group *sched_task_group;
-	struct signal_struct *signal;
-	char comm[16];
 };
 
 struct seq_file;

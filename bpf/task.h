@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * task.h: the few fields of tasks and of what is theirs that trackers read, relocated by CO-RE as those of kernel.h. No
- * object includes both.
- */
+/* task.h: the few fields of tasks, of their calls and of the scheduler that our programs read, as those in kernel.h. */
 #ifndef LATENCYPROBE_TASK_H
 #define LATENCYPROBE_TASK_H
 
 #include <linux/types.h>
 #include <stdbool.h>
+#include "kernel.h"
 
 /* include/linux/sched.h: what prev_state of sched_switch says */
 #define TASK_INTERRUPTIBLE 0x1
 #define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_STOPPED_OR_TRACED 0xc
 #define TASK_DEAD 0x80
 #define TASK_NOLOAD 0x400 /* with TASK_UNINTERRUPTIBLE: idle, waits for nothing */
 
-#define AF_INET 2
-#define AF_INET6 10
-#define IPPROTO_TCP 6
+#define JOBCTL_TRAP_FREEZE (1UL << 23) /* include/linux/sched/jobctl.h */
 
 #define EINTR 4
 #define E2BIG 7
@@ -57,65 +54,78 @@ struct pt_regs {
 #endif
 
 struct thread_info {
-	__u32 status;
-};
-
-struct kernfs_node___task {
-	__u64 id;
-};
-
-struct cgroup___task {
-	struct kernfs_node___task *kn;
+	__u32 status; /* x86 */
 };
 
 struct css_set {
-	struct cgroup___task *dfl_cgrp;
+	struct cgroup *dfl_cgrp;
 };
 
 struct files_struct;
 
-struct task_struct {
-	struct thread_info thread_info;
-	int on_cpu;
-	int pid;
-	int tgid;
-	char comm[16];
-	struct css_set *cgroups;
-	struct files_struct *files;
+struct sched_info {
+	unsigned long long run_delay;
+	unsigned long long last_arrival;
+	unsigned long long last_queued;
 };
 
-struct file___task {
-	void *private_data;
+struct cfs_bandwidth {
+	__u64 throttled_time;
+};
+
+struct task_group {
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
+};
+
+struct rq {
+	__u64 clock;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq; /* with CONFIG_FAIR_GROUP_SCHED, of a task of any class */
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	int on_cpu;
+	unsigned long jobctl;
+	int pid;
+	int tgid;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	struct task_group *sched_task_group;
+	struct signal_struct *signal;
+	struct css_set *cgroups;
+	struct files_struct *files;
+	char comm[16];
 };
 
 struct fdtable {
-	struct file___task **fd;
+	struct file **fd;
 };
 
 struct files_struct {
 	struct fdtable *fdt;
 };
 
-struct sock_common___task {
-	unsigned short skc_family;
-};
-
-struct sock___task {
-	struct sock_common___task __sk_common;
-	__u16 sk_protocol;
-};
-
-struct socket___task {
-	struct sock___task *sk;
-};
-
 struct io_kiocb {
 	__u8 opcode;
-};
-
-struct sk_buff___task {
-	unsigned int len;
-	int skb_iif;
 };
 
 struct bpf_iter__bpf_map_elem {

@@ -10,7 +10,7 @@
 #define TRACKER_KINDS 1
 #include "tracker.bpf.h"
 
-static __always_inline int on_received(const struct sk_buff___task *skb)
+static __always_inline int on_received(const struct sk_buff *skb)
 {
 	const struct tracker_knobs *k = get_knobs();
 	struct entry_key key = { .of = (__u64)skb };
@@ -27,7 +27,7 @@ static __always_inline int on_received(const struct sk_buff___task *skb)
  * Some packets end unseen, merged into another or acknowledging only, and their memory becomes another packet's; one that
  * came from no interface is not the one that we know.
  */
-static __always_inline int on_copied(const struct sk_buff___task *skb)
+static __always_inline int on_copied(const struct sk_buff *skb)
 {
 	const struct tracker_knobs *k = get_knobs();
 	const struct task_struct *task = bpf_get_current_task_btf();
@@ -43,7 +43,7 @@ static __always_inline int on_copied(const struct sk_buff___task *skb)
 }
 
 /* Dropped, or merged into another: no latency. */
-static __always_inline int on_gone(const struct sk_buff___task *skb)
+static __always_inline int on_gone(const struct sk_buff *skb)
 {
 	struct entry_key key = { .of = (__u64)skb };
 
@@ -52,25 +52,25 @@ static __always_inline int on_gone(const struct sk_buff___task *skb)
 }
 
 SEC("tp_btf/netif_receive_skb")
-int BPF_PROG(received__tp_btf, struct sk_buff___task *skb)
+int BPF_PROG(received__tp_btf, struct sk_buff *skb)
 {
 	return on_received(skb);
 }
 
 SEC("tp_btf/skb_copy_datagram_iovec")
-int BPF_PROG(copied__tp_btf, struct sk_buff___task *skb)
+int BPF_PROG(copied__tp_btf, struct sk_buff *skb)
 {
 	return on_copied(skb);
 }
 
 SEC("tp_btf/consume_skb")
-int BPF_PROG(consumed__tp_btf, struct sk_buff___task *skb)
+int BPF_PROG(consumed__tp_btf, struct sk_buff *skb)
 {
 	return on_gone(skb);
 }
 
 SEC("tp_btf/kfree_skb")
-int BPF_PROG(dropped__tp_btf, struct sk_buff___task *skb)
+int BPF_PROG(dropped__tp_btf, struct sk_buff *skb)
 {
 	return on_gone(skb);
 }

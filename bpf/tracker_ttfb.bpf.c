@@ -16,9 +16,9 @@
 /* The TCP socket behind a descriptor of the current task, 0 if it is none. */
 static __always_inline __u64 socket_of(const struct task_struct *task, __u64 fd)
 {
-	struct file___task **files = BPF_CORE_READ(task, files, fdt, fd), *file = NULL;
-	struct socket___task *socket;
-	struct sock___task *sk;
+	struct file **files = BPF_CORE_READ(task, files, fdt, fd), *file = NULL;
+	struct socket *socket;
+	struct sock *sk;
 	__u16 family;
 
 	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
@@ -51,7 +51,7 @@ static __always_inline int on_exit(const struct pt_regs *regs, long ret)
 	return tracker_in(k, &key, true, &made) & 0;
 }
 
-static __always_inline int on_send(const struct sock___task *sk)
+static __always_inline int on_send(const struct sock *sk)
 {
 	const struct tracker_knobs *k = get_knobs();
 	struct entry_key key = { .of = (__u64)sk };
@@ -59,7 +59,7 @@ static __always_inline int on_send(const struct sock___task *sk)
 	return k ? tracker_out(k, &key, true, 0, bpf_ktime_get_boot_ns(), bpf_get_current_task_btf()) & 0 : 0;
 }
 
-static __always_inline int on_destroy(const struct sock___task *sk)
+static __always_inline int on_destroy(const struct sock *sk)
 {
 	struct entry_key key = { .of = (__u64)sk };
 
@@ -84,31 +84,31 @@ int BPF_PROG(accepted__tp_btf, struct pt_regs *regs, long ret)
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(sent__tp_btf, struct sock___task *sk)
+int BPF_PROG(sent__tp_btf, struct sock *sk)
 {
 	return on_send(sk);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
-int BPF_PROG(sent__fentry_sendpage__sendmsg, struct sock___task *sk)
+int BPF_PROG(sent__fentry_sendpage__sendmsg, struct sock *sk)
 {
 	return on_send(sk);
 }
 
 SEC("fentry/do_tcp_sendpages")
-int BPF_PROG(sent__fentry_sendpage__sendpages, struct sock___task *sk)
+int BPF_PROG(sent__fentry_sendpage__sendpages, struct sock *sk)
 {
 	return on_send(sk);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
-int BPF_PROG(sent__fentry, struct sock___task *sk)
+int BPF_PROG(sent__fentry, struct sock *sk)
 {
 	return on_send(sk);
 }
 
 SEC("tp_btf/tcp_destroy_sock")
-int BPF_PROG(destroyed__tp_btf, struct sock___task *sk)
+int BPF_PROG(destroyed__tp_btf, struct sock *sk)
 {
 	return on_destroy(sk);
 }

@@ -8,8 +8,17 @@
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
+#include "task.h"
 #include "wait_account.bpf.h"
 #include "wait_thread.bpf.h"
+
+/* The system call in which a task is, by the registers with which it entered the kernel; or enum wait_nr. */
+static __always_inline __s32 call_of(struct task_struct *task)
+{
+	const struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+
+	return is_compat(task) ? WAIT_NR_FOREIGN : (__s32)SYSCALL_NR(regs);
+}
 
 static __always_inline bool is_idle(__s32 nr, __u32 state)
 {

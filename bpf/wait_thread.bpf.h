@@ -13,7 +13,7 @@
 #include <bpf/bpf_core_read.h>
 #include "core_fixes.bpf.h"
 #include "events.h"
-#include "kernel.h"
+#include "task.h"
 #include "maps.bpf.h"
 
 #define EVIDENCE_WAITS (EVIDENCE_SYSCALLS | EVIDENCE_OFFCPU)
