@@ -3,11 +3,8 @@
 import gzip
 import json
 import re
-import shutil
-import subprocess
 from collections import Counter
 from html.parser import HTMLParser
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -134,17 +131,6 @@ def test_a_profile_has_no_frame_for_the_border_and_tells_the_kernels_functions_a
     files = [profile.string_table[function.filename] for function in profile.function]
     assert ["", "", "[kernel]"] == files
     assert "of redis" == profile.string_table[profile.comment[0]]
-
-
-def test_the_original_tool_reads_a_profile(tmp_path: Path) -> None:
-    if not shutil.which("go"):
-        pytest.skip("go is not installed")
-    (tmp_path / "flame.pb.gz").write_bytes(pprof.encode({("[a]", "main", "-", "do_fsync"): 5_000_000}))
-    command = ["go", "tool", "pprof", "-top", tmp_path / "flame.pb.gz"]
-    top = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "no such tool" in top.stderr:
-        pytest.skip("go has no pprof")
-    assert re.search(r"5ms\s+100%\s+100%\s+5ms\s+100%\s+do_fsync", top.stdout), top
 
 
 def test_shares() -> None:

@@ -48,6 +48,13 @@ def test_a_file_is_named_in_the_title_and_lost_lines_are_told(tmp_path: Path) ->
     assert "missing: 2 lines not understood" in result.stderr
 
 
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "probe.yaml").write_text("kind: LatencyProbe\nspec: {}\n")
+    result = CliRunner().invoke(flame, ["--from", str(tmp_path / "probe.yaml")])
+    assert 2 == result.exit_code
+    assert "probe.yaml: none of its 2 lines is folded text" in result.output
+
+
 def test_nothing_is_a_graph_too_and_says_what_to_do() -> None:
     result = run("-o", "html", given="")
     assert 0 == result.exit_code

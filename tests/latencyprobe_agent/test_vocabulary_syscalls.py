@@ -20,7 +20,3 @@ def test_a_number_has_the_kernels_name_and_back(nr: int, name: str) -> None:
 def test_what_has_no_name_shows_its_number() -> None:
     assert syscalls.name(4000) == "syscall_4000"
     assert syscalls.number("no_such_call") is None
-
-
-def test_no_call_is_a_page_fault() -> None:
-    assert syscalls.name(-1) == "page_fault"

@@ -9,6 +9,8 @@ from latencyprobe_agent.flame.folding import ON_CPU, OTHER, Folded, add, parse
 
 _STACKS = 8  # `latencyprobe syscalls` prints the longest; of a call with as many there may have been more
 
+NOT_UNDERSTOOD = "lines not understood"
+
 
 class _Wait(msgspec.Struct):
     waited_ns: int
@@ -37,14 +39,14 @@ def read(text: Iterable[str]) -> tuple[Folded, Counter[str]]:
             try:
                 call = decoder.decode(line)
             except msgspec.DecodeError:
-                missing["lines not understood"] += 1
+                missing[NOT_UNDERSTOOD] += 1
                 continue
             _add(folded, call, missing)
         elif found := parse(line):
             stack, ns = found
             folded[stack] = folded.get(stack, 0) + ns
         else:
-            missing["lines not understood"] += 1
+            missing[NOT_UNDERSTOOD] += 1
     return folded, missing
 
 
@@ -54,7 +56,7 @@ def _add(folded: Folded, call: _Call, missing: Counter[str]) -> None:
     waits = [(wait.waited_ns, wait.frames) for wait in call.kernel_stacks if wait.waited_ns > 0]
     rest_ns = call.duration_ns - sum(ns for ns, _ in waits)
     if rest_ns < 0:
-        missing["lines not understood"] += 1
+        missing[NOT_UNDERSTOOD] += 1
         return
     if not waits and not call.user_stack:
         missing["calls without a stack"] += 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,19 @@ class NotedCalls:
     def take(self, mask: NDArray[np.bool_]) -> "NotedCalls":
         """Return some of them."""
         return NotedCalls(self.server, self.number[mask], self.links[mask])
+
+
+_Some = TypeVar("_Some", Noted, NotedCalls)
+
+
+def parted(noted: Sequence[_Some], number: NDArray[np.uint64]) -> tuple[list[_Some], list[_Some]]:
+    """Return what concerns the rows with these numbers, and the rest."""
+    taken, left = [], []
+    for one in noted:
+        mine = np.isin(one.number, number)
+        taken += [one.take(mine)] if mine.any() else []
+        left += [one.take(~mine)] if not mine.all() else []
+    return taken, left
 
 
 @dataclass(frozen=True)

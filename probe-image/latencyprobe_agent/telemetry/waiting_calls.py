@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.telemetry.matching import find
-from latencyprobe_agent.telemetry.span_rows import NotedCalls
+from latencyprobe_agent.telemetry.span_rows import NotedCalls, parted
 from latencyprobe_agent.vocabulary.records import Role
 
 
@@ -29,9 +29,5 @@ class WaitingCalls:
 
     def take(self, number: NDArray[np.uint64]) -> list[NotedCalls]:
         """Return what concerns the spans with these numbers, and keep the rest."""
-        taken, noted, self._noted = [], self._noted, []
-        for one in noted:
-            mine = np.isin(one.number, number)
-            taken += [one.take(mine)] if mine.any() else []
-            self._noted += [one.take(~mine)] if not mine.all() else []
+        taken, self._noted = parted(self._noted, number)
         return taken

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.signals.evidence import Explains
-from latencyprobe_agent.telemetry.span_rows import Noted
+from latencyprobe_agent.telemetry.span_rows import Noted, parted
 
 
 class WaitingEvidence:
@@ -27,9 +27,5 @@ class WaitingEvidence:
 
     def take(self, number: NDArray[np.uint64]) -> list[Noted]:
         """Return what explains the spans with these numbers, and keep the rest."""
-        taken, noted, self._noted = [], self._noted, []
-        for one in noted:
-            mine = np.isin(one.number, number)
-            taken += [one.take(mine)] if mine.any() else []
-            self._noted += [one.take(~mine)] if not mine.all() else []
+        taken, self._noted = parted(self._noted, number)
         return taken

@@ -13,15 +13,16 @@ from latencyprobe.errors import OutputError
 from latencyprobe.report import units
 from latencyprobe_agent.flame import html, svg
 from latencyprobe_agent.flame.folding import OTHER, Folded, add, lines, weights
-from latencyprobe_agent.flame.reading import read
+from latencyprobe_agent.flame.reading import NOT_UNDERSTOOD, read
 from latencyprobe_agent.flame.telling import EMPTY, Told, told
 from latencyprobe_agent.flame.tree import tree
 from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.measure.calls_in_progress import Call
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
+from latencyprobe_agent.tools.options import DURATION
 from latencyprobe_agent.tools.syscalls import idle
 from latencyprobe_agent.tools.tracking import finished_calls
-from latencyprobe_agent.tools.watching import DURATION, WHOSE, Watching, asked, slower_than
+from latencyprobe_agent.tools.watching import WHOSE, Watching, asked, slower_than
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 FORMS = ("folded", "svg", "html", "pprof")
@@ -81,7 +82,13 @@ def flame(*, file: Path | None, all_waits: bool, output: str, output_file: Path 
 
 def _read(file: Path) -> tuple[Folded, Counter[str]]:
     with click.open_file(str(file), errors="replace") as text:
-        return read(text)
+        folded, missing = read(text)
+    if not folded and (strange := missing[NOT_UNDERSTOOD]):
+        raise click.BadParameter(
+            f"{file}: none of its {strange:,} lines is folded text or what `latencyprobe syscalls -o json` prints",
+            param_hint="--from",
+        )
+    return folded, missing
 
 
 def _watch(watching: Watching) -> tuple[Folded, Counter[str]]:
@@ -134,8 +141,9 @@ def write(folded: Folded, words: Told, form: str, file: Path | None) -> None:
             file.write_bytes(graph)
         except OSError as error:
             raise OutputError(f"{file}: {error.strerror}") from error
-    of = f"{words.title}, {units.number(len(folded), 'stack')}" if folded else EMPTY
-    click.echo(of + (f"; missing: {words.missing}" if words.missing else ""), err=True)
+    click.echo(f"{words.title}, {units.number(len(folded), 'stack')}" if folded else EMPTY, err=True)
+    if words.missing:
+        click.echo(f"missing: {words.missing}", err=True)
 
 
 def _drawn(folded: Folded, words: Told, form: str) -> bytes:

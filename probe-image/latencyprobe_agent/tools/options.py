@@ -35,8 +35,7 @@ class Address(click.ParamType[str]):
             self.fail(f"{value!r} is no address such as 10.0.0.1 or 2001:db8::1", param, ctx)
 
 
-def cgroup_id(ctx: click.Context, param: click.Parameter, value: Path | None) -> int:
-    """Return the id of the cgroup with this folder, 0 for none: for a click option."""
+def _cgroup_id(ctx: click.Context, param: click.Parameter, value: Path | None) -> int:
     return value.stat().st_ino if value else 0  # kernfs: the inode is the cgroup's id
 
 
@@ -46,21 +45,23 @@ def _one_family(ctx: click.Context, param: click.Parameter, value: int | None) -
     return value
 
 
+def cgroup_option(told: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option --cgroup, whose value is the cgroup's id, 0 for none. `told`: its help."""
+    folder = click.Path(exists=True, file_okay=False, path_type=Path)
+    return click.option("--cgroup", type=folder, callback=_cgroup_id, metavar="FOLDER", help=told)
+
+
+DURATION = click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
+OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 _OPTIONS = (
     click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Only this port, on either end."),
     click.option("--addr", type=Address(), metavar="ADDRESS", help="Only this address, on either end."),
     click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only sockets that this process connected."),
-    click.option(
-        "--cgroup",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        callback=cgroup_id,
-        metavar="FOLDER",
-        help="Only sockets of this cgroup, such as /sys/fs/cgroup/system.slice.",
-    ),
+    cgroup_option("Only sockets of this cgroup, such as /sys/fs/cgroup/system.slice."),
     click.option("-4", "family4", flag_value=4, type=int, callback=_one_family, help="Only IPv4."),
     click.option("-6", "family6", flag_value=6, type=int, callback=_one_family, help="Only IPv6."),
-    click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m."),
-    click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
+    DURATION,
+    OUTPUT,
 )
 
 

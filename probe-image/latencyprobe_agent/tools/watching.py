@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
 
 from latencyprobe.options import Duration
 from latencyprobe_agent.kernel.tracking import Knobs
-from latencyprobe_agent.tools.options import cgroup_id
+from latencyprobe_agent.tools.options import DURATION, OUTPUT, cgroup_option
 
 _RECORDS_PER_SECOND = 10_000  # for what is printed, and to keep a flood of them cheap; the excess is counted
 _STACKS_PER_SECOND = 10_000
@@ -44,17 +43,10 @@ def _comm(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
 
 WHOSE = (
     click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only threads of this process."),
-    click.option(
-        "--cgroup",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        callback=cgroup_id,
-        metavar="FOLDER",
-        help="Only tasks of this cgroup, such as /sys/fs/cgroup/system.slice/nginx.service.",
-    ),
+    cgroup_option("Only tasks of this cgroup, such as /sys/fs/cgroup/system.slice/nginx.service."),
     click.option("--comm", callback=_comm, metavar="NAME", help="Only threads of this name."),
     click.option("--all", "everybody", is_flag=True, help="All tasks of this host."),
 )
-DURATION = click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
 
 
 def slower_than(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -95,7 +87,7 @@ def watching(threshold: str) -> Callable[[Callable[..., Any]], Callable[..., Any
         ),
         click.option("--stats", is_flag=True, help="No rows: count, minimum, average, maximum and total, at the end."),
         DURATION,
-        click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
+        OUTPUT,
     )
 
     def given_to(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -60,11 +60,8 @@ _NUMBERS = {name: number for number, name in _NAMES.items()}
 
 
 def name(nr: int) -> str:
-    """Return the name of the system call `nr`, as `fsync`; `syscall_NR` for one that has none here.
-
-    -1, with which the kernel's registers say "in no call", is `page_fault`: what else blocks a task outside of one?
-    """
-    return "page_fault" if nr == -1 else _NAMES.get(nr) or f"syscall_{nr}"
+    """Return the name of the system call `nr`, as `fsync`; `syscall_NR` for one that has none here."""
+    return _NAMES.get(nr) or f"syscall_{nr}"
 
 
 def number(name: str) -> int | None:
