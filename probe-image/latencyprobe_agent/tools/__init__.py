@@ -1,1 +1,1 @@
-"""Live tools of a host, one module per signal: what TCP did, line by line, without plan, cluster or collector."""
+"""Live tools of a host, one module per command: what TCP and the kernel did, without plan, cluster or collector."""
