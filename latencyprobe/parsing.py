@@ -55,6 +55,8 @@ _EXPECTED = {  # by the field's last name, else by its type, for every complaint
     "ratio": 'a share from 0 to 1, in quotes, such as "0.01"',
     "maxPerSecond": "a whole number from 0 to 100000",
     "stacks": "None or Kernel",
+    "syscalls": "fields such as slowerThan: 20ms, or {}",
+    "offcpu": "fields such as slowerThan: 20ms, or {}",
     "operator": "In, NotIn, Exists or DoesNotExist",
     "key": "a label's name, such as app or example.com/app",
     "values": "label values of at most 63 characters",
@@ -185,7 +187,9 @@ def _translate(error: msgspec.ValidationError, document: object, prefix: str = "
         seen = seen[field or int(index)]
     path = path.removeprefix(".")
     if field := re.match(r"Object contains unknown field `(.*)`\Z", what):
-        close = difflib.get_close_matches(field[1], FIELDS, n=1)
+        close = (
+            [] if field[1] in FIELDS else difflib.get_close_matches(field[1], FIELDS, n=1)
+        )  # else it stands elsewhere
         return f"{path}.{field[1]}".lstrip(
             "."
         ), f"unknown field: {f'did you mean {close[0]}?' if close else 'remove it'}"

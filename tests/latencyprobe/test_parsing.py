@@ -99,6 +99,20 @@ def test_unknown_field_is_refused_even_if_it_is_null(probe: MakeProbe) -> None:
         probe(objectves=None)
 
 
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        ({"syscalls": "Exact"}, "spec.evidence.syscalls: 'Exact': expected fields such as slowerThan: 20ms, or {}"),
+        ({"syscalls": {"stacks": "User"}}, "spec.evidence.syscalls.stacks: 'User': expected None or Kernel"),
+        ({"offcpu": {"stacks": "Kernel"}}, "spec.evidence.offcpu.stacks: unknown field: remove it"),
+        ({"offcpu": {"slowerThan": "soon"}}, "spec.evidence.offcpu.slowerThan: 'soon': expected a duration"),
+    ],
+)
+def test_what_cannot_be_asked_of_waits_names_what_can(probe: MakeProbe, evidence: object, said: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(said)):
+        probe(evidence=evidence)
+
+
 def test_numbers_are_read_as_the_api_server_reads_them(probe: MakeProbe) -> None:
     assert (8080,) == probe(targets=[{"name": "cart", "ports": [8080.0]}], objectives=[]).spec.targets[0].ports
     with pytest.raises(SpecError, match=r"ports\[0\]: 80.5"):
