@@ -590,6 +590,7 @@ enum tracker {
 	TRACKER_WAKEUP = 3,
 	TRACKER_TTFB = 4,
 	TRACKER_NET = 5,
+	TRACKER_RECORDER = 6,
 };
 
 /* What a record tells of. */
@@ -668,8 +669,9 @@ struct tracker_knobs {
 	__u8 worst_threshold; /* only what is worse than all before has a record */
 	__u8 stacks;	      /* enum stack_option_flags */
 	__u8 _pad;
+	__u64 keep_above_ns; /* recorder: what takes longer, and only that, is kept */
 };
-_Static_assert(sizeof(struct tracker_knobs) == 136, "struct tracker_knobs has no hidden padding");
+_Static_assert(sizeof(struct tracker_knobs) == 144, "struct tracker_knobs has no hidden padding");
 
 /* Per CPU in the map `statistics`, by the row's kind (system call, reason, else 0). Of all that ended. */
 struct tracker_statistics {
@@ -710,5 +712,42 @@ struct tracked_stack {
 	__u64 address[LP_TRACKED_FRAMES];
 };
 _Static_assert(sizeof(struct tracked_stack) == 1048, "struct tracked_stack has no hidden padding");
+
+enum recorded_kind {
+	RECORDED_CALL = 1,   /* a system call has ended */
+	RECORDED_SWITCH = 2, /* a task leaves the processor, `other` comes */
+	RECORDED_WAKEUP = 3, /* a task, or an interrupt upon it, wakes `other` */
+};
+
+enum recorded_flags {
+	RECORDED_COMPAT = 1 << 0,    /* nr is of the 32-bit table */
+	RECORDED_PREEMPTED = 1 << 1, /* SWITCH: it could have gone on */
+	RECORDED_FOLLOWED = 1 << 2,  /* SWITCH: of who leaves, every switch is kept */
+	RECORDED_OTHER_FOLLOWED = 1 << 3,
+};
+
+/* What the flight recorder keeps of a CPU, the newest ones: docs/design/tracker.md, "Flight recorder". */
+struct recorded {
+	__u64 time_ns;
+	__u64 duration_ns; /* CALL: until time_ns */
+	__s64 ret;	   /* CALL: what it returned; SWITCH: the kernel's state of who leaves */
+	__u32 tgid;
+	__u32 tid;
+	__u32 other_tgid;
+	__u32 other_tid;
+	__u8 comm[16];
+	__u8 other_comm[16];
+	__u32 nr;   /* CALL */
+	__u8 kind;  /* enum recorded_kind */
+	__u8 flags; /* enum recorded_flags */
+	__u16 _pad;
+};
+_Static_assert(sizeof(struct recorded) == 80, "struct recorded has no hidden padding");
+
+/* In the array `newest` of the recorder, after a lock: 96 bytes with it. */
+struct recorded_value {
+	__u64 number;
+	struct recorded record;
+};
 
 #endif

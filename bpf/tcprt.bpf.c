@@ -13,7 +13,9 @@
 #include "flow.bpf.h"
 #include "evidence.bpf.h"
 #include "evidence_counts.bpf.h"
-#include "tcprt_newest.bpf.h"
+#define NEWEST struct tcprt
+#define NEWEST_VALUE struct newest_record
+#include "newest.bpf.h"
 #include "tcprt_machine.h"
 #include "tcprt_connection.bpf.h"
 #include "tcprt_follow.bpf.h"

@@ -4,7 +4,7 @@
  * with the same key (`tracker_out`); what took longer than a threshold has a record. A row is an object of its own,
  * which defines first TRACKER (enum tracker), TRACKER_KEY (a type without padding), TRACKER_ENTRIES (room), TRACKER_STAYS
  * (the key is a tid; the entry is its task's own and stays until that ends: no other ever uses it), TRACKER_KIND(entry) and
- * TRACKER_KINDS (of the statistics).
+ * TRACKER_KINDS (of the statistics), TRACKER_KEEPS (keep_ended() hears of all that ends, whatever the threshold).
  */
 #ifndef LATENCYPROBE_TRACKER_BPF_H
 #define LATENCYPROBE_TRACKER_BPF_H
@@ -68,6 +68,10 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } tracked SEC(".maps");
+
+#ifdef TRACKER_KEEPS
+static __noinline int keep_ended(const struct tracker_knobs *k, const struct tracked *r);
+#endif
 
 static __noinline bool put(const struct tracker_knobs *k, struct tracked *r)
 {
@@ -193,6 +197,9 @@ static __always_inline bool tracker_end(const struct tracker_knobs *k, const str
 	r->tgid = e->tgid;
 	r->tid = e->tid;
 	count_statistics(TRACKER_KIND(e), r->duration_ns);
+#ifdef TRACKER_KEEPS
+	keep_ended(k, r);
+#endif
 	if (r->duration_ns > k->threshold_ns && (!k->worst_threshold || is_worst(r->duration_ns)))
 		return true;
 	r->flag = TRACKED_LET_GO;

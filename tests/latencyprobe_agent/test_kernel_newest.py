@@ -114,3 +114,27 @@ def test_a_limit_leaves_the_rest_for_later(kernel):
     kernel.emit(4)
     assert [1, 2] == [int(n) for n in reader.drain(limit=4)["task_no"]]
     assert [3, 4] == drained(reader)
+
+
+def test_what_is_kept_can_be_copied_again_and_again(kernel):
+    reader = ring(kernel)
+    kernel.emit(3)
+    for _ in range(2):
+        values, overwritten, missing = reader.kept(0)
+        assert ([1, 2, 3], 0, 0) == (values["number"].tolist(), overwritten, missing)
+    kernel.emit(3)
+    values, overwritten, missing = reader.kept(0)
+    assert ([3, 4, 5, 6], 2, 0) == (values["number"].tolist(), overwritten, missing)
+    assert ([], 0, 0) == (reader.kept(1)[0].tolist(), *reader.kept(1)[1:])
+
+
+def test_what_is_overwritten_or_written_while_it_is_copied_is_counted(kernel):
+    reader = ring(kernel)
+    kernel.emit(4)
+    kernel.take_number()  # of 5, which takes the place of 1
+    values, overwritten, missing = reader.kept(0)
+    assert ([2, 3, 4], 1, 1) == (values["number"].tolist(), overwritten, missing)
+    kernel.write(5)
+    kernel.before_read = lambda: kernel.emit(1)  # in each of the two parts
+    values, overwritten, missing = reader.kept(0)
+    assert ([3, 4, 5], 2, 0) == (values["number"].tolist(), overwritten, missing)

@@ -1,10 +1,11 @@
-"""Read a ring that keeps the newest records: bpf/tcprt_newest.bpf.h writes, per CPU.
+"""Read a ring that keeps the newest records: bpf/newest.bpf.h writes, per CPU.
 
 Records are numbered per CPU, so each one that was overwritten before it was read is counted, exactly. What `drain()`
 returns is a copy that the caller owns. CPUs follow each other in a batch; within one the order is that of emission.
 """
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +16,28 @@ from latencyprobe_agent.vocabulary.records import NEWEST_HEAD, NEWEST_RECORD
 _LOCK = 8  # bytes: bpf_spin_lock and padding, before the value
 
 
-class Newest:
-    """The array `records` divided among the CPUs; it keeps nothing before this opens it. `lost`: overwritten unread."""
+class Kept(NamedTuple):
+    """What a CPU's part of the ring holds: `values`, oldest first; how many were `overwritten` before the first of
+    them, since the ring was opened; how many that are newer are `missing`: a program was just writing them."""
 
-    def __init__(self, records: Map, heads: Map) -> None:
+    values: NDArray[np.void]
+    overwritten: int
+    missing: int
+
+
+class Newest:
+    """The array `records` divided among the CPUs; it keeps nothing before this opens it. `lost`: overwritten unread.
+
+    `value`: its `number` and `record`.
+    """
+
+    def __init__(self, records: Map, heads: Map, value: np.dtype[np.void] = NEWEST_RECORD) -> None:
         self._records, self._heads = records, heads
         cpus = possible_cpus()
         self._slots = records.max_entries // cpus
         self._next = [1] * cpus
         self.lost = 0
-        self._slot = np.dtype([("lock", "u1", _LOCK), ("value", NEWEST_RECORD)])
+        self._slot = np.dtype([("lock", "u1", _LOCK), ("value", value)])
         assert self._slot.itemsize == records.value_size
         head = np.zeros((), [("lock", "u1", _LOCK), ("value", NEWEST_HEAD)])
         head["value"]["slots"] = self._slots
@@ -45,6 +58,15 @@ class Newest:
     def wait(self, timeout_s: float) -> None:
         """Wait out the time: the kernel wakes nobody for this ring, as what is not read in time may be overwritten."""
         time.sleep(timeout_s)
+
+    def kept(self, cpu: int) -> Kept:
+        """Return what is there of a CPU, as `value`. A copy; it stays there, and `drain()` does not notice."""
+        written = self._written(cpu)
+        oldest = max(written - self._slots + 1, 1)
+        values = self._read(cpu, (oldest - 1) % self._slots, written - oldest + 1)
+        there = values["number"].astype(np.int64) == oldest + np.arange(len(values))
+        first = int(there.argmax()) if there.any() else len(values)
+        return Kept(values[there], oldest - 1 + first, int((~there[first:]).sum()))
 
     def close(self) -> None:
         """Nothing is held: the maps are the object's."""

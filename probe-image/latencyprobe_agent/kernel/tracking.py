@@ -33,7 +33,7 @@ class Knobs:
     `threshold_ns`: only what takes longer has a record; `timeout_ns`: what is open for longer is told of at once, and
     again at its end; `gc_threshold_ns`: it is given up then; `worst_only`: only what is worse than all before has a
     record; `tracking`: False forgets all and begins nothing. `tgid`, `cgroup_id`, `comm` (of the thread): whose;
-    `left_out`: numbers of system calls.
+    `left_out`: numbers of system calls; `at_once`: a record wakes its reader; `keep_above_ns`: what the recorder keeps.
     """
 
     threshold_ns: int
@@ -48,6 +48,8 @@ class Knobs:
     stacks: StackOptionFlags = _NO_STACKS
     records_per_second: int = 0
     stacks_per_second: int = 0
+    at_once: bool = False
+    keep_above_ns: int = 0
 
     @property
     def whose(self) -> tuple[object, ...]:
@@ -57,11 +59,11 @@ class Knobs:
     def packed(self, wakeup_bytes: int) -> bytes:
         """Return them as the kernel's; the process that calls is never followed, unless it is asked for."""
         value = np.zeros((), TRACKER_KNOBS)
-        for name in ("threshold_ns", "timeout_ns", "gc_threshold_ns", "cgroup_id", "tgid"):
+        for name in ("threshold_ns", "timeout_ns", "gc_threshold_ns", "cgroup_id", "tgid", "keep_above_ns"):
             value[name] = getattr(self, name)
         value["records_per_second"], value["stacks_per_second"] = self.records_per_second, self.stacks_per_second
         value["own_tgid"] = os.getpid() if self.tgid != os.getpid() else 0
-        value["wakeup_bytes"], value["stacks"] = wakeup_bytes, self.stacks
+        value["wakeup_bytes"], value["stacks"] = 0 if self.at_once else wakeup_bytes, self.stacks
         value["tracking_on"], value["worst_threshold"] = self.tracking, self.worst_only
         comm = self.comm.encode()[:15]
         value["comm"][: len(comm)] = np.frombuffer(comm, np.uint8)

@@ -52,4 +52,11 @@ NET = Tracker(
     title="time of packets from the interface to the process that reads them",
     gc_threshold_ns=10_000_000_000,  # packets that end unseen
 )
-TRACKERS: tuple[Tracker, ...] = (SYSCALLS, OFFCPU, WAKEUP, TTFB, NET)
+RECORDER = Tracker(
+    name="tracker_recorder",
+    title="system calls, switches and wake-ups, the newest of each CPU",
+    threshold_ns=20_000_000,
+    stacks=True,
+    on_request=(("kernel", "blocked"),),
+)
+TRACKERS: tuple[Tracker, ...] = (SYSCALLS, OFFCPU, WAKEUP, TTFB, NET, RECORDER)

@@ -26,27 +26,27 @@ def ended(
     attached: Callable[[], None] = lambda: None,
     statistics: Callable[[NDArray[np.void]], None] = lambda _: None,
     losses: Callable[[dict[str, int]], None] = lambda _: None,
+    programs: TrackerPrograms | None = None,
 ) -> Iterator[tuple[list[Ended], Clock]]:
     """Attach, and yield what has ended as (TRACKED, its stacks), and the clock for its stamps, until Ctrl-C or the end
     of the duration. A list is empty when nothing has happened.
 
     At the end `statistics` gets those of all that has ended, by kind, and `losses` what was not reported, by reason.
-    Raises Unsupported.
+    `programs`: of the tracker, if they are attached already; they are closed at the end. Raises Unsupported.
     """
-    folder = settings.from_environment().bpf_dir
-    programs = TrackerPrograms.open(folder, tracker, watching.knobs)
+    opened = programs or TrackerPrograms.open(settings.from_environment().bpf_dir, tracker, watching.knobs)
     calls = CallsInProgress()
 
     def over() -> None:
-        statistics(programs.statistics())
-        told = {what: n for what, n in programs.told().items() if n and what not in _NO_LOSS}
+        statistics(opened.statistics())
+        told = {what: n for what, n in opened.told().items() if n and what not in _NO_LOSS}
         if calls.dropped:
             told["stacks_dropped"] = calls.dropped
-        losses(told | {what: n for what, n in programs.lost().items() if n})
+        losses(told | {what: n for what, n in opened.lost().items() if n})
         click.echo("not reported: " + (", ".join(f"{n} ({what})" for what, n in told.items()) or "none"), err=True)
 
-    for batch, clock in follow(programs, watching, attached=attached, ended=over, tick_s=watching.tick_s):
-        calls.keep(programs.stacks())  # those of this batch are older than its records
+    for batch, clock in follow(opened, watching, attached=attached, ended=over, tick_s=watching.tick_s):
+        calls.keep(opened.stacks())  # those of this batch are older than its records
         yield list(calls.ended(batch)), clock
 
 

@@ -282,6 +282,7 @@ class Tracker(IntEnum):
     WAKEUP = 3
     TTFB = 4
     NET = 5
+    RECORDER = 6
 
 
 class TrackedFlag(IntEnum):
@@ -348,6 +349,23 @@ class StackWalkFlags(IntFlag):
 
     COMPLETE = 1
     TRUNCATED = 2
+
+
+class RecordedKind(IntEnum):
+    """`enum recorded_kind`."""
+
+    CALL = 1
+    SWITCH = 2
+    WAKEUP = 3
+
+
+class RecordedFlags(IntFlag):
+    """`enum recorded_flags`."""
+
+    COMPAT = 1
+    PREEMPTED = 2
+    FOLLOWED = 4
+    OTHER_FOLLOWED = 8
 
 
 THRESHOLDS = 8
@@ -648,7 +666,7 @@ CONFIG = _struct(
 )
 
 TRACKER_KNOBS = _struct(
-    136,
+    144,
     ("threshold_ns", 0, "u8"),
     ("timeout_ns", 8, "u8"),
     ("gc_threshold_ns", 16, "u8"),
@@ -664,6 +682,7 @@ TRACKER_KNOBS = _struct(
     ("worst_threshold", 133, "u1"),
     ("stacks", 134, "u1"),
     ("_pad", 135, "u1"),
+    ("keep_above_ns", 136, "u8"),
 )
 
 TRACKER_STATISTICS = _struct(
@@ -704,6 +723,29 @@ TRACKED_STACK = _struct(
     ("address", 32, "(127,)u8"),
 )
 
+RECORDED = _struct(
+    80,
+    ("time_ns", 0, "u8"),
+    ("duration_ns", 8, "u8"),
+    ("ret", 16, "i8"),
+    ("tgid", 24, "u4"),
+    ("tid", 28, "u4"),
+    ("other_tgid", 32, "u4"),
+    ("other_tid", 36, "u4"),
+    ("comm", 40, "(16,)u1"),
+    ("other_comm", 56, "(16,)u1"),
+    ("nr", 72, "u4"),
+    ("kind", 76, "u1"),
+    ("flags", 77, "u1"),
+    ("_pad", 78, "u2"),
+)
+
+RECORDED_VALUE = _struct(
+    88,
+    ("number", 0, "u8"),
+    ("record", 8, RECORDED),
+)
+
 STRUCTS = {
     "exchange": EXCHANGE,
     "flow_header": FLOW_HEADER,
@@ -727,4 +769,6 @@ STRUCTS = {
     "tracker_statistics": TRACKER_STATISTICS,
     "tracked": TRACKED,
     "tracked_stack": TRACKED_STACK,
+    "recorded": RECORDED,
+    "recorded_value": RECORDED_VALUE,
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * tcprt_newest.bpf.h: a ring per CPU that overwrites its oldest record, for kernels whose BPF ring cannot. User space
+ * newest.bpf.h: a ring per CPU that overwrites its oldest record, for kernels whose BPF ring cannot. User space
  * (kernel/newest.py) gives it slots, reads them, and knows by the numbers of the records which it has missed.
+ * Who includes it defines NEWEST, the record, and NEWEST_VALUE, a struct of its number and the record.
  */
-#ifndef LATENCYPROBE_TCPRT_NEWEST_BPF_H
-#define LATENCYPROBE_TCPRT_NEWEST_BPF_H
+#ifndef LATENCYPROBE_NEWEST_BPF_H
+#define LATENCYPROBE_NEWEST_BPF_H
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
-#include "maps.bpf.h"
 
 /* A slot is written and read under its lock: a reader never sees half a record. */
 struct newest_slot {
 	struct bpf_spin_lock lock;
 	__u32 _pad;
-	struct newest_record newest;
+	NEWEST_VALUE newest;
 };
 
 struct newest_cpu {
@@ -40,7 +40,7 @@ struct {
 } newest_heads SEC(".maps");
 
 /* False: this ring is not in use. A softirq program that comes between the two locks takes the next number. */
-static __always_inline bool keep_newest(const struct tcprt *record)
+static __always_inline bool keep_newest(const NEWEST *record)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), slots, at;
 	struct newest_cpu *c = bpf_map_lookup_elem(&newest_heads, &cpu);

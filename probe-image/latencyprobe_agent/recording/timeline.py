@@ -1,0 +1,111 @@
+"""What a CPU did, from its events: who ran from when to when, which calls ended on it. Pure."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe_agent.recording.snapshot import CALL, COMPAT, FOLLOWED, OTHER_FOLLOWED, SWITCH, Cpu, Header, Snapshot
+
+_SWITCHED = ["time_ns", "tgid", "tid", "other_tgid", "other_tid", "comm", "other_comm", "flags"]
+
+
+class Slice(NamedTuple):
+    """Of a thread, ns of boot time: it had the CPU, or was in a call that ended there; `what`: the call, `ret`: what it
+    returned."""
+
+    start_ns: int
+    end_ns: int
+    comm: str
+    tgid: int
+    tid: int
+    what: str = ""
+    ret: int = 0
+
+
+class Track(NamedTuple):
+    """A CPU. `running`: nobody twice at a time; what lies between is idle, or was nobody's who is followed."""
+
+    cpu: Cpu
+    running: list[Slice]
+    calls: list[Slice]
+
+
+def tracks(snapshot: Snapshot) -> list[Track]:
+    """Return what each CPU did."""
+    header = snapshot.header
+    return [
+        Track(cpu, running(events, cpu), called(events, header))
+        for cpu, events in zip(header.cpus, snapshot.events, strict=True)
+    ]
+
+
+def running(events: NDArray[np.void], cpu: Cpu) -> list[Slice]:
+    """Return who of those that are followed had the CPU: from a switch to it until the next switch, which is from it.
+
+    Of who is followed every switch is kept: so before the first one it ran since the window began, and after the last
+    one it runs until its end. Where events are missing, what does not fit together is left out.
+    """
+    switches = np.sort(events[events["kind"] == SWITCH], order="time_ns", kind="stable")
+    found: list[Slice] = []
+    came_ns, came = cpu.from_ns, None
+    for time_ns, tgid, tid, other_tgid, other_tid, raw, other_raw, flags in switches[_SWITCHED].tolist():
+        first = came is None
+        if flags & FOLLOWED and (first or came == tid):
+            found.append(Slice(came_ns, max(time_ns, came_ns), name(raw), tgid, tid))
+        came_ns, came = time_ns, other_tid
+        last = Slice(came_ns, max(cpu.to_ns, came_ns), name(other_raw), other_tgid, other_tid)
+    if came is not None and flags & OTHER_FOLLOWED:
+        found.append(last)
+    return found
+
+
+def called(events: NDArray[np.void], header: Header) -> list[Slice]:
+    """Return the system calls that ended on the CPU, by their beginning."""
+    calls = np.sort(events[events["kind"] == CALL], order="time_ns", kind="stable")
+    found = [
+        Slice(max(time_ns - duration_ns, 0), time_ns, name(raw), tgid, tid, call_name(header, nr, flags), ret)
+        for time_ns, duration_ns, tgid, tid, raw, nr, flags, ret in calls[
+            ["time_ns", "duration_ns", "tgid", "tid", "comm", "nr", "flags", "ret"]
+        ].tolist()
+    ]
+    return sorted(found)
+
+
+def call_name(header: Header, nr: int, flags: int = 0) -> str:
+    """Return the name of a system call."""
+    return f"compat_{nr}" if flags & COMPAT else printable(header.calls.get(nr, f"syscall_{nr}"))
+
+
+def lanes(of: list[Slice]) -> list[int]:
+    """Return the row of each slice, so that none overlaps another one: the first that is free. In order of start."""
+    free_ns: list[int] = []
+    rows = []
+    for one in of:
+        row = next((row for row, until_ns in enumerate(free_ns) if until_ns <= one.start_ns), len(free_ns))
+        free_ns[row : row + 1] = [max(one.end_ns, one.start_ns + 1)]
+        rows.append(row)
+    return rows
+
+
+def busy(of: list[Slice], from_ns: int, to_ns: int, parts: int) -> list[float]:
+    """Return the share of each part of an interval that slices cover which do not overlap: from 0 to 1."""
+    edges = np.linspace(from_ns, max(to_ns, from_ns + 1), parts + 1)
+    starts = np.array([one.start_ns for one in of], float)
+    ends = np.array([one.end_ns for one in of], float)
+    covered = [
+        float(np.clip(np.minimum(ends, high) - np.maximum(starts, low), 0, None).sum() / (high - low))
+        for low, high in pairwise(edges.tolist())
+    ]
+    return [min(share, 1.0) for share in covered]
+
+
+def name(raw: bytes) -> str:
+    """Return a thread's name; what no terminal should be sent is a question mark."""
+    return printable(raw.decode(errors="replace"))
+
+
+def printable(text: str) -> str:
+    """Return text that came from a file as a terminal may have it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
