@@ -14,7 +14,7 @@ from latencyprobe_agent.recording.snapshot import (
     Snapshot,
     Trigger,
 )
-from latencyprobe_agent.recording.timeline import Slice, busy, called, lanes, name, running, tracks
+from latencyprobe_agent.recording.timeline import Slice, busy, called, lanes, name, running, stacked, tracks
 
 CPU = Cpu(0, 0, 100, 1000, 0, 0)
 ONE, TWO, IDLE = ("one", 1, 11), ("two", 2, 22), ("idle", 0, 0)
@@ -73,6 +73,14 @@ def test_a_call_lasts_until_its_end_and_has_its_name():
 def test_what_overlaps_has_lanes_of_its_own():
     of = [Slice(start, end, "", 1, 1) for start, end in ((0, 10), (1, 3), (2, 4), (3, 9), (10, 11))]
     assert [0, 1, 2, 1, 0] == lanes(of)
+
+
+def test_calls_that_wait_for_work_lie_below_all_others():
+    of = [Slice(start, end, "", 1, 1, idle=idle) for start, end, idle in ((0, 9, True), (1, 3, False), (2, 4, False))]
+    assert [2, 0, 1] == stacked(of)
+    events = np.zeros(2, EVENT)
+    events["kind"], events["nr"], events["flags"] = CALL, 74, (0, COMPAT)
+    assert {"fsync": True, "compat_74": False} == {call.what: call.idle for call in called(events, header(idle=[74]))}
 
 
 def test_shares_are_of_each_part():

@@ -19,6 +19,8 @@ def test_every_number_has_a_row():
 def test_a_row_has_an_object_with_the_events_that_it_names(tracker):
     source = (ROOT / f"bpf/{tracker.name}.bpf.c").read_text()
     assert f"#define TRACKER {tracker.name.upper()}\n" in source
+    if '#include "tracker_calls.bpf.h"' in source:
+        source += (ROOT / "bpf/tracker_calls.bpf.h").read_text()
     assert tracker.stacks == ('#include "tracker_stack.bpf.h"' in source)
     events = set(re.findall(r"BPF_PROG\(([a-z]+)__", source))
     assert {event for _, event in tracker.on_request} | set(tracker.optional) <= events

@@ -9,9 +9,10 @@ import msgspec
 from latencyprobe.report import units
 from latencyprobe_agent.recording import text
 from latencyprobe_agent.recording.snapshot import Snapshot, Trigger
-from latencyprobe_agent.recording.timeline import Slice, lanes, printable, tracks
+from latencyprobe_agent.recording.timeline import Slice, printable, stacked, tracks
+from latencyprobe_agent.vocabulary.returned import returned
 
-_LANES = 12  # of calls that overlap, per CPU: those of more threads are counted, and not drawn
+_LANES = 100  # of calls that overlap, per CPU: those of more threads are counted, and not drawn
 
 
 def render(snapshot: Snapshot) -> str:
@@ -36,7 +37,7 @@ def _data(snapshot: Snapshot) -> dict[str, Any]:
     names: dict[str, int] = {}
     cpus = []
     for track in tracks(snapshot):
-        rows = lanes(track.calls)
+        rows = stacked(track.calls)
         drawn = [(row, call) for row, call in zip(rows, track.calls, strict=True) if row < _LANES]
         cpus.append(
             {
@@ -52,7 +53,7 @@ def _data(snapshot: Snapshot) -> dict[str, Any]:
         )
     trigger = header.trigger
     return {
-        "from": -header.window_ns,
+        "from": min((cpu.from_ns - at_ns for cpu in header.cpus), default=0),
         "to": max((cpu.to_ns - at_ns for cpu in header.cpus), default=0),
         "trigger": {"start": -trigger.duration_ns, "tid": trigger.tid},
         "cpus": cpus,
@@ -69,7 +70,7 @@ def _columns(of: list[tuple[int, Slice]], at_ns: int, names: dict[str, int]) -> 
         "what": [names.setdefault(one.what, len(names)) for _, one in of],
         "tgid": [one.tgid for _, one in of],
         "tid": [one.tid for _, one in of],
-        "ret": [min(max(one.ret, -(1 << 53)), 1 << 53) for _, one in of],
+        "ret": [names.setdefault(returned(one.ret), len(names)) for _, one in of],
     }
 
 

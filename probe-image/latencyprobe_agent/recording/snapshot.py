@@ -85,6 +85,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """What a snapshot is of. `unix_offset_ns`: Unix time less boot time; `window_ns`: before the trigger.
 
     `tgid`, `cgroup_id`, `comm`: whose events, 0 and empty: of all; `calls`: names of system calls by number;
+    `idle`: numbers of those in which programs wait for work, which trigger nothing;
     `suppressed`: triggers since the snapshot before this one that got none; `lost`: what else was not kept, by reason,
     since the recorder began.
     """
@@ -103,6 +104,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     cgroup_id: int = 0
     comm: str = ""
     calls: dict[int, str] = {}
+    idle: list[int] = []
     suppressed: int = 0
     lost: dict[str, int] = {}
 

@@ -8,11 +8,12 @@ import msgspec
 from latencyprobe.report import units
 from latencyprobe_agent.recording.snapshot import CALL, SWITCH, WAKEUP, Cpu, Snapshot, Trigger
 from latencyprobe_agent.recording.timeline import Slice, Track, busy, call_name, name, printable, tracks
+from latencyprobe_agent.vocabulary.returned import returned
 
 _CHART = " ▁▂▃▄▅▆▇█"
 _PARTS = 60
 _LONGEST = 10
-_CALLS = "%10s %-15s %-7s %-7s %-17s %9s %3s"
+_CALLS = "%10s %-15s %-7s %-7s %-17s %9s %s"
 _PLURALS = ((CALL, "calls"), (SWITCH, "switches"), (WAKEUP, "wake-ups"))
 _KINDS = {CALL: "call", SWITCH: "switch", WAKEUP: "wakeup"}
 
@@ -84,12 +85,13 @@ def _timeline(snapshot: Snapshot, of: list[Track]) -> Iterator[str]:
     if not of:
         yield "no CPU had an event"
         return
-    since_ns = header.trigger.time_ns - header.window_ns
+    since_ns = min(track.cpu.from_ns for track in of)
     until_ns = max(track.cpu.to_ns for track in of)
     switches = "switches" in header.contents
     what = "who is followed, running" if switches else "in calls that ended there"
+    before = units.duration(max(header.trigger.time_ns - since_ns, 0))
     after = units.duration(max(until_ns - header.trigger.time_ns, 0))
-    yield f"\n{what}, from {units.duration(header.window_ns)} before the trigger until {after} after it:"
+    yield f"\n{what}, from {before} before the trigger until {after} after it:"
     for track in of:
         slices = track.running if switches else _flat(track.calls)
         shares = busy(slices, since_ns, until_ns, _PARTS)
@@ -109,15 +111,17 @@ def _flat(calls: list[Slice]) -> list[Slice]:
 
 
 def _longest(trigger: Trigger, of: list[Track]) -> Iterator[str]:
-    calls = sorted((call for track in of for call in track.calls), key=lambda call: call.start_ns - call.end_ns)
+    calls = sorted(
+        (call for track in of for call in track.calls if not call.idle), key=lambda call: call.start_ns - call.end_ns
+    )
     if not calls:
         return
-    yield "\nthe longest calls; ENDED: from the trigger on"
+    yield "\nthe longest calls but those that wait for work; ENDED: before or after the trigger"
     yield _CALLS % ("ENDED", "COMM", "TGID", "TID", "SYSCALL", "DURATION", "RET")
     for call in sorted(calls[:_LONGEST], key=lambda call: call.end_ns):
         took = units.duration(call.end_ns - call.start_ns)
         ended = signed(call.end_ns - trigger.time_ns)
-        yield (_CALLS % (ended, call.comm or "-", call.tgid, call.tid, call.what, took, call.ret)).rstrip()
+        yield (_CALLS % (ended, call.comm or "-", call.tgid, call.tid, call.what, took, returned(call.ret))).rstrip()
 
 
 def signed(ns: int) -> str:

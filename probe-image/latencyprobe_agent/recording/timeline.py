@@ -13,7 +13,7 @@ _SWITCHED = ["time_ns", "tgid", "tid", "other_tgid", "other_tid", "comm", "other
 
 class Slice(NamedTuple):
     """Of a thread, ns of boot time: it had the CPU, or was in a call that ended there; `what`: the call, `ret`: what it
-    returned."""
+    returned; `idle`: it waited for work."""
 
     start_ns: int
     end_ns: int
@@ -22,6 +22,7 @@ class Slice(NamedTuple):
     tid: int
     what: str = ""
     ret: int = 0
+    idle: bool = False
 
 
 class Track(NamedTuple):
@@ -65,7 +66,16 @@ def called(events: NDArray[np.void], header: Header) -> list[Slice]:
     """Return the system calls that ended on the CPU, by their beginning."""
     calls = np.sort(events[events["kind"] == CALL], order="time_ns", kind="stable")
     found = [
-        Slice(max(time_ns - duration_ns, 0), time_ns, name(raw), tgid, tid, call_name(header, nr, flags), ret)
+        Slice(
+            max(time_ns - duration_ns, 0),
+            time_ns,
+            name(raw),
+            tgid,
+            tid,
+            call_name(header, nr, flags),
+            ret,
+            not flags & COMPAT and nr in header.idle,
+        )
         for time_ns, duration_ns, tgid, tid, raw, nr, flags, ret in calls[
             ["time_ns", "duration_ns", "tgid", "tid", "comm", "nr", "flags", "ret"]
         ].tolist()
@@ -87,6 +97,14 @@ def lanes(of: list[Slice]) -> list[int]:
         free_ns[row : row + 1] = [max(one.end_ns, one.start_ns + 1)]
         rows.append(row)
     return rows
+
+
+def stacked(of: list[Slice]) -> list[int]:
+    """Return the row of each call: those that wait for work lie below all others. In order of start."""
+    working, waiting = (lanes([one for one in of if one.idle == idle]) for idle in (False, True))
+    above = max(working, default=-1) + 1
+    rows = {False: iter(working), True: (above + row for row in waiting)}
+    return [next(rows[one.idle]) for one in of]
 
 
 def busy(of: list[Slice], from_ns: int, to_ns: int, parts: int) -> list[float]:

@@ -18,8 +18,9 @@ from latencyprobe_agent.symbols.messages import UNKNOWN
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools import rows
 from latencyprobe_agent.tools.offcpu import reason
-from latencyprobe_agent.tools.syscalls import returned, syscall
+from latencyprobe_agent.tools.syscalls import syscall
 from latencyprobe_agent.tools.tail import timestamp
+from latencyprobe_agent.vocabulary.returned import returned
 from latencyprobe_agent.vocabulary.syscalls import name as call_name
 
 SUFFIX = ".lprec"
@@ -108,6 +109,7 @@ class Snapshots:
             cgroup_id=whose.cgroup_id,
             comm=whose.comm,
             calls=taking.calls(events, call_name),
+            idle=sorted(whose.left_out),
             suppressed=self._pace.told(),
             lost=self._losses(),
         )

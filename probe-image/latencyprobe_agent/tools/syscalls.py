@@ -1,6 +1,5 @@
 """`latencyprobe syscalls`: system calls that take long, of whom, where in the kernel, and who called."""
 
-import errno
 import re
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import ended
 from latencyprobe_agent.tools.watching import Watching, watching
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
+from latencyprobe_agent.vocabulary.returned import returned
 from latencyprobe_agent.vocabulary.syscalls import name as call_name
 from latencyprobe_agent.vocabulary.syscalls import number
 
@@ -35,8 +35,6 @@ _STACKS = {
 }
 _ROW = "%-15s %-15s %-7s %-7s %-17s %9s %s"
 _HEADER = ("TIME", "COMM", "TGID", "TID", "SYSCALL", "DURATION", "RET")
-# include/linux/errno.h: a signal came; the kernel makes EINTR of it, or the same call once more
-_RESTARTS = {512: "ERESTARTSYS", 513: "ERESTARTNOINTR", 514: "ERESTARTNOHAND"}
 _SHOWN = 3  # kernel stacks of a call, in the table
 
 
@@ -172,12 +170,6 @@ def syscall(record: np.void) -> str:
     """Return the name of a record's call; the 32-bit table's numbers have none here."""
     nr, compat = record["payload"].tolist()
     return f"compat_{nr}" if compat else call_name(nr)
-
-
-def returned(ret: int) -> str:
-    """Return what a call returned, an error by its name."""
-    name = errno.errorcode.get(-ret) or _RESTARTS.get(-ret)
-    return f"-{name}" if name else str(ret)
 
 
 def _row(record: np.void, unix_ns: int) -> str:

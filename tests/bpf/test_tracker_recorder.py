@@ -1,9 +1,13 @@
 """The flight recorder: what came before a trigger, beside the log of who did it; nothing is lost untold."""
 
 import json
+import os
 import re
+import select
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +18,12 @@ import pytest
 from latencyprobe_agent.kernel.recording import CONTENTS, SLOT_BYTES, Copied, RecorderPrograms
 from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.recording.snapshot import CALL, SWITCH, WAKEUP, Snapshot, decode
+from latencyprobe_agent.signals.trackers import RECORDER
 from latencyprobe_agent.vocabulary.records import RecordedKind
 from latencyprobe_agent.vocabulary.syscalls import number
 from tests.support.waiting import wait_until
 from tests.truth.recorder import OBJECTS
-from tests.truth.tracking import MS
+from tests.truth.tracking import MS, tracking
 
 pytestmark = pytest.mark.root
 
@@ -273,6 +278,17 @@ def test_a_snapshot_can_be_asked_for_and_shown(tmp_path):
     assert f"of process {running.pid}" in text
     page = subprocess.run([COMMAND, "record", "show", file, "-o", "html"], check=True, capture_output=True, text=True)
     assert '<body class="full">' in page.stdout
+
+
+def test_a_slow_call_is_told_as_syscalls_tells_it_and_one_that_is_left_out_is_not():
+    mine = Knobs(50 * MS, tgid=os.getpid(), left_out=frozenset({number("poll") or 0}))
+    with tracking(RECORDER, mine) as tracked:
+        select.poll().poll(60)
+        time.sleep(0.06)
+        found = tracked.until(lambda found: found, "the sleep")
+    assert [number("clock_nanosleep")] == [
+        int(record["payload"][0]) for record, _ in found if record["tid"] == threading.get_native_id()
+    ]
 
 
 def test_it_ends_after_as_many_snapshots_as_were_asked_for(tmp_path):
