@@ -50,6 +50,7 @@ def test_without_a_recorder_there_is_nobody_to_ask(tmp_path: Path, capsys: pytes
         (gzip.compress(b"just text"), "is no snapshot: `latencyprobe record` writes them"),
         (snapshot.encode(example())[:-9], "is cut short: it was not written, or not copied, to its end"),
     ],
+    ids=["text", "gzip", "cut"],
 )
 def test_a_wrong_file_is_named_with_its_fault(
     content: bytes, said: str, file: Path, capsys: pytest.CaptureFixture[str]

@@ -31,7 +31,7 @@ EVENT = np.dtype(
 )
 _HEADER_LENGTH = struct.Struct("<I")
 _HEADER_BYTES = 1 << 20
-_EVENTS = 1 << 24  # of a file: 1.5 GB, and no machine that this runs on keeps more
+_EVENT_BYTES = 1 << 31  # of a file: 1.5 MiB of each of 1,300 CPUs
 _FORMAT = re.compile(r"[<|]?(?:[iu][1248]|S\d{1,3})\Z")
 
 
@@ -125,7 +125,7 @@ def encode(snapshot: Snapshot) -> bytes:
     """Return the file."""
     header = msgspec.msgpack.encode(snapshot.header)
     parts = [MARK, _HEADER_LENGTH.pack(len(header)), header, *(events.tobytes() for events in snapshot.events)]
-    return gzip.compress(b"".join(parts), compresslevel=1)
+    return gzip.compress(b"".join(parts), compresslevel=1, mtime=0)
 
 
 def decode(file: BinaryIO) -> Snapshot:
@@ -171,9 +171,11 @@ def _layout_of(header: Header) -> np.dtype[np.void]:
         raise SnapshotError("is damaged (the layout of its events): copy it again")
     if missing := [name for name in EVENT.names or () if name not in fields]:
         raise SnapshotError(f"has events without {', '.join(missing)}: another program wrote it")
-    if sum(cpu.events for cpu in header.cpus) > _EVENTS or any(cpu.events < 0 for cpu in header.cpus):
+    there = np.dtype(list(fields.items()))
+    counts = [cpu.events for cpu in header.cpus]
+    if sum(counts) * there.itemsize > _EVENT_BYTES or min(counts, default=0) < 0:
         raise SnapshotError("is damaged (an impossible number of events): copy it again")
-    return np.dtype(list(fields.items()))
+    return there
 
 
 def _events(content: io.BufferedReader, there: np.dtype[np.void], count: int) -> NDArray[np.void]:
