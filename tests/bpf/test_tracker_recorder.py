@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from latencyprobe_agent.kernel.recording import CONTENTS, SLOT_BYTES, Copied, RecorderPrograms
+from latencyprobe_agent.kernel.recording import SLOT_BYTES, Copied, RecorderPrograms
 from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.recording.snapshot import CALL, SWITCH, WAKEUP, Snapshot, decode
 from latencyprobe_agent.signals.trackers import RECORDER
@@ -157,7 +157,6 @@ def test_what_is_older_than_the_window_is_not_in_it(tmp_path):
     for cpu, events in zip(snapshot.header.cpus, snapshot.events, strict=True):
         assert cpu.from_ns == since_ns
         assert (events["time_ns"] >= since_ns).all()
-    assert log[0][1] < since_ns
     assert not [end_ns for _, end_ns in slept(snapshot, running.pid) if end_ns <= log[0][1]]
 
 
@@ -239,7 +238,6 @@ def test_only_what_is_asked_for_is_kept():
     assert 3 <= int((kept[0]["nr"] == number("clock_nanosleep")).sum())
     assert {RecordedKind.WAKEUP} == set(kept[1]["kind"].tolist())
     assert {running.pid} == set(kept[1]["other_tgid"].tolist())
-    assert set(CONTENTS) == {"syscalls", "switches", "wakeups"}
 
 
 @pytest.mark.parametrize(("on", "words"), [("offcpu", []), ("wakeup", ["--with", "switches,wakeups"])])
