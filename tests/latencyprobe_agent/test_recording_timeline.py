@@ -21,14 +21,13 @@ ONE, TWO, IDLE = ("one", 1, 11), ("two", 2, 22), ("idle", 0, 0)
 
 
 def header(**more: object) -> Header:
-    told = {"contents": ["syscalls", "switches"], "calls": {74: "fsync"}}
+    told = {"contents": ["syscalls", "switches"], "calls": {74: "fsync"}, "cpus": [CPU]}
     return Header(
         version=1,
         trigger=Trigger(time_ns=900),
         unix_offset_ns=0,
         window_ns=800,
         keep_above_ns=0,
-        cpus=[CPU],
         fields=[],
         **{**told, **more},  # type: ignore[arg-type]
     )

@@ -8,6 +8,7 @@ import msgspec
 from latencyprobe.report import units
 from latencyprobe_agent.recording.snapshot import CALL, SWITCH, WAKEUP, Cpu, Snapshot, Trigger
 from latencyprobe_agent.recording.timeline import Slice, Track, busy, call_name, name, printable, tracks
+from latencyprobe_agent.recording.untold import untold
 from latencyprobe_agent.vocabulary.returned import returned
 
 _CHART = " ▁▂▃▄▅▆▇█"
@@ -56,6 +57,9 @@ def facts(snapshot: Snapshot) -> Iterator[str]:
     if missing := sum(cpu.missing for cpu in header.cpus):
         lost["missing"] = missing
     yield "not kept: " + (", ".join(f"{n:,} ({reason})" for reason, n in lost.items()) or "none")
+    if any(kernel := untold(snapshot)):
+        numbers = ", ".join(f"{n:,} {noun}" for n, noun in zip(kernel, ("switches", "wake-ups"), strict=True) if n)
+        yield f"the kernel told no program of {numbers}"
     yield f"suppressed triggers before it: {header.suppressed}"
 
 

@@ -22,11 +22,12 @@ from latencyprobe_agent.recording.snapshot import Snapshot, SnapshotError, decod
 from latencyprobe_agent.signals.trackers import NET, OFFCPU, RECORDER, TTFB, WAKEUP, Tracker
 from latencyprobe_agent.symbols.symbolizer import Symbolizer
 from latencyprobe_agent.tools.asking import Asked, answer, ask
+from latencyprobe_agent.tools.options import DURATION
 from latencyprobe_agent.tools.recording import Recording, Snapshots, Taken
 from latencyprobe_agent.tools.syscalls import idle
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import Ended, ended
-from latencyprobe_agent.tools.watching import DURATION, WHOSE, Watching, asked, slower_than
+from latencyprobe_agent.tools.watching import WHOSE, Watching, asked, slower_than
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 _ON: dict[str, Tracker] = {"syscalls": RECORDER, "offcpu": OFFCPU, "wakeup": WAKEUP, "ttfb": TTFB, "net": NET}
@@ -213,6 +214,9 @@ def _record(given: dict[str, Any]) -> None:
             if snapshots.full and not ending:
                 ending = True
                 signal.raise_signal(signal.SIGINT)
+        if programs is None:
+            lost = ", ".join(f"{n} ({what})" for what, n in losses().items())
+            click.echo(f"not kept: {lost or 'none'}", err=True)
     click.echo(f"snapshots: {snapshots.taken}; suppressed triggers: {snapshots.suppressed}", err=True)
 
 
