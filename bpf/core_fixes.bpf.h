@@ -73,19 +73,21 @@ static __always_inline struct tcp_sock *tcp_sock_of(struct sock *sk)
 /* drift: e9aae8beba82 ("bpf: Memory allocator for local storage"), v6.4
  * newer: storage of tasks is taken from memory set aside, and from 7.0 on without a lock: also where a switch holds its own
  * older: from kmalloc, which may wake a task up, for which a switch holds the lock
- * test:  bpf_local_storage_map::bpf_ma or ::use_kmalloc_nolock exists
+ * test:  bpf_local_storage_map::bpf_ma exists; 7.1 and newer have no field that tells, but the locks of v6.15
  * drop:  with the last supported kernel before 6.4
  */
 struct bpf_local_storage_map___allocating {
 	bool bpf_ma;
-	bool use_kmalloc_nolock;
 } __attribute__((preserve_access_index));
+
+struct rqspinlock_held {
+};
 
 static __always_inline bool storage_may_be_made_anywhere(void)
 {
 	struct bpf_local_storage_map___allocating *map = (void *)0;
 
-	return bpf_core_field_exists(map->bpf_ma) || bpf_core_field_exists(map->use_kmalloc_nolock);
+	return bpf_core_field_exists(map->bpf_ma) || bpf_core_type_exists(struct rqspinlock_held);
 }
 
 #endif

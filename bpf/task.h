@@ -101,7 +101,7 @@ struct signal_struct {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
-	int on_cpu;
+	unsigned int on_cpu; /* one byte since 7.2, which CO-RE reads into unsigned only */
 	unsigned long jobctl;
 	int pid;
 	int tgid;
