@@ -20,8 +20,9 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.identity.resources import Resources, sdk
 from latencyprobe_agent.measure.halves import Halves, halves
+from latencyprobe_agent.measure.matches import packed
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.measure.rules import Rules, TargetSet, packed
+from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.sampling import Reason, Sampled
 from latencyprobe_agent.measure.turn import InForce, Turn, empty
 from latencyprobe_agent.telemetry.outbox import FakeOutbox, Outbox

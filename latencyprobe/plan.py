@@ -256,12 +256,14 @@ class IdentityAnswer(_Wire, frozen=True):
 
 
 class TargetStatus(_Wire, frozen=True):
-    """What an agent sees of one target: exchanges by class and records lost by reason, since its start."""
+    """What an agent sees of one target: exchanges by class and records lost by reason, since its start. `refused`: why
+    it, or part of it, is not measured; empty while it is."""
 
     id: str
     seen: int
     classes: dict[str, int]
     lost: dict[str, int]
+    refused: str = ""
 
 
 class AgentStatus(_Wire, frozen=True):

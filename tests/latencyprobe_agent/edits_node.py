@@ -15,7 +15,8 @@ from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.control import FakeControl
 from latencyprobe_agent.measure.counts import COUNTS
-from latencyprobe_agent.measure.rules import ANY_ADDRESS, ANY_PORT, NO_RULES, Rules, packed
+from latencyprobe_agent.measure.matches import ANY_ADDRESS, ANY_PORT, packed
+from latencyprobe_agent.measure.rules import NO_RULES, Rules
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EXCHANGE, ExchangeClass, Excluded, Outcome, Role, RuleSide
 from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
 from latencyprobe_operator.cluster.state import ClusterState

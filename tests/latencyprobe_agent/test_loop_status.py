@@ -27,7 +27,9 @@ def test_a_target_s_status_adds_up_its_sets_and_roles() -> None:
     totals["lost_records"] = 0, 0, 7
     sets = {1: TargetSet((CART.id,), (), 0, POLICY, "shop/p"), 2: TargetSet((CART.id, WEB.id), (), 0, POLICY, "shop/p")}
     counts = Counts(keys, totals)
-    turn = empty(Now(0, 0), InForce(PLAN, Rules(sets=sets), ProcessResources("n1")))
+    rules = Rules(sets=sets, refused={WEB.id: "there is no room"})
+    turn = empty(Now(0, 0), InForce(PLAN, rules, ProcessResources("n1")))
     cart, web = target_statuses(turn._replace(counts=Snapshot(counts, counts, keys[:0], {})))
     assert (cart.id, cart.seen, cart.classes) == (CART.id, 73, {"pingpong": 70, "pipelined": 3})
+    assert (cart.refused, web.refused) == ("", "there is no room")
     assert (web.seen, web.classes, web.lost) == (43, {"pingpong": 40, "pipelined": 3}, {"ring_full": 7})

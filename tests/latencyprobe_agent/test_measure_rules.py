@@ -8,22 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from latencyprobe.plan import Endpoint, NodePlan, Replicas, Role, SpanPolicy, Target, TargetPod
-from latencyprobe_agent.measure.rules import ANY_ADDRESS, NO_RULES, compile_rules, packed
+from latencyprobe.plan import Endpoint, Replicas, Role, SpanPolicy, TargetPod
+from latencyprobe_agent.measure.matches import ANY_ADDRESS, packed
+from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
 from latencyprobe_agent.vocabulary.records import RuleSide
+from tests.support.plans import plan_of, replicas_of, target
 
-POLICY = SpanPolicy(slower_than_ns=100, ratio=0.1, max_per_second=10)
 ADDRESSES = ["10.0.0.1", "10.0.0.2", "fd00::1"]
 PORTS = [80, 81]
-
-
-def target(name="web", role=Role.SERVER, thresholds=(100,), **fields):
-    defaults = {"namespace": "shop", "probe": "cart", "probe_uid": "u", "setup_turns": 0, "spans": POLICY}
-    return Target(id=f"shop/cart/{name}", name=name, role=role, thresholds_ns=thresholds, **{**defaults, **fields})
-
-
-def plan_of(*targets, **fields):
-    return NodePlan(node="n1", generation=1, digest="", targets=targets, objectives=(), **fields)
 
 
 def looked_up(rules, group, side, address, port):
@@ -95,10 +87,6 @@ def test_pods_with_equal_rules_share_a_group_and_callers_do_not_multiply():
 
     assert 100 == len(rules.rules)
     assert {(0, 1)} == set(rules.scopes.values())
-
-
-def replicas_of(uids, ends):
-    return (Replicas(tuple(uids), tuple(Endpoint(address, port) for address, port in ends)),)
 
 
 def members(rules, group):
@@ -231,15 +219,6 @@ def test_numbers_of_sets_are_used_again_only_when_all_have_been():
 
     assert max(rules.sets) == 1023
     assert ["shop/cart/t1099"] == list(rules.sets[next(iter(rules.rules.values()))].targets)
-
-
-def test_more_combinations_than_the_kernel_has_room_for_are_refused_by_name():
-    plan = plan_of(*(target(f"t{i}", pods=(TargetPod(f"p{i}", (80,)),)) for i in range(1030)))
-
-    rules = compile_rules(plan, {f"p{i}": [i + 1] for i in range(1030)})
-
-    assert (1023, 7) == (len(rules.sets), len(rules.refused))
-    assert 1023 == len(rules.scopes)
 
 
 def others(struct):

@@ -9,7 +9,8 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.identity.resources import ProcessResources
 from latencyprobe_agent.measure.evidence import EvidenceBatch
-from latencyprobe_agent.measure.rules import Rules, TargetSet, packed
+from latencyprobe_agent.measure.matches import packed
+from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.turn import InForce
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.telemetry.record_series import RecordSeries

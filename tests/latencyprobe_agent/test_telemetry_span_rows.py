@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 from latencyprobe.plan import Identity
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE, FakeResources
 from latencyprobe_agent.measure.call_links import LINK
-from latencyprobe_agent.measure.rules import packed
+from latencyprobe_agent.measure.matches import packed
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from latencyprobe_agent.signals import retransmits, tcprt

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latencyprobe_agent.measure.rules import packed
+from latencyprobe_agent.measure.matches import packed
 from latencyprobe_agent.tools import handshakes
 from latencyprobe_agent.vocabulary.records import HANDSHAKE, ConnectOutcome, HandshakeFlags, HandshakeMethod, Role
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import SpecError
+from latencyprobe.plan import TargetStatus
 from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status.conditions import Condition, conditions, invalid
 
@@ -87,6 +88,18 @@ def test_latencyprobe_whose_spans_others_took_is_told_so(planned: Any) -> None:
     assert "raise agent.spansPerSecond in the chart" in message
     planned.report("n1", 7, spans_per_second=2000, spans_limited=("shop/other",))
     assert "SpansLimited" not in of(planned, 8)
+
+
+def test_target_that_a_node_has_no_room_for_is_named_with_the_remedy(planned: Any) -> None:
+    cart = TargetStatus("shop/checkout/cart", 0, {}, {}, refused="there is no room: name fewer ports")
+    planned.report("n1", 5, targets=(msgspec.structs.replace(cart, id="shop/other/cart"),))
+    assert of(planned, 6)["Ready"].status == "True"
+    planned.report("n1", 7, targets=(cart,))
+    found = of(planned, 8)
+    assert (found["Ready"].status, found["Ready"].reason) == ("False", "TargetRefused")
+    assert found["ProbesReady"].message == (
+        "agent on n1: target cart is not measured: there is no room: name fewer ports"
+    )
 
 
 def test_agents_own_reason_and_error_are_shown(planned: Any) -> None:

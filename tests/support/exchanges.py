@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe_agent.measure.rules import packed
+from latencyprobe_agent.measure.matches import packed
 from latencyprobe_agent.signals.exchanges import CLIENT_POINTS, SERVER_POINTS
 from latencyprobe_agent.vocabulary.records import EXCHANGE, SAMPLING_LEVEL_SHIFT, ExchangeClass, Role
 

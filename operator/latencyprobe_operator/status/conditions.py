@@ -144,6 +144,12 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
     late = [n for n in by_state[NodeState.READY] if not agents.measures(n, (t.id for t in resolved.targets.get(n, ())))]
     if starting := by_state[NodeState.STARTING] + late:
         return Condition("ProbesReady", "Unknown", "AgentStarting", f"waiting for the agent on {_names(starting)}")
+    prefix = _prefix(resolved)
+    for node in by_state[NodeState.READY]:
+        for target in agents.of[node].status.targets:
+            if target.refused and target.id.startswith(prefix):
+                message = f"agent on {node}: target {target.id.removeprefix(prefix)} is not measured: {target.refused}"
+                return Condition("ProbesReady", "False", "TargetRefused", message)
     return Condition("ProbesReady", "True", "AgentsReady", "")
 
 
@@ -151,12 +157,17 @@ def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agen
     working = [node for node, state in states.items() if state is NodeState.READY]
     if not working:
         return ready._replace(type="Measuring")
-    prefix = f"{resolved.probe.namespace}/{resolved.probe.name}/"
+    prefix = _prefix(resolved)
     seen = (t.seen for node in working for t in agents.of[node].status.targets if t.id.startswith(prefix))
     if any(seen):
         return Condition("Measuring", "True", "Measuring", "")
     message = "agents are ready but saw no exchange yet: check ports and role, and that something calls these pods"
     return Condition("Measuring", "False", "NoTraffic", message)
+
+
+def _prefix(resolved: Resolved) -> str:
+    """Return what the ids of its targets begin with."""
+    return f"{resolved.probe.namespace}/{resolved.probe.name}/"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -59,6 +59,7 @@ def target_statuses(turn: Turn) -> tuple[TargetStatus, ...]:
             seen=int(classes.sum()),
             classes={kind.name.lower(): int(classes[kind]) for kind in ExchangeClass if classes[kind]},
             lost={"ring_full": lost} if (lost := int(values["lost_records"][rows].sum())) else {},
+            refused=turn.in_force.rules.refused.get(target.id, ""),
         )
         for target in turn.in_force.plan.targets
         for rows in [np.isin(keys["target_set"], [i for i, one in sets.items() if target.id in one.targets])]

@@ -6,17 +6,15 @@ targets may match one socket: each distinct combination is a target set. docs/de
 sets".
 """
 
-import ipaddress
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target, WaitPolicy
+from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, SpanPolicy, Target, WaitPolicy
+from latencyprobe_agent.measure.matches import HOST, Match, Part, with_wildcards
+from latencyprobe_agent.measure.room import ROOM, Room, fitting
 from latencyprobe_agent.vocabulary.records import THRESHOLDS, EvidenceFlags, RuleSide
 
-ANY_ADDRESS = bytes(16)
-ANY_PORT = 0
 NO_EVIDENCE = EvidenceFlags(0)
 NO_WAITS = WaitPolicy()
 
@@ -24,10 +22,7 @@ _A_MEMBER = 1  # in place of a target set: of these the kernel asks only whether
 _TLS_TURNS = 2  # that of the ClientHello, and one whose answer may hold session tickets
 _MAX_SETS = 1023  # the array `target_sets` of bpf/maps.bpf.h, without index 0
 
-Match = tuple[bytes, int, RuleSide]  # address, port, side
-Matches = Mapping[Match, set[str]]  # target ids
 Group = frozenset[tuple[Match, int]]  # what pods with equal rules share: match and target set
-Ends = Set[tuple[bytes, int]]  # address, port of the server
 
 
 @dataclass(frozen=True)
@@ -72,24 +67,17 @@ class Rules:
 NO_RULES = Rules()
 
 
-def compile_rules(plan: NodePlan, cgroups: Mapping[str, Sequence[int]], previous: Rules = NO_RULES) -> Rules:
+def compile_rules(
+    plan: NodePlan, cgroups: Mapping[str, Sequence[int]], previous: Rules = NO_RULES, room: Room = ROOM
+) -> Rules:
     """Compile `plan`. `cgroups`: pod uid → ids of all cgroups below the pod's folder.
 
     With `previous`, what is in force: equal sets and groups keep their numbers and no number gets a new meaning, so the
     tables can be changed in place while sockets look rules up.
     """
-    numbering = _Numbering(plan.targets, previous)
-    matches = {_HOST: _host_matches(plan.targets)} if plan.host else _pod_matches(plan.targets)
-    replicas = _replicas(plan.targets)
-    groups = {
-        uid: (
-            numbering.group(
-                {m: ids for m, ids in of_pod.items() if m[2] is RuleSide.LOCAL}, replicas.get(uid, frozenset())
-            ),
-            numbering.group({m: ids for m, ids in of_pod.items() if m[2] is RuleSide.PEER}),
-        )
-        for uid, of_pod in matches.items()
-    }
+    parts, refused = fitting(plan, room)
+    numbering = _Numbering(plan.targets, previous, refused)
+    groups = {uid: (numbering.group(server), numbering.group(client)) for uid, (server, client) in parts.items()}
     return Rules(
         scopes={cgroup: pair for uid, pair in groups.items() if any(pair) for cgroup in cgroups.get(uid, ())},
         rules={
@@ -98,95 +86,43 @@ def compile_rules(plan: NodePlan, cgroups: Mapping[str, Sequence[int]], previous
             for (address, port, side), index in group
         },
         sets=numbering.sets,
-        host=groups.get(_HOST, (0, 0)),
+        host=groups.get(HOST, (0, 0)),
         refused=numbering.refused,
         groups=numbering.groups,
         next_group=numbering.next_group,
     )
 
 
-_HOST = ""  # in place of a pod's uid where rules hold for every socket of the machine
-
-
-def _pod_matches(targets: Iterable[Target]) -> dict[str, Matches]:
-    pods: dict[str, dict[Match, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for target in targets:
-        side = RuleSide.LOCAL if target.role is Role.SERVER else RuleSide.PEER
-        for pod in target.pods:
-            for port in pod.ports or (ANY_PORT,):
-                pods[pod.uid][ANY_ADDRESS, port, side].add(target.id)
-        for uid in target.callers:
-            for endpoint in target.endpoints:
-                pods[uid][packed(endpoint.address), endpoint.port, RuleSide.PEER].add(target.id)
-    return dict(pods)
-
-
-def _replicas(targets: Iterable[Target]) -> dict[str, Ends]:
-    """Return the other ends that are each pod's replicas, itself included: so equal pods still share a group."""
-    found: dict[str, Ends] = {}
-    for target in targets:
-        for replicas in target.replicas:
-            endpoints = target.endpoints if replicas.endpoints is None else replicas.endpoints
-            ends = frozenset((packed(endpoint.address), endpoint.port) for endpoint in endpoints)
-            for uid in replicas.pods:
-                found[uid] = found.get(uid, frozenset()) | ends
-    return found
-
-
-def _host_matches(targets: Iterable[Target]) -> Matches:
-    matches: dict[Match, set[str]] = defaultdict(set)
-    for target in targets:
-        if target.role is Role.SERVER:
-            for port in target.ports or (ANY_PORT,):
-                matches[ANY_ADDRESS, port, RuleSide.LOCAL].add(target.id)
-            # without ports nothing shows which of the other end's sockets dial this target
-            for port in target.ports if target.clients else ():
-                matches[ANY_ADDRESS, port, RuleSide.PEER].add(target.id)
-        else:
-            for port in target.ports or (ANY_PORT,):
-                matches[ANY_ADDRESS, port, RuleSide.PEER].add(target.id)
-    return matches
-
-
-def with_wildcards(matches: Matches) -> Matches:
-    """Add to every match the targets of the wildcards that cover it: the kernel stops at its first, most exact hit.
-
-    It looks up (address, port), (address, any), (any, port), (any, any).
-    """
-    exact = set(matches)
-    for address, port, side in matches:
-        if port == ANY_PORT:  # would hide (any address, port) for this address: make their crossings exact
-            exact.update((address, p, side) for a, p, _ in matches if a == ANY_ADDRESS)
-    return {
-        (address, port, side): {
-            target for a in (address, ANY_ADDRESS) for p in (port, ANY_PORT) for target in matches.get((a, p, side), ())
-        }
-        for address, port, side in exact
-    }
-
-
 class _Numbering:
     """Gives target sets and groups their numbers, those of the rules in force first."""
 
-    def __init__(self, targets: Iterable[Target], previous: Rules) -> None:
+    def __init__(self, targets: Iterable[Target], previous: Rules, refused: Mapping[str, str]) -> None:
         self._targets = {t.id: t for t in targets}
+        self._order = {target: order for order, target in enumerate(self._targets)}
         self._previous = previous
         self._live: dict[TargetSet, int] = {}
         self._known = {target_set: index for index, target_set in previous.sets.items()}
+        self._indexes: dict[frozenset[str], int] = {}
+        self._numbers: dict[Part, int] = {}
         self.groups: dict[Group, int] = {}
         self.next_group = previous.next_group
-        self.refused: dict[str, str] = {}
+        self.refused = dict(refused)
 
     @property
     def sets(self) -> dict[int, TargetSet]:
         live = {index: s for s, index in self._live.items()}
         return {index: s for index, s in self._previous.sets.items() if index not in live} | live
 
-    def group(self, matches: Matches, replicas: Ends = frozenset()) -> int:
+    def group(self, part: Part) -> int:
         """Number of the group with these matches and replicas, 0 for none."""
-        numbered = ((match, self._set(ids)) for match, ids in with_wildcards(matches).items())
+        if part not in self._numbers:
+            self._numbers[part] = self._number(part)
+        return self._numbers[part]
+
+    def _number(self, part: Part) -> int:
+        numbered = ((match, self._set(frozenset(ids))) for match, ids in with_wildcards(dict(part.matches)).items())
         group = frozenset((match, index) for match, index in numbered if index)
-        group |= {((*end, RuleSide.MEMBER), _A_MEMBER) for end in replicas}
+        group |= {((*end, RuleSide.MEMBER), _A_MEMBER) for end in part.replicas}
         if not group:
             return 0
         if group not in self.groups:
@@ -194,25 +130,25 @@ class _Numbering:
             self.next_group = max(self.next_group, self.groups[group] + 1)
         return self.groups[group]
 
-    def _set(self, ids: set[str]) -> int:
-        target_set = self._merge([t for t in self._targets.values() if t.id in ids])
-        if target_set in self._live:
-            return self._live[target_set]
-        index = self._known.get(target_set) or self._free_index()
-        if index:
-            self._live[target_set] = index
-        else:
-            self.refused.update(dict.fromkeys(ids, f"more than {_MAX_SETS} combinations of targets on this node"))
-        return index
+    def _set(self, ids: frozenset[str]) -> int:
+        if ids not in self._indexes:
+            self._indexes[ids] = self._index(ids)
+        return self._indexes[ids]
+
+    def _index(self, ids: frozenset[str]) -> int:
+        target_set = self._merge([self._targets[one] for one in sorted(ids, key=self._order.__getitem__)])
+        if target_set not in self._live:
+            self._live[target_set] = self._known.get(target_set) or self._free_index()
+        return self._live[target_set]
 
     def _free_index(self) -> int:
-        """Return a number that never had a meaning, else one whose set is gone, else 0."""
+        """Return a number that never had a meaning, else one whose set is gone: `Room.sets` leaves one."""
         fresh = max([0, *self._previous.sets, *self._live.values()]) + 1
         if fresh <= _MAX_SETS:
             return fresh
         previous = (index for (*_, side), index in self._previous.rules.items() if side is not RuleSide.MEMBER)
         taken = {*self._live.values(), *previous}
-        return next((index for index in range(1, _MAX_SETS + 1) if index not in taken), 0)
+        return next(index for index in range(1, _MAX_SETS + 1) if index not in taken)
 
     def _merge(self, targets: Sequence[Target]) -> TargetSet:
         members: list[Target] = []
@@ -250,9 +186,3 @@ def _widest(policies: Sequence[SpanPolicy]) -> SpanPolicy:
     """Return the policy that lets through whatever one of them does."""
     fields = SpanPolicy.__struct_fields__
     return SpanPolicy(**{name: _WIDER[name](getattr(policy, name) for policy in policies) for name in fields})
-
-
-def packed(address: str) -> bytes:
-    """Return an address as records hold it: 16 bytes, IPv4 mapped. Raises ValueError for what is no address."""
-    ip = ipaddress.ip_address(address)
-    return ip.packed if ip.version == 6 else b"\0" * 10 + b"\xff\xff" + ip.packed

@@ -1,0 +1,133 @@
+"""Which sockets of which pod belong to which targets, as a plan says it: address, port and side. Pure."""
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from latencyprobe.plan import Endpoint, NodePlan, Role, Target
+from latencyprobe_agent.vocabulary.records import RuleSide
+
+ANY_ADDRESS = bytes(16)
+ANY_PORT = 0
+HOST = ""  # in place of a pod's uid where rules hold for every socket of the machine
+
+Match = tuple[bytes, int, RuleSide]  # address, port, side
+Matches = Mapping[Match, Set[str]]  # target ids
+End = tuple[bytes, int]  # address, port of a server
+
+
+class Part(NamedTuple):
+    """What one side of a pod's sockets belongs to: equal for pods that share a group of rules.
+
+    `matches`: with target ids; `replicas`: ends that are replicas of this pod, itself included, by the targets (ids)
+    `replicated`.
+    """
+
+    matches: frozenset[tuple[Match, frozenset[str]]]
+    replicas: frozenset[End] = frozenset()
+    replicated: frozenset[str] = frozenset()
+
+
+class _Asked(NamedTuple):
+    """What a target wants of a pod, and by its place in the plan which target: pods of which the same is wanted share
+    their parts. `ports`: of a pod that it selects; `replicas`: place in `Target.replicas`; neither: it calls."""
+
+    target: int
+    ports: tuple[int, ...] | None = None
+    replicas: int | None = None
+
+
+def parts_of(plan: NodePlan, without: Set[str] = frozenset()) -> dict[str, tuple[Part, Part]]:
+    """Return what the server's and the client's sockets of each pod (by uid), or of HOST, belong to; `without` these
+    targets (ids)."""
+    if plan.host:
+        matches = _host_matches(target for target in plan.targets if target.id not in without)
+        return {HOST: (_part(matches, RuleSide.LOCAL), _part(matches, RuleSide.PEER))}
+    asked: dict[str, list[_Asked]] = defaultdict(list)
+    for at, target in enumerate(plan.targets):
+        if target.id not in without:
+            for pod in target.pods:
+                asked[pod.uid].append(_Asked(at, pod.ports or (ANY_PORT,)))
+            for uid in target.callers:
+                asked[uid].append(_Asked(at))
+            for number, replicas in enumerate(target.replicas):
+                for uid in replicas.pods:
+                    asked[uid].append(_Asked(at, replicas=number))
+    ends = [frozenset(_ends(target.endpoints)) for target in plan.targets]
+    made: dict[tuple[_Asked, ...], tuple[Part, Part]] = {}
+    for of_pod in map(tuple, asked.values()):
+        if of_pod not in made:
+            made[of_pod] = _parts(plan.targets, of_pod, ends)
+    return {uid: made[tuple(of_pod)] for uid, of_pod in asked.items()}
+
+
+def _parts(targets: Sequence[Target], asked: Iterable[_Asked], ends: Sequence[Set[End]]) -> tuple[Part, Part]:
+    """Return the parts of pods of which this is wanted. `ends`: what callers of each target dial."""
+    matches: dict[Match, set[str]] = defaultdict(set)
+    replicas: set[End] = set()
+    replicated: set[str] = set()
+    for one in asked:
+        target = targets[one.target]
+        if one.replicas is not None:
+            endpoints = target.replicas[one.replicas].endpoints
+            replicas |= ends[one.target] if endpoints is None else set(_ends(endpoints))
+            replicated.add(target.id)
+        elif one.ports is None:
+            for address, port in ends[one.target]:
+                matches[address, port, RuleSide.PEER].add(target.id)
+        else:
+            side = RuleSide.LOCAL if target.role is Role.SERVER else RuleSide.PEER
+            for port in one.ports:
+                matches[ANY_ADDRESS, port, side].add(target.id)
+    server = _part(matches, RuleSide.LOCAL)
+    return (
+        server._replace(replicas=frozenset(replicas), replicated=frozenset(replicated)),
+        _part(matches, RuleSide.PEER),
+    )
+
+
+def _ends(endpoints: Iterable[Endpoint]) -> Iterator[End]:
+    return ((packed(endpoint.address), endpoint.port) for endpoint in endpoints)
+
+
+def _part(matches: Matches, side: RuleSide) -> Part:
+    return Part(frozenset((match, frozenset(ids)) for match, ids in matches.items() if match[2] is side))
+
+
+def with_wildcards(matches: Matches) -> Matches:
+    """Add to every match the targets of the wildcards that cover it: the kernel stops at its first, most exact hit.
+
+    It looks up (address, port), (address, any), (any, port), (any, any).
+    """
+    exact = set(matches)
+    for address, port, side in matches:
+        if port == ANY_PORT:  # would hide (any address, port) for this address: make their crossings exact
+            exact.update((address, p, side) for a, p, _ in matches if a == ANY_ADDRESS)
+    return {
+        (address, port, side): {
+            target for a in (address, ANY_ADDRESS) for p in (port, ANY_PORT) for target in matches.get((a, p, side), ())
+        }
+        for address, port, side in exact
+    }
+
+
+def packed(address: str) -> bytes:
+    """Return an address as records hold it: 16 bytes, IPv4 mapped. Raises ValueError for what is no address."""
+    ip = ipaddress.ip_address(address)
+    return ip.packed if ip.version == 6 else b"\0" * 10 + b"\xff\xff" + ip.packed
+
+
+def _host_matches(targets: Iterable[Target]) -> Matches:
+    matches: dict[Match, set[str]] = defaultdict(set)
+    for target in targets:
+        if target.role is Role.SERVER:
+            for port in target.ports or (ANY_PORT,):
+                matches[ANY_ADDRESS, port, RuleSide.LOCAL].add(target.id)
+            # without ports nothing shows which of the other end's sockets dial this target
+            for port in target.ports if target.clients else ():
+                matches[ANY_ADDRESS, port, RuleSide.PEER].add(target.id)
+        else:
+            for port in target.ports or (ANY_PORT,):
+                matches[ANY_ADDRESS, port, RuleSide.PEER].add(target.id)
+    return matches

@@ -1,0 +1,108 @@
+"""The kernel's tables have room for so much: who asks for most is left out, by name; nobody else is touched."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latencyprobe.plan import Endpoint, NodePlan, Role, TargetPod
+from latencyprobe_agent.measure.room import ROOM, Room
+from latencyprobe_agent.measure.rules import compile_rules
+from tests.support.plans import greedy, of, plan_of, replicas_of
+
+
+def compiled(plan: NodePlan, room: Room = ROOM):
+    uids = {pod.uid for one in plan.targets for pod in one.pods} | {uid for one in plan.targets for uid in one.callers}
+    return compile_rules(plan, {uid: [i + 1] for i, uid in enumerate(sorted(uids))}, room=room)
+
+
+def test_one_namespace_that_asks_for_more_rules_than_a_node_has_loses_the_target_that_multiplies_them():
+    shop = of(
+        "shop", "cart", pods=(TargetPod("shop", (80,)),), callers=("shop",), endpoints=(Endpoint("10.1.0.1", 80),)
+    )
+    rules = compiled(plan_of(*greedy(), shop))
+
+    assert list(rules.refused) == ["greedy/probe/any"]
+    said = rules.refused["greedy/probe/any"]
+    assert said.startswith("there is room for 65,536 rules on a node, and 66,5")
+    assert "most of them by namespace greedy" in said
+    assert said.endswith("name fewer ports, name them where it has none, or select fewer pods")
+    measured = {one for target_set in rules.sets.values() for one in target_set.targets}
+    assert measured == {"shop/probe/cart", *(f"greedy/probe/dial{i}" for i in range(31))}
+    assert len(rules.rules) <= ROOM.rules
+
+
+def test_what_fits_is_not_touched():
+    assert compiled(plan_of(*greedy()[:31])).refused == {}
+
+
+def test_many_small_targets_lose_as_many_as_must_be():
+    many = [of("greedy", f"t{i:02}", pods=(TargetPod(f"p{i}", tuple(range(10 * i, 10 * i + 10))),)) for i in range(20)]
+    rules = compiled(plan_of(*many, of("shop", "cart", pods=(TargetPod("shop", (80,)),))), Room(rules=101))
+
+    assert list(rules.refused) == [f"greedy/probe/t{i:02}" for i in range(10)]
+    assert len(rules.rules) == 101
+
+
+def test_replicas_are_rules_too():
+    uids = ("a", "b")
+    ends = [(f"10.0.0.{i}", 80) for i in range(50)]
+    app = of("greedy", "app", pods=tuple(TargetPod(uid, (80,)) for uid in uids), replicas=replicas_of(uids, ends))
+
+    assert compiled(plan_of(app), Room(rules=51)).refused == {}
+    assert list(compiled(plan_of(app), Room(rules=50)).refused) == ["greedy/probe/app"]
+
+
+def test_more_combinations_than_there_is_room_for_are_left_out_by_name():
+    many = [of("greedy", f"t{i}", pods=(TargetPod(f"p{i}", (80,)),)) for i in range(600)]
+    rules = compiled(plan_of(of("shop", "cart", pods=(TargetPod("shop", (80,)),)), *many))
+
+    assert (511, 90) == (len(rules.sets), len(rules.refused))
+    assert {one.partition("/")[0] for one in rules.refused} == {"greedy"}
+    assert 511 == len(rules.scopes)
+    assert "511 combinations of targets" in next(iter(rules.refused.values()))
+
+
+NAMES = ["a", "b", "c"]
+TARGETS = st.lists(
+    st.tuples(
+        st.sampled_from(NAMES),
+        st.sampled_from(Role),
+        st.sets(st.sampled_from("xyz"), min_size=1),
+        st.sets(st.integers(1, 6)),
+        st.sets(st.integers(1, 9)),
+    ),
+    max_size=8,
+)
+
+
+@given(TARGETS, st.integers(3, 30), st.integers(2, 8))
+def test_the_rest_fits_and_who_asks_for_an_equal_share_is_never_left_out(described, rules, sets):
+    plan = plan_of(
+        *(
+            of(
+                namespace,
+                f"t{i}",
+                role=role,
+                pods=tuple(TargetPod(uid, tuple(sorted(ports))) for uid in sorted(pods)),
+                callers=tuple(sorted(pods)) if role is Role.SERVER else (),
+                endpoints=tuple(Endpoint(f"10.0.0.{n}", n % 3) for n in sorted(ends)) if role is Role.SERVER else (),
+            )
+            for i, (namespace, role, pods, ports, ends) in enumerate(described)
+        )
+    )
+    room = Room(rules, sets)
+    found = compiled(plan, room)
+
+    assert len(found.rules) <= rules
+    assert len(found.sets) <= sets
+    small = Counter(one.namespace for one in plan.targets)
+    for namespace in small:
+        alone = plan_of(*(one for one in plan.targets if one.namespace == namespace))
+        with_nobody = compiled(alone, Room())
+        if not found.refused:
+            continue
+        share = room.rules // len(small), room.sets // len(small)
+        shared = any(len({o.partition("/")[0] for o in s.targets}) > 1 for s in compiled(plan, Room()).sets.values())
+        if not shared and len(with_nobody.rules) <= share[0] and len(with_nobody.sets) <= share[1]:
+            assert not any(one.startswith(f"{namespace}/") for one in found.refused)
