@@ -23,7 +23,7 @@ WAITED_FOR = 3  # peers that one exchange waited for
 K = TypeVar("K")
 
 
-class _Wire(msgspec.Struct, frozen=True, omit_defaults=True):  # of a row, what only a newer agent knows is left out
+class _Wire(msgspec.Struct, frozen=True, omit_defaults=True):  # unknown fields are ignored: wire.py
     pass
 
 
@@ -145,7 +145,7 @@ class SliRow(_Wire, frozen=True):
     cause_ns: dict[str, int] = {}
 
 
-class SliBatch(_Wire, frozen=True, forbid_unknown_fields=True):
+class SliBatch(_Wire, frozen=True):
     """Body of `POST /v1/nodes/{node}/sli`. One batch in flight; `sequence` grows by 1 per instance."""
 
     instance: str

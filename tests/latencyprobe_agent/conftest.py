@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from latencyprobe import wire
 from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.sampling import Reason, Sampled
@@ -32,6 +33,7 @@ class DirectoryServer(ThreadingHTTPServer):
         self.answers: dict[str, tuple[int, Any]] = {}
         self.plan_lines: list[bytes] = []
         self.requests: list[tuple[str, str, dict[str, Any]]] = []  # path, authorization, document
+        self.versions: list[str] = []
         self.closing = threading.Event()
 
     @property
@@ -61,6 +63,7 @@ class _DirectoryHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         document = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append((self.path, self.headers["authorization"], document))
+        self.server.versions.append(self.headers[wire.HEADER])
         status, answer = self.server.answers.get(self.path, (404, "no such path"))
         answer = answer(document) if callable(answer) else answer
         if isinstance(answer, tuple):

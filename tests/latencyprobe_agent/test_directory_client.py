@@ -69,6 +69,22 @@ def test_a_document_that_is_refused_is_told_from_a_directory_that_is_away(
         directory.sli(SliBatch("i", 1, ()))
 
 
+def test_counts_of_another_version_are_kept_and_every_request_names_its_own(
+    directory_server: Any, directory: Directory
+) -> None:
+    directory_server.answers["/v1/nodes/n1/sli"] = (426, {"error": "upgrade the older of both"})
+    with pytest.raises(DirectoryError, match="upgrade the older of both") as refused:
+        directory.sli(SliBatch("i", 1, ()))
+    assert not isinstance(refused.value, DocumentError)
+    assert directory_server.versions == ["1"]
+
+
+def test_what_a_newer_operator_says_more_is_left_out(directory_server: Any, directory: Directory) -> None:
+    line = {"plan": msgspec.to_builtins(PLAN) | {"mood": {"good": 1}}, "mood": 2}
+    directory_server.plan_lines = [msgspec.json.encode(line) + b"\n"]
+    assert PlanLine(PLAN) == next(directory.plans())
+
+
 def test_a_stranger_s_certificate_is_refused(
     directory_server: Any, tls_files: tuple[Path, Path, Path], token_file: Path
 ) -> None:

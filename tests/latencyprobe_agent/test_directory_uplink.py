@@ -97,6 +97,28 @@ def test_a_refused_document_is_dropped_and_counted(directory: FakeDirectory, upl
     assert (uplink.dropped, len(directory.batches)) == (2, 1)
 
 
+def test_counts_that_an_operator_of_another_version_cannot_read_wait_for_its_upgrade(
+    directory: FakeDirectory, uplink: Uplink, retry_at_once: None
+) -> None:
+    directory.error = DirectoryError("426: upgrade the older of both")
+    uplink.add([row(good=3)])
+    uplink.start()
+    wait_until(lambda: len(directory.batches) > 2)
+    directory.error = None
+    arrived(directory, 3)
+    uplink.stop(5)
+    assert uplink.dropped == 0
+
+
+def test_a_status_that_is_refused_keeps_no_counts_back(uplink: Uplink, directory: FakeDirectory) -> None:
+    directory.status = lambda _: (_ for _ in ()).throw(DocumentError("400"))  # type: ignore[method-assign]
+    uplink.report(STATUS)
+    uplink.add([row(good=3)])
+    uplink.start()
+    arrived(directory, 3)
+    uplink.stop(5)
+
+
 def test_counts_older_than_a_day_are_dropped_and_counted(uplink: Uplink) -> None:
     uplink.add([row(minute=NOW - 25 * 3600), row()])
     assert uplink.dropped == 1

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from latencyprobe.plan import Endpoint, Replicas, Role, SpanPolicy, TargetPod
 from latencyprobe_agent.measure.matches import ANY_ADDRESS, packed
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
-from latencyprobe_agent.vocabulary.records import RuleSide
+from latencyprobe_agent.vocabulary.records import EvidenceFlags, RuleSide
 from tests.support.plans import plan_of, replicas_of, target
 
 ADDRESSES = ["10.0.0.1", "10.0.0.2", "fd00::1"]
@@ -187,6 +187,12 @@ def test_a_target_that_would_bring_too_many_thresholds_is_left_out_and_named():
     assert ("shop/cart/first", "shop/cart/third") == rules.sets[1].targets
     assert ["shop/cart/second"] == list(rules.refused)
     assert "shop/cart/first" in rules.refused["shop/cart/second"]
+
+
+def test_evidence_that_only_a_newer_operator_knows_is_left_out():
+    one = target(evidence=("retransmits", "entanglement"), pods=(TargetPod("a", (80,)),))
+
+    assert EvidenceFlags.RETRANSMITS == compile_rules(plan_of(one), {"a": [1]}).sets[1].evidence
 
 
 def test_numbers_in_force_keep_their_meaning_in_the_next_rules():

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from latencyprobe import wire
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster.calls import Reviewed
 from latencyprobe_operator.directory.auth import NODE_CLAIM, Authenticator, FakeReviewer
@@ -49,9 +50,12 @@ class World:
             self.ingest.planned(self.planner.plan_of(node))
         self.directory.streams.publish(changed)
 
-    async def call(self, method: str, path: str, body: Any = None, token: str = "token-n1") -> tuple[int, bytes]:
+    async def call(
+        self, method: str, path: str, body: Any = None, token: str = "token-n1", version: str = str(wire.VERSION)
+    ) -> tuple[int, bytes]:
         data = body if isinstance(body, bytes | io.BytesIO) or body is None else msgspec.json.encode(body)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers |= {wire.HEADER: version} if version else {}
         async with self.client.request(method, self.url + path, data=data, headers=headers) as answer:
             return answer.status, await answer.read()
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from latencyprobe import wire
 from latencyprobe.errors import StoreError
 from latencyprobe.plan import AgentStatus, IdentityRequest, RemoteJoinMessage
 from latencyprobe.sli import SliAnswer, SliBatch
@@ -163,7 +164,8 @@ def _token(request: web.Request) -> str:
 
 
 async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY) -> T:
-    """Decode a request's body. Raises Refused: 413 for its size, 400 with the field's path for its content."""
+    """Decode a request's body. Raises Refused: 413 for its size, 400 with the field's path for its content, or 426 if
+    its agent speaks another version, which keeps its counts then."""
     if (request.content_length or 0) > limit:
         raise Refused(413, f"{request.content_length} bytes: at most {limit}")
     body = await request.read()
@@ -172,6 +174,9 @@ async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if wire.differs(theirs := request.headers.get(wire.HEADER)):
+            why = f"wire version {theirs or 'none'}, this operator speaks {wire.VERSION}: upgrade the older of both"
+            raise Refused(426, f"{why} ({error})") from error
         raise Refused(400, str(error)) from error
 
 

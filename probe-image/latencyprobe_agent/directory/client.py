@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 import urllib3
 
+from latencyprobe import wire
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import (
     AgentStatus,
@@ -103,7 +104,11 @@ class Directory:
     def _open(
         self, method: str, path: str, *, timeout: urllib3.Timeout, body: bytes | None = None
     ) -> urllib3.BaseHTTPResponse:
-        headers = {"authorization": f"Bearer {self._token()}", "content-type": "application/json"}
+        headers = {
+            "authorization": f"Bearer {self._token()}",
+            "content-type": "application/json",
+            wire.HEADER: str(wire.VERSION),
+        }
         try:
             response = self._connections().request(
                 method,

@@ -75,4 +75,5 @@ class PendingStatus:
 
 def _urgent(status: AgentStatus) -> tuple[object, ...]:
     """Return what cannot wait for the interval: counts can."""
-    return status.generation, status.variants, status.error, tuple(status.failing)
+    refused = tuple((target.id, target.refused) for target in status.targets if target.refused)
+    return status.generation, status.variants, status.error, tuple(status.failing), refused

@@ -91,9 +91,13 @@ class Uplink:
 
     def _send_status(self) -> None:
         status = self._status.due(time.monotonic())
-        if status is not None:
+        if status is None:
+            return
+        try:
             self._directory.status(status)
-            self._status.sent(status, time.monotonic())
+        except DocumentError as error:  # says it again at the next interval; the counts go on
+            _log.error("status refused: %s", error)
+        self._status.sent(status, time.monotonic())
 
     def _send_rows(self) -> bool:
         """Send one batch. Return whether there was one."""

@@ -8,6 +8,8 @@ sets".
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, SpanPolicy, Target, WaitPolicy
@@ -169,7 +171,7 @@ class _Numbering:
             setup_turns=max(t.setup_turns + (_TLS_TURNS if t.tls else 0) for t in members),
             spans=_widest([t.spans for t in members]),
             probe=f"{members[0].namespace}/{members[0].probe}",
-            evidence=EvidenceFlags(sum({EvidenceFlags[name.upper()] for t in members for name in t.evidence})),
+            evidence=_flags({name for t in members for name in t.evidence}),
             pause_ns=max(t.pause_ns for t in members),
             waits=WaitPolicy(
                 slow_call_ns=min((t.waits.slow_call_ns for t in members if t.waits.slow_call_ns), default=0),
@@ -177,6 +179,12 @@ class _Numbering:
                 stacks=any(t.waits.stacks for t in members),
             ),
         )
+
+
+def _flags(evidence: Iterable[str]) -> EvidenceFlags:
+    """Return the flags of evidence; a newer operator may ask for some that this agent has not."""
+    known = (EvidenceFlags.__members__.get(name.upper(), NO_EVIDENCE) for name in evidence)
+    return reduce(or_, known, NO_EVIDENCE)
 
 
 _WIDER: Mapping[str, Callable[..., Any]] = {"slower_than_ns": min, "ratio": max, "max_per_second": max}

@@ -1,0 +1,14 @@
+"""What agents and operator of different versions say to each other: docs/design/directory.md, "Versions".
+
+Who reads a document ignores fields that it does not know, and takes the default of one that is missing. So a field may
+be added at any time, as long as an older reader does no harm without it. What one would take wrongly (a field
+that changes its meaning or goes, a value that it must know) takes a new `VERSION`, and both sides name theirs.
+"""
+
+VERSION = 1
+HEADER = "LatencyProbe-Wire"
+
+
+def differs(header: str | None) -> bool:
+    """Return whether the other side speaks another version, by its header; one without any is older than these."""
+    return header != str(VERSION)
