@@ -23,7 +23,7 @@ from latencyprobe_operator.directory.server import Directory
 from latencyprobe_operator.directory.tls import FILES_S, Certificate, follow, pair_key
 from latencyprobe_operator.metrics import Sources, exposition
 from latencyprobe_operator.plan.agents import Agents
-from latencyprobe_operator.plan.identities import node_of_pod
+from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Evaluation
 from latencyprobe_operator.reports.store_thread import StoreThread
@@ -72,7 +72,13 @@ class Operator:
 
         ingest = Ingest(self._store_thread, lambda: registry.objective_keys)
         node_of_agent = partial(node_of_pod, state, config.agent_namespace)
-        auth = Authenticator(cluster, config.agent_namespace, config.agent_service_account, node_of_agent)
+        auth = Authenticator(
+            cluster,
+            config.agent_namespace,
+            config.agent_service_account,
+            node_of_agent,
+            is_agent=partial(is_pod_of, state, config.agent_namespace),
+        )
         self.directory = Directory(
             planner, agents, state, ingest, auth, stale=self._informers.stale, on_report=status_changed.set
         )

@@ -132,12 +132,18 @@ def test_without_endpoint_the_variable_is_absent(container: Any) -> None:
     assert "OTEL_EXPORTER_OTLP_ENDPOINT" not in environment(container)
 
 
+def test_nobody_is_let_in_unless_the_policy_is_switched_off(render: Render, manifests: Any) -> None:
+    policy = manifests.one("NetworkPolicy", "agent")["spec"]
+    assert policy == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    assert [m for m in render(networkPolicy={"enabled": False}) if m["kind"] == "NetworkPolicy"] == []
+
+
 @pytest.mark.parametrize(
     ("endpoint", "port"),
     [("http://c:4318", 4318), ("https://c/v1", 443), ("http://c", 80), ("http://[fd00::1]:4317", 4317)],
 )
 def test_network_policy_lets_out_only_names_directory_and_otlp(render: Render, endpoint: str, port: int) -> None:
-    policy = render(networkPolicy={"enabled": True}, otlp={"endpoint": endpoint}).one("NetworkPolicy", "agent")["spec"]
+    policy = render(networkPolicy={"egress": True}, otlp={"endpoint": endpoint}).one("NetworkPolicy", "agent")["spec"]
 
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in policy

@@ -103,7 +103,7 @@ def test_clean_up_runs_when_everything_is_deleted_and_says_why_it_failed(manifes
 
 
 def test_clean_up_needs_nothing_that_is_deleted_before_it(render: Render) -> None:
-    own = [m for m in render(networkPolicy={"enabled": True}) if component_of(m) == "cleanup" and m["kind"] != "Job"]
+    own = [m for m in render() if component_of(m) == "cleanup" and m["kind"] != "Job"]
     kinds = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy"}
     annotations = {
         "helm.sh/hook": "post-delete",
@@ -156,12 +156,14 @@ def test_operator_is_told_that_its_store_is_ephemeral(manifests: Any, render: Re
 
 
 def test_network_policy_lets_in_only_agents(render: Render) -> None:
-    policy = render(networkPolicy={"enabled": True}).one("NetworkPolicy", "operator")["spec"]
+    scraper = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    agents = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "lp-agents"}}}
 
-    assert policy["ingress"] == [
-        {
-            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "lp-agents"}}}],
-            "ports": [{"port": 8443}],
-        }
-    ]
+    policy = render().one("NetworkPolicy", "operator")["spec"]
+    assert policy["ingress"] == [{"from": [agents], "ports": [{"port": 8443}]}]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert "egress" not in policy
+    policy = render(networkPolicy={"metricsFrom": [scraper], "egress": True}).one("NetworkPolicy", "operator")["spec"]
+    assert policy["ingress"] == [{"from": [agents, scraper], "ports": [{"port": 8443}]}]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53}, {443, 6443}]

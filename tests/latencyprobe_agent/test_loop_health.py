@@ -1,11 +1,15 @@
+import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from latencyprobe_agent.loop import health
 from latencyprobe_agent.loop.health import Health
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -40,6 +44,26 @@ def test_a_loop_that_stands_still_is_not_healthy(served: tuple[Health, str], mon
     monkeypatch.setattr(health, "_STALLED_S", 0.0)
     assert answer(f"{url}/healthz")[0] == 503
     assert answer(f"{url}/readyz")[0] == 503
+
+
+def test_who_holds_connections_keeps_no_question_from_being_answered(served: tuple[Health, str]) -> None:
+    """Silent ones, and ones that send a letter now and then, more than it has threads for."""
+    state, url = served
+    state.measuring = True
+    port = int(url.rpartition(":")[2])
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(200)]
+        for one in held[::2]:
+            with suppress(OSError):  # cut already
+                one.sendall(b"GET /")
+        for _ in range(5):
+            assert answer(f"{url}/readyz") == (200, b"ok\n")
+        wait_until(lambda: health_threads() <= 33, "threads are bounded", seen=health_threads)
+
+
+def health_threads() -> int:
+    """Those of connections, which have the name that Python gives them, and the server's own."""
+    return sum("process_request_thread" in one.name or one.name == "health" for one in threading.enumerate())
 
 
 def test_nothing_else_is_told(served: tuple[Health, str]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from latencyprobe_operator.directory.auth import (
 from latencyprobe_operator.directory.limits import Refused
 
 AGENT = "system:serviceaccount:agents:agent"
+AGENTS_ADDRESS = "10.0.0.1"
 ON_N1 = Reviewed(AGENT, extra={NODE_CLAIM: ["n1"]})
 
 
@@ -41,7 +43,8 @@ def authenticator(users: dict[str, Reviewed], clock: Clock | None = None) -> tup
     reviewer = FakeReviewer(users)
     pods = {("agent-n2", "uid-2"): "n2"}
     nodes = lambda name, uid: pods.get((name, uid), "")  # noqa: E731 - one line
-    return Authenticator(reviewer, "agents", "agent", nodes, clock or Clock()), reviewer
+    is_agent = AGENTS_ADDRESS.__eq__
+    return Authenticator(reviewer, "agents", "agent", nodes, clock or Clock(), is_agent=is_agent), reviewer
 
 
 def ask(auth: Authenticator, with_token: str) -> Caller:
@@ -107,15 +110,39 @@ def test_cached_caller_is_served_while_the_api_server_is_away_and_a_new_one_has_
     assert refused.value.status == 503
 
 
+def guess(auth: Authenticator, source: str, times: int) -> Counter[int]:
+    """The answers to so many tokens that are not valid."""
+    statuses: Counter[int] = Counter()
+    for number in range(times):
+        with pytest.raises(Refused) as refused:
+            asyncio.run(auth.agent(f"guess-{number}", source))
+        statuses[refused.value.status] += 1
+    return statuses
+
+
 def test_strangers_cannot_make_the_api_server_review_without_end() -> None:
     auth, reviewer = authenticator({})
-    statuses = set()
-    for number in range(300):
-        with pytest.raises(Refused) as refused:
-            ask(auth, f"guess-{number}")
-        statuses.add(refused.value.status)
-    assert statuses == {401, 429}
+    assert guess(auth, "10.0.0.9", 30) == {401: 20, 429: 10}
+    for one in range(100):
+        guess(auth, f"10.0.1.{one}", 3)
     assert reviewer.calls == 200
+
+
+def test_strangers_keep_no_agent_out() -> None:
+    """However many tokens they send from however many addresses: agents are known by the addresses of their pods."""
+    auth, _ = authenticator({"t": ON_N1})
+    for one in range(100):
+        guess(auth, f"10.0.1.{one}", 30)
+    assert asyncio.run(auth.agent("t", AGENTS_ADDRESS)).node == "n1"
+    guess(auth, AGENTS_ADDRESS, 30)
+    with pytest.raises(Refused, match="too many refused tokens"):
+        asyncio.run(auth.agent("t2", AGENTS_ADDRESS))
+
+
+def test_a_token_of_another_account_counts_as_refused() -> None:
+    auth, reviewer = authenticator({f"guess-{i}": Reviewed("somebody") for i in range(30)})
+    assert guess(auth, "10.0.0.9", 30) == {403: 20, 429: 10}
+    assert reviewer.calls == 20
 
 
 @pytest.mark.parametrize(("user", "status"), [("prometheus", None), ("somebody", 403)])

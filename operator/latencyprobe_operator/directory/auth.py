@@ -25,6 +25,7 @@ _EARLY_S = 30.0  # a cached answer ends this long before its token
 _UNKNOWN_TTL_S = 60.0  # for a token without an end
 _MAX_CACHED = 20_000  # several tokens for each of 5,000 nodes
 _MAX_TOKEN = 16_384
+_MAX_SOURCES = 4_096
 
 
 class Reviewer(Protocol):
@@ -54,6 +55,37 @@ class FakeReviewer:
         return user.username == "prometheus"
 
 
+class Strangers:
+    """How many tokens that are refused each address may send, and all together: so nobody can make the API server
+    review without end, and none keeps the others out. `is_agent`: whether an agent's pod has an address; those share
+    nothing with anybody else."""
+
+    PER_S, AT_ONCE = 1, 20  # of one address
+    ALL_PER_S, ALL_AT_ONCE = 20, 200  # of all but the agents'
+
+    def __init__(self, is_agent: Callable[[str], bool], clock: Callable[[], float]) -> None:
+        self._is_agent = is_agent
+        self._clock = clock
+        self._all = Bucket(self.ALL_PER_S, self.ALL_AT_ONCE, clock)
+        self._of: OrderedDict[str, Bucket] = OrderedDict()
+
+    def may_try(self, source: str) -> bool:
+        """Return whether a token from this address may be reviewed."""
+        return not any(bucket.empty() for bucket in self._buckets(source))
+
+    def refused(self, source: str) -> None:
+        """Count a token that was refused."""
+        for bucket in self._buckets(source):
+            bucket.take()
+
+    def _buckets(self, source: str) -> tuple[Bucket, ...]:
+        own = self._of.pop(source, None) or Bucket(self.PER_S, self.AT_ONCE, self._clock)
+        self._of[source] = own
+        while len(self._of) > _MAX_SOURCES:
+            self._of.popitem(last=False)
+        return (own,) if self._is_agent(source) else (own, self._all)
+
+
 class Caller(NamedTuple):
     """An agent: the node that its token is bound to, and until when (s, monotonic clock) it may be believed."""
 
@@ -62,7 +94,8 @@ class Caller(NamedTuple):
 
 
 class Authenticator:
-    """Tokens → callers. `node_of_pod`: the node of an agent's pod by name and uid, for tokens that name no node."""
+    """Tokens → callers. `node_of_pod`: the node of an agent's pod by name and uid, for tokens that name no node;
+    `is_agent`: whether an agent's pod has an address."""
 
     def __init__(
         self,
@@ -71,6 +104,8 @@ class Authenticator:
         agent_account: str,
         node_of_pod: Callable[[str, str], str],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        is_agent: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._reviewer = reviewer
         self._user = f"system:serviceaccount:{agent_namespace}:{agent_account}"
@@ -78,17 +113,21 @@ class Authenticator:
         self._clock = clock
         self._known: OrderedDict[bytes, Caller] = OrderedDict()
         self._reviews = asyncio.Semaphore(8)
-        self._failures = Bucket(per_s=20, burst=200, clock=clock)  # bounds what strangers can make the API server do
+        self._strangers = Strangers(is_agent, clock)
 
-    async def agent(self, token: str) -> Caller:
-        """Return who holds a token. Raises Refused: 401 not valid, 403 not an agent, 503 cannot be checked now."""
+    async def agent(self, token: str, source: str = "") -> Caller:
+        """Return who holds a token. `source`: the address that it comes from.
+
+        Raises Refused: 401 not valid, 403 not an agent, 429 too many refused ones, 503 cannot be checked now.
+        """
         digest = hashlib.sha256(token.encode()).digest()
         caller = self._known.get(digest)
         if caller is not None and caller.until_s > self._clock():
             return caller
         self._known.pop(digest, None)
-        user = await self._review(token, AUDIENCE)
+        user = await self._review(token, AUDIENCE, source)
         if user.username != self._user:
+            self._strangers.refused(source)
             raise Refused(403, f"{user.username} is not the agents' service account {self._user}")
         node = self._node(user)
         if not node:
@@ -99,20 +138,21 @@ class Authenticator:
             self._known.popitem(last=False)
         return caller
 
-    async def metrics_reader(self, token: str) -> None:
+    async def metrics_reader(self, token: str, source: str = "") -> None:
         """Check that the holder of a token may read /metrics, by the API server's rights. Raises Refused as `agent`."""
-        user = await self._review(token, "")
+        user = await self._review(token, "", source)
         try:
             allowed = await self._reviewer.may_read_metrics(user)
         except ClusterError as error:
             raise Refused(503, f"the API server cannot be asked: {error}") from error
         if not allowed:
+            self._strangers.refused(source)
             raise Refused(403, f'{user.username} may not "get" the non-resource URL /metrics')
 
-    async def _review(self, token: str, audience: str) -> Reviewed:
+    async def _review(self, token: str, audience: str, source: str) -> Reviewed:
         if not 0 < len(token) <= _MAX_TOKEN:
             raise Refused(401, "send a service account token as `Authorization: Bearer`")
-        if self._failures.empty():
+        if not self._strangers.may_try(source):
             raise Refused(429, "too many refused tokens: try again later")
         try:
             async with self._reviews:
@@ -120,7 +160,7 @@ class Authenticator:
         except ClusterError as error:
             raise Refused(503, f"the API server cannot be asked: {error}") from error
         if user is None:
-            self._failures.take()
+            self._strangers.refused(source)
             for_whom = f"audience {audience}" if audience else "the API server"
             raise Refused(401, f"the token is not valid for {for_whom}")
         return user

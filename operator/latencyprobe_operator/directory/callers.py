@@ -19,10 +19,11 @@ class Callers:
         self._agents = agents
         self._buckets: defaultdict[str, Bucket] = defaultdict(lambda: Bucket(PER_S, AT_ONCE))
 
-    async def agent(self, token: str, node: str = "") -> Caller:
-        """Return the agent that holds a token; where a node is given it must be that one's. Raises Refused."""
+    async def agent(self, token: str, node: str = "", source: str = "") -> Caller:
+        """Return the agent that holds a token; where a node is given it must be that one's. `source`: the address that
+        it calls from. Raises Refused."""
         try:
-            caller = await self._auth.agent(token)
+            caller = await self._auth.agent(token, source)
             if node and node != caller.node:
                 raise Refused(403, f"the token belongs to node {caller.node}, not to {node}")
         except Refused as error:

@@ -117,7 +117,7 @@ class Directory:
         return web.Response(text="ok" if is_open else "starting", status=200 if is_open else 503)
 
     async def _get_metrics(self, metrics: Callable[[], bytes], request: web.Request) -> web.Response:
-        await self._auth.metrics_reader(_token(request))
+        await self._auth.metrics_reader(_token(request), _source(request))
         return web.Response(body=metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _plan(self, request: web.Request) -> web.StreamResponse:
@@ -152,7 +152,8 @@ class Directory:
 
     async def _caller(self, request: web.Request) -> Caller:
         """Return the agent that calls. Raises Refused: also 503 while agents are not answered."""
-        caller = await self._callers.agent(_token(request), request.match_info.get("node", ""))
+        node = request.match_info.get("node", "")
+        caller = await self._callers.agent(_token(request), node, _source(request))
         if not self.streams.is_open:
             raise Refused(503, "the operator is starting or ending: try again")
         return caller
@@ -161,6 +162,11 @@ class Directory:
 def _token(request: web.Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _source(request: web.Request) -> str:
+    """Return the address that a request comes from; IPv4 as IPv4, whatever the socket."""
+    return (request.remote or "").removeprefix("::ffff:")
 
 
 async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY) -> T:

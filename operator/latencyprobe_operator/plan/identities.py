@@ -48,6 +48,11 @@ def node_of_pod(state: ClusterState, namespace: str, name: str, uid: str) -> str
     return pod.node if pod is not None and pod.uid == uid else ""
 
 
+def is_pod_of(state: ClusterState, namespace: str, address: str) -> bool:
+    """Return whether a pod of this namespace has the address."""
+    return any(pod.namespace == namespace for pod in state.pods_at(address))
+
+
 def _only(state: ClusterState, address: str) -> Pod | None:
     """Return the one pod at an address; a terminating one counts only while no other has it."""
     pods = list(state.pods_at(address))

@@ -4,13 +4,17 @@ The answers are fixed texts: nobody needs a token to read them, and nobody learn
 (docs/design/directory.md, "Health").
 """
 
+import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
 
+_CONNECTIONS = 32  # at a time, and threads
+_SILENT_S = 5.0
 _STALLED_S = 30.0  # the loop turns once a second; collecting 16 MB of counts takes well below a second
 
 
@@ -31,12 +35,15 @@ class Health:
         return time.monotonic() - self._turned < _STALLED_S
 
     def serve(self, port: int) -> "ThreadingHTTPServer":
-        """Answer on all addresses of `port` until `shutdown()`."""
+        """Answer on all addresses of `port` until `shutdown()`. Of too many connections the oldest are cut: Kubernetes
+        asks as soon as it has connected, who only holds connections does not."""
         from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415 - `run` serves nobody
 
         health = self
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = _SILENT_S
+
             def do_GET(self) -> None:
                 asked = {"/healthz": health.alive, "/readyz": health.alive and health.measuring}.get(self.path)
                 body = b"ok\n" if asked else b"not ok\n"
@@ -48,7 +55,33 @@ class Health:
             def log_message(self, *_: object) -> None:
                 """Stay silent: a probe every few seconds is no news."""
 
-        server = ThreadingHTTPServer(("", port), Handler)
-        server.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 128
+
+            def __init__(self) -> None:
+                self.connections: dict[socket.socket, None] = {}  # oldest first
+                super().__init__(("", port), Handler)
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                self.connections[request] = None
+                for oldest in list(self.connections)[:-_CONNECTIONS]:
+                    _cut(oldest)
+                super().process_request(request, client_address)
+
+            def shutdown_request(self, request: Any) -> None:
+                self.connections.pop(request, None)
+                super().shutdown_request(request)
+
+            def handle_error(self, *_: object) -> None:
+                """Stay silent: one that was cut, or went."""
+
+        server = Server()
         threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
         return server
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection that another thread waits at: that one closes it then."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
