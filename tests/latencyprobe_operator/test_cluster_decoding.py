@@ -90,6 +90,47 @@ def test_pod_keeps_what_planning_needs() -> None:
     assert decoding.pod(encoded(POD)) == expected
 
 
+def huge(number: int) -> bytes:
+    """A pod of 1.2 MiB, nearly all of it what its author chose."""
+    metadata, spec = dict(POD["metadata"]), dict(POD["spec"])
+    text = f"{number:06}" + "x" * 40_000
+    metadata["name"], metadata["uid"] = f"cart-{number}", f"u{number}"
+    metadata["labels"] = {f"l{n}-{number}": "v" * 60 for n in range(2000)}
+    metadata["annotations"] = {f"resource.opentelemetry.io/a{n}": text for n in range(6)} | {
+        "resource.opentelemetry.io/team": "cart"
+    }
+    container = {"name": "main", "image": text, "env": [{"name": "OTEL_SERVICE_NAME", "value": text}]}
+    ports = [{"name": f"p{n}", "containerPort": n + 1} for n in range(5000)]
+    spec["containers"] = [container | {"ports": ports}, *({"name": f"c{n}", "image": text} for n in range(10))]
+    return json.dumps({**POD, "metadata": metadata, "spec": spec}).encode()
+
+
+def test_pods_that_say_too_much_cost_no_more_than_others_and_what_is_left_out_is_named() -> None:
+    documents = [huge(number) for number in range(10)]
+    assert min(map(len, documents)) > 900_000
+    decoding.pod(documents[0])
+    tracemalloc.start()
+    pods = [decoding.pod(document) for document in documents]
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < 10 * 60_000, "256 ports are the most of it"
+    first = pods[0]
+    assert first.attributes == (("team", "cart"),)
+    assert first.left_out == ("labels", "ports above 256", "a0")
+    assert (first.labels, first.unselectable) == ({}, True)
+    assert {c.image for c in first.containers} == {"", "proxy:1"}
+    assert len(first.numbers) == 256
+
+
+def test_what_fits_is_kept_before_what_does_not() -> None:
+    annotations = {"resource.opentelemetry.io/a": "x" * 2046, "resource.opentelemetry.io/b": "y" * 100}
+    metadata = {**POD["metadata"], "annotations": annotations}
+    pod = decoding.pod(json.dumps({**POD, "metadata": metadata}).encode())
+    assert [name for name, _ in pod.attributes] == ["a"]
+    assert pod.left_out == ("b", "image of container main", "OTEL_SERVICE_NAME of container main")
+    assert (pod.labels, pod.unselectable) == ({"app": "cart"}, False)
+
+
 @pytest.mark.parametrize(("phase", "terminal"), [("Running", False), ("Succeeded", True), ("Failed", True)])
 def test_pod_that_ended_is_terminal(phase: str, terminal: bool) -> None:
     assert decoding.pod(encoded(POD | {"status": {"phase": phase}})).terminal is terminal

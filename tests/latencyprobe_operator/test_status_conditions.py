@@ -102,6 +102,19 @@ def test_target_that_a_node_has_no_room_for_is_named_with_the_remedy(planned: An
     )
 
 
+def test_what_a_pod_says_too_much_of_is_named(make: Any) -> None:
+    wordy = make.pod("cart-1", left_out=("team", "image of container main"))
+    planned = make.planned(wordy, make.pod("cart-2", labels={}, unselectable=True), clients={"scope": "None"})
+    planned.report("n1", 5, seen=7)
+    found = of(planned, 6)
+    assert found["Ready"].status == "True"
+    assert found["TextLeftOut"].message == (
+        "not measured, as their labels have more than 16384 bytes: cart-2; attributes are left out of cart-1, such as "
+        "team, image of container main of cart-1: a pod's annotations resource.opentelemetry.io/*, OTEL_* variables "
+        "and images have room for 2048 bytes"
+    )
+
+
 def test_agents_own_reason_and_error_are_shown(planned: Any) -> None:
     planned.report("n1", 5, error="no BTF: build the kernel with CONFIG_DEBUG_INFO_BTF", reason="KernelUnsupported")
     found = of(planned, 6)

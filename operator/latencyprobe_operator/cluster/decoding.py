@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
+from latencyprobe_operator.cluster.pod_text import CONTAINERS, PORTS, Text, is_too_much
 
 MEASURE_LABEL = "latencyprobe.dev/measure"
 CLUSTER_SCOPE_LABEL = "latencyprobe.dev/cluster-scope"  # value `allowed`, set by the cluster's admin on a namespace
@@ -155,36 +156,47 @@ def pod(data: bytes | msgspec.Raw) -> Pod:
     known = [*(spec.containers or ()), *(spec.init_containers or ())]
     ports = [p for c in known for p in c.ports or () if p.protocol == "TCP"]
     extra = sorted(ids.keys() - {c.name for c in known})  # ephemeral containers: no spec that we read
+    text, labels = Text(), meta.labels or {}
+    if too_much := is_too_much(labels):
+        text.omit("labels")
+    for what, found, most in (("containers", [*known, *extra], CONTAINERS), ("ports", ports, PORTS)):
+        if len(found) > most:
+            text.omit(f"{what} above {most}")
+    known, extra, ports = known[:CONTAINERS], extra[: max(CONTAINERS - len(known), 0)], ports[:PORTS]
+    attributes = text.pairs(
+        sorted(
+            (_intern(k.removeprefix(ATTRIBUTE_PREFIX)), v)
+            for k, v in (meta.annotations or {}).items()
+            if k.startswith(ATTRIBUTE_PREFIX) and k != ATTRIBUTE_PREFIX
+        )
+    )
     return Pod(
         uid=meta.uid,
         namespace=_intern(meta.namespace),
         name=meta.name,
         node=_intern(spec.node_name),
-        labels={_intern(k): _intern(v) for k, v in (meta.labels or {}).items()},
+        labels={} if too_much else {_intern(k): _intern(v) for k, v in labels.items()},
         addresses=tuple(ip.ip for ip in status.pod_ips or ()),
         containers=(
-            *(
-                Container(_intern(c.name), ids.get(c.name, ""), _intern(c.image), tuple(_otel(c)))
-                for c in known
-                if c.name in ids or c in (spec.containers or ())
-            ),
+            *(_container(c, ids.get(c.name, ""), text) for c in known if c.name in ids or c in (spec.containers or ())),
             *(Container(name, ids[name]) for name in extra),
         ),
         ports=tuple((_intern(p.name), p.container_port) for p in ports if p.name),
         numbers=tuple(sorted({p.container_port for p in ports})),
-        attributes=tuple(
-            sorted(
-                (_intern(k.removeprefix(ATTRIBUTE_PREFIX)), v)
-                for k, v in (meta.annotations or {}).items()
-                if k.startswith(ATTRIBUTE_PREFIX) and k != ATTRIBUTE_PREFIX
-            )
-        ),
+        attributes=attributes,
         owner_kind=_intern(owner.kind) if owner else "",
         owner_name=_intern(owner.name) if owner else "",
         host_network=spec.host_network,
         terminating=meta.deletion_timestamp is not None,
         terminal=status.phase in ("Succeeded", "Failed"),
+        unselectable=too_much,
+        left_out=text.left_out,
     )
+
+
+def _container(raw: _Container, id_: str, text: Text) -> Container:
+    of = f"container {raw.name}"
+    return Container(_intern(raw.name), id_, _intern(text.image(raw.image, of)), text.pairs(_otel(raw), of))
 
 
 def _running_ids(status: _PodStatus) -> Iterator[tuple[str, str]]:

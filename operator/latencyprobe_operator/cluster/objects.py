@@ -23,7 +23,8 @@ class Container(_Trimmed, frozen=True):
 class Pod(_Trimmed, frozen=True):
     """A pod. `ports`: named TCP container ports; `numbers`: all declared TCP ones. `attributes`: annotations
     `resource.opentelemetry.io/*` without the prefix. `terminal`: it ended (its address may belong to another by now).
-    `terminating`: deletion was asked for; it may still answer."""
+    `terminating`: deletion was asked for; it may still answer. `left_out`: what of its text is too much to be
+    kept; `unselectable`: that is so of its labels, so nobody can tell which selectors mean it."""
 
     uid: str
     namespace: str
@@ -40,6 +41,8 @@ class Pod(_Trimmed, frozen=True):
     host_network: bool = False
     terminating: bool = False
     terminal: bool = False
+    left_out: tuple[str, ...] = ()
+    unselectable: bool = False
 
 
 class Node(_Trimmed, frozen=True):

@@ -30,7 +30,7 @@ class Resolved(msgspec.Struct, frozen=True):
     """What one LatencyProbe means now.
 
     `targets`, `objectives`, `pods`: by node. `nodes`: those that must measure. `refusal`: reason and message when the
-    cluster does not allow what the spec asks.
+    cluster does not allow what the spec asks. `unselectable`: pods of the namespace with more labels than are kept.
     """
 
     probe: spec.LatencyProbe
@@ -40,6 +40,7 @@ class Resolved(msgspec.Struct, frozen=True):
     nodes: frozenset[str] = frozenset()
     counts: tuple[TargetCount, ...] = ()
     refusal: tuple[str, str] | None = None
+    unselectable: tuple[str, ...] = ()
 
 
 def resolve(probe: spec.LatencyProbe, state: ClusterState) -> Resolved:
@@ -77,11 +78,12 @@ def resolve(probe: spec.LatencyProbe, state: ClusterState) -> Resolved:
         pods={node: tuple(known[uid] for uid in sorted(uids)) for node, uids in needed.items()},
         nodes=frozenset(nodes & state.nodes().keys()),
         counts=tuple(counts),
+        unselectable=tuple(sorted(p.name for p in state.pods(probe.namespace) if p.unselectable)),
     )
 
 
 def _runs(pod: Pod) -> bool:
-    return pod.node != "" and not pod.terminal
+    return pod.node != "" and not pod.terminal and not pod.unselectable
 
 
 def _resolve_target(

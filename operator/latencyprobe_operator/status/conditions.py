@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from latencyprobe import pressure
 from latencyprobe.errors import SpecError
+from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, TEXT_BYTES
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
 
@@ -59,6 +60,7 @@ def conditions(
     found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
     found += [one for one in (_failing(states, agents), _spans_limited(resolved, states, agents)) if one]
     found += _pressure_unknown(states, agents)
+    found += _text_left_out(resolved)
     if store_ephemeral and resolved.probe.spec.objectives:
         message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
         found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
@@ -109,6 +111,28 @@ def _pressure_unknown(states: Mapping[str, NodeState], agents: Agents) -> list[C
     what = "; ".join(pressure.BY_NAME[kind].told for kind in lacking[nodes[0]])
     message = f"agent on {_names(nodes)} cannot tell how long containers were {what}: `latencyprobe doctor` says why"
     return [Condition("PressureUnknown", "True", "PressureUnknown", message)]
+
+
+def _text_left_out(resolved: Resolved) -> list[Condition]:
+    """Return the condition that says what pods' authors wrote too much of, if any did."""
+    found = {
+        pod.name: pod.left_out
+        for pods in resolved.pods.values()
+        for pod in pods
+        if pod.left_out and pod.namespace == resolved.probe.namespace
+    }
+    said = []
+    if resolved.unselectable:
+        said.append(
+            f"not measured, as their labels have more than {LABEL_BYTES} bytes: {_names(resolved.unselectable)}"
+        )
+    if found:
+        whose, first = _names(sorted(found)), min(found)
+        said.append(
+            f"attributes are left out of {whose}, such as {', '.join(found[first])} of {first}: a pod's annotations "
+            f"resource.opentelemetry.io/*, OTEL_* variables and images have room for {TEXT_BYTES} bytes"
+        )
+    return [Condition("TextLeftOut", "True", "TextLeftOut", "; ".join(said))] if said else []
 
 
 def broken(reasons: Mapping[str, str]) -> Condition:
