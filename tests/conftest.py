@@ -7,7 +7,9 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+hypothesis.settings.register_profile(  # a busy machine is no failure
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("untimed")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
