@@ -21,7 +21,8 @@ enum lp_limits {
 	LP_SCOPE_FILTER_WORDS = 1024,	     /* of 64 bits: with 1,000 cgroups in `scopes`, 1.5 % of the others pass */
 	LP_SCOPE_FILTER_FACTOR = 0x61c88647, /* 2^32 over the golden ratio: spreads numbers that follow each other */
 	LP_WAIT_FRAMES = 127,		     /* of a kernel stack: as many as the kernel unwinds by default */
-	LP_WAIT_CALLS = 8,		     /* system calls that a request's split tells apart */
+	LP_USER_FRAMES = 64,	   /* of a user stack in a record of waits: more than a span has room to name */
+	LP_WAIT_CALLS = 8,	   /* system calls that a request's split tells apart */
 	LP_SYSCALLS = 512,	   /* numbers of system calls in the map `call_kinds`; x86-64 has 470, arm64 fewer */
 	LP_WAITS_PER_SECOND = 200, /* records of a target set and kind; a second is 2^30 ns */
 	LP_TRACKED_FRAMES = 127,   /* of a stack of a tracker: as deep as the kernel walks by default */
@@ -431,7 +432,31 @@ enum wait_flags {
 	WAIT_PREEMPTED =
 		1 << 1,	       /* the thread did not mean to wait: another one had the CPU, or the quota was used up */
 	WAIT_SERVING = 1 << 2, /* the thread had read the request of `flow.sock_cookie` and no other */
+	WAIT_USER_COMPLETE = 1 << 3, /* the walk reached the frame with which the thread began */
+	WAIT_USER_TRUNCATED = 1 << 4,
+	WAIT_WAKER_COMPLETE = 1 << 5, /* the same of its waker's */
+	WAIT_WAKER_TRUNCATED = 1 << 6,
 };
+
+/* What ended a wait in a call. */
+enum waker_kind {
+	WAKER_UNKNOWN = 0,   /* nobody asked, or it was not seen */
+	WAKER_THREAD = 1,    /* another thread of the process */
+	WAKER_PROCESS = 2,   /* a thread of another process of its cgroup */
+	WAKER_KERNEL = 3,    /* a thread of the kernel */
+	WAKER_OUTSIDE = 4,   /* a thread of another cgroup, of which nothing is told */
+	WAKER_INTERRUPT = 5, /* no thread: a timer, a device, what came from the network */
+};
+
+/* Who woke a thread; but for THREAD, PROCESS and KERNEL all but `kind` is 0. */
+struct waker {
+	__u8 comm[16];
+	__u32 tgid;
+	__u32 tid;
+	__u8 kind; /* enum waker_kind */
+	__u8 _pad[7];
+};
+_Static_assert(sizeof(struct waker) == 32, "struct waker has no hidden padding");
 
 /* How much is known of a request that was slower than the threshold. */
 enum served {
@@ -474,11 +499,18 @@ struct wait {
 	__u8 flags;			 /* enum wait_flags */
 	__u8 waiter;			 /* enum waiter */
 	__u8 frames;			 /* of the stack */
-	__u8 _pad[4];
-	__u64 stack[LP_WAIT_FRAMES]; /* WAIT_ONE: the kernel's, innermost first; what follows `frames` is undefined */
+	__u8 user_frames;
+	__u8 waker_frames;
+	__u8 _pad[2];
+	struct waker waker; /* WAIT_ONE: of this wait; WAIT_SERVED: of the longest one for a futex that has one */
+	__u64 waker_ns;	    /* WAIT_SERVED: how long that was; 0: there is none */
+	/* WAIT_ONE, innermost first; what follows the number of frames is undefined */
+	__u64 stack[LP_WAIT_FRAMES];	   /* the kernel's, at the end of the wait */
+	__u64 user_stack[LP_USER_FRAMES];  /* of the thread, as it began */
+	__u64 waker_stack[LP_USER_FRAMES]; /* user stack of WAKER_THREAD and WAKER_PROCESS */
 };
-_Static_assert(sizeof(struct wait) == 96 + 15 * 8 + 8 * 8 + 16 + LP_WAIT_FRAMES * 8, "struct wait has no hidden "
-										     "padding");
+_Static_assert(sizeof(struct wait) == 96 + 15 * 8 + 8 * 8 + 16 + 40 + (LP_WAIT_FRAMES + 2 * LP_USER_FRAMES) * 8,
+	       "struct wait has no hidden padding");
 
 /* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
 struct counts_key {
@@ -536,7 +568,7 @@ struct target_set {
 	__u32 evidence;	      /* enum evidence_flags: signals that a target of the set asks for */
 	__u64 slow_call_ns;   /* EVIDENCE_SYSCALLS: waits in calls that are longer send their record */
 	__u64 slow_offcpu_ns; /* EVIDENCE_OFFCPU: waits for a CPU that are longer */
-	__u32 wait_stacks;    /* with the kernel's stack */
+	__u32 wait_stacks;    /* enum stack_option_flags: STACKS_KERNEL, STACKS_USER */
 	__u32 _pad;
 };
 

@@ -14,12 +14,17 @@
 #define TASK_DEAD 0x80
 #define TASK_NOLOAD 0x400 /* with TASK_UNINTERRUPTIBLE: idle, waits for nothing */
 
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+
 #define JOBCTL_TRAP_FREEZE (1UL << 23) /* include/linux/sched/jobctl.h */
 
 #define EINTR 4
 #define E2BIG 7
 #define EEXIST 17
 #define ERESTART_RESTARTBLOCK 516
+
+#define SYSCALL_FUTEX_WAITV 449 /* on all architectures */
+#define SYSCALL_FUTEX_WAIT 455
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -37,6 +42,7 @@ struct pt_regs {
 #define SYSCALL_RESTART 128
 #define SYSCALL_EXIT 93
 #define SYSCALL_EXIT_GROUP 94
+#define SYSCALL_FUTEX 98
 #define SYSCALL_ACCEPT 202
 #define SYSCALL_ACCEPT4 242
 #else
@@ -49,12 +55,14 @@ struct pt_regs {
 #define SYSCALL_RESTART 219
 #define SYSCALL_EXIT 60
 #define SYSCALL_EXIT_GROUP 231
+#define SYSCALL_FUTEX 202
 #define SYSCALL_ACCEPT 43
 #define SYSCALL_ACCEPT4 288
 #endif
 
 struct thread_info {
-	__u32 status; /* x86 */
+	__u32 status;	     /* x86 */
+	__u64 preempt_count; /* arm64: with another field in its upper half */
 };
 
 struct css_set {
@@ -102,6 +110,8 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int on_cpu; /* one byte since 7.2, which CO-RE reads into unsigned only */
+	void *stack;
+	unsigned int flags;
 	unsigned long jobctl;
 	int pid;
 	int tgid;
@@ -145,6 +155,12 @@ static inline __attribute__((always_inline)) bool is_compat(const struct task_st
 #else
 	return false;
 #endif
+}
+
+/* The cgroup in the version 2 hierarchy. */
+static inline __attribute__((always_inline)) __u64 cgroup_of(const struct task_struct *task)
+{
+	return task->cgroups->dfl_cgrp->kn->id;
 }
 
 #endif

@@ -52,11 +52,6 @@ static __always_inline const struct tracker_knobs *get_knobs(void)
 	return bpf_map_lookup_elem(&knobs, &zero);
 }
 
-static __always_inline __u64 cgroup_of(const struct task_struct *task)
-{
-	return task->cgroups->dfl_cgrp->kn->id;
-}
-
 static __always_inline bool has_comm(const struct tracker_knobs *k, const struct task_struct *task)
 {
 	const __u64 *asked = (const __u64 *)k->comm;

@@ -8,6 +8,7 @@
 #define LATENCYPROBE_TRACKER_STACK_BPF_H
 
 #include "tracker.bpf.h"
+#include "user_stack.bpf.h"
 
 /* 4 MiB: 3,900 stacks. A tool that asks for none has a ring of a page. */
 struct {
@@ -76,25 +77,6 @@ static __always_inline void take_own_stack(void *ctx, const struct tracker_knobs
 		end_stack(k, s, bpf_get_stack(ctx, s->address, sizeof(s->address), 0));
 }
 
-/*
- * Whether the chain of frame pointers leads to the thread's first frame, whose own is 0 by the ABI. Code without frame
- * pointers uses the register for something else: then it leads nowhere, or not upwards.
- */
-static __always_inline bool leads_to_the_end(__u64 frame)
-{
-	__u64 next;
-	__u32 i;
-
-	for (i = 0; i < LP_TRACKED_FRAMES; i++) {
-		if (!frame)
-			return true;
-		if (bpf_probe_read_user(&next, sizeof(next), (const void *)frame) || (next && next <= frame))
-			return false;
-		frame = next;
-	}
-	return false;
-}
-
 /* The user stack of the current task, at the end of its call. */
 static __always_inline void take_user_stack(void *ctx, const struct tracker_knobs *k, const struct entry *e,
 					    __u64 now_ns, const struct pt_regs *regs)
@@ -105,7 +87,7 @@ static __always_inline void take_user_stack(void *ctx, const struct tracker_knob
 	if (!s)
 		return;
 	bytes = bpf_get_stack(ctx, s->address, sizeof(s->address), BPF_F_USER_STACK);
-	if (leads_to_the_end(FRAME_POINTER(regs)))
+	if (leads_to_the_end(FRAME_POINTER(regs), LP_TRACKED_FRAMES))
 		s->flags |= WALK_COMPLETE;
 	end_stack(k, s, bytes);
 }

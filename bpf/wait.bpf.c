@@ -13,18 +13,25 @@
 #include "wait_request.bpf.h"
 #include "wait_switch.bpf.h"
 #include "wait_thread.bpf.h"
+#include "wait_waker.bpf.h"
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switch__tp_btf, bool preempted, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
-	return on_switch(preempted, prev, next, state);
+	return on_switch(ctx, preempted, prev, next, state);
 }
 
 /* Before 5.18 the tracepoint passes no state; a wake-up may have changed the field since. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switch__read_state, bool preempted, struct task_struct *prev, struct task_struct *next)
 {
-	return on_switch(preempted, prev, next, prev->__state);
+	return on_switch(ctx, preempted, prev, next, prev->__state);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(waking__tp_btf, struct task_struct *task)
+{
+	return on_waking(ctx, task);
 }
 
 SEC("tp_btf/sock_recv_length")

@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "events.h"
 #include "wait_record.bpf.h"
+#include "wait_stack.bpf.h"
 #include "wait_thread.bpf.h"
 
 #define CGROUP_LEVELS 8 /* root, kubepods, class, pod, container, and some of its own */
@@ -61,6 +62,20 @@ static __always_inline void count_blocked(struct thread *t, __s32 nr, __u64 ns)
 		return;
 	}
 	t->other_ns += ns;
+}
+
+static __always_inline bool is_lock(__s32 nr)
+{
+	return nr == SYSCALL_FUTEX || nr == SYSCALL_FUTEX_WAIT || nr == SYSCALL_FUTEX_WAITV;
+}
+
+/* Remember who ended the longest wait for a futex. */
+static __always_inline void note_lock(struct thread *t, __u64 blocked_ns)
+{
+	if (!t->waker.kind || !is_lock(t->out_nr) || blocked_ns <= t->lock_ns)
+		return;
+	t->lock_ns = blocked_ns;
+	t->lock_waker = t->waker;
 }
 
 /* One wait. `seen`: it ends now, so that the thread's stack is still that of the wait. */
@@ -137,7 +152,11 @@ static __noinline int tell_wait(struct task_struct *task, struct thread *t, stru
 	w->state = t->out_state;
 	w->waiter = waiter;
 	w->flags = (t->out_state ? 0 : WAIT_PREEMPTED) | (waiter == WAITER_THREAD ? WAIT_SERVING : 0);
-	if (set->wait_stacks && e->seen) {
+	if (t->waker.kind)
+		w->waker = t->waker;
+	if (t->user_frames || t->waker_frames)
+		copy_user_stacks(task, t, w);
+	if (set->wait_stacks & STACKS_KERNEL && e->seen) {
 		bytes = bpf_get_task_stack(task, w->stack, sizeof(w->stack), 0);
 		w->frames = bytes > 0 ? bytes / 8 : 0;
 		if (w->frames == LP_WAIT_FRAMES)
@@ -165,8 +184,10 @@ static __noinline int end_wait(struct task_struct *task, struct thread *t, __u64
 		t->ready_ns += ready;
 		t->throttled_ns += e.throttled_ns;
 		t->preempted_ns += e.preempted_ns;
-		if (t->out_state)
+		if (t->out_state) {
 			count_blocked(t, t->out_nr, e.blocked_ns);
+			note_lock(t, e.blocked_ns);
+		}
 	}
 	index = t->target_set;
 	set = bpf_map_lookup_elem(&target_sets, &index);

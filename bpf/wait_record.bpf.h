@@ -9,10 +9,10 @@
 #include "evidence_counts.bpf.h"
 #include "wait_thread.bpf.h"
 
-/* 1,600 records: the limit of four target sets in a second. */
+/* 1,700 records: the limit of four target sets in a second. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 2 << 20);
+	__uint(max_entries, 4 << 20);
 } waits SEC(".maps");
 
 struct limit {

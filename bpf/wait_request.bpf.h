@@ -10,6 +10,7 @@
 #include "events.h"
 #include "wait_account.bpf.h"
 #include "wait_record.bpf.h"
+#include "wait_stack.bpf.h"
 #include "wait_thread.bpf.h"
 
 /* Of a socket: the request that was read and is not answered yet. */
@@ -36,6 +37,7 @@ static __always_inline void begin(struct thread *t, const struct task_struct *ta
 	t->off_ns = t->ready_ns = t->throttled_ns = t->preempted_ns = t->other_ns = 0;
 	t->switches = task->nvcsw + task->nivcsw;
 	t->serving = 1;
+	t->lock_ns = 0;
 	__builtin_memset(t->blocked, 0, sizeof(t->blocked));
 }
 
@@ -80,6 +82,7 @@ static __noinline int read_request(struct sock *sk, struct connection *c, const 
 	p->target_set = t->target_set = c->target_set;
 	p->cgroup_id = t->cgroup_id = sock_cgroup_id(sk);
 	begin(t, task, cookie, now);
+	prepare_user_stacks(task, t, set);
 	return 0;
 }
 
@@ -110,6 +113,10 @@ static __noinline int split(struct wait *w, const struct thread *t)
 	w->preempted_ns = t->preempted_ns;
 	w->blocked_ns = t->off_ns - t->ready_ns;
 	w->other_ns = t->other_ns;
+	if (t->lock_ns) {
+		w->waker = t->lock_waker;
+		w->waker_ns = t->lock_ns;
+	}
 	for (int i = 0; i < LP_WAIT_CALLS; i++) {
 		w->call_ns[i] = t->blocked[i].ns;
 		w->call_count[i] = t->blocked[i].count;

@@ -10,6 +10,7 @@
 #include "events.h"
 #include "task.h"
 #include "wait_account.bpf.h"
+#include "wait_stack.bpf.h"
 #include "wait_thread.bpf.h"
 
 /* The system call in which a task is, by the registers with which it entered the kernel; or enum wait_nr. */
@@ -35,7 +36,7 @@ static __always_inline bool is_idle(__s32 nr, __u32 state)
 }
 
 /* `state` 0: it could run on. */
-static __always_inline void leave(struct task_struct *task, __u32 state)
+static __always_inline void leave(void *ctx, struct task_struct *task, __u32 state)
 {
 	struct thread *t = find_thread(task);
 	struct process *p = NULL;
@@ -74,6 +75,10 @@ static __always_inline void leave(struct task_struct *task, __u32 state)
 	t->out_run_delay = task->sched_info.run_delay;
 	t->out_throttled = throttled_ns(task);
 	t->clock_ns = t->out_ns - queue_clock_ns(task);
+	t->waker.kind = WAKER_UNKNOWN;
+	t->woken = t->walks = t->user_frames = t->waker_frames = 0;
+	if (state && t->user_stacks && t->serving && !t->shared)
+		take_own_user_stack(ctx, task, t);
 }
 
 static __always_inline void come_back(struct task_struct *task)
@@ -87,10 +92,11 @@ static __always_inline void come_back(struct task_struct *task)
 		end_wait(task, t, now_ns(), ready_ns(task, t), true);
 }
 
-static __always_inline int on_switch(bool preempted, struct task_struct *prev, struct task_struct *next, __u32 state)
+static __always_inline int on_switch(void *ctx, bool preempted, struct task_struct *prev, struct task_struct *next,
+				     __u32 state)
 {
 	if (maybe_watched(prev))
-		leave(prev, preempted ? 0 : state);
+		leave(ctx, prev, preempted ? 0 : state);
 	if (maybe_watched(next))
 		come_back(next);
 	return 0;

@@ -58,6 +58,11 @@ struct thread {
 	__u32 out_open;
 	__u32 out_state;
 	__s32 out_nr;
+	struct waker waker;
+	__u8 woken;
+	__u8 walks; /* enum wait_flags of its user stacks */
+	__u8 user_frames;
+	__u8 waker_frames;
 	/* the request that it serves */
 	__u32 open; /* requests that it has read, and that nobody has answered as far as it knows */
 	__u64 cookie;
@@ -70,8 +75,12 @@ struct thread {
 	__u64 switches; /* of the thread, by the kernel's count, when it read; those seen since are taken off */
 	__u32 target_set;
 	__u8 serving;
-	__u8 shared; /* it serves several at once: none of them is known to be what it works for */
-	__u8 _pad[2];
+	__u8 shared;	  /* it serves several at once: none of them is known to be what it works for */
+	__u8 user_stacks; /* there is room for them, and its target asks for them */
+	__u8 _pad;
+	__u64 lock_ns; /* its longest wait for a futex of which it is known who ended it */
+	struct waker lock_waker;
+	__u64 at[2]; /* see by_interrupt() */
 	struct blocked blocked[LP_WAIT_CALLS];
 };
 
@@ -81,6 +90,19 @@ struct {
 	__type(key, int);
 	__type(value, struct thread);
 } threads SEC(".maps");
+
+/* Of threads that read requests of a target which asks for user stacks, of the wait that they are in. */
+struct user_stacks {
+	__u64 own[LP_USER_FRAMES];
+	__u64 waker[LP_USER_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct user_stacks);
+} user_stacks SEC(".maps");
 
 /* By thread.key: requests that it had read and others have ended. 65,536 threads that read requests on a node. */
 struct {
@@ -164,6 +186,7 @@ static __always_inline void forget_thread(struct task_struct *task)
 		return;
 	if (t->key)
 		bpf_map_delete_elem(&readers, &t->key);
+	bpf_task_storage_delete(&user_stacks, task);
 	bpf_task_storage_delete(&threads, task);
 }
 

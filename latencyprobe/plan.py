@@ -84,13 +84,17 @@ class SpanPolicy(_Wire, frozen=True):
     max_per_second: int
 
 
+USER_STACKS = "waits.user_stacks"  # in an agent's variants
+
+
 class WaitPolicy(_Wire, frozen=True):
     """Which waits of servers are recorded: in system calls, and for a CPU, that take longer; 0: none. `stacks`: with
-    the kernel's stack."""
+    the kernel's stack; `user_stacks`: with the program's too."""
 
     slow_call_ns: int = 0
     slow_offcpu_ns: int = 0
     stacks: bool = False
+    user_stacks: bool = False
 
 
 class Target(_Wire, frozen=True):

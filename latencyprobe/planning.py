@@ -65,7 +65,8 @@ def _waits(evidence: EvidenceSpec) -> WaitPolicy:
     return WaitPolicy(
         slow_call_ns=duration_ns(syscalls.slower_than) if syscalls else 0,
         slow_offcpu_ns=duration_ns(offcpu.slower_than) if offcpu else 0,
-        stacks=syscalls is not None and syscalls.stacks == "Kernel",
+        stacks=syscalls is not None and syscalls.stacks != "None",
+        user_stacks=syscalls is not None and syscalls.stacks == "User",
     )
 
 

@@ -97,10 +97,11 @@ class SpansSpec(_Spec, frozen=True):
 
 
 class SyscallsSpec(_Spec, frozen=True):
-    """`spec.evidence.syscalls`: waits of servers in system calls that take longer than the duration `slower_than`."""
+    """`spec.evidence.syscalls`: waits of servers in system calls that take longer than the duration `slower_than`.
+    `stacks`: User: the program's beside the kernel's."""
 
     slower_than: Duration = "20ms"
-    stacks: Literal["None", "Kernel"] = "Kernel"
+    stacks: Literal["None", "Kernel", "User"] = "Kernel"
 
 
 class OffCpuSpec(_Spec, frozen=True):

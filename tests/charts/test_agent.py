@@ -100,6 +100,13 @@ def test_files_named_in_the_environment_are_mounted(container: Any) -> None:
     assert {files["LATENCYPROBE_CGROUP_ROOT"], files["LATENCYPROBE_STATE_DIR"]} <= mounts
 
 
+def test_looking_into_processes_takes_their_numbers_and_one_capability(render: Render) -> None:
+    agent = render(agent={"userStacks": True}).one("DaemonSet")["spec"]["template"]["spec"]
+
+    assert agent["hostPID"] is True
+    assert agent["containers"][0]["securityContext"]["capabilities"]["add"] == ["BPF", "PERFMON", "SYS_PTRACE"]
+
+
 def test_probes_ask_whether_the_loop_turns_and_whether_it_measures(container: Any) -> None:
     port = container["ports"][0]
 

@@ -103,7 +103,7 @@ def test_unknown_field_is_refused_even_if_it_is_null(probe: MakeProbe) -> None:
     ("evidence", "said"),
     [
         ({"syscalls": "Exact"}, "spec.evidence.syscalls: 'Exact': expected fields such as slowerThan: 20ms, or {}"),
-        ({"syscalls": {"stacks": "User"}}, "spec.evidence.syscalls.stacks: 'User': expected None or Kernel"),
+        ({"syscalls": {"stacks": "Both"}}, "spec.evidence.syscalls.stacks: 'Both': expected None, Kernel or User"),
         ({"offcpu": {"stacks": "Kernel"}}, "spec.evidence.offcpu.stacks: unknown field: remove it"),
         ({"offcpu": {"slowerThan": "soon"}}, "spec.evidence.offcpu.slowerThan: 'soon': expected a duration"),
     ],

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.errors import Unsupported
-from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks, missing_capabilities, require_capabilities
+from latencyprobe_agent.kernel.hooks import (
+    KERNEL_BTF,
+    Hooks,
+    cannot_look_into_processes,
+    missing_capabilities,
+    require_capabilities,
+)
 
 needs_btf = pytest.mark.skipif(not KERNEL_BTF.exists(), reason="this kernel has no BTF")
 
@@ -74,3 +80,17 @@ def test_socket_storage_is_there_when_the_kernel_has_the_function_that_allows_it
 
     with Hooks(KERNEL_BTF) as hooks, Hooks(tmp_path / "old") as old:
         assert [name in types, False] == [hooks.socket_storage, old.socket_storage]
+
+
+@pytest.mark.parametrize(
+    ("bits", "namespace", "why"),
+    [
+        ((19,), 4026531836, ""),
+        ((38, 39), 4026531836, "CAP_SYS_PTRACE missing"),
+        ((19,), 4026532456, "a PID namespace of its own"),
+    ],
+)
+def test_processes_are_looked_into_by_the_numbers_of_the_host_alone(tmp_path, bits, namespace, why):
+    (tmp_path / "self" / "ns").mkdir(parents=True)
+    (tmp_path / "self" / "ns" / "pid").symlink_to(f"pid:[{namespace}]")
+    assert why == cannot_look_into_processes(status(*bits), tmp_path)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import SpecError
-from latencyprobe.plan import TargetStatus
+from latencyprobe.plan import USER_STACKS, TargetStatus
 from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status.conditions import Condition, conditions, invalid
 
@@ -185,3 +185,19 @@ def test_nodes_that_cannot_tell_what_holds_up_containers_are_named(planned: Any)
     )
     planned.report("n1", 7, seen=9, variants={"pressure.throttled": "cgroup2", "pressure.cpu": "psi"})
     assert "PressureUnknown" not in of(planned, 8)
+
+
+def test_nodes_that_may_not_look_into_processes_are_named_to_who_asks_for_their_stacks(make: Any) -> None:
+    lacking = {USER_STACKS: "unsupported"}
+    for stacks, missing in (("User", True), ("Kernel", False)):
+        planned = make.planned(make.pod("cart-1"), clients={"scope": "None"}, evidence={"syscalls": {"stacks": stacks}})
+        planned.report("n1", 5, seen=7, variants=lacking)
+        assert ("UserStacksMissing" in of(planned, 6)) is missing
+    planned = make.planned(make.pod("cart-1"), clients={"scope": "None"}, evidence={"syscalls": {"stacks": "User"}})
+    planned.report("n1", 5, seen=7, variants=lacking)
+    assert of(planned, 6)["UserStacksMissing"].message == (
+        "agent on n1 may not look into processes, so waits have the kernel's stack alone: set agent.userStacks=true in "
+        "the chart, or spec.evidence.syscalls.stacks to Kernel"
+    )
+    planned.report("n1", 7, seen=9)
+    assert "UserStacksMissing" not in of(planned, 8)

@@ -73,10 +73,12 @@ class Server:
 
 
 @contextmanager
-def waiting_server(port: int, *options: str, cgroups: tuple[Path, ...] = ()) -> Iterator[Server]:
-    """Run one for the block, in these folders of cgroups."""
+def waiting_server(
+    port: int, *options: str, cgroups: tuple[Path, ...] = (), program: Path | None = None
+) -> Iterator[Server]:
+    """Run one for the block, in these folders of cgroups. `program`: in place of waiting_server.py."""
 
-    command = [sys.executable, "-m", "tests.truth.waiting_server", str(port), *options]
+    command = [*([program] if program else [sys.executable, "-m", "tests.truth.waiting_server"]), str(port), *options]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
     try:
         for folder in cgroups:

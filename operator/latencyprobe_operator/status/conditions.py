@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from latencyprobe import pressure
 from latencyprobe.errors import SpecError
+from latencyprobe.plan import USER_STACKS
 from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, TEXT_BYTES
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
@@ -61,6 +62,7 @@ def conditions(
     found += [one for one in (_failing(states, agents), _spans_limited(resolved, states, agents)) if one]
     found += _pressure_unknown(states, agents)
     found += _text_left_out(resolved)
+    found += _user_stacks_missing(resolved, states, agents)
     if store_ephemeral and resolved.probe.spec.objectives:
         message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
         found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
@@ -133,6 +135,20 @@ def _text_left_out(resolved: Resolved) -> list[Condition]:
             f"resource.opentelemetry.io/*, OTEL_* variables and images have room for {TEXT_BYTES} bytes"
         )
     return [Condition("TextLeftOut", "True", "TextLeftOut", "; ".join(said))] if said else []
+
+
+def _user_stacks_missing(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> list[Condition]:
+    """Return the condition that says which nodes name no functions of programs, if this LatencyProbe asks for them."""
+    syscalls = resolved.probe.spec.evidence.syscalls
+    ready = [node for node, state in states.items() if state is NodeState.READY]
+    nodes = sorted(node for node in ready if agents.of[node].status.variants.get(USER_STACKS) == _LACKING)
+    if not nodes or syscalls is None or syscalls.stacks != "User":
+        return []
+    message = (
+        f"agent on {_names(nodes)} may not look into processes, so waits have the kernel's stack alone: set "
+        "agent.userStacks=true in the chart, or spec.evidence.syscalls.stacks to Kernel"
+    )
+    return [Condition("UserStacksMissing", "True", "UserStacksMissing", message)]
 
 
 def broken(reasons: Mapping[str, str]) -> Condition:

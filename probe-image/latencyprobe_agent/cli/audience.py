@@ -8,8 +8,10 @@ from latencyprobe_agent.config import Config
 from latencyprobe_agent.loop.agent import Audience
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.measure.turn import Listener
+from latencyprobe_agent.signals.evidence import Stack
 from latencyprobe_agent.sli.listener import SliRows
 from latencyprobe_agent.symbols.kallsyms import KernelNames
+from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.telemetry.endpoints import Settings
 from latencyprobe_agent.vocabulary.now import Now
 
@@ -36,6 +38,12 @@ def audience(
             if export.endpoints:
                 # Here and not above: protobuf and HTTP are loaded while the programs already count.
                 from latencyprobe_agent.telemetry.export import Exporters  # noqa: PLC0415
+                from latencyprobe_agent.telemetry.span_evidence import Names  # noqa: PLC0415
+
+                symbols = stack.enter_context(Symbolizer())
+
+                def of_program(of: Stack) -> list[str]:
+                    return symbols.user(of.tgid, inside_calls(of.addresses), taken_ns=of.taken_ns)
 
                 exporters = Exporters(
                     export.endpoints,
@@ -45,7 +53,7 @@ def audience(
                     delta=export.delta,
                     shared_key=export.shared_key,
                     stop_timeout_s=_STOP_TIMEOUT_S,
-                    kernel_names=KernelNames(),
+                    naming=Names(KernelNames(), of_program),
                 )
                 listeners += stack.enter_context(exporters).listeners
             yield listeners

@@ -21,7 +21,7 @@ from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import (
     KERNEL_BTF,
     KERNEL_BTF_VARIABLE,
-    may_look_into_processes,
+    cannot_look_into_processes,
     missing_capabilities,
 )
 from latencyprobe_agent.kernel.programs import Programs
@@ -156,10 +156,10 @@ def _symbols(status: str) -> Finding:
     if why:
         remedy = "run as root, or add SYSLOG to the container's capabilities (chart: agent.kernelNames)"
         return Finding("symbols", Verdict.WARN, "/proc/kallsyms shows no addresses", "kernel stacks have none", remedy)
-    if not may_look_into_processes(status):
-        lost = "user stacks of other users' processes have no names"
-        remedy = "run as root, or add SYS_PTRACE to the container's securityContext.capabilities"
-        return Finding("symbols", Verdict.WARN, "CAP_SYS_PTRACE missing", lost, remedy)
+    if cannot := cannot_look_into_processes(status):
+        lost = "programs' functions have no names: `stacks: User` is as Kernel"
+        remedy = "run as root on the host, or set agent.userStacks of the chart: hostPID and SYS_PTRACE for the agents"
+        return Finding("symbols", Verdict.WARN, cannot, lost, remedy)
     return Finding("symbols", Verdict.OK, "of the kernel and of processes")
 
 

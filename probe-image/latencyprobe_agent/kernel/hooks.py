@@ -14,6 +14,7 @@ KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 KERNEL_BTF_VARIABLE = "LATENCYPROBE_BTF"
 _CAPABILITIES = {"CAP_PERFMON": 38, "CAP_BPF": 39}  # linux/capability.h
 _CAP_SYS_PTRACE, _CAP_SYS_ADMIN = 19, 21
+_HOST_PID_NAMESPACE = 0xEFFFFFFC  # linux/proc_ns.h: PROC_PID_INIT_INO
 _CHUNK_BYTES = 1 << 16
 
 
@@ -71,9 +72,14 @@ def missing_capabilities(status: str) -> list[str]:
     return [name for name, bit in _CAPABILITIES.items() if not _effective(status) >> bit & 1]
 
 
-def may_look_into_processes(status: str) -> bool:
-    """Return whether this process may read maps and files of processes of other users: CAP_SYS_PTRACE."""
-    return bool(_effective(status) >> _CAP_SYS_PTRACE & 1)
+def cannot_look_into_processes(status: str, proc: Path = Path("/proc")) -> str:
+    """Return why this process cannot read maps and files of all processes that the kernel numbers, empty if it can. In
+    another PID namespace than the host's the same number is another process."""
+    if not _effective(status) >> _CAP_SYS_PTRACE & 1:
+        return "CAP_SYS_PTRACE missing"
+    if (proc / "self" / "ns" / "pid").readlink().name != f"pid:[{_HOST_PID_NAMESPACE}]":
+        return "a PID namespace of its own"
+    return ""
 
 
 def _effective(status: str) -> int:

@@ -4,12 +4,14 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from latencyprobe.errors import Unsupported
-from latencyprobe.plan import NodePlan
+from latencyprobe.plan import USER_STACKS, NodePlan
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
+from latencyprobe_agent.kernel.hooks import cannot_look_into_processes
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
@@ -19,9 +21,12 @@ _log = logging.getLogger(__name__)
 
 
 class Attachment:
-    """`in_force`: None before the first plan. `problem`: why the control's latest plan is not in force, if so."""
+    """`in_force`: None before the first plan. `problem`: why the control's latest plan is not in force, if so.
 
-    def __init__(self, programs: Programs, config: Config, control: Control) -> None:
+    `named`: somebody makes spans, on which stacks have names.
+    """
+
+    def __init__(self, programs: Programs, config: Config, control: Control, *, named: bool = True) -> None:
         self.in_force: InForce | None = None
         self.problem: Unsupported | None = None
         self._programs = programs
@@ -30,6 +35,14 @@ class Attachment:
         self._tree: CgroupTree | None = None
         self._cgroups: Mapping[int, Cgroup] = {}
         self._surveyed_s = 0.0
+        self._named = named
+        self._no_user_stacks = cannot_look_into_processes(Path("/proc/self/status").read_text())
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """Return `unsupported` for stacks of programs that the plan asks for, and that this agent cannot name."""
+        asked = self.in_force and any(one.waits.user_stacks for one in self.in_force.rules.sets.values())
+        return {USER_STACKS: "unsupported"} if asked and self._no_user_stacks else {}
 
     def follow(self, before: Callable[[], object] = lambda: None) -> None:
         """Put the control's plan in force, if it or the cgroups of its pods have changed.
@@ -81,6 +94,7 @@ class Attachment:
             own_tgid=own,
             owner_by_process=plan.host,
             records_per_second=self._config.records_per_second,
+            user_stacks=self._named and not self._no_user_stacks,
         )
 
     def _scan(self) -> Mapping[int, Cgroup]:

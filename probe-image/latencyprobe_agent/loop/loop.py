@@ -34,7 +34,7 @@ class Loop(AbstractContextManager["Loop"]):
     def __init__(self, programs: Programs, config: Config, control: Control, *, sampling: bool, guard: Guard) -> None:
         self.programs = programs
         self.clock = Clock()
-        self.attachment = Attachment(self.programs, config, control)
+        self.attachment = Attachment(self.programs, config, control, named=sampling)
         self.evidence = EvidenceSignals(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
         self.pressure = PressureReader(config.cgroup_root)
         self.last: Turn | None = None
@@ -62,7 +62,8 @@ class Loop(AbstractContextManager["Loop"]):
     @property
     def variants(self) -> Mapping[str, str]:
         """Attach variant in use by event, those of evidence under their signal's name; and what tells of pressure."""
-        return {**self.programs.variants, **self.evidence.variants, **self.pressure.variants}
+        of_evidence = {**self.evidence.variants, **self.attachment.variants}
+        return {**self.programs.variants, **of_evidence, **self.pressure.variants}
 
     def turn(
         self, listeners: Sequence[Listener], config: Config, running: Callable[[], bool], each_tick: Callable[[], None]

@@ -177,6 +177,7 @@ class _Numbering:
                 slow_call_ns=min((t.waits.slow_call_ns for t in members if t.waits.slow_call_ns), default=0),
                 slow_offcpu_ns=min((t.waits.slow_offcpu_ns for t in members if t.waits.slow_offcpu_ns), default=0),
                 stacks=any(t.waits.stacks for t in members),
+                user_stacks=any(t.waits.user_stacks for t in members),
             ),
         )
 

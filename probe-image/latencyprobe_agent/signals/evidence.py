@@ -81,6 +81,19 @@ class Lasted(NamedTuple):
     adds: NDArray[np.bool_]
 
 
+class Stack(NamedTuple):
+    """A stack of a record, innermost first. `whole`: it leads to the thread's first function; of the kernel's, that
+    there are no more. `tgid`: whose code it is, 0 for the kernel's, and `taken_ns` (boot time) when it was. `attribute`
+    has the names of its functions, `told_whole` that it is whole."""
+
+    attribute: Attribute
+    addresses: tuple[int, ...]
+    whole: bool
+    tgid: int = 0
+    taken_ns: int = 0
+    told_whole: Attribute | None = None
+
+
 def all_shown(records: NDArray[np.void], wait_ns: NDArray[np.int64]) -> NDArray[np.intp]:
     """Return all rows: each record is a span event."""
     return np.arange(len(records))
@@ -97,10 +110,10 @@ class Explains:
     last done: an upper bound of the record's cost, which the event carries. `lasted`: in its place, for what has a
     duration: (RECENT_HALF[n], keys) → `Lasted`. `costs`: the records say themselves what they cost.
     `counted`: (COUNTS_KEY[n], EVIDENCE_COUNTS[n] gained) → values of metrics that are exact, rows of these in `rows`.
-    `shown`: the joined records of one exchange and their costs → those that become span events, in that order. `stack`:
-    one record → addresses of kernel code, innermost first, and whether there may be more; whoever writes the event
-    names them. `causes`: joined records, and for how many exchanges each stands → where the `process` of these went, ns
-    by cause (latencyprobe/causes.py); of an exchange one record alone tells it.
+    `shown`: the joined records of one exchange and their costs → those that become span events, in that order.
+    `stacks`: those of one record, which whoever writes the event names. `causes`: joined records, and for how many
+    exchanges each stands → where the `process` of these went, ns by cause (latencyprobe/causes.py); of an exchange one
+    record alone tells it.
     """
 
     event: Event | None
@@ -113,7 +126,7 @@ class Explains:
     costs: bool = False
     lasted: Callable[[NDArray[np.void], NDArray[np.void]], Lasted] | None = None
     shown: Callable[[NDArray[np.void], NDArray[np.int64]], NDArray[np.intp]] = all_shown
-    stack: Callable[[np.void], tuple[NDArray[np.uint64], bool]] | None = None
+    stacks: Callable[[np.void], Sequence[Stack]] = lambda _: ()
     causes: Callable[[NDArray[np.void], NDArray[np.int64]], Mapping[str, int]] = lambda *_: {}
 
     @property

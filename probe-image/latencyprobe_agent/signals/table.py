@@ -88,6 +88,7 @@ WAITS = EvidenceSignal(
     name="wait",
     ring="waits",
     record=WAIT,
+    optional=("waking",),
     entries={"call_kinds": waits.call_kinds()},
     switch="waits",
     switches=("syscalls", "offcpu"),

@@ -26,7 +26,7 @@ class Exporters(AbstractContextManager["Exporters"]):
     """`listeners`: Spans, Metrics, as `endpoints` ask for them. Leaving it delivers what is queued.
 
     `peers`: None standalone. `shared_key`: another host was given the same pairing key. `stop_timeout_s`: for that
-    delivery. `kernel_names`: as in `span_encoder.Context`. Raises ConfigError where gRPC is asked for but not
+    delivery. `naming`: of stacks. Raises ConfigError where gRPC is asked for but not
     installed.
     """
 
@@ -40,7 +40,7 @@ class Exporters(AbstractContextManager["Exporters"]):
         delta: bool,
         shared_key: bool,
         stop_timeout_s: float,
-        kernel_names: Names,
+        naming: Names,
     ) -> None:
         self._stop_timeout_s = stop_timeout_s
         self.outboxes: dict[OtlpSignal, Outbox] = {
@@ -56,7 +56,7 @@ class Exporters(AbstractContextManager["Exporters"]):
         room = None
         if traces := self.outboxes.get("traces"):
             room = _room(config)
-            spans = Spans(traces, room, peers or Peers(None), shared_key=shared_key, kernel_names=kernel_names)
+            spans = Spans(traces, room, peers or Peers(None), shared_key=shared_key, naming=naming)
             self.listeners.append(spans)
         if metrics := self.outboxes.get("metrics"):
             own = SelfMetrics(self.outboxes, room, config, standalone=peers is None)

@@ -6,7 +6,7 @@ its evidence, its calls. Protobuf takes the parts of a message one after the oth
 "Spans" and "Parents".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -38,20 +38,15 @@ _BYTES = 1 << 20  # of a request, give or take a span and its resource: receiver
 _SCOPE: bytes = ScopeSpans(scope=InstrumentationScope(name=names.SCOPE)).SerializeToString()
 
 
-def unnamed(addresses: Iterable[int]) -> list[str]:
-    """Return addresses as they are, where nobody knows names."""
-    return [f"{address:#x}" for address in addresses]
-
-
 class Context(NamedTuple):
     """What holds for all spans of a turn. `unix_offset_ns`: add to boot time for Unix time. `shared_key`: another
     host measures the other half with the same pairing key (standalone `--pair-key`), though nobody can confirm it.
-    `kernel_names`: addresses of kernel code → functions."""
+    `naming`: of stacks."""
 
     resources: Resources
     unix_offset_ns: int
     shared_key: bool = False
-    kernel_names: Names = unnamed
+    naming: Names = Names()
 
 
 def requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
@@ -98,7 +93,7 @@ def _columns(ready: Ready, context: Context) -> list[list[Piece]]:
     """Return what each span is made of."""
     rows = ready.rows
     server, root = rows["role"] == Role.SERVER, _roots(ready, shared_key=context.shared_key)
-    evidence = explained(rows["number"], ready.evidence, context.unix_offset_ns, context.kernel_names)
+    evidence = explained(rows["number"], ready.evidence, context.unix_offset_ns, context.naming)
     return [
         *span_numbers.columns(Spans(rows, context.unix_offset_ns, server & (root == 0), evidence.resent)),
         *span_words.columns(ready, root, context.resources),

@@ -1,16 +1,16 @@
 """What evidence adds to the few spans that it explains: attributes of the span, and an event for each record.
 
-The kernel's functions are named here and no earlier: a stack that no span shows needs no names.
+Functions are named for spans and no earlier: a stack that no span shows needs no names.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from latencyprobe_agent.signals.evidence import Explains
+from latencyprobe_agent.signals.evidence import Explains, Stack
 from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.telemetry.matching import find
 from latencyprobe_agent.telemetry.ragged import Piece, pick
@@ -21,7 +21,17 @@ from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 _STACK_LENGTH = 2000  # characters
 _UNKNOWN = "[unknown]"
 
-Names = Callable[[Iterable[int]], Sequence[str]]
+
+def _unnamed(addresses: Iterable[int]) -> list[str]:
+    return [f"{address:#x}" for address in addresses]
+
+
+class Names(NamedTuple):
+    """Functions of stacks, innermost first. `kernel`: by address, at once; `user`: of a stack with a `tgid`, which may
+    take long, none where nobody knows them. By default nobody knows any."""
+
+    kernel: Callable[[Iterable[int]], Sequence[str]] = _unnamed
+    user: Callable[[Stack], Sequence[str]] = lambda _: ()
 
 
 class Explained(NamedTuple):
@@ -32,9 +42,7 @@ class Explained(NamedTuple):
     resent: NDArray[np.bool_]
 
 
-def explained(
-    number: NDArray[np.uint64], evidence: Sequence[Noted], unix_offset_ns: int, kernel_names: Names
-) -> Explained:
+def explained(number: NDArray[np.uint64], evidence: Sequence[Noted], unix_offset_ns: int, naming: Names) -> Explained:
     """Return what evidence says of the spans with these numbers. `evidence`: maybe of others too."""
     by_signal: dict[Explains, dict[int, list[tuple[np.void, int]]]] = {}
     for noted in evidence:
@@ -54,7 +62,7 @@ def explained(
             if explains.event is not None:
                 for row in explains.shown(records, waits).tolist():
                     event = _event(explains, explains.event, records[row], int(waits[row]), unix_offset_ns)
-                    _name_stack(event, explains, records[row], kernel_names)
+                    _name_stacks(event, explains.stacks(records[row]), naming)
                     span.events.append(event)
             attributes.setdefault(at, {}).update(explains.attributes(records))
     resent = np.zeros(len(number), np.bool_)
@@ -73,12 +81,30 @@ def _event(explains: Explains, name: str, record: np.void, wait_ns: int, unix_of
     return event
 
 
-def _name_stack(event: Span.Event, explains: Explains, record: np.void, kernel_names: Names) -> None:
-    if explains.stack:
-        addresses, truncated = explains.stack(record)
-        functions = kernel_names(addresses.tolist())
-        if any(function != _UNKNOWN for function in functions):  # else the kernel hides them
-            fill(event.attributes, {names.WAIT_STACK: fold(functions, truncated=truncated)})
+def user_stacks(evidence: Iterable[Noted]) -> Iterator[tuple[int, Stack]]:
+    """Yield the stacks of programs among the records, each with the number of the span that it explains."""
+    for noted in evidence:
+        for number, record in zip(noted.number.tolist(), noted.records, strict=True):
+            yield from ((number, stack) for stack in noted.explains.stacks(record) if stack.tgid and stack.addresses)
+
+
+def _name_stacks(event: Span.Event, stacks: Iterable[Stack], naming: Names) -> None:
+    for stack in stacks:
+        functions = naming.user(stack) if stack.tgid else naming.kernel(stack.addresses)
+        if stack.tgid and not stack.whole:
+            functions = _believable(functions)
+        if all(function == _UNKNOWN for function in functions):  # the kernel hides them, or nobody has looked
+            continue
+        whole = stack.whole and not (stack.tgid and _UNKNOWN in functions)
+        fill(event.attributes, {stack.attribute: fold(functions, truncated=not whole)})
+        if stack.told_whole:
+            fill(event.attributes, {stack.told_whole: whole})
+
+
+def _believable(functions: Sequence[str]) -> Sequence[str]:
+    """Return the inner functions of a stack that leads nowhere: what lies in no file came of no frame pointer."""
+    outside = (at for at, function in enumerate(functions) if at and function == _UNKNOWN)
+    return functions[: next(outside, len(functions))]
 
 
 def fold(functions: Sequence[str], *, truncated: bool) -> str:

@@ -1,11 +1,14 @@
 """Listener: sampled halves become spans, when their other half, their peer's name and their evidence are known."""
 
+import numpy as np
+
 from latencyprobe.plan import Target
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.telemetry import span_encoder
+from latencyprobe_agent.telemetry.naming import Naming
 from latencyprobe_agent.telemetry.outbox import Outbox
-from latencyprobe_agent.telemetry.span_evidence import Names
+from latencyprobe_agent.telemetry.span_evidence import Names, user_stacks
 from latencyprobe_agent.telemetry.span_rows import Ready
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.now import Now
@@ -13,13 +16,14 @@ from latencyprobe_agent.vocabulary.now import Now
 # Encoding some spans takes as long as encoding hundreds, and so does a request at the collector.
 _SEND_EVERY_S = 1.0
 _MANY = 2048  # send them now
+_NOBODY = Names()
 
 
 class Spans:
     """Sends to `outbox`, once a second or as soon as many wait.
 
-    `shared_key`: another host has the same pairing key, so its half may be somebody's parent. `kernel_names`: as in
-    `span_encoder.Context`.
+    `shared_key`: another host has the same pairing key, so its half may be somebody's parent. `naming`: of
+    stacks.
     """
 
     name = "spans"
@@ -31,9 +35,10 @@ class Spans:
         peers: Peers,
         *,
         shared_key: bool,
-        kernel_names: Names = span_encoder.unnamed,
+        naming: Names = _NOBODY,
     ) -> None:
-        self._kernel_names = kernel_names
+        self._kernel_names = naming._replace(user=_NOBODY.user)
+        self._naming = Naming(outbox, naming.user)
         self._outbox = outbox
         self._room = room
         self._peers = peers
@@ -63,14 +68,20 @@ class Spans:
     def close(self) -> None:
         """Send all that still wait."""
         self._send(self._room.take_ready(self._peers, self._now.boot_s, all_of_them=True))
+        self._naming.close()
 
     def _send(self, ready: Ready) -> None:
-        if len(ready) and self._in_force is not None:
-            context = span_encoder.Context(
-                self._in_force.resources, self._now.offset_ns, self._shared_key, self._kernel_names
-            )
-            for body, count in span_encoder.requests(ready, context):
-                self._outbox.put(body, count)
+        if not len(ready) or self._in_force is None:
+            return
+        context = span_encoder.Context(
+            self._in_force.resources, self._now.offset_ns, self._shared_key, self._kernel_names
+        )
+        if numbers := {number for number, _ in user_stacks(ready.evidence)}:
+            slow = np.isin(ready.rows["number"], np.fromiter(numbers, np.uint64, len(numbers)))
+            self._naming.put(ready.take(np.flatnonzero(slow)), context)
+            ready = ready.take(np.flatnonzero(~slow))
+        for body, count in span_encoder.requests(ready, context):
+            self._outbox.put(body, count)
 
 
 def _targets(in_force: InForce) -> dict[int, Target]:

@@ -238,6 +238,26 @@ WAIT_STACK = Attribute(
     "latencyprobe.stack.kernel",
     event="kernel functions in which it waited, outermost first, by `;`; begins with `…` where there may be more",
 )
+WAIT_USER_STACK = Attribute(
+    "latencyprobe.stack.user",
+    event="with `stacks: User`: functions of the program in which it waited, in the same form",
+)
+WAIT_USER_STACK_COMPLETE = Attribute(
+    "latencyprobe.stack.user.complete",
+    event="it leads to the function with which the thread began; else callers are missing, or wrong where code has no "
+    "frame pointers",
+)
+WAIT_WAKER = Attribute(
+    "latencyprobe.wait.waker",
+    event="who ended a wait in a call: a `thread` of the process, of another `process` of its container, of the "
+    "`kernel`, or `outside` of it; an `interrupt`: a timer, a device, the network",
+)
+WAIT_WAKER_NAME = Attribute("latencyprobe.wait.waker.name", event="name of that thread; not of one outside")
+WAIT_WAKER_ID = Attribute("latencyprobe.wait.waker.id", event="its id, on the host")
+WAIT_WAKER_STACK = Attribute(
+    "latencyprobe.stack.waker", event="with `stacks: User`: functions in which a `thread` or `process` woke it"
+)
+WAIT_WAKER_STACK_COMPLETE = Attribute("latencyprobe.stack.waker.complete", event="the same of that stack")
 PROCESS_ON_CPU = Attribute(
     "latencyprobe.process.on_cpu", span="with `evidence.syscalls` or `offcpu`: of `process`, on a CPU, seconds"
 )

@@ -246,6 +246,21 @@ class WaitFlags(IntFlag):
     TRUNCATED = 1
     PREEMPTED = 2
     SERVING = 4
+    USER_COMPLETE = 8
+    USER_TRUNCATED = 16
+    WAKER_COMPLETE = 32
+    WAKER_TRUNCATED = 64
+
+
+class WakerKind(IntEnum):
+    """`enum waker_kind`."""
+
+    UNKNOWN = 0
+    THREAD = 1
+    PROCESS = 2
+    KERNEL = 3
+    OUTSIDE = 4
+    INTERRUPT = 5
 
 
 class Served(IntEnum):
@@ -381,6 +396,7 @@ SAMPLING_LEVEL_MAX = 31
 SCOPE_FILTER_WORDS = 1024
 SCOPE_FILTER_FACTOR = 1640531527
 WAIT_FRAMES = 127
+USER_FRAMES = 64
 WAIT_CALLS = 8
 SYSCALLS = 512
 WAITS_PER_SECOND = 200
@@ -558,8 +574,17 @@ NEWEST_HEAD = _struct(
     ("_pad", 12, "u4"),
 )
 
+WAKER = _struct(
+    32,
+    ("comm", 0, "(16,)u1"),
+    ("tgid", 16, "u4"),
+    ("tid", 20, "u4"),
+    ("kind", 24, "u1"),
+    ("_pad", 25, "(7,)u1"),
+)
+
 WAIT = _struct(
-    1312,
+    2376,
     ("flow", 0, FLOW_HEADER),
     ("start_ns", 96, "u8"),
     ("on_cpu_ns", 104, "u8"),
@@ -577,8 +602,14 @@ WAIT = _struct(
     ("flags", 289, "u1"),
     ("waiter", 290, "u1"),
     ("frames", 291, "u1"),
-    ("_pad", 292, "(4,)u1"),
-    ("stack", 296, "(127,)u8"),
+    ("user_frames", 292, "u1"),
+    ("waker_frames", 293, "u1"),
+    ("_pad", 294, "(2,)u1"),
+    ("waker", 296, WAKER),
+    ("waker_ns", 328, "u8"),
+    ("stack", 336, "(127,)u8"),
+    ("user_stack", 1352, "(64,)u8"),
+    ("waker_stack", 1864, "(64,)u8"),
 )
 
 COUNTS_KEY = _struct(
@@ -756,6 +787,7 @@ STRUCTS = {
     "tcprt": TCPRT,
     "newest_record": NEWEST_RECORD,
     "newest_head": NEWEST_HEAD,
+    "waker": WAKER,
     "wait": WAIT,
     "counts_key": COUNTS_KEY,
     "exchange_counts": EXCHANGE_COUNTS,
