@@ -432,10 +432,8 @@ enum wait_flags {
 	WAIT_PREEMPTED =
 		1 << 1,	       /* the thread did not mean to wait: another one had the CPU, or the quota was used up */
 	WAIT_SERVING = 1 << 2, /* the thread had read the request of `flow.sock_cookie` and no other */
-	WAIT_USER_COMPLETE = 1 << 3, /* the walk reached the frame with which the thread began */
-	WAIT_USER_TRUNCATED = 1 << 4,
-	WAIT_WAKER_COMPLETE = 1 << 5, /* the same of its waker's */
-	WAIT_WAKER_TRUNCATED = 1 << 6,
+	WAIT_USER_COMPLETE = 1 << 3,  /* the walk reached the frame with which the thread began */
+	WAIT_WAKER_COMPLETE = 1 << 4, /* the same of its waker's */
 };
 
 /* What ended a wait in a call. */
@@ -648,9 +646,10 @@ enum begun {
 enum offcpu_reason {
 	OFFCPU_PREEMPTED = 0, /* it could have gone on */
 	OFFCPU_INTERRUPTIBLE = 1,
-	OFFCPU_DISK = 2,  /* uninterruptible: mostly the disk, or a lock inside the kernel */
-	OFFCPU_OTHER = 3, /* stopped, traced, idle, or what else there is */
-	OFFCPU_COUNT = 4,
+	OFFCPU_DISK = 2,      /* uninterruptible: mostly the disk, or a lock inside the kernel */
+	OFFCPU_OTHER = 3,     /* stopped, traced, idle, or what else there is */
+	OFFCPU_THROTTLED = 4, /* as known at its end: mostly for a CPU, and that mostly for its quota */
+	OFFCPU_COUNT = 5,
 };
 
 /* What a tracker has to tell beside its records. One per-CPU counter each in the map `told`. */
@@ -686,10 +685,10 @@ enum stack_walk_flags {
 
 /* The one entry of the array `knobs`, read at each event. A filter of 0 lets everything through. */
 struct tracker_knobs {
-	__u64 threshold_ns;    /* what takes longer, and only that, has a record */
-	__u64 timeout_ns;      /* 0 = none */
-	__u64 gc_threshold_ns; /* 0 = none */
-	__u64 cgroup_id;
+	__u64 threshold_ns;		  /* what takes longer, and only that, has a record */
+	__u64 timeout_ns;		  /* 0 = none */
+	__u64 gc_threshold_ns;		  /* 0 = none */
+	__u64 cgroup_id;		  /* that one, and those below it */
 	__u64 left_out[LP_SYSCALL_WORDS]; /* bit per system call that is not followed */
 	__u8 comm[16];			  /* of the thread */
 	__u32 tgid;

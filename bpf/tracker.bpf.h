@@ -4,7 +4,8 @@
  * with the same key (`tracker_out`); what took longer than a threshold has a record. A row is an object of its own,
  * which defines first TRACKER (enum tracker), TRACKER_KEY (a type without padding), TRACKER_ENTRIES (room), TRACKER_STAYS
  * (the key is a tid; the entry is its task's own and stays until that ends: no other ever uses it), TRACKER_KIND(entry) and
- * TRACKER_KINDS (of the statistics), TRACKER_KEEPS (keep_ended() hears of all that ends, whatever the threshold).
+ * TRACKER_KINDS (of the statistics), TRACKER_KEEPS (keep_ended() hears of all that ends, whatever the threshold),
+ * TRACKER_MARKS (an entry has two words of the row's own).
  */
 #ifndef LATENCYPROBE_TRACKER_BPF_H
 #define LATENCYPROBE_TRACKER_BPF_H
@@ -33,6 +34,9 @@ struct entry {
 	__u32 tid;
 	__u32 stacks;
 	__u32 _pad;
+#ifdef TRACKER_MARKS
+	__u64 marks[2]; /* the row's own, of when it began */
+#endif
 };
 
 /* Preallocated: nothing is allocated on the way, and what is full refuses. */

@@ -63,13 +63,30 @@ static __always_inline bool has_comm(const struct tracker_knobs *k, const struct
 	return comm[0] == asked[0] && comm[1] == asked[1];
 }
 
+#define CGROUP_DEPTH 32 /* no orchestrator comes near it */
+
+/* Whether a task is in the cgroup with this id, or in one below it. */
+static __always_inline bool is_below(const struct task_struct *task, __u64 id)
+{
+	const struct cgroup *cgroup = task->cgroups->dfl_cgrp;
+
+	for (int i = 0; cgroup && i < CGROUP_DEPTH; i++) {
+		if (cgroup->kn->id == id)
+			return true;
+		if (!cgroup->self.parent)
+			return false;
+		cgroup = cgroup->self.parent->cgroup;
+	}
+	return false;
+}
+
 /* Whether the filter lets a task through. A processor that idles is no task, and the tracker does not track itself. */
 static __always_inline bool watched(const struct tracker_knobs *k, const struct task_struct *task)
 {
 	__u32 tgid = task->tgid;
 
 	return tgid && tgid != k->own_tgid && (!k->tgid || tgid == k->tgid) &&
-	       (!k->cgroup_id || k->cgroup_id == cgroup_of(task)) && has_comm(k, task);
+	       (!k->cgroup_id || is_below(task, k->cgroup_id)) && has_comm(k, task);
 }
 
 /* Count one more of this second; false: it is above the limit. */

@@ -5,10 +5,12 @@
  */
 #define TRACKER TRACKER_OFFCPU
 #define TRACKER_KEY __u64     /* tid */
-#define TRACKER_ENTRIES 65536 /* threads, 120 bytes each */
+#define TRACKER_ENTRIES 65536 /* threads, 136 bytes each */
 #define TRACKER_STAYS
+#define TRACKER_MARKS /* of the task as it left: its run_delay, and how long quotas had kept it off by then */
 #define TRACKER_KIND(entry) ((__u32)(entry)->payload[0])
 #define TRACKER_KINDS OFFCPU_COUNT
+#include "ready.bpf.h"
 #include "tracker.bpf.h"
 #include "tracker_stack.bpf.h"
 
@@ -21,6 +23,16 @@ static __always_inline __u32 reason_of(bool preempt, __u32 state)
 	return state & TASK_UNINTERRUPTIBLE && !(state & TASK_NOLOAD) ? OFFCPU_DISK : OFFCPU_OTHER;
 }
 
+/* Only now it is known how long it could have run, and why it did not. */
+static __always_inline void judge(struct entry *out, const struct task_struct *next, __u64 now_ns)
+{
+	__u64 off = now_ns - out->start_ns;
+	__u64 ready = out->payload[0] == OFFCPU_PREEMPTED ? off : smaller(ready_ns(next, out->marks[0]), off);
+
+	if (mostly_throttled(off, ready, smaller(throttled_ns(next) - out->marks[1], ready)))
+		out->payload[0] = OFFCPU_THROTTLED;
+}
+
 static __always_inline void come_back(const struct tracker_knobs *k, struct task_struct *next, __u64 now_ns)
 {
 	struct entry_key key = { .of = next->pid };
@@ -31,6 +43,7 @@ static __always_inline void come_back(const struct tracker_knobs *k, struct task
 	out = bpf_map_lookup_elem(&entries, &key);
 	if (!out || !out->start_ns)
 		return;
+	judge(out, next, now_ns);
 	if (k->stacks & STACKS_KERNEL && now_ns - out->start_ns > k->threshold_ns)
 		take_blocked_stack(k, out, now_ns, next);
 	tracker_out(k, &key, true, 0, now_ns, next);
@@ -52,6 +65,8 @@ static __always_inline void leave(const struct tracker_knobs *k, const struct ta
 	made.payload[1] = state;
 	made.tgid = prev->tgid;
 	made.tid = prev->pid;
+	made.marks[0] = prev->sched_info.run_delay;
+	made.marks[1] = throttled_ns(prev);
 	tracker_in(k, &key, true, &made);
 }
 

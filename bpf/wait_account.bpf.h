@@ -8,46 +8,10 @@
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
+#include "ready.bpf.h"
 #include "wait_record.bpf.h"
 #include "wait_stack.bpf.h"
 #include "wait_thread.bpf.h"
-
-#define CGROUP_LEVELS 8 /* root, kubepods, class, pod, container, and some of its own */
-
-/* How long quotas have kept tasks of these groups off CPUs, all groups above the task added up. */
-static __always_inline __u64 throttled_ns(const struct task_struct *task)
-{
-	const struct task_group *group = task->sched_task_group;
-	__u64 ns = 0;
-
-	for (int i = 0; group && i < CGROUP_LEVELS; i++) {
-		ns += group->cfs_bandwidth.throttled_time;
-		group = group->parent;
-	}
-	return ns;
-}
-
-static __always_inline __u64 smaller(__u64 a, __u64 b)
-{
-	return a < b ? a : b;
-}
-
-/* By the clock of the CPU's queue, in which the kernel keeps the account of its tasks. */
-static __always_inline __u64 queue_clock_ns(const struct task_struct *task)
-{
-	return bpf_core_field_exists(task->se.cfs_rq) ? task->se.cfs_rq->rq->clock : 0;
-}
-
-/*
- * Of the time that the task was away, what it could have run: the kernel's own account, which it closes right after this.
- */
-static __always_inline __u64 ready_ns(const struct task_struct *task, const struct thread *t)
-{
-	__u64 ns = task->sched_info.run_delay - t->out_run_delay, queued = task->sched_info.last_queued;
-	__u64 now = queue_clock_ns(task);
-
-	return queued && now > queued ? ns + now - queued : ns;
-}
 
 static __always_inline void count_blocked(struct thread *t, __s32 nr, __u64 ns)
 {

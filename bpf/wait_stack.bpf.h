@@ -20,19 +20,16 @@ static __always_inline void prepare_user_stacks(struct task_struct *task, struct
 			 bpf_task_storage_get(&user_stacks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-/* The current task's user stack. Returns the number of frames; `walk`: complete << 0 | truncated << 1. */
-static __noinline int take_user_stack(void *ctx, __u64 *address, __u8 *walk)
+/* The current task's user stack. Returns the number of frames; `walks` gains `complete` if they are all. */
+static __noinline int take_user_stack(void *ctx, __u64 *address, __u8 *walks, __u8 complete)
 {
 	const struct pt_regs *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	long bytes = bpf_get_stack(ctx, address, LP_USER_FRAMES * sizeof(*address), BPF_F_USER_STACK);
 
-	*walk = 0;
 	if (bytes <= 0)
 		return 0;
 	if (leads_to_the_end(FRAME_POINTER(regs), LP_USER_FRAMES))
-		*walk = WALK_COMPLETE;
-	else if (bytes == LP_USER_FRAMES * sizeof(*address))
-		*walk = WALK_TRUNCATED;
+		*walks |= complete;
 	return bytes / sizeof(*address);
 }
 
@@ -40,28 +37,21 @@ static __noinline int take_user_stack(void *ctx, __u64 *address, __u8 *walk)
 static __always_inline void take_own_user_stack(void *ctx, struct task_struct *task, struct thread *t)
 {
 	struct user_stacks *s;
-	__u8 walk = 0;
 
 	if ((__u32)bpf_get_current_pid_tgid() != task->pid)
 		return;
 	s = bpf_task_storage_get(&user_stacks, task, 0, 0);
-	if (!s)
-		return;
-	t->user_frames = take_user_stack(ctx, s->own, &walk);
-	t->walks |= (walk & WALK_COMPLETE ? WAIT_USER_COMPLETE : 0) | (walk & WALK_TRUNCATED ? WAIT_USER_TRUNCATED : 0);
+	if (s)
+		t->user_frames = take_user_stack(ctx, s->own, &t->walks, WAIT_USER_COMPLETE);
 }
 
 /* The current task wakes `task`. */
 static __always_inline void take_wakers_user_stack(void *ctx, struct task_struct *task, struct thread *t)
 {
 	struct user_stacks *s = bpf_task_storage_get(&user_stacks, task, 0, 0);
-	__u8 walk = 0;
 
-	if (!s)
-		return;
-	t->waker_frames = take_user_stack(ctx, s->waker, &walk);
-	t->walks |= (walk & WALK_COMPLETE ? WAIT_WAKER_COMPLETE : 0) |
-		    (walk & WALK_TRUNCATED ? WAIT_WAKER_TRUNCATED : 0);
+	if (s)
+		t->waker_frames = take_user_stack(ctx, s->waker, &t->walks, WAIT_WAKER_COMPLETE);
 }
 
 /* Into the record of a wait. */

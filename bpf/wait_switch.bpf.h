@@ -89,7 +89,7 @@ static __always_inline void come_back(struct task_struct *task)
 		return;
 	t->switches++;
 	if (t->out_ns)
-		end_wait(task, t, now_ns(), ready_ns(task, t), true);
+		end_wait(task, t, now_ns(), ready_ns(task, t->out_run_delay), true);
 }
 
 static __always_inline int on_switch(void *ctx, bool preempted, struct task_struct *prev, struct task_struct *next,

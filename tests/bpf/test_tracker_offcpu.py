@@ -12,6 +12,7 @@ from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.signals.trackers import OFFCPU
 from latencyprobe_agent.vocabulary.records import OffcpuReason, StackOptionFlags
 from tests.support.waiting import wait_until
+from tests.truth.quota import limited, throttled_ns
 from tests.truth.tracking import MS, Found, Names, blocked, cgroup, start_in, tracking
 
 pytestmark = pytest.mark.root
@@ -89,8 +90,46 @@ def test_a_task_that_waits_uninterruptibly_one_that_is_stopped_and_one_that_has_
             one.wait()
         wait_until(lambda: 0 == tracked.programs.size(), "no entry is left", seen=tracked.programs.size)
         statistics = tracked.programs.statistics()
-    assert all(statistics["count"][kind] > 0 for kind in OffcpuReason)
+    assert all(statistics["count"][kind] > 0 for kind in OffcpuReason if kind != OffcpuReason.THROTTLED)
+    assert 0 == statistics["count"][OffcpuReason.THROTTLED]
     assert statistics["max_ns"][OffcpuReason.DISK] >= 30 * MS
+
+
+def test_a_task_beyond_its_cpu_quota_is_throttled():
+    """A fiftieth of a CPU, in a cgroup below that with the quota."""
+    limits = {"cpu.max": "2000 100000"}, {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "2000"}
+    with limited("cpu", *limits) as folder, tracking(OFFCPU, Knobs(20 * MS, comm="blocked")) as tracked:
+        (below := folder / "below").mkdir()
+        burning = start_in(below, *blocked("burn", 10_000))
+        try:
+            tracked.until(lambda found: [one["payload"][0] for one, _ in found].count(OffcpuReason.THROTTLED) > 3, "it")
+        finally:
+            burning.kill()
+            burning.wait()
+        kept_ns = throttled_ns(folder)
+        wait_until(lambda: below.rmdir() is None, "the cgroup is empty", unready=OSError)
+        told = [record for record, _ in tracked.found() if record["payload"][0] == OffcpuReason.THROTTLED]
+        statistics = tracked.programs.statistics()
+    assert {burning.pid} == {int(record["tid"]) for record in told}
+    assert sum(int(record["duration_ns"]) for record in told) < 2 * kept_ns, "mostly, of each"
+    assert statistics["count"][OffcpuReason.THROTTLED] >= len(told)
+
+
+def test_tasks_of_cgroups_below_the_one_that_is_named_are_followed_and_no_others():
+    with cgroup("above") as folder, cgroup("beside") as beside:
+        deep = folder / "a" / "b" / "c"
+        deep.mkdir(parents=True)
+        with tracking(OFFCPU, Knobs(MS, cgroup_id=folder.stat().st_ino)) as tracked:
+            other = start_in(beside, *blocked("again", 5))
+            inside = [start_in(one, *blocked("again", 5)) for one in (folder, deep)]
+            pids = {one.pid for one in inside}
+            found = tracked.until(lambda found: pids <= {int(record["tid"]) for record, _ in found}, "both")
+            for one in (other, *inside):
+                one.kill()
+                one.wait()
+        for one in (deep, deep.parent, deep.parent.parent):
+            wait_until(lambda one=one: one.rmdir() is None, "the cgroup is empty", unready=OSError)
+    assert other.pid not in {int(record["tid"]) for record, _ in found}
 
 
 def open_stat(pid: int) -> str:

@@ -10,7 +10,8 @@ import pytest
 
 from latencyprobe.plan import WaitPolicy
 from latencyprobe_agent.signals.table import WAITS
-from latencyprobe_agent.signals.waits import describe, reason, stacks, woken_by
+from latencyprobe_agent.signals.waits import describe, reason
+from latencyprobe_agent.signals.wakers import stacks, woken_by
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute

@@ -7,7 +7,7 @@ from latencyprobe.bounds import MAX_WORD
 from latencyprobe.causes import is_cause
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.recent import RecentHalves
-from latencyprobe_agent.signals import waits
+from latencyprobe_agent.signals import waits, wakers
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary import syscalls
 from latencyprobe_agent.vocabulary.records import (
@@ -250,7 +250,7 @@ def woken(made, kind=WakerKind.THREAD, comm=b"gc"):
 def test_a_stack_is_as_long_as_it_is_said_to_be():
     made = wait(frames=2, flags=WaitFlags.TRUNCATED)
     made["stack"][0, :3] = (3, 4, 5)
-    kernel, user, waker = waits.stacks(made[0])
+    kernel, user, waker = wakers.stacks(made[0])
     assert ((3, 4), False, 0) == (kernel.addresses, kernel.whole, kernel.tgid)
     assert ((), ()) == (user.addresses, waker.addresses)
 
@@ -259,7 +259,7 @@ def test_stacks_of_programs_are_theirs_at_the_time_when_they_were_taken():
     made = woken(wait(to_ms=50, ready_ns=5 * MS, user_frames=2, waker_frames=1, flags=WaitFlags.USER_COMPLETE))
     made["flow"]["owner_tgid"] = 70
     made["user_stack"][0, :3], made["waker_stack"][0, :2] = (3, 4, 5), (6, 7)
-    _, user, waker = waits.stacks(made[0])
+    _, user, waker = wakers.stacks(made[0])
     assert ((3, 4), True, 70, START_NS) == user[1:5]
     assert ((6,), False, 70, START_NS + 45 * MS) == waker[1:5]
 
@@ -276,7 +276,7 @@ def test_stacks_of_programs_are_theirs_at_the_time_when_they_were_taken():
 )
 def test_who_ended_a_wait(kind, said, told):
     (one,) = woken(wait(FUTEX), kind)
-    assert said == waits.woken_by(one)
+    assert said == wakers.woken_by(one)
     found = waits.fields(one)
     assert kind.name.lower() == found[names.WAIT_WAKER]
     assert told == {name: found[name] for name in (names.WAIT_WAKER_NAME, names.WAIT_WAKER_ID) if name in found}
@@ -284,11 +284,11 @@ def test_who_ended_a_wait(kind, said, told):
 
 def test_of_a_wait_that_nobody_was_seen_to_end_nothing_is_told():
     assert names.WAIT_WAKER not in waits.fields(wait(FUTEX)[0])
-    assert "" == waits.woken_by(wait(FUTEX)[0])
+    assert "" == wakers.woken_by(wait(FUTEX)[0])
 
 
 def test_a_name_that_would_steer_a_terminal_does_not():
-    assert 'thread "\ufffd[2J"' == waits.woken_by(woken(wait(), comm=b"\x1b[2J")[0])
+    assert 'thread "\ufffd[2J"' == wakers.woken_by(woken(wait(), comm=b"\x1b[2J")[0])
 
 
 @pytest.mark.parametrize(("times", "lock"), [(1, "futex (woken by {})"), (7, "futex (longest woken by {})")])

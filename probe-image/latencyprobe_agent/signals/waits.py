@@ -20,8 +20,9 @@ from latencyprobe.causes import (
     STOPPED,
     THROTTLED,
 )
-from latencyprobe_agent.signals.evidence import Evidence, Explains, Lasted, Sample, Stack
+from latencyprobe_agent.signals.evidence import Evidence, Explains, Lasted, Sample
 from latencyprobe_agent.signals.join_keys import SENT_BYTES, JoinKey, by_time_of_service
+from latencyprobe_agent.signals.wakers import attributes_of_waker, comm, stacks, with_waker
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary import syscalls
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
@@ -34,7 +35,6 @@ from latencyprobe_agent.vocabulary.records import (
     WaitFlags,
     WaitKind,
     WaitNr,
-    WakerKind,
 )
 
 # Calls in which a thread that serves nobody waits for work: such waits are nobody's.
@@ -55,13 +55,6 @@ _NOT_CALLS = {
     WaitNr.NR_NONE: NO_CALL,
 }
 _FOR_A_CPU = {THROTTLED: "throttled_ns", PREEMPTED: "preempted_ns"}  # of ready_ns; the rest it had been woken
-_LOCKS = {"futex", "futex_wait", "futex_waitv"}
-_NAMED_WAKERS = {
-    WakerKind.THREAD: 'thread "{}"',
-    WakerKind.PROCESS: 'process "{}"',
-    WakerKind.KERNEL: 'kernel thread "{}"',
-}
-_NAMELESS_WAKERS = {WakerKind.OUTSIDE: "another container", WakerKind.INTERRUPT: "an interrupt"}
 _SERVED = np.array([one.name.lower() for one in Served])
 _CONFIDENCE = np.array([one.name.lower() for one in Waiter])
 
@@ -111,56 +104,14 @@ def fields(record: np.void) -> Mapping[Attribute, AttributeValue]:
     found: dict[Attribute, AttributeValue] = {
         names.REASON: reason(record),
         names.WAIT_CONFIDENCE: str(_CONFIDENCE[record["waiter"]]),
-        names.WAIT_THREAD: _comm(record["flow"]["owner_comm"]),
+        names.WAIT_THREAD: comm(record["flow"]["owner_comm"]),
         names.WAIT_THREAD_ID: int(record["flow"]["owner_tid"]),
     }
     if not record["flags"] & WaitFlags.PREEMPTED:
         found[names.WAIT_CALL] = call(int(record["call_nr"][0]))
     if record["ready_ns"]:
         found[names.WAIT_READY] = int(record["ready_ns"]) / 1e9
-    if kind := WakerKind(record["waker"]["kind"]):
-        found[names.WAIT_WAKER] = kind.name.lower()
-        if kind in _NAMED_WAKERS:
-            found[names.WAIT_WAKER_NAME] = _comm(record["waker"]["comm"])
-            found[names.WAIT_WAKER_ID] = int(record["waker"]["tid"])
-    return found
-
-
-def stacks(record: np.void) -> list[Stack]:
-    """Return where a thread waited in the kernel, in its program, and where its waker was in its own."""
-    flags, began_ns, waker = record["flags"], int(record["start_ns"]), record["waker"]
-
-    def frames(of: str, count: str) -> tuple[int, ...]:
-        return tuple(record[of][: int(record[count])].tolist())
-
-    return [
-        Stack(names.WAIT_STACK, frames("stack", "frames"), not flags & WaitFlags.TRUNCATED),
-        Stack(
-            names.WAIT_USER_STACK,
-            frames("user_stack", "user_frames"),
-            bool(flags & WaitFlags.USER_COMPLETE),
-            int(record["flow"]["owner_tgid"]),
-            began_ns,
-            names.WAIT_USER_STACK_COMPLETE,
-        ),
-        Stack(
-            names.WAIT_WAKER_STACK,
-            frames("waker_stack", "waker_frames"),
-            bool(flags & WaitFlags.WAKER_COMPLETE),
-            int(waker["tgid"]),
-            began_ns + int(record["blocked_ns"]),
-            names.WAIT_WAKER_STACK_COMPLETE,
-        ),
-    ]
-
-
-def woken_by(record: np.void) -> str:
-    """Return who ended a wait, in words: `thread "gc"`; empty where that is not known."""
-    kind = WakerKind(record["waker"]["kind"])
-    if kind in _NAMED_WAKERS:
-        comm = _comm(record["waker"]["comm"])
-        return _NAMED_WAKERS[kind].format("".join(c if c.isprintable() else "\ufffd" for c in comm))
-    return _NAMELESS_WAKERS.get(kind, "")
+    return found | attributes_of_waker(record)
 
 
 def shown(records: NDArray[np.void], wait_ns: NDArray[np.int64]) -> NDArray[np.intp]:
@@ -225,7 +176,7 @@ def describe(record: np.void, new_ns: int) -> list[tuple[str, int, int]]:
     """Return the causes of a request's time that are more than a hundredth of it; of a wait of a thread that is not
     known to have served it, its name and what it explains. Locks say who ended the wait, or the longest of several."""
     if record["kind"] == WaitKind.SERVED:
-        found = _with_waker(record, causes(record))
+        found = with_waker(record, causes(record))
         least = sum(ns for *_, ns in found) / _TOLD_SHARE
         return [one for one in found if one[2] > least]
     if record["waiter"] == Waiter.THREAD:
@@ -256,20 +207,6 @@ def counted(keys: NDArray[np.void], gained: NDArray[np.void]) -> Sequence[Sample
         Sample(names.SLOW_REQUESTS, rows, gained["served"][rows, how], {names.SPLIT: _SERVED[how]}),
         Sample(names.WAITS, of_waits, gained["waits"][of_waits, waiter], {names.WAIT_CONFIDENCE: _CONFIDENCE[waiter]}),
     )
-
-
-def _comm(of: NDArray[np.uint8]) -> str:
-    return of.tobytes().partition(b"\0")[0].decode(errors="replace")
-
-
-def _with_waker(record: np.void, found: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-    by, locks = woken_by(record), [name for name, *_ in found if name in _LOCKS]
-    if not by or len(locks) != 1:
-        return found
-    return [
-        (f"{name} ({'longest ' if count > 1 else ''}woken by {by})" if name in _LOCKS else name, count, ns)
-        for name, count, ns in found
-    ]
 
 
 def _calls(record: np.void) -> Iterator[tuple[str, int, int]]:

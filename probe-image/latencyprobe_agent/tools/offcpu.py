@@ -21,6 +21,7 @@ from latencyprobe_agent.vocabulary.records import OffcpuReason, StackOptionFlags
 
 _ROW = "%-15s %-15s %-7s %-7s %-13s %s"
 _HEADER = ("TIME", "COMM", "TGID", "TID", "REASON", "DURATION")
+_OFF = {"preempted": "preempted in", "throttled": "throttled in"}
 # an interrupt has no task of its own: x86-64, arm64
 _INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "asm_exc_nmi", "el1h_64_irq", "el0t_64_irq")
 
@@ -31,8 +32,8 @@ Examples:
   latencyprobe offcpu --pid 1234
   latencyprobe offcpu --comm postgres --slower-than 5ms --waker
 \b
-Reasons: preempted (it could have gone on), interruptible (it waits for something), disk (uninterruptible: for the disk,
-or for a lock in the kernel), other (stopped, traced).
+Reasons: preempted (it could have gone on), throttled (mostly the CPU quota of its cgroup was used up), interruptible
+(it waits for something), disk (uninterruptible: for the disk, or for a lock in the kernel), other (stopped, traced).
 TIME is the beginning, in UTC; DURATION of one that goes on begins with >. Threads that wait for work are off their
 processor, too. Needs root, or CAP_BPF and CAP_PERFMON.
 """
@@ -88,7 +89,7 @@ class Table:
         clock = timestamp(unix_ns)[11:26]
         click.echo(_ROW % (clock, *rows.whose(record), reason(record), rows.took(record)))
         for names in blocked:
-            rows.stack("blocked in" if reason(record) != "preempted" else "preempted in", names)
+            rows.stack(_OFF.get(reason(record), "blocked in"), names)
         if stacks.woken_by:
             rows.stack(_woken(stacks.woken_by, woken_from), woken_from)
         if stacks.truncated:

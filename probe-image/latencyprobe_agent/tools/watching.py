@@ -43,7 +43,7 @@ def _comm(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
 
 WHOSE = (
     click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only threads of this process."),
-    cgroup_option("Only tasks of this cgroup, such as /sys/fs/cgroup/system.slice/nginx.service."),
+    cgroup_option("Only tasks of this cgroup, such as /sys/fs/cgroup/system.slice, and of those below it."),
     click.option("--comm", callback=_comm, metavar="NAME", help="Only threads of this name."),
     click.option("--all", "everybody", is_flag=True, help="All tasks of this host."),
 )

@@ -247,9 +247,7 @@ class WaitFlags(IntFlag):
     PREEMPTED = 2
     SERVING = 4
     USER_COMPLETE = 8
-    USER_TRUNCATED = 16
-    WAKER_COMPLETE = 32
-    WAKER_TRUNCATED = 64
+    WAKER_COMPLETE = 16
 
 
 class WakerKind(IntEnum):
@@ -328,6 +326,7 @@ class OffcpuReason(IntEnum):
     INTERRUPTIBLE = 1
     DISK = 2
     OTHER = 3
+    THROTTLED = 4
 
 
 class Told(IntEnum):
