@@ -42,7 +42,9 @@ static inline __attribute__((always_inline)) long call(long nr, long a, long b, 
 	register long fifth __asm__("r8") = 0;
 	long ret;
 
-	__asm__ volatile("syscall" : "=a"(ret) : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth)
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth)
 			 : "rcx", "r11", "memory");
 	return ret;
 }

@@ -111,7 +111,7 @@ def fields(record: np.void) -> Mapping[Attribute, AttributeValue]:
         found[names.WAIT_CALL] = call(int(record["call_nr"][0]))
     if record["ready_ns"]:
         found[names.WAIT_READY] = int(record["ready_ns"]) / 1e9
-    return found | attributes_of_waker(record)
+    return {**found, **attributes_of_waker(record)}
 
 
 def shown(records: NDArray[np.void], wait_ns: NDArray[np.int64]) -> NDArray[np.intp]:
