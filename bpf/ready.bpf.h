@@ -31,6 +31,14 @@ static __always_inline __u64 smaller(__u64 a, __u64 b)
 	return a < b ? a : b;
 }
 
+/* How much of `ready_ns` that is, at most; of a task that has changed its group meanwhile it may have shrunk. */
+static __always_inline __u64 throttled_since(const struct task_struct *task, __u64 before_ns, __u64 ready_ns)
+{
+	__u64 now_ns = ready_ns ? throttled_ns(task) : 0;
+
+	return now_ns > before_ns ? smaller(now_ns - before_ns, ready_ns) : 0;
+}
+
 /* By the clock of the CPU's queue, in which the kernel keeps the account of its tasks. */
 static __always_inline __u64 queue_clock_ns(const struct task_struct *task)
 {

@@ -29,7 +29,7 @@ static __always_inline void judge(struct entry *out, const struct task_struct *n
 	__u64 off = now_ns - out->start_ns;
 	__u64 ready = out->payload[0] == OFFCPU_PREEMPTED ? off : smaller(ready_ns(next, out->marks[0]), off);
 
-	if (mostly_throttled(off, ready, smaller(throttled_ns(next) - out->marks[1], ready)))
+	if (mostly_throttled(off, ready, throttled_since(next, out->marks[1], ready)))
 		out->payload[0] = OFFCPU_THROTTLED;
 }
 

@@ -140,7 +140,7 @@ static __noinline int end_wait(struct task_struct *task, struct thread *t, __u64
 
 	ready = t->out_state ? smaller(ready, off) : off;
 	e.ready_ns = ready;
-	e.throttled_ns = ready ? smaller(throttled_ns(task) - t->out_throttled, ready) : 0;
+	e.throttled_ns = throttled_since(task, t->out_throttled, ready);
 	e.preempted_ns = t->out_state ? 0 : ready - e.throttled_ns;
 	e.blocked_ns = off - ready;
 	if (t->serving) {
