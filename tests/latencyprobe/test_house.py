@@ -18,6 +18,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
     "latencyprobe_agent": {
         "cli_run_calls",
         "cli_run_causes",
+        "cli_run_stacks",
         "edits",
         "edits_under_load",
         "ending",

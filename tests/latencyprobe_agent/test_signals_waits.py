@@ -262,6 +262,7 @@ def test_stacks_of_programs_are_theirs_at_the_time_when_they_were_taken():
     _, user, waker = wakers.stacks(made[0])
     assert ((3, 4), True, 70, START_NS) == user[1:5]
     assert ((6,), False, 70, START_NS + 45 * MS) == waker[1:5]
+    assert (names.WAIT_WAKER_STACK, names.WAIT_WAKER_STACK_COMPLETE) == (waker.attribute, waker.told_whole)
 
 
 @pytest.mark.parametrize(
