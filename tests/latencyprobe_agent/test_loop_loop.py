@@ -4,14 +4,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target
+from latencyprobe.plan import USER_STACKS, NodePlan, PlannedObjective, SpanPolicy, Target, WaitPolicy
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.programs import FakePrograms
-from latencyprobe_agent.loop import status
+from latencyprobe_agent.loop import attach, status
 from latencyprobe_agent.loop.control import FakeControl
 from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.loop import Loop
@@ -92,6 +93,17 @@ def test_one_listener_that_raises_is_skipped_counted_and_named_while_the_others_
     assert reported.failing == {"broken": "OSError: nor that"}
     counted = [turn.stats for turn in last.turns if turn.stats is not None]
     assert counted[-1].failures["broken"] > 0
+
+
+@pytest.mark.parametrize(("why", "told"), [("", {}), ("CAP_SYS_PTRACE missing", {USER_STACKS: "unsupported"})])
+def test_an_agent_that_may_not_look_into_processes_says_so_to_who_asks_for_their_stacks(
+    monkeypatch: pytest.MonkeyPatch, why: str, told: dict[str, str]
+) -> None:
+    monkeypatch.setattr(attach, "cannot_look_into_processes", lambda _: why)
+    asking = msgspec.structs.replace(ECHO, waits=WaitPolicy(10**6, stacks=True, user_stacks=True))
+    for target, expected in ((asking, told), (ECHO, {})):
+        control = FakeControl(msgspec.structs.replace(PLAN, targets=(target,)))
+        assert expected == run(FakePrograms(), (), Guard(), control).attachment.variants
 
 
 @pytest.mark.parametrize(("per_second", "limited"), [(2, ()), (1, ("d/p",))])

@@ -34,6 +34,7 @@ class SelfMetrics:
         yield Point(AGENT, names.SERIES_OVERFLOW, (), series_overflow)
         if self._room is not None:
             yield Point(AGENT, names.PEERS_UNRESOLVED, (), self._room.unresolved)
+            yield Point(AGENT, names.SPANS_UNNAMED, (), self._room.unnamed)
             yield Point(AGENT, names.SPANS, ((names.OUTCOME, "left_out"),), self._room.left_out)
             yield Point(AGENT, names.EVIDENCE, ((names.OUTCOME, "unshown"),), self._room.evidence.unshown)
             yield Point(AGENT, names.CALL_OUTCOMES, ((names.OUTCOME, "unshown"),), self._room.calls.unshown)

@@ -79,6 +79,7 @@ class Spans:
         if numbers := {number for number, _ in user_stacks(ready.evidence)}:
             slow = np.isin(ready.rows["number"], np.fromiter(numbers, np.uint64, len(numbers)))
             self._naming.put(ready.take(np.flatnonzero(slow)), context)
+            self._room.unnamed = self._naming.unnamed
             ready = ready.take(np.flatnonzero(~slow))
         for body, count in span_encoder.requests(ready, context):
             self._outbox.put(body, count)

@@ -50,13 +50,14 @@ class WaitingRoom:
     """`capacity`: rows of 264 bytes, and as many records of evidence and calls.
 
     `left_out`: sampled halves that became no span: over the budget, the room was full, or their target had gone.
-    `unresolved`: spans whose peer nobody could name in time. `evidence`: what explains those that wait; `calls`: whom
-    they called.
+    `unresolved`: spans whose peer nobody could name in time; `unnamed`: whose stacks. `evidence`: what explains those
+    that wait; `calls`: whom they called.
     """
 
     def __init__(self, *, identity_wait_s: float, join_wait_s: float, capacity: int) -> None:
         self.left_out = 0
         self.unresolved = 0
+        self.unnamed = 0
         self.evidence = WaitingEvidence(capacity)
         self.calls = WaitingCalls(capacity)
         self._longest = _Longest(identity_wait_s, join_wait_s)

@@ -492,6 +492,12 @@ RECORDS_EXCLUDED = Metric(
 PEERS_UNRESOLVED = Metric(
     "latencyprobe.agent.peers.unresolved", "{peer}", "counter", "Spans sent before their peer was known."
 )
+SPANS_UNNAMED = Metric(
+    "latencyprobe.agent.spans.unnamed",
+    "{span}",
+    "counter",
+    "Spans sent without the names of their programs' functions: too many waited for these, or the agent ended.",
+)
 AGENT_FAILURES = Metric(
     "latencyprobe.agent.failures",
     "{failure}",
