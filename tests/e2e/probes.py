@@ -1,9 +1,13 @@
 """LatencyProbes as a user applies them, and what one looks at then: status, reports, node labels, agents, spans."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from tests.e2e.bench.chart import Chart
-from tests.e2e.bench.cluster import Cluster
+from tests.e2e.bench.cluster import STATE, Cluster
 from tests.e2e.bench.jaeger import Jaeger, Span, linked
 from tests.e2e.bench.workload import PORT
 
@@ -36,6 +40,14 @@ def results(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
     """Each objective's result in the namespace's LatencyReport, by the objective's name."""
     report = cluster.get("latencyreport", "latency", namespace) or {}
     return {one["objective"]: one for one in report.get("results", [])}
+
+
+def latencyprobe(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user does, through the user's own kubectl."""
+    path = f"{STATE / 'bin'}:{os.environ['PATH']}"
+    environment = os.environ | {"KUBECONFIG": str(STATE / "kubeconfig"), "PATH": path}
+    command = [Path(sys.executable).with_name("latencyprobe"), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def pairs(jaeger: Jaeger, namespace: str, service: str = "server") -> list[tuple[Span, Span]]:

@@ -1,19 +1,15 @@
 """The namespace's SLO report: exact counts of a clean run, and the stage that burned the budget of a slow one."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.bench.chart import Chart
-from tests.e2e.bench.cluster import STATE, Cluster, wait_for
+from tests.e2e.bench.cluster import Cluster, wait_for
 from tests.e2e.bench.jaeger import Jaeger, linked
 from tests.e2e.bench.workload import PORT, Workload
-from tests.e2e.probes import latency_probe, pairs, results
+from tests.e2e.probes import latency_probe, latencyprobe, pairs, results
 
 pytestmark = pytest.mark.e2e
 
@@ -66,12 +62,12 @@ def test_report_counts_every_rpc_and_names_the_stage_of_the_slow_ones(
     wait_for(lambda: status(cluster, namespace, "slo") == "Violated", 10, "the LatencyProbe shows its worst state")
 
     # The same report through the user's own kubectl.
-    printed = report(namespace, "-o", "json", "--fail-on", "violated")
+    printed = latencyprobe("report", "-n", namespace, "-o", "json", "--fail-on", "violated")
     assert printed.returncode == 1
     assert {one["objective"]: one["state"] for one in json.loads(printed.stdout)["results"]} == {
         name: told[name]["state"] for name in told
     }
-    assert "process" in report(namespace).stdout
+    assert "process" in latencyprobe("report", "-n", namespace).stdout
 
 
 def status(cluster: Cluster, namespace: str, field: str) -> object:
@@ -82,12 +78,3 @@ def complete(cluster: Cluster, namespace: str) -> dict[str, Any]:
     """The results by objective, once they have all events and are judged by them."""
     found = results(cluster, namespace)
     return found if {name: (one["events"], one["state"]) for name, one in found.items()} == STATES else {}
-
-
-def report(namespace: str, *options: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {
-        "KUBECONFIG": str(STATE / "kubeconfig"),
-        "PATH": f"{STATE / 'bin'}:{os.environ['PATH']}",
-    }
-    command = [Path(sys.executable).with_name("latencyprobe"), "report", "-n", namespace, *options]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -21,7 +21,8 @@ CONFIG = Path(__file__).parent / "conf/jaeger.yaml"
 class Span:
     """One span as Jaeger gives it back; times in µs since 1970, `resource` are the attributes of who sent it.
 
-    `events`: the attributes of each, with its name as `event` and its time as `at_us`.
+    `events`: the attributes of each, with its name as `event` and its time as `at_us`. `links`: (trace id, span id) of
+    each; Jaeger does not tell their attributes.
     """
 
     trace_id: str
@@ -34,6 +35,7 @@ class Span:
     tags: Mapping[str, Any] = field(hash=False)
     resource: Mapping[str, Any] = field(hash=False)
     events: tuple[Mapping[str, Any], ...] = field(hash=False)
+    links: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -106,6 +108,7 @@ def _span(span: Mapping[str, Any], process: Mapping[str, Any]) -> Span:
         tags=values(span["tags"]),
         resource=values(process.get("tags")),
         events=tuple({**values(log["fields"]), "at_us": log["timestamp"]} for log in span.get("logs") or ()),
+        links=tuple((one["traceID"], one["spanID"]) for one in span["references"] if one["refType"] == "FOLLOWS_FROM"),
     )
 
 

@@ -1,6 +1,7 @@
 """Real software in pods: a Redis with a replica, a MariaDB, a websocket service, and a pod whose clients use them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,16 @@ COMMANDS = {
 }
 
 
-def pod(name: str, app: str, node: str) -> dict[str, Any]:
-    """A pod labelled `app: APP` and `pod: NAME` that runs its command of COMMANDS."""
+def running(name: str, node: str, labels: Mapping[str, str], command: list[str], **more: Any) -> dict[str, Any]:
+    """A pod that runs a command in the image `servers`, with the programs below FOLDER. `more`: of its container."""
     container = {
-        "name": app,
+        "name": labels["app"],
         "image": IMAGE,
         "imagePullPolicy": "Never",
-        "command": ["sh", "-c", f"exec {COMMANDS.get(name, 'sleep infinity')}"],
+        "command": command,
         "volumeMounts": [{"name": "software", "mountPath": FOLDER}],
+        **more,
     }
-    if app == "mariadb":  # it would greet who only connects
-        container["readinessProbe"] = {"exec": {"command": ["test", "-S", "/tmp/socket"]}, "periodSeconds": 1}
-    elif app in PORTS:
-        container["readinessProbe"] = {"tcpSocket": {"port": PORTS[app]}, "periodSeconds": 1}
     spec = {
         "nodeSelector": {"kubernetes.io/hostname": node},
         "terminationGracePeriodSeconds": 2,
@@ -43,14 +41,30 @@ def pod(name: str, app: str, node: str) -> dict[str, Any]:
         "containers": [container],
         "volumes": [{"name": "software", "configMap": {"name": "software"}}],
     }
-    labels = {"app": app, "pod": name}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels)}, "spec": spec}
+
+
+def pod(name: str, app: str, node: str) -> dict[str, Any]:
+    """A pod labelled `app: APP` and `pod: NAME` that runs its command of COMMANDS."""
+    more: dict[str, Any] = {}
+    if app == "mariadb":  # it would greet who only connects
+        more["readinessProbe"] = {"exec": {"command": ["test", "-S", "/tmp/socket"]}, "periodSeconds": 1}
+    elif app in PORTS:
+        more["readinessProbe"] = {"tcpSocket": {"port": PORTS[app]}, "periodSeconds": 1}
+    command = ["sh", "-c", f"exec {COMMANDS.get(name, 'sleep infinity')}"]
+    return running(name, node, {"app": app, "pod": name}, command, **more)
 
 
 def service(name: str, app: str) -> dict[str, Any]:
     """A Service of that pod's name."""
     spec = {"selector": {"pod": name}, "ports": [{"port": PORTS[app]}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def programs() -> dict[str, Any]:
+    """The ConfigMap `software`: what pods run from FOLDER."""
+    files = {path.name: path.read_text() for path in PROGRAMS.glob("*.py")}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "software"}, "data": files}
 
 
 @dataclass(frozen=True)
@@ -62,8 +76,6 @@ class Software:
 
     def start(self) -> None:
         """Start all servers and a pod `caller` for the clients, and wait until they listen and the replica follows."""
-        programs = {path.name: path.read_text() for path in PROGRAMS.glob("*.py")}
-        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "software"}, "data": programs}
         pods = [
             pod("redis-primary", "redis", "n2"),
             pod("redis-replica", "redis", "n1"),
@@ -73,7 +85,7 @@ class Software:
         ]
         labels = [one["metadata"]["labels"] for one in pods]
         services = [service(one["pod"], one["app"]) for one in labels if one["app"] in PORTS]
-        self.cluster.apply([settings, *services, *pods], self.namespace)
+        self.cluster.apply([programs(), *services, *pods], self.namespace)
         ready = ("wait", "-n", self.namespace, "--for=condition=Ready", "--timeout=60s", "pod", "--all")
         self.cluster.kubectl(*ready, timeout_s=70)
         wait_for(self._replicates, 30, "the replica follows its primary")

@@ -1,0 +1,66 @@
+"""Services that are slow for a known reason each (software/slow_server.py), and a pod that asks them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.bench.cluster import Cluster
+from tests.e2e.bench.software import FOLDER, programs, running
+
+PORT = 7000
+_DISK = "/disk"
+_CALLER = "caller"
+
+
+@dataclass(frozen=True)
+class Service:
+    """One pod, labelled `app: NAME`, behind a Service of that name. `reason`: as the server is told. `limits`: of its
+    container. `disk`: a folder of the node."""
+
+    name: str
+    node: str
+    reason: tuple[str, ...]
+    limits: Mapping[str, str] | None = None
+    disk: Path | None = None
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Both."""
+        command = ["python3", f"{FOLDER}/slow_server.py", str(PORT), *self.reason]
+        probe = {"tcpSocket": {"port": PORT}, "periodSeconds": 1, "timeoutSeconds": 5}
+        resources = {"limits": dict(self.limits or {})}
+        one = running(self.name, self.node, {"app": self.name}, command, readinessProbe=probe, resources=resources)
+        if self.disk:
+            one["spec"]["containers"][0]["volumeMounts"].append({"name": "disk", "mountPath": _DISK})
+            one["spec"]["volumes"].append({"name": "disk", "hostPath": {"path": str(self.disk)}})
+        spec = {"selector": {"app": self.name}, "ports": [{"port": PORT}]}
+        return [one, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": self.name}, "spec": spec}]
+
+
+def on_disk(file: str) -> str:
+    """The path of a file of a Service's disk, for its reason."""
+    return f"{_DISK}/{file}"
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The services of one namespace."""
+
+    cluster: Cluster
+    namespace: str
+
+    def open(self, *services: Service, callers_node: str) -> None:
+        """Start them and the pod that asks, and wait until they listen."""
+        caller = running(_CALLER, callers_node, {"app": _CALLER}, ["sleep", "infinity"])
+        manifests = [manifest for service in services for manifest in service.manifests()]
+        self.cluster.apply([programs(), caller, *manifests], self.namespace)
+        ready = ("wait", "-n", self.namespace, "--for=condition=Ready", "--timeout=90s", "pod", "--all")
+        self.cluster.kubectl(*ready, timeout_s=100)
+
+    def ask(self, times: Mapping[str, int]) -> None:
+        """Ask each service so often, all at a time; all have answered when it returns."""
+        words = [f"{name}:{PORT}={n}" for name, n in times.items()]
+        command = ("python3", f"{FOLDER}/slow_client.py", *words)
+        answered = json.loads(self.cluster.exec(_CALLER, *command, namespace=self.namespace).splitlines()[-1])
+        assert answered == list(times.values())
