@@ -32,8 +32,10 @@ def is_cause(name: str) -> bool:
 
 
 def told(name: str) -> str:
-    """Return the words that follow a share of the time: `throttled by the CPU quota`; of a call its name."""
-    return _TOLD.get(name, name)
+    """Return the words for a person: `throttled by the CPU quota`; of a call its name. What stands behind the name in
+    brackets stays."""
+    cause, bracket, behind = name.partition(" (")
+    return f"{_TOLD.get(cause, cause)}{bracket}{behind}"
 
 
 def folded(ns: Mapping[str, int], most: int = CAUSES) -> dict[str, int]:

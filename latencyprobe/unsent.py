@@ -44,13 +44,14 @@ def what(holder: str, reason: str, bound: int) -> str:
     return " ".join(word for word in (holder, reason, BOUNDS[bound]) if word)
 
 
-def sentence(what: str, wait: str) -> str:
-    """Return what `what()` says as a sentence, of another version as it is. `wait`: how long, in words."""
+def sentence(what: str, wait: str = "") -> str:
+    """Return what `what()` says as a sentence, of another version as it is. `wait`: how long, in words; without, of
+    several that waited."""
     holder, _, rest = what.partition(" ")
     name, _, bound = rest.partition(" ")
     reason = BY_NAME.get(name)
     if holder not in _PEERS or reason is None or bound not in BOUNDS:
-        return f"{SIGNAL} {what}, {wait}"
-    how_long = " ".join(word for word in ("for", bound, wait) if word)
+        return f"{SIGNAL} {what}, {wait}" if wait else f"{SIGNAL} {what}"
+    how_long = " ".join(word for word in (" for", bound, wait) if word) if wait else ""
     held_by = reason.held_by.format(peer=_PEERS[holder])
-    return f"held by the {holder}'s kernel {how_long}: {held_by}: {reason.remedy.format(peer=_PEERS[holder])}"
+    return f"held by the {holder}'s kernel{how_long}: {held_by}: {reason.remedy.format(peer=_PEERS[holder])}"

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe import stages, unsent
+from latencyprobe.causes import told
 from latencyprobe.plan import Role
-from latencyprobe.report import causes, pressure, turns, units
+from latencyprobe.report import causes, held, pressure, turns, units
 from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
@@ -139,6 +140,8 @@ def _notes(result: Result) -> Iterable[str | Text]:
     for one in (one for one in result.evidence if one.events):
         of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
         yield f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most"
+    if remedy := held.advice(result):
+        yield Text(remedy, "yellow")
     if held_up := pressure.told(result):
         yield held_up
     if remedy := pressure.advice(result):
@@ -214,7 +217,8 @@ def _evidence(one: EvidenceSummary, result: Result, slow: Slow) -> str:
         return _unsent(one, result, slow)
     count = f" ×{one.count}" if one.count > 1 else ""
     wait = f", {_short(one.wait, 3)}" if one.wait else ""
-    return f"{_SIGNALS.get(one.signal, one.signal)} {one.what}{count}{wait}"
+    what = told(one.what) if one.signal == "waits" else one.what
+    return f"{_SIGNALS.get(one.signal, one.signal)} {what}{count}{wait}"
 
 
 def _unsent(one: EvidenceSummary, result: Result, slow: Slow) -> str:

@@ -31,6 +31,7 @@ ASKED = {**TIMES, "cart": TIMES["front"], "stock": TIMES["front"]}  # front asks
 CLIENTS = {"web"}  # what its own kernel holds is no part of a server's half
 CAUSES = {"orders": "fsync", "search": "page_fault", "pricing": "throttled", "stock": "futex"}
 INDENT = 12  # of what the report says of an objective
+NAGLE = "Nagle, until the client's ACK: set TCP_NODELAY or write once"
 REPORT_S = 180  # the report is written once a minute
 PROBE = latency_probe(
     targets=[
@@ -168,7 +169,7 @@ def assert_blocked_in(call: str, reason: str, function: str, slow: Slow, service
     assert slow.reported[service]["causes"][0]["cause"] == call
     screen = slow.screen(service)
     assert re.search(rf"burned by process .* of process, [0-9.]+ % {told(call)}", screen)
-    assert re.search(rf"process [0-9.]+ ?m?s .*of it {call}", screen)
+    assert f"of it {told(call)}" in screen
 
 
 def test_fsync_on_a_slow_disk(slow: Slow) -> None:
@@ -220,9 +221,8 @@ def test_an_answer_by_two_writes_that_waits_for_a_delayed_ack(slow: Slow) -> Non
     assert unsent["bad"] > result["bad"] / 2 > 0
     assert result["badByStage"][0]["stage"] == "network"
     screen = slow.screen("web")
-    assert "unsent hit" in screen
-    assert "held by the server's kernel" in screen
-    assert "Nagle, until the client's ACK: set TCP_NODELAY or write once" in " ".join(screen.split())
+    assert re.search("unsent hit [0-9.]+ % of the bad ones", screen)
+    assert f"bytes of the slowest were held by the server's kernel: {NAGLE}" in screen
 
 
 def test_links_lead_from_the_first_of_three_services_to_the_slow_one(slow: Slow) -> None:

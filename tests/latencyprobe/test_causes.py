@@ -27,3 +27,9 @@ def test_the_rest_is_other_whatever_was_added_up_first() -> None:
 def test_nothing_is_no_other() -> None:
     assert {} == causes.folded({causes.OTHER: 0})
     assert {"fsync": 1} == causes.folded({"fsync": 1})
+
+
+def test_a_cause_is_worded_also_with_whose_it_was_and_a_call_keeps_its_name() -> None:
+    assert "throttled by the CPU quota (another thread)" == causes.told("throttled (another thread)")
+    assert "fsync (another thread)" == causes.told("fsync (another thread)")
+    assert "page faults" == causes.told(causes.PAGE_FAULT)

@@ -139,6 +139,18 @@ def test_bytes_that_waited_to_be_sent_are_part_of_what_they_are_part_of(stage: s
     assert "held by the server's kernel for 41ms: Nagle, until the client's ACK: set TCP_NODELAY or write once" in found
 
 
+def test_what_a_server_waited_for_is_said_in_the_words_of_the_report() -> None:
+    waits = ("fsync", 3, "41ms"), ("run_queue", 0, "9ms"), ("throttled (another thread)", 2, "5ms")
+    evidence = tuple(model.EvidenceSummary("waits", what, count, wait) for what, count, wait in waits)
+    found = " ".join(listed(replace(SLOW, evidence=evidence), width=300).split())
+    for said in (
+        "of it fsync ×3, 41ms",
+        "of it woken and waiting for a CPU, 9ms",
+        "of it throttled by the CPU quota (another thread) ×2, 5ms",
+    ):
+        assert said in found
+
+
 def test_list_without_evidence_says_nothing_of_it() -> None:
     header, row, _ = listed(SLOW, width=120).splitlines()
     assert ["slowest", "stages", "mostly", "target"] == header.split()[:4]

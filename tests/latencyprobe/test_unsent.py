@@ -32,3 +32,8 @@ def test_a_bound_is_called_a_bound(bound: int, said: str) -> None:
 @pytest.mark.parametrize("what", ["", "server", "server tomorrow", "[/x] nagle", "server nagle about"])
 def test_words_of_another_version_come_back_as_they_are(what: str) -> None:
     assert f"unsent {what}, 41 ms" == unsent.sentence(what, "41 ms")
+
+
+def test_of_several_no_time_is_said() -> None:
+    assert unsent.sentence("server nagle at most").startswith("held by the server's kernel: Nagle, until")
+    assert "unsent server tomorrow" == unsent.sentence("server tomorrow")
