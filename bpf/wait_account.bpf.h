@@ -61,7 +61,7 @@ static __always_inline bool waits_for(struct task_struct *task, struct thread *t
 	struct process *p = bpf_map_lookup_elem(&processes, &tgid);
 	__u64 requests;
 
-	if (!p || !cfg || p->generation != cfg->generation)
+	if (!p || !cfg)
 		return false;
 	flow->target_set = p->target_set;
 	flow->cgroup_id = p->cgroup_id;
@@ -71,6 +71,8 @@ static __always_inline bool waits_for(struct task_struct *task, struct thread *t
 		return true;
 	}
 	requests = t->serving ? p->open : t->out_open + (p->begun - t->out_begun);
+	if (!requests && p->generation != cfg->generation)
+		return false; /* the plan may ask for the process no more; for an open request it did */
 	*waiter = !requests ? WAITER_NOBODY : requests == 1 ? WAITER_PROCESS : WAITER_AMBIGUOUS;
 	if (*waiter == WAITER_PROCESS)
 		flow->sock_cookie = p->cookie;

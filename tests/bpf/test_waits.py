@@ -1,11 +1,13 @@
 """Waits of real servers: where the time of each request went, by call, ready and on CPU; it always adds up."""
 
+import select
+
 import pytest
 
 from latencyprobe.plan import WaitPolicy
 from latencyprobe_agent.signals.waits import call, reason
 from latencyprobe_agent.vocabulary.records import Served, Waiter, WaitFlags, WaitKind, WaitNr
-from tests.truth.waiting_client import BOTH, MS, blocked_ms, split_of, wait_of, waiting_server
+from tests.truth.waiting_client import BOTH, MS, SLOW, blocked_ms, split_of, wait_of, waiting_server
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
 
@@ -157,6 +159,19 @@ def test_a_threshold_that_changes_holds_from_the_next_wait_on(session, waits, po
     asked.ask("sleep 0.03")
     split_of(waits, asked.ask("sleep 0.12"))
     assert 2 == len(waits.records(kind=WaitKind.SERVED))
+
+
+def test_a_plan_that_changes_while_a_request_is_served_takes_no_wait_from_it(session, waits, port, asked, files):
+    """Plans change with every pod that comes or goes. The request's thread waits for another one, both to the end."""
+    asked.ask(f"pool {files.path}")  # makes that thread
+    files.fsync_s = 0.4
+    asked.say(f"pool {files.path}")
+    while not select.select([asked.socket], [], [], 0.05)[0]:
+        session.measure(port, evidence=BOTH, waits=SLOW)
+    told = asked.hear()
+    assert "futex" == call(wait_of(waits, told)["call_nr"][0])
+    (other,) = waits.until(len, "the other thread's", kind=WaitKind.ONE, waiter=Waiter.PROCESS).rec
+    assert "fsync" == call(other["call_nr"][0])
 
 
 def test_flags_are_few(waits, asked):
