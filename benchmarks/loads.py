@@ -1,4 +1,5 @@
-"""The loads: a ping-pong of two processes, a Redis at saturation, and requests at given times (openloop.c)."""
+"""The loads: a ping-pong of two processes, a Redis at saturation, messages between many processes (hackbench), and
+requests at given times (openloop.c)."""
 
 import json
 import subprocess
@@ -10,7 +11,7 @@ import msgspec
 
 from benchmarks.builds import BUILD
 from benchmarks.machine import LOAD_CPU, SERVER_CPU, cpu_ns
-from benchmarks.processes import finished, on, started
+from benchmarks.processes import ended_children_ns, finished, on, started
 from tests.support.servers import listens
 
 
@@ -26,6 +27,14 @@ def pingpongs(ports: list[int], turns: int) -> float:
     told = [process.communicate()[0] for process in running]
     assert not any(process.returncode for process in running), "a ping-pong failed"
     return sum(map(float, told)) / len(told)
+
+
+def hackbench(cpus: int, loops: int) -> float:
+    """CPU time of a message of `perf bench sched messaging`, 400 processes on so many processors, in ns: fixed work."""
+    words = f"taskset -c 0-{cpus - 1} perf bench sched messaging -g 10 -l {loops} -p".split()
+    before_ns = ended_children_ns()
+    subprocess.run(words, check=True, capture_output=True)
+    return (ended_children_ns() - before_ns) / (20 * 20 * 10 * loops)
 
 
 class Redis:

@@ -41,6 +41,12 @@ def busy_s() -> float:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
+def switches() -> int:
+    """How often processors have gone from one task to another so far."""
+    with open("/proc/stat") as stat:  # noqa: PTH123 - one line of many
+        return next(int(line.split()[1]) for line in stat if line.startswith("ctxt"))
+
+
 @contextmanager
 def bpf_statistics_off() -> Iterator[None]:
     """Counting program runs would add to what is measured; afterwards the setting is what it was."""

@@ -65,16 +65,17 @@ class Report:
         self.details.append((title, columns, list(rows)))
         _print(self.console, title, columns, rows)
 
-    def compared(self, title: str, slices: Slices, unit: str = "ns") -> None:
-        """A table of variants beside the mean of both "none"; "none again" ÷ "none" is the A/A control."""
-        none, baseline = slices["none"], (slices["none"] + slices["none again"]) / 2
-        least = min(none.min(), slices["none again"].min())
+    def compared(self, title: str, slices: Slices, unit: str = "ns", bare: str = "none") -> None:
+        """A table of variants beside the mean of both that are `bare`; "none again" ÷ "none" is the A/A control."""
+        again = f"{bare} again"
+        none, baseline = slices[bare], (slices[bare] + slices[again]) / 2
+        least = min(none.min(), slices[again].min())
         rows = []
         for variant, values in slices.items():
-            if variant == "none":
+            if variant == bare:
                 rows.append((variant, f"{np.median(values):,.0f}", "", "", ""))
                 continue
-            beside = none if variant == "none again" else baseline
+            beside = none if variant == again else baseline
             ratio, more = paired(values, beside).text(".3f"), added(values, beside).text("+,.0f")
             rows.append((variant, f"{np.median(values):,.0f}", ratio, f"{values.min() / least:.3f}", more))
         self.table(title, ("variant", unit, "ratio [95 %]", "min ÷ min", f"added {unit} [95 %]"), rows)

@@ -2,8 +2,9 @@
 these, evidence."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,9 +20,19 @@ from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.signals.table import EVIDENCE, WAITS, Signal
+from latencyprobe_agent.vocabulary.records import Lost
 
 OTHER_CGROUP = 2**63 - 1  # id of no cgroup
 Batches = list[NDArray[np.void]]
+_NEVER_NS = 2**63
+_NO_WAIT = WaitPolicy(slow_call_ns=_NEVER_NS, slow_offcpu_ns=_NEVER_NS, stacks=True)
+
+
+@dataclass
+class Taken:
+    """How many records have been read so far."""
+
+    records: int = 0
 
 
 @contextmanager
@@ -46,12 +57,14 @@ def measuring(
     targeted: bool,
     *,
     every_record: bool = False,
-    waits: bool = False,
+    waits: WaitPolicy | None = None,
+    watched: bool = True,
     kept: Batches | None = None,
-) -> Iterator[None]:
+) -> Iterator[Taken]:
     """Attach the real programs with a plan for `ports` on this machine, or for a pod whose cgroup is not ours.
 
-    `every_record`: without the default limit of records. `waits`: and those of servers that are longer than 20 ms.
+    `every_record`: without the default limit of records. `waits`: those of servers as well, which are read; not
+    `watched`: attached, but no target asks for them.
     """
     target = Target(
         id="bench/bench/server",
@@ -66,8 +79,8 @@ def measuring(
         ports=tuple(ports),
         clients=True,
         pods=(TargetPod("pod", tuple(ports)),),
-        evidence=WAITS.asked_by if waits else (),
-        waits=WaitPolicy(slow_call_ns=20_000_000, slow_offcpu_ns=20_000_000, stacks=True),
+        evidence=WAITS.asked_by if waits and watched else (),
+        waits=waits or _NO_WAIT,
     )
     plan = NodePlan(node="", generation=1, digest="", targets=(target,), objectives=(), host=targeted)
     with Programs.open(OBJECTS / "exchange.bpf.o") as programs:
@@ -77,11 +90,11 @@ def measuring(
             rules, idle_timeout_ns=2_000_000_000, own_tgid=0, owner_by_process=False, records_per_second=limit
         )
         with ExitStack() as stack:
-            stack.enter_context(drained(programs, kept))
+            taken = stack.enter_context(drained(programs, kept))
             if waits:
                 beside = stack.enter_context(EvidencePrograms.beside(programs, OBJECTS, WAITS))
-                stack.enter_context(drained(beside))
-            yield
+                taken = stack.enter_context(drained(beside))
+            yield taken
         assert targeted == bool(len(programs.counts()[0])), "the slice was not what it says"
 
 
@@ -97,24 +110,32 @@ def explaining(port: int, signals: Sequence[Signal]) -> Iterator[None]:
 
 
 @contextmanager
-def drained(programs: Attached, kept: Batches | None = None) -> Iterator[None]:
-    """Read the records, as an agent would, and drop them, or keep them in `kept`; none may be lost."""
-    ended = threading.Event()
+def drained(
+    programs: Attached, kept: Batches | None = None, also: Callable[[], object] = lambda: None
+) -> Iterator[Taken]:
+    """Read the records, as an agent would, and drop them, or keep them in `kept`; none may be lost but by a limit.
+
+    `also`: what else is to be read each time.
+    """
+    ended, taken = threading.Event(), Taken()
 
     def drain() -> None:
         while not ended.wait(0.05):
             while len(batch := programs.drain()):
+                taken.records += len(batch)
                 if kept is not None:
                     kept.append(batch)
+            also()
 
     drainer = threading.Thread(target=drain)
     drainer.start()
     try:
-        yield
+        yield taken
     finally:
         ended.set()
         drainer.join()
-        assert not any(programs.lost().values()), programs.lost()
+        lost = {why: n for why, n in programs.lost().items() if n and why != Lost.LIMIT.name.lower()}
+        assert not lost, lost
 
 
 def with_control(variants: dict[str, Variant]) -> dict[str, Variant]:
@@ -141,9 +162,21 @@ def evidence(port: int) -> dict[str, Variant]:
 
 
 def waiting(port: int) -> dict[str, Variant]:
-    """Measuring, and with it waits, of which none is long enough for a record of it."""
+    """Measuring, and with it waits: asked for by no target, none long enough for a record, above 20 ms and 0.2 ms."""
+    alone = partial(measuring, (port,), targeted=True)
+    usual = WaitPolicy(slow_call_ns=20_000_000, slow_offcpu_ns=20_000_000, stacks=True)
+    small = WaitPolicy(slow_call_ns=200_000, slow_offcpu_ns=200_000, stacks=True)
     return {
-        "measuring": partial(measuring, (port,), targeted=True),
-        "measuring, waits": partial(measuring, (port,), targeted=True, waits=True),
-        "measuring again": partial(measuring, (port,), targeted=True),
+        "measuring": alone,
+        "measuring, waits of nobody": partial(alone, waits=_NO_WAIT, watched=False),
+        "measuring, waits, nothing above the threshold": partial(alone, waits=_NO_WAIT),
+        "measuring, waits above 20 ms with stacks": partial(alone, waits=usual),
+        "measuring, waits above 0.2 ms with stacks": partial(alone, waits=small),
+        "measuring again": alone,
     }
+
+
+def waiting_elsewhere(port: int) -> dict[str, Variant]:
+    """The same for a load that is no target's."""
+    alone = partial(measuring, (port,), targeted=False)
+    return {"measuring": alone, "measuring, waits": partial(alone, waits=_NO_WAIT), "measuring again": alone}

@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -97,18 +97,20 @@ def mariadb(folder: Path, port: int) -> Iterator[None]:
 
 
 @contextmanager
-def postgres(port: int, *options: object) -> Iterator[None]:
-    """A PostgreSQL that trusts everybody on loopback, replication included. `options`: of `postgres`."""
+def postgres(port: int, *options: object, under: Sequence[object] = ()) -> Iterator[None]:
+    """A PostgreSQL that trusts everybody on loopback, replication included. `options`: of `postgres`; `under`: the
+    beginning of a command that starts another one."""
     programs = postgres_programs()
     folder = Path(tempfile.mkdtemp(prefix="lp-postgres-"))  # pytest's folders are closed to other users
     shutil.chown(folder, "postgres")
-    as_postgres = ("setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "env", f"HOME={folder}")
+    whose = ("--reuid", "postgres", "--regid", "postgres", "--clear-groups", "--pdeathsig", "KILL")
+    as_postgres = ("setpriv", *whose, "env", f"HOME={folder}")
     try:
         initdb = [*as_postgres, programs / "initdb", "-D", folder / "data", "-A", "trust", "-N"]
         subprocess.run(initdb, check=True, capture_output=True, cwd=folder)
         quick = ("-c", "fsync=off", "-c", "autovacuum=off")
         server = (programs / "postgres", "-D", folder / "data", "-k", folder, "-p", port, *quick, *options)
-        with running(*as_postgres, *server, port=port):
+        with running(*under, *as_postgres, *server, port=port):
             ready = pg(port, "pg_isready")
             wait_until(lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "ready")
             yield
