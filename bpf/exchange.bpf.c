@@ -12,6 +12,30 @@
 #include "exchange_bytes.bpf.h"
 #include "exchange_lifecycle.bpf.h"
 
+/*
+ * A hook's program ends in that of evidence which wants to know of the same event of server halves, while it is loaded. A
+ * program of its own at the same hook would be started for every socket of the node. An array for each hook: a kernel
+ * takes only programs that could be attached to the same one.
+ */
+#ifndef CONNECTIONS_IN_HASH /* where there is no such evidence */
+#define BEHIND(hook)                                                                                                   \
+	struct {                                                                                                       \
+		__uint(type, BPF_MAP_TYPE_PROG_ARRAY);                                                                 \
+		__uint(max_entries, 1);                                                                                \
+		__type(key, __u32);                                                                                    \
+		__type(value, __u32);                                                                                  \
+	} behind_##hook SEC(".maps")
+#define GO_ON(ctx, hook) bpf_tail_call(ctx, &behind_##hook, 0)
+
+BEHIND(tcp_sendmsg_locked);
+BEHIND(do_tcp_sendpages);
+BEHIND(sock_recv_length);
+BEHIND(inet_recvmsg);
+BEHIND(inet6_recvmsg);
+#else
+#define GO_ON(ctx, hook)
+#endif
+
 /* A send call of a TCP socket in a kernel without sock_send_length; UDP comes through the same functions. */
 static __always_inline int on_send_return(struct socket *sock, int ret)
 {
@@ -21,35 +45,43 @@ static __always_inline int on_send_return(struct socket *sock, int ret)
 }
 
 /* A receive call in a kernel without sock_recv_length. */
-static __always_inline int on_read_return(struct socket *sock)
+static __always_inline bool on_read_return(struct socket *sock)
 {
 	struct sock *sk = sock->sk;
 
-	return sk ? on_read(sk) : 0;
+	return sk && on_read(sk);
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(send_start__tp_btf, struct sock *sk, struct msghdr *msg)
 {
-	return on_send_start(sk, msg->msg_iter.count);
+	if (on_send_start(sk, msg->msg_iter.count))
+		GO_ON(ctx, tcp_sendmsg_locked);
+	return 0;
 }
 
 SEC("fentry/tcp_sendmsg_locked")
 int BPF_PROG(send_start__fentry_sendpage__sendmsg, struct sock *sk, struct msghdr *msg)
 {
-	return on_send_start(sk, msg->msg_iter.count);
+	if (on_send_start(sk, msg->msg_iter.count))
+		GO_ON(ctx, tcp_sendmsg_locked);
+	return 0;
 }
 
 SEC("fentry/do_tcp_sendpages")
 int BPF_PROG(send_start__fentry_sendpage__sendpages, struct sock *sk, void *page, int offset, __u64 size)
 {
-	return on_send_start(sk, size);
+	if (on_send_start(sk, size))
+		GO_ON(ctx, do_tcp_sendpages);
+	return 0;
 }
 
 SEC("fentry/tcp_sendmsg_locked")
 int BPF_PROG(send_start__fentry, struct sock *sk, struct msghdr *msg)
 {
-	return on_send_start(sk, msg->msg_iter.count);
+	if (on_send_start(sk, msg->msg_iter.count))
+		GO_ON(ctx, tcp_sendmsg_locked);
+	return 0;
 }
 
 SEC("tp_btf/sock_send_length")
@@ -104,19 +136,25 @@ int BPF_PROG(ready__fentry, struct sock *sk)
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(read__tp_btf, struct sock *sk)
 {
-	return on_read(sk);
+	if (on_read(sk))
+		GO_ON(ctx, sock_recv_length);
+	return 0;
 }
 
 SEC("fexit/inet_recvmsg")
 int BPF_PROG(read__fexit__inet, struct socket *sock)
 {
-	return on_read_return(sock);
+	if (on_read_return(sock))
+		GO_ON(ctx, inet_recvmsg);
+	return 0;
 }
 
 SEC("fexit/inet6_recvmsg")
 int BPF_PROG(read__fexit__inet6, struct socket *sock)
 {
-	return on_read_return(sock);
+	if (on_read_return(sock))
+		GO_ON(ctx, inet6_recvmsg);
+	return 0;
 }
 
 SEC("tp_btf/inet_sock_set_state")

@@ -52,17 +52,18 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 
 /*
  * tcp_sendmsg_locked: the `left` bytes of the call are not in write_seq yet; the socket is locked. The tracepoint fires
- * once per skb.
+ * once per skb. True: of a server half.
  */
-static __always_inline int on_send_start(struct sock *sk, __u32 left)
+static __always_inline bool on_send_start(struct sock *sk, __u32 left)
 {
 	struct config *cfg = get_config();
 	struct connection *c = cfg ? connection_of(sk, SENDING, cfg) : NULL;
 	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 
-	if (tp)
-		send_begins(sk, tp, c, left);
-	return 0;
+	if (!tp)
+		return false;
+	send_begins(sk, tp, c, left);
+	return c->current.role == ROLE_SERVER;
 }
 
 static __noinline void send_returns(struct sock *sk, struct tcp_sock *tp, struct connection *c, int ret)
@@ -212,16 +213,20 @@ static __noinline void read_returns(struct sock *sk, struct tcp_sock *tp, struct
 		account_ended(c);
 }
 
-/* sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. */
-static __always_inline int on_read(struct sock *sk)
+/*
+ * sock_recv_length: a receive call returned; it counts only by the movement of copied_seq. Socket not locked. True: of a
+ * server half.
+ */
+static __always_inline bool on_read(struct sock *sk)
 {
 	struct config *cfg = get_config();
 	struct connection *c = cfg ? connection_of(sk, UNLOCKED, cfg) : NULL;
 	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 
-	if (tp)
-		read_returns(sk, tp, c);
-	return 0;
+	if (!tp)
+		return false;
+	read_returns(sk, tp, c);
+	return c->current.role == ROLE_SERVER;
 }
 
 #endif

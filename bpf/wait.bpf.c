@@ -34,6 +34,7 @@ int BPF_PROG(waking__tp_btf, struct task_struct *task)
 	return on_waking(ctx, task);
 }
 
+/* An agent's programs of `read` and `send_start` are not attached: those of exchange.bpf.c end in them. */
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(read__tp_btf, struct sock *sk, int ret, int flags)
 {

@@ -52,7 +52,7 @@ static __always_inline __u64 slow_ns(const struct target_set *set)
 static __noinline int read_request(struct sock *sk, struct connection *c, const struct target_set *set)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 cookie = bpf_get_socket_cookie(sk), now = now_ns();
+	__u64 cookie = c->current.sock_cookie, now = now_ns();
 	const struct config *cfg = get_config();
 	struct thread *t = reading_thread(task);
 	struct process *p = t ? watch(task->tgid) : NULL;
@@ -86,7 +86,7 @@ static __noinline int read_request(struct sock *sk, struct connection *c, const 
 	return 0;
 }
 
-/* sock_recv_length: a receive call returned. The programs of exchange.bpf.c have decided whose socket it is. */
+/* sock_recv_length: a receive call of a server half returned, after what exchange.bpf.c does with it. */
 static __always_inline int on_read(struct sock *sk, int ret, int flags)
 {
 	struct connection *c;
@@ -158,7 +158,8 @@ static __always_inline void end_request(struct request *r, struct thread *t)
 	if (p && p->open) /* 0: the program that had read it has made room for another */
 		__sync_fetch_and_add(&p->open, -1);
 	if (t && t->key == r->reader) {
-		settle(t);
+		if (t->open > 1) /* else it is this one, and no other has ended it */
+			settle(t);
 		if (t->open)
 			t->open--;
 		if (!t->open) {

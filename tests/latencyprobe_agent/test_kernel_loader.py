@@ -8,7 +8,7 @@ import pytest
 
 from latencyprobe.errors import AbiMismatch, Unsupported
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
-from latencyprobe_agent.kernel.loader import Demands, explain, load
+from latencyprobe_agent.kernel.loader import Behind, Demands, explain, load
 from latencyprobe_agent.vocabulary.records import STRUCTS
 
 pytestmark = pytest.mark.root
@@ -61,6 +61,27 @@ def test_an_event_that_is_left_out_is_not_even_loaded(compile_object):
     loaded = load_and_close(path, left_out=frozenset({"state"}))
 
     assert ({"close": "tp_btf"}, {}) == (loaded.variants, loaded.refused)
+
+
+def test_programs_that_go_on_behind_others_are_of_their_variant_and_not_attached(compile_object):
+    path = compile_object(
+        ("close__first", "tp_btf/tcp_destroy_sock", GOOD),
+        ("close__theirs", "tp_btf/tcp_destroy_sock", GOOD),
+        ("state__tp_btf", "tp_btf/inet_sock_set_state", GOOD),
+    )
+    put, closed = [], []
+
+    class Slot:
+        def close(self):
+            closed.append(put[-1])
+
+    with Hooks(KERNEL_BTF) as hooks:
+        behind = Behind({"close": "theirs"}, lambda program: (put.append(program.name), Slot())[1])
+        loaded = load(path, None, hooks, Demands(lambda _: None, behind=behind))
+    loaded.close()
+
+    assert {"close": "theirs", "state": "tp_btf"} == loaded.variants
+    assert ["close__theirs"] == put == closed
 
 
 def test_a_variant_without_its_hook_gives_way_to_the_next(compile_object):

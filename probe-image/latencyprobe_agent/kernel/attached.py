@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, Hooks, require_capabilities
-from latencyprobe_agent.kernel.libbpf import Object, give_back
-from latencyprobe_agent.kernel.loader import Demands, Loaded, load
+from latencyprobe_agent.kernel.libbpf import Link, Object, Program, give_back
+from latencyprobe_agent.kernel.loader import Behind, Demands, Loaded, load
 from latencyprobe_agent.kernel.maps import Map, possible_cpus
 from latencyprobe_agent.kernel.newest import Newest
 from latencyprobe_agent.kernel.ring import Ring
@@ -48,16 +48,18 @@ class Attached(AbstractContextManager["Attached"]):
         path: Path,
         signal: Signal,
         ring_bytes: int | None,
+        *,
         shared: Mapping[str, int] | None = None,
         sizes: Mapping[str, int] | None = None,
+        behind: Behind | None = None,
     ) -> Loaded:
         """Load and attach the object at `path`. `ring_bytes`: size of the ring, a power of two; None: as compiled, or
         what the signal asks for each CPU.
 
         `shared`: map name → file descriptor of another object's map to use; `sizes`: map name → entries, or bytes of a
-        ring, in place of what is compiled. The environment variable LATENCYPROBE_BTF
-        names type information to use in place of the kernel's own file. Raises Unsupported (with a reason and a remedy)
-        or AbiMismatch.
+        ring, in place of what is compiled; `behind`: programs that are not attached. The environment variable
+        LATENCYPROBE_BTF names type information to use in place of the kernel's own file. Raises Unsupported (with a
+        reason and a remedy) or AbiMismatch.
         """
         require_capabilities(Path("/proc/self/status").read_text())
         custom = os.environ.get(KERNEL_BTF_VARIABLE)
@@ -73,7 +75,7 @@ class Attached(AbstractContextManager["Attached"]):
             for name, entries in (sizes or {}).items():
                 opened.map(name).max_entries = entries
 
-        demands = Demands(adjust, frozenset(signal.optional), signal.iterated, frozenset(signal.left_out))
+        demands = Demands(adjust, frozenset(signal.optional), signal.iterated, frozenset(signal.left_out), behind)
         with Hooks(Path(custom) if custom else KERNEL_BTF) as hooks:
             loaded = load(path, Path(custom) if custom else None, hooks, demands)
         give_back()
@@ -94,6 +96,10 @@ class Attached(AbstractContextManager["Attached"]):
     def map(self, name: str) -> Map:
         """Return a map of the object. Raises KeyError if it has none of this name."""
         return self._loaded.object.map(name)
+
+    def put_behind(self, program: Program) -> Link:
+        """Let a program of another object go on where the one of this object at the same hook ends. Close it before."""
+        return program.put_into(self.map(f"behind_{program.section.partition('/')[2]}"))
 
     def flush(self) -> None:
         """Run the signal's iterator over its sockets, due once a second: it ends what has been idle."""

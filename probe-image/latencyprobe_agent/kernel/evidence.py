@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from latencyprobe_agent.kernel.attached import Attached, u32
+from latencyprobe_agent.kernel.loader import Behind
 from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.vocabulary.records import CONFIG, EVIDENCE_FILTER, EvidenceMode
 
@@ -51,10 +52,12 @@ class EvidencePrograms(Attached):
     def beside(cls, programs: Attached, folder: Path, signal: Signal, *, ring_bytes: int | None = None) -> Self:
         """Load and attach what `programs` (of exchange.bpf.c) decide: sockets of targets that ask for the signal.
 
-        `folder`: of the compiled objects. Raises Unsupported or AbiMismatch, as `Attached.load()` does.
+        `folder`: of the compiled objects. Close it before `programs`. Raises as `Attached.load()` does.
         """
+        path = folder / f"{signal.name}.bpf.o"
         shared = {name: programs.map(name).fd for name in _SHARED}
-        attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes, shared), signal)
+        behind = Behind({event: programs.variants[event] for event in signal.behind}, programs.put_behind)
+        attached = cls(cls.load(path, signal, ring_bytes, shared=shared, behind=behind), signal)
         attached._fill(signal.entries)
         return attached
 

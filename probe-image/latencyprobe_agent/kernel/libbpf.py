@@ -6,6 +6,7 @@
 import ctypes as c
 import errno
 import os
+import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -31,6 +32,7 @@ BTF_KIND_FUNC = 12
 BTF_KIND_STRUCT = 4
 BTF_KIND_TYPEDEF = 8
 _BEFORE = 8  # linux/bpf.h: BPF_F_BEFORE
+_FIRST = bytes(4)  # slot of an array
 
 
 def give_back() -> None:
@@ -75,6 +77,17 @@ class Link:
     def close(self) -> None:
         """Detach."""
         lib().bpf_link__destroy(self._handle)
+
+
+class SlotLink(Link):
+    """A program in the first slot of an array of programs, to which others go on; taken out by `close()`."""
+
+    def __init__(self, slots: Map) -> None:
+        self._slots = slots
+
+    def close(self) -> None:
+        """Take it out. The array's object must still be open."""
+        self._slots.delete(_FIRST)
 
 
 class TcxLink(Link):
@@ -133,6 +146,11 @@ class Program:
         if not handle:
             raise error(f"cannot attach {self.name} to {self.section}")
         return Link(handle)
+
+    def put_into(self, slots: Map) -> SlotLink:
+        """Put it into an array of programs, instead of attaching it."""
+        slots.update(_FIRST, int(lib().bpf_program__fd(self._handle)).to_bytes(4, sys.byteorder))
+        return SlotLink(slots)
 
     def attach_tcx(self, ifindex: int, hook: int) -> TcxLink:
         """Attach in front of all programs at TCX_INGRESS or TCX_EGRESS of an interface."""

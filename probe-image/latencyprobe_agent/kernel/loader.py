@@ -9,7 +9,7 @@ socket storage an object may have a twin that needs none, `<object>_hash`.
 import errno
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,15 +48,25 @@ def event_of(program: Program) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
+class Behind:
+    """Events whose programs are not attached, but go on where those of another object end: `put` does that. `variants`:
+    event → the variant that the other object uses."""
+
+    variants: Mapping[str, str]
+    put: Callable[[Program], Link]
+
+
+@dataclass(frozen=True)
 class Demands:
     """What an object demands of its loader. `optional`: events that may be left without a variant; `iterated`: the map
     that its iterators walk; `adjust`: resizes or shares maps of the opened object; `left_out`: events that nobody asks
-    for, whose programs are not even loaded."""
+    for, whose programs are not even loaded; `behind`: None attaches every program."""
 
     adjust: Callable[[Object], None]
     optional: frozenset[str] = frozenset()
     iterated: str = "connections"
     left_out: frozenset[str] = frozenset()
+    behind: Behind | None = None
 
 
 def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) -> Loaded:
@@ -76,7 +86,7 @@ def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) ->
             check_layouts(opened, path)
             chosen = _choose(opened.programs(), hooks, refused, demands)
             demands.adjust(opened)
-            loaded = _try(opened, chosen, refused, demands.iterated)
+            loaded = _try(opened, chosen, refused, demands)
         except BaseException:
             opened.close()
             raise
@@ -117,9 +127,10 @@ def _choose(programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str]
         if event not in demands.left_out:
             by_event[event][variant].append(program)
     chosen: Chosen = {}
+    behind = demands.behind.variants if demands.behind else {}
     for event, variants in by_event.items():
         for variant, parts in variants.items():
-            if (event, variant) in refused:
+            if (event, variant) in refused or variant != behind.get(event, variant):
                 continue
             if why := ", ".join(filter(None, (hooks.refusal(part.section) for part in parts))):
                 refused[event, variant] = why
@@ -129,7 +140,7 @@ def _choose(programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str]
         else:
             if event in demands.optional:
                 continue
-            reasons = "; ".join(f"{variant}: {refused[event, variant]}" for variant in variants)
+            reasons = "; ".join(f"{variant}: {why}" for (of, variant), why in refused.items() if of == event)
             raise Unsupported("KernelUnsupported", f"this kernel gives no way to see `{event}` ({reasons})")
     for _, parts in chosen.values():
         for part in parts:
@@ -137,7 +148,7 @@ def _choose(programs: list[Program], hooks: Hooks, refused: dict[tuple[str, str]
     return chosen
 
 
-def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str], iterated: str) -> Loaded | None:
+def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str], demands: Demands) -> Loaded | None:
     """Load and attach; None after a failure that one more entry in `refused` explains."""
     try:
         opened.load()
@@ -149,10 +160,11 @@ def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str], it
         raise Unsupported("KernelUnsupported", explain(e)) from e
     links: dict[str, list[Link]] = defaultdict(list)
     for event, (variant, parts) in chosen.items():
-        over = opened.map(iterated) if variant == "iter" else None
+        over = opened.map(demands.iterated) if variant == "iter" else None
+        behind = demands.behind if demands.behind and event in demands.behind.variants else None
         try:
             for part in parts:
-                links[event].append(part.attach(over))
+                links[event].append(behind.put(part) if behind else part.attach(over))
         except OSError as e:
             refused[event, variant] = in_short(str(e))
             _detach(links)

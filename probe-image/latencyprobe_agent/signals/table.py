@@ -19,7 +19,7 @@ class Signal:
     `optional`: events that a kernel may be without, at the cost of a detail; `iterated`: the socket storage that the
     iterator program `flush` walks; `ring_bytes_per_cpu`: size of the ring where nobody asks for another, 0 = as
     compiled. `entries`: map → key → value, what user space must tell the programs; `left_out`: events that are not
-    to be attached at all.
+    to be attached at all; `behind`: events at which its programs go on where the measuring ones end.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Signal:
     ring_bytes_per_cpu: int = 0
     entries: Mapping[str, Mapping[bytes, bytes]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +90,7 @@ WAITS = EvidenceSignal(
     ring="waits",
     record=WAIT,
     optional=("waking",),
+    behind=("read", "send_start"),
     entries={"call_kinds": waits.call_kinds()},
     switch="waits",
     switches=("syscalls", "offcpu"),
