@@ -18,7 +18,7 @@ _CLIENTS = 4
 _SCRIPT = """
 \\set aid random(1, 90000)
 BEGIN;
-SELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :aid AND :aid + 2000;
+SELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :aid AND :aid + 6000;
 UPDATE pgbench_branches SET bbalance = bbalance + 1 WHERE bid = 1;
 END;
 """
