@@ -41,9 +41,10 @@ _NONE = np.zeros(0, np.uint64)
 _WHOLE = f"V{ROW.itemsize}"  # so that rows are copied whole, not field by field
 
 
-class _Longest(NamedTuple):
-    for_identity_s: float
-    for_join_s: float
+class _Limits(NamedTuple):
+    identity_wait_s: float
+    join_wait_s: float
+    capacity: int
 
 
 class WaitingRoom:
@@ -60,8 +61,7 @@ class WaitingRoom:
         self.unnamed = 0
         self.evidence = WaitingEvidence(capacity)
         self.calls = WaitingCalls(capacity)
-        self._longest = _Longest(identity_wait_s, join_wait_s)
-        self._capacity = capacity
+        self._limits = _Limits(identity_wait_s, join_wait_s, capacity)
         self._rows = np.empty(0, ROW)
         self._admitted = 0
         self._targets = Codes[SpanTarget]()
@@ -73,7 +73,7 @@ class WaitingRoom:
     def admit(self, sampled: Sampled, targets: Mapping[int, Target], now_s: float, *, by_process: bool) -> None:
         """Let sampled halves in. `targets`: the target that names the span, by target set."""
         known = np.isin(sampled.halves.rec["target_set"], list(targets))
-        at = np.flatnonzero(known)[: self._capacity - len(self._rows)]
+        at = np.flatnonzero(known)[: self._limits.capacity - len(self._rows)]
         self.left_out += sampled.over_budget + len(sampled) - len(at)
         if not len(at):
             return
@@ -157,8 +157,8 @@ class WaitingRoom:
         who = [Peer(one, known.get(one)) for one in addresses]
         nameless = np.array([one.identity is None for one in who])[rows["peer"]]
         joined, waited_s = rows["joined"] != NOT_JOINED, now_s - rows["since_s"]
-        anonymous = waited_s >= self._longest.for_identity_s
-        hopeless = waited_s >= self._longest.for_join_s
+        anonymous = waited_s >= self._limits.identity_wait_s
+        hopeless = waited_s >= self._limits.join_wait_s
         if asking:
             hopeless &= ~np.isin(rows["join_key"], np.fromiter(asking, np.uint64, len(asking)))
         go = (joined | hopeless) & (joined | ~nameless | anonymous) & (now_s >= rows["held_s"])
