@@ -10,7 +10,7 @@ from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.vocabulary.records import KEY_DUPLICATES, Begun, TrackedFlag
 from tests.truth.engine import Engine, attached
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
 
 MS = 1_000_000
 AT = 10_000 * MS  # some time, for those that say when

@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 from tests.truth.recorder import OBJECTS
 from tests.truth.tracking import MS, tracking
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("needs_storage")]
 
 COMMAND = str(Path(sys.executable).with_name("latencyprobe"))
 NEVER = Knobs(1 << 62)
