@@ -30,6 +30,7 @@ from latencyprobe.sli import (
 )
 from latencyprobe.spec import EvidenceSpec, signal_of
 from latencyprobe.stages import BY_NAME, CLIENT, names
+from latencyprobe.text import printable
 
 # Of one objective, in one row of one node. 512 processors that end 10^6 exchanges a second each make 2^35 in a minute;
 # the rest is for what goes on being counted while an agent is stopped: half an hour at that rate, days at a usual one.
@@ -205,5 +206,4 @@ def _cut(ns: int, most: int) -> int:
 
 def _text(text: str, most: int) -> str:
     """Cut a name, and take out what would steer the terminal that shows it."""
-    text = text[:most]
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return printable(text[:most])

@@ -114,8 +114,7 @@ def slept(snapshot: Snapshot, tid: int) -> list[tuple[int, int]]:
 
 
 def test_a_snapshot_holds_what_came_before_its_trigger(tmp_path):
-    """Each sleep of the program's log is in it, within its stamps, with its switch and its wake-up, or that is counted
-    as what the kernel told no program of."""
+    """Each sleep of the log, within its stamps, with its switch, and its wake-up unless the kernel told of none."""
     asked_ms = [2] * 100 + [150]
     with (
         program(SLEEPS, json.dumps(asked_ms)) as running,

@@ -1,11 +1,8 @@
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from latencyprobe.plan import Container, NodePlan, Pod
 from latencyprobe_agent.identity.cgroups import Cgroup
-from latencyprobe_agent.identity.resources import PodResources, ProcessResources, printable
+from latencyprobe_agent.identity.resources import PodResources, ProcessResources
 
 CART = Container("cart", "ab" * 32)
 POD = Pod("uid-1", "shop", "cart-0", ("10.0.0.1",), (CART,), {"service.name": "cart", "k8s.pod.uid": "uid-1"})
@@ -80,9 +77,3 @@ def test_a_process_is_named_by_its_comm_even_after_its_end(tmp_path: Path) -> No
 def test_a_process_that_nobody_saw_is_unknown(tmp_path: Path) -> None:
     attributes = ProcessResources("host", tmp_path).attributes(43)
     assert (attributes["service.name"], attributes["process.pid"]) == ("unknown_service", 43)
-
-
-@given(st.text())
-def test_a_process_name_carries_no_terminal_escapes(name: str) -> None:
-    assert printable(name).isprintable()
-    assert len(printable(name)) == len(name)

@@ -88,7 +88,7 @@ def test_shares_are_of_each_part():
 
 
 def test_names_from_a_file_are_safe_for_a_terminal():
-    assert "?[31mred" == name(b"\x1b[31mred")
+    assert "\ufffd[31mred" == name(b"\x1b[31mred")
     assert "\ufffd" == name(b"\xff")
 
 

@@ -56,7 +56,7 @@ def test_what_goes_on_has_no_return_value_yet(capsys):
 
 
 def test_a_name_cannot_send_a_terminal_anything(capsys):
-    assert "?[2Jx" in shown(capsys, (fsync(comm=b"\x1b[2Jx\0"), Stacks()))
+    assert "\ufffd[2Jx" in shown(capsys, (fsync(comm=b"\x1b[2Jx\0"), Stacks()))
 
 
 def test_stacks_stand_below_their_row_the_longest_wait_first(capsys):

@@ -5,6 +5,8 @@ docs/design/flame.md, "Weights".
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from latencyprobe.text import printable
+
 ON_CPU = "[oncpu]"
 OTHER = "[other]"  # of a call whose shorter waits are not in the input
 KERNEL = "-"  # between the frames of the program and those of the kernel
@@ -59,8 +61,3 @@ def parse(line: str) -> tuple[Frames, int] | None:
 def _frame(name: str) -> str:
     """Return a name that ends no frame and no line."""
     return printable(name.replace(";", ":")) or "?"
-
-
-def printable(text: str) -> str:
-    """Return text without what a terminal, a line or XML would take for something else."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from latencyprobe.report import units
-from latencyprobe_agent.flame.folding import printable
+from latencyprobe.text import printable
 
 EMPTY = (
     "No call was slower than the threshold. Look for longer (--duration), at more (--all instead of --pid) or at "

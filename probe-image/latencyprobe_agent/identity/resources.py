@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from latencyprobe.plan import Container, NodePlan, Pod
+from latencyprobe.text import printable
 from latencyprobe_agent.identity.cgroups import Cgroup
 from latencyprobe_agent.identity.pressure import Place, place_of_process
 from latencyprobe_agent.vocabulary import conventions as names
@@ -180,8 +181,3 @@ class ProcessResources:
             attributes[names.PROCESS_PID] = owner
             attributes[names.SERVICE_INSTANCE_ID] = f"{self._host}.{owner}"
         return attributes
-
-
-def printable(text: str) -> str:
-    """Return `text` without control characters: a process chooses its own name, and terminals obey escapes."""
-    return "".join(character if character.isprintable() else "?" for character in text)

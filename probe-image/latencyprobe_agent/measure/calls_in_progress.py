@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe_agent.vocabulary.comm import comm
 from latencyprobe_agent.vocabulary.records import StackKind, StackWalkFlags, TrackedFlag
 
 Addresses = tuple[int, ...]
@@ -136,7 +137,7 @@ class CallsInProgress:
 
     def _remember_waker(self, record: np.void) -> None:
         woken = int(record["payload"][0]), int(record["start_ns"])
-        self._wakers.setdefault(woken, (comm(record), int(record["tgid"]), int(record["tid"])))
+        self._wakers.setdefault(woken, (comm(record["comm"]), int(record["tgid"]), int(record["tid"])))
         if len(self._wakers) > self._limit:
             self._wakers.pop(next(iter(self._wakers)))
 
@@ -145,16 +146,10 @@ class CallsInProgress:
         self.dropped += n
 
 
-def comm(record: np.void) -> str:
-    """Return the thread's name; what no terminal should be sent is a question mark."""
-    name: str = record["comm"].tobytes().split(b"\0", 1)[0].decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
-
-
 def call(record: np.void, stacks: Stacks) -> Call:
     """Return a system call's record and stacks as one value."""
     return Call(
-        comm(record),
+        comm(record["comm"]),
         int(record["tgid"]),
         int(record["tid"]),
         int(record["start_ns"]),

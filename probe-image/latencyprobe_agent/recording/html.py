@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from latencyprobe.report import units
+from latencyprobe.text import printable
 from latencyprobe_agent.recording import text
 from latencyprobe_agent.recording.snapshot import Snapshot, Trigger
-from latencyprobe_agent.recording.timeline import Slice, printable, stacked, tracks
+from latencyprobe_agent.recording.timeline import Slice, stacked, tracks
 from latencyprobe_agent.vocabulary.returned import returned
 
 _LANES = 100  # of calls that overlap, per CPU: those of more threads are counted, and not drawn

@@ -6,8 +6,9 @@ from math import ceil
 import msgspec
 
 from latencyprobe.report import units
+from latencyprobe.text import printable
 from latencyprobe_agent.recording.snapshot import CALL, SWITCH, WAKEUP, Cpu, Snapshot, Trigger
-from latencyprobe_agent.recording.timeline import Slice, Track, busy, call_name, name, printable, tracks
+from latencyprobe_agent.recording.timeline import Slice, Track, busy, call_name, name, tracks
 from latencyprobe_agent.recording.untold import untold
 from latencyprobe_agent.vocabulary.returned import returned
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe.text import printable
 from latencyprobe_agent.recording.snapshot import CALL, COMPAT, FOLLOWED, OTHER_FOLLOWED, SWITCH, Cpu, Header, Snapshot
 
 _SWITCHED = ["time_ns", "tgid", "tid", "other_tgid", "other_tid", "comm", "other_comm", "flags"]
@@ -120,10 +121,5 @@ def busy(of: list[Slice], from_ns: int, to_ns: int, parts: int) -> list[float]:
 
 
 def name(raw: bytes) -> str:
-    """Return a thread's name; what no terminal should be sent is a question mark."""
+    """Return a thread's name; fit for a terminal."""
     return printable(raw.decode(errors="replace"))
-
-
-def printable(text: str) -> str:
-    """Return text that came from a file as a terminal may have it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -22,9 +22,10 @@ from latencyprobe.causes import (
 )
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Lasted, Sample
 from latencyprobe_agent.signals.join_keys import SENT_BYTES, JoinKey, by_time_of_service
-from latencyprobe_agent.signals.wakers import attributes_of_waker, comm, stacks, with_waker
+from latencyprobe_agent.signals.wakers import attributes_of_waker, stacks, with_waker
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary import syscalls
+from latencyprobe_agent.vocabulary.comm import comm
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 from latencyprobe_agent.vocabulary.records import (
     SYSCALLS,

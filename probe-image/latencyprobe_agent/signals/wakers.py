@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latencyprobe_agent.signals.evidence import Stack
 from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.comm import comm
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 from latencyprobe_agent.vocabulary.records import WaitFlags, WakerKind
 
@@ -17,11 +17,6 @@ _NAMED_WAKERS = {
     WakerKind.KERNEL: 'kernel thread "{}"',
 }
 _NAMELESS_WAKERS = {WakerKind.OUTSIDE: "another container", WakerKind.INTERRUPT: "an interrupt"}
-
-
-def comm(of: NDArray[np.uint8]) -> str:
-    """Return the name of a thread."""
-    return of.tobytes().partition(b"\0")[0].decode(errors="replace")
 
 
 def attributes_of_waker(record: np.void) -> Mapping[Attribute, AttributeValue]:
@@ -68,8 +63,7 @@ def woken_by(record: np.void) -> str:
     """Return who ended a wait, in words: `thread "gc"`; empty where that is not known."""
     kind = WakerKind(record["waker"]["kind"])
     if kind in _NAMED_WAKERS:
-        name = comm(record["waker"]["comm"])
-        return _NAMED_WAKERS[kind].format("".join(c if c.isprintable() else "\ufffd" for c in name))
+        return _NAMED_WAKERS[kind].format(comm(record["waker"]["comm"]))
     return _NAMELESS_WAKERS.get(kind, "")
 
 

@@ -4,6 +4,7 @@ import re
 
 import pycxxfilt
 
+from latencyprobe.text import printable
 from latencyprobe_agent.symbols.messages import NAME_BYTES
 
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}\Z")  # what the older mangling of Rust appends
@@ -18,11 +19,11 @@ def readable(raw: bytes) -> str:
             name = _RUST_HASH.sub("", pycxxfilt.demangle(symbol) or symbol)
         except ValueError:  # it only looks like a mangled one
             name = symbol
-    return printable(name, cut=len(raw) > NAME_BYTES)
+    return bounded(name, cut=len(raw) > NAME_BYTES)
 
 
-def printable(text: str, *, cut: bool = False) -> str:
-    """Return text that no terminal and no line format takes for something else."""
+def bounded(text: str, *, cut: bool = False) -> str:
+    """Return text that is printable, and not longer than a name may be."""
     if cut or len(text) > NAME_BYTES:
         text = text[: NAME_BYTES - 1] + "…"
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return printable(text)

@@ -12,7 +12,7 @@ from latencyprobe_agent.symbols.budget import TooLong, cpu_budget
 from latencyprobe_agent.symbols.elf import ElfFile, NotElf
 from latencyprobe_agent.symbols.kallsyms import Kallsyms
 from latencyprobe_agent.symbols.messages import KERNEL, UNKNOWN, Answer, Question
-from latencyprobe_agent.symbols.names import printable, readable
+from latencyprobe_agent.symbols.names import bounded, readable
 from latencyprobe_agent.symbols.processes import Mapping, Process, Refused
 
 _FILE_CPU_S = 0.08  # what one file may take; a table of a million functions takes some of it
@@ -58,7 +58,7 @@ class Resolver:
         names = [self._kernel.name(address) for address in addresses]
         if missing := names.count(None):
             unnamed["kallsyms_hidden" if self._kernel.hidden else "no_function"] += missing
-        return [printable(name) if name else UNKNOWN for name in names]
+        return [bounded(name) if name else UNKNOWN for name in names]
 
     def _of_process(self, question: Question, unnamed: Counter[str]) -> list[str]:
         tgid, addresses = question.tgid, question.addresses
@@ -121,7 +121,7 @@ class Resolver:
             return _by_offset(mapping, addresses)
         if missing := [address for address in addresses if address not in named]:
             unnamed["no_function"] += len(missing)
-        return named | dict.fromkeys(missing, f"{printable(mapping.called)}()" if mapping.called else UNKNOWN)
+        return named | dict.fromkeys(missing, f"{bounded(mapping.called)}()" if mapping.called else UNKNOWN)
 
     def _of_file(self, process: Process, mapping: Mapping, addresses: list[int]) -> dict[int, str]:
         if mapping.path.endswith(" (deleted)"):
@@ -177,7 +177,7 @@ def _in_file(process: Process, elf: ElfFile, offsets: dict[int, int]) -> dict[in
 
 
 def _by_offset(mapping: Mapping, addresses: Iterable[int]) -> dict[int, str]:
-    called = printable(mapping.called)
+    called = bounded(mapping.called)
     if not called:
         return dict.fromkeys(addresses, UNKNOWN)
     return {address: f"{called}+0x{address - mapping.start + mapping.file_offset:x}" for address in addresses}

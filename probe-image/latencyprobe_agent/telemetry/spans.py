@@ -53,6 +53,7 @@ class Spans:
         if turn.in_force is not self._in_force:
             self._in_force, self._targets = turn.in_force, _targets(turn.in_force)
         self._now = turn.now
+        self._room.unnamed = self._naming.unnamed
         by_process = turn.in_force.resources.by_process
         self._room.admit(turn.sampled, self._targets, turn.now.boot_s, by_process=by_process)
         self._room.note_pairs(turn.pairs, by_process=by_process)
@@ -79,7 +80,6 @@ class Spans:
         if numbers := {number for number, _ in user_stacks(ready.evidence)}:
             slow = np.isin(ready.rows["number"], np.fromiter(numbers, np.uint64, len(numbers)))
             self._naming.put(ready.take(np.flatnonzero(slow)), context)
-            self._room.unnamed = self._naming.unnamed
             ready = ready.take(np.flatnonzero(~slow))
         for body, count in span_encoder.requests(ready, context):
             self._outbox.put(body, count)

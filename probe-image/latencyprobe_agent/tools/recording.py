@@ -11,7 +11,7 @@ import numpy as np
 from latencyprobe.errors import OutputError
 from latencyprobe_agent.kernel.recording import Copied, RecorderPrograms
 from latencyprobe_agent.kernel.tracking import Knobs
-from latencyprobe_agent.measure.calls_in_progress import Stacks, comm
+from latencyprobe_agent.measure.calls_in_progress import Stacks
 from latencyprobe_agent.recording import taking
 from latencyprobe_agent.recording.snapshot import VERSION, Cpu, Header, Snapshot, Trigger, Waited, encode, layout
 from latencyprobe_agent.symbols.messages import UNKNOWN
@@ -20,6 +20,7 @@ from latencyprobe_agent.tools import rows
 from latencyprobe_agent.tools.offcpu import reason
 from latencyprobe_agent.tools.syscalls import syscall
 from latencyprobe_agent.tools.tail import timestamp
+from latencyprobe_agent.vocabulary.comm import comm
 from latencyprobe_agent.vocabulary.returned import returned
 from latencyprobe_agent.vocabulary.syscalls import name as call_name
 
@@ -125,7 +126,7 @@ class Snapshots:
             tracker=on,
             what=syscall(record) if on == "syscalls" else reason(record) if on == "offcpu" else "",
             returned=returned(int(record["ret"])) if on == "syscalls" else "",
-            comm=comm(record),
+            comm=comm(record["comm"]),
             tgid=tgid,
             tid=int(record["tid"]),
             start_ns=start_ns,

@@ -17,8 +17,9 @@ from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.symbols.symbolizer import Symbolizer
 from latencyprobe_agent.tools.options import Options, tool_options
 from latencyprobe_agent.tools.owners import Owners
-from latencyprobe_agent.tools.tail import as_object, batches, comm, timestamp
+from latencyprobe_agent.tools.tail import as_object, batches, timestamp
 from latencyprobe_agent.vocabulary.addresses import endpoint
+from latencyprobe_agent.vocabulary.comm import comm
 from latencyprobe_agent.vocabulary.records import RETRANSMIT_STACK, RetransmitKind, RetransmitOptionFlags
 
 ROW = "%-15s %-7s %-2s %-22s %s> %-22s %-12s %-17s %4s %s"

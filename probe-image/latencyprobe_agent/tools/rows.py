@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.report import units
-from latencyprobe_agent.measure.calls_in_progress import Addresses, by_weight, comm
+from latencyprobe_agent.measure.calls_in_progress import Addresses, by_weight
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools.tail import timestamp
+from latencyprobe_agent.vocabulary.comm import comm
 from latencyprobe_agent.vocabulary.records import TrackedFlag
 
 _STATS = "%-17s %10s %9s %9s %9s %9s"
@@ -27,7 +28,7 @@ def goes_on(record: np.void) -> bool:
 
 def whose(record: np.void) -> tuple[str, int, int]:
     """Return comm (`-` if it is not known), tgid and tid."""
-    return comm(record) or "-", int(record["tgid"]), int(record["tid"])
+    return comm(record["comm"]) or "-", int(record["tgid"]), int(record["tid"])
 
 
 def took(record: np.void) -> str:
@@ -39,7 +40,7 @@ def as_object(record: np.void, unix_ns: int) -> dict[str, Any]:
     """Return what every record has, as JSON has it."""
     return {
         "time": timestamp(unix_ns),
-        "comm": comm(record),
+        "comm": comm(record["comm"]),
         "tgid": int(record["tgid"]),
         "tid": int(record["tid"]),
         "cgroup_id": int(record["cgroup_id"]) or None,

@@ -20,6 +20,7 @@ from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.tools.options import Options
 from latencyprobe_agent.vocabulary.addresses import address
+from latencyprobe_agent.vocabulary.comm import comm
 
 _BATCH = 1024  # records, which take some 0.1 s to print: SIGINT is not kept waiting
 _DRAIN_S = 0.1
@@ -113,11 +114,6 @@ def as_object(record: np.void, unix_ns: int, more: Mapping[str, object]) -> dict
         "owner_comm": comm(flow["owner_comm"]),
         **more,
     }
-
-
-def comm(field: NDArray[np.uint8]) -> str:
-    """Return a task's name as text."""
-    return field.tobytes().split(b"\0", 1)[0].decode(errors="replace")
 
 
 def timestamp(unix_ns: int) -> str:

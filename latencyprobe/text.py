@@ -1,0 +1,6 @@
+"""Text that others chose: names of processes, pods, functions, files."""
+
+
+def printable(text: str) -> str:
+    """Return text without what a terminal, a line or XML would take for something else: U+FFFD stands in its place."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
