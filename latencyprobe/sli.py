@@ -154,9 +154,11 @@ class SliBatch(_Wire, frozen=True):
 
 
 class SliAnswer(_Wire, frozen=True):
-    """`expected`: the next sequence number that the directory will take."""
+    """`expected`: the next sequence number that the directory will take. `next_upload_s`: how long the agent shall wait
+    with its next counts, 0 = as it likes."""
 
     expected: int
+    next_upload_s: float = 0.0
 
 
 def merged(one: SliRow, other: SliRow) -> SliRow:

@@ -22,11 +22,11 @@ class Store(Protocol):
     def add(self, rows: Iterable[SliRow]) -> None:
         """Add counts, all or none."""
 
-    def add_batch(self, node: str, batch: SliBatch) -> int:
-        """Add a batch once, and return the next sequence number that will be taken."""
+    def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
+        """Add the batches of nodes once each, and return the next sequence number that will be taken from each."""
 
-    def expect(self, keys: Iterable[ObjectiveKey], minute: int, expected_ms: int) -> None:
-        """Say how much measured time a minute should have."""
+    def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> None:
+        """Say how much measured time minutes should have: (objectives, minute, ms)."""
 
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series, `None` without counts."""

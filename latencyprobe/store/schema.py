@@ -7,6 +7,7 @@ Never change a migration that was released; append one. `PRAGMA user_version` is
 COUNT_COLUMNS = (
     *("good", "bad", "seen", "ambiguous", "excluded", "lost", "records_lost", "joined", "measured_ms", "expected_ms"),
 )
+KEY_COLUMNS = ("namespace", "probe", "probe_uid", "objective", "hash", "perspective")  # of a series: ObjectiveKey
 
 MIGRATIONS = (
     f"""
@@ -38,5 +39,12 @@ MIGRATIONS = (
         minutes INTEGER NOT NULL, hours INTEGER NOT NULL, days INTEGER NOT NULL, late_rows INTEGER NOT NULL
     );
     INSERT INTO state VALUES (0, 0, 0, 0);
+    """,
+    """
+    CREATE TABLE asked (                      -- which node was asked to count what, in Unix seconds
+        node TEXT NOT NULL, series INTEGER NOT NULL REFERENCES series,
+        since INTEGER NOT NULL, last INTEGER NOT NULL,
+        PRIMARY KEY (node, series)
+    ) WITHOUT ROWID;
     """,
 )

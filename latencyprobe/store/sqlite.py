@@ -8,7 +8,7 @@ local file system.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -21,15 +21,14 @@ from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import opening, packing
+from latencyprobe.store import asked, opening, packing
 from latencyprobe.store.levels import WIDTHS_S, Horizons, down, horizons, spans
 from latencyprobe.store.packing import Detail, Exemplars
-from latencyprobe.store.schema import COUNT_COLUMNS
+from latencyprobe.store.schema import COUNT_COLUMNS, KEY_COLUMNS
 
 LATE_S = DAY_S  # agents keep what was not accepted for as long
 _INSTANCE_KEPT_S = 3 * DAY_S
 _INSTANCES_KEPT = 16  # of one node: its agent, and those before it that may still be told that they were heard
-_KEY_COLUMNS = ("namespace", "probe", "probe_uid", "objective", "hash", "perspective")
 
 _ADD_COUNTS = f"""
     INSERT INTO counts VALUES ({", ".join("?" * (len(COUNT_COLUMNS) + 4))}) ON CONFLICT DO UPDATE SET
@@ -44,6 +43,10 @@ _FORGET_INSTANCES = f"""
     DELETE FROM instances WHERE node = ? AND instance NOT IN
     (SELECT instance FROM instances WHERE node = ? ORDER BY minute DESC LIMIT {_INSTANCES_KEPT - 1})
 """
+_FORGET_SERIES = """
+    DELETE FROM series WHERE retired AND id NOT IN (SELECT series FROM counts) AND id NOT IN (SELECT series FROM asked)
+"""
+_BEFORE = "WHERE series IN (SELECT id FROM series) AND width_s = ? AND start < ?"  # by the primary key: no scan
 _IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
 
 
@@ -99,40 +102,47 @@ class SqliteStore:
             self._add(rows)
 
     def add_batch(self, node: str, batch: SliBatch) -> int:
-        """Add a batch once, and return the next sequence number that will be taken from this instance.
+        """Add one batch: see `add_batches`."""
+        return self.add_batches([(node, batch)])[0]
+
+    def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
+        """Add batches of nodes once each, all or none; return the next sequence number that will be taken from each
+        one's instance.
 
         A batch that was there already changes nothing. A returned number that is not above the batch's means a gap:
-        nothing was stored. An unknown instance may start anywhere. Counts and number are one transaction.
+        nothing of it was stored. An unknown instance may start anywhere. Counts and numbers are one transaction.
         """
         with self._transaction():
-            sender = (node, batch.instance)
-            query = "SELECT sequence FROM instances WHERE node = ? AND instance = ?"
-            last = self._db.execute(query, sender).fetchone()
-            if last and batch.sequence != last[0] + 1:
-                return int(last[0]) + 1
-            if not last:
-                self._db.execute(_FORGET_INSTANCES, (node, node))
-            self._add(batch.rows)
-            values = (*sender, batch.sequence, int(self._clock()))
-            self._db.execute("INSERT OR REPLACE INTO instances VALUES (?, ?, ?, ?)", values)
-            return batch.sequence + 1
+            return [self._add_batch(node, batch) for node, batch in batches]
 
-    def expect(self, keys: Iterable[ObjectiveKey], minute: int, expected_ms: int) -> None:
-        """Say how much measured time, over all nodes, a minute should have; the highest word for a minute counts.
+    def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> None:
+        """Say how much measured time, over all nodes, minutes should have: (objectives, minute, ms). The highest word
+        for a minute counts.
 
         An agent measures a little before anybody knows that it is ready. What it did more than it was asked for in one
         minute must not make up for what another minute misses, so that was wanted too.
         """
         with self._transaction():
-            for key in keys:
-                query = "SELECT expected_ms, measured_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
-                known, measured = self._db.execute(query, (self._id(key), MINUTE_S, minute)).fetchone() or (0, 0)
-                if (more := min(max(expected_ms, measured) - known, MAX_SUM)) > 0:
-                    self._add([SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more))])
+            for keys, minute, expected_ms in wanted:
+                for key in keys:
+                    query = "SELECT expected_ms, measured_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
+                    known, measured = self._db.execute(query, (self._id(key), MINUTE_S, minute)).fetchone() or (0, 0)
+                    if (more := min(max(expected_ms, measured) - known, MAX_SUM)) > 0:
+                        self._add([SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more))])
+
+    def ask(self, nodes: Mapping[str, Iterable[ObjectiveKey]]) -> None:
+        """Remember that these nodes are asked to count these objectives now."""
+        with self._transaction():
+            asked.remember(self._db, {n: map(self._id, keys) for n, keys in nodes.items()}, int(self._clock()))
+
+    def asked(self) -> dict[str, dict[ObjectiveKey, int]]:
+        """Return what each node was asked to count within the last 2 days, and since when (Unix s)."""
+        with opening.failures(self.path):
+            return asked.read(self._db)
 
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series, `None` without counts."""
-        query = f"SELECT first_minute FROM series WHERE {' AND '.join(f'{column} = ?' for column in _KEY_COLUMNS)}"
+        query = f"SELECT first_minute FROM series WHERE {' AND '.join(f'{column} = ?' for column in KEY_COLUMNS)}"
         with opening.failures(self.path):
             found = self._db.execute(query, key).fetchone()
         return found[0] if found else None
@@ -177,11 +187,25 @@ class SqliteStore:
         with self._transaction():
             for width_s, horizon in zip(WIDTHS_S, kept, strict=True):
                 for table in ("counts", "exemplars"):
-                    self._db.execute(f"DELETE FROM {table} WHERE width_s = ? AND start < ?", (width_s, horizon))
+                    self._db.execute(f"DELETE FROM {table} {_BEFORE}", (width_s, horizon))
             self._db.execute("UPDATE state SET minutes = ?, hours = ?, days = ?", kept)
             self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
-            self._db.execute("DELETE FROM series WHERE retired AND id NOT IN (SELECT series FROM counts)")
+            asked.forget(self._db, now)
+            self._db.execute(_FORGET_SERIES)
             self._series.clear()
+
+    def _add_batch(self, node: str, batch: SliBatch) -> int:
+        sender = (node, batch.instance)
+        query = "SELECT sequence FROM instances WHERE node = ? AND instance = ?"
+        last = self._db.execute(query, sender).fetchone()
+        if last and batch.sequence != last[0] + 1:
+            return int(last[0]) + 1
+        if not last:
+            self._db.execute(_FORGET_INSTANCES, (node, node))
+        self._add(batch.rows)
+        values = (*sender, batch.sequence, int(self._clock()))
+        self._db.execute("INSERT OR REPLACE INTO instances VALUES (?, ?, ?, ?)", values)
+        return batch.sequence + 1
 
     def _add(self, rows: Iterable[SliRow]) -> None:
         latest_late = self._clock() - LATE_S
@@ -209,14 +233,14 @@ class SqliteStore:
 
     def _id(self, key: ObjectiveKey) -> int:
         if key not in self._series:
-            columns, places = ", ".join(_KEY_COLUMNS), ", ".join("?" * len(_KEY_COLUMNS))
+            columns, places = ", ".join(KEY_COLUMNS), ", ".join("?" * len(KEY_COLUMNS))
             self._db.execute(f"INSERT OR IGNORE INTO series ({columns}) VALUES ({places})", key)
             self._series[key] = self._known(key)
         return self._series[key]
 
     def _known(self, key: ObjectiveKey) -> int:
         """Return the id of a series, 0 (which no series has) for one without counts."""
-        query = f"SELECT id FROM series WHERE {' AND '.join(f'{column} = ?' for column in _KEY_COLUMNS)}"
+        query = f"SELECT id FROM series WHERE {' AND '.join(f'{column} = ?' for column in KEY_COLUMNS)}"
         found = self._db.execute(query, key).fetchone()
         return int(found[0]) if found else 0
 

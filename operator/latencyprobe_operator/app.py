@@ -6,6 +6,7 @@ from functools import partial
 
 from aiohttp import web
 
+from latencyprobe.slo.windows import HOUR_S
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator import handlers
 from latencyprobe_operator.cluster.api import Api
@@ -16,6 +17,7 @@ from latencyprobe_operator.cluster.loops import Every, Loop, Loops, Trigger, unt
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.config import Config
+from latencyprobe_operator.directory.asked import SAVE_S
 from latencyprobe_operator.directory.auth import Authenticator
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.planning import Planning
@@ -70,7 +72,7 @@ class Operator:
         self._kopf = partial(handlers.run, registry, take_signals)
         self.certificate = Certificate(config.tls_dir)
 
-        ingest = Ingest(self._store_thread, lambda: registry.objective_keys)
+        ingest = Ingest(self._store_thread, nodes=lambda: len(planner.plans))
         node_of_agent = partial(node_of_pod, state, config.agent_namespace)
         auth = Authenticator(
             cluster,
@@ -88,18 +90,19 @@ class Operator:
             agents,
             registry,
             state,
-            ingest,
+            ingest.asked,
             changed=changed,
             publish=publish,
             planned=(planned, status_changed),
         )
         report_writer = ReportWriter(cluster, writes, state)
-        self._evaluation = Evaluation(
+        evaluation = Evaluation(
             planner,
             agents,
             self._store_thread,
             report_writer,
             probes=lambda: registry.probes,
+            upload_s=lambda: ingest.pacing.usual_s,
             evaluated=status_changed,
         )
         statuses = Statuses(
@@ -107,17 +110,21 @@ class Operator:
             planner,
             agents,
             StatusWriter(cluster, writes, state),
-            figures=self._evaluation.figures,
+            figures=evaluation.figures,
             changed=status_changed,
             store_ephemeral=config.store_ephemeral,
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)
+        self._then: tuple[Loop, ...] = (
+            Every("asked", SAVE_S, ingest.asked.save),
+            Every("compaction", HOUR_S, self._store_thread.compact),
+            evaluation,
+        )
         self._others: tuple[Loop, ...] = (
             Labels(cluster, writes, state, planner, planned),
             statuses,
-            self._evaluation,
-            Every("expected", OBSERVE_S, self._evaluation.observe),
+            Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )
         self.metrics = exposition(
@@ -129,9 +136,12 @@ class Operator:
                 requests=self.directory.requests,
                 rows_accepted=lambda: ingest.accepted,
                 rows_dropped=ingest.dropped,
+                lookups=self.directory.answers.lookups.counts,
+                commits=lambda: ingest.intake.commits,
+                upload_s=lambda: ingest.pacing.next_s,
                 remote_joins=self.directory.streams.switchboard.counts,
                 writes=writes.counts,
-                evaluations=self._evaluation.counts,
+                evaluations=evaluation.counts,
                 loop_failures=self._loops.failures,
             )
         )
@@ -146,6 +156,7 @@ class Operator:
         await self._informers.synced()
         for loop in self._first:
             await self._loops.insist(loop.name, loop.turn)
-        await self._loops.attempt(self._evaluation.name, self._evaluation.turn)
-        loops = (self._loops.run(loop) for loop in (*self._first, *self._others))
+        for loop in self._then:
+            await self._loops.attempt(loop.name, loop.turn)
+        loops = (self._loops.run(loop) for loop in (*self._first, *self._then, *self._others))
         await until_one_ends(self._kopf(), self.directory.serve(), *loops)

@@ -30,6 +30,9 @@ class Sources(NamedTuple):
     rows_accepted: Callable[[], int]
     rows_dropped: Counter[str]
     remote_joins: Counter[str]
+    lookups: Counter[str]
+    commits: Callable[[], int]
+    upload_s: Callable[[], float]
     writes: Counter[tuple[str, str]]
     evaluations: Counter[str]
     loop_failures: Counter[tuple[str, str]]
@@ -58,6 +61,10 @@ class _OperatorCollector(Collector):
         yield _counter("sli_rows_accepted", "SLI rows stored.", {(): s.rows_accepted()})
         dropped = {(reason,): n for reason, n in s.rows_dropped.items()}
         yield _counter("sli_rows_dropped", "SLI rows that were not taken.", dropped, "reason")
+        yield _counter("sli_commits", "Transactions in which SLI rows were stored.", {(): s.commits()})
+        yield _gauge("sli_upload_interval_seconds", "How often agents shall hand in counts.", {(): s.upload_s()})
+        lookups = {(outcome,): n for outcome, n in s.lookups.items()}
+        yield _counter("identity_lookups", "Addresses with an owner that agents asked for.", lookups, "outcome")
         remote_joins = {(outcome,): n for outcome, n in s.remote_joins.items()}
         yield _counter("remote_join_keys", "Halves that agents asked each other for.", remote_joins, "outcome")
         yield _counter("writes", "Writes to the API server.", s.writes, "kind", "result")

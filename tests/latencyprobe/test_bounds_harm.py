@@ -126,7 +126,7 @@ def harmless(rows: list[SliRow]) -> None:
         for one in rows:
             store.add([one])
         for times in range(3):
-            store.expect([o.key for o in OBJECTIVES.values()], NOW, 300_000_000)
+            store.expect([([o.key for o in OBJECTIVES.values()], NOW, 300_000_000)])
             report = build.build(store, store.objectives(), NOW + 60)
             reasons = [result.reason for result in report.results if result.reason]
             assert all("more than can be" in reason or "which cannot be" in reason for reason in reasons)

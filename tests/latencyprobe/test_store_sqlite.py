@@ -156,22 +156,22 @@ def test_a_window_that_begins_between_two_torn_readings_has_no_negative_sum(stor
 
 def test_wanted_time_is_the_highest_word_for_a_minute(store: SqliteStore) -> None:
     for expected_ms in (60_000, 120_000, 60_000):
-        store.expect([KEY], NOW, expected_ms)
+        store.expect([([KEY], NOW, expected_ms)])
     store.add([row(coverage=Coverage(measured_ms=45_000))])
     assert Coverage(measured_ms=45_000, expected_ms=120_000) == store.read(KEY, NOW - DAY_S, NOW + 60).coverage
 
 
 def test_time_measured_before_it_was_asked_for_does_not_hide_a_later_gap(store: SqliteStore) -> None:
     store.add([row(NOW, coverage=Coverage(measured_ms=60_000)), row(NOW + 60, coverage=Coverage(measured_ms=50_000))])
-    store.expect([KEY], NOW, 50_000)
-    store.expect([KEY], NOW + 60, 60_000)
+    store.expect([([KEY], NOW, 50_000)])
+    store.expect([([KEY], NOW + 60, 60_000)])
     coverage = store.read(KEY, NOW, NOW + 120).coverage
     assert (110_000, 120_000) == (coverage.measured_ms, coverage.expected_ms)
 
 
 def test_the_minute_that_is_not_over_does_not_hide_the_gap_of_an_earlier_one(store: SqliteStore) -> None:
     store.add([row(NOW, coverage=Coverage(measured_ms=53_000)), row(NOW + 60, coverage=Coverage(measured_ms=15_000))])
-    store.expect([KEY], NOW, 60_000)
+    store.expect([([KEY], NOW, 60_000)])
     coverage = store.read(KEY, NOW, NOW + 76).coverage
     assert (53_000, 60_000) == (coverage.measured_ms, coverage.expected_ms)
 

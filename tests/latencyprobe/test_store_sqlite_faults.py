@@ -49,7 +49,7 @@ def test_broken_row_is_told_of_its_own_series_and_stops_no_other_call(store: Sql
     store._db.execute(broken)
     store.add([row(key=other)])
     assert 8 == store.add_batch("n1", batch(7, whole, row(key=other)))
-    store.expect([KEY, other], NOW, 60_000)
+    store.expect([([KEY, other], NOW, 60_000)])
     store.compact(NOW)
     with pytest.raises(StoreError, match=r"its counts are broken \(.*\): give the objective another name"):
         store.read(KEY, NOW - DAY_S, NOW + 60)

@@ -110,13 +110,13 @@ class Cluster:
             for item in items:
                 state.put(kind, item)
         self.agents, self.planner = Agents(), Planner(1000, os.urandom(32))
-        ingest = Ingest(books, frozenset)
+        ingest = self.ingest = Ingest(books)
         users = {pod.node: Reviewed("system:serviceaccount:a:agent", extra={NODE_CLAIM: [pod.node]}) for pod in pods}
         auth = Authenticator(FakeReviewer(users), "a", "agent", lambda *_: "")
         self.directory = Directory(self.planner, self.agents, state, ingest, auth)
         probe = parsing.parse(DOCUMENT)
         for node in self.planner.update({("shop", "p"): probe}, state, state.take_changes()):
-            ingest.planned(self.planner.plan_of(node))
+            ingest.asked.planned(self.planner.plan_of(node))
         self.directory.open()
         self.books = books
         self.spans: list[Span] = []
@@ -145,6 +145,7 @@ async def cluster(hosts: dict[str, Host], tls_files: tuple[Path, ...], folder: P
     shutil.copy(tls_files[1], folder / "tls.key")
     async with StoreThread(lambda: SqliteStore(folder / "sli.db")) as books:
         it = Cluster(hosts, books)
+        await it.ingest.asked.save()
         runners = [web.AppRunner(app, shutdown_timeout=0.1) for app in (it.directory.app(), web.Application())]
         runners[1].app.add_routes([web.post("/v1/traces", it.collect), web.post("/v1/metrics", it.collect)])
         agents = []

@@ -35,7 +35,7 @@ class World:
         for node in ("n1", "n2"):
             self.reviewer.users[f"token-{node}"] = Reviewed(AGENT, extra={NODE_CLAIM: [node]})
         self.reviewer.users["token-stranger"] = Reviewed("system:serviceaccount:shop:default")
-        self.store_thread, self.ingest = store_thread, Ingest(store_thread, frozenset)
+        self.store_thread, self.ingest = store_thread, Ingest(store_thread)
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
         self.stale: list[str] = []
         self.directory = Directory(self.planner, self.agents, self.state, self.ingest, auth, stale=lambda: self.stale)
@@ -47,7 +47,7 @@ class World:
         changed = self.planner.update(by_key, self.state, self.state.take_changes())
         self.agents.planned(changed, self.planner.nodes, 0.0)
         for node in changed:
-            self.ingest.planned(self.planner.plan_of(node))
+            self.ingest.asked.planned(self.planner.plan_of(node))
         self.directory.streams.publish(changed)
 
     async def call(
@@ -67,6 +67,7 @@ class World:
 async def world(make: Any, tls_dir: Path, store: Path) -> AsyncIterator[World]:
     async with StoreThread(lambda: SqliteStore(store)) as store_thread:
         it = World(make, store_thread)
+        await it.ingest.asked.save()
         runner = web.AppRunner(it.directory.app(), shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=Certificate(tls_dir).context).start()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from latencyprobe.plan import Ask, IdentityRequest, RemoteJoinMessage, ServerHalf
+from latencyprobe.plan import Ask, Identity, IdentityRequest, RemoteJoinMessage, ServerHalf
 from latencyprobe_operator.directory import answers as answers_
 from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.limits import Refused
@@ -50,6 +50,19 @@ def test_identities_are_short_lived_until_the_callers_agent_has_applied_its_plan
     assert (after.identities[0].measured, after.valid_s) == (("shop/checkout/cart",), answers_.VALID_S)
     assert after.identities[1].pod == ""
     assert after.generation == world.planned.planner.plan_of("n1").generation
+
+
+def test_owners_that_a_node_may_not_learn_are_nobody_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
+    monkeypatch.setattr(world.answers.lookups, "may_learn", lambda node, _: node == "n2")
+    request = IdentityRequest((web_address,))
+    assert (Identity(web_address),) == world.answers.identities("n1", request).identities
+    assert world.answers.identities("n2", request).identities[0].pod == "web-1"
+
+
+def test_addresses_without_an_owner_cost_nothing(world: World) -> None:
+    world.answers.identities("n1", IdentityRequest(tuple(f"192.0.2.{i}" for i in range(256))))
+    assert not world.answers.lookups.counts
 
 
 def test_too_many_addresses_are_refused(world: World) -> None:

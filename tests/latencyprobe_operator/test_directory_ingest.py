@@ -32,19 +32,20 @@ class Post:
         self.make, self.path = make, path
 
     def __call__(
-        self, *batches: tuple[str, int, list[SliRow]], planned: bool = True, began: int = NOW - 600
+        self, *batches: tuple[str, int, list[SliRow]], planned: bool = True, now: int = NOW
     ) -> tuple[list[int], int, Ingest]:
         async def play() -> tuple[list[int], int, Ingest]:
             planner, state = Planner(1), self.make.state(self.make.pod("cart-1"))
             probe = self.make.probe()
             planner.update({("shop", "checkout"): probe}, state, state.take_changes())
             (objective,) = objectives(probe)
-            async with StoreThread(lambda: SqliteStore(self.path)) as store_thread:
-                times = iter([began])
-                ingest = Ingest(store_thread, lambda: {objective.key}, lambda: next(times, NOW))
+            async with StoreThread(lambda: SqliteStore(self.path, clock=lambda: now)) as store_thread:
+                ingest = Ingest(store_thread, lambda: now)
                 if planned:
-                    ingest.planned(planner.plan_of("n1"))
-                expected = [await ingest.take("n1", SliBatch(i, number, tuple(rows))) for i, number, rows in batches]
+                    ingest.asked.planned(planner.plan_of("n1"))
+                await ingest.asked.save()
+                answers = [await ingest.take("n1", SliBatch(i, number, tuple(rows))) for i, number, rows in batches]
+                expected = [answer.expected for answer in answers]
                 total = store_thread.store.events(objective.key, NOW - 3600, NOW + 3600).total
             return expected, total, ingest
 
@@ -117,9 +118,23 @@ def test_batch_that_no_agent_numbers_is_refused_with_its_path(
     assert refused.value.status == 400
 
 
-def test_rows_from_before_our_start_are_taken_from_a_node_that_has_nothing_to_count_any_more(
-    post: Post, make: Any
-) -> None:
-    before, after = row(make, minute=NOW - 120), row(make)
-    expected, total, ingest = post(("i", 0, [before, after]), planned=False, began=NOW - 60)
+def test_late_rows_are_taken_after_a_restart_from_the_node_that_was_asked_for_them(post: Post, make: Any) -> None:
+    post(now=NOW - 7200)
+    late = row(make, minute=NOW - 3600)
+    assert post(("i", 0, [late]), planned=False)[:2] == ([1], 10)
+
+
+def test_minutes_of_another_node_from_before_our_start_cannot_be_forged(post: Post, make: Any) -> None:
+    forged = row(make, minute=NOW - 3600)
+    expected, total, ingest = post(("i", 0, [forged, row(make)]))  # asked for it since now
     assert (expected, total, ingest.dropped) == ([1], 10, {"not_asked": 1})
+
+
+def test_nothing_is_taken_before_it_is_known_what_was_asked_for(make: Any, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with StoreThread(lambda: SqliteStore(tmp_path / "sli.db")) as store_thread:
+            with pytest.raises(Refused) as refused:
+                await Ingest(store_thread).take("n1", SliBatch("i", 0, (row(make),)))
+            assert (refused.value.status, refused.value.retry_after_s) == (503, 5.0)
+
+    asyncio.run(scene())

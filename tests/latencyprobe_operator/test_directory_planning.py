@@ -1,6 +1,7 @@
 """The loop of the plans: after each change, to all whom they concern."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,14 +27,15 @@ class World:
         self.planner, self.agents = Planner(1000, b"k" * 32), Agents()
         self.changed, self.planned = Trigger(), Trigger()
         self.registry, self.store_thread = Registry(self.changed.set), FakeStoreThread()
-        self.ingest = Ingest(self.store_thread, frozenset)
+        self.ingest = Ingest(self.store_thread)
+        self.ingest.asked.known = True
         self.published: list[frozenset[str]] = []
         self.planning = Planning(
             self.planner,
             self.agents,
             self.registry,
             self.state,
-            self.ingest,
+            self.ingest.asked,
             changed=self.changed,
             publish=self.published.append,
             planned=(self.planned,),
@@ -71,7 +73,7 @@ def test_plan_goes_to_the_streams_and_the_labels(play: Play) -> None:
 def test_counts_are_taken_of_what_was_planned(play: Play, make: Any) -> None:
     async def scene(world: World) -> None:
         (objective,) = objectives(make.probe())
-        batch = SliBatch("i", 0, (SliRow(*objective.key, minute=0, good=1),))
+        batch = SliBatch("i", 0, (SliRow(*objective.key, minute=int(time.time()) // 60 * 60, good=1),))
         await world.ingest.take("n1", batch)
         await world.planning.turn()
         await world.ingest.take("n1", batch)

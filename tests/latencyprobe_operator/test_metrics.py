@@ -18,6 +18,9 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         requests=requests,
         rows_accepted=lambda: 7,
         rows_dropped=Counter(not_asked=1),
+        lookups=Counter(too_many=8),
+        commits=lambda: 5,
+        upload_s=lambda: 20.0,
         remote_joins=Counter(answered=6),
         writes=Counter({("label", "ok"): 4}),
         evaluations=Counter(ok=8, failed=1),
@@ -34,6 +37,8 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["nodes", "failed"] == 0
     assert found["directory_requests_total", "/v1/identities", "200"] == 5
     assert found["sli_rows_dropped_total", "not_asked"] == 1
+    assert found["identity_lookups_total", "too_many"] == 8
+    assert (found["sli_commits_total",], found["sli_upload_interval_seconds",]) == (5, 20)
     assert found["remote_join_keys_total", "answered"] == 6
     assert found["writes_total", "label", "ok"] == 4
     assert found["loop_failures_total", "StoreError", "evaluation"] == 2

@@ -17,7 +17,11 @@ def evaluated(path: Path, *probes: Any, good: int = 200, now: int = NOW) -> dict
             for objective in objectives(probe):
                 coverage = Coverage(seen=good, measured_ms=60_000, expected_ms=60_000)
                 store.add([SliRow(*objective.key, minute=now // 60 * 60 - 60, good=good, coverage=coverage)])
-        return reports.evaluate(store, probes, now, {})
+        reports.define(store, probes)
+        return {
+            namespace: reports.evaluate(store, owners, now, {})
+            for namespace, owners in reports.by_namespace(probes).items()
+        }
 
 
 def test_one_report_per_namespace_owned_by_all_its_probes(make: Any, tmp_path: Path) -> None:
@@ -42,7 +46,7 @@ def test_report_has_name_kind_and_verdict(make: Any, tmp_path: Path) -> None:
 def test_report_differs_by_its_figures_and_not_by_its_time(make: Any, tmp_path: Path) -> None:
     first = evaluated(tmp_path / "s1", make.probe())["shop"]
     with SqliteStore(tmp_path / "s1", clock=lambda: NOW + 20) as store:
-        later = reports.evaluate(store, [make.probe()], NOW + 20, {})["shop"]
+        later = reports.evaluate(store, [make.probe()], NOW + 20, {})
     more = evaluated(tmp_path / "s2", make.probe(), good=300)["shop"]
     assert first["results"][0]["updated"] != later["results"][0]["updated"]
     assert not reports.differs(later, first)

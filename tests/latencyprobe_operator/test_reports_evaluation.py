@@ -45,12 +45,14 @@ class World:
         self.planned = make.planned(make.pod("cart-1"), clients={"scope": "None"})
         self.planned.report("n1", 0)
         (self.objective,) = objectives(self.planned.probe)
+        self.probes = {KEY: self.planned.probe}
         self.evaluation = Evaluation(
             self.planned.planner,
             self.planned.agents,
             store_thread,
             ReportWriter(self.cluster, Writes(), self.planned.state),
-            probes=lambda: {KEY: self.planned.probe},
+            probes=lambda: self.probes,
+            upload_s=lambda: 5.0,
             evaluated=self.evaluated,
         )
 
@@ -124,5 +126,30 @@ def test_store_that_fails_leaves_the_figures_of_the_last_evaluation(play: Callab
         with pytest.raises(StoreError):
             await world.evaluation.turn()
         assert world.evaluation.figures(KEY) == figures
+
+    play(scene)
+
+
+def test_counts_of_agents_are_stored_between_the_reports_of_two_namespaces(
+    play: Callable[..., None], make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    real = evaluation_.documents.evaluate
+
+    async def scene(world: World) -> None:
+        others = []
+
+        def evaluate(store: SqliteStore, owners: list[Any], *rest: Any) -> Any:
+            order.append(owners[0].namespace)
+            if len(order) == 1:  # an agent's counts come meanwhile
+                others.append(asyncio.run_coroutine_threadsafe(world.store_thread.run(order.append, "counts"), loop))
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # they wait for the store's thread
+            return real(store, owners, *rest)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(evaluation_.documents, "evaluate", evaluate)
+        world.probes = {KEY: world.planned.probe, ("bank", "pay"): make.probe("pay", namespace="bank")}
+        await world.evaluation.turn()
+        assert ["shop", "counts", "bank"] == order
 
     play(scene)

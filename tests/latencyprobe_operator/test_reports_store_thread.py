@@ -33,7 +33,8 @@ def test_calls_run_one_after_the_other_in_a_thread_that_is_not_the_loops(tmp_pat
 def test_store_is_closed_at_the_end_and_keeps_what_it_was_given(tmp_path: Path) -> None:
     async def play(sequence: int) -> int:
         async with StoreThread(lambda: SqliteStore(tmp_path / "sli.db")) as store_thread:
-            return await store_thread.add_batch("n1", SliBatch("i", sequence, ()))
+            (expected,) = await store_thread.add_batches([("n1", SliBatch("i", sequence, ()))])
+            return expected
 
     assert [asyncio.run(play(0)), asyncio.run(play(5))] == [1, 1]
 

@@ -90,13 +90,3 @@ def test_what_happens_during_a_list_is_newer_than_the_list(registry: Registry, m
 
     asyncio.run(registry.resync(read))
     assert set(registry.entries) == {("shop", "new")}
-
-
-def test_objectives_of_all_valid_probes_are_known_by_their_keys(registry: Registry, make: Any) -> None:
-    registry.put(make.document("one"))
-    registry.put(make.document("other", namespace="bank"))
-    registry.put(make.document("wrong", targets=[]))
-    assert {(key.namespace, key.probe, key.objective) for key in registry.objective_keys} == {
-        ("shop", "one", "fast"),
-        ("bank", "other", "fast"),
-    }

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from latencyprobe.plan import (
     AgentStatus,
+    Identity,
     IdentityAnswer,
     IdentityRequest,
     RemoteJoinAnswer,
@@ -12,6 +13,7 @@ from latencyprobe.plan import (
 )
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.limits import MAX_ADDRESSES, MAX_HALVES, MAX_KEYS, Refused
+from latencyprobe_operator.directory.lookups import Lookups
 from latencyprobe_operator.directory.remote_join import Switchboard
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.identities import identify
@@ -22,7 +24,8 @@ UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan: ask agai
 
 
 class Answers:
-    """The answers to agents, each known by its node. `on_report` is called after each status."""
+    """The answers to agents, each known by its node. `on_report` is called after each status; `lookups`: what the nodes
+    were told of addresses."""
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Answers:
         self._state = state
         self._switchboard = switchboard
         self._on_report = on_report
+        self.lookups = Lookups()
 
     def status(self, node: str, status: AgentStatus) -> None:
         """Take an agent's status."""
@@ -44,10 +48,10 @@ class Answers:
         self._on_report()
 
     def identities(self, node: str, request: IdentityRequest) -> IdentityAnswer:
-        """Return who has the addresses. Raises Refused for too many."""
+        """Return who has the addresses, nobody for those that the node may not learn. Raises Refused for too many."""
         if len(request.addresses) > MAX_ADDRESSES:
             raise Refused(400, f"$.addresses: {len(request.addresses)} of them: at most {MAX_ADDRESSES}")
-        found = tuple(identify(address, self._state, self._agents) for address in request.addresses)
+        found = tuple(self._identity(node, address) for address in request.addresses)
         settled = all(i.measured or not self._planner.calls(i.node, i.uid) for i in found)
         return IdentityAnswer(found, self._planner.plan_of(node).generation, VALID_S if settled else UNSETTLED_VALID_S)
 
@@ -61,3 +65,7 @@ class Answers:
                 raise Refused(400, f"$.{field}: {count} of them: at most {most}")
         self._switchboard.answer(node, message.halves)
         return RemoteJoinAnswer(self._switchboard.ask(node, message.asks))
+
+    def _identity(self, node: str, address: str) -> Identity:
+        found, nobody = identify(address, self._state, self._agents), Identity(address)
+        return found if found == nobody or self.lookups.may_learn(node, address) else nobody

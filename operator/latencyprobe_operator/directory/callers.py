@@ -31,5 +31,5 @@ class Callers:
                 self._agents.refused(node, str(error))
             raise
         if not self._buckets[caller.node].take():
-            raise Refused(429, f"more than {PER_S} requests a second: slow down")
+            raise Refused(429, f"more than {PER_S} requests a second: slow down", 1)
         return caller

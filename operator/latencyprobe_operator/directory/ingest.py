@@ -6,68 +6,63 @@ Sequence numbers and counts are stored in one transaction, so a batch that was s
 
 import logging
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Set
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from latencyprobe.bounds import Impossible, bounded
-from latencyprobe.plan import NodePlan
-from latencyprobe.sli import SliBatch, SliRow
-from latencyprobe.slo.objective import ObjectiveKey, key_of
+from latencyprobe.sli import SliAnswer, SliBatch, SliRow
+from latencyprobe.slo.objective import key_of
+from latencyprobe_operator.directory.asked import CLOCKS_S, Asked
+from latencyprobe_operator.directory.intake import MAX_WAITING_ROWS, Intake
 from latencyprobe_operator.directory.limits import MAX_INSTANCE, MAX_ROWS, MAX_SEQUENCE, Refused
-from latencyprobe_operator.reports.expected import objective_keys
+from latencyprobe_operator.directory.pacing import Pacing
 from latencyprobe_operator.reports.store_thread import StoreThread
 
 log = logging.getLogger(__name__)
 
-FUTURE_S = 120  # clocks of nodes may differ by this much
-
 
 class Ingest:
-    """`dropped` counts rows that were not taken, by reason. `objectives`: those of all LatencyProbes."""
+    """`dropped` counts rows that were not taken, by reason; `pacing`: how often agents come. `nodes`: how many nodes
+    must measure."""
 
     def __init__(
-        self,
-        store_thread: StoreThread,
-        objectives: Callable[[], Set[ObjectiveKey]],
-        clock: Callable[[], float] = time.time,
+        self, store_thread: StoreThread, clock: Callable[[], float] = time.time, *, nodes: Callable[[], int] = lambda: 0
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self.accepted = 0
-        self._store_thread = store_thread
-        self._objectives = objectives
+        self.asked = Asked(store_thread, clock)
+        self.pacing = Pacing(nodes, lambda: self.intake.rows / MAX_WAITING_ROWS)
+        self.intake = Intake(store_thread.add_batches, lambda: self.pacing.next_s)
         self._clock = clock
-        self._began = clock()
-        self._asked: defaultdict[str, set[ObjectiveKey]] = defaultdict(set)
         self._logged: set[tuple[str, str]] = set()
 
-    def planned(self, plan: NodePlan) -> None:
-        """Remember what a node was asked to count: rows of an earlier plan may come up to 24 h late."""
-        self._asked[plan.node].update(objective_keys(plan))
-
-    async def take(self, node: str, batch: SliBatch) -> int:
-        """Store a batch; returns the next sequence number. Raises Refused (400) for a document that is wrong."""
+    async def take(self, node: str, batch: SliBatch) -> SliAnswer:
+        """Store a batch; returns which is next, and when. Raises Refused: 400 for a document that is wrong, 503 when
+        too much waits for the store, or nobody knows yet what the node was asked for."""
         if len(batch.rows) > MAX_ROWS:
             raise Refused(400, f"$.rows: {len(batch.rows)} rows: at most {MAX_ROWS} in a batch")
         if not 0 <= batch.sequence <= MAX_SEQUENCE:
             raise Refused(400, f"$.sequence: {batch.sequence} is not from 0 to {MAX_SEQUENCE}")
         if len(batch.instance) > MAX_INSTANCE:
             raise Refused(400, f"$.instance: {len(batch.instance)} characters: at most {MAX_INSTANCE}")
+        if not self.asked.known:
+            raise Refused(503, "the store is being opened: try again", self.pacing.next_s)
         rows, dropped = self._sorted_out(node, batch.rows)
-        expected = await self._store_thread.add_batch(node, msgspec.structs.replace(batch, rows=rows))
+        expected = await self.intake.add(node, msgspec.structs.replace(batch, rows=rows))
         if expected == batch.sequence + 1:
             self.accepted += len(rows)
             self.dropped.update(dropped)
-        return expected
+        return SliAnswer(expected, self.pacing.next_s)
 
     def _sorted_out(self, node: str, rows: Iterable[SliRow]) -> tuple[tuple[SliRow, ...], Counter[str]]:
         """Return the rows that may be stored, and how many may not, by reason."""
-        every, latest = self._objectives(), self._clock() + FUTURE_S
+        latest = self._clock() + CLOCKS_S
         kept: list[SliRow] = []
         dropped: Counter[str] = Counter()
         for row in rows:
-            if not self._takes(node, row, every):
+            if not self.asked.includes(node, key_of(row), row.minute):
                 dropped["not_asked"] += 1
                 continue
             try:
@@ -81,9 +76,3 @@ class Ingest:
                     self._logged.add((node, reason))
                     log.warning("%s: SLI rows of its agent are dropped: %s (%s)", node, error, row.objective)
         return tuple(kept), dropped
-
-    def _takes(self, node: str, row: SliRow, every: Set[ObjectiveKey]) -> bool:
-        """Return whether the node may count for this objective. Plans from before our start are not known: for minutes
-        before it, any objective that exists is taken."""
-        key = key_of(row)
-        return key in self._asked.get(node, ()) or (key in every and row.minute < self._began)

@@ -14,11 +14,13 @@ MAX_STREAMS = 10_000  # twice the nodes of the largest cluster that we plan for
 
 
 class Refused(Exception):  # noqa: N818 - an answer, no fault of ours
-    """A request is refused. `status`: HTTP status; the message names what is wrong and what to do."""
+    """A request is refused. `status`: HTTP status; the message names what is wrong and what to do.
+    `retry_after_s`: when to come again, 0 = as the caller likes."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, retry_after_s: float = 0) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class Bucket:

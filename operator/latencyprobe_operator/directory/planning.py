@@ -1,11 +1,11 @@
-"""Plans after each change, passed on to the agents' streams, the ingest, the labels and the statuses."""
+"""Plans after each change, passed on to the agents' streams, the ingest of counts, the labels and the statuses."""
 
 import time
 from collections.abc import Callable, Sequence
 
 from latencyprobe_operator.cluster.loops import RETRY_S, Trigger
 from latencyprobe_operator.cluster.state import ClusterState
-from latencyprobe_operator.directory.ingest import Ingest
+from latencyprobe_operator.directory.asked import Asked
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.status.registry import Registry
@@ -25,7 +25,7 @@ class Planning:
         agents: Agents,
         registry: Registry,
         state: ClusterState,
-        ingest: Ingest,
+        asked: Asked,
         *,
         changed: Trigger,
         publish: Callable[[frozenset[str]], None],
@@ -35,7 +35,7 @@ class Planning:
         self._agents = agents
         self._registry = registry
         self._state = state
-        self._ingest = ingest
+        self._asked = asked
         self._changed = changed
         self._publish = publish
         self._planned = planned
@@ -57,7 +57,7 @@ class Planning:
     def _take(self, changed: frozenset[str]) -> None:
         self._agents.planned(changed, self._planner.nodes, time.monotonic())
         for node in changed:
-            self._ingest.planned(self._planner.plan_of(node))
+            self._asked.planned(self._planner.plan_of(node))
         self._publish(changed)
         for trigger in self._planned:
             trigger.set()

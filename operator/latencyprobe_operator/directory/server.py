@@ -5,6 +5,7 @@ Until `open` agents get 503.
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -16,7 +17,7 @@ from aiohttp import web
 from latencyprobe import wire
 from latencyprobe.errors import StoreError
 from latencyprobe.plan import AgentStatus, IdentityRequest, RemoteJoinMessage
-from latencyprobe.sli import SliAnswer, SliBatch
+from latencyprobe.sli import SliBatch
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.auth import Authenticator, Caller
@@ -54,7 +55,7 @@ class Directory:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.streams = PlanStreams(planner, lambda address: nodes_at(address, state))
         self._callers = Callers(auth, planner, agents)
-        self._answers = Answers(planner, agents, state, self.streams.switchboard, on_report)
+        self.answers = Answers(planner, agents, state, self.streams.switchboard, on_report)
         self._ingest = ingest
         self._auth = auth
         self._stale = stale
@@ -96,7 +97,8 @@ class Directory:
         try:
             response = await handler(request)
         except Refused as error:
-            response = web.json_response({"error": str(error)}, status=error.status)
+            again = {"Retry-After": f"{math.ceil(error.retry_after_s)}"} if error.retry_after_s else None
+            response = web.json_response({"error": str(error)}, status=error.status, headers=again)
         except StoreError as error:
             log.error("%s", error)
             response = web.json_response({"error": "the store cannot be written: see the operator's log"}, status=503)
@@ -133,22 +135,22 @@ class Directory:
 
     async def _status(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        self._answers.status(caller.node, await _body(request, AgentStatus))
+        self.answers.status(caller.node, await _body(request, AgentStatus))
         return web.Response(status=204)
 
     async def _identities(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        return _json(self._answers.identities(caller.node, await _body(request, IdentityRequest)))
+        return _json(self.answers.identities(caller.node, await _body(request, IdentityRequest)))
 
     async def _remote_join(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        return _json(self._answers.remote_join(caller.node, await _body(request, RemoteJoinMessage)))
+        return _json(self.answers.remote_join(caller.node, await _body(request, RemoteJoinMessage)))
 
     async def _sli(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
         batch = await _body(request, SliBatch, MAX_BODY_BYTES)
-        expected = await self._ingest.take(caller.node, batch)
-        return _json(SliAnswer(expected), status=200 if expected > batch.sequence else 409)
+        answer = await self._ingest.take(caller.node, batch)
+        return _json(answer, status=200 if answer.expected > batch.sequence else 409)
 
     async def _caller(self, request: web.Request) -> Caller:
         """Return the agent that calls. Raises Refused: also 503 while agents are not answered."""

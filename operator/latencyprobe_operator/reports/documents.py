@@ -39,17 +39,11 @@ def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
 
 
 def evaluate(
-    store: Store, probes: Iterable[LatencyProbe], now_unix_s: int, nodes_missing: Mapping[ObjectiveKey, int]
-) -> dict[str, Document]:
-    """Return the LatencyReport of each namespace that has LatencyProbes, after the store's housekeeping."""
-    probes = list(probes)
-    define(store, probes)
-    store.compact(now_unix_s)
-    found = {}
-    for namespace, owners in by_namespace(probes).items():
-        judged = [objective for owner in owners for objective in objectives(owner)]
-        found[namespace] = document(build.build(store, judged, now_unix_s, nodes_missing), owners)
-    return found
+    store: Store, owners: list[LatencyProbe], now_unix_s: int, nodes_missing: Mapping[ObjectiveKey, int]
+) -> Document:
+    """Return the LatencyReport of one namespace, whose LatencyProbes are `owners`."""
+    judged = [objective for owner in owners for objective in objectives(owner)]
+    return document(build.build(store, judged, now_unix_s, nodes_missing), owners)
 
 
 def document(report: model.Report, owners: list[LatencyProbe]) -> Document:

@@ -17,11 +17,13 @@ from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 
 OBSERVE_S = 2.0
+_SLICE = 100  # groups of objectives whose expected time is stored at once
 
 
 class Evaluation:
-    """A loop. `probes`: all valid LatencyProbes; `evaluated` is set after each evaluation, before its reports are
-    written. `counts`: objectives that were evaluated, `ok` or `failed`."""
+    """A loop. `probes`: all valid LatencyProbes; `upload_s`: the pause between two uploads of an agent; `evaluated` is
+    set after each evaluation, before its reports are written. `counts`: objectives that were evaluated, `ok` or
+    `failed`."""
 
     name = "evaluation"
 
@@ -33,10 +35,12 @@ class Evaluation:
         writer: ReportWriter,
         *,
         probes: Callable[[], Mapping[Key, LatencyProbe]],
+        upload_s: Callable[[], float],
         evaluated: Trigger,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._probes = probes
+        self._upload_s = upload_s
         self._planner = planner
         self._agents = agents
         self._store_thread = store_thread
@@ -47,16 +51,23 @@ class Evaluation:
 
     async def due(self, *, failed: bool) -> None:
         """Wait until the counts of a minute are complete."""
-        await asyncio.sleep(MINUTE_S - (time.time() - LAG_S) % MINUTE_S)
+        await asyncio.sleep(MINUTE_S - (time.time() - self._upload_s() - LAG_S) % MINUTE_S)
 
     async def turn(self) -> None:
-        """Store the expected time, evaluate, write the reports that changed."""
+        """Store the expected time, evaluate, write the reports that changed. In slices: counts of agents are stored
+        between them."""
         now, probes = int(time.time()), list(self._probes().values())
-        for keys, minute, expected_ms in self._expected.finished(now):
-            await self._store_thread.run(self._store_thread.store.expect, keys, minute, expected_ms)
+        run, store = self._store_thread.run, self._store_thread.store
+        finished = self._expected.finished(now, self._upload_s())
+        for first in range(0, len(finished), _SLICE):
+            await run(store.expect, finished[first : first + _SLICE])
+        await run(documents.define, store, probes)
         states = self._agents.states(self._planner.nodes, self._planner.plan_of, time.monotonic())
         missing = missing_nodes(self._planner.plans, states)
-        self._reports = await self._store_thread.run(documents.evaluate, self._store_thread.store, probes, now, missing)
+        self._reports = {
+            namespace: await run(documents.evaluate, store, owners, now, missing)
+            for namespace, owners in documents.by_namespace(probes).items()
+        }
         for report in self._reports.values():
             self.counts.update("failed" if "reason" in result else "ok" for result in report["results"])
         self._evaluated.set()

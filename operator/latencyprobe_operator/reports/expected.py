@@ -12,7 +12,7 @@ from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe_operator.plan.agents import Agents, NodeState
 
-LAG_S = 15.0  # agents post every 5 s: by then a minute's counts are here, and their absence is a gap
+LAG_S = 10.0  # beside the pause between two uploads: by then a minute's counts are here, and their absence is a gap
 _MAX_STEP_S = 30.0  # a longer pause of our own loop (suspend, a stepped clock) is not held against the agents
 
 
@@ -35,11 +35,12 @@ class ExpectedTime:
                     for minute, part_s in parts:
                         self._minutes[minute][key] += part_s * 1000
 
-    def finished(self, unix_s: float) -> list[tuple[tuple[ObjectiveKey, ...], int, int]]:
-        """Return and forget the minutes that are over: (objectives, minute, expected ms)."""
+    def finished(self, unix_s: float, upload_s: float) -> list[tuple[tuple[ObjectiveKey, ...], int, int]]:
+        """Return and forget the minutes that are over: (objectives, minute, expected ms). `upload_s`: the pause between
+        two uploads of an agent."""
         found = []
         for minute in sorted(self._minutes):
-            if minute + MINUTE_S + LAG_S <= unix_s:
+            if minute + MINUTE_S + upload_s + LAG_S <= unix_s:
                 alike = defaultdict(list)
                 for key, ms in self._minutes.pop(minute).items():
                     alike[round(ms)].append(key)

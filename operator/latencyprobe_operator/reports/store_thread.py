@@ -4,7 +4,8 @@ One thread, so calls keep their order and the store sees one writer. Raises Stor
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Self, TypeVar
 
@@ -34,9 +35,13 @@ class StoreThread:
         """Run a call in the store's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
 
-    async def add_batch(self, node: str, batch: SliBatch) -> int:
-        """Store a batch; returns the next sequence number that will be taken."""
-        return await self.run(self.store.add_batch, node, batch)
+    async def compact(self) -> None:
+        """Delete what is older than it has to be kept."""
+        await self.run(self.store.compact, int(time.time()))
+
+    async def add_batches(self, batches: Sequence[tuple[str, SliBatch]]) -> list[int]:
+        """Store batches of nodes; returns the next sequence number that will be taken from each."""
+        return await self.run(self.store.add_batches, batches)
 
 
 class FakeStoreThread(StoreThread):
@@ -45,7 +50,7 @@ class FakeStoreThread(StoreThread):
     def __init__(self) -> None:
         self.batches: list[tuple[str, SliBatch]] = []
 
-    async def add_batch(self, node: str, batch: SliBatch) -> int:
-        """Keep a batch; returns the next sequence number."""
-        self.batches.append((node, batch))
-        return batch.sequence + 1
+    async def add_batches(self, batches: Sequence[tuple[str, SliBatch]]) -> list[int]:
+        """Keep batches; returns the next sequence numbers."""
+        self.batches += batches
+        return [batch.sequence + 1 for _, batch in batches]

@@ -10,7 +10,6 @@ import msgspec
 
 from latencyprobe import parsing, spec
 from latencyprobe.errors import SpecError
-from latencyprobe.slo.objective import ObjectiveKey, objectives
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.status.reconcile import Status
 
@@ -40,11 +39,6 @@ class Registry:
     def probes(self) -> dict[Key, spec.LatencyProbe]:
         """The valid ones."""
         return {key: entry.probe for key, entry in self.entries.items() if entry.probe is not None}
-
-    @property
-    def objective_keys(self) -> frozenset[ObjectiveKey]:
-        """The store's keys of the valid ones' objectives."""
-        return frozenset(o.key for probe in self.probes.values() for o in objectives(probe))
 
     def put(self, document: Mapping[str, Any]) -> Entry:
         """Take a LatencyProbe as the API server has it; what we know to be newer, or deleted, stays as it is."""

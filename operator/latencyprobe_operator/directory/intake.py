@@ -1,0 +1,102 @@
+"""Batches of SLI rows on their way into the store: what comes while one commit is written goes into the next, so that
+the number of times that the disk is waited for does not grow with the number of agents.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from latencyprobe.errors import StoreError
+from latencyprobe.sli import SliBatch
+from latencyprobe_operator.directory.limits import MAX_ROWS, Refused
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING_ROWS = 2 * MAX_ROWS  # 2 kB each: 40 MB, and some two seconds of the store's time
+MAX_COMMIT_ROWS = 5_000  # then others that want the store have their turn
+
+
+class _Waiting(NamedTuple):
+    node: str
+    batch: SliBatch
+    stored: asyncio.Future[int]
+
+
+class Intake:
+    """Takes batches as long as there is room. `store`: stores batches of nodes together, all or none, and returns the
+    next sequence number of each; `retry_after_s`: when who found no room may come again."""
+
+    def __init__(
+        self,
+        store: Callable[[Sequence[tuple[str, SliBatch]]], Awaitable[list[int]]],
+        retry_after_s: Callable[[], float],
+    ) -> None:
+        self.commits = 0
+        self.rows = 0  # that wait
+        self._store = store
+        self._retry_after_s = retry_after_s
+        self._waiting: deque[_Waiting] = deque()
+        self._committing: asyncio.Task[None] | None = None
+
+    async def add(self, node: str, batch: SliBatch) -> int:
+        """Return the next sequence number once a batch is stored. Raises Refused (503) when too many wait, and what
+        the store raises."""
+        if self.rows + len(batch.rows) > MAX_WAITING_ROWS:
+            raise Refused(503, f"{self.rows} SLI rows wait for the disk already", self._retry_after_s())
+        one = _Waiting(node, batch, asyncio.get_running_loop().create_future())
+        self.rows += len(batch.rows)
+        self._waiting.append(one)
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_all())
+        return await one.stored
+
+    async def _commit_all(self) -> None:
+        try:
+            while self._waiting:
+                group = self._group()
+                try:
+                    await self._commit(group)
+                finally:
+                    self.rows -= sum(len(one.batch.rows) for one in group)
+                    for one in group:
+                        one.stored.cancel()  # nobody waits for ever, whatever happened
+        finally:
+            self._committing = None
+
+    async def _commit(self, group: list[_Waiting]) -> None:
+        self.commits += 1
+        try:
+            expected = await self._store([(one.node, one.batch) for one in group])
+        except StoreError as error:
+            for one in group:
+                _give(one, error)
+        except Exception as error:
+            if len(group) == 1:
+                log.exception("%s: its SLI rows cannot be stored", group[0].node)
+                _give(group[0], error)
+                return
+            for one in group:  # the one that raises keeps nobody else's out
+                await self._commit([one])
+        else:
+            for one, number in zip(group, expected, strict=True):
+                _give(one, number)
+
+    def _group(self) -> list[_Waiting]:
+        """Take what goes into one commit, in the order in which it came."""
+        group = [self._waiting.popleft()]
+        rows = len(group[0].batch.rows)
+        while self._waiting and rows + len(self._waiting[0].batch.rows) <= MAX_COMMIT_ROWS:
+            group.append(self._waiting.popleft())
+            rows += len(group[-1].batch.rows)
+        return group
+
+
+def _give(one: _Waiting, answer: int | Exception) -> None:
+    if one.stored.done():  # whoever asked has gone
+        return
+    if isinstance(answer, Exception):
+        one.stored.set_exception(answer)
+    else:
+        one.stored.set_result(answer)

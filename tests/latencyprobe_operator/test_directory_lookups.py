@@ -1,0 +1,43 @@
+"""How many owners of addresses a node learns."""
+
+import pytest
+
+from latencyprobe_operator.directory.lookups import NEW_AT_ONCE, NEW_PER_S, Lookups
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def address(number: int) -> str:
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+def test_an_agent_that_asks_for_the_whole_cluster_learns_a_small_part_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    lookups = Lookups(Clock())
+    learned = sum(lookups.may_learn("n1", address(number)) for number in range(150_000))
+    assert NEW_AT_ONCE <= learned < 0.1 * 150_000
+    assert lookups.counts["too_many"] == 150_000 - learned
+    assert [r.getMessage().split(":")[0] for r in caplog.records] == ["n1"], "said once"
+
+
+def test_who_was_told_is_told_again_however_often_and_whatever_others_ask() -> None:
+    lookups = Lookups(Clock())
+    own = [address(number) for number in range(1_000)]
+    assert all(lookups.may_learn("n1", one) for one in own)
+    for number in range(100_000, 150_000):
+        lookups.may_learn("n2", address(number))
+    for _ in range(10):
+        assert all(lookups.may_learn("n1", one) for one in own)
+
+
+def test_a_nodes_new_peers_are_told_as_they_come() -> None:
+    clock = Clock()
+    lookups = Lookups(clock)
+    for second in range(3_000):  # three times what is told at once
+        clock.now_s = second
+        assert all(lookups.may_learn("n1", address(second * NEW_PER_S + i)) for i in range(NEW_PER_S // 2))
+    assert lookups.counts["too_many"] == 0

@@ -1,0 +1,16 @@
+"""How often agents hand in counts: by the size of the cluster, and seldom while rows pile up."""
+
+import pytest
+
+from latencyprobe_operator.directory.pacing import Pacing
+
+
+@pytest.mark.parametrize(
+    ("nodes", "full", "usual_s", "next_s"),
+    [(0, 0, 5, 5), (400, 0, 5, 5), (1_600, 0, 20, 20), (9_000, 0, 60, 60), (3, 0.5, 5, 30), (1_600, 1, 20, 60)],
+)
+def test_pause_grows_with_the_nodes_and_while_rows_pile_up(
+    nodes: int, full: float, usual_s: float, next_s: float
+) -> None:
+    pacing = Pacing(lambda: nodes, lambda: full)
+    assert (pacing.usual_s, pacing.next_s) == (usual_s, next_s)
