@@ -148,7 +148,8 @@ class PlannedObjective(_Wire, frozen=True):
 
 class NodePlan(_Wire, frozen=True):
     """Everything for one node. `generation` only grows; `digest` is the SHA-256 over the rest, so that an unchanged
-    plan is recognised. `host`: no pods, rules hold for every socket of the machine (standalone)."""
+    plan is recognised. `host`: no pods, rules hold for every socket of the machine (standalone). `suspend`: an
+    administrator has stopped all measuring, so not even programs without anything to measure shall be attached."""
 
     node: str
     generation: int
@@ -160,6 +161,7 @@ class NodePlan(_Wire, frozen=True):
     pair_key_id: str = ""
     idle_timeout_ns: int = 2_000_000_000
     host: bool = False
+    suspend: bool = False
 
     def __repr__(self) -> str:
         """Leave the pairing key out of logs."""

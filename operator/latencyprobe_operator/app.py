@@ -27,6 +27,7 @@ from latencyprobe_operator.metrics import Sources, exposition
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Evaluation
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
@@ -94,6 +95,7 @@ class Operator:
             changed=changed,
             publish=publish,
             planned=(planned, status_changed),
+            suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),
         )
         report_writer = ReportWriter(cluster, writes, state)
         evaluation = Evaluation(
@@ -132,6 +134,7 @@ class Operator:
                 informers=self._informers.of.values,
                 node_states=lambda: agents.states(planner.nodes, planner.plan_of, time.monotonic()).values(),
                 probes=lambda: len(registry.entries),
+                suspended=lambda: bool(registry.suspended_by),
                 streams=lambda: len(self.directory.streams.of),
                 requests=self.directory.requests,
                 rows_accepted=lambda: ingest.accepted,

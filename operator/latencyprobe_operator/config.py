@@ -25,6 +25,7 @@ class Config(msgspec.Struct, frozen=True):
     listen_host: str
     listen_port: int
     identity: str
+    suspend: bool
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -45,5 +46,6 @@ class Config(msgspec.Struct, frozen=True):
             store_ephemeral=environment.get("LATENCYPROBE_STORE_EPHEMERAL", "false").lower() == "true",
             listen_host=host.strip("[]"),
             listen_port=int(port),
+            suspend=environment.get("LATENCYPROBE_SUSPEND", "false").lower() == "true",
             identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         )

@@ -25,6 +25,7 @@ class Sources(NamedTuple):
     informers: Callable[[], Iterable[Informer]]
     node_states: Callable[[], Iterable[NodeState]]
     probes: Callable[[], int]
+    suspended: Callable[[], bool]
     streams: Callable[[], int]
     requests: Counter[tuple[str, int]]
     rows_accepted: Callable[[], int]
@@ -46,6 +47,7 @@ class _OperatorCollector(Collector):
         s = self._sources
         yield _gauge("build_info", "Version.", {(version("latencyprobe"),): 1}, "version")
         yield _gauge("probes", "LatencyProbes known.", {(): s.probes()})
+        yield _gauge("suspended", "Whether an administrator has stopped all measuring.", {(): s.suspended()})
         counted = Counter(str(state) for state in s.node_states())
         by_state = {(str(state),): counted[str(state)] for state in NodeState}
         yield _gauge("nodes", "Nodes that must measure, by what they do.", by_state, "state")

@@ -155,6 +155,12 @@ def test_operator_is_told_that_its_store_is_ephemeral(manifests: Any, render: Re
     assert [m for m in ephemeral if m["kind"] == "PersistentVolumeClaim"] == []
 
 
+def test_suspending_all_agents_is_told_to_the_operator_which_takes_them_away(manifests: Any, render: Render) -> None:
+    told = {"name": "LATENCYPROBE_SUSPEND", "value": "true"}
+    assert told in pods(render(agent={"suspend": True}))["operator"]["containers"][0]["env"]
+    assert told not in pods(manifests)["operator"]["containers"][0]["env"]
+
+
 def test_network_policy_lets_in_only_agents(render: Render) -> None:
     scraper = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     agents = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "lp-agents"}}}

@@ -9,7 +9,7 @@ from tests.e2e.bench.cluster import Cluster, wait_for
 from tests.e2e.bench.jaeger import Jaeger
 from tests.e2e.bench.workload import Workload
 from tests.e2e.kernel import held_by, still_there
-from tests.e2e.probes import is_true, latency_probe, nothing_measured, pairs, results
+from tests.e2e.probes import conditions, is_true, latency_probe, nothing_measured, pairs, results
 
 pytestmark = pytest.mark.e2e
 
@@ -53,6 +53,20 @@ def test_deleting_the_probe_ends_measuring(measured: str, release: Chart, cluste
     wait_for(lambda: nothing_measured(release), DEADLINE_S, "labels and agents are gone")
     wait_for(lambda: not any(still_there(one) for one in held), 10, "the kernel has let go of it all")
     assert cluster.get("latencyreport", "latency", measured) is None
+
+
+def test_one_label_stops_all_measuring_and_taking_it_back_begins_it_again(
+    measured: str, release: Chart, cluster: Cluster
+) -> None:
+    held = [held_by(pod) for pod in cluster.pods(release.agents)]
+    cluster.kubectl("label", "namespace", release.namespace, "latencyprobe.dev/suspend=true")
+    try:
+        wait_for(lambda: not any(still_there(one) for one in held), 30, "nothing is in the kernel")
+        wait_for(lambda: nothing_measured(release), DEADLINE_S, "labels and agents are gone")
+        wait_for(lambda: conditions(cluster, measured)["ProbesReady"][1] == "Suspended", 30, "the status says why")
+    finally:
+        cluster.kubectl("label", "namespace", release.namespace, "latencyprobe.dev/suspend-")
+    wait_for(lambda: is_true(cluster, measured, "Measuring"), DEADLINE_S, "it is measured again")
 
 
 @pytest.mark.parametrize("kind", ["latencyprobe", "namespace"])

@@ -1,13 +1,16 @@
 import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.agent import Agent, Audience
 from latencyprobe_agent.loop.control import FakeControl
 from tests.support.waiting import wait_until
@@ -41,3 +44,36 @@ def test_where_nothing_can_be_measured_the_agent_stays_says_why_and_tries_again(
 def test_standalone_it_does_not_wait(tmp_path: Path) -> None:
     with pytest.raises(Unsupported):
         Agent(Config(bpf_dir=tmp_path), FakeControl(PLAN), NOBODY).run()
+
+
+class Loading(FakePrograms):
+    """Programs that wait a little instead of for a ring."""
+
+    def wait(self, timeout_s: float) -> None:
+        time.sleep(min(timeout_s, 0.01))
+
+
+def test_a_suspended_plan_takes_everything_out_of_the_kernel_until_another_comes(tmp_path: Path) -> None:
+    operator, loaded = FakeControl(msgspec.structs.replace(PLAN, suspend=True, targets=()), patient=True), []
+
+    def load(_: Config) -> FakePrograms:
+        loaded.append(Loading())
+        return loaded[-1]
+
+    agent = Agent(Config(bpf_dir=tmp_path, instance="i", tick_s=0.01), operator, NOBODY, load)  # type: ignore[arg-type]
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    wait_until(lambda: any(s.generation == PLAN.generation for s in operator.statuses), "it says which plan it follows")
+    assert (loaded, agent.health.measuring) == ([], False)
+
+    operator.current = PLAN
+    wait_until(lambda: agent.health.measuring and loaded[0].applied, "it measures")
+    operator.current = msgspec.structs.replace(PLAN, suspend=True, targets=(), generation=5)
+    wait_until(lambda: loaded[0].closed, "nothing is attached")
+    wait_until(lambda: operator.statuses[-1].generation == 5, "it says so")
+    operator.current = PLAN
+    wait_until(lambda: len(loaded) == 2 and agent.health.measuring, "it measures again")
+    agent.stop()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    assert [one.closed for one in loaded] == [True, True]

@@ -29,6 +29,7 @@ class World:
         self.registry, self.store_thread = Registry(self.changed.set), FakeStoreThread()
         self.ingest = Ingest(self.store_thread)
         self.ingest.asked.known = True
+        self.suspended_by = ""
         self.published: list[frozenset[str]] = []
         self.planning = Planning(
             self.planner,
@@ -39,6 +40,7 @@ class World:
             changed=self.changed,
             publish=self.published.append,
             planned=(self.planned,),
+            suspended_by=lambda: self.suspended_by,
         )
         self.registry.put(make.document(clients={"scope": "None"}))
 
@@ -115,5 +117,25 @@ def test_plan_that_failed_is_made_again_without_another_change(
         task.cancel()
         assert loops.failures == {("planning", "RuntimeError"): 1}
         assert world.planner.nodes == {"n1"}
+
+    play(scene)
+
+
+def test_suspending_everything_empties_every_plan_and_taking_it_back_fills_them_again(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        await world.planning.turn()
+        before = world.planner.plan_of("n1")
+        world.suspended_by = "a label"
+        await world.planning.turn()
+        suspended = world.planner.plan_of("n1")
+        assert (suspended.suspend, suspended.targets, suspended.objectives) == (True, (), ())
+        assert suspended.generation > before.generation
+        assert world.planner.nodes == frozenset()
+        assert world.planner.plan_of("n3").suspend, "also to an agent that comes now"
+        world.suspended_by = ""
+        await world.planning.turn()
+        after = world.planner.plan_of("n1")
+        assert (after.suspend, after.targets, after.digest) == (False, before.targets, before.digest)
+        assert [frozenset({"n1"})] * 3 == world.published
 
     play(scene)

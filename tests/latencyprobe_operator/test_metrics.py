@@ -14,6 +14,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         informers=list,
         node_states=lambda: [NodeState.READY, NodeState.READY, NodeState.MISSING],
         probes=lambda: 3,
+        suspended=lambda: True,
         streams=lambda: 2,
         requests=requests,
         rows_accepted=lambda: 7,
@@ -35,6 +36,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     }
     assert found["nodes", "ready"] == 2
     assert found["nodes", "failed"] == 0
+    assert found["suspended",] == 1
     assert found["directory_requests_total", "/v1/identities", "200"] == 5
     assert found["sli_rows_dropped_total", "not_asked"] == 1
     assert found["identity_lookups_total", "too_many"] == 8

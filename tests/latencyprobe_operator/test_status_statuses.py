@@ -108,3 +108,13 @@ def test_statuses_are_written_after_a_change_and_from_time_to_time(
 
     asyncio.run(play())
     assert world.cluster.calls[0][:3] == ("write_status", *KEY)
+
+
+def test_status_says_who_has_stopped_all_measuring_and_how_to_take_it_back(make: Any) -> None:
+    world = World(make)
+    world.registry.suspended_by = "a label: kubectl label namespace latencyprobe latencyprobe.dev/suspend-"
+    world.planned.plan(*world.registry.probes.values())
+    (status,) = world.desired(0)
+    assert reasons(status) == ["Accepted", "Suspended", "Suspended", "Suspended"]
+    assert status is not None
+    assert all("latencyprobe.dev/suspend-" in c["message"] for c in status["conditions"][1:])

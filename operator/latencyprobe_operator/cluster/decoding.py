@@ -13,6 +13,7 @@ from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Po
 from latencyprobe_operator.cluster.pod_text import CONTAINERS, PORTS, Text, is_too_much
 
 MEASURE_LABEL = "latencyprobe.dev/measure"
+SUSPEND_LABEL = "latencyprobe.dev/suspend"  # value `true`, set by the cluster's admin on the operator's namespace
 CLUSTER_SCOPE_LABEL = "latencyprobe.dev/cluster-scope"  # value `allowed`, set by the cluster's admin on a namespace
 ATTRIBUTE_PREFIX = "resource.opentelemetry.io/"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
@@ -260,6 +261,7 @@ def namespace(data: bytes | msgspec.Raw) -> Namespace:
     return Namespace(
         name=_intern(meta.name),
         cluster_scope=(meta.labels or {}).get(CLUSTER_SCOPE_LABEL) == "allowed",
+        suspend=(meta.labels or {}).get(SUSPEND_LABEL) == "true",
         terminating=meta.deletion_timestamp is not None,
     )
 

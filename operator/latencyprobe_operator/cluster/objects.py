@@ -82,10 +82,12 @@ class Slice(_Trimmed, frozen=True):
 
 
 class Namespace(_Trimmed, frozen=True):
-    """A namespace. `cluster_scope`: its admin lets LatencyProbes name callers of the whole cluster."""
+    """A namespace. `cluster_scope`: its admin lets LatencyProbes name callers of the whole cluster. `suspend`: on the
+    operator's own, all measuring shall stop."""
 
     name: str
     cluster_scope: bool = False
+    suspend: bool = False
     terminating: bool = False
 
 

@@ -1,5 +1,6 @@
 """Plans after each change, passed on to the agents' streams, the ingest of counts, the labels and the statuses."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,12 +11,14 @@ from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.status.registry import Registry
 
+log = logging.getLogger(__name__)
+
 SETTLE_S = 0.2  # of a burst of changes
 
 
 class Planning:
     """A loop. `changed` makes a turn due; `publish` takes the nodes whose plan changed; `planned` are set after each
-    plan."""
+    plan; `suspended_by`: what stops all measuring, empty while nothing does."""
 
     name = "planning"
 
@@ -30,6 +33,7 @@ class Planning:
         changed: Trigger,
         publish: Callable[[frozenset[str]], None],
         planned: Sequence[Trigger],
+        suspended_by: Callable[[], str] = str,
     ) -> None:
         self._planner = planner
         self._agents = agents
@@ -39,6 +43,7 @@ class Planning:
         self._changed = changed
         self._publish = publish
         self._planned = planned
+        self._suspended_by = suspended_by
 
     async def due(self, *, failed: bool) -> None:
         """Wait for a change; what a failed turn left undone is one."""
@@ -48,6 +53,9 @@ class Planning:
 
     async def turn(self) -> None:
         """Bring the plans up to date."""
+        if (by := self._suspended_by()) != self._registry.suspended_by:
+            log.warning("all measuring is %s", f"suspended by {by}" if by else "taken up again")
+            self._registry.suspended_by, self._planner.suspended = by, bool(by)
         self._take(self._planner.update(self._registry.probes, self._state, self._state.take_changes()))
 
     def use_pair_key(self, pair_key: bytes) -> None:

@@ -21,6 +21,7 @@ from latencyprobe_operator.plan.targets import Resolved, resolve
 class Planner:
     """Node plans, kept up to date.
 
+    `suspended`: an administrator has stopped all measuring; plans that are made say so.
     `epoch` is the lowest generation: a time at the process's start, so that generations grow over restarts.
     """
 
@@ -29,6 +30,7 @@ class Planner:
         self.plans: dict[str, plan.NodePlan] = {}
         self._generation = epoch
         self._probes_on: defaultdict[str, set[Key]] = defaultdict(set)
+        self.suspended = False
         self._pair_key = pair_key
         self._changes = Changes()
         self._outdated: set[str] = set()
@@ -115,6 +117,7 @@ class Planner:
             targets=tuple(t for r in parts for t in r.targets[node]),
             objectives=tuple(o for r in parts for o in r.objectives[node]),
             pods=tuple(plan_pod(pods[uid]) for uid in sorted(pods)),
+            suspend=self.suspended,
             pair_key=self._pair_key,
             pair_key_id=hashlib.sha256(self._pair_key).hexdigest()[:8] if self._pair_key else "",
         )

@@ -16,6 +16,7 @@ from latencyprobe_operator.plan.targets import Resolved
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
 _NAMED = 3
+_OWN_SUSPEND = "spec.suspend is true: set it to false to measure"
 _LACKING = "unsupported"  # as agents have it in `variants`
 
 
@@ -45,15 +46,23 @@ def invalid(error: SpecError) -> tuple[Condition, ...]:
 
 
 def conditions(
-    resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, *, store_ephemeral: bool = False
+    resolved: Resolved,
+    states: Mapping[str, NodeState],
+    agents: Agents,
+    *,
+    suspended_by: str = "",
+    store_ephemeral: bool = False,
 ) -> tuple[Condition, ...]:
-    """Return the conditions of a LatencyProbe. `states`: of each node that must measure it."""
+    """Return the conditions of a LatencyProbe. `states`: of each node that must measure it; `suspended_by`: what stops
+    all measuring, if anything does."""
     if resolved.refusal is not None:
         return refused(*resolved.refusal)
     if resolved.probe.spec.suspend:
-        ready = Condition("ProbesReady", "False", "Suspended", "spec.suspend is true: set it to false to measure")
+        why = f"an administrator has stopped all measuring by {suspended_by}" if suspended_by else _OWN_SUSPEND
+        ready = Condition("ProbesReady", "False", "Suspended", why)
         measuring = ready._replace(type="Measuring")
-        whole = Condition("Ready", "True", "Suspended", "nothing is measured, as spec.suspend asks")
+        asked = why if suspended_by else "nothing is measured, as spec.suspend asks"
+        whole = Condition("Ready", "True", "Suspended", asked)
     else:
         ready = _probes_ready(resolved, states, agents)
         measuring = _measuring(resolved, states, agents, ready)

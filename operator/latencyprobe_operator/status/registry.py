@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from latencyprobe import parsing, spec
 from latencyprobe.errors import SpecError
@@ -27,18 +28,21 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """LatencyProbes by namespace and name. `changed` is called when an entry comes, changes or goes."""
+    """LatencyProbes by namespace and name. `suspended_by`: what an administrator has suspended all of them by, and how
+    to take it back. `changed` is called when an entry comes, changes or goes."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.entries: dict[Key, Entry] = {}
         self.written: dict[Key, Status] = {}
+        self.suspended_by = ""
         self._changed = changed
         self._deleted: dict[str, None] = {}
 
     @property
     def probes(self) -> dict[Key, spec.LatencyProbe]:
-        """The valid ones."""
-        return {key: entry.probe for key, entry in self.entries.items() if entry.probe is not None}
+        """The valid ones, as they are to be followed now."""
+        valid = {key: entry.probe for key, entry in self.entries.items() if entry.probe is not None}
+        return {key: _suspended(probe) for key, probe in valid.items()} if self.suspended_by else valid
 
     def put(self, document: Mapping[str, Any]) -> Entry:
         """Take a LatencyProbe as the API server has it; what we know to be newer, or deleted, stays as it is."""
@@ -74,6 +78,10 @@ class Registry:
             self.put(document)
         for key, entry in before.items():
             self.drop(key, entry.uid)
+
+
+def _suspended(probe: spec.LatencyProbe) -> spec.LatencyProbe:
+    return replace(probe, spec=replace(probe.spec, suspend=True))
 
 
 def _parsed(document: Mapping[str, Any]) -> Entry:

@@ -28,14 +28,18 @@ def status(
     figures: Figures,
     previous: Status | None,
     now: str,
+    suspended_by: str = "",
     store_ephemeral: bool = False,
 ) -> Status:
-    """Return the status of a LatencyProbe. `resolved`: None for one that our parser refuses; `now`: ISO 8601."""
+    """Return the status of a LatencyProbe. `resolved`: None for one that our parser refuses; `now`: ISO 8601;
+    `suspended_by`: what stops all measuring, if anything does."""
     if resolved is None:
         assert entry.error is not None
         found = conditions.invalid(entry.error)
     else:
-        found = conditions.conditions(resolved, states, agents, store_ephemeral=store_ephemeral)
+        found = conditions.conditions(
+            resolved, states, agents, suspended_by=suspended_by, store_ephemeral=store_ephemeral
+        )
     if reasons := {r["objective"]: r["reason"] for r in figures if "reason" in r}:
         found = (*found, conditions.broken(reasons))
     ready = sum(state is NodeState.READY for state in states.values())

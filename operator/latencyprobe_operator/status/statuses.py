@@ -59,10 +59,10 @@ class Statuses:
         their agents. `now_s`: monotonic clock; `now`: ISO 8601."""
         self._began_s = now_s if self._began_s is None else self._began_s
         settling = now_s - self._began_s < SETTLING_S
-        found = {}
+        found, probes = {}, self._registry.probes
         for key, entry in self._registry.entries.items():
             resolved = self._planner.resolved.get(key)
-            if entry.probe is not None and (resolved is None or resolved.probe != entry.probe):
+            if entry.probe is not None and (resolved is None or resolved.probe != probes[key]):
                 continue  # planned in a moment
             states = self._agents.states(resolved.nodes, self._planner.plan_of, now_s) if resolved is not None else {}
             if settling and NodeState.STARTING in states.values() and self._registry.written.get(key):
@@ -75,6 +75,7 @@ class Statuses:
                 figures=self._figures(key),
                 previous=self._registry.written.get(key),
                 now=now,
+                suspended_by=self._registry.suspended_by,
                 store_ephemeral=self._store_ephemeral,
             )
         return found

@@ -62,6 +62,9 @@ class Agent:
         reported = ""
         try:
             while not self._stopped:
+                if self._suspended():
+                    self._wait_suspended()
+                    continue
                 try:
                     programs, sampling = self._load(self._config), self._audience.sampling
                     with Loop(programs, self._config, self._control, sampling=sampling, guard=self.guard) as loop:
@@ -86,7 +89,7 @@ class Agent:
         until_s = math.inf if duration_s is None else time.monotonic() + duration_s
 
         def running() -> bool:
-            return time.monotonic() < until_s and not self._stopped
+            return time.monotonic() < until_s and not self._stopped and not self._suspended()
 
         def each_tick() -> None:
             self.health.turned()
@@ -94,7 +97,8 @@ class Agent:
 
         with self._audience.open(loop.clock.now()) as listeners:
             loop.turn(listeners, self._config, running, each_tick)
-        self.stop()
+        if not self._suspended():
+            self.stop()
 
     def _report(self, loop: Loop) -> None:
         problem, failing = loop.attachment.problem, self.guard.problems
@@ -102,6 +106,19 @@ class Agent:
         self._control.report(
             status.measuring(self._config, loop.last, loop.variants, problem, failing, sampling=sampling)
         )
+
+    def _suspended(self) -> bool:
+        plan = self._control.plan()
+        return plan is not None and plan.suspend
+
+    def _wait_suspended(self) -> None:
+        """Wait until the plan asks for something. Nothing is attached meanwhile."""
+        self.health.measuring = False
+        _log.warning("suspended: nothing is attached")
+        while not self._stopped and (plan := self._control.plan()) is not None and plan.suspend:
+            self._control.report(status.suspended(self._config, plan))
+            time.sleep(self._config.tick_s)
+            self.health.turned()
 
     def _idle(self) -> None:
         until = time.monotonic() + self._config.retry_load_s

@@ -44,6 +44,11 @@ class Attachment:
         asked = self.in_force and any(one.waits.user_stacks for one in self.in_force.rules.sets.values())
         return {USER_STACKS: "unsupported"} if asked and self._no_user_stacks else {}
 
+    @property
+    def plan_age_s(self) -> float:
+        """Seconds since the control last confirmed its plan."""
+        return self._control.plan_age_s()
+
     def follow(self, before: Callable[[], object] = lambda: None) -> None:
         """Put the control's plan in force, if it or the cgroups of its pods have changed.
 

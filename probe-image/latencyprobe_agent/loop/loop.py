@@ -38,7 +38,7 @@ class Loop(AbstractContextManager["Loop"]):
         self.evidence = EvidenceSignals(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
         self.pressure = PressureReader(config.cgroup_root)
         self.last: Turn | None = None
-        self._control = control
+        self._detached = False
         self._guard = guard
         self.listeners: Sequence[Listener] = ()
         self._turns = Turns(
@@ -55,9 +55,15 @@ class Loop(AbstractContextManager["Loop"]):
         )
 
     def __exit__(self, *_: object) -> None:
-        self.evidence.__exit__()
-        self.pressure.close()
-        self.programs.close()
+        self.detach()
+
+    def detach(self) -> None:
+        """Take everything out of the kernel. A second call does nothing."""
+        if not self._detached:
+            self._detached = True
+            self.evidence.__exit__()
+            self.pressure.close()
+            self.programs.close()
 
     @property
     def variants(self) -> Mapping[str, str]:
@@ -68,7 +74,7 @@ class Loop(AbstractContextManager["Loop"]):
     def turn(
         self, listeners: Sequence[Listener], config: Config, running: Callable[[], bool], each_tick: Callable[[], None]
     ) -> None:
-        """Turn as long as `running`, then end what is open and close the listeners."""
+        """Turn as long as `running`, then end what is open, detach, and close the listeners."""
         self.listeners = listeners
         tick_s = time.monotonic()
         try:
@@ -80,6 +86,7 @@ class Loop(AbstractContextManager["Loop"]):
                     self.tick()
                     each_tick()
             self.end()
+            self.detach()  # listeners may wait for a collector that does not answer
         finally:
             for listener in listeners:
                 self._guard.run(listener.name, listener.close)
@@ -119,7 +126,7 @@ class Loop(AbstractContextManager["Loop"]):
     def _count(self, *, last: bool = False) -> None:
         """Make a turn with counts."""
         if self.attachment.in_force is not None:
-            age_s = self._control.plan_age_s()
+            age_s = self.attachment.plan_age_s
             self.last, _ = self._turns.make(self.attachment.in_force, plan_age_s=age_s, last=last)
             self._hand(self.last)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from latencyprobe.errors import Unsupported
-from latencyprobe.plan import AgentStatus, TargetStatus
+from latencyprobe.plan import AgentStatus, NodePlan, TargetStatus
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.measure.turn import Turn
 from latencyprobe_agent.vocabulary.records import ExchangeClass
@@ -17,6 +17,11 @@ from latencyprobe_agent.vocabulary.records import ExchangeClass
 def refused(config: Config, error: Unsupported) -> AgentStatus:
     """Return the status of an agent whose kernel refuses."""
     return _status(config, error=str(error), reason=error.reason)
+
+
+def suspended(config: Config, plan: NodePlan) -> AgentStatus:
+    """Return the status of an agent that attaches nothing, as its plan asks."""
+    return _status(config, generation=plan.generation)
 
 
 def measuring(

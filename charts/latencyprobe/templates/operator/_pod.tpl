@@ -41,6 +41,9 @@ env:
   {{- if not .Values.persistence.enabled }}
   - {name: LATENCYPROBE_STORE_EPHEMERAL, value: "true"}
   {{- end }}
+  {{- if .Values.agent.suspend }}
+  - {name: LATENCYPROBE_SUSPEND, value: "true"}
+  {{- end }}
   {{- with .Values.operator.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
