@@ -276,7 +276,8 @@ class AgentStatus(_Wire, frozen=True):
     """Body of `POST /v1/nodes/{node}/status`: at start, on change, every 15 s. `variants`: attach variant per logical
     event; `error` is empty while the agent measures, else says what is missing and what to do. `spans_per_second`: what
     all LatencyProbes share on this node, None where no spans are made; `spans_limited`: those (`namespace/probe`) that
-    it left too few in the last minute."""
+    it left too few in the last minute; `safe_mode`: why the agent counts alone, without spans, metrics and evidence,
+    empty while it does everything."""
 
     instance: str
     boot_id: str
@@ -290,3 +291,4 @@ class AgentStatus(_Wire, frozen=True):
     failing: dict[str, str] = {}  # parts of the agent that raise and are skipped, and what they raise
     spans_per_second: int | None = None
     spans_limited: tuple[str, ...] = ()
+    safe_mode: str = ""

@@ -11,6 +11,7 @@ from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.loop import loop as loop_
 from latencyprobe_agent.loop.agent import Agent, Audience
 from latencyprobe_agent.loop.control import FakeControl
 from tests.support.waiting import wait_until
@@ -77,3 +78,23 @@ def test_a_suspended_plan_takes_everything_out_of_the_kernel_until_another_comes
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
     assert [one.closed for one in loaded] == [True, True]
+
+
+def test_in_safe_mode_it_counts_alone_says_so_and_ends_when_that_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explained = msgspec.structs.replace(CART, evidence=("retransmits",))
+    operator, why = FakeControl(msgspec.structs.replace(PLAN, targets=(explained,)), patient=True), "it crashed 2 times"
+    attached: list[object] = []
+    monkeypatch.setattr(loop_.EvidencePrograms, "beside", lambda *_: attached.append(_))
+    config, programs = Config(bpf_dir=tmp_path, instance="i", tick_s=0.01), Loading()
+    agent = Agent(config, operator, NOBODY, lambda _: programs, safe_mode=lambda: why)  # type: ignore[arg-type, return-value]
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    wait_until(lambda: len(operator.statuses) > 3, "reports")
+    assert {status.safe_mode for status in operator.statuses} == {"it crashed 2 times"}
+    assert (bool(programs.applied), attached) == (True, [])
+    why = ""
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    assert programs.closed

@@ -67,6 +67,14 @@ def test_part_of_an_agent_that_raises_is_named_while_the_rest_measures(planned: 
     assert "PartFailing" not in of(planned, 8)
 
 
+def test_agent_that_counts_alone_because_it_crashed_is_told(planned: Any) -> None:
+    planned.report("n1", 5, safe_mode="it crashed 2 times within an hour, and its log says how")
+    found = of(planned, 6)
+    assert (found["Ready"].status, found["SafeMode"].status) == ("True", "True")
+    assert "agent on n1 makes reports, but no spans" in found["SafeMode"].message
+    assert found["SafeMode"].message.endswith("it crashed 2 times within an hour, and its log says how")
+
+
 def test_latencyprobe_that_asks_for_more_spans_than_its_nodes_make_is_told_so(make: Any) -> None:
     planned = make.planned(make.pod("cart-1"), clients={"scope": "None"}, spans={"maxPerSecond": 5000})
     planned.report("n1", 5, spans_per_second=2000)

@@ -69,6 +69,7 @@ def conditions(
         whole = Condition("Ready", ready.status, "Ready" if ready.status == "True" else ready.reason, ready.message)
     found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
     found += [one for one in (_failing(states, agents), _spans_limited(resolved, states, agents)) if one]
+    found += _safe_mode(states, agents)
     found += _pressure_unknown(states, agents)
     found += _text_left_out(resolved)
     found += _user_stacks_missing(resolved, states, agents)
@@ -87,6 +88,17 @@ def _failing(states: Mapping[str, NodeState], agents: Agents) -> Condition | Non
     part, error = min(failing[nodes[0]].items())
     message = f"agent on {_names(nodes)}: {part} is skipped: {error}; the log of the agent has the traceback"
     return Condition("PartFailing", "True", "PartFailing", message)
+
+
+def _safe_mode(states: Mapping[str, NodeState], agents: Agents) -> list[Condition]:
+    """Return the condition that says which agents count alone because they crashed, if any do."""
+    why = {node: agents.of[node].status.safe_mode for node, s in states.items() if s is NodeState.READY}
+    nodes = sorted(node for node, text in why.items() if text)
+    if not nodes:
+        return []
+    what = "makes reports, but no spans, metrics and evidence, for an hour"
+    message = f"agent on {_names(nodes)} {what}: {why[nodes[0]]}"
+    return [Condition("SafeMode", "True", "SafeMode", message)]
 
 
 def _spans_limited(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Condition | None:

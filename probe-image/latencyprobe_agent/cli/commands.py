@@ -89,6 +89,7 @@ def agent() -> None:
     from latencyprobe_agent.cli.audience import Export, audience  # noqa: PLC0415
     from latencyprobe_agent.directory.control import DirectoryControl  # noqa: PLC0415
     from latencyprobe_agent.loop.agent import Agent  # noqa: PLC0415
+    from latencyprobe_agent.loop.crashes import Crashes  # noqa: PLC0415
 
     config = settings.from_environment()
     if not config.directory:
@@ -99,13 +100,15 @@ def agent() -> None:
     except ConfigError as error:  # a wrong variable must not end measuring: counts reach the operator without it
         logging.getLogger(__name__).error("%s: nothing is exported", error)
         export = Export()
-    control = DirectoryControl(config)
-    node = Agent(config, control, audience(config, control, export))
-    server = node.health.serve(config.health_port) if config.health_port else None
-    with ending(node.stop):
-        node.run()
-    if server:
-        server.shutdown()
+    with Crashes(config.state_dir / "crashes") as crashes:
+        control = DirectoryControl(config)
+        listeners = audience(config, control, Export() if crashes.safe_mode else export)
+        node = Agent(config, control, listeners, safe_mode=lambda: crashes.safe_mode)
+        server = node.health.serve(config.health_port) if config.health_port else None
+        with ending(node.stop):
+            node.run()
+        if server:
+            server.shutdown()
 
 
 @click.command(

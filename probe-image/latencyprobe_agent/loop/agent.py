@@ -36,10 +36,19 @@ def load_programs(config: Config) -> Programs:
 
 
 class Agent:
-    """One agent. Its parts fail alone (`Guard`): nothing but the kernel's refusal ends measuring."""
+    """One agent. Its parts fail alone (`Guard`): nothing but the kernel's refusal ends measuring.
+
+    `safe_mode`: why it counts alone, without evidence; when that has passed the agent ends, to be started anew.
+    """
 
     def __init__(
-        self, config: Config, control: Control, audience: Audience, load: Callable[[Config], Programs] = load_programs
+        self,
+        config: Config,
+        control: Control,
+        audience: Audience,
+        load: Callable[[Config], Programs] = load_programs,
+        *,
+        safe_mode: Callable[[], str] = str,
     ) -> None:
         self.health = Health()
         self.guard = Guard()
@@ -47,6 +56,7 @@ class Agent:
         self._control = control
         self._audience = audience
         self._load = load
+        self._safe_mode = safe_mode
         self._stopped = False
 
     def stop(self) -> None:
@@ -67,7 +77,12 @@ class Agent:
                     continue
                 try:
                     programs, sampling = self._load(self._config), self._audience.sampling
-                    with Loop(programs, self._config, self._control, sampling=sampling, guard=self.guard) as loop:
+                    with Loop(
+                        *(programs, self._config, self._control),
+                        sampling=sampling,
+                        evidence=not self._safe_mode(),
+                        guard=self.guard,
+                    ) as loop:
                         reported = ""
                         self._measure(loop, duration_s)
                 except Unsupported as error:
@@ -87,6 +102,8 @@ class Agent:
         self.health.measuring = True
         _log.info("attached", extra={"variants": dict(loop.variants)})
         until_s = math.inf if duration_s is None else time.monotonic() + duration_s
+        if safe_mode := self._safe_mode():
+            _log.error("safe mode: counts alone, without spans, metrics and evidence, because %s", safe_mode)
 
         def running() -> bool:
             return time.monotonic() < until_s and not self._stopped and not self._suspended()
@@ -94,6 +111,8 @@ class Agent:
         def each_tick() -> None:
             self.health.turned()
             self.guard.run("status", lambda: self._report(loop))
+            if safe_mode and not self._safe_mode():
+                self.stop()
 
         with self._audience.open(loop.clock.now()) as listeners:
             loop.turn(listeners, self._config, running, each_tick)
@@ -104,7 +123,11 @@ class Agent:
         problem, failing = loop.attachment.problem, self.guard.problems
         sampling = self._audience.sampling
         self._control.report(
-            status.measuring(self._config, loop.last, loop.variants, problem, failing, sampling=sampling)
+            status.measuring(
+                *(self._config, loop.last, loop.variants, problem, failing),
+                sampling=sampling,
+                safe_mode=self._safe_mode(),
+            )
         )
 
     def _suspended(self) -> bool:

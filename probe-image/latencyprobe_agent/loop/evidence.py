@@ -185,3 +185,10 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         self._gained_before.append(one.growth.since(*one.programs.evidence_counts()))
         self._lost_before[name] = added(self._lost_before.get(name, {}), one.programs.lost())
         one.programs.close()
+
+
+class NoEvidence(EvidenceSignals):
+    """Attaches nothing, whatever targets ask for: of an agent that counts alone."""
+
+    def follow(self, rules: Rules) -> None:
+        """Leave everything as it is."""

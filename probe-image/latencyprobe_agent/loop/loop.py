@@ -13,7 +13,7 @@ from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.attach import Attachment
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.counting import Counting
-from latencyprobe_agent.loop.evidence import EvidenceSignals
+from latencyprobe_agent.loop.evidence import EvidenceSignals, NoEvidence
 from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
@@ -28,14 +28,26 @@ _TURNS_AT_ONCE = 256  # then the clock is looked at again
 class Loop(AbstractContextManager["Loop"]):
     """Attached programs and the turns that they make. `last`: the last turn with counts.
 
-    `sampling`: somebody makes spans of sampled halves. Leaving it detaches.
+    `sampling`: somebody makes spans of sampled halves; `evidence`: attach what the plan asks for to explain them.
+    Leaving it detaches.
     """
 
-    def __init__(self, programs: Programs, config: Config, control: Control, *, sampling: bool, guard: Guard) -> None:
+    def __init__(
+        self,
+        programs: Programs,
+        config: Config,
+        control: Control,
+        *,
+        sampling: bool,
+        evidence: bool = True,
+        guard: Guard,
+    ) -> None:
         self.programs = programs
         self.clock = Clock()
         self.attachment = Attachment(self.programs, config, control, named=sampling)
-        self.evidence = EvidenceSignals(partial(EvidencePrograms.beside, self.programs, config.bpf_dir))
+        self.evidence = (EvidenceSignals if evidence else NoEvidence)(
+            partial(EvidencePrograms.beside, self.programs, config.bpf_dir)
+        )
         self.pressure = PressureReader(config.cgroup_root)
         self.last: Turn | None = None
         self._detached = False

@@ -32,11 +32,13 @@ def measuring(
     failing: Mapping[str, str],
     *,
     sampling: bool,
+    safe_mode: str = "",
 ) -> AgentStatus:
     """Return the status of an agent that measures.
 
     `last`: its last turn with counts, None before there is one. `problem`: why the newest plan is not in force;
-    `failing`: parts that raise, and what; `sampling`: it makes spans.
+    `failing`: parts that raise, and what; `sampling`: it makes spans;
+    `safe_mode`: why it counts alone.
     """
     counts = last.counts if last else None
     return _status(
@@ -50,6 +52,7 @@ def measuring(
         failing=dict(failing),
         spans_per_second=config.spans_per_second if sampling else None,
         spans_limited=last.stats.spans_limited if last and last.stats else (),
+        safe_mode=safe_mode,
     )
 
 
@@ -84,6 +87,7 @@ def _status(
     failing: dict[str, str] | None = None,
     spans_per_second: int | None = None,
     spans_limited: tuple[str, ...] = (),
+    safe_mode: str = "",
 ) -> AgentStatus:
     return AgentStatus(
         instance=config.instance,
@@ -98,6 +102,7 @@ def _status(
         failing=failing or {},
         spans_per_second=spans_per_second,
         spans_limited=spans_limited,
+        safe_mode=safe_mode,
     )
 
 
