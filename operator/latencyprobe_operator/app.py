@@ -1,7 +1,9 @@
 """The running operator: its parts, what each of them needs, and the order in which they begin."""
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 
 from aiohttp import web
@@ -23,8 +25,9 @@ from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.planning import Planning
 from latencyprobe_operator.directory.server import Directory
 from latencyprobe_operator.directory.tls import FILES_S, Certificate, follow, pair_key
-from latencyprobe_operator.metrics import Sources, exposition
+from latencyprobe_operator.metrics import OperatorCollector, Sources, delivery_times, exposition
 from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.deliveries import Deliveries
 from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.suspension import suspended_by
@@ -35,6 +38,7 @@ from latencyprobe_operator.status.labels import Labels
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
 from latencyprobe_operator.status.statuses import Statuses
 from latencyprobe_operator.status.writer import StatusWriter
+from latencyprobe_operator.telemetry import Telemetry, telemetry
 
 
 async def run(config: Config, take_signals: Callable[[], None]) -> None:
@@ -42,8 +46,10 @@ async def run(config: Config, take_signals: Callable[[], None]) -> None:
 
     `take_signals` makes SIGTERM cancel this, again after kopf has taken the signals for itself.
     """
-    async with await Api.connect() as api:
-        operator = Operator(config, api, take_signals)
+    async with await Api.connect() as api, AsyncExitStack() as ending:
+        own = telemetry(config.namespace)
+        ending.push_async_callback(asyncio.to_thread, own.close)
+        operator = Operator(config, api, take_signals, own)
         runner = web.AppRunner(operator.directory.app(operator.metrics), access_log=None, shutdown_timeout=2.0)
         await runner.setup()
         try:
@@ -62,7 +68,7 @@ async def run(config: Config, take_signals: Callable[[], None]) -> None:
 class Operator:
     """The parts of the process. The directory serves health and metrics from the first moment, agents once we lead."""
 
-    def __init__(self, config: Config, api: Api, take_signals: Callable[[], None]) -> None:
+    def __init__(self, config: Config, api: Api, take_signals: Callable[[], None], own: Telemetry) -> None:
         changed, planned, status_changed = Trigger(), Trigger(), Trigger()
         cluster, writes, state, agents = Cluster(api), Writes(), ClusterState(), Agents()
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
@@ -82,8 +88,17 @@ class Operator:
             node_of_agent,
             is_agent=partial(is_pod_of, state, config.agent_namespace),
         )
+        delivery = delivery_times()
+        deliveries = Deliveries(delivery.observe, own.observe, delivered=own.delivered)
         self.directory = Directory(
-            planner, agents, state, ingest, auth, stale=self._informers.stale, on_report=status_changed.set
+            planner,
+            agents,
+            state,
+            ingest,
+            auth,
+            stale=self._informers.stale,
+            on_report=status_changed.set,
+            deliveries=deliveries,
         )
         publish = self.directory.streams.publish
         planning = Planning(
@@ -95,6 +110,7 @@ class Operator:
             changed=changed,
             publish=publish,
             planned=(planned, status_changed),
+            deliveries=deliveries,
             suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),
         )
         report_writer = ReportWriter(cluster, writes, state)
@@ -129,7 +145,7 @@ class Operator:
             Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )
-        self.metrics = exposition(
+        figures = OperatorCollector(
             Sources(
                 informers=self._informers.of.values,
                 node_states=lambda: agents.states(planner.nodes, planner.plan_of, time.monotonic()).values(),
@@ -148,6 +164,8 @@ class Operator:
                 loop_failures=self._loops.failures,
             )
         )
+        self.metrics = exposition(figures, delivery)
+        own.export(figures)
 
     async def lead(self, lease: Lease) -> None:
         """Run everything until cancelled, the Lease is lost, or kopf ends. Raises StoreError when there is no store."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from latencyprobe_operator.cluster.informer import Informer
 from latencyprobe_operator.plan.agents import NodeState
 
+DELIVERY_BUCKETS_S = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
 _PREFIX = "latencyprobe_operator"
 
 
@@ -39,11 +40,14 @@ class Sources(NamedTuple):
     loop_failures: Counter[tuple[str, str]]
 
 
-class _OperatorCollector(Collector):
+class OperatorCollector(Collector):
+    """Reads the sources anew each time."""
+
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
+        """Yield all families."""
         s = self._sources
         yield _gauge("build_info", "Version.", {(version("latencyprobe"),): 1}, "version")
         yield _gauge("probes", "LatencyProbes known.", {(): s.probes()})
@@ -75,10 +79,17 @@ class _OperatorCollector(Collector):
         yield _counter("loop_failures", "Turns of the operator's loops that failed.", s.loop_failures, "loop", "error")
 
 
-def exposition(sources: Sources) -> Callable[[], bytes]:
-    """Return a function that writes all metrics."""
+def delivery_times() -> Histogram:
+    """Return the histogram of the time from a change to an agent that follows it (plan/deliveries.py)."""
+    what = "From a change in the cluster until an agent follows it."
+    return Histogram(f"{_PREFIX}_plan_delivery_seconds", what, buckets=DELIVERY_BUCKETS_S, registry=None)
+
+
+def exposition(*collectors: Collector) -> Callable[[], bytes]:
+    """Return a function that writes all metrics, those of the process too."""
     registry = CollectorRegistry()
-    registry.register(_OperatorCollector(sources))
+    for collector in collectors:
+        registry.register(collector)
     ProcessCollector(registry=registry)
     return lambda: generate_latest(registry)
 

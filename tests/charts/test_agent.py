@@ -115,6 +115,15 @@ def test_probes_ask_whether_the_loop_turns_and_whether_it_measures(container: An
     assert port["containerPort"] == 8081
 
 
+def test_otlp_endpoint_reaches_the_operator_only_if_its_own_telemetry_is_wanted(render: Render) -> None:
+    endpoint = "http://collector.tracing:4318"
+    manifests = render(otlp={"endpoint": endpoint, "operator": True}, networkPolicy={"egress": True})
+    operator = manifests.one("Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert environment(operator)["OTEL_EXPORTER_OTLP_ENDPOINT"] == endpoint
+    policy = next(m for m in manifests if m["kind"] == "NetworkPolicy" and m["metadata"]["name"].endswith("-operator"))
+    assert {"ports": [{"port": 4318}]} in policy["spec"]["egress"]
+
+
 def test_otlp_endpoint_reaches_the_agent_alone(render: Render) -> None:
     manifests = render(otlp={"endpoint": "http://collector.tracing:4318"})
     agent = manifests.one("DaemonSet")["spec"]["template"]["spec"]["containers"][0]

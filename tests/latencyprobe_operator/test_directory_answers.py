@@ -9,6 +9,7 @@ from latencyprobe_operator.directory import answers as answers_
 from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.limits import Refused
 from latencyprobe_operator.directory.remote_join import Switchboard
+from latencyprobe_operator.plan.deliveries import Change, Deliveries
 
 HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
 
@@ -20,8 +21,11 @@ class World:
         self.planned = make.planned(make.pod("cart-1"), make.pod("web-1", node="n2"))
         self.switchboard = Switchboard(lambda _: {"n1"}, lambda _: None)
         self.reports = 0
+        self.delivered: list[float] = []
+        self.deliveries = Deliveries(self.delivered.append)
         self.answers = Answers(
-            self.planned.planner, self.planned.agents, self.planned.state, self.switchboard, self.report
+            *(self.planned.planner, self.planned.agents, self.planned.state, self.switchboard, self.report),
+            deliveries=self.deliveries,
         )
 
     def report(self) -> None:
@@ -38,6 +42,15 @@ def test_status_counts_for_the_callers_node(world: World, make: Any) -> None:
     world.answers.status("n1", make.status(plan.generation))
     assert world.planned.agents.applied == {"n1": plan}
     assert world.reports == 1
+
+
+def test_status_tells_how_long_the_agent_took_to_follow_a_change(world: World, make: Any) -> None:
+    generation = world.planned.planner.plan_of("n1").generation
+    world.deliveries.planned(Change(0.0, 0.0, 0.0, 1), {"n1": generation})
+    world.answers.status("n1", make.status(generation - 1))
+    assert not world.delivered
+    world.answers.status("n1", make.status(generation))
+    assert len(world.delivered) == 1
 
 
 def test_identities_are_short_lived_until_the_callers_agent_has_applied_its_plan(world: World, make: Any) -> None:

@@ -14,6 +14,7 @@ from latencyprobe_operator.directory import planning as planning_
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.planning import Planning
 from latencyprobe_operator.plan.agents import Agents, NodeState
+from latencyprobe_operator.plan.deliveries import Deliveries, Delivery
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.store_thread import FakeStoreThread
 from latencyprobe_operator.status.registry import Registry
@@ -31,6 +32,8 @@ class World:
         self.ingest.asked.known = True
         self.suspended_by = ""
         self.published: list[frozenset[str]] = []
+        self.delivered: list[Delivery] = []
+        self.deliveries = Deliveries(delivered=self.delivered.append)
         self.planning = Planning(
             self.planner,
             self.agents,
@@ -38,11 +41,16 @@ class World:
             self.state,
             self.ingest.asked,
             changed=self.changed,
-            publish=self.published.append,
+            publish=self.publish,
+            deliveries=self.deliveries,
             planned=(self.planned,),
             suspended_by=lambda: self.suspended_by,
         )
         self.registry.put(make.document(clients={"scope": "None"}))
+
+    def publish(self, nodes: frozenset[str]) -> frozenset[str]:
+        self.published.append(nodes)
+        return nodes
 
     def state_of(self, node: str) -> NodeState:
         return self.agents.state(node, self.planner.plan_of(node), 0.0)
@@ -137,5 +145,23 @@ def test_suspending_everything_empties_every_plan_and_taking_it_back_fills_them_
         after = world.planner.plan_of("n1")
         assert (after.suspend, after.targets, after.digest) == (False, before.targets, before.digest)
         assert [frozenset({"n1"})] * 3 == world.published
+
+    play(scene)
+
+
+def test_a_change_is_waited_for_from_when_it_was_seen_until_its_agents_follow(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        await world.planning.turn()
+        world.state.put("pods", make.pod("cart-1", addresses=("10.9.9.9",)))
+        world.changed.set()
+        await world.planning.due(failed=False)
+        await world.planning.turn()
+        world.deliveries.followed("n1", world.planner.plan_of("n1").generation, time.monotonic())
+        first, second = world.delivered
+        assert first.change.nodes == 1
+        assert (second.change.nodes, second.change.namespaces) == (1, ("shop",))
+        seen_s, began_s, planned_s = second.change[:3]
+        assert seen_s <= began_s <= planned_s <= (second.followed_s["n1"] or 0)
+        assert began_s - seen_s >= planning_.SETTLE_S
 
     play(scene)

@@ -4,7 +4,7 @@ from collections import Counter
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from latencyprobe_operator.metrics import Sources, exposition
+from latencyprobe_operator.metrics import OperatorCollector, Sources, exposition
 from latencyprobe_operator.plan.agents import NodeState
 
 
@@ -27,7 +27,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         evaluations=Counter(ok=8, failed=1),
         loop_failures=Counter({("evaluation", "StoreError"): 2}),
     )
-    expose = exposition(sources)
+    expose = exposition(OperatorCollector(sources))
     requests["/v1/identities", 200] += 5
     found = {
         (sample.name.removeprefix("latencyprobe_operator_"), *sample.labels.values()): sample.value

@@ -6,6 +6,7 @@ A turn that fails is logged, counted by its loop and the class of the error, and
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -52,13 +53,18 @@ class Every:
 
 
 class Trigger:
-    """Makes a loop's next turn due. However often it was set meanwhile, one turn follows."""
+    """Makes a loop's next turn due. However often it was set meanwhile, one turn follows. `set_s`: when it was first
+    set for the turn that was waited for last (s, monotonic clock)."""
 
     def __init__(self) -> None:
+        self.set_s = time.monotonic()
         self._event = asyncio.Event()
+        self._first_s = self.set_s
 
     def set(self) -> None:
         """Make a turn due."""
+        if not self._event.is_set():
+            self._first_s = time.monotonic()
         self._event.set()
 
     async def wait(self, at_most_s: float | None = None, *, settle_s: float = 0.0) -> None:
@@ -67,6 +73,7 @@ class Trigger:
             async with asyncio.timeout(at_most_s):
                 await self._event.wait()
         await asyncio.sleep(settle_s)
+        self.set_s = self._first_s if self._event.is_set() else time.monotonic()
         self._event.clear()
 
 

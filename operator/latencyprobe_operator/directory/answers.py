@@ -16,6 +16,7 @@ from latencyprobe_operator.directory.limits import MAX_ADDRESSES, MAX_HALVES, MA
 from latencyprobe_operator.directory.lookups import Lookups
 from latencyprobe_operator.directory.remote_join import Switchboard
 from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.deliveries import Deliveries
 from latencyprobe_operator.plan.identities import identify
 from latencyprobe_operator.plan.planner import Planner
 
@@ -34,17 +35,22 @@ class Answers:
         state: ClusterState,
         switchboard: Switchboard,
         on_report: Callable[[], None],
+        *,
+        deliveries: Deliveries,
     ) -> None:
         self._planner = planner
         self._agents = agents
         self._state = state
         self._switchboard = switchboard
         self._on_report = on_report
+        self._deliveries = deliveries
         self.lookups = Lookups()
 
     def status(self, node: str, status: AgentStatus) -> None:
         """Take an agent's status."""
-        self._agents.reported(node, status, self._planner.plan_of(node), time.monotonic())
+        now_s = time.monotonic()
+        self._agents.reported(node, status, self._planner.plan_of(node), now_s)
+        self._deliveries.followed(node, status.generation, now_s)
         self._on_report()
 
     def identities(self, node: str, request: IdentityRequest) -> IdentityAnswer:

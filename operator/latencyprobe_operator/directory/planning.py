@@ -2,23 +2,26 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from latencyprobe_operator.cluster.loops import RETRY_S, Trigger
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.asked import Asked
 from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.deliveries import Change, Deliveries
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.status.registry import Registry
 
 log = logging.getLogger(__name__)
 
 SETTLE_S = 0.2  # of a burst of changes
+_NAMED = 10  # namespaces, in a trace
 
 
 class Planning:
-    """A loop. `changed` makes a turn due; `publish` takes the nodes whose plan changed; `planned` are set after each
-    plan; `suspended_by`: what stops all measuring, empty while nothing does."""
+    """A loop. `changed` makes a turn due; `publish` takes the nodes whose plan changed and returns those whose agents
+    read it now, for whom `deliveries` waits; `planned` are set after each plan; `suspended_by`: what stops all
+    measuring, empty while nothing does."""
 
     name = "planning"
 
@@ -31,9 +34,10 @@ class Planning:
         asked: Asked,
         *,
         changed: Trigger,
-        publish: Callable[[frozenset[str]], None],
+        publish: Callable[[frozenset[str]], Set[str]],
         planned: Sequence[Trigger],
         suspended_by: Callable[[], str] = str,
+        deliveries: Deliveries,
     ) -> None:
         self._planner = planner
         self._agents = agents
@@ -44,6 +48,7 @@ class Planning:
         self._publish = publish
         self._planned = planned
         self._suspended_by = suspended_by
+        self._deliveries = deliveries
 
     async def due(self, *, failed: bool) -> None:
         """Wait for a change; what a failed turn left undone is one."""
@@ -53,19 +58,26 @@ class Planning:
 
     async def turn(self) -> None:
         """Bring the plans up to date."""
+        began_s, changes = time.monotonic(), self._state.take_changes()
         if (by := self._suspended_by()) != self._registry.suspended_by:
             log.warning("all measuring is %s", f"suspended by {by}" if by else "taken up again")
             self._registry.suspended_by, self._planner.suspended = by, bool(by)
-        self._take(self._planner.update(self._registry.probes, self._state, self._state.take_changes()))
+        changed = self._planner.update(self._registry.probes, self._state, changes)
+        reading = self._take(changed)
+        named = tuple(sorted(changes.namespaces)[:_NAMED])
+        change = Change(min(self._changed.set_s, began_s), began_s, time.monotonic(), len(changed), named)
+        self._deliveries.planned(change, {node: self._planner.plan_of(node).generation for node in reading})
 
     def use_pair_key(self, pair_key: bytes) -> None:
         """Give the agents another pairing key."""
         self._take(self._planner.use_pair_key(pair_key))
 
-    def _take(self, changed: frozenset[str]) -> None:
+    def _take(self, changed: frozenset[str]) -> Set[str]:
+        """Pass plans on; returns the nodes whose agents read theirs now."""
         self._agents.planned(changed, self._planner.nodes, time.monotonic())
         for node in changed:
             self._asked.planned(self._planner.plan_of(node))
-        self._publish(changed)
+        reading = self._publish(changed)
         for trigger in self._planned:
             trigger.set()
+        return reading

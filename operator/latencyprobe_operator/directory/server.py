@@ -26,6 +26,7 @@ from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.limits import MAX_BODY_BYTES, Refused
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.deliveries import Deliveries
 from latencyprobe_operator.plan.identities import nodes_at
 from latencyprobe_operator.plan.planner import Planner
 
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 class Directory:
     """The calls. `requests`: by route and HTTP status; `stale` returns the kinds of objects whose watch is stale,
-    for liveness; `on_report` is called after each status of an agent."""
+    for liveness; `on_report` is called after each status of an agent, `deliveries` told which plan it follows."""
 
     def __init__(
         self,
@@ -51,11 +52,14 @@ class Directory:
         *,
         stale: Callable[[], list[str]] = list,
         on_report: Callable[[], None] = lambda: None,
+        deliveries: Deliveries | None = None,
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.streams = PlanStreams(planner, lambda address: nodes_at(address, state))
         self._callers = Callers(auth, planner, agents)
-        self.answers = Answers(planner, agents, state, self.streams.switchboard, on_report)
+        self.answers = Answers(
+            planner, agents, state, self.streams.switchboard, on_report, deliveries=deliveries or Deliveries()
+        )
         self._ingest = ingest
         self._auth = auth
         self._stale = stale

@@ -39,10 +39,12 @@ class PlanStreams:
         for node in self.of:
             self._wake(node)
 
-    def publish(self, nodes: Set[str]) -> None:
-        """Stream the plans of these nodes again."""
-        for node in nodes & self.of.keys():
+    def publish(self, nodes: Set[str]) -> Set[str]:
+        """Stream the plans of these nodes again; returns those that have a stream."""
+        reading = nodes & self.of.keys()
+        for node in reading:
             self._wake(node)
+        return reading
 
     def admit(self, node: str) -> None:
         """Let a node's stream begin. Raises Refused when there are too many."""

@@ -41,6 +41,9 @@ env:
   {{- if not .Values.persistence.enabled }}
   - {name: LATENCYPROBE_STORE_EPHEMERAL, value: "true"}
   {{- end }}
+  {{- if and .Values.otlp.operator .Values.otlp.endpoint }}
+  - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .Values.otlp.endpoint | quote }}}
+  {{- end }}
   {{- if .Values.agent.suspend }}
   - {name: LATENCYPROBE_SUSPEND, value: "true"}
   {{- end }}
