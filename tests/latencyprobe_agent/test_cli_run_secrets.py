@@ -73,7 +73,8 @@ def test_no_payload_argument_or_variable_is_in_memory_store_spans_metrics_or_log
     words = ("run", "-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "--otlp", otlp_sink.url)
     agent = started(*words, "--every", "-o", "json")
     assert agent.stderr
-    assert "measuring cart" in (first := agent.stderr.readline())
+    first = agent.stderr.readline()
+    assert "measuring cart" in first
     command = [sys.executable, "-c", SERVER, str(port), in_argv.decode()]
     environ = {**os.environ, "SECRET": in_environ.decode()}
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as server:
