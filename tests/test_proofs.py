@@ -1,4 +1,4 @@
-"""docs/proofs.md names tests; each of them is there."""
+"""docs/proofs.md and docs/threat-model.md name tests; each of them is there."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,11 @@ TESTS = Path(__file__).parent
 
 
 def test_every_test_that_the_documentation_names_exists():
-    named = set(re.findall(r"`(test_\w+)`", (TESTS.parent / "docs" / "proofs.md").read_text()))
+    pages = "".join((TESTS.parent / "docs" / page).read_text() for page in ("proofs.md", "threat-model.md"))
+    named = set(re.findall(r"`(test_\w+)`", pages))
+    files = set(re.findall(r"`(test_\w+\.py)`", pages))
     defined = {name for path in TESTS.rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
 
     assert len(named) > 50
     assert set() == named - defined
+    assert set() == files - {path.name for path in TESTS.rglob("*.py")}
