@@ -84,8 +84,10 @@ class SdkTelemetry:
         named = os.environ.get("OTEL_SERVICE_NAME") or "latencyprobe-operator"
         resource = Resource.create({**own, SERVICE_NAME: named})
         self._spans = TracerProvider(resource=resource)
-        self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        self._metrics = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], resource=resource)
+        if _wanted("TRACES"):
+            self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if _wanted("METRICS") else []
+        self._metrics = MeterProvider(readers, resource=resource)
         self._tracer = self._spans.get_tracer(_SCOPE, version("latencyprobe"))
         self._meter = self._metrics.get_meter(_SCOPE, version("latencyprobe"))
         self._delivery = self._meter.create_histogram(
@@ -135,6 +137,11 @@ class SdkTelemetry:
         self._spans.force_flush(_STOP_MS)
         self._spans.shutdown()
         self._metrics.shutdown(_STOP_MS)
+
+
+def _wanted(signal: str) -> bool:
+    """Return whether a signal is exported: `OTEL_TRACES_EXPORTER=none`, for collectors that do not take it."""
+    return os.environ.get(f"OTEL_{signal}_EXPORTER", "otlp").lower() != "none"
 
 
 def _reader(collector: Collector, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.e2e
 def test_an_edit_is_one_trace_from_the_watch_event_to_the_agents_of_both_nodes(
     chart: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload
 ) -> None:
-    chart.install({"otlp": {"operator": True}})
+    no_metrics = {"name": "OTEL_METRICS_EXPORTER", "value": "none"}  # Jaeger takes traces alone
+    chart.install({"otlp": {"operator": True}, "operator": {"extraEnv": [no_metrics]}})
     workload.serve(node="n2")
     workload.load(node="n1")
     cluster.apply(latency_probe(), workload.namespace)

@@ -158,7 +158,7 @@ def test_a_change_is_waited_for_from_when_it_was_seen_until_its_agents_follow(pl
         await world.planning.turn()
         world.deliveries.followed("n1", world.planner.plan_of("n1").generation, time.monotonic())
         first, second = world.delivered
-        assert first.change.nodes == 1
+        assert (first.change.nodes, first.change.namespaces) == (1, ("shop",)), "of a LatencyProbe that came"
         assert (second.change.nodes, second.change.namespaces) == (1, ("shop",))
         seen_s, began_s, planned_s = second.change[:3]
         assert seen_s <= began_s <= planned_s <= (second.followed_s["n1"] or 0)

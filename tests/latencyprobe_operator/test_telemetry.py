@@ -124,6 +124,16 @@ def test_only_who_names_an_endpoint_has_telemetry(environment: dict[str, str], k
     own.close()
 
 
+def test_a_signal_that_is_not_wanted_is_not_sent(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    own = telemetry("latencyprobe")
+    own.export(Figures())
+    own.observe(0.7)
+    own.delivered(Delivery(Change(1, 2, 3, 1), {"n1": 4}))
+    own.close()
+    assert {path for path, _ in sink.got} == {"/v1/traces"}
+
+
 def test_who_has_none_does_not_pay_for_it() -> None:
     code = "import sys, json, latencyprobe_operator.app; print(json.dumps(sorted(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

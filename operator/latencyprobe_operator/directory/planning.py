@@ -62,11 +62,18 @@ class Planning:
         if (by := self._suspended_by()) != self._registry.suspended_by:
             log.warning("all measuring is %s", f"suspended by {by}" if by else "taken up again")
             self._registry.suspended_by, self._planner.suspended = by, bool(by)
+        edited = self._edited()
         changed = self._planner.update(self._registry.probes, self._state, changes)
         reading = self._take(changed)
-        named = tuple(sorted(changes.namespaces)[:_NAMED])
+        named = tuple(sorted(changes.namespaces | edited)[:_NAMED])
         change = Change(min(self._changed.set_s, began_s), began_s, time.monotonic(), len(changed), named)
         self._deliveries.planned(change, {node: self._planner.plan_of(node).generation for node in reading})
+
+    def _edited(self) -> set[str]:
+        """Return the namespaces of LatencyProbes that came, changed or went since the last plan."""
+        probes, planned = self._registry.probes, self._planner.resolved
+        same = (key for key in probes.keys() & planned.keys() if planned[key].probe is probes[key])
+        return {namespace for namespace, _ in (probes.keys() | planned.keys()).difference(same)}
 
     def use_pair_key(self, pair_key: bytes) -> None:
         """Give the agents another pairing key."""
