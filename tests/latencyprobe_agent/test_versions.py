@@ -1,0 +1,105 @@
+"""The release before beside this one: its agents under this operator, and this one's agents under its operator."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.latencyprobe_agent.two_nodes import PORT, Host, cluster, two_hosts
+from tests.support.waiting import until
+from tests.truth import workload
+from tests.truth.join import Truth
+
+pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).parents[2]
+PREVIOUS = "6340afda5349399a243644218a0c93580bb0b6bd"
+ITS_OWN_TEST = "tests/latencyprobe_agent/test_remote_join.py"
+# Given to the earlier release's pytest: what it is made of is imported, and what it starts shall be of this one.
+THIS_ONES_AGENTS = """
+import os
+def pytest_collection_finish():
+    os.environ.pop("PYTHONPATH")
+"""
+
+
+@pytest.fixture(scope="module")
+def previous() -> Path:
+    """The tree of the release before, with its programs; made once, and kept beside what else is slow to make."""
+    cache = Path(os.environ.get("LATENCYPROBE_CACHE", Path.home() / ".cache/latencyprobe"))
+    tree = cache / f"release-{PREVIOUS[:12]}"
+    if not (tree / "made").exists():
+        tree.mkdir(parents=True, exist_ok=True)
+        archive = subprocess.run(["git", "-C", ROOT, "archive", PREVIOUS], capture_output=True, check=False)
+        if archive.returncode:
+            pytest.skip("the history of the repository")
+        subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True)
+        subprocess.run(["make", "-C", tree, "bpf"], stdout=subprocess.DEVNULL, check=True)
+        (tree / "made").touch()
+    return tree
+
+
+def modules_of(tree: Path) -> str:
+    return ":".join(str(tree / folder) for folder in (".", "operator", "probe-image"))
+
+
+@pytest.fixture
+def hosts() -> Iterator[dict[str, Host]]:
+    yield from two_hosts()
+
+
+def test_agents_of_the_release_before_are_counted_and_joined_by_this_operator(
+    previous: Path,
+    hosts: dict[str, Host],
+    tls_files: tuple[Path, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", modules_of(previous))
+    monkeypatch.setenv("LATENCYPROBE_BPF_DIR", str(previous / "build/bpf"))
+
+    async def scene() -> None:
+        async with cluster(hosts, tls_files, tmp_path) as it:
+            truth: Truth = await asyncio.to_thread(
+                workload.run_apart,
+                *(tmp_path / "log", hosts["cart"].prefix, hosts["web"].prefix),
+                address=f"10.97.0.2:{PORT}",
+                dial=f"10.96.0.7:{PORT}",
+                total=1_000,
+                rate=400,
+                every=10,
+                cause="server-sleep",
+                cause_ms=40,
+                max_size=20_000,
+            )
+
+            async def counted() -> bool:
+                row = await it.read_row()
+                return row.good + row.bad >= len(truth) and row.coverage.joined >= 0.9 * row.bad
+
+            await until(counted, "all are counted, slow ones joined", 60, seen=it.state, poll_s=0.2)
+            assert len(truth) == it.row.good + it.row.bad
+            assert it.row.bad >= 0.9 * len(truth) / 10
+            assert not it.ingest.dropped
+
+    asyncio.run(scene())
+
+
+def test_this_ones_agents_are_counted_and_joined_by_the_operator_of_the_release_before(
+    previous: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "this_ones_agents.py").write_text(THIS_ONES_AGENTS)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{modules_of(previous)}:{tmp_path}",
+        "LATENCYPROBE_BPF_DIR": str(ROOT / "build/bpf"),
+    }
+    words = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "this_ones_agents", "-p", "no:cacheprovider"]
+    words += [ITS_OWN_TEST, "-k", "server-sleep", f"--basetemp={tmp_path / 'its'}"]
+    done = subprocess.run(words, cwd=previous, env=environment, capture_output=True, text=True, check=False)
+    logs = "".join(log.read_text()[-2000:] for log in sorted((tmp_path / "its").rglob("n?.log")))
+    assert "1 passed" in done.stdout, f"{done.stdout[-3000:]}\n{done.stderr[-1000:]}\n{logs}"
