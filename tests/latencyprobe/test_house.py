@@ -18,6 +18,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
     "latencyprobe_agent": {
         "cli_run_calls",
         "cli_run_causes",
+        "cli_run_secrets",
         "cli_run_stacks",
         "edits",
         "edits_under_load",
@@ -29,6 +30,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "sli_slicing_evidence",
         "symbols_hostile",
         "unsent",
+        "versions",
     },
     "latencyprobe_operator": {"directory_server_forged", "imports"},
 }
