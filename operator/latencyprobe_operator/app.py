@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -13,9 +12,9 @@ from latencyprobe.store import SqliteStore
 from latencyprobe_operator import handlers
 from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import Cluster
-from latencyprobe_operator.cluster.election import Lease
+from latencyprobe_operator.cluster.election import Claim, Lease, Term
 from latencyprobe_operator.cluster.informer import Informers
-from latencyprobe_operator.cluster.loops import Every, Loop, Loops, Trigger, until_one_ends
+from latencyprobe_operator.cluster.loops import Every, Loop, Loops, Once, Trigger, until_one_ends
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.config import Config
@@ -41,42 +40,42 @@ from latencyprobe_operator.status.writer import StatusWriter
 from latencyprobe_operator.telemetry import Telemetry, telemetry
 
 
-async def run(config: Config, take_signals: Callable[[], None]) -> None:
-    """Run until cancelled. Raises LatencyProbeError when it cannot go on: the process must end then.
+async def run(config: Config) -> None:
+    """Run until cancelled. Raises LatencyProbeError when it cannot begin: the process must end then."""
+    claim = Claim(config.namespace, config.identity)
+    async with await Api.connect() as api, Lease(Api.connect, claim) as lease:
+        while True:
+            await serve(config, api, lease.term())
 
-    `take_signals` makes SIGTERM cancel this, again after kopf has taken the signals for itself.
-    """
-    async with await Api.connect() as api, AsyncExitStack() as ending:
+
+async def serve(config: Config, api: Api, term: Term) -> None:
+    """Lead from when the Lease is ours until another process has it. Then all begins anew, as that one's plans are
+    newer than what we know."""
+    async with AsyncExitStack() as ending:
         own = telemetry(config.namespace)
         ending.push_async_callback(asyncio.to_thread, own.close)
-        operator = Operator(config, api, take_signals, own)
+        operator = Operator(config, api, term, own)
         runner = web.AppRunner(operator.directory.app(operator.metrics), access_log=None, shutdown_timeout=2.0)
+        ending.push_async_callback(runner.cleanup)
         await runner.setup()
-        try:
-            tls = operator.certificate.context
-            await web.TCPSite(runner, config.listen_host, config.listen_port, ssl_context=tls).start()
-            lease = Lease(api, config.namespace, config.identity)
-            await lease.acquire()
-            try:
-                await operator.lead(lease)
-            finally:
-                await lease.release()
-        finally:
-            await runner.cleanup()
+        tls = operator.certificate.context
+        await web.TCPSite(runner, config.listen_host, config.listen_port, ssl_context=tls).start()
+        await term.begin()
+        await until_one_ends(term.over(), operator.lead())
 
 
 class Operator:
     """The parts of the process. The directory serves health and metrics from the first moment, agents once we lead."""
 
-    def __init__(self, config: Config, api: Api, take_signals: Callable[[], None], own: Telemetry) -> None:
+    def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
         changed, planned, status_changed = Trigger(), Trigger(), Trigger()
-        cluster, writes, state, agents = Cluster(api), Writes(), ClusterState(), Agents()
+        cluster, writes, state, agents = Cluster(api), Writes(term.left_s), ClusterState(), Agents()
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
         registry = Registry(changed.set)
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
         self._store_thread = StoreThread(partial(SqliteStore, config.store))
-        self._kopf = partial(handlers.run, registry, take_signals)
+        self._kopf = partial(handlers.watching, registry.happened, self._loops.failed)
         self.certificate = Certificate(config.tls_dir)
 
         ingest = Ingest(self._store_thread, nodes=lambda: len(planner.plans))
@@ -91,12 +90,8 @@ class Operator:
         delivery = delivery_times()
         deliveries = Deliveries(delivery.observe, own.observe, delivered=own.delivered)
         self.directory = Directory(
-            planner,
-            agents,
-            state,
-            ingest,
-            auth,
-            stale=self._informers.stale,
+            *(planner, agents, state, ingest, auth),
+            unconfirmed_s=self._informers.unconfirmed_s,
             on_report=status_changed.set,
             deliveries=deliveries,
         )
@@ -140,11 +135,11 @@ class Operator:
             evaluation,
         )
         self._others: tuple[Loop, ...] = (
-            Labels(cluster, writes, state, planner, planned),
-            statuses,
+            Once(Labels(cluster, writes, state, planner, planned), term.may_write),
             Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )
+        self._statuses = Once(statuses, term.may_write)
         figures = OperatorCollector(
             Sources(
                 informers=self._informers.of.values,
@@ -162,22 +157,29 @@ class Operator:
                 writes=writes.counts,
                 evaluations=evaluation.counts,
                 loop_failures=self._loops.failures,
+                may_write=lambda: term.left_s() > 0,
+                unconfirmed_s=self._informers.unconfirmed_s,
             )
         )
         self.metrics = exposition(figures, delivery)
         own.export(figures)
 
-    async def lead(self, lease: Lease) -> None:
-        """Run everything until cancelled, the Lease is lost, or kopf ends. Raises StoreError when there is no store."""
+    async def lead(self) -> None:
+        """Run everything until cancelled."""
         async with self._store_thread:
-            await until_one_ends(lease.hold(), self._informers.run(self._loops), self._begin())
+            await until_one_ends(self._informers.run(self._loops), self._begin())
 
     async def _begin(self) -> None:
-        """List everything, plan and evaluate; then answer agents, and run all loops."""
+        """List everything and plan; then answer agents, and run all loops."""
         await self._informers.synced()
         for loop in self._first:
             await self._loops.insist(loop.name, loop.turn)
+        loops = (self._loops.run(loop) for loop in (*self._first, *self._others))
+        async with self._kopf():
+            await until_one_ends(self.directory.serve(), self._report(), *loops)
+
+    async def _report(self) -> None:
+        """Ask the store and evaluate; then go on with it, and write statuses, which have figures from the first on."""
         for loop in self._then:
             await self._loops.attempt(loop.name, loop.turn)
-        loops = (self._loops.run(loop) for loop in (*self._first, *self._then, *self._others))
-        await until_one_ends(self._kopf(), self.directory.serve(), *loops)
+        await until_one_ends(*(self._loops.run(loop) for loop in (*self._then, self._statuses)))

@@ -6,8 +6,7 @@ An entry point of the group `latencyprobe.commands`. What the operator imports i
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Coroutine
 from typing import Any
 
 import click
@@ -39,14 +38,11 @@ def operator(cleanup: bool, log_level: str) -> None:
     else:
         from latencyprobe_operator.app import run  # noqa: PLC0415 - as above
 
-        asyncio.run(_until_signal(partial(run, config)))
+        asyncio.run(_until_signal(run(config)))
 
 
-async def _until_signal(work: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> None:
-    """Run until done, or until SIGTERM or SIGINT, which end it in an orderly way.
-
-    `work` receives a function that takes the signals back from whoever took them meanwhile.
-    """
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Run until done, or until SIGTERM or SIGINT, which end it in an orderly way."""
     asked = False
 
     def stop() -> None:
@@ -54,12 +50,9 @@ async def _until_signal(work: Callable[[Callable[[], None]], Coroutine[Any, Any,
         asked = True
         task.cancel()
 
-    def take_signals() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
-
-    task = asyncio.ensure_future(work(take_signals))
-    take_signals()
+    task = asyncio.ensure_future(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
         await task
     except asyncio.CancelledError:

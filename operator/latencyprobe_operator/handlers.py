@@ -1,56 +1,86 @@
-"""kopf: LatencyProbes into the registry. Settings and handlers only; the work is level-based and elsewhere.
+"""kopf: what happens to LatencyProbes, as it happens. It only looks: nothing of it writes to the API server, as nobody
+would ask it whether the Lease is ours.
 
-Nothing here makes kopf add a finalizer: no timers, no daemons, no `on.delete`.
+It runs in a thread of its own, since at its end it cancels whatever else there is in its event loop; and it ends when
+the API server refuses its credentials.
 """
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from latencyprobe_operator.cluster import aio  # isort: skip  # before kopf
 import kopf
 
+from latencyprobe.errors import ClusterError
 from latencyprobe.manifest import GROUP
-from latencyprobe_operator.cluster.api import InPod
-from latencyprobe_operator.status.registry import Registry
+from latencyprobe_operator.cluster.api import Backoff, InPod
+from latencyprobe_operator.cluster.own_loop import OwnLoop
 
 assert aio
+NAME = "kopf"
 FINALIZER = f"{GROUP}/never-set"
+_STEADY_S = 60.0  # who ran for so long ended for a reason of its own
+
+Take = Callable[[str | None, dict[str, Any]], None]  # an event's type, and the LatencyProbe
 
 
-async def run(probes: Registry, take_signals: Callable[[], None]) -> None:
-    """Run kopf until cancelled; it ends by itself when the API server refuses its credentials.
+def watching(take: Take, failed: Callable[[str, Exception], None]) -> OwnLoop:
+    """Return kopf's thread. It calls back in the event loop of who asks here: `take` with what happens, and `failed`
+    with what ended kopf, which then begins anew after a growing delay."""
+    ours = asyncio.get_running_loop()
 
-    It must not catch a signal, so `take_signals` takes them back: it would then wait 5 s for all tasks that are younger
-    than itself, and these are the directory's connections.
-    """
-    older = asyncio.all_tasks()
-    tasks = await kopf.spawn_tasks(registry=kopf_registry(probes), clusterwide=True, standalone=True)
-    take_signals()
-    await kopf.run_tasks(tasks, ignored=older)
+    def tell(*event: Any) -> None:
+        ours.call_soon_threadsafe(take, *event)
+
+    async def again_and_again() -> NoReturn:
+        backoff = Backoff()
+        while True:
+            began = time.monotonic()
+            error = await _ended(tell)
+            ours.call_soon_threadsafe(failed, NAME, error)
+            if time.monotonic() - began > _STEADY_S:
+                backoff.reset()
+            await backoff.wait(error)
+
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)  # it warns of not being in the main thread
+    return OwnLoop(NAME, again_and_again)
 
 
-def kopf_registry(probes: Registry) -> kopf.OperatorRegistry:
-    """Return kopf's handlers, which write to `probes`."""
+async def _ended(take: Take) -> Exception:
+    """Run kopf until it ends by itself; returns why."""
+    try:
+        await kopf.operator(registry=kopf_registry(take), settings=settings(), clusterwide=True, standalone=True)
+    except Exception as error:
+        return error
+    return ClusterError("kopf has ended by itself")
+
+
+def settings() -> kopf.OperatorSettings:
+    """Return kopf's settings."""
+    ours = kopf.OperatorSettings()
+    ours.peering.standalone = True
+    ours.scanning.disabled = True
+    ours.persistence.finalizer = FINALIZER
+    ours.posting.enabled = False
+    ours.posting.reporting_component = f"{GROUP}/operator"
+    ours.process.ultimate_exiting_timeout = None  # it would kill this process 10 minutes after its own end
+    ours.watching.connect_timeout = 10
+    ours.watching.client_timeout = 600
+    ours.watching.server_timeout = 540
+    ours.watching.chunk_size = 500
+    ours.networking.request_timeout = 30
+    ours.networking.enforce_retry_after = True
+    ours.queueing.worker_limit = 20
+    ours.execution.max_workers = 2
+    return ours
+
+
+def kopf_registry(take: Take) -> kopf.OperatorRegistry:
+    """Return kopf's handlers, which pass on events. Only `on.event`: for all others kopf writes annotations."""
     registry = kopf.OperatorRegistry()
-
-    @kopf.on.startup(registry=registry)
-    def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-        settings.peering.standalone = True
-        settings.scanning.disabled = True
-        settings.persistence.finalizer = FINALIZER
-        settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
-        settings.posting.enabled = False
-        settings.posting.reporting_component = f"{GROUP}/operator"
-        settings.watching.connect_timeout = 10
-        settings.watching.client_timeout = 600
-        settings.watching.server_timeout = 540
-        settings.watching.chunk_size = 500
-        settings.networking.request_timeout = 30
-        settings.networking.enforce_retry_after = True
-        settings.queueing.worker_limit = 20
-        settings.execution.max_workers = 2
 
     @kopf.on.login(registry=registry)
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
@@ -58,17 +88,8 @@ def kopf_registry(probes: Registry) -> kopf.OperatorRegistry:
             return kopf.ConnectionInfo(server=pod.server, ca_path=pod.ca_file, token=pod.token)
         return kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.create("latencyprobes", group=GROUP, registry=registry)
-    @kopf.on.update("latencyprobes", group=GROUP, registry=registry)
-    @kopf.on.resume("latencyprobes", group=GROUP, registry=registry)
-    async def put(body: kopf.Body, **_: Any) -> None:
-        entry = probes.put(body)
-        if entry.error is not None:
-            raise kopf.PermanentError(str(entry.error))
-
     @kopf.on.event("latencyprobes", group=GROUP, registry=registry)
-    async def drop(event: kopf.RawEvent, namespace: str, name: str, uid: str, **_: Any) -> None:
-        if event["type"] == "DELETED":
-            probes.drop((namespace, name), uid)
+    async def happened(event: kopf.RawEvent, **_: Any) -> None:
+        take(event["type"], dict(event["object"]))
 
     return registry

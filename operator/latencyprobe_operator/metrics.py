@@ -38,6 +38,8 @@ class Sources(NamedTuple):
     writes: Counter[tuple[str, str]]
     evaluations: Counter[str]
     loop_failures: Counter[tuple[str, str]]
+    may_write: Callable[[], bool]
+    unconfirmed_s: Callable[[], int]
 
 
 class OperatorCollector(Collector):
@@ -59,6 +61,9 @@ class OperatorCollector(Collector):
         informers = list(s.informers())
         silent = {(i.kind,): i.signs.silent_s for i in informers}
         yield _gauge("watch_silent_seconds", "Time since the API server last sent anything.", silent, "kind")
+        age = {(): s.unconfirmed_s()}
+        yield _gauge("unconfirmed_seconds", "Age of what is served, 0 while the API server confirms it.", age)
+        yield _gauge("may_write", "Whether the Lease is ours.", {(): s.may_write()})
         for name in ("lists", "watches", "events", "undecodable"):
             values = {(i.kind,): getattr(i.signs, name) for i in informers}
             yield _counter(f"informer_{name}", f"Informer: {name}.", values, "kind")

@@ -1,3 +1,4 @@
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +65,19 @@ def test_another_node_s_plan_is_refused(directory: FakeDirectory, tmp_path: Path
     wait_until(lambda: heard, "the line behind the plan")
     follower.stop()
     assert follower.latest is None
+
+
+def test_age_of_a_plan_is_that_of_what_the_operator_made_it_of(
+    directory: FakeDirectory, follower: PlanFollower, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory.lines = [PlanLine(PLAN), PlanLine(unconfirmed_s=3_600)]
+    assert follower.age_s < 3_600
+    with caplog.at_level(logging.INFO):
+        follower.start()
+        wait_until(lambda: "the operator has its API server again" in caplog.text, "heartbeats without an age follow")
+    assert "the operator has lost its API server: the plan is 3600 s old, and holds" in caplog.text
+    assert follower.latest == PLAN
+    assert follower.age_s < 3_600
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"node": 3}', b"\xff\xfe"])

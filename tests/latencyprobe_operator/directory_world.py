@@ -37,8 +37,10 @@ class World:
         self.reviewer.users["token-stranger"] = Reviewed("system:serviceaccount:shop:default")
         self.store_thread, self.ingest = store_thread, Ingest(store_thread)
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
-        self.stale: list[str] = []
-        self.directory = Directory(self.planner, self.agents, self.state, self.ingest, auth, stale=lambda: self.stale)
+        self.age_s = 0
+        self.directory = Directory(
+            *(self.planner, self.agents, self.state, self.ingest, auth), unconfirmed_s=lambda: self.age_s
+        )
         self.plan(make.probe())
         self.directory.open()
 

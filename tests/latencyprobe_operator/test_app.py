@@ -15,6 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from latencyprobe import parsing
+from latencyprobe.errors import StoreError
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import objectives
@@ -42,11 +43,15 @@ KINDS = {
 
 class ApiServer:
     """Has one node, a Lease and the given LatencyProbes with their namespaces. Its watches are silent. `knows_kopf`: it
-    accepts kopf's credentials."""
+    accepts kopf's credentials; `away`: it answers nobody; `writes`: what was written besides the Lease; `renewals`: how
+    often that was."""
 
     def __init__(self, *probes: dict[str, Any]) -> None:
         self.lease: dict[str, Any] = {}
         self.knows_kopf = True
+        self.away = False
+        self.writes: list[str] = []
+        self.renewals = 0
         self.reports: list[dict[str, Any]] = []
         names = sorted({probe["metadata"]["namespace"] for probe in probes})
         self.lists = {
@@ -55,7 +60,16 @@ class ApiServer:
             "namespaces": [{"metadata": {"name": name, "uid": name}} for name in names],
         }
 
+    def take_lease(self, holder: str) -> None:
+        """Another process writes itself into the Lease, or out of it."""
+        times = self.lease["spec"]["leaseTransitions"] + bool(holder)
+        self.lease = self.lease | {"spec": self.lease["spec"] | {"holderIdentity": holder, "leaseTransitions": times}}
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        if self.away:
+            assert request.transport
+            request.transport.abort()
+            raise web.HTTPServiceUnavailable
         if not self.knows_kopf and "kopf" in request.headers["User-Agent"]:
             return web.json_response({"kind": "Status", "message": "Unauthorized", "code": 401}, status=401)
         if request.path in KINDS:
@@ -63,8 +77,11 @@ class ApiServer:
         if "/leases" in request.path:
             if request.method == "GET" and not self.lease:
                 return web.json_response({}, status=404)
+            self.renewals += request.method != "GET"
             self.lease = self.lease if request.method == "GET" else await request.json()
             return web.json_response(self.lease)
+        if request.path.endswith("/subjectaccessreviews"):
+            return web.json_response({"status": {"allowed": True}})
         if request.path.endswith("/tokenreviews"):
             status = {"authenticated": True, "audiences": ["latencyprobe-directory"], "user": AGENT}
             return web.json_response({"status": status})
@@ -72,6 +89,8 @@ class ApiServer:
             await (silent := web.StreamResponse()).prepare(request)
             await asyncio.Event().wait()
             return silent
+        if request.method != "GET":
+            self.writes.append(request.path)
         if "/latencyreports/" in request.path:
             self.reports.append(await request.json())
         items = self.lists.get(request.path.rpartition("/")[2], [])
@@ -79,8 +98,8 @@ class ApiServer:
 
 
 @asynccontextmanager
-async def operator(folder: Path, tls_dir: Path, api: ApiServer) -> Any:
-    """Yield the operator's process and the address of its directory."""
+async def operator(folder: Path, tls_dir: Path, api: ApiServer, *wrapper: str) -> Any:
+    """Yield the operator's process and the address of its directory. `wrapper`: a command that runs it."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -99,7 +118,7 @@ async def operator(folder: Path, tls_dir: Path, api: ApiServer) -> Any:
     environment = {f"LATENCYPROBE_{name}": str(value) for name, value in settings.items()}
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(Path(sys.executable).with_name("latencyprobe"), "operator"),
+            *(*wrapper, Path(sys.executable).with_name("latencyprobe"), "operator"),
             env=os.environ | environment | {"KUBECONFIG": str(folder / "kubeconfig")},
             stderr=log,
         )
@@ -173,43 +192,142 @@ def test_sigterm_ends_the_operator_at_once_though_agents_hold_their_plan_streams
     asyncio.run(scene())
 
 
-async def why_it_ended(process: asyncio.subprocess.Process, folder: Path) -> str:
-    """Wait for the process to end with an error; returns its log."""
-    async with asyncio.timeout(60):
-        assert await process.wait() == 1
-    return (folder / "log").read_text()
+def trusting(tls_dir: Path) -> aiohttp.ClientSession:
+    """A client of the directory, with an agent's token."""
+    trust = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(tls_dir / "tls.crt")))
+    return aiohttp.ClientSession(connector=trust, headers={"Authorization": "Bearer t"})
 
 
-def test_operator_that_lost_its_lease_ends_so_that_only_its_holder_writes(
+async def plan(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
+    """The first line of the plan stream of n1; empty while agents are refused."""
+    async with session.get(f"{url}/v1/nodes/n1/plan") as stream:
+        if stream.status != 200:
+            return {}
+        line: dict[str, Any] = json.loads(await stream.content.readuntil(b"\n"))
+        return line["plan"]
+
+
+async def figure(session: aiohttp.ClientSession, url: str, name: str) -> float:
+    """One of the operator's metrics."""
+    async with session.get(f"{url}/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    (value,) = (line.split()[1] for line in lines if line.startswith(f"latencyprobe_operator_{name} "))
+    return float(value)
+
+
+def test_another_that_has_the_lease_gets_agents_and_store_and_after_it_we_lead_again(
     make: Any, tmp_path: Path, tls_dir: Path
 ) -> None:
     async def scene() -> None:
-        api = ApiServer()
-        async with operator(tmp_path, tls_dir, api) as (process, _):
-            await make.until(lambda: api.lease)
-            api.lease = api.lease | {"spec": api.lease["spec"] | {"holderIdentity": "another"}}
-            assert "lease latencyprobe-operator is lost" in await why_it_ended(process, tmp_path)
-        assert api.lease["spec"]["holderIdentity"] == "another"
+        api = ApiServer(make.document())
+        async with operator(tmp_path, tls_dir, api) as (process, url), trusting(tls_dir) as session:
+            await make.until(lambda: ready(session, url), timeout_s=60)
+            first = await plan(session, url)
+            async with session.get(f"{url}/v1/nodes/n1/plan") as stream:
+                await stream.content.readuntil(b"\n")
+                api.take_lease("another")
+                async with asyncio.timeout(60):
+                    assert await stream.content.read() == b"", "the stream is ended, not torn"
+            await make.until(lambda: settled(session, url), timeout_s=60)
+            assert await plan(session, url) == {}
+            await make.until(free, "another may write the store now", timeout_s=60)
+            written = len(api.writes)
+            api.take_lease("")
+            await make.until(lambda: ready(session, url), timeout_s=60)
+            assert (await plan(session, url))["generation"] > first["generation"]
+            assert api.writes[written:] or written, "it writes again"
+            assert process.returncode is None
+
+    def free() -> bool:
+        try:
+            SqliteStore(tmp_path / "sli.db").close()
+        except StoreError:
+            return False
+        return True
+
+    async def settled(session: aiohttp.ClientSession, url: str) -> bool:
+        try:
+            return not await ready(session, url) and await plan(session, url) == {}
+        except aiohttp.ClientConnectionError:
+            return False
 
     asyncio.run(scene())
 
 
-def test_operator_without_a_usable_store_ends_and_lets_the_next_one_lead(tmp_path: Path, tls_dir: Path) -> None:
+def test_process_that_was_frozen_while_another_took_the_lease_writes_nothing_more(
+    make: Any, tmp_path: Path, tls_dir: Path
+) -> None:
     async def scene() -> None:
-        api = ApiServer()
-        (tmp_path / "sli.db").write_bytes(b"no database " * 100)
-        async with operator(tmp_path, tls_dir, api) as (process, _):
-            assert "sli.db" in await why_it_ended(process, tmp_path)
-        assert api.lease["spec"]["holderIdentity"] == ""
+        api = ApiServer(make.document())
+        async with operator(tmp_path, tls_dir, api) as (process, url), trusting(tls_dir) as session:
+            await make.until(lambda: ready(session, url), timeout_s=60)
+            await make.until(lambda: api.reports, timeout_s=60)
+            process.send_signal(signal.SIGSTOP)
+            frozen = Path(f"/proc/{process.pid}/stat")
+            await make.until(lambda: frozen.read_text().rpartition(")")[2].split()[0] == "T")
+            api.lists["nodes"] = [
+                NODE | {"metadata": NODE["metadata"] | {"labels": {"latencyprobe.dev/measure": "true"}}}
+            ]
+            api.take_lease("another")
+            api.writes.clear()
+            process.send_signal(signal.SIGCONT)
+            await make.until(lambda: "is lost: another has had it" in (tmp_path / "log").read_text(), timeout_s=60)
+            await make.until(lambda: waits(session, url), timeout_s=60)
+            assert (api.writes, api.lease["spec"]["holderIdentity"]) == ([], "another")
+
+    async def waits(session: aiohttp.ClientSession, url: str) -> bool:
+        try:
+            async with session.get(f"{url}/readyz") as answer:
+                return answer.status == 503
+        except aiohttp.ClientConnectionError:
+            return False
 
     asyncio.run(scene())
 
 
-def test_operator_whose_credentials_kopf_cannot_use_ends(tmp_path: Path, tls_dir: Path) -> None:
+def test_outage_of_the_api_server_stops_writing_and_neither_plans_nor_the_process(
+    make: Any, tmp_path: Path, tls_dir: Path
+) -> None:
     async def scene() -> None:
-        api = ApiServer()
+        api = ApiServer(make.document())
+        async with operator(tmp_path, tls_dir, api) as (process, url), trusting(tls_dir) as session:
+            await make.until(lambda: ready(session, url), timeout_s=60)
+            await make.until(lambda: figure(session, url, "may_write"))
+            before = await plan(session, url)
+            api.away = True
+
+            async def held_back() -> bool:
+                return await figure(session, url, "may_write") == 0
+
+            await make.until(held_back, "the Lease is not renewed for 10 s", timeout_s=60)
+            async with session.get(f"{url}/healthz") as health:
+                assert health.status == 200
+            assert await ready(session, url)
+            assert await plan(session, url) == before
+            async with session.post(f"{url}/v1/identities", json={"addresses": ["10.9.9.9"]}) as answer:
+                assert answer.status == 200
+            batch = {"instance": "i", "sequence": 0, "rows": []}
+            async with session.post(f"{url}/v1/nodes/n1/sli", json=batch) as answer:
+                assert (answer.status, (await answer.json())["expected"]) == (200, 1)
+            api.away = False
+            await make.until(lambda: figure(session, url, "may_write"), timeout_s=60)
+            assert process.returncode is None
+            assert await plan(session, url) == before
+
+    asyncio.run(scene())
+
+
+def test_kopf_that_ends_ends_nothing_else_and_begins_anew(make: Any, tmp_path: Path, tls_dir: Path) -> None:
+    async def scene() -> None:
+        api = ApiServer(make.document())
         api.knows_kopf = False
-        async with operator(tmp_path, tls_dir, api) as (process, _):
-            assert "Ran out of valid credentials" in await why_it_ended(process, tmp_path)
+        async with operator(tmp_path, tls_dir, api) as (process, url), trusting(tls_dir) as session:
+            log = tmp_path / "log"
+            await make.until(lambda: "Ran out of valid credentials" in log.read_text(), timeout_s=60)
+            await make.until(lambda: ready(session, url), timeout_s=60)
+            assert await plan(session, url)
+            ends = log.read_text().count("Ran out of valid credentials")
+            await make.until(lambda: log.read_text().count("Ran out of valid credentials") > ends, timeout_s=60)
+            assert process.returncode is None
 
     asyncio.run(scene())

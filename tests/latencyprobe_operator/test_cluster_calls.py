@@ -15,7 +15,7 @@ from latencyprobe_operator import cleanup
 from latencyprobe_operator.cluster import election
 from latencyprobe_operator.cluster.api import Api, ApiError
 from latencyprobe_operator.cluster.calls import Cluster, Reviewed
-from latencyprobe_operator.cluster.election import Lease
+from latencyprobe_operator.cluster.election import Claim
 from latencyprobe_operator.cluster.informer import Informers
 from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.state import ClusterState
@@ -88,14 +88,14 @@ def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
         await cluster.post_event(about, "Normal", "Measuring", "fine")
         await cluster.review_token("t", "audience")
         await cluster.may_read_metrics(Reviewed("u"))
-        await Lease(api, "ops", "me").acquire()
+        await Claim("ops", "me").attempt(api)
         informers = asyncio.create_task(Informers(api, ClusterState(), lambda: None).run(Loops()))
         await make.until(lambda: sum("watch" in query for _, _, query, _ in recorder.requests) == 5)
         informers.cancel()
         await asyncio.gather(informers, return_exceptions=True)
 
     recorder.run(make, scene)
-    of_kopf = {("latencyprobe.dev", "latencyprobes", verb) for verb in ("list", "watch", "patch")}
+    of_kopf = {("latencyprobe.dev", "latencyprobes", verb) for verb in ("list", "watch")}
     assert recorder.rights() | of_kopf == listed(RIGHTS["clusterRules"]) | listed(RIGHTS["namespaceRules"])
 
 

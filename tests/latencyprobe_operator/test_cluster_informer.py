@@ -196,13 +196,15 @@ def test_what_is_not_json_leads_to_a_new_list(make: Any) -> None:
     watched(make, fake, check)
 
 
-def test_kinds_of_which_nothing_came_for_too_long_are_stale(make: Any) -> None:
+def test_silence_of_one_kind_is_the_age_of_all_that_is_known(make: Any) -> None:
     async def play() -> None:
         async with make.served([]) as api:
             informers = Informers(api, ClusterState(), lambda: None)
-            assert informers.stale() == [], "nothing was asked for yet"
-            informers.of["pods"].signs._last_s = time.monotonic() - informer_.STALE_S - 1
-            assert informers.stale() == ["pods"]
+            assert informers.unconfirmed_s() == 0, "nothing was asked for yet"
+            informers.of["pods"].signs._last_s = time.monotonic() - informer_.STALE_S + 30
+            assert informers.unconfirmed_s() == 0, "bookmarks are seldom"
+            informers.of["pods"].signs._last_s = time.monotonic() - 1000
+            assert informers.unconfirmed_s() >= 1000
 
     asyncio.run(play())
 

@@ -7,7 +7,8 @@ from contextlib import nullcontext
 import pytest
 
 from latencyprobe.errors import ClusterError
-from latencyprobe_operator.cluster.loops import Every, Loops, Trigger, until_one_ends
+from latencyprobe_operator.cluster.loops import Every, Loops, Once, Trigger, until_one_ends
+from tests.support.waiting import until
 
 
 class Script:
@@ -73,6 +74,29 @@ def test_every_takes_its_turns_with_pauses_between_them() -> None:
             taken.clear()
             async with asyncio.timeout(10):
                 await taken.wait()
+        task.cancel()
+
+    asyncio.run(play())
+
+
+def test_turns_wait_until_they_are_allowed_too() -> None:
+    async def play() -> None:
+        allowed, turns = asyncio.Event(), 0
+
+        async def work() -> None:
+            nonlocal turns
+            turns += 1
+
+        async def wait() -> None:
+            await allowed.wait()
+
+        once = Once(Every("work", 0, work), wait)
+        task = asyncio.create_task(Loops().run(once))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (once.name, turns) == ("work", 0)
+        allowed.set()
+        await until(lambda: turns > 2)
         task.cancel()
 
     asyncio.run(play())

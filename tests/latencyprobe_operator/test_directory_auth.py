@@ -110,6 +110,50 @@ def test_cached_caller_is_served_while_the_api_server_is_away_and_a_new_one_has_
     assert refused.value.status == 503
 
 
+def test_known_caller_is_believed_beyond_its_tokens_end_while_the_api_server_is_away() -> None:
+    """The kubelet has no new token either. It is asked again from time to time, and its word counts."""
+    clock, mine, strange = Clock(), token(3600), token(3601)
+    auth, reviewer = authenticator({mine: ON_N1}, clock)
+    ask(auth, mine)
+    reviewer.away = True
+    clock.now += 2 * 3600
+    caller = ask(auth, mine)
+    assert (caller.node, caller.until_s - clock.now) == ("n1", 60)
+    for _ in range(50):
+        ask(auth, mine)
+        with pytest.raises(Refused, match="cannot be asked"):
+            ask(auth, strange)
+    assert reviewer.calls == 2, "one in five seconds, however many ask"
+    clock.now += 4 * 3600
+    with pytest.raises(Refused) as refused:
+        ask(auth, mine)
+    assert refused.value.status == 503
+
+
+def test_token_that_the_api_server_refuses_after_its_return_is_believed_no_more() -> None:
+    clock, mine = Clock(), token(3600)
+    auth, reviewer = authenticator({mine: ON_N1}, clock)
+    ask(auth, mine)
+    clock.now += 3600
+    reviewer.away = True
+    ask(auth, mine)
+    reviewer.away, reviewer.users = False, {}
+    clock.now += 10
+    for _ in range(2):
+        with pytest.raises(Refused) as refused:
+            ask(auth, mine)
+        assert refused.value.status == 401
+
+
+def test_who_read_metrics_before_may_read_them_while_the_api_server_is_away() -> None:
+    auth, reviewer = authenticator({"api-t": Reviewed("prometheus"), "api-u": Reviewed("prometheus")})
+    asyncio.run(auth.metrics_reader("api-t"))
+    reviewer.away = True
+    asyncio.run(auth.metrics_reader("api-t"))
+    with pytest.raises(Refused):
+        asyncio.run(auth.metrics_reader("api-u"))
+
+
 def guess(auth: Authenticator, source: str, times: int) -> Counter[int]:
     """The answers to so many tokens that are not valid."""
     statuses: Counter[int] = Counter()

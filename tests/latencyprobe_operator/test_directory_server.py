@@ -96,10 +96,18 @@ def test_directory_that_is_not_open_answers_503_but_is_healthy(play: Play) -> No
     play(scene)
 
 
-def test_health_fails_when_a_watch_is_stale(play: Play) -> None:
+def test_outage_of_the_api_server_ends_neither_life_nor_readiness_and_is_told_with_its_age(play: Play) -> None:
     async def scene(it: World) -> None:
-        it.stale.append("pods")
-        assert await it.call("GET", "/healthz", token="") == (503, b"stale watch: pods")
+        it.age_s = 3_600
+        assert await it.call("GET", "/healthz", token="") == (200, b"ok")
+        text = b"ok, but the API server has been silent for 3600 s"
+        assert await it.call("GET", "/readyz", token="") == (200, text)
+        async with stream_of(it, "n1") as stream:
+            line = await read_line(stream)
+            assert (line.unconfirmed_s, line.plan is not None) == (3_600, True)
+            it.age_s = 0
+            it.directory.streams.publish({"n1"})
+            assert (await read_line(stream)).unconfirmed_s == 0
 
     play(scene)
 

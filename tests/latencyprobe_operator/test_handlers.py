@@ -1,83 +1,70 @@
-"""kopf's part: no finalizers, our annotations, LatencyProbes into the registry."""
+"""kopf's part: it looks at LatencyProbes and writes nothing, in a thread of its own, and begins anew when it ends."""
 
 import asyncio
+import threading
 from typing import Any
 
-from latencyprobe_operator.handlers import FINALIZER, kopf_registry, run  # isort: skip  # first: no synchronous client
+from latencyprobe_operator import handlers  # isort: skip  # first: no synchronous client
 import kopf
 import pytest
 
-from latencyprobe_operator.status.registry import Registry
+from latencyprobe_operator.handlers import FINALIZER, kopf_registry, settings, watching
+from tests.support.waiting import until
 
 
-@pytest.fixture
-def settings() -> kopf.OperatorSettings:
-    handlers = kopf_registry(Registry(lambda: None))._activities.get_all_handlers()
-    found = kopf.OperatorSettings()
-    next(h for h in handlers if h.fn.__name__ == "configure").fn(settings=found)
-    return found
+def test_no_handler_makes_kopf_write_anything() -> None:
+    """Whatever is no `on.event` makes it keep its progress in annotations, whoever has the Lease."""
+    registry = kopf_registry(lambda *_: None)
+    for others in (registry._changing, registry._spawning, registry._indexing):
+        assert not list(others.get_all_handlers())
+    assert len(list(registry._watching.get_all_handlers())) == 1
 
 
-def test_no_handler_makes_kopf_want_a_finalizer() -> None:
-    registry = kopf_registry(Registry(lambda: None))
-    assert not [h for h in registry._changing.get_all_handlers() if getattr(h, "requires_finalizer", None)]
-    assert not list(registry._spawning.get_all_handlers())
-    assert not list(registry._indexing.get_all_handlers())
+def test_operator_stands_alone_never_scans_posts_nothing_and_kills_nobody() -> None:
+    ours = settings()
+    assert ours.peering.standalone
+    assert ours.scanning.disabled
+    assert not ours.posting.enabled
+    assert ours.networking.enforce_retry_after
+    assert ours.persistence.finalizer == FINALIZER
+    assert ours.process.ultimate_exiting_timeout is None
 
 
-def test_nothing_is_stored_under_a_foreign_name(settings: kopf.OperatorSettings) -> None:
-    assert settings.persistence.finalizer == FINALIZER
-    body = kopf.Body({"metadata": {"name": "x"}, "spec": {"a": 1}})
-    essence = settings.persistence.diffbase_storage.build(body=body)
-    patch = kopf.Patch()
-    settings.persistence.diffbase_storage.store(body=body, patch=patch, essence=essence)
-    assert all(key.startswith("latencyprobe.dev/") for key in patch["metadata"]["annotations"])
+def test_what_happens_is_passed_on_as_it_is(make: Any) -> None:
+    taken: list[tuple[Any, ...]] = []
+    (handler,) = kopf_registry(lambda *event: taken.append(event))._watching.get_all_handlers()
+    for kind in (None, "MODIFIED", "DELETED"):
+        asyncio.run(handler.fn(event={"type": kind, "object": make.document()}))
+    assert taken == [(kind, make.document()) for kind in (None, "MODIFIED", "DELETED")]
 
 
-def test_operator_stands_alone_and_never_scans(settings: kopf.OperatorSettings) -> None:
-    assert settings.peering.standalone
-    assert settings.scanning.disabled
-    assert not settings.posting.enabled
-    assert settings.networking.enforce_retry_after
+def test_it_begins_anew_when_it_ends_or_fails_and_leaves_our_loop_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its end it cancels all tasks of its event loop that are younger than itself."""
+    outcomes: list[Exception | None] = [kopf.LoginError("Ran out of valid credentials"), None]
+    threads: set[int] = set()
+    took: list[Any] = []
 
+    async def operator(registry: kopf.OperatorRegistry, **_: Any) -> None:
+        threads.add(threading.get_ident())
+        (handler,) = registry._watching.get_all_handlers()
+        await handler.fn(event={"type": "ADDED", "object": {"n": len(outcomes)}})
+        if not outcomes:
+            await asyncio.Event().wait()
+        if (error := outcomes.pop(0)) is not None:
+            raise error
 
-def test_wrong_probe_is_a_permanent_error_with_the_field(make: Any) -> None:
-    probes = Registry(lambda: None)
-    put = next(h for h in kopf_registry(probes)._changing.get_all_handlers() if h.fn.__name__ == "put")
-    with pytest.raises(kopf.PermanentError, match=r"spec\.targets"):
-        asyncio.run(put.fn(body=make.document(targets=[])))
-    asyncio.run(put.fn(body=make.document("other")))
-    assert set(probes.probes) == {("shop", "other")}
+    async def at_once(*_: Any) -> None:
+        return
 
-
-def test_deletion_drops_the_probe(make: Any) -> None:
-    probes = Registry(lambda: None)
-    probes.put(make.document())
-    drop = next(h for h in kopf_registry(probes)._watching.get_all_handlers() if h.fn.__name__ == "drop")
-    given = {"namespace": "shop", "name": "checkout", "uid": "uid-shop-checkout"}
-    asyncio.run(drop.fn(event={"type": "MODIFIED"}, **given))
-    assert set(probes.entries) == {("shop", "checkout")}
-    asyncio.run(drop.fn(event={"type": "DELETED"}, **given))
-    assert probes.entries == {}
-
-
-def test_kopf_keeps_no_signal_and_leaves_alone_what_is_older_than_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[Any] = []
-
-    async def spawn(**_: Any) -> str:
-        steps.append("kopf has taken the signals")
-        return "its tasks"
-
-    async def run_tasks(tasks: str, ignored: set[Any]) -> None:
-        steps.append((tasks, ignored))
-
-    monkeypatch.setattr(kopf, "spawn_tasks", spawn)
-    monkeypatch.setattr(kopf, "run_tasks", run_tasks)
+    monkeypatch.setattr(kopf, "operator", operator)
+    monkeypatch.setattr(handlers.Backoff, "wait", at_once)
 
     async def play() -> None:
-        connection = asyncio.create_task(asyncio.Event().wait())
-        await run(Registry(lambda: None), lambda: steps.append("they are taken back"))
-        assert steps[:2] == ["kopf has taken the signals", "they are taken back"]
-        assert steps[2] == ("its tasks", {connection, asyncio.current_task()})
+        failures: list[tuple[str, str]] = []
+        async with watching(lambda *event: took.append(event), lambda *why: failures.append((why[0], str(why[1])))):
+            await until(lambda: len(took) == 3)
+        assert failures == [("kopf", "Ran out of valid credentials"), ("kopf", "kopf has ended by itself")]
 
     asyncio.run(play())
+    assert took == [("ADDED", {"n": n}) for n in (2, 1, 0)]
+    assert threads.isdisjoint({threading.get_ident()})

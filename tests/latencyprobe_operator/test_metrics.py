@@ -26,6 +26,8 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         writes=Counter({("label", "ok"): 4}),
         evaluations=Counter(ok=8, failed=1),
         loop_failures=Counter({("evaluation", "StoreError"): 2}),
+        may_write=lambda: True,
+        unconfirmed_s=lambda: 300,
     )
     expose = exposition(OperatorCollector(sources))
     requests["/v1/identities", 200] += 5
@@ -45,4 +47,5 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["writes_total", "label", "ok"] == 4
     assert found["loop_failures_total", "StoreError", "evaluation"] == 2
     assert found["probes",] == 3
+    assert (found["may_write",], found["unconfirmed_seconds",]) == (1, 300)
     assert found["evaluations_total", "failed"] == 1

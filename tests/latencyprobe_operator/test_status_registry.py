@@ -90,3 +90,12 @@ def test_what_happens_during_a_list_is_newer_than_the_list(registry: Registry, m
 
     asyncio.run(registry.resync(read))
     assert set(registry.entries) == {("shop", "new")}
+
+
+def test_events_of_a_watch_put_and_drop(registry: Registry, make: Any) -> None:
+    document = versioned(make.document(), 1)
+    for kind in (None, "ADDED", "MODIFIED"):
+        registry.happened(kind, document)
+        assert set(registry.probes) == {KEY}
+    registry.happened("DELETED", document)
+    assert registry.entries == {}

@@ -20,6 +20,7 @@ from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
 FIELD_MANAGER = "latencyprobe-operator"
 _GROUP = f"/apis/{API_VERSION}"
 _PAGE = "500"
+_REVIEW_S = 5.0  # agents wait for 10 s
 _GONE = (404, 409)  # of an apply that forces, a conflict can only be the uid: another object has the name now
 
 
@@ -111,7 +112,8 @@ class Cluster:
         """Ask whose token this is, for an audience (empty: the API server's own); None when it is not valid."""
         spec: dict[str, object] = {"token": token, **({"audiences": [audience]} if audience else {})}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-        answer = await self._api.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=body)
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        answer = await self._api.call("POST", path, body=body, timeout_s=_REVIEW_S)
         status = msgspec.json.decode(answer).get("status", {})
         if not status.get("authenticated") or (audience and audience not in status.get("audiences", ())):
             return None
@@ -126,7 +128,8 @@ class Cluster:
             "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
         }
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        answer = await self._api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=body)
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        answer = await self._api.call("POST", path, body=body, timeout_s=_REVIEW_S)
         return bool(msgspec.json.decode(answer).get("status", {}).get("allowed"))
 
     async def _apply(self, path: str, body: Mapping[str, object]) -> None:

@@ -32,7 +32,7 @@ PATHS = {
 }
 PAGE = 500
 SILENCE_S = 110.0  # the API server's bookmarks come each minute; the first of a watch was seen to take over 90 s
-STALE_S = 130.0  # two bookmarks and a reconnect: from here on liveness fails
+STALE_S = 130.0  # two bookmarks and a reconnect: from here on what we know is of a time, and says so
 MAX_OBJECT_BYTES = 8 << 20  # etcd stores at most 1.5 MiB; managed fields and JSON make it longer
 
 
@@ -69,7 +69,7 @@ class _ErrorObject(msgspec.Struct):
 
 
 class Signs:
-    """What metrics and liveness read of an informer: lists and watches begun, events, objects that could not be
+    """What metrics and readiness read of an informer: lists and watches begun, events, objects that could not be
     decoded, and for how long the API server has sent nothing."""
 
     def __init__(self) -> None:
@@ -208,6 +208,7 @@ class Informers:
         for informer in self.of.values():
             await informer.synced.wait()
 
-    def stale(self) -> list[str]:
-        """Return the kinds of which the API server has sent nothing for too long."""
-        return [kind for kind, informer in self.of.items() if informer.signs.silent_s > STALE_S]
+    def unconfirmed_s(self) -> int:
+        """Return for how many s the API server has not confirmed what we know, 0 while that is no longer than usual."""
+        silent_s = max(informer.signs.silent_s for informer in self.of.values())
+        return int(silent_s) if silent_s > STALE_S else 0

@@ -52,6 +52,24 @@ class Every:
         await self._work()
 
 
+class Once:
+    """A loop whose turns wait until something else allows them too."""
+
+    def __init__(self, loop: Loop, allowed: Work) -> None:
+        self.name = loop.name
+        self._loop = loop
+        self._allowed = allowed
+
+    async def due(self, *, failed: bool) -> None:
+        """Wait for the turn, and until it is allowed."""
+        await self._loop.due(failed=failed)
+        await self._allowed()
+
+    async def turn(self) -> None:
+        """Do the loop's work once."""
+        await self._loop.turn()
+
+
 class Trigger:
     """Makes a loop's next turn due. However often it was set meanwhile, one turn follows. `set_s`: when it was first
     set for the turn that was waited for last (s, monotonic clock)."""
@@ -101,11 +119,15 @@ class Loops:
         try:
             await work()
         except Exception as error:
-            self.failures[name, type(error).__name__] += 1
-            foreseen = isinstance(error, LatencyProbeError)
-            log.error("%s: %s", name, error if foreseen else repr(error), exc_info=None if foreseen else error)
+            self.failed(name, error)
             return error
         return None
+
+    def failed(self, name: str, error: Exception) -> None:
+        """Log and count a failure."""
+        self.failures[name, type(error).__name__] += 1
+        foreseen = isinstance(error, LatencyProbeError)
+        log.error("%s: %s", name, error if foreseen else repr(error), exc_info=None if foreseen else error)
 
 
 async def until_one_ends(*works: Coroutine[Any, Any, None]) -> None:

@@ -1,6 +1,7 @@
 """Who is calling: bearer token → node, by TokenReview, cached until shortly before the token ends.
 
-Only the agents' service account is let in, and only for the node that the token itself is bound to.
+Only the agents' service account is let in, and only for the node that the token itself is bound to. While the API
+server cannot be asked, who was let in before still is, as the kubelet has no new tokens then either.
 """
 
 import asyncio
@@ -8,8 +9,8 @@ import base64
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -26,6 +27,13 @@ _UNKNOWN_TTL_S = 60.0  # for a token without an end
 _MAX_CACHED = 20_000  # several tokens for each of 5,000 nodes
 _MAX_TOKEN = 16_384
 _MAX_SOURCES = 4_096
+_MAX_READERS = 64
+GRACE_S = 4 * 3600.0  # beyond its end a token is believed for so long, while the API server is away
+_AGAIN_S = 60.0  # then it is asked again
+_AWAY_S = 5.0  # nobody else waits for an API server that has just failed
+
+
+T = TypeVar("T")
 
 
 class Reviewer(Protocol):
@@ -112,6 +120,8 @@ class Authenticator:
         self._node_of_pod = node_of_pod
         self._clock = clock
         self._known: OrderedDict[bytes, Caller] = OrderedDict()
+        self._readers: OrderedDict[bytes, float] = OrderedDict()  # of metrics, and when they were allowed to last
+        self._away_until_s = 0.0
         self._reviews = asyncio.Semaphore(8)
         self._strangers = Strangers(is_agent, clock)
 
@@ -124,8 +134,14 @@ class Authenticator:
         caller = self._known.get(digest)
         if caller is not None and caller.until_s > self._clock():
             return caller
-        self._known.pop(digest, None)
-        user = await self._review(token, AUDIENCE, source)
+        try:
+            user = await self._review(token, AUDIENCE, source)
+        except Refused as error:
+            now = self._clock()
+            if error.status == 503 and caller is not None and now < caller.until_s + GRACE_S:
+                return caller._replace(until_s=now + _AGAIN_S)
+            self._known.pop(digest, None)
+            raise
         if user.username != self._user:
             self._strangers.refused(source)
             raise Refused(403, f"{user.username} is not the agents' service account {self._user}")
@@ -140,30 +156,45 @@ class Authenticator:
 
     async def metrics_reader(self, token: str, source: str = "") -> None:
         """Check that the holder of a token may read /metrics, by the API server's rights. Raises Refused as `agent`."""
-        user = await self._review(token, "", source)
+        digest = hashlib.sha256(token.encode()).digest()
         try:
-            allowed = await self._reviewer.may_read_metrics(user)
-        except ClusterError as error:
-            raise Refused(503, f"the API server cannot be asked: {error}") from error
+            user = await self._review(token, "", source)
+            allowed = await self._asked(self._reviewer.may_read_metrics(user))
+        except Refused as error:
+            allowed_s = self._readers.get(digest)
+            if error.status == 503 and allowed_s is not None and self._clock() < allowed_s + GRACE_S:
+                return
+            raise
         if not allowed:
             self._strangers.refused(source)
             raise Refused(403, f'{user.username} may not "get" the non-resource URL /metrics')
+        self._readers[digest] = self._clock()
+        while len(self._readers) > _MAX_READERS:
+            self._readers.popitem(last=False)
 
     async def _review(self, token: str, audience: str, source: str) -> Reviewed:
         if not 0 < len(token) <= _MAX_TOKEN:
             raise Refused(401, "send a service account token as `Authorization: Bearer`")
         if not self._strangers.may_try(source):
             raise Refused(429, "too many refused tokens: try again later")
-        try:
-            async with self._reviews:
-                user = await self._reviewer.review_token(token, audience)
-        except ClusterError as error:
-            raise Refused(503, f"the API server cannot be asked: {error}") from error
+        async with self._reviews:
+            user = await self._asked(self._reviewer.review_token(token, audience))
         if user is None:
             self._strangers.refused(source)
             for_whom = f"audience {audience}" if audience else "the API server"
             raise Refused(401, f"the token is not valid for {for_whom}")
         return user
+
+    async def _asked(self, question: Coroutine[Any, Any, T]) -> T:
+        """Return the API server's answer. Raises Refused (503) without one, and at once after another had none."""
+        if self._clock() < self._away_until_s:
+            question.close()
+            raise Refused(503, "the API server cannot be asked now")
+        try:
+            return await question
+        except ClusterError as error:
+            self._away_until_s = self._clock() + _AWAY_S
+            raise Refused(503, f"the API server cannot be asked: {error}") from error
 
     def _node(self, user: Reviewed) -> str:
         claims = {name: values[0] for name, values in user.extra.items() if len(values) == 1}

@@ -33,14 +33,15 @@ from latencyprobe_operator.plan.planner import Planner
 log = logging.getLogger(__name__)
 
 MAX_SMALL_BODY = 256 << 10
+STORE_RETRY_S = 30  # of a store that is away: as often as it is tried again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 T = TypeVar("T")
 
 
 class Directory:
-    """The calls. `requests`: by route and HTTP status; `stale` returns the kinds of objects whose watch is stale,
-    for liveness; `on_report` is called after each status of an agent, `deliveries` told which plan it follows."""
+    """The calls. `requests`: by route and HTTP status; `unconfirmed_s`: for how long the API server has not confirmed
+    what we know; `on_report` is called after each status of an agent, `deliveries` told which plan it follows."""
 
     def __init__(
         self,
@@ -50,19 +51,19 @@ class Directory:
         ingest: Ingest,
         auth: Authenticator,
         *,
-        stale: Callable[[], list[str]] = list,
+        unconfirmed_s: Callable[[], int] = lambda: 0,
         on_report: Callable[[], None] = lambda: None,
         deliveries: Deliveries | None = None,
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
-        self.streams = PlanStreams(planner, lambda address: nodes_at(address, state))
+        self.streams = PlanStreams(planner, lambda address: nodes_at(address, state), unconfirmed_s)
         self._callers = Callers(auth, planner, agents)
         self.answers = Answers(
             planner, agents, state, self.streams.switchboard, on_report, deliveries=deliveries or Deliveries()
         )
         self._ingest = ingest
         self._auth = auth
-        self._stale = stale
+        self._unconfirmed_s = unconfirmed_s
 
     def open(self) -> None:
         """Begin to answer agents."""
@@ -105,7 +106,9 @@ class Directory:
             response = web.json_response({"error": str(error)}, status=error.status, headers=again)
         except StoreError as error:
             log.error("%s", error)
-            response = web.json_response({"error": "the store cannot be written: see the operator's log"}, status=503)
+            why = "the store cannot be written: see the operator's log"
+            again = {"Retry-After": f"{STORE_RETRY_S}"}
+            response = web.json_response({"error": why}, status=503, headers=again)
         except web.HTTPException as error:
             response = web.json_response({"error": error.reason}, status=error.status)
         route = request.match_info.route.resource
@@ -113,14 +116,13 @@ class Directory:
         return response
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        stale = self._stale()
-        return web.Response(
-            text=f"stale watch: {','.join(stale)}"[:64] if stale else "ok", status=503 if stale else 200
-        )
+        return web.Response(text="ok")  # that we answer is all: a restart in an outage of the API server serves nobody
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        is_open = self.streams.is_open
-        return web.Response(text="ok" if is_open else "starting", status=200 if is_open else 503)
+        if not self.streams.is_open:
+            return web.Response(text="starting, or another one leads", status=503)
+        age_s = self._unconfirmed_s()
+        return web.Response(text=f"ok, but the API server has been silent for {age_s} s"[:64] if age_s else "ok")
 
     async def _get_metrics(self, metrics: Callable[[], bytes], request: web.Request) -> web.Response:
         await self._auth.metrics_reader(_token(request), _source(request))

@@ -21,13 +21,17 @@ WRITE_TIMEOUT_S = 10.0  # an agent that does not read its stream for so long has
 
 
 class PlanStreams:
-    """The streams by node. `nodes_at`: the nodes of an address's pods, for the remote join."""
+    """The streams by node. `nodes_at`: the nodes of an address's pods, for the remote join; `unconfirmed_s`: for how
+    long the API server has not confirmed what plans are made of."""
 
-    def __init__(self, planner: Planner, nodes_at: Callable[[str], Set[str]]) -> None:
+    def __init__(
+        self, planner: Planner, nodes_at: Callable[[str], Set[str]], unconfirmed_s: Callable[[], int] = lambda: 0
+    ) -> None:
         self.is_open = False
         self.switchboard = Switchboard(nodes_at, self._wake)
         self.of: dict[str, asyncio.Event] = {}  # the event that wakes each stream
         self._planner = planner
+        self._unconfirmed_s = unconfirmed_s
 
     def open(self) -> None:
         """Begin: the first plans are made."""
@@ -64,7 +68,8 @@ class PlanStreams:
             while self.is_open and time.monotonic() < caller.until_s and self.of.get(caller.node) is wake:
                 wake.clear()
                 plan = self._planner.plan_of(caller.node)
-                line = PlanLine(plan if plan.digest != sent else None, self.switchboard.take(caller.node))
+                fresh = plan if plan.digest != sent else None
+                line = PlanLine(fresh, self.switchboard.take(caller.node), self._unconfirmed_s())
                 sent = plan.digest
                 async with asyncio.timeout(WRITE_TIMEOUT_S):
                     await write(msgspec.json.encode(line) + b"\n")

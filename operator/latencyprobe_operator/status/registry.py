@@ -59,6 +59,14 @@ class Registry:
             self._changed()
         return entry
 
+    def happened(self, kind: str | None, document: Mapping[str, Any]) -> None:
+        """Take an event of a watch. `kind`: its type, None for what there was before."""
+        meta = document["metadata"]
+        if kind == "DELETED":
+            self.drop((meta["namespace"], meta["name"]), meta["uid"])
+        else:
+            self.put(document)
+
     def drop(self, key: Key, uid: str) -> None:
         """Forget a deleted LatencyProbe; one of the same name that was made since is another."""
         self._deleted[uid] = None

@@ -42,12 +42,14 @@ class PlanFollower:
         self._on_remote_join = on_remote_join
         self._file = state_dir / "plan.json"
         self._received_s = time.monotonic()
+        self._unconfirmed_s = 0
         self._stop = threading.Event()
 
     @property
     def age_s(self) -> float:
-        """Seconds since the directory last confirmed the plan, by a plan or a heartbeat."""
-        return time.monotonic() - self._received_s
+        """Seconds since the plan was last confirmed: by the directory, with a plan or a heartbeat, and to the directory
+        by the API server."""
+        return time.monotonic() - self._received_s + self._unconfirmed_s
 
     def start(self) -> None:
         """Take the plan on disk, then follow the directory in a thread of its own."""
@@ -66,7 +68,7 @@ class PlanFollower:
                 for line in self._directory.plans():
                     if self._stop.is_set():
                         return
-                    self._received_s = time.monotonic()
+                    self._confirmed(line.unconfirmed_s)
                     if self.problem:
                         _log.info("plan stream open", extra={"directory": self._directory.url})
                     self.problem = ""
@@ -85,6 +87,13 @@ class PlanFollower:
                 retry_s = _FIRST_RETRY_S
             self._stop.wait(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, no secret
             retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+
+    def _confirmed(self, unconfirmed_s: int) -> None:
+        if unconfirmed_s and not self._unconfirmed_s:
+            _log.warning("the operator has lost its API server: the plan is %d s old, and holds", unconfirmed_s)
+        elif self._unconfirmed_s and not unconfirmed_s:
+            _log.info("the operator has its API server again")
+        self._received_s, self._unconfirmed_s = time.monotonic(), unconfirmed_s
 
     def _take(self, plan: NodePlan) -> None:
         if plan.node != self._node:
