@@ -55,7 +55,12 @@ class OutputError(LatencyProbeError):
 
 
 class StoreError(LatencyProbeError):
-    """The SLI store cannot be read or written."""
+    """The SLI store cannot be read or written. `reason`: a stable word for what is wrong with all of it, StoreFull,
+    StoreDamaged or StoreFailed; empty where it is one call or one series alone."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class ClusterError(LatencyProbeError):

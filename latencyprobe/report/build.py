@@ -11,7 +11,7 @@ import msgspec
 
 from latencyprobe import pressure, sli
 from latencyprobe.bounds import MAX_PEER
-from latencyprobe.errors import LatencyProbeError
+from latencyprobe.errors import LatencyProbeError, StoreError
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.report import causes, units
 from latencyprobe.report.model import (
@@ -57,18 +57,21 @@ KIND = "LatencyReport"
 
 
 def build(
-    store: Store,
+    store: Store | None,
     objectives: Iterable[Objective],
     now_unix_s: int,
     nodes_missing: Mapping[ObjectiveKey, int] | None = None,
+    incomplete: str = "",
 ) -> Report:
     """Evaluate objectives at `now_unix_s` and return their report, worst first, within its bounds.
 
     `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
-    for whatever reason, is Incomplete and takes nothing from the others.
+    for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
+    counts, or is None; then no result looks healthy. Raises StoreError when the whole store fails, unless that is told.
     """
     verdicts = [
-        _judged(store, objective, now_unix_s, (nodes_missing or {}).get(objective.key, 0)) for objective in objectives
+        _judged(store, objective, now_unix_s, (nodes_missing or {}).get(objective.key, 0), incomplete)
+        for objective in objectives
     ]
     verdicts.sort(key=lambda verdict: verdict[0])
     return _bounded([result for _, result in verdicts])
@@ -83,14 +86,22 @@ _ORDER = {state: rank for rank, state in enumerate(State)}
 _Rank = tuple[int, Fraction, str, str]
 
 
-def _judged(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:
+def _judged(
+    store: Store | None, objective: Objective, now: int, nodes_missing: int, incomplete: str
+) -> tuple[_Rank, Result]:
     try:
-        return _judge(store, objective, now, nodes_missing)
+        if store is None:
+            raise StoreError(incomplete)
+        found = _judge(store, objective, now, nodes_missing)
+        return _with_reason(found, incomplete) if incomplete else found
     except Exception as error:
         key, foreseen = objective.key, isinstance(error, LatencyProbeError)
+        if isinstance(error, StoreError) and error.reason and not incomplete:
+            raise
         reason = str(error) if foreseen else f"{type(error).__name__}: {error}: please report this"
         name = f"{key.namespace}/{key.probe}/{key.objective}"
-        log.error("objective %s (%s) is not evaluated: %s", name, key.hash, reason, exc_info=not foreseen)
+        if not incomplete:
+            log.error("objective %s (%s) is not evaluated: %s", name, key.hash, reason, exc_info=not foreseen)
         result = Result(
             *(key.probe, key.objective, objective.target, key.perspective),
             threshold=units.duration(objective.threshold_ns, digits=9),
@@ -102,9 +113,17 @@ def _judged(store: Store, objective: Objective, now: int, nodes_missing: int) ->
             events_needed=events_needed(goal_fraction(objective.goal), objective.min_events),
             coverage=Coverage("0", *(0,) * 6, nodes_missing, "0s"),
             updated=units.iso(now * 10**9),
-            reason=reason[:MAX_REASON],
+            reason=(incomplete or reason)[:MAX_REASON],
         )
         return (_ORDER[result.state], Fraction(0), key.probe, key.objective), result
+
+
+def _with_reason(found: tuple[_Rank, Result], incomplete: str) -> tuple[_Rank, Result]:
+    """Return a verdict of what was stored before: one that would look healthy is Incomplete, by the rule of states."""
+    (_, *rank), result = found
+    state = State.INCOMPLETE if result.state in (State.MET, State.AT_RISK) else result.state
+    told = msgspec.structs.replace(result, state=state, reason=incomplete[:MAX_REASON])
+    return (_ORDER[state], *rank), told  # type: ignore[return-value]  # the rest of a rank is as it was
 
 
 def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:

@@ -164,7 +164,7 @@ class Peer(_Model, frozen=True):
 
 class Result(_Model, frozen=True):
     """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events. `reason`:
-    why it could not be evaluated; it is Incomplete then, and without figures."""
+    why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then."""
 
     probe: str
     objective: str

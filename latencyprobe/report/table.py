@@ -122,7 +122,7 @@ def _print_note(note: str | Text, console: Console) -> None:
 def _notes(result: Result) -> Iterable[str | Text]:
     """Yield what a person should know about one objective beyond its figures, most important first."""
     if result.reason:
-        yield f"not evaluated: {result.reason}"
+        yield f"not evaluated{' with the latest counts' if result.events else ''}: {result.reason}"
         return
     if result.state is State.NO_DATA:
         remedy = "send traffic; is the target's port right?"

@@ -6,7 +6,7 @@ from typing import Protocol
 from latencyprobe.sli import SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey
-from latencyprobe.store.opening import default_path
+from latencyprobe.store.opening import DAMAGED, FULL, default_path
 from latencyprobe.store.sqlite import SqliteStore
 
 
@@ -41,4 +41,4 @@ class Store(Protocol):
         """Delete what is older than it has to be kept."""
 
 
-__all__ = ["SqliteStore", "Store", "default_path"]
+__all__ = ["DAMAGED", "FULL", "SqliteStore", "Store", "default_path"]

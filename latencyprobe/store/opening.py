@@ -3,9 +3,12 @@
 `connect` gives sqlite.py a connection to tables of the current version; `failures` words what goes wrong with the file.
 """
 
+import errno
 import fcntl
+import logging
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,15 +16,23 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from latencyprobe.errors import StoreError
-from latencyprobe.store import packing
+from latencyprobe.store import damage, packing
 from latencyprobe.store.schema import MIGRATIONS
+
+log = logging.getLogger(__name__)
 
 _APPLICATION_ID = 0x4C504231  # "LPB1": another program's database is refused
 _NEW = "move it away, and a new one is begun"
+FULL, DAMAGED, FAILED = "StoreFull", "StoreDamaged", "StoreFailed"  # reasons of StoreError
+_OF_THE_DISK = (
+    *("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"),
+    *("SQLITE_PROTOCOL", "SQLITE_BUSY", "SQLITE_LOCKED"),
+)
+_ROOM = 64 << 10
 _REMEDIES = {
-    "SQLITE_FULL": "free some space; what was stored before stays readable",
-    "SQLITE_NOTADB": _NEW,
-    "SQLITE_CORRUPT": _NEW,
+    FULL: "free some space; what was stored before stays readable",
+    DAMAGED: _NEW,
+    "SQLITE_READONLY": "make its volume writable; what was stored before stays readable",
     "SQLITE_CANTOPEN": "check that its folder is there and that you may read and write in it",
 }
 
@@ -32,71 +43,145 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(state) / "latencyprobe" / "sli.db"
 
 
-def connect(path: Path, *, readonly: bool) -> tuple[sqlite3.Connection, IO[bytes] | None]:
+def connect(
+    path: Path, *, readonly: bool, move_damaged: bool = False, thorough: bool = False
+) -> tuple[sqlite3.Connection, IO[bytes] | None]:
     """Return a connection, and for a writer its claim: no other can write until that is closed.
 
-    Opening for writing creates and migrates the file. Raises StoreError.
+    Opening for writing creates and migrates the file; with `move_damaged` a damaged one is moved aside before; with
+    `thorough` its indexes are looked at too. Raises StoreError.
     """
     if readonly and not path.exists():
         raise StoreError(f"{path}: no such store: measure with `latencyprobe run -f FILE` first, or give --store")
     with failures(path), ExitStack() as undo:
-        claim = None if readonly else undo.enter_context(_claim(path))
-        _check_header(path)
-        uri = f"file:{quote(str(path.absolute()))}?mode={'ro' if readonly else 'rw'}"
-        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-        undo.callback(db.close)
-        _check_version(db, path)
-        if not readonly:
-            _check_integrity(db, path)
-            db.create_function("add_details", 2, packing.add_details, deterministic=True)
-            db.create_function("add_exemplars", 2, packing.add_exemplars, deterministic=True)
-            _migrate(db)
+        if readonly:
+            return _reader(path), None
+        claim = undo.enter_context(_claim(path))
+        try:
+            db = _writer(path, thorough)
+        except (StoreError, sqlite3.Error) as error:
+            if not move_damaged or reason(error, path) != DAMAGED:
+                raise
+            log.error("%s: it is %s now, and a new one is begun", error, damage.move_aside(path, time.time()).name)
+            _create(path)
+            db = _writer(path, thorough)
         undo.pop_all()
     return db, claim
 
 
 @contextmanager
 def failures(path: Path) -> Iterator[None]:
-    """Raise StoreError, with the file and the remedy, for whatever SQLite and the system complain of."""
+    """Raise StoreError, with the file, the remedy and the reason, for whatever SQLite and the system complain of."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        remedy = _REMEDIES.get(getattr(error, "sqlite_errorname", ""), "check the file, its folder and the disk")
-        raise StoreError(f"{path}: {error}: {remedy}") from error
+        why, name = reason(error, path), getattr(error, "sqlite_errorname", "")
+        if isinstance(error, OSError) and error.errno == errno.EROFS:
+            name = "SQLITE_READONLY"
+        remedy = _REMEDIES.get(why) or _REMEDIES.get(name) or "check the file, its folder and the disk"
+        raise StoreError(f"{path}: {error}: {remedy}", why) from error
+
+
+def reason(error: Exception, path: Path) -> str:
+    """Return what an error says of the whole store, empty where it is about the call alone."""
+    if isinstance(error, StoreError):
+        return error.reason
+    if isinstance(error, OSError):
+        return FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else FAILED
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return DAMAGED
+    if name.startswith(_OF_THE_DISK):
+        return FULL if name == "SQLITE_FULL" or _no_room(path) else FAILED
+    return ""
+
+
+def _no_room(path: Path) -> bool:
+    """Return whether the disk is full, which SQLite calls an I/O error where it maps files."""
+    try:
+        found = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _ROOM
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    """Return a connection that only reads. A volume that cannot be written has no room for the shared memory of a log,
+    but without a log the file is all there is."""
+    _check_header(path)
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    log_file = path.with_name(f"{path.name}-wal")
+    try:
+        return _checked(uri, path)
+    except sqlite3.OperationalError:
+        if log_file.exists() and log_file.stat().st_size:
+            raise
+        return _checked(f"{uri}&immutable=1", path)
+
+
+def _writer(path: Path, thorough: bool) -> sqlite3.Connection:
+    _check_header(path)
+    db = _checked(f"file:{quote(str(path.absolute()))}?mode=rw", path)
+    try:
+        _check_integrity(db, path, "integrity_check(1)" if thorough else "quick_check(1)")
+        db.create_function("add_details", 2, packing.add_details, deterministic=True)
+        db.create_function("add_exemplars", 2, packing.add_exemplars, deterministic=True)
+        _migrate(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _checked(uri: str, path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    try:
+        _check_version(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def _claim(path: Path) -> IO[bytes]:
     """Create the file for its owner alone, and become its one writer."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    _create(path)
     writer = path.with_name(f"{path.name}.lock").open("ab")
     try:
         fcntl.flock(writer, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         writer.close()
-        raise StoreError(f"{path}: in use by another process: end it, or give another --store") from error
+        raise StoreError(f"{path}: in use by another process: end it, or give another --store", FAILED) from error
     return writer
+
+
+def _create(path: Path) -> None:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _check_header(path: Path) -> None:
     """Refuse other files, before SQLite takes one of less than a page for an empty database."""
     with path.open("rb") as file:
-        if file.read(16) not in (b"", b"SQLite format 3\0"):
-            raise StoreError(f"{path}: not a store: give another path")
+        header = file.read(16)
+    if header and not any(header):  # what a crash of the host may leave
+        raise StoreError(f"{path}: damaged (begins with zeros): {_NEW}", DAMAGED)
+    if header not in (b"", b"SQLite format 3\0"):
+        raise StoreError(f"{path}: not a store: give another path", FAILED)
 
 
 def _check_version(db: sqlite3.Connection, path: Path) -> None:
     application, version = _pragma(db, "application_id"), _pragma(db, "user_version")
     if application != _APPLICATION_ID and _pragma(db, "schema_version"):
-        raise StoreError(f"{path}: another program's database: give another path")
+        raise StoreError(f"{path}: another program's database: give another path", FAILED)
     if version > len(MIGRATIONS):
         known = f"has schema {version}, this version knows up to {len(MIGRATIONS)}"
-        raise StoreError(f"{path}: {known}: upgrade LatencyProbe")
+        raise StoreError(f"{path}: {known}: upgrade LatencyProbe", FAILED)
 
 
-def _check_integrity(db: sqlite3.Connection, path: Path) -> None:
-    if (damage := _pragma(db, "quick_check(1)")) != "ok":
-        raise StoreError(f"{path}: damaged ({damage}): {_NEW}")
+def _check_integrity(db: sqlite3.Connection, path: Path, check: str) -> None:
+    if (found := _pragma(db, check)) != "ok":
+        raise StoreError(f"{path}: damaged ({found}): {_NEW}", DAMAGED)
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> Any:

@@ -51,17 +51,28 @@ _IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
 
 
 class SqliteStore:
-    """A Store in one file. Opening for writing creates and migrates it; `readonly` needs it to be there.
+    """A Store in one file. Opening for writing creates and migrates it; `readonly` needs it to be there; with
+    `move_damaged` a damaged one is moved aside and a new one begun; `thorough` finds more damage, and takes longer.
 
     Raises StoreError, here and in every call: damaged, from a newer version, in use by another writer, disk full.
     """
 
-    def __init__(self, path: str | Path, *, readonly: bool = False, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        readonly: bool = False,
+        move_damaged: bool = False,
+        thorough: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.path = Path(path)
         self._clock = clock
         self._lock = threading.RLock()
         self._series: dict[ObjectiveKey, int] = {}
-        self._db, self._claim = opening.connect(self.path, readonly=readonly)
+        self._db, self._claim = opening.connect(
+            self.path, readonly=readonly, move_damaged=move_damaged, thorough=thorough
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -71,9 +82,20 @@ class SqliteStore:
 
     def close(self) -> None:
         """Write everything to the main file and let another writer in."""
-        self._db.close()
-        if self._claim:
-            self._claim.close()
+        try:
+            with opening.failures(self.path):
+                self._db.close()
+        finally:
+            if self._claim:
+                self._claim.close()
+
+    def try_write(self) -> None:
+        """Write what changes nothing, to the log and on to the file: whether both take it."""
+        with self._transaction():
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            self._db.execute(f"PRAGMA user_version = {version:d}")
+        with opening.failures(self.path):
+            self._db.execute("PRAGMA wal_checkpoint").fetchone()
 
     @property
     def late_rows(self) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 
 from aiohttp import web
 
-from latencyprobe.slo.windows import HOUR_S
+from latencyprobe.slo.windows import DAY_S, HOUR_S
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator import handlers
 from latencyprobe_operator.cluster.api import Api
@@ -33,6 +33,7 @@ from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Evaluation
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
+from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.labels import Labels
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
 from latencyprobe_operator.status.statuses import Statuses
@@ -74,7 +75,9 @@ class Operator:
         registry = Registry(changed.set)
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
-        self._store_thread = StoreThread(partial(SqliteStore, config.store))
+        self._store_thread = StoreThread(
+            partial(SqliteStore, config.store, move_damaged=True), partial(SqliteStore, config.store, readonly=True)
+        )
         self._kopf = partial(handlers.watching, registry.happened, self._loops.failed)
         self.certificate = Certificate(config.tls_dir)
 
@@ -126,12 +129,13 @@ class Operator:
             figures=evaluation.figures,
             changed=status_changed,
             store_ephemeral=config.store_ephemeral,
+            store=partial(_store_state, self._store_thread, evaluation),
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)
         self._then: tuple[Loop, ...] = (
-            Every("asked", SAVE_S, ingest.asked.save),
-            Every("compaction", HOUR_S, self._store_thread.compact),
+            Once(Every("asked", SAVE_S, ingest.asked.save), self._store_thread.works),
+            Once(Every("compaction", HOUR_S, self._store_thread.compact), self._store_thread.works),
             evaluation,
         )
         self._others: tuple[Loop, ...] = (
@@ -157,6 +161,10 @@ class Operator:
                 writes=writes.counts,
                 evaluations=evaluation.counts,
                 loop_failures=self._loops.failures,
+                store_works=lambda: self._store_thread.problem is None,
+                store_failures=self._store_thread.failures,
+                damaged_files=lambda: len(self._store_thread.moved),
+                expected_forgotten=lambda: evaluation.forgotten,
                 may_write=lambda: term.left_s() > 0,
                 unconfirmed_s=self._informers.unconfirmed_s,
             )
@@ -166,8 +174,12 @@ class Operator:
 
     async def lead(self) -> None:
         """Run everything until cancelled."""
+        await until_one_ends(self._informers.run(self._loops), self._keep_store(), self._begin())
+
+    async def _keep_store(self) -> None:
+        """Open the store, which may take longer than agents can wait, and mend it whenever it fails."""
         async with self._store_thread:
-            await until_one_ends(self._informers.run(self._loops), self._begin())
+            await self._store_thread.keep()
 
     async def _begin(self) -> None:
         """List everything and plan; then answer agents, and run all loops."""
@@ -180,6 +192,18 @@ class Operator:
 
     async def _report(self) -> None:
         """Ask the store and evaluate; then go on with it, and write statuses, which have figures from the first on."""
+        await self._store_thread.tried()
         for loop in self._then:
             await self._loops.attempt(loop.name, loop.turn)
         await until_one_ends(*(self._loops.run(loop) for loop in (*self._then, self._statuses)))
+
+
+def _store_state(thread: StoreThread, evaluation: Evaluation) -> StoreState:
+    """Return how the store is, as statuses tell it."""
+    problem, recent = thread.problem, [one.path.name for one in thread.moved if time.time() - one.at < DAY_S]
+    return StoreState(
+        reason=problem.reason if problem else "",
+        problem=str(problem or ""),
+        incomplete=evaluation.incomplete,
+        moved=recent[0] if recent else "",
+    )

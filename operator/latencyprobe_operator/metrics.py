@@ -38,6 +38,10 @@ class Sources(NamedTuple):
     writes: Counter[tuple[str, str]]
     evaluations: Counter[str]
     loop_failures: Counter[tuple[str, str]]
+    store_works: Callable[[], bool]
+    store_failures: Counter[str]
+    damaged_files: Callable[[], int]
+    expected_forgotten: Callable[[], int]
     may_write: Callable[[], bool]
     unconfirmed_s: Callable[[], int]
 
@@ -61,6 +65,14 @@ class OperatorCollector(Collector):
         informers = list(s.informers())
         silent = {(i.kind,): i.signs.silent_s for i in informers}
         yield _gauge("watch_silent_seconds", "Time since the API server last sent anything.", silent, "kind")
+        yield _gauge("store_works", "Whether the store takes counts.", {(): s.store_works()})
+        failures = {(reason,): n for reason, n in s.store_failures.items()}
+        yield _counter("store_failures", "Failed attempts to use the store.", failures, "reason")
+        yield _gauge(
+            "store_damaged_files", "Damaged files that were moved aside and are kept.", {(): s.damaged_files()}
+        )
+        forgotten = {(): s.expected_forgotten()}
+        yield _counter("expected_time_forgotten", "Groups of minutes whose gaps nobody will see.", forgotten)
         age = {(): s.unconfirmed_s()}
         yield _gauge("unconfirmed_seconds", "Age of what is served, 0 while the API server confirms it.", age)
         yield _gauge("may_write", "Whether the Lease is ours.", {(): s.may_write()})

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from latencyprobe.bounds import MAX_NS
+from latencyprobe.errors import StoreError
 from latencyprobe.plan import Role
 from latencyprobe.report import build, model
 from latencyprobe.sli import EvidenceCount, PressureTime, SliRow, SlowExchange, WaitedFor
@@ -145,6 +146,26 @@ def test_objective_that_cannot_be_evaluated_is_incomplete_says_why_and_takes_not
     )
     assert fast["reason"].startswith("ZeroDivisionError: ")
     assert "objective shop/checkout/fast (h1) is not evaluated: ZeroDivisionError" in caplog.text
+
+
+def test_without_the_latest_counts_nothing_looks_healthy_and_what_was_lost_stays_lost(store: SqliteStore) -> None:
+    before = {r.objective: r for r in build.build(store, store.objectives(), NOW).results}
+    after = {r.objective: r for r in build.build(store, store.objectives(), NOW, None, "the disk is full").results}
+    assert {r.state for r in before.values()} >= {State.MET, State.VIOLATED}
+    for name, (state, events) in {name: (r.state, r.events) for name, r in before.items()}.items():
+        assert after[name].state is (State.INCOMPLETE if state in (State.MET, State.AT_RISK) else state)
+        assert (after[name].reason, after[name].events) == ("the disk is full", events)
+    empty = build.build(None, store.objectives(), NOW, None, "the disk is full").results
+    assert {(r.state, r.events, r.reason) for r in empty} == {(State.INCOMPLETE, 0, "the disk is full")}
+
+
+def test_store_that_fails_altogether_is_no_fault_of_an_objective(store: SqliteStore) -> None:
+    def failing(key: ObjectiveKey, since: int, until: int) -> SliRow:
+        raise StoreError("disk I/O error", "StoreFailed")
+
+    store.read = failing  # type: ignore[method-assign]  # as a disk does
+    with pytest.raises(StoreError, match="disk I/O error"):
+        build.build(store, store.objectives(), NOW)
 
 
 def test_no_share_is_above_the_whole(store: SqliteStore) -> None:

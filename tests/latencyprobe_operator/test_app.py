@@ -12,19 +12,28 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
+import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from latencyprobe import parsing
 from latencyprobe.errors import StoreError
 from latencyprobe.manifest import API_VERSION
-from latencyprobe.sli import SliRow
+from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.objective import objectives
-from latencyprobe.store import SqliteStore
+from latencyprobe.store import SqliteStore, damage
 from latencyprobe_operator.directory.auth import NODE_CLAIM
 from tests.support.ports import free_port
+from tests.support.volumes import fill, make_room, volume
 
 GROUP, VERSION = API_VERSION.split("/")
 NODE = {"metadata": {"name": "n1", "uid": "uid-n1"}, "status": {"addresses": []}}
+CART = {
+    "metadata": {"name": "cart-1", "namespace": "shop", "uid": "u1", "labels": {"app": "cart"}},
+    "spec": {"nodeName": "n1", "containers": [{"name": "main", "ports": [{"name": "http", "containerPort": 8080}]}]},
+    "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.5"}]},
+}
 AGENT = {"username": "system:serviceaccount:lp-agents:latencyprobe-agent", "extra": {NODE_CLAIM: ["n1"]}}
 KINDS = {
     "/api": {"versions": ["v1"]},
@@ -53,6 +62,7 @@ class ApiServer:
         self.writes: list[str] = []
         self.renewals = 0
         self.reports: list[dict[str, Any]] = []
+        self.statuses: list[dict[str, Any]] = []
         names = sorted({probe["metadata"]["namespace"] for probe in probes})
         self.lists = {
             "nodes": [NODE],
@@ -91,6 +101,8 @@ class ApiServer:
             return silent
         if request.method != "GET":
             self.writes.append(request.path)
+        if request.path.endswith("/status"):
+            self.statuses.append(await request.json())
         if "/latencyreports/" in request.path:
             self.reports.append(await request.json())
         items = self.lists.get(request.path.rpartition("/")[2], [])
@@ -331,3 +343,153 @@ def test_kopf_that_ends_ends_nothing_else_and_begins_anew(make: Any, tmp_path: P
             assert process.returncode is None
 
     asyncio.run(scene())
+
+
+def conditions(api: ApiServer) -> dict[str, dict[str, str]]:
+    """What the status says that was written last."""
+    return {c["type"]: c for c in api.statuses[-1]["status"]["conditions"]} if api.statuses else {}
+
+
+async def post(session: aiohttp.ClientSession, url: str, sequence: int, *rows: SliRow) -> tuple[int, str]:
+    """Post counts as the agent of n1; returns the answer's status and when to come again."""
+    batch = msgspec.to_builtins(SliBatch("i", sequence, rows))
+    async with session.post(f"{url}/v1/nodes/n1/sli", json=batch) as answer:
+        return answer.status, answer.headers.get("Retry-After", "")
+
+
+def test_store_that_takes_for_ever_to_open_costs_neither_the_lease_nor_plans(
+    make: Any, tmp_path: Path, tls_dir: Path
+) -> None:
+    """A named pipe in its place: opening it to read waits until somebody writes."""
+
+    async def scene() -> None:
+        api = ApiServer(make.document())
+        os.mkfifo(tmp_path / "sli.db")
+        async with operator(tmp_path, tls_dir, api) as (process, url), trusting(tls_dir) as session:
+            await make.until(lambda: ready(session, url), timeout_s=60)
+            renewed = api.renewals
+            assert await plan(session, url)
+            assert (await post(session, url, 0))[0] == 503
+            await make.until(lambda: api.renewals > renewed + 2, timeout_s=60)
+            let_go(tmp_path / "sli.db")
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(60):
+                assert await process.wait() == 0
+
+    asyncio.run(scene())
+
+
+def let_go(pipe: Path) -> None:
+    """Let whoever reads a pipe see its end, and find nothing there the next time."""
+    with pipe.open("wb"):
+        pipe.unlink()
+
+
+def test_foreign_file_in_the_stores_place_is_told_and_left_alone_and_all_else_goes_on(
+    make: Any, tmp_path: Path, tls_dir: Path
+) -> None:
+    async def scene() -> None:
+        api = ApiServer(make.document())
+        foreign = b"no database " * 100
+        (tmp_path / "sli.db").write_bytes(foreign)
+        async with operator(tmp_path, tls_dir, api) as (process, url), trusting(tls_dir) as session:
+            await make.until(lambda: ready(session, url), timeout_s=60)
+            assert await plan(session, url)
+            assert (await post(session, url, 0))[0] == 503
+            await make.until(lambda: "StoreFailed" in conditions(api), seen=lambda: api.statuses, timeout_s=60)
+            assert "not a store: give another path" in conditions(api)["StoreFailed"]["message"]
+            assert [r["state"] for r in api.reports[-1]["results"]] == ["Incomplete"]
+            assert (tmp_path / "sli.db").read_bytes() == foreign
+            (tmp_path / "sli.db").unlink()
+            await make.until(lambda: taken(session, url), timeout_s=60, poll_s=0.2)
+            await make.until(lambda: "StoreFailed" not in conditions(api), timeout_s=60)
+            assert process.returncode is None
+
+    async def taken(session: aiohttp.ClientSession, url: str) -> bool:
+        return (await post(session, url, 0))[0] == 200
+
+    asyncio.run(scene())
+
+
+def test_damaged_store_is_moved_aside_and_counts_begin_anew(make: Any, tmp_path: Path, tls_dir: Path) -> None:
+    document = make.document()
+    (objective,) = objectives(parsing.parse(document))
+    minute = int(time.time()) // 60 * 60 - 60
+    with SqliteStore(tmp_path / "sli.db") as store:
+        store.add(SliRow(*objective.key, minute - 60 * i, 200) for i in range(500))
+    content = bytearray((tmp_path / "sli.db").read_bytes())
+    content[8192:16384] = b"\xff" * 8192
+    (tmp_path / "sli.db").write_bytes(content)
+
+    async def scene() -> None:
+        api = ApiServer(document)
+        async with operator(tmp_path, tls_dir, api) as (process, url), trusting(tls_dir) as session:
+            await make.until(lambda: ready(session, url), timeout_s=60)
+            await make.until(lambda: "StoreFailed" in conditions(api), seen=lambda: api.statuses, timeout_s=60)
+            told = conditions(api)["StoreFailed"]
+            (moved,) = damage.moved(tmp_path / "sli.db")
+            assert (told["reason"], moved.path.name in told["message"]) == ("StoreDamaged", True)
+            assert moved.path.read_bytes() == content
+            assert (await post(session, url, 0))[0] == 200
+            assert [r["state"] for r in api.reports[-1]["results"]] == ["NoData"]
+            assert await figure(session, url, "store_damaged_files") == 1
+            assert process.returncode is None
+
+    asyncio.run(scene())
+
+
+@pytest.mark.root
+def test_full_volume_is_told_and_all_else_goes_on_and_each_batch_counts_once_when_there_is_room(
+    make: Any, tmp_path: Path, tls_dir: Path
+) -> None:
+    document = make.document()
+    (objective,) = objectives(parsing.parse(document))
+    minute = int(time.time()) // 60 * 60
+
+    def counts(good: int) -> SliRow:
+        return SliRow(*objective.key, minute, good, histogram={40: good}, coverage=Coverage(seen=good))
+
+    async def scene(folder: Path) -> None:
+        api = ApiServer(document)
+        api.lists["pods"] = [CART]
+        store = folder / "sli.db"
+        async with (
+            operator(tmp_path, tls_dir, api, "env", f"LATENCYPROBE_STORE={store}") as (process, url),
+            trusting(tls_dir) as session,
+        ):
+            await make.until(lambda: ready(session, url), timeout_s=60)
+
+            async def first() -> bool:
+                return (await post(session, url, 0, counts(150)))[0] == 200
+
+            await make.until(first, timeout_s=60, poll_s=0.2)
+            fill(folder)
+            sequence, total, answer = 1, 150, (200, "")
+            while answer[0] == 200:  # the log has some room of its own
+                answer = await post(session, url, sequence, counts(1), *many())
+                sequence, total = (sequence + 1, total + 1) if answer[0] == 200 else (sequence, total)
+            assert answer == (503, "30")
+            assert await plan(session, url)
+            await make.until(lambda: "StoreFull" in conditions(api), seen=lambda: api.statuses, timeout_s=60)
+            assert "free some space" in conditions(api)["StoreFull"]["message"]
+            (result,) = api.reports[-1]["results"]
+            assert (result["state"], "disk is full" in result["reason"]) == ("Incomplete", True)
+            make_room(folder)
+
+            async def again() -> bool:
+                return (await post(session, url, sequence, counts(1), *many()))[0] == 200
+
+            for _ in range(2):  # sent again it is known, and changes nothing
+                await make.until(again, timeout_s=90, poll_s=0.2)
+            await make.until(lambda: "StoreFull" not in conditions(api), timeout_s=60)
+            assert process.returncode is None
+            with SqliteStore(store, readonly=True) as reader:
+                assert reader.events(objective.key, minute, minute + 60).good == total + 1
+
+    def many() -> list[SliRow]:
+        peers = {f"shop/{number:04}-{'x' * 240}": 1 for number in range(20)}
+        slow = [replace(counts(0), minute=minute - 3600 * hour, peers=peers) for hour in range(1, 20)]
+        return [*slow, *(replace(counts(0), minute=minute - 60 * number) for number in range(1, 400))]
+
+    with volume(tmp_path / "volume", "2m") as folder:
+        asyncio.run(scene(folder))

@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from latencyprobe.errors import DirectoryError
+from latencyprobe.errors import DirectoryError, StoreError
 from latencyprobe.plan import Ask, PlanLine, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
 from latencyprobe.sli import SliBatch
 from latencyprobe_agent.directory.client import Directory as AgentsClient
@@ -187,6 +187,12 @@ def test_counts_that_cannot_be_stored_are_refused_for_now_without_the_reason(pla
         await it.store_thread.run(it.store_thread.store.close)
         status, body = await it.call("POST", "/v1/nodes/n1/sli", SliBatch("i", 0, ()))
         assert (status, b"see the operator's log" in body) == (503, True)
+        it.store_thread._failed(StoreError("/sli.db: disk is full", "StoreFull"))
+        headers = {"Authorization": "Bearer token-n1"}
+        data = msgspec.json.encode(SliBatch("i", 0, ()))
+        async with it.client.post(f"{it.url}/v1/nodes/n1/sli", data=data, headers=headers) as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "30")
+        assert (await it.call("POST", "/v1/identities", {"addresses": []}))[0] == 200, "what needs no store goes on"
 
     play(scene)
 

@@ -26,6 +26,10 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         writes=Counter({("label", "ok"): 4}),
         evaluations=Counter(ok=8, failed=1),
         loop_failures=Counter({("evaluation", "StoreError"): 2}),
+        store_works=lambda: False,
+        store_failures=Counter(StoreFull=3),
+        damaged_files=lambda: 1,
+        expected_forgotten=lambda: 4,
         may_write=lambda: True,
         unconfirmed_s=lambda: 300,
     )
@@ -47,5 +51,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["writes_total", "label", "ok"] == 4
     assert found["loop_failures_total", "StoreError", "evaluation"] == 2
     assert found["probes",] == 3
+    assert (found["store_works",], found["store_failures_total", "StoreFull"]) == (0, 3)
+    assert (found["store_damaged_files",], found["expected_time_forgotten_total",]) == (1, 4)
     assert (found["may_write",], found["unconfirmed_seconds",]) == (1, 300)
     assert found["evaluations_total", "failed"] == 1

@@ -7,6 +7,7 @@ import pytest
 
 from latencyprobe.errors import SpecError
 from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.registry import Entry
 from latencyprobe_operator.status.status import status
 
@@ -62,6 +63,36 @@ def test_objective_that_cannot_be_evaluated_has_a_condition(planned: Any) -> Non
         "ObjectiveBroken",
         "fast: its counts are broken",
     )
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        (
+            StoreState("StoreFull", "sli.db: disk is full: free some space", incomplete="late"),
+            ("StoreFull", "True", "StoreFull", "sli.db: disk is full: free some space; counts wait in the agents"),
+        ),
+        (
+            StoreState("StoreFailed", "sli.db: another program's database: give another path", incomplete="late"),
+            ("StoreFailed", "True", "StoreFailed", "sli.db: another program's database: give another path; counts"),
+        ),
+        (
+            StoreState(moved="sli.db.damaged-1"),
+            ("StoreFailed", "True", "StoreDamaged", "the file of SLI counts was damaged: it is sli.db.damaged-1 now"),
+        ),
+    ],
+)
+def test_trouble_of_the_store_is_told_to_those_who_have_objectives_and_blamed_on_none(
+    planned: Any, make: Any, store: StoreState, told: tuple[str, ...]
+) -> None:
+    late = {"objective": "fast", "state": "Incomplete", "reason": "late"}
+    planned.report("n1", 5, seen=7)
+    (*others, last) = of(planned, 6, figures=[late] if store.incomplete else [], store=store)["conditions"]
+    assert (last["type"], last["status"], last["reason"], last["message"][: len(told[3])]) == told
+    assert "ObjectiveBroken" not in {other["type"] for other in others}
+
+    without = make.planned(make.pod("cart-1"), objectives=[], clients={"scope": "None"})
+    assert told[0] not in {c["type"] for c in of(without, 6, store=store)["conditions"]}
 
 
 def test_largest_status_stays_below_16_kib(make: Any) -> None:

@@ -105,7 +105,8 @@ class Directory:
             again = {"Retry-After": f"{math.ceil(error.retry_after_s)}"} if error.retry_after_s else None
             response = web.json_response({"error": str(error)}, status=error.status, headers=again)
         except StoreError as error:
-            log.error("%s", error)
+            if not error.reason:  # else the store's thread has told it once
+                log.error("%s", error)
             why = "the store cannot be written: see the operator's log"
             again = {"Retry-After": f"{STORE_RETRY_S}"}
             response = web.json_response({"error": why}, status=503, headers=again)

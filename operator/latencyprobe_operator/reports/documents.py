@@ -39,11 +39,15 @@ def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
 
 
 def evaluate(
-    store: Store, owners: list[LatencyProbe], now_unix_s: int, nodes_missing: Mapping[ObjectiveKey, int]
+    store: Store | None,
+    owners: list[LatencyProbe],
+    now_unix_s: int,
+    nodes_missing: Mapping[ObjectiveKey, int],
+    incomplete: str = "",
 ) -> Document:
-    """Return the LatencyReport of one namespace, whose LatencyProbes are `owners`."""
+    """Return the LatencyReport of one namespace, whose LatencyProbes are `owners`. `incomplete`: as of `build`."""
     judged = [objective for owner in owners for objective in objectives(owner)]
-    return document(build.build(store, judged, now_unix_s, nodes_missing), owners)
+    return document(build.build(store, judged, now_unix_s, nodes_missing, incomplete), owners)
 
 
 def document(report: model.Report, owners: list[LatencyProbe]) -> Document:

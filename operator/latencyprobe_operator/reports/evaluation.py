@@ -1,10 +1,11 @@
 """The evaluation of all objectives, once a minute, when the minute's counts are complete."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from latencyprobe.errors import StoreError
+from latencyprobe.report import build
 from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.loops import Trigger
@@ -12,18 +13,20 @@ from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports import documents
-from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, missing_nodes
+from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, Wanted, missing_nodes
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 
 OBSERVE_S = 2.0
 _SLICE = 100  # groups of objectives whose expected time is stored at once
+_MAX_WAITING = 20_000  # such groups while the store is away: a day of minutes in which 14 groups differ; 20 MB
 
 
 class Evaluation:
     """A loop. `probes`: all valid LatencyProbes; `upload_s`: the pause between two uploads of an agent; `evaluated` is
     set after each evaluation, before its reports are written. `counts`: objectives that were evaluated, `ok` or
-    `failed`."""
+    `failed`. `incomplete`: why results lack the latest counts, as they say it, empty while they have them.
+    `forgotten`: groups of expected time that found no room while the store was away."""
 
     name = "evaluation"
 
@@ -39,6 +42,8 @@ class Evaluation:
         evaluated: Trigger,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.incomplete = ""
+        self.forgotten = 0
         self._probes = probes
         self._upload_s = upload_s
         self._planner = planner
@@ -47,31 +52,53 @@ class Evaluation:
         self._writer = writer
         self._evaluated = evaluated
         self._expected = ExpectedTime()
+        self._waiting: list[Wanted] = []
         self._reports: dict[str, documents.Document] = {}
 
     async def due(self, *, failed: bool) -> None:
-        """Wait until the counts of a minute are complete."""
-        await asyncio.sleep(MINUTE_S - (time.time() - self._upload_s() - LAG_S) % MINUTE_S)
+        """Wait until the counts of a minute are complete, or the store fails or works again."""
+        await self._store_thread.changed.wait(MINUTE_S - (time.time() - self._upload_s() - LAG_S) % MINUTE_S)
 
     async def turn(self) -> None:
         """Store the expected time, evaluate, write the reports that changed. In slices: counts of agents are stored
         between them."""
         now, probes = int(time.time()), list(self._probes().values())
-        run, store = self._store_thread.run, self._store_thread.store
-        finished = self._expected.finished(now, self._upload_s())
-        for first in range(0, len(finished), _SLICE):
-            await run(store.expect, finished[first : first + _SLICE])
-        await run(documents.define, store, probes)
-        states = self._agents.states(self._planner.nodes, self._planner.plan_of, time.monotonic())
-        missing = missing_nodes(self._planner.plans, states)
-        self._reports = {
-            namespace: await run(documents.evaluate, store, owners, now, missing)
-            for namespace, owners in documents.by_namespace(probes).items()
-        }
+        self._waiting += self._expected.finished(now, self._upload_s())
+        try:
+            await self._store(probes)
+            self._reports, self.incomplete = await self._judged(probes, now), ""
+        except StoreError as error:
+            if not error.reason:
+                raise
+            why = f"the latest counts are missing: {error}"[: build.MAX_REASON]
+            self._reports, self.incomplete = await self._judged(probes, now, why), why
         for report in self._reports.values():
             self.counts.update("failed" if "reason" in result else "ok" for result in report["results"])
         self._evaluated.set()
         await self._writer.write(self._reports)
+
+    async def _store(self, probes: list[LatencyProbe]) -> None:
+        """Store the definitions, and the expected time of minutes that are over, which waits if that cannot be."""
+        if (too_many := len(self._waiting) - _MAX_WAITING) > 0:
+            self.forgotten += too_many
+            del self._waiting[:too_many]
+        while self._waiting:
+            some = self._waiting[:_SLICE]
+            await self._store_thread.run(self._store_thread.store.expect, some)
+            del self._waiting[: len(some)]
+        await self._store_thread.run(documents.define, self._store_thread.store, probes)
+
+    async def _judged(self, probes: list[LatencyProbe], now: int, why: str = "") -> dict[str, documents.Document]:
+        """Return the report of each namespace. `why`: as of `documents.evaluate`, of whatever can be read then."""
+        states = self._agents.states(self._planner.nodes, self._planner.plan_of, time.monotonic())
+        missing = missing_nodes(self._planner.plans, states)
+        thread = self._store_thread
+        return {
+            namespace: await thread.run(
+                documents.evaluate, thread.readable if why else thread.store, owners, now, missing, why
+            )
+            for namespace, owners in documents.by_namespace(probes).items()
+        }
 
     async def observe(self) -> None:
         """Add the time since the last call to what is expected of the nodes that should measure now."""

@@ -16,6 +16,9 @@ LAG_S = 10.0  # beside the pause between two uploads: by then a minute's counts 
 _MAX_STEP_S = 30.0  # a longer pause of our own loop (suspend, a stepped clock) is not held against the agents
 
 
+Wanted = tuple[tuple[ObjectiveKey, ...], int, int]  # objectives, minute, expected ms of each
+
+
 class ExpectedTime:
     """Expected ms by minute and objective, summed over nodes."""
 
@@ -35,7 +38,7 @@ class ExpectedTime:
                     for minute, part_s in parts:
                         self._minutes[minute][key] += part_s * 1000
 
-    def finished(self, unix_s: float, upload_s: float) -> list[tuple[tuple[ObjectiveKey, ...], int, int]]:
+    def finished(self, unix_s: float, upload_s: float) -> list[Wanted]:
         """Return and forget the minutes that are over: (objectives, minute, expected ms). `upload_s`: the pause between
         two uploads of an agent."""
         found = []

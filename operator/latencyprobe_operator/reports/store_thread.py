@@ -1,39 +1,111 @@
 """The SLI store in a thread of its own: waiting for the disk and reading for a report would stop the event loop.
 
-One thread, so calls keep their order and the store sees one writer. Raises StoreError as the store does.
+One thread, so calls keep their order and the store sees one writer. Raises StoreError as the store does. One that
+cannot be used ends nothing: it is tried again until it can, and may be read meanwhile if that works.
 """
 
 import asyncio
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, Self, TypeVar
+from contextlib import suppress
+from typing import NoReturn, ParamSpec, Self, TypeVar
 
+from latencyprobe.errors import StoreError
 from latencyprobe.sli import SliBatch
-from latencyprobe.store import SqliteStore
+from latencyprobe.store import DAMAGED, FULL, SqliteStore
+from latencyprobe.store.damage import Moved, moved
+from latencyprobe_operator.cluster.api import Backoff
+from latencyprobe_operator.cluster.loops import Trigger
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+log = logging.getLogger(__name__)
+
+OPENING_S = 60.0  # who waits for the first attempt waits no longer
+CLOSING_S = 5.0  # as does the end of the process
+_STEADY_S = 60.0  # one that worked for so long is not tried less often than one that never failed
+
 
 class StoreThread:
-    """Calls on a store, one after the other: `async with` opens and closes it."""
+    """Calls on a store, one after the other: `async with` opens and closes it, `keep` mends it. `open_store`: to write,
+    with `thorough=True` where it is suspected to be damaged; `open_to_read`: when that fails.
 
-    def __init__(self, open_store: Callable[[], SqliteStore]) -> None:
+    `problem`: why it takes no counts, None while it does; `changed`: set when that becomes another; `failures`: by
+    reason; `moved`: the damaged files that it replaced, the last one first."""
+
+    def __init__(
+        self, open_store: Callable[..., SqliteStore], open_to_read: Callable[[], SqliteStore] | None = None
+    ) -> None:
+        self.problem: StoreError | None = StoreError("the SLI store is still being opened and checked", "StoreFailed")
+        self.changed = Trigger()
+        self.failures: Counter[str] = Counter()
+        self.moved: list[Moved] = []
         self._open = open_store
+        self._open_to_read = open_to_read
+        self._opened: SqliteStore | None = None
+        self._writes = False
+        self._tried, self._works, self._away = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._backoff, self._since_s = Backoff(), time.monotonic()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
     async def __aenter__(self) -> Self:
-        self.store = await self.run(self._open)
+        try:
+            await self._mend("")
+        except BaseException:
+            self._thread.submit(self._close)  # whenever it has been opened
+            self._thread.shutdown(wait=False)
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.run(self.store.close)
-        self._thread.shutdown()
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(CLOSING_S):
+                await self.run(self._close)
+        self._thread.shutdown(wait=False)
+
+    @property
+    def store(self) -> SqliteStore:
+        """The store, for whoever writes. Raises StoreError while it takes nothing."""
+        if self.problem is not None:
+            raise StoreError(str(self.problem), self.problem.reason)
+        assert self._opened is not None
+        return self._opened
+
+    @property
+    def readable(self) -> SqliteStore | None:
+        """The store, for whoever reads what was stored before; None where that cannot be read."""
+        return self._opened
+
+    async def tried(self) -> None:
+        """Wait until it was opened or could not be, but not for longer than `OPENING_S`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OPENING_S):
+                await self._tried.wait()
+
+    async def works(self) -> None:
+        """Wait until it takes counts."""
+        await self._works.wait()
+
+    async def keep(self) -> NoReturn:
+        """Try again, with growing delays, whenever it takes no counts."""
+        while True:
+            await self._away.wait()
+            assert self.problem is not None
+            await self._backoff.wait(self.problem)
+            await self._mend(self.problem.reason)
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call in the store's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
+        except StoreError as error:
+            if error.reason and self.problem is None:
+                self._failed(error)
+            raise
 
     async def compact(self) -> None:
         """Delete what is older than it has to be kept."""
@@ -43,11 +115,61 @@ class StoreThread:
         """Store batches of nodes; returns the next sequence number that will be taken from each."""
         return await self.run(self.store.add_batches, batches)
 
+    async def _mend(self, reason: str) -> None:
+        """Open it, or try whether it takes counts again."""
+        error, self.moved = await self.run(self._mended, reason)
+        self._tried.set()
+        if error is not None:
+            self._failed(error)
+            return
+        self.problem, self._since_s = None, time.monotonic()
+        self._works.set()
+        if self._away.is_set():
+            log.info("the SLI store takes counts again")
+            self._away.clear()
+            self.changed.set()
+
+    def _mended(self, reason: str) -> tuple[StoreError | None, list[Moved]]:
+        """Do so in the store's thread; returns what it fails with, and the damaged files beside it."""
+        found: list[Moved] = self.moved
+        try:
+            if reason == FULL and self._writes and self._opened is not None:
+                self._opened.try_write()
+            else:
+                self._close()
+                self._opened = self._open(thorough=True) if reason == DAMAGED else self._open()
+                self._writes, found = True, moved(self._opened.path)
+        except StoreError as error:
+            if self._opened is None and self._open_to_read is not None:
+                with suppress(StoreError):
+                    self._opened = self._open_to_read()
+            return error, found
+        return None, found
+
+    def _failed(self, error: StoreError) -> None:
+        again = self.problem is not None and self.problem.reason == error.reason
+        if self.problem is None and time.monotonic() - self._since_s > _STEADY_S:
+            self._backoff.reset()
+        if not again or not self._away.is_set():
+            log.error("%s; counts wait in the agents", error)
+            self.changed.set()
+        self.failures[error.reason] += 1
+        self.problem = StoreError(str(error), error.reason)
+        self._works.clear()
+        self._away.set()
+
+    def _close(self) -> None:
+        store, self._opened, self._writes = self._opened, None, False
+        if store is not None:
+            with suppress(StoreError):
+                store.close()
+
 
 class FakeStoreThread(StoreThread):
     """A StoreThread for tests that has no store: it keeps `batches`."""
 
     def __init__(self) -> None:
+        super().__init__(SqliteStore)
         self.batches: list[tuple[str, SliBatch]] = []
 
     async def add_batches(self, batches: Sequence[tuple[str, SliBatch]]) -> list[int]:

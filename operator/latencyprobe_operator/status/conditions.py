@@ -29,6 +29,19 @@ class Condition(NamedTuple):
     message: str = ""
 
 
+class StoreState(NamedTuple):
+    """How the SLI store is. `reason`, `problem`: why it takes no counts, empty while it does; `incomplete`: what
+    results say of it as their reason; `moved`: the damaged file that a new one replaced within the last day."""
+
+    reason: str = ""
+    problem: str = ""
+    incomplete: str = ""
+    moved: str = ""
+
+
+HEALTHY = StoreState()
+
+
 def refused(reason: str, message: str) -> tuple[Condition, ...]:
     """Return the conditions of a LatencyProbe that nobody will measure until it is changed."""
     return (
@@ -170,6 +183,18 @@ def _user_stacks_missing(resolved: Resolved, states: Mapping[str, NodeState], ag
         "agent.userStacks=true in the chart, or spec.evidence.syscalls.stacks to Kernel"
     )
     return [Condition("UserStacksMissing", "True", "UserStacksMissing", message)]
+
+
+def store(state: StoreState) -> tuple[Condition, ...]:
+    """Return the condition that says what is wrong with the store, to those who have objectives."""
+    if state.reason:
+        kind = "StoreFull" if state.reason == "StoreFull" else "StoreFailed"
+        message = f"{state.problem}; counts wait in the agents for up to 24 h, and results are Incomplete until then"
+        return (Condition(kind, "True", state.reason, message),)
+    if state.moved:
+        message = f"the file of SLI counts was damaged: it is {state.moved} now, and counts begin anew from then on"
+        return (Condition("StoreFailed", "True", "StoreDamaged", message),)
+    return ()
 
 
 def broken(reasons: Mapping[str, str]) -> Condition:

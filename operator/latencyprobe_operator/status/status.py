@@ -30,6 +30,7 @@ def status(
     now: str,
     suspended_by: str = "",
     store_ephemeral: bool = False,
+    store: conditions.StoreState = conditions.HEALTHY,
 ) -> Status:
     """Return the status of a LatencyProbe. `resolved`: None for one that our parser refuses; `now`: ISO 8601;
     `suspended_by`: what stops all measuring, if anything does."""
@@ -40,8 +41,10 @@ def status(
         found = conditions.conditions(
             resolved, states, agents, suspended_by=suspended_by, store_ephemeral=store_ephemeral
         )
-    if reasons := {r["objective"]: r["reason"] for r in figures if "reason" in r}:
+    if reasons := {r["objective"]: r["reason"] for r in figures if r.get("reason", "") not in ("", store.incomplete)}:
         found = (*found, conditions.broken(reasons))
+    if entry.probe is not None and entry.probe.spec.objectives:
+        found = (*found, *conditions.store(store))
     ready = sum(state is NodeState.READY for state in states.values())
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
     document: Status = {

@@ -9,6 +9,7 @@ from latencyprobe_operator.cluster.loops import Trigger
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.reconcile import Status
 from latencyprobe_operator.status.registry import Registry
 from latencyprobe_operator.status.status import Figures, status
@@ -20,7 +21,8 @@ SETTLING_S = 20.0  # agents report every 15 s
 
 
 class Statuses:
-    """A loop. `figures`: a LatencyProbe's results of the last evaluation; `changed` makes a turn due."""
+    """A loop. `figures`: a LatencyProbe's results of the last evaluation; `changed` makes a turn due;
+    `store`: how the store of counts is."""
 
     name = "statuses"
 
@@ -34,6 +36,7 @@ class Statuses:
         figures: Callable[[Key], Figures],
         changed: Trigger,
         store_ephemeral: bool = False,
+        store: Callable[[], StoreState] = StoreState,
     ) -> None:
         self._registry = registry
         self._planner = planner
@@ -42,6 +45,7 @@ class Statuses:
         self._figures = figures
         self._changed = changed
         self._store_ephemeral = store_ephemeral
+        self._store = store
         self._began_s: float | None = None
 
     async def due(self, *, failed: bool) -> None:
@@ -59,7 +63,7 @@ class Statuses:
         their agents. `now_s`: monotonic clock; `now`: ISO 8601."""
         self._began_s = now_s if self._began_s is None else self._began_s
         settling = now_s - self._began_s < SETTLING_S
-        found, probes = {}, self._registry.probes
+        found, probes, store = {}, self._registry.probes, self._store()
         for key, entry in self._registry.entries.items():
             resolved = self._planner.resolved.get(key)
             if entry.probe is not None and (resolved is None or resolved.probe != probes[key]):
@@ -77,5 +81,6 @@ class Statuses:
                 now=now,
                 suspended_by=self._registry.suspended_by,
                 store_ephemeral=self._store_ephemeral,
+                store=store,
             )
         return found
