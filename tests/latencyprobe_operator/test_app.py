@@ -24,6 +24,7 @@ from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore, damage
 from latencyprobe_operator.directory.auth import NODE_CLAIM
+from tests.latencyprobe_operator.conftest import agent_status
 from tests.support.ports import free_port
 from tests.support.volumes import fill, make_room, volume
 
@@ -463,6 +464,9 @@ def test_full_volume_is_told_and_all_else_goes_on_and_each_batch_counts_once_whe
                 return (await post(session, url, 0, counts(150)))[0] == 200
 
             await make.until(first, timeout_s=60, poll_s=0.2)
+            status = agent_status((await plan(session, url))["generation"])  # or its own wait for the agent
+            async with session.post(f"{url}/v1/nodes/n1/status", json=msgspec.to_builtins(status)) as answered:
+                assert answered.status == 204
             fill(folder)
             sequence, total, answer = 1, 150, (200, "")
             while answer[0] == 200:  # the log has some room of its own

@@ -111,3 +111,19 @@ class Away:
 
     def ask(self, _: object) -> None:
         raise StoreError("the disk is full")
+
+
+def test_store_that_was_begun_anew_takes_nothing_from_what_is_known(world: World) -> None:
+    """A damaged one was moved aside: counts of before then are still on their way."""
+
+    async def scene(asked: Asked, store_thread: StoreThread) -> None:
+        asked.planned(world.planner.plan_of("n1"))
+        await asked.save()
+        await store_thread.run(store_thread.store._db.execute, "DELETE FROM asked")
+        for _ in range(2):
+            world.now += 3 * HOUR_S
+            await asked.save()
+            assert world.includes(asked, BEGAN)
+            assert not world.includes(asked, BEGAN - HOUR_S)
+
+    asyncio.run(world.run(scene))

@@ -56,7 +56,11 @@ class Asked:
             await run(store.ask, asked)
             self._unsaved -= {node for node, keys in asked.items() if self._now[node] == keys}
         if whole:
-            self._since = defaultdict(dict, await run(store.asked))
+            stored = await run(store.asked)
+            for node, since in stored.items():  # a store that was begun anew knows less than we do
+                known = self._since.get(node, {})
+                since.update((key, known[key]) for key in since.keys() & known.keys() if known[key] < since[key])
+            self._since = defaultdict(dict, stored)
             for node in self._unsaved:  # planned while the store was read
                 self._since[node] = dict.fromkeys(self._now[node], int(self._clock())) | self._since[node]
             self._now = {node: keys for node, keys in self._now.items() if keys or node in self._unsaved}

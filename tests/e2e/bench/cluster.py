@@ -4,6 +4,8 @@
 """
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -105,6 +107,16 @@ class Cluster:
         return subprocess.run(words, check=check, capture_output=True, text=True).stdout
 
     @contextmanager
+    def frozen(self, daemon: str, node: str = "n1") -> Iterator[None]:
+        """For the block, one of the node's own programs stands still: it keeps its connections and answers nobody."""
+        (pid,) = (pid for pid in _daemons(node) if Path(f"/proc/{pid}/comm").read_text().strip() == daemon)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    @contextmanager
     def namespace(self, name: str) -> Iterator[str]:
         """A namespace whose deletion, with everything in it, begins at the end."""
         self.kubectl("create", "namespace", name)
@@ -112,6 +124,12 @@ class Cluster:
             yield name
         finally:
             self.delete("namespace", name, wait=False)
+
+
+def _daemons(node: str) -> set[int]:
+    """The processes of a node's own programs, by the cgroup that `bench up` started them in."""
+    files = Path("/sys/fs/cgroup").glob(f"**/latencyprobe-bench/daemons/{node}/cgroup.procs")
+    return {int(pid) for file in files for pid in file.read_text().split()}
 
 
 def healthy() -> bool:
