@@ -94,23 +94,16 @@ def test_what_is_asked_for_all_the_time_is_known_however_long(world: World) -> N
 def test_what_could_not_be_stored_is_stored_by_the_next_call(world: World) -> None:
     async def scene(asked: Asked, store_thread: StoreThread) -> None:
         asked.planned(world.planner.plan_of("n1"))
-        real, store_thread.store = store_thread.store, Away()  # type: ignore[assignment]
+        store_thread._failed(StoreError("the disk is full", "StoreFull"))
         with pytest.raises(StoreError):
             await asked.save()
         assert not asked.known
-        store_thread.store = real
+        await store_thread._mend("StoreFull")
         await asked.save()
         assert asked.known
-        assert {world.objective.key: BEGAN} == real.asked()["n1"]
+        assert {world.objective.key: BEGAN} == store_thread.store.asked()["n1"]
 
     asyncio.run(world.run(scene))
-
-
-class Away:
-    """A store that cannot be used."""
-
-    def ask(self, _: object) -> None:
-        raise StoreError("the disk is full")
 
 
 def test_store_that_was_begun_anew_takes_nothing_from_what_is_known(world: World) -> None:

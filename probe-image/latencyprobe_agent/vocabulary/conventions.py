@@ -524,7 +524,9 @@ EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter
 SERIES_OVERFLOW = Metric(
     "latencyprobe.agent.series.overflow", "{series}", "counter", "Series folded into `other` by the cap, each once."
 )
-PLAN_AGE = Metric("latencyprobe.agent.plan.age", "s", "gauge", "Time since the directory last confirmed the plan.")
+PLAN_AGE = Metric(
+    "latencyprobe.agent.plan.age", "s", "gauge", "Time since directory and API server last confirmed the plan."
+)
 DRAIN_LAG = Metric(
     "latencyprobe.agent.drain.lag", "s", "gauge", "Longest time between two reads of the ring since the last export."
 )
