@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
@@ -21,7 +21,7 @@ from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import asked, opening, packing
+from latencyprobe.store import asked, opening, packing, reading
 from latencyprobe.store.levels import WIDTHS_S, Horizons, down, horizons, spans
 from latencyprobe.store.packing import Detail, Exemplars
 from latencyprobe.store.schema import COUNT_COLUMNS, KEY_COLUMNS
@@ -182,7 +182,7 @@ class SqliteStore:
             total = SliRow(*key, minute=start)
             for span in rows:
                 for counts in self._db.execute(f"SELECT * FROM counts {_IN_SPAN}", (series, *span)):
-                    total = merged(total, _row(key, counts))
+                    total = merged(total, reading.row(key, counts))
             for span in spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S)):
                 query = f"SELECT exemplars FROM exemplars {_IN_SPAN}"
                 for (blob,) in self._db.execute(query, (series, *span)):
@@ -289,28 +289,3 @@ def _readable() -> Iterator[None]:
         yield
     except packing.Unreadable as error:
         raise StoreError(f"its counts are broken ({error}): give the objective another name to begin anew") from error
-
-
-def _row(key: ObjectiveKey, counts: tuple[Any, ...]) -> SliRow:
-    _, width_s, start, good, bad, *numbers, blob = counts
-    for column, n in zip(COUNT_COLUMNS, (good, bad, *numbers), strict=True):
-        if not isinstance(n, int) or not (-MAX_SUM if column in ("good", "bad") else -1) < n < MAX_SUM:
-            raise packing.Unreadable(f"{column} is {n}, which cannot be")
-    detail = packing.unpack_detail(blob)
-    coverage = Coverage(*[*numbers, detail.sampled_out])
-    if width_s == MINUTE_S and not coverage.expected_ms:  # not asked for yet: it must not fill another minute's gap
-        coverage = msgspec.structs.replace(coverage, measured_ms=0)
-    return SliRow(
-        *key,
-        minute=start,
-        good=good,
-        bad=bad,
-        coverage=coverage,
-        histogram=detail.histogram,
-        stage_ns=detail.stage_ns,
-        dominant=detail.dominant,
-        evidence=detail.evidence,
-        exclusions=detail.exclusions,
-        pressure=detail.pressure,
-        cause_ns=detail.cause_ns,
-    )

@@ -137,13 +137,13 @@ class Operator:
             Once(Every("asked", SAVE_S, ingest.asked.save), self._store_thread.works),
             Once(Every("compaction", HOUR_S, self._store_thread.compact), self._store_thread.works),
             evaluation,
+            Once(statuses, term.may_write),
         )
         self._others: tuple[Loop, ...] = (
             Once(Labels(cluster, writes, state, planner, planned), term.may_write),
             Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )
-        self._statuses = Once(statuses, term.may_write)
         figures = OperatorCollector(
             Sources(
                 informers=self._informers.of.values,
@@ -163,8 +163,8 @@ class Operator:
                 loop_failures=self._loops.failures,
                 store_works=lambda: self._store_thread.problem is None,
                 store_failures=self._store_thread.failures,
-                damaged_files=lambda: len(self._store_thread.moved),
-                expected_forgotten=lambda: evaluation.forgotten,
+                damaged_files=lambda: len(self._store_thread.file.moved),
+                expected_forgotten=lambda: evaluation.expected.forgotten,
                 may_write=lambda: term.left_s() > 0,
                 unconfirmed_s=self._informers.unconfirmed_s,
             )
@@ -195,12 +195,12 @@ class Operator:
         await self._store_thread.tried()
         for loop in self._then:
             await self._loops.attempt(loop.name, loop.turn)
-        await until_one_ends(*(self._loops.run(loop) for loop in (*self._then, self._statuses)))
+        await until_one_ends(*(self._loops.run(loop) for loop in self._then))
 
 
 def _store_state(thread: StoreThread, evaluation: Evaluation) -> StoreState:
     """Return how the store is, as statuses tell it."""
-    problem, recent = thread.problem, [one.path.name for one in thread.moved if time.time() - one.at < DAY_S]
+    problem, recent = thread.problem, [one.path.name for one in thread.file.moved if time.time() - one.at < DAY_S]
     return StoreState(
         reason=problem.reason if problem else "",
         problem=str(problem or ""),

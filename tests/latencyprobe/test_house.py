@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DESIGN = ROOT / "docs/design"
 SUBJECTS = {  # of tests that are about several modules, about none, or about one subject of a module that has more
-    "latencyprobe": {"bounds_harm", "crds", "dependencies", "house", "store_sqlite_faults"},
+    "latencyprobe": {"bounds_harm", "crds", "dependencies", "house", "store_sqlite_faults", "store_volumes"},
     "latencyprobe_agent": {
         "cli_run_calls",
         "cli_run_causes",

@@ -17,6 +17,7 @@ from latencyprobe_operator.cluster.calls import FakeCluster
 from latencyprobe_operator.cluster.loops import Trigger
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.reports import evaluation as evaluation_
+from latencyprobe_operator.reports import expected as expected_
 from latencyprobe_operator.reports.evaluation import Evaluation
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
@@ -179,7 +180,7 @@ def test_full_store_leaves_no_old_met_and_nothing_is_missing_or_counted_twice_af
 def test_store_that_cannot_be_read_either_leaves_results_without_figures(play: Callable[..., None]) -> None:
     async def scene(world: World) -> None:
         await world.evaluation.turn()
-        await world.store_thread.run(world.store_thread._close)
+        await world.store_thread.run(world.store_thread.file.close)
         world.store_thread._failed(StoreError("/sli.db: disk I/O error: check the disk", "StoreFailed"))
         await world.evaluation.turn()
         (told,) = world.evaluation.figures(KEY)
@@ -192,13 +193,14 @@ def test_store_that_cannot_be_read_either_leaves_results_without_figures(play: C
 def test_expected_time_that_waits_for_the_store_is_bounded_and_what_is_forgotten_is_counted(
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation_, "_MAX_WAITING", 3)
+    monkeypatch.setattr(expected_, "MAX_WAITING", 3)
 
     async def scene(world: World) -> None:
         world.store_thread._failed(StoreError("/sli.db: disk I/O error: check the disk", "StoreFailed"))
         await world.observe(6 * 60 + 20)
         await world.evaluation.turn()
-        assert (len(world.evaluation._waiting), world.evaluation.forgotten) == (3, 3)
+        expected = world.evaluation.expected
+        assert (len(expected.waiting), expected.forgotten) == (3, 3)
 
     play(scene)
 

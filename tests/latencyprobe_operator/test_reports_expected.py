@@ -22,7 +22,8 @@ def observed(planner: Planner, agents: Agents, since_s: int, until_s: int, step_
     expected = ExpectedTime()
     for now in range(since_s, until_s + 1, step_s):
         expected.observe(planner.plans, agents, now, MINUTE + now)
-    done = expected.finished(MINUTE + until_s + 65 + LAG_S, 5)
+    expected.finish(MINUTE + until_s + 65 + LAG_S, 5)
+    done = expected.waiting
     return {(minute - MINUTE) // 60: ms for _, minute, ms in done}
 
 
@@ -68,9 +69,11 @@ def test_minute_is_handed_out_once_and_only_when_its_counts_are_here(make: Any) 
     expected = ExpectedTime()
     for now in range(61):
         expected.observe(planner.plans, agents, now, MINUTE + now)
-    assert expected.finished(MINUTE + 80 + LAG_S - 1, 20) == []
-    assert [(minute, ms) for _, minute, ms in expected.finished(MINUTE + 80 + LAG_S, 20)] == [(MINUTE, 60_000)]
-    assert expected.finished(MINUTE + 80 + LAG_S, 20) == []
+    expected.finish(MINUTE + 80 + LAG_S - 1, 20)
+    assert expected.waiting == []
+    for _ in range(2):
+        expected.finish(MINUTE + 80 + LAG_S, 20)
+        assert [(minute, ms) for _, minute, ms in expected.waiting] == [(MINUTE, 60_000)]
 
 
 def test_nodes_that_are_silent_or_failed_are_missing(make: Any) -> None:

@@ -151,7 +151,7 @@ def test_file_that_is_damaged_while_it_is_open_is_replaced_and_counts_begin_anew
                 await thread.run(all_of_it, thread.store)
             assert damaged.value.reason == "StoreDamaged"
             await thread.works()
-            assert [one.path.exists() for one in thread.moved] == [True]
+            assert [one.path.exists() for one in thread.file.moved] == [True]
             assert await thread.add_batches(batch(7, ROW)) == [8]
             assert stored(thread) == 1
             assert thread.failures == {"StoreDamaged": 1}

@@ -42,7 +42,6 @@ class Claim:
     def __init__(self, namespace: str, identity: str, *, clock: Callable[[], float] = boot_s) -> None:
         self.identity = identity
         self.term = 0
-        self._namespace = namespace
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._clock = clock
         self._terms = 0
@@ -121,8 +120,7 @@ class Claim:
 
     async def _create(self, api: Api) -> None:
         spec = self._spec({}, self.identity, DURATION_S)
-        metadata = {"name": NAME, "namespace": self._namespace}
-        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}, "spec": spec}
         await api.call("POST", self._path, body=body, timeout_s=RETRY_S)
         self._wrote(spec)
 

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from latencyprobe.errors import StoreError
 from latencyprobe.report import build
@@ -13,20 +14,25 @@ from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports import documents
-from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, Wanted, missing_nodes
+from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, missing_nodes
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 
 OBSERVE_S = 2.0
 _SLICE = 100  # groups of objectives whose expected time is stored at once
-_MAX_WAITING = 20_000  # such groups while the store is away: a day of minutes in which 14 groups differ; 20 MB
+
+
+class _Last(NamedTuple):
+    """The last evaluation: reports by namespace, and why they lack the latest counts."""
+
+    reports: dict[str, documents.Document]
+    incomplete: str
 
 
 class Evaluation:
     """A loop. `probes`: all valid LatencyProbes; `upload_s`: the pause between two uploads of an agent; `evaluated` is
     set after each evaluation, before its reports are written. `counts`: objectives that were evaluated, `ok` or
-    `failed`. `incomplete`: why results lack the latest counts, as they say it, empty while they have them.
-    `forgotten`: groups of expected time that found no room while the store was away."""
+    `failed`; `expected`: how long each should have been measured."""
 
     name = "evaluation"
 
@@ -42,8 +48,7 @@ class Evaluation:
         evaluated: Trigger,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.incomplete = ""
-        self.forgotten = 0
+        self.expected = ExpectedTime()
         self._probes = probes
         self._upload_s = upload_s
         self._planner = planner
@@ -51,9 +56,12 @@ class Evaluation:
         self._store_thread = store_thread
         self._writer = writer
         self._evaluated = evaluated
-        self._expected = ExpectedTime()
-        self._waiting: list[Wanted] = []
-        self._reports: dict[str, documents.Document] = {}
+        self._last = _Last({}, "")
+
+    @property
+    def incomplete(self) -> str:
+        """Why results lack the latest counts, as they say it themselves; empty while they have them."""
+        return self._last.incomplete
 
     async def due(self, *, failed: bool) -> None:
         """Wait until the counts of a minute are complete, or the store fails or works again."""
@@ -63,29 +71,27 @@ class Evaluation:
         """Store the expected time, evaluate, write the reports that changed. In slices: counts of agents are stored
         between them."""
         now, probes = int(time.time()), list(self._probes().values())
-        self._waiting += self._expected.finished(now, self._upload_s())
+        self.expected.finish(now, self._upload_s())
         try:
             await self._store(probes)
-            self._reports, self.incomplete = await self._judged(probes, now), ""
+            self._last = _Last(await self._judged(probes, now), "")
         except StoreError as error:
             if not error.reason:
                 raise
             why = f"the latest counts are missing: {error}"[: build.MAX_REASON]
-            self._reports, self.incomplete = await self._judged(probes, now, why), why
-        for report in self._reports.values():
+            self._last = _Last(await self._judged(probes, now, why), why)
+        for report in self._last.reports.values():
             self.counts.update("failed" if "reason" in result else "ok" for result in report["results"])
         self._evaluated.set()
-        await self._writer.write(self._reports)
+        await self._writer.write(self._last.reports)
 
     async def _store(self, probes: list[LatencyProbe]) -> None:
         """Store the definitions, and the expected time of minutes that are over, which waits if that cannot be."""
-        if (too_many := len(self._waiting) - _MAX_WAITING) > 0:
-            self.forgotten += too_many
-            del self._waiting[:too_many]
-        while self._waiting:
-            some = self._waiting[:_SLICE]
+        waiting = self.expected.waiting
+        while waiting:
+            some = waiting[:_SLICE]
             await self._store_thread.run(self._store_thread.store.expect, some)
-            del self._waiting[: len(some)]
+            del waiting[: len(some)]
         await self._store_thread.run(documents.define, self._store_thread.store, probes)
 
     async def _judged(self, probes: list[LatencyProbe], now: int, why: str = "") -> dict[str, documents.Document]:
@@ -102,9 +108,9 @@ class Evaluation:
 
     async def observe(self) -> None:
         """Add the time since the last call to what is expected of the nodes that should measure now."""
-        self._expected.observe(self._planner.plans, self._agents, time.monotonic(), time.time())
+        self.expected.observe(self._planner.plans, self._agents, time.monotonic(), time.time())
 
     def figures(self, key: Key) -> list[documents.Document]:
         """Return a LatencyProbe's results of the last evaluation."""
-        results = self._reports.get(key[0], {}).get("results", ())
+        results = self._last.reports.get(key[0], {}).get("results", ())
         return [result for result in results if result["probe"] == key[1]]

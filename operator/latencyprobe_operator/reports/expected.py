@@ -19,10 +19,16 @@ _MAX_STEP_S = 30.0  # a longer pause of our own loop (suspend, a stepped clock) 
 Wanted = tuple[tuple[ObjectiveKey, ...], int, int]  # objectives, minute, expected ms of each
 
 
+MAX_WAITING = 20_000  # groups of equal minutes: a day of minutes in which 14 groups differ; 20 MB
+
+
 class ExpectedTime:
-    """Expected ms by minute and objective, summed over nodes."""
+    """Expected ms by minute and objective, summed over nodes. `waiting`: of minutes that are over, until it is stored;
+    `forgotten`: how many groups of those found no room."""
 
     def __init__(self) -> None:
+        self.waiting: list[Wanted] = []
+        self.forgotten = 0
         self._last_s: float | None = None
         self._minutes: defaultdict[int, defaultdict[ObjectiveKey, float]] = defaultdict(lambda: defaultdict(float))
 
@@ -38,17 +44,18 @@ class ExpectedTime:
                     for minute, part_s in parts:
                         self._minutes[minute][key] += part_s * 1000
 
-    def finished(self, unix_s: float, upload_s: float) -> list[Wanted]:
-        """Return and forget the minutes that are over: (objectives, minute, expected ms). `upload_s`: the pause between
-        two uploads of an agent."""
-        found = []
+    def finish(self, unix_s: float, upload_s: float) -> None:
+        """Let the minutes that are over wait to be stored, the oldest first. `upload_s`: the pause between two uploads
+        of an agent."""
         for minute in sorted(self._minutes):
             if minute + MINUTE_S + upload_s + LAG_S <= unix_s:
                 alike = defaultdict(list)
                 for key, ms in self._minutes.pop(minute).items():
                     alike[round(ms)].append(key)
-                found += [(tuple(keys), minute, ms) for ms, keys in sorted(alike.items())]
-        return found
+                self.waiting += [(tuple(keys), minute, ms) for ms, keys in sorted(alike.items())]
+        if (too_many := len(self.waiting) - MAX_WAITING) > 0:
+            self.forgotten += too_many
+            del self.waiting[:too_many]
 
 
 def objective_keys(plan: NodePlan) -> list[ObjectiveKey]:

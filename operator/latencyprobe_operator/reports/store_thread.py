@@ -15,10 +15,10 @@ from typing import NoReturn, ParamSpec, Self, TypeVar
 
 from latencyprobe.errors import StoreError
 from latencyprobe.sli import SliBatch
-from latencyprobe.store import DAMAGED, FULL, SqliteStore
-from latencyprobe.store.damage import Moved, moved
+from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster.api import Backoff
 from latencyprobe_operator.cluster.loops import Trigger
+from latencyprobe_operator.reports.store_file import StoreFile
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,11 +31,11 @@ _STEADY_S = 60.0  # one that worked for so long is not tried less often than one
 
 
 class StoreThread:
-    """Calls on a store, one after the other: `async with` opens and closes it, `keep` mends it. `open_store`: to write,
-    with `thorough=True` where it is suspected to be damaged; `open_to_read`: when that fails.
+    """Calls on a store, one after the other: `async with` opens and closes it, `keep` mends it. For what it is opened
+    by see StoreFile.
 
     `problem`: why it takes no counts, None while it does; `changed`: set when that becomes another; `failures`: by
-    reason; `moved`: the damaged files that it replaced, the last one first."""
+    reason."""
 
     def __init__(
         self, open_store: Callable[..., SqliteStore], open_to_read: Callable[[], SqliteStore] | None = None
@@ -43,11 +43,7 @@ class StoreThread:
         self.problem: StoreError | None = StoreError("the SLI store is still being opened and checked", "StoreFailed")
         self.changed = Trigger()
         self.failures: Counter[str] = Counter()
-        self.moved: list[Moved] = []
-        self._open = open_store
-        self._open_to_read = open_to_read
-        self._opened: SqliteStore | None = None
-        self._writes = False
+        self.file = StoreFile(open_store, open_to_read)
         self._tried, self._works, self._away = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._backoff, self._since_s = Backoff(), time.monotonic()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
@@ -56,7 +52,7 @@ class StoreThread:
         try:
             await self._mend("")
         except BaseException:
-            self._thread.submit(self._close)  # whenever it has been opened
+            self._thread.submit(self.file.close)  # whenever it has been opened
             self._thread.shutdown(wait=False)
             raise
         return self
@@ -64,7 +60,7 @@ class StoreThread:
     async def __aexit__(self, *_: object) -> None:
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(CLOSING_S):
-                await self.run(self._close)
+                await self.run(self.file.close)
         self._thread.shutdown(wait=False)
 
     @property
@@ -72,13 +68,13 @@ class StoreThread:
         """The store, for whoever writes. Raises StoreError while it takes nothing."""
         if self.problem is not None:
             raise StoreError(str(self.problem), self.problem.reason)
-        assert self._opened is not None
-        return self._opened
+        assert self.file.opened is not None
+        return self.file.opened
 
     @property
     def readable(self) -> SqliteStore | None:
         """The store, for whoever reads what was stored before; None where that cannot be read."""
-        return self._opened
+        return self.file.opened
 
     async def tried(self) -> None:
         """Wait until it was opened or could not be, but not for longer than `OPENING_S`."""
@@ -117,7 +113,7 @@ class StoreThread:
 
     async def _mend(self, reason: str) -> None:
         """Open it, or try whether it takes counts again."""
-        error, self.moved = await self.run(self._mended, reason)
+        error = await self.run(self.file.mend, reason)
         self._tried.set()
         if error is not None:
             self._failed(error)
@@ -128,23 +124,6 @@ class StoreThread:
             log.info("the SLI store takes counts again")
             self._away.clear()
             self.changed.set()
-
-    def _mended(self, reason: str) -> tuple[StoreError | None, list[Moved]]:
-        """Do so in the store's thread; returns what it fails with, and the damaged files beside it."""
-        found: list[Moved] = self.moved
-        try:
-            if reason == FULL and self._writes and self._opened is not None:
-                self._opened.try_write()
-            else:
-                self._close()
-                self._opened = self._open(thorough=True) if reason == DAMAGED else self._open()
-                self._writes, found = True, moved(self._opened.path)
-        except StoreError as error:
-            if self._opened is None and self._open_to_read is not None:
-                with suppress(StoreError):
-                    self._opened = self._open_to_read()
-            return error, found
-        return None, found
 
     def _failed(self, error: StoreError) -> None:
         again = self.problem is not None and self.problem.reason == error.reason
@@ -157,12 +136,6 @@ class StoreThread:
         self.problem = StoreError(str(error), error.reason)
         self._works.clear()
         self._away.set()
-
-    def _close(self) -> None:
-        store, self._opened, self._writes = self._opened, None, False
-        if store is not None:
-            with suppress(StoreError):
-                store.close()
 
 
 class FakeStoreThread(StoreThread):
