@@ -184,6 +184,11 @@ def merged(one: SliRow, other: SliRow) -> SliRow:
     )
 
 
+def missing(row: SliRow) -> int:
+    """Return how many exchanges a report misses when nobody takes this row: to its coverage they are lost."""
+    return max(row.good + row.bad, 0) + row.coverage.ambiguous + row.coverage.lost
+
+
 def added_evidence(one: Mapping[str, EvidenceCount], other: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
     """Add up what signals explain."""
     total = dict(one)

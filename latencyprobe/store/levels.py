@@ -5,6 +5,8 @@ hours and minutes at its edges. `sqlite.py` asks here which rows make up a windo
 """
 
 import itertools
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
@@ -39,6 +41,28 @@ def horizons(now: int) -> Horizons:
         down(now - HOURS_KEPT_S, DAY_S),
         down(now - DAYS_KEPT_S, DAY_S),
     )
+
+
+class Pace:
+    """How late it may be believed to be: a clock that jumps ahead takes no minutes away. Twice as fast as time passes,
+    so that a store that was closed for long catches up. `steady`: seconds that nobody sets."""
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._reached: float | None = None
+        self._steady = steady
+        self._at = steady()
+
+    def believed(self, now: float, began: Callable[[], float]) -> float:
+        """Return `now`, or how late it can be at most. `began`: how late it was for sure when this was made."""
+        at, reached = self._steady(), began() if self._reached is None else self._reached
+        believed = min(now, reached + 2 * (at - self._at))
+        self._reached, self._at = max(reached, believed), at
+        return believed
+
+
+def boot_s() -> float:
+    """Return seconds since the machine was started, those included in which it slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def spans(since: int, until: int, kept: Horizons) -> list[Span]:

@@ -21,9 +21,8 @@ from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import asked, opening, packing, reading
-from latencyprobe.store.levels import WIDTHS_S, Horizons, down, horizons, spans
-from latencyprobe.store.packing import Detail, Exemplars
+from latencyprobe.store import asked, columns, opening, packing
+from latencyprobe.store.levels import MINUTES_KEPT_S, WIDTHS_S, Horizons, Pace, boot_s, down, horizons, spans
 from latencyprobe.store.schema import COUNT_COLUMNS, KEY_COLUMNS
 
 LATE_S = DAY_S  # agents keep what was not accepted for as long
@@ -65,9 +64,11 @@ class SqliteStore:
         move_damaged: bool = False,
         thorough: bool = False,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = boot_s,
     ) -> None:
         self.path = Path(path)
         self._clock = clock
+        self._pace = Pace(steady)
         self._lock = threading.RLock()
         self._series: dict[ObjectiveKey, int] = {}
         self._db, self._claim = opening.connect(
@@ -141,15 +142,13 @@ class SqliteStore:
         """Say how much measured time, over all nodes, minutes should have: (objectives, minute, ms). The highest word
         for a minute counts.
 
-        An agent measures a little before anybody knows that it is ready. What it did more than it was asked for in one
-        minute must not make up for what another minute misses, so that was wanted too.
+        What was measured beyond it counts nowhere: it must not make up for what another minute misses.
         """
         with self._transaction():
             for keys, minute, expected_ms in wanted:
                 for key in keys:
-                    query = "SELECT expected_ms, measured_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
-                    known, measured = self._db.execute(query, (self._id(key), MINUTE_S, minute)).fetchone() or (0, 0)
-                    if (more := min(max(expected_ms, measured) - known, MAX_SUM)) > 0:
+                    _, known = self._time(self._id(key), minute)
+                    if (more := min(expected_ms - known, MAX_SUM)) > 0:
                         self._add([SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more))])
 
     def ask(self, nodes: Mapping[str, Iterable[ObjectiveKey]]) -> None:
@@ -182,7 +181,7 @@ class SqliteStore:
             total = SliRow(*key, minute=start)
             for span in rows:
                 for counts in self._db.execute(f"SELECT * FROM counts {_IN_SPAN}", (series, *span)):
-                    total = merged(total, reading.row(key, counts))
+                    total = merged(total, columns.row(key, counts))
             for span in spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S)):
                 query = f"SELECT exemplars FROM exemplars {_IN_SPAN}"
                 for (blob,) in self._db.execute(query, (series, *span)):
@@ -204,12 +203,19 @@ class SqliteStore:
         return Events(max(good, 0), max(bad, 0))  # see bounds.TORN
 
     def compact(self, now: int) -> None:
-        """Delete minutes older than 2 days, hours older than 35, days older than 400, and series without any left."""
-        kept = horizons(now)
+        """Delete minutes older than 2 days, hours older than 35, days older than 400, and series without any left.
+
+        Horizons never recede, and what nothing was deleted of has none. A clock that jumps moves them on by as much
+        as twice the time that it was wrong for.
+        """
         with self._transaction():
-            for width_s, horizon in zip(WIDTHS_S, kept, strict=True):
-                for table in ("counts", "exemplars"):
-                    self._db.execute(f"DELETE FROM {table} {_BEFORE}", (width_s, horizon))
+            now = int(self._pace.believed(now, self._reached))
+            kept = []
+            for width_s, before, horizon in zip(WIDTHS_S, self._horizons(), horizons(now), strict=True):
+                older = (width_s, max(before, horizon))
+                deleted = self._db.execute(f"DELETE FROM counts {_BEFORE}", older).rowcount
+                self._db.execute(f"DELETE FROM exemplars {_BEFORE}", older)
+                kept.append(max(before, horizon) if deleted else before)
             self._db.execute("UPDATE state SET minutes = ?, hours = ?, days = ?", kept)
             self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
             asked.forget(self._db, now)
@@ -234,29 +240,42 @@ class SqliteStore:
         for row in rows:
             if row.minute < latest_late:
                 self._db.execute("UPDATE state SET late_rows = late_rows + 1")
-                continue
+                if row.minute < self._horizons().minutes or not self._known(key_of(row)):
+                    continue
+                row = columns.missed(row)  # noqa: PLW2901 - what the report has to know of it
             series = self._id(key_of(row))
             query = "UPDATE series SET first_minute = ? WHERE id = ? AND (first_minute IS NULL OR first_minute > ?)"
             self._db.execute(query, (row.minute, series, row.minute))
-            *coverage, sampled_out = msgspec.structs.astuple(row.coverage)
-            counts = (row.good, row.bad, *coverage)
-            detail = packing.pack_detail(
-                Detail(
-                    *(row.histogram, row.stage_ns, row.dominant, row.evidence, row.exclusions, sampled_out),
-                    *(row.pressure, row.cause_ns),
-                )
-            )
-            for width_s in WIDTHS_S:
+            wanted = self._wanted_more(series, row)
+            detail = columns.detail(row)
+            for width_s, coverage in zip(WIDTHS_S, (row.coverage, wanted, wanted), strict=True):
+                counts = columns.counts(row, coverage)
                 self._db.execute(_ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
-            if row.slowest or row.peers or row.waited_ns:
-                blob = packing.pack_exemplars(Exemplars(row.slowest, row.peers, row.waited_ns))
+            if blob := columns.exemplars(row):
                 for width_s in (HOUR_S, DAY_S):
                     self._db.execute(_ADD_EXEMPLARS, (series, width_s, down(row.minute, width_s), blob))
 
+    def _wanted_more(self, series: int, row: SliRow) -> Coverage:
+        """Return a row's coverage with as much measured time as is wanted now and was not there before."""
+        measured, expected = self._time(series, row.minute)
+        now = min(measured + row.coverage.measured_ms, expected + row.coverage.expected_ms)
+        return msgspec.structs.replace(row.coverage, measured_ms=now - min(measured, expected))
+
+    def _time(self, series: int, minute: int) -> tuple[int, int]:
+        """Return how much of a minute was measured and how much was wanted, over all nodes."""
+        query = "SELECT measured_ms, expected_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
+        return self._db.execute(query, (series, MINUTE_S, minute)).fetchone() or (0, 0)
+
+    def _reached(self) -> float:
+        """Return how late it was for sure when the store was opened: its oldest minutes had their time."""
+        oldest = self._db.execute("SELECT min(first_minute) FROM series").fetchone()[0]
+        kept = self._horizons().minutes or oldest
+        return self._clock() if kept is None else kept + MINUTES_KEPT_S
+
     def _id(self, key: ObjectiveKey) -> int:
         if key not in self._series:
-            columns, places = ", ".join(KEY_COLUMNS), ", ".join("?" * len(KEY_COLUMNS))
-            self._db.execute(f"INSERT OR IGNORE INTO series ({columns}) VALUES ({places})", key)
+            names, places = ", ".join(KEY_COLUMNS), ", ".join("?" * len(KEY_COLUMNS))
+            self._db.execute(f"INSERT OR IGNORE INTO series ({names}) VALUES ({places})", key)
             self._series[key] = self._known(key)
         return self._series[key]
 

@@ -105,7 +105,7 @@ def clock() -> Clock:
 @pytest.fixture
 def empty_store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
     """Yield a store whose time is `clock`'s."""
-    with SqliteStore(tmp_path / "sli.db", clock=clock) as opened:
+    with SqliteStore(tmp_path / "sli.db", clock=clock, steady=clock) as opened:
         yield opened
 
 

@@ -34,7 +34,7 @@ class World:
     async def run(self, scene: Callable[[Asked, StoreThread], Awaitable[None]]) -> None:
         """One life of an operator."""
         clock = lambda: self.now  # noqa: E731 - read by both
-        async with StoreThread(lambda: SqliteStore(self.path, clock=clock)) as store_thread:
+        async with StoreThread(lambda: SqliteStore(self.path, clock=clock, steady=clock)) as store_thread:
             await scene(Asked(store_thread, clock), store_thread)
 
     def includes(self, asked: Asked, minute: int, node: str = "n1") -> bool:

@@ -86,6 +86,14 @@ def test_rows_of_objectives_that_the_node_was_not_asked_for_are_dropped_and_coun
     assert ingest.dropped == {"not_asked": 1}
 
 
+def test_row_that_comes_more_than_a_day_late_is_dropped_and_counted(post: Post, make: Any) -> None:
+    post(now=NOW - 2 * 86_400)  # it was asked then
+    expected, total, ingest = post(("i", 0, [row(make), row(make, minute=NOW - 86_400 - 600)]))
+    assert (expected, total, ingest.accepted, ingest.dropped) == ([1], 10, 1, {"late": 1})
+    with SqliteStore(post.path, readonly=True) as store:
+        assert store.late_rows == 1
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

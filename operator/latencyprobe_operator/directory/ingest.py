@@ -14,6 +14,7 @@ import msgspec
 from latencyprobe.bounds import Impossible, bounded
 from latencyprobe.sli import SliAnswer, SliBatch, SliRow
 from latencyprobe.slo.objective import key_of
+from latencyprobe.store.sqlite import LATE_S
 from latencyprobe_operator.directory.asked import CLOCKS_S, Asked
 from latencyprobe_operator.directory.intake import MAX_WAITING_ROWS, Intake
 from latencyprobe_operator.directory.limits import MAX_INSTANCE, MAX_ROWS, MAX_SEQUENCE, Refused
@@ -52,13 +53,13 @@ class Ingest:
         rows, dropped = self._sorted_out(node, batch.rows)
         expected = await self.intake.add(node, msgspec.structs.replace(batch, rows=rows))
         if expected == batch.sequence + 1:
-            self.accepted += len(rows)
+            self.accepted += len(rows) - dropped["late"]
             self.dropped.update(dropped)
         return SliAnswer(expected, self.pacing.next_s)
 
     def _sorted_out(self, node: str, rows: Iterable[SliRow]) -> tuple[tuple[SliRow, ...], Counter[str]]:
         """Return the rows that may be stored, and how many may not, by reason."""
-        latest = self._clock() + CLOCKS_S
+        now = self._clock()
         kept: list[SliRow] = []
         dropped: Counter[str] = Counter()
         for row in rows:
@@ -66,13 +67,14 @@ class Ingest:
                 dropped["not_asked"] += 1
                 continue
             try:
-                if row.minute > latest:
+                if row.minute > now + CLOCKS_S:
                     raise Impossible("future", f"minute {row.minute} has not come yet: set the node's clock")
                 kept.append(bounded(row))
+                dropped["late"] += row.minute < now - LATE_S  # the store refuses it, and its coverage knows
             except Impossible as error:
                 reason = error.field if error.field == "future" else f"impossible_{error.field}"
                 dropped[reason] += 1
                 if (node, reason) not in self._logged:
                     self._logged.add((node, reason))
                     log.warning("%s: SLI rows of its agent are dropped: %s (%s)", node, error, row.objective)
-        return tuple(kept), dropped
+        return tuple(kept), +dropped
