@@ -7,7 +7,7 @@ LATENCYPROBE_DIRECTORY    https URL of the operator's directory; needed by `agen
 LATENCYPROBE_TOKEN_FILE   projected service account token, audience `latencyprobe-directory`
 LATENCYPROBE_CA_FILE      CA that signed the directory's certificate
 LATENCYPROBE_CGROUP_ROOT  the host's cgroup mount (in the pod /host/cgroup, read-only)
-LATENCYPROBE_STATE_DIR    the last plan is kept here (emptyDir)
+LATENCYPROBE_STATE_DIR    the last plan and counts that wait for the directory are kept here (emptyDir)
 LATENCYPROBE_BPF_DIR      folder of exchange.bpf.o
 LATENCYPROBE_HEALTH_PORT  GET /healthz: the loop turns; /readyz: it measures. 0 switches it off
 LATENCYPROBE_RECORDS_PER_SECOND, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES, LATENCYPROBE_RING_BYTES,

@@ -24,13 +24,14 @@ from tests.support.otlp import OtlpSink
 
 
 class DirectoryServer(ThreadingHTTPServer):
-    """`answers[path] = (status, document)`, `plan_lines` are streamed and the stream then stays open."""
+    """`answers[path] = (status, document)`, with `headers`; `plan_lines` are streamed and the stream stays open."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _DirectoryHandler)
         self.answers: dict[str, tuple[int, Any]] = {}
+        self.headers: dict[str, str] = {}
         self.plan_lines: list[bytes] = []
         self.requests: list[tuple[str, str, dict[str, Any]]] = []  # path, authorization, document
         self.versions: list[str] = []
@@ -71,6 +72,8 @@ class _DirectoryHandler(BaseHTTPRequestHandler):
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

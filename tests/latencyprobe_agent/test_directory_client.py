@@ -8,7 +8,7 @@ import pytest
 
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import AgentStatus, NodePlan, PlanLine
-from latencyprobe.sli import SliBatch
+from latencyprobe.sli import SliAnswer, SliBatch
 from latencyprobe_agent.directory.client import Directory, DocumentError
 
 PLAN = NodePlan("n1", 7, "digest", (), (), pair_key=b"k" * 32)
@@ -59,6 +59,31 @@ def test_a_refusal_says_why_and_what_to_do(directory_server: Any, directory: Dir
         directory.status(AgentStatus("i", "b", "0", 0, {}, "", (), {}))
     assert refused.value.retryable == (status == 503)
     assert "token-1" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "seconds"),
+    [
+        (503, "40", 40.0),
+        (429, " 7 ", 7.0),
+        (503, "Wed, 21 Oct 2026 07:28:00 GMT", 0.0),
+        (503, "-3", 0.0),
+        (500, "9", 0),
+    ],
+)
+def test_a_busy_directory_says_for_how_long(
+    directory_server: Any, directory: Directory, status: int, header: str, seconds: float
+) -> None:
+    directory_server.headers = {"Retry-After": header}
+    directory_server.answers["/v1/nodes/n1/sli"] = (status, {"error": "busy"})
+    with pytest.raises(DirectoryError) as busy:
+        directory.sli(SliBatch("i", 1, ()))
+    assert seconds == busy.value.retry_after_s
+
+
+def test_an_answer_says_when_the_next_rows_are_wanted(directory_server: Any, directory: Directory) -> None:
+    directory_server.answers["/v1/nodes/n1/sli"] = (200, {"expected": 2, "next_upload_s": 60})
+    assert SliAnswer(2, 60.0) == directory.sli(SliBatch("i", 1, ()))
 
 
 def test_a_document_that_is_refused_is_told_from_a_directory_that_is_away(

@@ -42,6 +42,18 @@ def test_where_nothing_can_be_measured_the_agent_stays_says_why_and_tries_again(
     assert (status.instance, status.generation, status.targets) == ("i", 0, ())
 
 
+def test_a_folder_that_cannot_be_used_is_told_beside_parts_that_fail() -> None:
+    operator = FakeControl(PLAN, patient=True)
+    operator.failing = {"spool": "/var/lib/latencyprobe/counts.db: the disk is full"}
+    agent = Agent(Config(tick_s=0.01), operator, NOBODY, lambda _: FakePrograms())
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    wait_until(lambda: operator.statuses)
+    agent.stop()
+    thread.join(DEADLINE_S)
+    assert operator.failing == operator.statuses[0].failing
+
+
 def test_standalone_it_does_not_wait(tmp_path: Path) -> None:
     with pytest.raises(Unsupported):
         Agent(Config(bpf_dir=tmp_path), FakeControl(PLAN), NOBODY).run()

@@ -17,6 +17,7 @@ from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
+from latencyprobe_agent.vocabulary.undelivered import Undelivered
 from tests.support.otlp import metrics, points
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
@@ -81,3 +82,17 @@ def test_a_part_that_fails_is_counted_by_its_name(listener: Metrics, outbox: Fak
     )
     found = {series[1:]: point.value for series, point in points(outbox.bodies).items()}
     assert found["latencyprobe.agent.failures", (("latencyprobe.part", "spans"),)] == 3
+
+
+def test_rows_that_wait_or_that_nobody_gets_are_told(outbox: FakeOutbox, make_turn: Any) -> None:
+    left = Undelivered(7, {"too_old": 2, "refused": 1})
+    config = Config(metric_interval_s=1.0)
+    own = SelfMetrics({"metrics": outbox}, None, config, standalone=False, undelivered=lambda: left)
+    listener = Metrics(outbox, own, config, None, start=Now(0, 0), delta=False)
+    in_force = InForce(PLAN, RULES, FakeResources(by_process=True))
+    listener.take(make_turn(in_force, at_s=1, counts=snapshot(), stats=AgentStats()))
+    found = {series[1:]: point.value for series, point in points(outbox.bodies).items()}
+    waiting = [metric.gauge for _, metric in metrics(outbox.bodies) if metric.name.endswith("sli_rows.waiting")]
+    assert [7] == [gauge.data_points[0].as_int for gauge in waiting]
+    for reason, count in left.dropped.items():
+        assert found["latencyprobe.agent.sli_rows.dropped", (("latencyprobe.reason", reason),)] == count

@@ -54,6 +54,7 @@ def audience(
                     shared_key=export.shared_key,
                     stop_timeout_s=_STOP_TIMEOUT_S,
                     naming=Names(KernelNames(), of_program),
+                    undelivered=control.undelivered,
                 )
                 listeners += stack.enter_context(exporters).listeners
             yield listeners

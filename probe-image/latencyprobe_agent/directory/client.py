@@ -132,7 +132,11 @@ class Directory:
         response.close()
         remedy = f": {_REMEDIES[response.status]}" if response.status in _REMEDIES else ""
         kind = DocumentError if response.status in (400, 413) else DirectoryError
-        raise kind(f"{self.url}: {method} {path}: {response.status}: {why}{remedy}", retryable=response.status >= 404)
+        raise kind(
+            f"{self.url}: {method} {path}: {response.status}: {why}{remedy}",
+            retryable=response.status >= 404,
+            retry_after_s=_retry_after_s(response),
+        )
 
     def _token(self) -> str:
         try:
@@ -153,7 +157,7 @@ class Directory:
         version = (stat.st_mtime_ns, stat.st_ino)
         with self._lock:
             if self._pool is None or version != self._ca_version:
-                self._pool = urllib3.PoolManager(maxsize=4, ca_certs=str(self._ca_file), cert_reqs="CERT_REQUIRED")
+                self._pool = urllib3.PoolManager(maxsize=5, ca_certs=str(self._ca_file), cert_reqs="CERT_REQUIRED")
                 self._ca_version = version
             return self._pool
 
@@ -163,7 +167,7 @@ class FakeDirectory(Directory):
 
     `error`: raised by every call while it is set. `lines`: the plan stream begins with them. `owners`, `generation`,
     `valid_s`: of its identities; `asked`: for which addresses. `refused`: keys of remote joins, with their reasons.
-    `expected`: the number of the next batch; only the rows of that one are kept.
+    `expected`: the number of the next batch; only the rows of that one are kept; `next_upload_s`: when it wants more.
     """
 
     def __init__(self) -> None:
@@ -176,7 +180,7 @@ class FakeDirectory(Directory):
         self.refused: dict[str, str] = {}
         self.messages: list[RemoteJoinMessage] = []
         self.statuses: list[AgentStatus] = []
-        self.expected = 0
+        self.expected, self.next_upload_s = 0, 0.0
         self.batches: list[SliBatch] = []
         self.rows: list[SliRow] = []
 
@@ -212,7 +216,7 @@ class FakeDirectory(Directory):
         self._answer()
         taken = batch.sequence == self.expected
         self.expected += taken
-        answer = SliAnswer(self.expected)
+        answer = SliAnswer(self.expected, self.next_upload_s)
         self.rows += batch.rows if taken else ()  # last: who sees them may change `expected`
         return answer
 
@@ -228,6 +232,12 @@ def _decode(body: bytes, kind: type[T], url: str) -> T:
         raise DirectoryError(
             f"{url}: not a {kind.__name__}: {error}: are agent and operator of one version?"
         ) from error
+
+
+def _retry_after_s(response: urllib3.BaseHTTPResponse) -> float:
+    """Return for how long a directory that is busy wants to be left alone; 0: it does not say so in seconds."""
+    text = response.headers.get("Retry-After", "").strip()
+    return float(text) if response.status in (429, 503) and text.isdecimal() else 0.0
 
 
 def _reason(body: bytes) -> str:

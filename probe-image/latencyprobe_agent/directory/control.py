@@ -1,9 +1,9 @@
 """The agent's control in a cluster: plan and identities come from the operator's directory, counts and status go there.
 
-Nothing here waits for the operator: while it is away the last plan holds and counts are kept.
+Nothing here waits for the operator: while it is away the last plan holds and counts are kept, on disk if there is one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from latencyprobe.plan import AgentStatus, NodePlan
 from latencyprobe.sli import SliRow
@@ -12,7 +12,10 @@ from latencyprobe_agent.directory.client import Directory
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.directory.plans import PlanFollower
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
+from latencyprobe_agent.directory.reporting import Reporting
 from latencyprobe_agent.directory.uplink import Uplink
+from latencyprobe_agent.directory.waiting import WaitingRows
+from latencyprobe_agent.vocabulary.undelivered import Undelivered
 
 
 class DirectoryControl:
@@ -25,12 +28,15 @@ class DirectoryControl:
         self.peers: Peers | None = Peers(directory.identities)
         self.remote_join: RemoteJoinPost | None = RemoteJoinPost(directory.remote_join)
         self._follower = PlanFollower(directory, config.node, config.state_dir, self.remote_join.receive)
-        self._uplink = Uplink(directory, config.instance, status_interval_s=config.status_interval_s)
+        self._waiting = WaitingRows(config.state_dir)
+        self._uplink = Uplink(directory, self._waiting)
+        self._reporting = Reporting(directory, config.status_interval_s)
 
     def start(self) -> None:
         """Start the threads that talk to the directory."""
         self._follower.start()
         self._uplink.start()
+        self._reporting.start()
         assert self.peers is not None
         assert self.remote_join is not None
         self.peers.start()
@@ -50,13 +56,23 @@ class DirectoryControl:
 
     def report(self, status: AgentStatus) -> None:
         """Queue the status."""
-        self._uplink.report(status)
+        self._reporting.report(status)
+
+    def problems(self) -> Mapping[str, str]:
+        """Return why counts wait in memory, if they do, and whether they still go."""
+        problems = {"spool": self._waiting.problem, "uplink": "a thread has ended" if self._uplink.broken else ""}
+        return {part: problem for part, problem in problems.items() if problem}
+
+    def undelivered(self) -> Undelivered:
+        """Return how many rows wait, and how many are dropped."""
+        return Undelivered(len(self._waiting), self._waiting.dropped.copy())
 
     def stop(self, timeout_s: float) -> None:
-        """Send what is left."""
+        """Send what is left: the counts first, as a node that ends takes their folder with it."""
         self._follower.stop()
         assert self.peers is not None
         assert self.remote_join is not None
         self.peers.stop()
         self.remote_join.stop()
         self._uplink.stop(timeout_s)
+        self._reporting.stop(timeout_s / 2)

@@ -1,121 +1,124 @@
-"""Hands status and SLI counts to the directory in one thread, so that a slow operator never delays measuring.
+"""Hands SLI counts to the directory: one thread keeps them on disk, one sends, so that neither a slow disk nor a slow
+operator delays measuring.
 
 One batch is in flight and keeps its sequence number until it is accepted, so an answer that was lost on the way counts
-nothing twice (docs/design/directory.md, "Sequence numbers").
+nothing twice (docs/design/directory.md, "Sequence numbers"). The directory says when it wants the next ones.
 """
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Iterable
 
-import msgspec
-
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import AgentStatus
-from latencyprobe.sli import SliBatch, SliRow
+from latencyprobe.sli import SliRow
 from latencyprobe_agent.directory.client import Directory, DocumentError
-from latencyprobe_agent.directory.pending import PendingRows, PendingStatus
+from latencyprobe_agent.directory.spool import CAPACITY_ROWS
+from latencyprobe_agent.directory.waiting import WaitingRows
 
 _log = logging.getLogger(__name__)
-_RETRY_S = 2.0
+_FIRST_RETRY_S = 2.0
+_LONGEST_RETRY_S = 10.0  # a minute is evaluated 15 s after its end
+_LONGEST_PAUSE_S = 300.0
+_LOOK_S = 60.0  # what is left on a disk that works again goes without new rows too
 
 
 class Uplink:
     """`problem`: why the directory does not take what is sent, empty while it does."""
 
-    def __init__(self, directory: Directory, instance: str, *, status_interval_s: float) -> None:
+    def __init__(self, directory: Directory, waiting: WaitingRows) -> None:
         self.problem = ""
         self._directory = directory
-        self._instance = instance
-        self._sequence = 0
-        self._flight: SliBatch | None = None
-        self._rows = PendingRows()
-        self._status = PendingStatus(status_interval_s)
+        self._waiting = waiting
+        self._taken: list[SliRow] = []  # not yet on disk
+        self._due_s = 0.0
         self._stopped = False
         self._lock = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="uplink", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name="spool", daemon=True)
+        self._sender = threading.Thread(target=self._send, name="uplink", daemon=True)
 
     @property
-    def dropped(self) -> int:
-        """Rows that the directory never got."""
-        return self._rows.dropped
+    def broken(self) -> bool:
+        """Whether a defect has ended one of its threads: the log tells which."""
+        alive = self._keeper.is_alive() and self._sender.is_alive()
+        return self._keeper.ident is not None and not alive and not self._stopped
 
     def start(self) -> None:
-        """Start sending."""
-        self._thread.start()
+        """Start with what an earlier process has left."""
+        self._keeper.start()
+        self._sender.start()
 
     def add(self, rows: Iterable[SliRow]) -> None:
         """Queue rows; equal objective and minute are added up."""
         with self._lock:
-            self._rows.add(rows, time.time())
-            self._lock.notify()
-
-    def report(self, status: AgentStatus) -> None:
-        """Replace the status to be sent; a changed one goes at once."""
-        with self._lock:
-            self._status.replace(status)
-            self._lock.notify()
+            self._taken += rows
+            if (excess := len(self._taken) - CAPACITY_ROWS) > 0:  # the disk does not answer
+                self._waiting.dropped["no_room"] += excess
+                del self._taken[:excess]
+            self._lock.notify_all()
 
     def stop(self, timeout_s: float) -> None:
-        """Send what is left, for at most `timeout_s`."""
+        """Keep and send what is left, for at most `timeout_s`."""
         with self._lock:
             self._stopped = True
-            self._lock.notify()
-        self._thread.join(timeout_s)
+            self._lock.notify_all()
+        until_s = time.monotonic() + timeout_s
+        self._keeper.join(timeout_s)
+        self._sender.join(max(0.0, until_s - time.monotonic()))
+        if not self._sender.is_alive():
+            self._waiting.close()
 
-    def _run(self) -> None:
+    def _keep(self) -> None:
         while True:
+            self._waiting.open()
             with self._lock:
-                self._lock.wait_for(lambda: self._stopped or self._due(), timeout=1.0)
-                if not self._due():
-                    if self._stopped:
-                        return
-                    continue
+                self._lock.notify_all()
+                self._lock.wait_for(lambda: self._taken or self._stopped, timeout=_LOOK_S)
+                rows, self._taken = self._taken, []
+                if not rows and self._stopped:
+                    return
+            if rows:
+                self._waiting.add(rows)
+
+    def _send(self) -> None:
+        retry_s = _FIRST_RETRY_S
+        while self._wait():
             try:
-                self._send_status()
-                while self._send_rows():
-                    pass
-                self.problem = ""
+                pause_s, spread = self._upload(), (0.9, 1.0)  # later, and its minute would be evaluated without
+                self.problem, retry_s = "", _FIRST_RETRY_S
             except DirectoryError as error:
                 if str(error) != self.problem:
                     self.problem = str(error)
                     _log.warning("%s; counts wait up to 24 h", error)
-                with self._lock:
-                    if self._stopped:
-                        return
-                    self._lock.wait_for(lambda: self._stopped, timeout=_RETRY_S)
+                if self._stopped:
+                    return
+                pause_s, spread = error.retry_after_s or retry_s, (1.0, 1.1)
+                retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
+            pause_s = min(pause_s, _LONGEST_PAUSE_S) * random.uniform(*spread)  # noqa: S311 - spreads agents, no secret
+            self._due_s = time.monotonic() + pause_s
 
-    def _due(self) -> bool:
-        return bool(self._rows or self._flight or self._status.due(time.monotonic()))
+    def _wait(self) -> bool:
+        """Wait until there are rows and they may go; return False when none are left at the end."""
+        with self._lock:
+            while not self._stopped:
+                pause_s = self._due_s - time.monotonic()
+                if self._waiting and pause_s <= 0:
+                    return True
+                self._lock.wait(max(pause_s, 0.0) if self._waiting else None)
+        self._keeper.join()
+        return bool(self._waiting)
 
-    def _send_status(self) -> None:
-        status = self._status.due(time.monotonic())
-        if status is None:
-            return
-        try:
-            self._directory.status(status)
-        except DocumentError as error:  # says it again at the next interval; the counts go on
-            _log.error("status refused: %s", error)
-        self._status.sent(status, time.monotonic())
-
-    def _send_rows(self) -> bool:
-        """Send one batch. Return whether there was one."""
-        if self._flight is None:
-            with self._lock:
-                rows = self._rows.take()
-            if not rows:
-                return False
-            self._flight = SliBatch(self._instance, self._sequence, rows)
-        try:
-            expected = self._directory.sli(self._flight).expected
-        except DocumentError as error:
-            _log.error("SLI counts of %d rows dropped: %s", len(self._flight.rows), error)
-            self._rows.dropped += len(self._flight.rows)
-            self._flight = None
-            return True
-        if expected > self._flight.sequence:
-            self._sequence, self._flight = expected, None
-        else:  # a gap: the directory has forgotten a batch of ours, say after its store was restored
-            self._flight = msgspec.structs.replace(self._flight, sequence=expected)
-        return True
+    def _upload(self) -> float:
+        """Send all that waits, batch by batch. Return for how long the directory wants no more, in seconds."""
+        pause_s = 0.0
+        while batch := self._waiting.batch():
+            try:
+                answer = self._directory.sli(batch)
+            except DocumentError as error:
+                _log.error("SLI counts of %d rows dropped: %s", len(batch.rows), error)
+                self._waiting.refused()
+                continue
+            self._waiting.answered(answer.expected)
+            pause_s = answer.next_upload_s
+        return pause_s

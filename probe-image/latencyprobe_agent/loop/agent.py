@@ -120,7 +120,7 @@ class Agent:
             self.stop()
 
     def _report(self, loop: Loop) -> None:
-        problem, failing = loop.attachment.problem, self.guard.problems
+        problem, failing = loop.attachment.problem, {**self.guard.problems, **self._control.problems()}
         sampling = self._audience.sampling
         self._control.report(
             status.measuring(

@@ -1,13 +1,14 @@
 """Where the plan comes from and the counts go: this host alone (here), or the directory (directory/control.py)."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from latencyprobe.plan import AgentStatus, NodePlan
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
+from latencyprobe_agent.vocabulary.undelivered import Undelivered
 
 
 class Control(Protocol):
@@ -32,6 +33,12 @@ class Control(Protocol):
 
     def report(self, status: AgentStatus) -> None:
         """Take over the agent's status."""
+
+    def problems(self) -> Mapping[str, str]:
+        """Return which parts of it do not work, and why: the status tells."""
+
+    def undelivered(self) -> Undelivered:
+        """Return what became of rows that nobody has got."""
 
     def stop(self, timeout_s: float) -> None:
         """Hand on what is left, for at most `timeout_s`."""
@@ -67,12 +74,21 @@ class LocalControl:
     def report(self, status: AgentStatus) -> None:
         """Drop it: the command prints what matters."""
 
+    def problems(self) -> Mapping[str, str]:
+        """Return nothing: `keep` tells of its own."""
+        return {}
+
+    def undelivered(self) -> Undelivered:
+        """Return nothing: rows are kept when they are taken."""
+        return Undelivered()
+
     def stop(self, timeout_s: float) -> None:
         """Nothing is left: rows are kept when they are taken."""
 
 
 class FakeControl(Control):
-    """`Control` for tests: `current` is its plan; it keeps `rows` and `statuses`. `stopped`: it was told to stop."""
+    """`Control` for tests: `current` is its plan; it keeps `rows` and `statuses`. `failing`, `left`: its
+    problems and what it has not delivered. `stopped`: it was told to stop."""
 
     def __init__(
         self,
@@ -88,6 +104,8 @@ class FakeControl(Control):
         self.patient = patient
         self.rows: list[SliRow] = []
         self.statuses: list[AgentStatus] = []
+        self.failing: dict[str, str] = {}
+        self.left = Undelivered()
         self.stopped = False
 
     def start(self) -> None:
@@ -108,6 +126,14 @@ class FakeControl(Control):
     def report(self, status: AgentStatus) -> None:
         """Keep the status."""
         self.statuses.append(status)
+
+    def problems(self) -> Mapping[str, str]:
+        """Return `failing`."""
+        return self.failing
+
+    def undelivered(self) -> Undelivered:
+        """Return `left`."""
+        return self.left
 
     def stop(self, timeout_s: float) -> None:
         """Remember it."""

@@ -4,7 +4,7 @@ Import it only where OTLP is asked for, and after the programs are attached: pro
 measuring does not need.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from latencyprobe_agent.config import Config
@@ -20,14 +20,15 @@ from latencyprobe_agent.telemetry.span_evidence import Names
 from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.now import Now
+from latencyprobe_agent.vocabulary.undelivered import Undelivered
 
 
 class Exporters(AbstractContextManager["Exporters"]):
     """`listeners`: Spans, Metrics, as `endpoints` ask for them. Leaving it delivers what is queued.
 
     `peers`: None standalone. `shared_key`: another host was given the same pairing key. `stop_timeout_s`: for that
-    delivery. `naming`: of stacks. Raises ConfigError where gRPC is asked for but not
-    installed.
+    delivery. `naming`: of stacks; `undelivered`: what became of SLI rows. Raises ConfigError where gRPC is asked for
+    but not installed.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Exporters(AbstractContextManager["Exporters"]):
         shared_key: bool,
         stop_timeout_s: float,
         naming: Names,
+        undelivered: Callable[[], Undelivered],
     ) -> None:
         self._stop_timeout_s = stop_timeout_s
         self.outboxes: dict[OtlpSignal, Outbox] = {
@@ -59,7 +61,7 @@ class Exporters(AbstractContextManager["Exporters"]):
             spans = Spans(traces, room, peers or Peers(None), shared_key=shared_key, naming=naming)
             self.listeners.append(spans)
         if metrics := self.outboxes.get("metrics"):
-            own = SelfMetrics(self.outboxes, room, config, standalone=peers is None)
+            own = SelfMetrics(self.outboxes, room, config, standalone=peers is None, undelivered=undelivered)
             self.listeners.append(Metrics(metrics, own, config, peers, start=start, delta=delta))
         for outbox in self.outboxes.values():
             outbox.start()

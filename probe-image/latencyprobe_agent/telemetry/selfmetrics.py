@@ -2,7 +2,7 @@
 
 import os
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from latencyprobe_agent.config import Config
@@ -14,6 +14,7 @@ from latencyprobe_agent.telemetry.points import Labels, Point
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
+from latencyprobe_agent.vocabulary.undelivered import Undelivered
 
 AGENT = "agent"  # `Point.observed` of these points
 
@@ -22,16 +23,26 @@ class SelfMetrics:
     """`room`: where spans wait, None if none are made. `resource`: the agent's attributes."""
 
     def __init__(
-        self, outboxes: Mapping[OtlpSignal, Outbox], room: WaitingRoom | None, config: Config, *, standalone: bool
+        self,
+        outboxes: Mapping[OtlpSignal, Outbox],
+        room: WaitingRoom | None,
+        config: Config,
+        *,
+        standalone: bool,
+        undelivered: Callable[[], Undelivered] = Undelivered,
     ) -> None:
         self.resource = agent_resource(config, host=standalone)
         self._outboxes = outboxes
         self._room = room
+        self._undelivered = undelivered
 
     def points(self, stats: AgentStats, series_overflow: int) -> Iterator[Point]:
         """Yield the agent's points. `series_overflow`: series that were folded into `other`."""
         yield from _loop(stats)
         yield Point(AGENT, names.SERIES_OVERFLOW, (), series_overflow)
+        rows = self._undelivered()
+        yield from _counted(names.SLI_ROWS_DROPPED, (), names.REASON, rows.dropped)
+        yield Point(AGENT, names.SLI_ROWS_WAITING, (), rows.waiting)
         if self._room is not None:
             yield Point(AGENT, names.PEERS_UNRESOLVED, (), self._room.unresolved)
             yield Point(AGENT, names.SPANS_UNNAMED, (), self._room.unnamed)

@@ -504,6 +504,15 @@ AGENT_FAILURES = Metric(
     "counter",
     "Turns that a part of the agent raised at and was left out of; the others went on.",
 )
+SLI_ROWS_DROPPED = Metric(
+    "latencyprobe.agent.sli_rows.dropped",
+    "{row}",
+    "counter",
+    "SLI counts of an objective and minute that the directory never gets, by reason: docs/design/directory.md.",
+)
+SLI_ROWS_WAITING = Metric(
+    "latencyprobe.agent.sli_rows.waiting", "{row}", "gauge", "SLI counts of objectives and minutes that wait for it."
+)
 REMOTE_JOINS = Metric(
     "latencyprobe.agent.remote_joins",
     "{half}",

@@ -1,0 +1,78 @@
+"""Hands the agent's status to the directory, in a thread of its own: no upload, no disk and no pacing keeps it back."""
+
+import logging
+import threading
+import time
+
+from latencyprobe.errors import DirectoryError
+from latencyprobe.plan import AgentStatus
+from latencyprobe_agent.directory.client import Directory, DocumentError
+
+_log = logging.getLogger(__name__)
+_RETRY_S = 2.0
+
+
+class Reporting:
+    """Sends the newest status at once when something other than counts has changed, else after `interval_s`."""
+
+    def __init__(self, directory: Directory, interval_s: float) -> None:
+        self._directory = directory
+        self._interval_s = interval_s
+        self._newest: AgentStatus | None = None
+        self._sent: AgentStatus | None = None
+        self._sent_s = 0.0
+        self._stopped = False
+        self._lock = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="status", daemon=True)
+
+    def start(self) -> None:
+        """Start sending."""
+        self._thread.start()
+
+    def report(self, status: AgentStatus) -> None:
+        """Replace the status to be sent."""
+        with self._lock:
+            self._newest = status
+            self._lock.notify()
+
+    def stop(self, timeout_s: float) -> None:
+        """Send what has changed, for at most `timeout_s`."""
+        with self._lock:
+            self._stopped = True
+            self._lock.notify()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while status := self._next():
+            try:
+                self._directory.status(status)
+            except DocumentError as error:  # says it again at the next interval
+                _log.error("status refused: %s", error)
+            except DirectoryError:  # the uplink and the plan tell of it
+                with self._lock:
+                    if self._stopped or self._lock.wait_for(lambda: self._stopped, timeout=_RETRY_S):
+                        return
+                continue
+            self._sent, self._sent_s = status, time.monotonic()
+
+    def _next(self) -> AgentStatus | None:
+        """Wait until a status is due; None at the end."""
+        with self._lock:
+            while not self._due():
+                if self._stopped:
+                    return None
+                self._lock.wait(1.0)
+            return self._newest
+
+    def _due(self) -> bool:
+        newest, sent = self._newest, self._sent
+        if newest is None:
+            return False
+        changed = sent is None or _urgent(newest) != _urgent(sent)
+        return changed or time.monotonic() - self._sent_s >= self._interval_s
+
+
+def _urgent(status: AgentStatus) -> tuple[object, ...]:
+    """Return what cannot wait for the interval: counts can."""
+    refused = tuple((target.id, target.refused) for target in status.targets if target.refused)
+    return status.generation, status.variants, status.error, tuple(status.failing), refused

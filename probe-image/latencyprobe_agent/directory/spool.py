@@ -1,0 +1,260 @@
+"""SLI rows that wait for the directory, in one SQLite file that a killed agent leaves whole, or in memory.
+
+The rows, the batch in flight, its number and the sender that it is of change together, so each row is handed over once,
+whatever ends the process (docs/design/directory.md, "Sequence numbers"). One process has the file at a time.
+
+A transaction outlives the process without a sync. What a sync is for is a power cut: without one it could take back
+that rows had left for a batch, which the directory then has, so a batch is on the disk before it goes.
+"""
+
+import math
+import os
+import sqlite3
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from latencyprobe.errors import LatencyProbeError
+from latencyprobe.sli import SliBatch, SliRow, merged, missing
+from latencyprobe.slo.objective import key_of
+
+BATCH_ROWS = 250  # at most 12 kB each: below the 4 MiB that the directory takes
+CAPACITY_ROWS = 20_000  # 13 objectives for 24 h
+_CAPACITY_BYTES = 64 << 20  # 3 kB each; the folder has 512 MiB
+_KEEP_S = 24 * 3600  # the directory takes none that are later
+_MISSING = 1_000  # objectives whose losses are remembered until their next row
+_VERSION = 1
+_SCHEMA = f"""
+    BEGIN;
+    CREATE TABLE rows (minute INTEGER NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (minute, key));
+    CREATE TABLE missing (key BLOB PRIMARY KEY, exchanges INTEGER NOT NULL);
+    CREATE TABLE sender (instance TEXT NOT NULL, sequence INTEGER NOT NULL, flight BLOB); -- one row
+    PRAGMA user_version = {_VERSION};
+    COMMIT;
+"""
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+
+class SpoolError(LatencyProbeError):
+    """The file cannot be used now."""
+
+
+class SpoolDamagedError(SpoolError):
+    """The file is of no use."""
+
+
+class Spool:
+    """`path`: None for memory. `dropped` counts rows that the directory never gets, by reason; of these the next row of
+    their objective says how many exchanges are `lost`. `flight`: the batch in flight. Every call raises SpoolError, and
+    has changed nothing then."""
+
+    def __init__(self, path: Path | None, dropped: Counter[str]) -> None:
+        self.flight: SliBatch | None = None
+        self._path = path
+        self._dropped = dropped
+        self._stored = 0
+        with self._failures():
+            self._db = self._open()
+            try:
+                self._begin()
+            except BaseException:
+                self._db.close()
+                raise
+
+    @property
+    def waiting(self) -> int:
+        """Rows that the directory has not got yet."""
+        return self._stored + (len(self.flight.rows) if self.flight else 0)
+
+    def close(self) -> None:
+        """Let another process have the file."""
+        self._db.close()
+
+    def add(self, rows: Iterable[SliRow], now_unix_s: float) -> None:
+        """Take rows in; equal objective and minute are added up. What is too old or too much goes, oldest first."""
+        with self._changes() as dropped:
+            self._add(rows)
+            self._keep_small(now_unix_s, dropped)
+
+    def take_over(self, other: "Spool", now_unix_s: float) -> None:
+        """Take in what waits in another, which has nothing in flight, and leave it empty."""
+        with self._changes() as dropped:
+            self._add(other._rows())
+            self._tell_missing(other._missing().items())
+            self._keep_small(now_unix_s, dropped)
+        with other._changes():
+            other._db.execute("DELETE FROM rows")
+            other._db.execute("DELETE FROM missing")
+
+    def batch(self) -> SliBatch | None:
+        """Return the batch in flight, else a new one of the oldest minutes, None without any rows."""
+        if self.flight is None and self._stored:
+            with self._changes(synced=True):
+                batch = self._next_batch()
+            self.flight = batch
+        return self.flight
+
+    def answered(self, expected: int) -> None:
+        """Take the directory's answer: the number that it expects after the batch in flight."""
+        assert self.flight is not None
+        sequence, rows, flight = self.flight.sequence, self.flight.rows, None
+        with self._changes() as dropped:
+            if expected > sequence + 1:  # it has later ones than we know of: what is here may be among them
+                self._tell_missing((_key(row), missing(row)) for row in rows)
+                dropped["restored"] += len(rows) + self._drop()
+            elif expected <= sequence:  # a gap: it has forgotten a batch of ours, say after its store was restored
+                flight = msgspec.structs.replace(self.flight, sequence=expected)
+            self._send(expected, flight)
+        self.flight = flight
+
+    def refused(self) -> None:
+        """Drop the batch in flight: the directory will never take it."""
+        assert self.flight is not None
+        with self._changes() as dropped:
+            self._tell_missing((_key(row), missing(row)) for row in self.flight.rows)
+            dropped["refused"] += len(self.flight.rows)
+            self._send(self.flight.sequence, None)
+        self.flight = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._path is not None:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._path.exists():  # closing a file that SQLite has open would give its lock away
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        name = ":memory:" if self._path is None else str(self._path)
+        return sqlite3.connect(name, timeout=0, isolation_level=None, check_same_thread=False)
+
+    def _begin(self) -> None:
+        """Become the one process that has the file, and find what waits in it."""
+        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL", "cache_size = -256"):
+            self._db.execute(f"PRAGMA {pragma}")
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("COMMIT")
+        version, tables = self._pragma("user_version"), self._pragma("schema_version")
+        if version != _VERSION and tables:
+            raise SpoolDamagedError(f"{self._path}: of another version, or not ours")
+        if (damage := self._pragma("quick_check(1)")) != "ok":
+            raise SpoolDamagedError(f"{self._path}: {damage}")
+        if not tables:
+            self._db.executescript(_SCHEMA)
+            self._db.execute("INSERT INTO sender VALUES (?, 0, NULL)", (str(uuid.uuid4()),))
+        *_, flight = self._sender()
+        self.flight = None if flight is None else msgspec.msgpack.decode(flight, type=SliBatch)
+        self._stored = self._count()
+
+    def _add(self, rows: Iterable[SliRow]) -> None:
+        for row in rows:
+            at = row.minute, _key(row)
+            known = self._db.execute("SELECT body FROM rows WHERE minute = ? AND key = ?", at).fetchone()
+            body = msgspec.msgpack.encode(merged(_row(known[0]), row) if known else row)
+            self._db.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", (*at, body))
+
+    def _next_batch(self) -> SliBatch:
+        query = "SELECT minute, key, body FROM rows ORDER BY minute, key LIMIT ?"
+        found = self._db.execute(query, (BATCH_ROWS,)).fetchall()
+        self._db.execute("DELETE FROM rows WHERE (minute, key) <= (?, ?)", found[-1][:2])
+        lost = self._missing()
+        rows = tuple(_lacking(_row(body), lost.pop(key, 0)) for _, key, body in found)
+        self._db.execute("DELETE FROM missing")
+        self._tell_missing(lost.items())
+        instance, sequence, _ = self._sender()
+        batch = SliBatch(instance, sequence, rows)
+        self._send(sequence, batch)
+        return batch
+
+    def _send(self, sequence: int, flight: SliBatch | None) -> None:
+        blob = None if flight is None else msgspec.msgpack.encode(flight)
+        self._db.execute("UPDATE sender SET sequence = ?, flight = ?", (sequence, blob))
+
+    def _keep_small(self, now_unix_s: float, dropped: Counter[str]) -> None:
+        dropped["too_old"] += self._drop(before=now_unix_s - _KEEP_S)
+        dropped["no_room"] += self._drop(most=self._count() - CAPACITY_ROWS)
+        while self._used_bytes() > _CAPACITY_BYTES and (gone := self._drop(most=BATCH_ROWS)):
+            dropped["no_room"] += gone
+
+    def _drop(self, *, before: float = math.inf, most: float = math.inf) -> int:
+        """Delete rows, the oldest first, remembering what is missing now; return how many."""
+        query = "SELECT rowid, key, body FROM rows WHERE minute < ? ORDER BY minute, key LIMIT ?"
+        gone = 0
+        while gone < most and (found := self._db.execute(query, (before, min(most - gone, BATCH_ROWS))).fetchall()):
+            self._tell_missing((key, missing(_row(body))) for _, key, body in found)
+            self._db.executemany("DELETE FROM rows WHERE rowid = ?", ((row[0],) for row in found))
+            gone += len(found)
+        return gone
+
+    def _tell_missing(self, lost: Iterable[tuple[bytes, int]]) -> None:
+        query = "INSERT INTO missing VALUES (?, ?) ON CONFLICT DO UPDATE SET exchanges = exchanges + excluded.exchanges"
+        self._db.executemany(query, ((key, n) for key, n in lost if n))
+        self._db.execute("DELETE FROM missing WHERE rowid <= (SELECT max(rowid) FROM missing) - ?", (_MISSING,))
+
+    def _missing(self) -> dict[bytes, int]:
+        return dict(self._db.execute("SELECT key, exchanges FROM missing").fetchall())
+
+    def _rows(self) -> Iterator[SliRow]:
+        return (_row(body) for (body,) in self._db.execute("SELECT body FROM rows"))
+
+    def _sender(self) -> tuple[str, int, bytes | None]:
+        found: tuple[str, int, bytes | None] | None = self._db.execute("SELECT * FROM sender").fetchone()
+        if found is None:
+            raise SpoolDamagedError(f"{self._path}: no sender")
+        return found
+
+    def _count(self) -> int:
+        return int(self._db.execute("SELECT count(*) FROM rows").fetchone()[0])
+
+    def _used_bytes(self) -> int:
+        pages = self._pragma("page_count") - self._pragma("freelist_count")
+        return int(pages * self._pragma("page_size"))
+
+    def _pragma(self, name: str) -> Any:
+        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+    @contextmanager
+    def _changes(self, *, synced: bool = False) -> Iterator[Counter[str]]:
+        """A transaction; yields what it drops, by reason."""
+        dropped: Counter[str] = Counter()
+        with self._failures():
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield dropped
+                stored = self._count()
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+        self._stored = stored
+        self._dropped.update(+dropped)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            damaged = getattr(error, "sqlite_errorname", "").startswith(_DAMAGED)
+            kind = SpoolDamagedError if damaged else SpoolError
+            raise kind(f"{self._path}: {getattr(error, 'strerror', None) or error}") from error
+        except msgspec.MsgspecError as error:
+            raise SpoolDamagedError(f"{self._path}: {error}") from error
+
+
+def _key(row: SliRow) -> bytes:
+    return msgspec.msgpack.encode(key_of(row))
+
+
+def _row(body: bytes) -> SliRow:
+    return msgspec.msgpack.decode(body, type=SliRow)
+
+
+def _lacking(row: SliRow, lost: int) -> SliRow:
+    """Return a row that says that so many exchanges more of its objective are in no count."""
+    if not lost:
+        return row
+    coverage = msgspec.structs.replace(row.coverage, lost=row.coverage.lost + lost)
+    return msgspec.structs.replace(row, coverage=coverage)

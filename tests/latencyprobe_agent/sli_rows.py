@@ -1,0 +1,13 @@
+"""SLI rows as tests of the uplink hand them over."""
+
+import time
+from typing import Any
+
+from latencyprobe.plan import Role
+from latencyprobe.sli import SliRow
+
+NOW = int(time.time()) // 60 * 60
+
+
+def row(minute: int = NOW, good: int = 1, objective: str = "fast", **more: Any) -> SliRow:
+    return SliRow("shop", "p", "uid", objective, "hash", Role.SERVER, minute, good=good, **more)
