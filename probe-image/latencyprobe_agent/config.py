@@ -67,7 +67,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # About 8,000 spans of 1 kB: 80 s of collector outage at the default 100 spans/s.
     outbox_bytes: int = 8 << 20
     spans_per_second: int = 2000  # cap per node over all targets (docs/design/measurement.md, "Sampling decision")
-    series: int = 200  # per target and metric; the rest is folded into `other`
+    series: int = 200  # per target set and metric; the rest is folded into `other`
     metric_interval_s: float = 15.0
 
     # Identities come in milliseconds; after 2 s a span goes out without (docs/design/telemetry.md, "Waiting spans").

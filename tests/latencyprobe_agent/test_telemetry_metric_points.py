@@ -10,6 +10,7 @@ from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.telemetry.metric_points import count_points, record_points
+from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Histogram, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
 from latencyprobe_agent.telemetry.slo_events import SloEvents
@@ -42,12 +43,10 @@ def counts(*rows: dict[str, Any]) -> Counts:
     return Counts(keys, values)
 
 
-def points_of(
-    read: Counts, plan: NodePlan = PLAN, sets: dict[int, TargetSet] = SETS, series_cap: int = 200
-) -> list[Point]:
+def points_of(read: Counts, plan: NodePlan = PLAN, sets: dict[int, TargetSet] = SETS) -> list[Point]:
     slo = SloEvents()
     slo.follow(plan, Rules(sets=sets), NO_COUNTS, 0)
-    return list(count_points(read, plan, sets, slo, series_cap))
+    return list(count_points(read, plan, sets, slo))
 
 
 def by_series(points: list[Point]) -> dict[tuple[str, ...], Any]:
@@ -123,7 +122,7 @@ def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_t
 
 def test_owners_above_the_cap_share_one_series() -> None:
     many = counts(*({"owner": owner, "set": 2, "outcomes": {Outcome.OK: 1}} for owner in range(10)))
-    points = [p for p in points_of(many, series_cap=4) if p.metric is names.SERVER_DURATION]
+    points = [p for p in points_of(OwnerCap(4).fold(many)) if p.metric is names.SERVER_DURATION]
     assert [point.observed for point in points] == [0, 1, 2, 3, OTHER_OWNER]
     assert sum(int(p.value.counts.sum()) for p in points if isinstance(p.value, Histogram)) == 10
 

@@ -71,6 +71,39 @@ def test_delta_temporality_sends_differences_from_the_last_export() -> None:
     assert (data.count, data.positive.offset, list(data.positive.bucket_counts)) == (3, -671, [3])
 
 
+def test_of_owners_that_are_gone_nothing_is_remembered() -> None:
+    """Containers come and go for months."""
+    encoder = MetricRequests(0, delta=True)
+    for owner in range(1, 200):
+        encoder.forget({owner - 1})
+        points = [Point(owner, names.EXCHANGES, LABELS, 5), Point(owner, names.SERVER_DURATION, LABELS, histogram([5]))]
+        list(encoder.encode(points, {owner: {}}, owner))
+    assert 2 == len(encoder._before)
+
+
+def test_an_edited_objective_takes_the_place_of_what_was_sent_before() -> None:
+    encoder = MetricRequests(0, delta=True)
+    for start in range(1, 200):
+        list(encoder.encode([Point(1, names.SLO_EVENTS, LABELS, 5, start)], RESOURCES, start))
+    assert 1 == len(encoder._before)
+
+
+def test_what_begins_anew_is_sent_whole_and_never_as_a_loss() -> None:
+    """As of a process that has the number of one that ended."""
+    encoder = MetricRequests(0, delta=True)
+
+    def export(count: int, buckets: list[int], zero: int = 0) -> tuple[int, int]:
+        durations = Point(1, names.SERVER_DURATION, LABELS, histogram(buckets, zero))
+        found = metrics(encoder, Point(1, names.EXCHANGES, LABELS, count), durations)
+        (number,) = found["one", "latencyprobe.exchanges"].sum.data_points
+        return number.as_int, found["one", names.SERVER_DURATION.name].exponential_histogram.data_points[0].count
+
+    assert (10, 10) == export(10, [5, 5])
+    assert (3, 6) == export(3, [6, 0])
+    assert (1, 2) == export(4, [6, 1], zero=1)
+    assert (0, 7) == export(4, [6, 1], zero=0)
+
+
 @pytest.mark.parametrize(("delta", "after"), [(False, [(2, 1500), (5, 1500)]), (True, [(2, 1500), (3, 2500)])])
 def test_a_counter_that_starts_again_says_when(delta: bool, after: list[tuple[int, int]]) -> None:
     encoder = MetricRequests(1000, delta=delta)

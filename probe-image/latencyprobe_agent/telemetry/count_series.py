@@ -12,6 +12,7 @@ from latencyprobe_agent.measure.counts import NO_COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.pressure import Stall
 from latencyprobe_agent.measure.turn import InForce
 from latencyprobe_agent.telemetry.metric_points import count_points
+from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.pressure_series import PressureSeries
 from latencyprobe_agent.telemetry.slo_events import SloEvents
@@ -19,26 +20,40 @@ from latencyprobe_agent.vocabulary.now import Now
 
 
 class CountSeries:
-    """`series_cap`: owners per target; the rest is folded into `other`."""
+    """`series_cap`: owners per target set; the rest is folded into `other`."""
 
     def __init__(self, series_cap: int) -> None:
-        self._series_cap = series_cap
+        self._cap = OwnerCap(series_cap)
         self._slo = SloEvents()
-        self._counts = NO_COUNTS
         self._living = NO_COUNTS
         self._exported: dict[int, int] = {}
         self._pressure = PressureSeries()
 
+    @property
+    def overflow(self) -> int:
+        """Return how many owners were folded into `other`."""
+        return self._cap.overflow
+
     def follow(self, in_force: InForce, now: Now) -> None:
         """Take a new plan. Objectives that were not in force before start from the last snapshot."""
-        first = self._counts is NO_COUNTS
-        self._slo.follow(in_force.plan, in_force.rules, self._counts, 0 if first else now.unix_ns)
+        start_unix_ns = 0 if self._living is NO_COUNTS else now.unix_ns
+        self._slo.follow(in_force.plan, in_force.rules, self._cap.fold(self._living), start_unix_ns)
 
     def add(self, snapshot: Snapshot, pressure: Mapping[int, Stall]) -> None:
         """Take the counts as they are now, and what held up the containers of their owners."""
+        if len(snapshot.let_go):
+            self._cap.fold(self._living)
+            self._cap.forget(snapshot.let_go)
         self._slo.forget(snapshot.let_go)
-        self._counts, self._living = snapshot.counts, snapshot.living
+        self._living = snapshot.living
         self._pressure.add(pressure, snapshot.living.keys["owner"].tolist())
+
+    def gone(self) -> set[int]:
+        """Return the owners that have left since the last export: of one that comes again nothing is known.
+
+        To be asked before `ended`, once per export.
+        """
+        return self._exported.keys() - set(self._living.keys["owner"].tolist())
 
     def ended(self, resources: Resources) -> set[int]:
         """Return the owners that have ended and whose last counts have been exported: their series end as they did.
@@ -55,7 +70,8 @@ class CountSeries:
 
     def points(self, in_force: InForce, without: set[int]) -> Iterator[Point]:
         """Yield the points of all owners but these."""
-        kept = ~np.isin(self._living.keys["owner"], np.array(sorted(without), np.uint64))
-        counts = Counts(self._living.keys[kept], self._living.values[kept])
-        yield from count_points(counts, in_force.plan, in_force.rules.sets, self._slo, self._series_cap)
+        folded = self._cap.fold(self._living)
+        kept = ~np.isin(folded.keys["owner"], np.array(sorted(without), np.uint64))
+        counts = Counts(folded.keys[kept], folded.values[kept])
+        yield from count_points(counts, in_force.plan, in_force.rules.sets, self._slo)
         yield from self._pressure.points(without)

@@ -13,6 +13,7 @@ from latencyprobe.plan import NodePlan, Target
 from latencyprobe_agent.measure.counts import Counts
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
+from latencyprobe_agent.telemetry.owner_cap import OTHERS
 from latencyprobe_agent.telemetry.points import Histogram, Labels, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms
 from latencyprobe_agent.telemetry.slo_events import SloEvents
@@ -34,12 +35,10 @@ class _Key(NamedTuple):
     owner: int
 
 
-def count_points(
-    counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], slo: SloEvents, series_cap: int
-) -> Iterator[Point]:
+def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], slo: SloEvents) -> Iterator[Point]:
     """Yield durations, exchanges, failures, exclusions and SLO events of every target of the plan."""
     targets = {target.id: target for target in plan.targets}
-    for key, rows in _by_target(counts, targets, sets, series_cap).items():
+    for key, rows in _by_target(counts, targets, sets).items():
         target = targets[key.target]
         values = counts.values[rows]
         labels = target_labels(target)
@@ -119,22 +118,15 @@ def target_labels(target: Target) -> Labels:
     return ((names.PROBE, target.probe), (names.TARGET, target.name))
 
 
-def _by_target(
-    counts: Counts, targets: Mapping[str, Target], sets: Mapping[int, TargetSet], series_cap: int
-) -> dict[_Key, list[int]]:
-    """Return the rows of `counts` by target, role and owner; owners above the cap share one key."""
+def _by_target(counts: Counts, targets: Mapping[str, Target], sets: Mapping[int, TargetSet]) -> dict[_Key, list[int]]:
+    """Return the rows of `counts` by target, role and owner."""
     rows: dict[_Key, list[int]] = {}
-    owners: dict[str, int] = {}
     keys = counts.keys
     for row, (owner, index, role) in enumerate(
         zip(keys["owner"].tolist(), keys["target_set"].tolist(), keys["role"].tolist(), strict=True)
     ):
         for target in _targets(Group(index, Role(role), owner), targets, sets):
-            key = _Key(target.id, Role(role), owner)
-            if key not in rows:
-                owners[target.id] = owners.get(target.id, 0) + 1
-                if owners[target.id] > series_cap:
-                    key = key._replace(owner=OTHER_OWNER)
+            key = _Key(target.id, Role(role), OTHER_OWNER if owner == OTHERS else owner)
             rows.setdefault(key, []).append(row)
     return rows
 

@@ -60,12 +60,13 @@ class Metrics:
         if self._in_force is None or self._stats is None:
             return
         resources = self._in_force.resources
+        self._requests.forget(self._counts.gone())
         ended = self._counts.ended(resources)
         self._records.forget(ended)
         points = [
             *self._counts.points(self._in_force, ended),
             *self._records.points(self._in_force),
-            *self._own.points(self._stats, self._records.overflow),
+            *self._own.points(self._stats, self._records.overflow + self._counts.overflow),
         ]
         self._stats = self._stats._replace(drain_lag_s=0.0)
         described = _resources(points, self._in_force) | {AGENT: self._own.resource}

@@ -4,7 +4,7 @@ Cumulative by default; delta where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFER
 exponential ones.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +49,12 @@ class MetricRequests:
     def __init__(self, start_unix_ns: int, *, delta: bool = False) -> None:
         self._start_unix_ns = start_unix_ns
         self._delta = delta
-        self._before: dict[tuple[object, str, Labels, int], int | float | Histogram] = {}
+        self._before: dict[tuple[object, str, Labels], Point] = {}
+
+    def forget(self, owners: Set[int]) -> None:
+        """Forget what was sent of owners that are gone."""
+        if owners:
+            self._before = {key: point for key, point in self._before.items() if key[0] not in owners}
 
     def encode(
         self, points: Iterable[Point], resources: Mapping[object, Resource], now_unix_ns: int
@@ -116,16 +121,17 @@ class MetricRequests:
             into.positive.bucket_counts.extend(counts[first : last + 1].tolist())
 
     def _since_before(self, point: Point) -> Point:
-        key = (point.observed, point.metric.name, point.labels, point.start_unix_ns)
-        before, self._before[key] = self._before.get(key), point.value
-        if before is None:
+        """Return what a point has gained since it was last sent; all of it, if it has begun anew."""
+        key = (point.observed, point.metric.name, point.labels)
+        before, self._before[key] = self._before.get(key), point
+        if before is None or before.start_unix_ns != point.start_unix_ns:
             return point
-        if isinstance(point.value, Histogram) and isinstance(before, Histogram):
-            now = point.value
-            difference = now._replace(
-                counts=now.counts - before.counts, zero=now.zero - before.zero, sum_s=now.sum_s - before.sum_s
+        now, then = point.value, before.value
+        if isinstance(now, Histogram) and isinstance(then, Histogram):
+            gained = now._replace(
+                counts=now.counts - then.counts, zero=now.zero - then.zero, sum_s=now.sum_s - then.sum_s
             )
-            return point._replace(value=difference)
-        assert not isinstance(point.value, Histogram)
-        assert not isinstance(before, Histogram)
-        return point._replace(value=point.value - before)
+            return point if min(int(gained.counts.min()), gained.zero) < 0 else point._replace(value=gained)
+        assert not isinstance(now, Histogram)
+        assert not isinstance(then, Histogram)
+        return point if now < then else point._replace(value=now - then)
