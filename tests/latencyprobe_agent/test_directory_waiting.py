@@ -1,6 +1,8 @@
 """directory/waiting.py: whatever the disk does, rows are taken, and what it had is handed over once it works again."""
 
+import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,46 @@ def test_a_disk_that_fills_up_and_is_freed_loses_and_repeats_nothing(folder: Pat
     assert in_memory == waiting.batch(), "it is in flight"
     waiting.answered(in_memory.sequence + 1)
     assert 500 - 250 + 1 == handed_over(waiting)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 512 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount(folder, "size=512k", "-t", "tmpfs", "none")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def mount(folder: Path, options: str, *words: str) -> None:
+    subprocess.run(["mount", "-o", options, *words, folder], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("how", "freed"), [("full", "size=8m"), ("read-only", "rw,size=8m")])
+def test_a_real_disk_that_is_full_or_read_only_and_then_works_again_loses_and_repeats_nothing(
+    disk: Path, retry_at_once: None, how: str, freed: str
+) -> None:
+    waiting = WaitingRows(disk / "state")
+    waiting.add([row(good=1)])
+    batch = waiting.batch()
+    assert batch
+    waiting.add([row(good=2)])
+    if how == "read-only":
+        waiting.close()  # a file system with files open for writing cannot become so
+        waiting = WaitingRows(disk / "state")
+        mount(disk, "remount,ro")
+    more = [row(objective=f"o{i}", peers={"shop/web" * 20: 1}) for i in range(3000)]
+    waiting.add(more)
+    assert waiting.problem
+    assert 3000 == len(waiting)
+    mount(disk, f"remount,{freed}")
+    waiting.open()
+    assert (waiting.problem, waiting.batch()) == ("", batch)
+    waiting.answered(batch.sequence + 1)
+    assert 3002 == handed_over(waiting)
+    waiting.close()
 
 
 def test_a_batch_whose_acceptance_the_disk_cannot_note_is_sent_again_with_its_number(
