@@ -32,8 +32,8 @@ check: .venv/inputs lint unit ## the developer's loop: lint, types, unit tests
 lint: ## ruff, mypy, clang-format, shellcheck
 	@scripts/lint
 
-unit: ## tests that need no root, cluster or clang
-	@$(BIN)/pytest -q -n auto --dist loadfile -m "not root and not cluster and not e2e"
+unit: ## tests that need no root, cluster or clang, and no patience
+	@$(BIN)/pytest -q -n auto --dist loadfile -m "not slow and not root and not cluster and not e2e"
 
 bpf: $(BPF_OBJECTS) ## compile the eBPF programs to build/bpf/
 	@:

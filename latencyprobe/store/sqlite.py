@@ -21,32 +21,12 @@ from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import asked, columns, opening, packing
+from latencyprobe.store import asked, columns, opening, packing, statements
 from latencyprobe.store.levels import MINUTES_KEPT_S, WIDTHS_S, Horizons, Pace, boot_s, down, horizons, spans
-from latencyprobe.store.schema import COUNT_COLUMNS, KEY_COLUMNS
+from latencyprobe.store.schema import KEY_COLUMNS
 
 LATE_S = DAY_S  # agents keep what was not accepted for as long
 _INSTANCE_KEPT_S = 3 * DAY_S
-_INSTANCES_KEPT = 16  # of one node: its agent, and those before it that may still be told that they were heard
-
-_ADD_COUNTS = f"""
-    INSERT INTO counts VALUES ({", ".join("?" * (len(COUNT_COLUMNS) + 4))}) ON CONFLICT DO UPDATE SET
-    {", ".join(f"{column} = {column} + excluded.{column}" for column in COUNT_COLUMNS)},
-    detail = CASE excluded.detail WHEN x'' THEN detail ELSE add_details(detail, excluded.detail) END
-"""
-_ADD_EXEMPLARS = """
-    INSERT INTO exemplars VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-    exemplars = add_exemplars(exemplars, excluded.exemplars)
-"""
-_FORGET_INSTANCES = f"""
-    DELETE FROM instances WHERE node = ? AND instance NOT IN
-    (SELECT instance FROM instances WHERE node = ? ORDER BY minute DESC LIMIT {_INSTANCES_KEPT - 1})
-"""
-_FORGET_SERIES = """
-    DELETE FROM series WHERE retired AND id NOT IN (SELECT series FROM counts) AND id NOT IN (SELECT series FROM asked)
-"""
-_BEFORE = "WHERE series IN (SELECT id FROM series) AND width_s = ? AND start < ?"  # by the primary key: no scan
-_IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
 
 
 class SqliteStore:
@@ -180,10 +160,10 @@ class SqliteStore:
             start = rows[0].since if rows else since
             total = SliRow(*key, minute=start)
             for span in rows:
-                for counts in self._db.execute(f"SELECT * FROM counts {_IN_SPAN}", (series, *span)):
+                for counts in self._db.execute(f"SELECT * FROM counts {statements.IN_SPAN}", (series, *span)):
                     total = merged(total, columns.row(key, counts))
             for span in spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S)):
-                query = f"SELECT exemplars FROM exemplars {_IN_SPAN}"
+                query = f"SELECT exemplars FROM exemplars {statements.IN_SPAN}"
                 for (blob,) in self._db.execute(query, (series, *span)):
                     seen = packing.unpack_exemplars(blob)
                     slowest = tuple(slow for slow in seen.slowest if start <= slow.start_unix_ns // 10**9 < until)
@@ -197,7 +177,7 @@ class SqliteStore:
         with self._transaction("DEFERRED"):
             series = self._known(key)
             for span in spans(since, until, self._horizons()):
-                query = f"SELECT coalesce(sum(good), 0), coalesce(sum(bad), 0) FROM counts {_IN_SPAN}"
+                query = f"SELECT coalesce(sum(good), 0), coalesce(sum(bad), 0) FROM counts {statements.IN_SPAN}"
                 sums = self._db.execute(query, (series, *span)).fetchone()
                 good, bad = good + sums[0], bad + sums[1]
         return Events(max(good, 0), max(bad, 0))  # see bounds.TORN
@@ -213,13 +193,13 @@ class SqliteStore:
             kept = []
             for width_s, before, horizon in zip(WIDTHS_S, self._horizons(), horizons(now), strict=True):
                 older = (width_s, max(before, horizon))
-                deleted = self._db.execute(f"DELETE FROM counts {_BEFORE}", older).rowcount
-                self._db.execute(f"DELETE FROM exemplars {_BEFORE}", older)
+                deleted = self._db.execute(f"DELETE FROM counts {statements.BEFORE}", older).rowcount
+                self._db.execute(f"DELETE FROM exemplars {statements.BEFORE}", older)
                 kept.append(max(before, horizon) if deleted else before)
             self._db.execute("UPDATE state SET minutes = ?, hours = ?, days = ?", kept)
             self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
             asked.forget(self._db, now)
-            self._db.execute(_FORGET_SERIES)
+            self._db.execute(statements.FORGET_SERIES)
             self._series.clear()
 
     def _add_batch(self, node: str, batch: SliBatch) -> int:
@@ -229,7 +209,7 @@ class SqliteStore:
         if last and batch.sequence != last[0] + 1:
             return int(last[0]) + 1
         if not last:
-            self._db.execute(_FORGET_INSTANCES, (node, node))
+            self._db.execute(statements.FORGET_INSTANCES, (node, node))
         self._add(batch.rows)
         values = (*sender, batch.sequence, int(self._clock()))
         self._db.execute("INSERT OR REPLACE INTO instances VALUES (?, ?, ?, ?)", values)
@@ -250,10 +230,10 @@ class SqliteStore:
             detail = columns.detail(row)
             for width_s, coverage in zip(WIDTHS_S, (row.coverage, wanted, wanted), strict=True):
                 counts = columns.counts(row, coverage)
-                self._db.execute(_ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
+                self._db.execute(statements.ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
             if blob := columns.exemplars(row):
                 for width_s in (HOUR_S, DAY_S):
-                    self._db.execute(_ADD_EXEMPLARS, (series, width_s, down(row.minute, width_s), blob))
+                    self._db.execute(statements.ADD_EXEMPLARS, (series, width_s, down(row.minute, width_s), blob))
 
     def _wanted_more(self, series: int, row: SliRow) -> Coverage:
         """Return a row's coverage with as much measured time as is wanted now and was not there before."""

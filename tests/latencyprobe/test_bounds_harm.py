@@ -19,7 +19,7 @@ from latencyprobe.plan import Role
 from latencyprobe.report import build, model, table
 from latencyprobe.sli import HISTOGRAM_INDEXES, Coverage, EvidenceCount, EvidenceSummary, SliRow, SlowExchange
 from latencyprobe.stages import BY_NAME
-from latencyprobe.store import SqliteStore, sqlite
+from latencyprobe.store import SqliteStore, statements
 from tests.latencyprobe.bounds_rows import NOW, OBJECTIVES, row
 
 REPORT = yaml.safe_load((Path(__file__).parents[2] / "crds" / "latencyreport.yaml").read_text())
@@ -115,7 +115,7 @@ def violations(schema: dict[str, Any], value: Any, at: str = "") -> list[str]:
 
 def doubled(store: SqliteStore) -> None:
     """Add all that is stored once more."""
-    for statement in (sqlite._ADD_COUNTS, sqlite._ADD_EXEMPLARS):
+    for statement in (statements.ADD_COUNTS, statements.ADD_EXEMPLARS):
         name = statement.split()[2]
         store._db.execute(re.sub(r"VALUES \([?, ]+\)", f"SELECT * FROM {name} WHERE true", statement))
 

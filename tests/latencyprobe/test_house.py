@@ -32,7 +32,13 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "unsent",
         "versions",
     },
-    "latencyprobe_operator": {"app_outages", "app_store", "directory_ingest_kills", "directory_server_forged", "imports"},
+    "latencyprobe_operator": {
+        "app_outages",
+        "app_store",
+        "directory_ingest_kills",
+        "directory_server_forged",
+        "imports",
+    },
 }
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *DESIGN.glob("*.md")])
 TESTS = ROOT / "tests"

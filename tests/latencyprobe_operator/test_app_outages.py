@@ -20,6 +20,8 @@ from tests.latencyprobe_operator.operator_process import (
     trusting,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_another_that_has_the_lease_gets_agents_and_store_and_after_it_we_lead_again(
     make: Any, tmp_path: Path, tls_dir: Path

@@ -30,6 +30,8 @@ from tests.latencyprobe_operator.operator_process import (
 )
 from tests.support.volumes import fill, make_room, volume
 
+pytestmark = pytest.mark.slow
+
 
 def test_store_that_takes_for_ever_to_open_costs_neither_the_lease_nor_plans(
     make: Any, tmp_path: Path, tls_dir: Path

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from latencyprobe.sli import SliAnswer, SliBatch
 from latencyprobe.slo.objective import ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe_operator.directory_world import Play, World
 from tests.latencyprobe_operator.uplink_writer import LOWEST, MINUTES
+
+pytestmark = pytest.mark.slow
 
 KILLS = 50
 WRITER = Path(__file__).with_name("uplink_writer.py")

@@ -1,0 +1,25 @@
+"""SQL of the store that is longer than its call, or the same in several. Every fragment is a constant."""
+# ruff: noqa: S608
+
+from latencyprobe.store.schema import COUNT_COLUMNS
+
+_INSTANCES_KEPT = 16  # of one node: its agent, and those before it that may still be told that they were heard
+
+ADD_COUNTS = f"""
+    INSERT INTO counts VALUES ({", ".join("?" * (len(COUNT_COLUMNS) + 4))}) ON CONFLICT DO UPDATE SET
+    {", ".join(f"{column} = {column} + excluded.{column}" for column in COUNT_COLUMNS)},
+    detail = CASE excluded.detail WHEN x'' THEN detail ELSE add_details(detail, excluded.detail) END
+"""
+ADD_EXEMPLARS = """
+    INSERT INTO exemplars VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    exemplars = add_exemplars(exemplars, excluded.exemplars)
+"""
+FORGET_INSTANCES = f"""
+    DELETE FROM instances WHERE node = ? AND instance NOT IN
+    (SELECT instance FROM instances WHERE node = ? ORDER BY minute DESC LIMIT {_INSTANCES_KEPT - 1})
+"""
+FORGET_SERIES = """
+    DELETE FROM series WHERE retired AND id NOT IN (SELECT series FROM counts) AND id NOT IN (SELECT series FROM asked)
+"""
+BEFORE = "WHERE series IN (SELECT id FROM series) AND width_s = ? AND start < ?"  # by the primary key: no scan
+IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
