@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in ("e2e", "cluster", "root")])
     if os.environ.get("CI") == "true":
         for item in items:
-            if item.get_closest_marker("e2e") or item.get_closest_marker("root"):
+            if any(item.get_closest_marker(name) for name in ("e2e", "root", "slow")):
                 item.add_marker(pytest.mark.flaky(reruns=1))
 
 
