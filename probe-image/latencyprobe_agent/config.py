@@ -70,8 +70,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     series: int = 200  # per target set and metric; the rest is folded into `other`
     metric_interval_s: float = 15.0
 
-    # Identities come in milliseconds; after 2 s a span goes out without (docs/design/telemetry.md, "Waiting spans").
-    identity_wait_s: float = 2.0
+    # Identities come in milliseconds; after 4 s a span goes out without (docs/design/telemetry.md, "Waiting spans").
+    identity_wait_s: float = 4.0
     # The other half of a pair on this node ends within one drain of this one.
     join_wait_s: float = 0.6
     # From a slow exchange to its server half from another node: both ways through the directory take about 1 s, and the

@@ -71,6 +71,27 @@ def test_an_unnamed_half_goes_after_two_seconds_and_is_counted(room: WaitingRoom
     assert room.unresolved == 1
 
 
+def test_a_half_waits_for_the_name_of_an_address_that_nobody_has_yet(room: WaitingRoom, make_halves: Any) -> None:
+    room.admit(everything(make_halves({"role": Role.SERVER})), {1: CART}, 10.0, by_process=False)
+    peers = AskingPeers(Identity("10.0.0.2"))
+    assert len(room.take_ready(peers, 11.0)) == 0
+    peers.identities["10.0.0.2"] = Identity("10.0.0.2", namespace="shop", pod="web-1", workload="web")
+    assert who(room.take_ready(peers, 11.2)) == [Peer("10.0.0.2", peers.identities["10.0.0.2"])]
+
+
+def test_a_half_whose_peer_stays_nobody_goes_and_was_resolved(room: WaitingRoom, make_halves: Any) -> None:
+    room.admit(everything(make_halves({"role": Role.SERVER})), {1: CART}, 10.0, by_process=False)
+    nobody = Identity("10.0.0.2")
+    assert who(room.take_ready(AskingPeers(nobody), 12.0)) == [Peer("10.0.0.2", nobody)]
+    assert room.unresolved == 0
+
+
+class AskingPeers(FakePeers):
+    """Peers of an agent that has an operator."""
+
+    asks = True
+
+
 @pytest.mark.parametrize("apart", [False, True], ids=["in one batch", "in two batches"])
 def test_a_joined_pair_waits_for_nobody(room: WaitingRoom, make_halves: Any, apart: bool) -> None:
     client = {"role": Role.CLIENT, "stages": (5, 100, 5, 5), "writer_tgid": 30}

@@ -31,6 +31,11 @@ class Peers:
         self._lock = threading.Condition()
         self._stopped = False
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is anybody to ask."""
+        return self._ask is not None
+
     def start(self) -> None:
         """Start asking."""
         if self._ask is not None:

@@ -1,8 +1,10 @@
 """Where sampled halves wait until they can become spans: for their other half, and for the peer's identity.
 
 A half waits for its other half as long as both could still be under way (one or two turns) or the remote join may bring
-it (`config.remote_join_wait_s`), and for an identity at most 2 s, after which it goes out as a root without one. One
-row each, no object; bounded, and what does not fit is counted. Rules: docs/design/telemetry.md, "Waiting spans".
+it (`config.remote_join_wait_s`), and for an identity at most 4 s, after which it goes out as a root without one. An
+address that nobody has is waited for as well: that of a new pod reaches the API server a second or two after its first
+request. One row each, no object; bounded, and what does not fit is counted. Rules: docs/design/telemetry.md, "Waiting
+spans".
 """
 
 from collections.abc import Collection, Mapping
@@ -11,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe.plan import Target
+from latencyprobe.plan import Identity, Target
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.evidence import HOLD_NS, Joined
 from latencyprobe_agent.measure.groups import groups
@@ -155,7 +157,8 @@ class WaitingRoom:
         addresses = [address(packed) for packed in rows["peer_addr"][first].view("V16").ravel().tolist()]
         known = peers.resolve(addresses)
         who = [Peer(one, known.get(one)) for one in addresses]
-        nameless = np.array([one.identity is None for one in who])[rows["peer"]]
+        unasked = np.array([one.identity is None for one in who])[rows["peer"]]
+        nameless = unasked | np.array([peers.asks and _nobody(one.identity) for one in who])[rows["peer"]]
         joined, waited_s = rows["joined"] != NOT_JOINED, now_s - rows["since_s"]
         anonymous = waited_s >= self._limits.identity_wait_s
         hopeless = waited_s >= self._limits.join_wait_s
@@ -166,7 +169,7 @@ class WaitingRoom:
             go &= ~np.isin(rows["join_key"], open_calls)
         if all_of_them:
             go[:] = True
-        self.unresolved += int(np.count_nonzero(go & nameless & ~joined))
+        self.unresolved += int(np.count_nonzero(go & unasked & ~joined))
         ready = rows.view(_WHOLE)[go].view(ROW)
         self._rows = rows.view(_WHOLE)[~go].view(ROW)
         evidence, calls = self.evidence.take(ready["number"]), self.calls.take(ready["number"])
@@ -176,6 +179,11 @@ class WaitingRoom:
         for name, codes in (("target", self._targets), ("server", self._servers)):
             if len(codes.values) > _CODES:
                 self._rows[name] = codes.keep(self._rows[name])
+
+
+def _nobody(identity: Identity | None) -> bool:
+    """Return whether it is known that nobody in the cluster has an address, so far."""
+    return identity is not None and not (identity.pod or identity.service or identity.node)
 
 
 def owners(record: NDArray[np.void], *, by_process: bool) -> NDArray[np.uint64]:
