@@ -7,6 +7,7 @@ Durations are integers in ns. An id of a target is `namespace/probe/target`, of 
 """
 
 import enum
+import hashlib
 from typing import Annotated
 
 import msgspec
@@ -166,6 +167,11 @@ class NodePlan(_Wire, frozen=True):
     def __repr__(self) -> str:
         """Leave the pairing key out of logs."""
         return f"NodePlan(node={self.node!r}, generation={self.generation}, targets={len(self.targets)})"
+
+
+def digest_of(plan: NodePlan) -> str:
+    """Return the digest over a plan's content: over all but its generation and what it says of its digest."""
+    return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(plan, generation=0, digest=""))).hexdigest()
 
 
 NAME = 253  # characters: the longest name that Kubernetes allows

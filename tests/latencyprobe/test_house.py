@@ -38,6 +38,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "directory_ingest_kills",
         "directory_server_forged",
         "imports",
+        "plan_planner_incremental",
     },
 }
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *DESIGN.glob("*.md")])

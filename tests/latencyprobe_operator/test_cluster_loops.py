@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Generator
 from contextlib import nullcontext
 
 import pytest
 
 from latencyprobe.errors import ClusterError
-from latencyprobe_operator.cluster.loops import Every, Loops, Once, Trigger, until_one_ends
+from latencyprobe_operator.cluster import loops as loops_
+from latencyprobe_operator.cluster.loops import Every, Loops, Once, Trigger, in_slices, until_one_ends
 from tests.support.waiting import until
 
 
@@ -179,3 +181,27 @@ def test_first_part_that_ends_ends_the_others(error: Exception | None) -> None:
         assert ended.is_set()
 
     asyncio.run(play())
+
+
+def test_long_work_lets_others_run_and_returns_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops_, "SLICE_S", 0.0)
+    seen: list[str] = []
+
+    def work() -> Generator[None, None, str]:
+        for _ in range(3):
+            seen.append("work")
+            yield
+        return "found"
+
+    async def other() -> None:
+        for _ in range(3):
+            seen.append("other")
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        beside = asyncio.create_task(other())
+        assert await in_slices(work()) == "found"
+        await beside
+
+    asyncio.run(scene())
+    assert ["work", "other"] * 3 == seen

@@ -6,7 +6,7 @@ from latencyprobe_operator.cluster.objects import Namespace, Node
 from latencyprobe_operator.cluster.state import Changes, ClusterState
 
 
-def changed(state: ClusterState) -> tuple[set[str], bool]:
+def changed(state: ClusterState) -> tuple[set[str], set[str]]:
     changes = state.take_changes()
     return changes.namespaces, changes.nodes
 
@@ -16,7 +16,7 @@ def test_changes_name_namespaces_and_are_handed_out_once(make: Any) -> None:
     state.take_changes()
     state.put("pods", make.pod("cart-1"))
     state.put("namespaces", Namespace("bank"))
-    assert changed(state) == ({"shop", "bank"}, False)
+    assert changed(state) == ({"shop", "bank"}, set())
     assert not state.take_changes()
 
 
@@ -33,9 +33,9 @@ def test_nodes_count_as_changed_when_they_come_or_go_but_not_for_their_label(mak
     state.put("nodes", Node("uid-n1", "n1", measure=True))
     assert not state.take_changes()
     state.put("nodes", Node("uid-new", "n1"))
-    assert changed(state) == (set(), True)
+    assert changed(state) == (set(), {"n1"})
     state.drop("nodes", ("", "n1"))
-    assert changed(state) == (set(), True)
+    assert changed(state) == (set(), {"n1"})
 
 
 def test_later_changes_are_added_to_earlier_ones(make: Any) -> None:
@@ -43,7 +43,28 @@ def test_later_changes_are_added_to_earlier_ones(make: Any) -> None:
     whole.add(state.take_changes())
     state.put("pods", make.pod("cart-1", namespace="bank"))
     whole.add(state.take_changes())
-    assert (whole.namespaces, whole.nodes) == ({"shop", "bank"}, True)
+    assert (whole.namespaces, whole.nodes, whole.pods_on) == ({"shop", "bank"}, {"n1", "n2", "n3"}, {"n1"})
+
+
+def test_changed_pods_name_their_nodes_and_addresses_the_old_ones_too(make: Any) -> None:
+    state = make.state(make.pod("cart-1", addresses=("10.0.0.1",)), make.service("cart"))
+    assert state.take_changes().addresses == {"10.0.0.1", "10.96.0.7"}
+    state.put("pods", make.pod("cart-1", node="n2", addresses=("10.0.0.2",)))
+    changes = state.take_changes()
+    assert (changes.pods_on, changes.addresses) == ({"n1", "n2"}, {"10.0.0.1", "10.0.0.2"})
+    state.drop("pods", ("shop", "cart-1"))
+    changes = state.take_changes()
+    assert (changes.pods_on, changes.addresses) == ({"n2"}, {"10.0.0.2"})
+
+
+def test_pods_are_found_by_their_node(make: Any) -> None:
+    one, other = make.pod("cart-1"), make.pod("cart-2")
+    state = make.state(one, other, make.pod("cart-3", node="n2"), make.pod("pending", node=""))
+    assert list(state.pods_on("n1")) == [one, other]
+    assert state.nodes_with_pods() == {"n1", "n2"}
+    state.put("pods", make.pod("cart-3", node="n1"))
+    assert (len(state.pods_on("n1")), len(state.pods_on("n2"))) == (3, 0)
+    assert state.nodes_with_pods() == {"n1"}
 
 
 def test_whole_list_replaces_what_is_not_in_it(make: Any) -> None:

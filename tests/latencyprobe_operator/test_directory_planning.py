@@ -15,7 +15,7 @@ from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.planning import Planning
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.deliveries import Deliveries, Delivery
-from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.plan.planner import Planner, Work
 from latencyprobe_operator.reports.store_thread import FakeStoreThread
 from latencyprobe_operator.status.registry import Registry
 
@@ -98,10 +98,13 @@ def test_new_pair_key_is_published_and_a_ready_agent_stays_ready_while_it_is_on_
         plan = world.planner.plan_of("n1")
         world.agents.reported("n1", make.status(plan.generation), plan, 0.0)
         world.planning.use_pair_key(b"n" * 32)
+        await world.changed.wait()
+        await world.planning.turn()
         assert world.published[1:] == [frozenset({"n1"})]
         assert world.planner.plan_of("n1").generation > plan.generation
         assert world.state_of("n1") is NodeState.READY
         world.planning.use_pair_key(b"n" * 32)
+        await world.planning.turn()
         assert world.published[2:] == [frozenset()]
 
     play(scene)
@@ -113,13 +116,13 @@ def test_plan_that_failed_is_made_again_without_another_change(
     monkeypatch.setattr(planning_, "RETRY_S", 0.01)
 
     async def scene(world: World) -> None:
-        update, loops = world.planner.update, Loops()
+        work, loops = world.planner.work, Loops()
 
-        def fails_once(*args: Any) -> frozenset[str]:
-            monkeypatch.setattr(world.planner, "update", update)
+        def fails_once(*args: Any) -> Work:
+            monkeypatch.setattr(world.planner, "work", work)
             raise RuntimeError("unforeseen")
 
-        monkeypatch.setattr(world.planner, "update", fails_once)
+        monkeypatch.setattr(world.planner, "work", fails_once)
         task = asyncio.create_task(loops.run(world.planning))
         await make.until(lambda: world.published)
         task.cancel()

@@ -42,7 +42,8 @@ def test_agent_that_reports_an_error_has_failed_and_applies_nothing(planned: Any
 
 def test_new_plan_has_a_moment_to_arrive(planned: Any) -> None:
     planned.report("n1", 5)
-    changed = planned.planner.use_pair_key(b"n" * 32)
+    planned.planner.use_pair_key(b"n" * 32)
+    changed = planned.plan(planned.probe)
     planned.agents.planned(changed, planned.planner.nodes, 10)
     assert [state(planned, now_s) for now_s in (11, 10 + APPLYING_S)] == [NodeState.READY, NodeState.STARTING]
 

@@ -18,7 +18,7 @@ def endpoints(*pods: Pod) -> tuple[Endpoint, ...]:
 def found(make: Any, *items: Any, **spec_fields: Any) -> dict[str, tuple[Replicas, ...]]:
     """Replicas by node."""
     resolved = resolve(make.probe(**{"clients": {"scope": "None"}, **spec_fields}), make.state(*items))
-    return {node: part.replicas for node, (part,) in resolved.targets.items()}
+    return {node: part.targets[0].replicas for node, part in resolved.parts.items()}
 
 
 def test_each_node_has_its_own_replicas_and_the_addresses_of_all(make: Any) -> None:

@@ -133,6 +133,7 @@ def test_agents_own_reason_and_error_are_shown(planned: Any) -> None:
 def test_new_plan_on_its_way_does_not_make_a_ready_agent_unready_for_long(planned: Any) -> None:
     planned.report("n1", 5)
     planned.planner.use_pair_key(b"n" * 32)
+    planned.plan(planned.probe)
     planned.agents.planned(frozenset({"n1"}), frozenset({"n1"}), 20)
     planned.agents.of["n1"] = msgspec.structs.replace(planned.agents.of["n1"], reported_s=40)
     assert short(planned, 21)["ProbesReady"] == ("True", "AgentsReady")

@@ -8,9 +8,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe_operator.cluster.api import Backoff
@@ -18,8 +18,10 @@ from latencyprobe_operator.cluster.api import Backoff
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
+SLICE_S = 0.02  # for as long others wait: streams, heartbeats, answers
 
 Work = Callable[[], Awaitable[None]]
+T = TypeVar("T")
 
 
 class Loop(Protocol):
@@ -128,6 +130,20 @@ class Loops:
         self.failures[name, type(error).__name__] += 1
         foreseen = isinstance(error, LatencyProbeError)
         log.error("%s: %s", name, error if foreseen else repr(error), exc_info=None if foreseen else error)
+
+
+async def in_slices(work: Generator[None, None, T]) -> T:
+    """Do long work that yields now and then, and let others run every SLICE_S. Returns what it returned."""
+    until_s = time.monotonic() + SLICE_S
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        if time.monotonic() >= until_s:
+            await asyncio.sleep(0)
+            until_s = time.monotonic() + SLICE_S
 
 
 async def until_one_ends(*works: Coroutine[Any, Any, None]) -> None:

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence, Set
 
-from latencyprobe_operator.cluster.loops import RETRY_S, Trigger
+from latencyprobe_operator.cluster.loops import RETRY_S, Trigger, in_slices
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.asked import Asked
 from latencyprobe_operator.plan.agents import Agents
@@ -57,34 +57,30 @@ class Planning:
         await self._changed.wait(settle_s=RETRY_S if failed else SETTLE_S)
 
     async def turn(self) -> None:
-        """Bring the plans up to date."""
+        """Bring the plans up to date, in slices: streams, heartbeats and answers go on meanwhile."""
         began_s, changes = time.monotonic(), self._state.take_changes()
         if (by := self._suspended_by()) != self._registry.suspended_by:
             log.warning("all measuring is %s", f"suspended by {by}" if by else "taken up again")
             self._registry.suspended_by, self._planner.suspended = by, bool(by)
         edited = self._edited()
-        changed = self._planner.update(self._registry.probes, self._state, changes)
-        reading = self._take(changed)
+        changed = await in_slices(self._planner.work(self._registry.probes, self._state, changes))
+        self._agents.planned(changed, self._planner.nodes, time.monotonic())
+        for node in changed:
+            self._asked.planned(self._planner.plan_of(node))
+        reading = self._publish(changed)
         named = tuple(sorted(changes.namespaces | edited)[:_NAMED])
         change = Change(min(self._changed.set_s, began_s), began_s, time.monotonic(), len(changed), named)
         self._deliveries.planned(change, {node: self._planner.plan_of(node).generation for node in reading})
+        for trigger in self._planned:
+            trigger.set()
+
+    def use_pair_key(self, pair_key: bytes) -> None:
+        """Give the agents another pairing key."""
+        if self._planner.use_pair_key(pair_key):
+            self._changed.set()
 
     def _edited(self) -> set[str]:
         """Return the namespaces of LatencyProbes that came, changed or went since the last plan."""
         probes, planned = self._registry.probes, self._planner.resolved
         same = (key for key in probes.keys() & planned.keys() if planned[key].probe is probes[key])
         return {namespace for namespace, _ in (probes.keys() | planned.keys()).difference(same)}
-
-    def use_pair_key(self, pair_key: bytes) -> None:
-        """Give the agents another pairing key."""
-        self._take(self._planner.use_pair_key(pair_key))
-
-    def _take(self, changed: frozenset[str]) -> Set[str]:
-        """Pass plans on; returns the nodes whose agents read theirs now."""
-        self._agents.planned(changed, self._planner.nodes, time.monotonic())
-        for node in changed:
-            self._asked.planned(self._planner.plan_of(node))
-        reading = self._publish(changed)
-        for trigger in self._planned:
-            trigger.set()
-        return reading

@@ -5,8 +5,9 @@ There are none until `open`, so that a fresh operator never streams an empty pla
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Iterator, Set
 from contextlib import suppress
+from itertools import islice
 
 import msgspec
 
@@ -17,6 +18,7 @@ from latencyprobe_operator.directory.remote_join import Switchboard
 from latencyprobe_operator.plan.planner import Planner
 
 HEARTBEAT_S = 15.0
+AT_ONCE = 50  # streams that write before others run
 WRITE_TIMEOUT_S = 10.0  # an agent that does not read its stream for so long has lost it
 
 
@@ -44,10 +46,9 @@ class PlanStreams:
             self._wake(node)
 
     def publish(self, nodes: Set[str]) -> Set[str]:
-        """Stream the plans of these nodes again; returns those that have a stream."""
+        """Stream the plans of these nodes again, some at a time; returns those that have a stream."""
         reading = nodes & self.of.keys()
-        for node in reading:
-            self._wake(node)
+        self._wake_some(iter(sorted(reading)))
         return reading
 
     def admit(self, node: str) -> None:
@@ -79,8 +80,17 @@ class PlanStreams:
                 del self.of[caller.node]
                 self.switchboard.disconnected(caller.node)
 
+    def _wake_some(self, nodes: Iterator[str]) -> None:
+        """Wake some streams, and the others once these have written: else all others would wait."""
+        some = list(islice(nodes, AT_ONCE))
+        for node in some:
+            self._wake(node)
+        if len(some) == AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._wake_some, nodes)
+
     def _wake(self, node: str) -> None:
-        self.of[node].set()
+        if node in self.of:
+            self.of[node].set()
 
 
 async def _woken(wake: asyncio.Event, at_most_s: float) -> None:

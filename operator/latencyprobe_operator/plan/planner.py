@@ -1,12 +1,12 @@
 """All LatencyProbes against the cluster's state → one plan per node, and the nodes that must measure.
 
-Pure and incremental: `update` looks again only at LatencyProbes that changed or whose namespace did, and builds only
-the plans of the nodes that they touch.
+Pure and incremental: `work` looks again only at LatencyProbes that changed or that a change concerns, of these only at
+the nodes that it concerns, and builds only the plans of nodes where something differs.
 """
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 import msgspec
 
@@ -15,35 +15,34 @@ from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.objects import Key, Pod
 from latencyprobe_operator.cluster.state import Changes, ClusterState
 from latencyprobe_operator.plan.resources import attributes
-from latencyprobe_operator.plan.targets import Resolved, resolve
+from latencyprobe_operator.plan.targets import Look, Resolved, look
+
+Work = Generator[None, None, frozenset[str]]
 
 
 class Planner:
     """Node plans, kept up to date.
 
-    `suspended`: an administrator has stopped all measuring; plans that are made say so.
-    `epoch` is the lowest generation: a time at the process's start, so that generations grow over restarts.
+    `epoch` is the lowest generation: a time at the process's start, so that generations grow over restarts. `nodes`:
+    those that must measure. `suspended`: an administrator has stopped all measuring; plans that are made say so.
     """
 
     def __init__(self, epoch: int, pair_key: bytes = b"") -> None:
         self.resolved: dict[Key, Resolved] = {}
         self.plans: dict[str, plan.NodePlan] = {}
+        self.nodes: frozenset[str] = frozenset()
+        self.suspended = False
         self._generation = epoch
         self._probes_on: defaultdict[str, set[Key]] = defaultdict(set)
-        self.suspended = False
+        self._pods_of: dict[str, tuple[Pod, ...]] = {}  # what a plan's pods were made of
         self._pair_key = pair_key
         self._changes = Changes()
         self._outdated: set[str] = set()
 
-    @property
-    def nodes(self) -> frozenset[str]:
-        """Nodes that must measure."""
-        return frozenset().union(*(r.nodes for r in self.resolved.values()))
-
     def plan_of(self, node: str) -> plan.NodePlan:
         """Return a node's plan; an empty one when it has nothing to measure."""
         if node not in self.plans:
-            self.plans[node] = self._built(node)
+            self._replace(node, *self._built(node))
         return self.plans[node]
 
     def calls(self, node: str, uid: str) -> bool:
@@ -51,86 +50,127 @@ class Planner:
         known = self.plans.get(node)
         return known is not None and any(uid in t.callers for t in known.targets)
 
-    def use_pair_key(self, pair_key: bytes) -> frozenset[str]:
-        """Take a new pairing key; returns the nodes whose plan changed."""
-        if pair_key != self._pair_key:
-            self._pair_key = pair_key
-            self._outdated |= self.plans.keys()
-        return self._rebuild()
+    def use_pair_key(self, pair_key: bytes) -> bool:
+        """Take a pairing key; returns whether it is a new one. The next update brings it into all plans."""
+        if pair_key == self._pair_key:
+            return False
+        self._pair_key = pair_key
+        self._outdated |= self.plans.keys()
+        return True
 
     def update(self, probes: Mapping[Key, LatencyProbe], state: ClusterState, changes: Changes) -> frozenset[str]:
-        """Look again at what changed; returns the nodes whose plan is a different one now. The next
-        update makes up for one that raised."""
+        """Do all of `work` at once."""
+        work = self.work(probes, state, changes)
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                changed: frozenset[str] = end.value
+                return changed
+
+    def work(self, probes: Mapping[Key, LatencyProbe], state: ClusterState, changes: Changes) -> Work:
+        """Look again at what changed; returns the nodes whose plan is a different one now.
+
+        A `yield` is where others may run. What changes meanwhile is left to the next work, all plans are the earlier
+        ones until the end, and the next work makes up for one that raised.
+        """
         self._changes.add(changes)
+        known = frozenset(state.nodes())
         for key in self.resolved.keys() - probes.keys():
-            self._put(key, None)
+            before = self.resolved[key]
+            self._put(key, Look(before, dict.fromkeys(before.parts)), known)
+            del self.resolved[key]
         for key, probe in probes.items():
-            old = self.resolved.get(key)
-            cluster = probe.spec.clients.scope == "Cluster"
-            if (
-                old is None
-                or old.probe != probe
-                or self._changes.nodes
-                or key[0] in self._changes.namespaces
-                or (cluster and self._changes)
-            ):
-                self._put(key, resolve(probe, state))
-        changed = self._rebuild()
+            if self._concerns(key, probe):
+                self._put(key, (yield from look(probe, state, self.resolved.get(key), self._changes)), known)
         if self._changes.nodes:
-            for node in self.plans.keys() - state.nodes().keys() - self._probes_on.keys():
-                del self.plans[node]
+            moved = {key for node in self._changes.nodes for key in self._probes_on.get(node, ())}
+            for key, resolved in self.resolved.items():
+                if key in moved or resolved.everywhere:
+                    self.resolved[key] = resolved.on_nodes(known)
+        changed = yield from self._rebuild()
+        busy = {node for node, keys in self._probes_on.items() if keys}
+        self.nodes = known if any(resolved.everywhere for resolved in self.resolved.values()) else known & busy
+        for node in self.plans.keys() - known - busy:
+            del self.plans[node], self._pods_of[node]
         self._changes = Changes()
         return changed
 
-    def _put(self, key: Key, new: Resolved | None) -> None:
-        """Replace one probe's part; the plans of nodes where it differs are outdated."""
-        old = self.resolved.pop(key, None)
-        if new is not None:
-            self.resolved[key] = new
-        before = set(old.targets) if old else set()
-        after = set(new.targets) if new else set()
-        for node in before - after:
-            self._probes_on[node].discard(key)
-        for node in after:
-            self._probes_on[node].add(key)
-        same = {n for n in before & after if old and new and _part(old, n) == _part(new, n)}
-        self._outdated |= (before | after) - same
+    def _concerns(self, key: Key, probe: LatencyProbe) -> bool:
+        """Return whether a LatencyProbe is to be looked at again."""
+        old = self.resolved.get(key)
+        return (
+            old is None
+            or (old.probe is not probe and old.probe != probe)
+            or key[0] in self._changes.namespaces
+            or (bool(self._changes.pods_on) and old.everywhere)
+        )
 
-    def _rebuild(self) -> frozenset[str]:
+    def _put(self, key: Key, found: Look, known: frozenset[str]) -> None:
+        """Take what became of a LatencyProbe; the plans of nodes where it differs are outdated."""
+        before = self.resolved.get(key)
+        parts = before.parts if before is not None else {}
+        for node, part in found.parts.items():
+            if part is None:
+                parts.pop(node, None)
+                self._probes_on[node].discard(key)
+            else:
+                parts[node] = part
+                self._probes_on[node].add(key)
+        self._outdated |= found.parts.keys()
+        self.resolved[key] = msgspec.structs.replace(found.resolved, parts=parts).on_nodes(known)
+
+    def _rebuild(self) -> Work:
         """Build the outdated plans, all or none; returns the nodes whose plan is a different one now."""
-        built = {node: self._built(node) for node in self._outdated}
-        changed = frozenset(node for node, new in built.items() if new is not self.plans.get(node))
-        self.plans |= built
-        self._outdated.clear()
-        return changed
+        outdated, self._outdated = self._outdated, set()
+        built = {}
+        try:
+            for node in outdated:
+                built[node] = self._built(node)
+                yield
+        except BaseException:
+            self._outdated |= outdated
+            raise
+        return frozenset(node for node, found in built.items() if self._replace(node, *found))
 
-    def _built(self, node: str) -> plan.NodePlan:
-        """Return a node's plan from its probes' parts: the one that it has if nothing differs."""
-        parts = [self.resolved[key] for key in sorted(self._probes_on.get(node, ()))]
+    def _replace(self, node: str, new: plan.NodePlan, pods: tuple[Pod, ...]) -> bool:
+        """Take a node's plan; returns whether it is a different one. A node's generation only grows."""
+        self._pods_of[node] = pods
+        old = self.plans.get(node)
+        if old is not None and old.digest == new.digest:
+            return False
+        self._generation += 1
+        self.plans[node] = msgspec.structs.replace(new, generation=self._generation)
+        return True
+
+    def _built(self, node: str) -> tuple[plan.NodePlan, tuple[Pod, ...]]:
+        """Return a node's plan from its probes' parts, without its generation, and the pods in it."""
+        parts = [self.resolved[key].parts[node] for key in sorted(self._probes_on.get(node, ()))]
         if not parts:
             self._probes_on.pop(node, None)
-        pods = {p.uid: p for r in parts for p in r.pods.get(node, ())}
+        by_uid = {pod.uid: pod for part in parts for pod in part.pods}
+        pods = tuple(by_uid[uid] for uid in sorted(by_uid))
         new = plan.NodePlan(
             node=node,
             generation=0,
             digest="",
-            targets=tuple(t for r in parts for t in r.targets[node]),
-            objectives=tuple(o for r in parts for o in r.objectives[node]),
-            pods=tuple(plan_pod(pods[uid]) for uid in sorted(pods)),
+            targets=tuple(t for part in parts for t in part.targets),
+            objectives=tuple(o for part in parts for o in part.objectives),
+            pods=self._planned(node, pods),
             suspend=self.suspended,
             pair_key=self._pair_key,
             pair_key_id=hashlib.sha256(self._pair_key).hexdigest()[:8] if self._pair_key else "",
         )
-        digest = hashlib.sha256(msgspec.json.encode(new)).hexdigest()
+        return msgspec.structs.replace(new, digest=plan.digest_of(new)), pods
+
+    def _planned(self, node: str, pods: tuple[Pod, ...]) -> tuple[plan.Pod, ...]:
+        """Return the pods as a plan carries them: those that have not changed are the ones of the plan before."""
         old = self.plans.get(node)
-        if old is not None and old.digest == digest:
-            return old
-        self._generation += 1
-        return msgspec.structs.replace(new, generation=self._generation, digest=digest)
-
-
-def _part(resolved: Resolved, node: str) -> tuple[object, ...]:
-    return resolved.targets[node], resolved.objectives[node], resolved.pods[node]
+        made = zip(self._pods_of.get(node, ()), old.pods if old is not None else (), strict=True)
+        known = {pod.uid: (pod, planned) for pod, planned in made}
+        return tuple(
+            known[pod.uid][1] if pod.uid in known and known[pod.uid][0] is pod else plan_pod(pod) for pod in pods
+        )
 
 
 def plan_pod(pod: Pod) -> plan.Pod:

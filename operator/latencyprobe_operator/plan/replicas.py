@@ -4,7 +4,7 @@ Pure. What they say to each other on the target's ports (replication, gossip) is
 """
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 import msgspec
 
@@ -13,9 +13,21 @@ from latencyprobe_operator.cluster.objects import Pod
 from latencyprobe_operator.plan.resources import replica_group
 
 
-def replicas(reached: Sequence[tuple[Pod, plan.Endpoint]], known: Set[str]) -> dict[str, tuple[plan.Replicas, ...]]:
-    """Return the replicas of each node. `reached`: a target's pods and what reaches them; `known`: nodes whose plan has
-    all these endpoints.
+class Group(msgspec.Struct, frozen=True):
+    """Replicas of one node. `pods`: their uids; `endpoints`: what reaches any replica, wherever it runs; `all`: these
+    are the target's."""
+
+    pods: tuple[str, ...]
+    endpoints: tuple[plan.Endpoint, ...]
+    all: bool
+
+    def planned(self, *, known: bool) -> plan.Replicas:
+        """Return them as a node's plan has them. `known`: it has the target's endpoints anyway."""
+        return plan.Replicas(self.pods, None if self.all and known else self.endpoints)
+
+
+def replicas(reached: Sequence[tuple[Pod, plan.Endpoint]]) -> dict[str, tuple[Group, ...]]:
+    """Return the replicas of each node. `reached`: a target's pods and what reaches them.
 
     A pod in the host's network is none: others share its address. Neither is one that runs alone.
     """
@@ -27,15 +39,13 @@ def replicas(reached: Sequence[tuple[Pod, plan.Endpoint]], known: Set[str]) -> d
             pods[group][pod.uid] = pod
             endpoints[group].add(endpoint)
     in_all = len({endpoint for _, endpoint in reached})
-    found: defaultdict[str, list[plan.Replicas]] = defaultdict(list)
+    found: defaultdict[str, list[Group]] = defaultdict(list)
     for group, of_it in sorted(pods.items()):
         if len(of_it) > 1:
             all_endpoints = tuple(sorted(endpoints[group], key=msgspec.structs.astuple))
-            are_the_targets = len(all_endpoints) == in_all
             here: defaultdict[str, list[str]] = defaultdict(list)
             for pod in of_it.values():
                 here[pod.node].append(pod.uid)
             for node, uids in here.items():
-                again = None if are_the_targets and node in known else all_endpoints
-                found[node].append(plan.Replicas(tuple(sorted(uids)), again))
+                found[node].append(Group(tuple(sorted(uids)), all_endpoints, len(all_endpoints) == in_all))
     return {node: tuple(some) for node, some in found.items()}

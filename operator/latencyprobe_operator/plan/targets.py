@@ -1,11 +1,11 @@
 """One LatencyProbe against the cluster's state: which pods, callers, endpoints and objectives it means on which node.
 
 Pure. Pods of other namespaces enter only as callers, and only when the namespace is allowed to name callers of the
-whole cluster.
+whole cluster. `look` looks again only at nodes that a change may concern; a `yield` is where other work may go on.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 import msgspec
 
@@ -13,159 +13,173 @@ from latencyprobe import plan, planning, spec
 from latencyprobe.plan import Role
 from latencyprobe_operator.cluster.decoding import CLUSTER_SCOPE_LABEL
 from latencyprobe_operator.cluster.objects import Pod
-from latencyprobe_operator.cluster.state import ClusterState
-from latencyprobe_operator.plan.replicas import replicas
+from latencyprobe_operator.cluster.state import Changes, ClusterState
+from latencyprobe_operator.plan.reach import Reach, TargetCount, reach
 
 
-class TargetCount(msgspec.Struct, frozen=True):
-    """Figures of one target for the status. `portless`: pods that match but have none of the named ports."""
+class Part(msgspec.Struct, frozen=True):
+    """What a LatencyProbe means on one node. `pods`: its targets and callers there, by uid."""
 
-    name: str
-    pods: int
-    nodes: frozenset[str]
-    portless: int = 0
+    targets: tuple[plan.Target, ...]
+    objectives: tuple[plan.PlannedObjective, ...]
+    pods: tuple[Pod, ...]
 
 
 class Resolved(msgspec.Struct, frozen=True):
     """What one LatencyProbe means now.
 
-    `targets`, `objectives`, `pods`: by node. `nodes`: those that must measure. `refusal`: reason and message when the
-    cluster does not allow what the spec asks. `unselectable`: pods of the namespace with more labels than are kept.
+    `parts`: by node. `nodes`: those that must measure. `refusal`: reason and message when the cluster does not allow
+    what the spec asks. `unselectable`: pods of the namespace with more labels than are kept.
     """
 
     probe: spec.LatencyProbe
-    targets: dict[str, tuple[plan.Target, ...]] = {}
-    objectives: dict[str, tuple[plan.PlannedObjective, ...]] = {}
-    pods: dict[str, tuple[Pod, ...]] = {}
+    parts: dict[str, Part] = {}
     nodes: frozenset[str] = frozenset()
-    counts: tuple[TargetCount, ...] = ()
+    reaches: tuple[Reach, ...] = ()
     refusal: tuple[str, str] | None = None
     unselectable: tuple[str, ...] = ()
 
+    @property
+    def counts(self) -> tuple[TargetCount, ...]:
+        """Figures of its targets for the status."""
+        return tuple(reach.count for reach in self.reaches)
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every node must measure: anybody may call."""
+        return self.probe.spec.clients.scope == "Cluster" and any(r.whole.role is Role.SERVER for r in self.reaches)
+
+    def on_nodes(self, known: frozenset[str]) -> "Resolved":
+        """Return it with the nodes that must measure. `known`: all that there are."""
+        return msgspec.structs.replace(self, nodes=known if self.everywhere else known & self.parts.keys())
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What became of a LatencyProbe. `resolved`: all but its parts; `parts`: those that changed, None where it means
+    nothing any more."""
+
+    resolved: Resolved
+    parts: dict[str, Part | None]
+
 
 def resolve(probe: spec.LatencyProbe, state: ClusterState) -> Resolved:
-    """Work out one LatencyProbe. A suspended or refused one means nothing on any node."""
-    clients = probe.spec.clients
+    """Work out one LatencyProbe from scratch."""
+    work = look(probe, state, None, Changes())
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: Look = end.value
+            parts = {node: part for node, part in found.parts.items() if part is not None}
+            return msgspec.structs.replace(found.resolved, parts=parts).on_nodes(frozenset(state.nodes()))
+
+
+def look(
+    probe: spec.LatencyProbe, state: ClusterState, before: Resolved | None, changes: Changes
+) -> Generator[None, None, Look]:
+    """Work out one LatencyProbe. A suspended or refused one means nothing on any node. `before`: what it was;
+    `changes`: those of the cluster since then."""
+    known = before if before is not None and before.probe == probe else None
+    if known is not None and probe.namespace not in changes.namespaces:
+        header, own = known, None  # pods of other namespaces came or went
+    else:
+        own = sorted((p for p in state.pods(probe.namespace) if _runs(p)), key=lambda p: p.name)
+        header = _header(probe, own, state, known)
+    places = _Places(header, state, own)
+    nodes = places.all() | (before.parts.keys() if before is not None else set())
+    if known is not None and (few := _differ(header, known)) is not None:
+        nodes = nodes & (few | changes.pods_on)
+    objectives = planning.objectives(probe)
+    parts: dict[str, Part | None] = {}
+    for node in nodes:
+        old = before.parts.get(node) if before is not None else None
+        new = places.part(node, objectives)
+        if new != old:
+            parts[node] = new
+        yield
+    return Look(header, parts)
+
+
+def _header(probe: spec.LatencyProbe, own: list[Pod], state: ClusterState, known: Resolved | None) -> Resolved:
+    """Return what does not depend on callers. `known`: what it was, if the LatencyProbe is the same."""
     if probe.spec.suspend:
         return Resolved(probe)
-    if clients.scope == "Cluster":
+    if probe.spec.clients.scope == "Cluster":
         namespace = state.namespace(probe.namespace)
         if namespace is None or not namespace.cluster_scope:
             remedy = f"label namespace {probe.namespace} with {CLUSTER_SCOPE_LABEL}=allowed, or use scope Namespace"
             return Resolved(probe, refusal=("ClusterScopeNotAllowed", f"spec.clients.scope Cluster: {remedy}"))
-    own = sorted((p for p in state.pods(probe.namespace) if _runs(p)), key=lambda p: p.name)
-    everyone: Iterable[Pod] = {"None": (), "Namespace": own, "Cluster": filter(_runs, state.pods())}[clients.scope]
-    has_server = any(t.role is Role.SERVER for t in probe.spec.targets)
-    callers = [p for p in everyone if has_server and spec.selector_matches(clients.pod_selector, p.labels)]
-    callers.sort(key=lambda p: (p.namespace, p.name))
-    by_node: defaultdict[str, list[plan.Target]] = defaultdict(list)
-    counts = []
-    for target in probe.spec.targets:
-        parts, count = _resolve_target(probe, target, own, callers, state)
-        counts.append(count)
-        for node, part in parts.items():
-            by_node[node].append(part)
-    needed = {
-        node: {u for t in parts for u in (*(p.uid for p in t.pods), *t.callers)} for node, parts in by_node.items()
-    }
-    known = {p.uid: p for p in (*own, *callers)}
-    objectives = planning.objectives(probe)
-    nodes = set(state.nodes()) if clients.scope == "Cluster" and has_server else set(by_node)
+    before: Iterable[Reach | None] = known.reaches if known is not None and known.reaches else [None] * 32
     return Resolved(
         probe,
-        targets={node: tuple(parts) for node, parts in by_node.items()},
-        objectives={node: _here(objectives, parts) for node, parts in by_node.items()},
-        pods={node: tuple(known[uid] for uid in sorted(uids)) for node, uids in needed.items()},
-        nodes=frozenset(nodes & state.nodes().keys()),
-        counts=tuple(counts),
+        reaches=tuple(
+            reach(probe, target, own, state, old) for target, old in zip(probe.spec.targets, before, strict=False)
+        ),
         unselectable=tuple(sorted(p.name for p in state.pods(probe.namespace) if p.unselectable)),
     )
+
+
+def _differ(new: Resolved, old: Resolved) -> frozenset[str] | None:
+    """Return the nodes on which targets differ, whatever pods changed there; None: all nodes."""
+    if len(new.reaches) != len(old.reaches):  # refused, or not any more
+        return None
+    found: frozenset[str] = frozenset()
+    for now, before in zip(new.reaches, old.reaches, strict=True):
+        nodes = now.differs_on(before)
+        if nodes is None:
+            return None
+        found |= nodes
+    return found
+
+
+class _Places:
+    """A LatencyProbe's parts, node by node. `own`: the running pods of its namespace, None if nobody looked."""
+
+    def __init__(self, header: Resolved, state: ClusterState, own: list[Pod] | None) -> None:
+        self._header = header
+        self._state = state
+        self._clients = header.probe.spec.clients
+        self._own_on: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in own or ():
+            self._own_on[pod.node].append(pod)
+
+    def all(self) -> set[str]:
+        """Return the nodes on which the LatencyProbe may mean something."""
+        if not self._header.reaches:
+            return set()
+        return {*self._state.nodes_with_pods()} if self._clients.scope == "Cluster" else {*self._own_on}
+
+    def part(self, node: str, objectives: tuple[plan.PlannedObjective, ...]) -> Part | None:
+        """Return what it means on a node, None where it means nothing."""
+        reaches = self._header.reaches
+        callers = self._callers(node) if any(reach.called for reach in reaches) else []
+        uids = tuple(pod.uid for pod in callers)
+        targets = tuple(target for reach in reaches if (target := reach.on(node, uids)) is not None)
+        if not targets:
+            return None
+        pods = {pod.uid: pod for reach in reaches for pod in reach.pods.get(node, ())}
+        pods |= {pod.uid: pod for pod in callers}
+        return Part(targets, _here(objectives, targets), tuple(pods[uid] for uid in sorted(pods)))
+
+    def _callers(self, node: str) -> list[Pod]:
+        """Return the pods of a node whose client halves are wanted."""
+        scope, selector = self._clients.scope, self._clients.pod_selector
+        if scope == "None":
+            return []
+        pods = filter(_runs, self._state.pods_on(node)) if scope == "Cluster" else self._own_on.get(node, ())
+        found = [pod for pod in pods if spec.selector_matches(selector, pod.labels)]
+        return sorted(found, key=lambda pod: (pod.namespace, pod.name))
 
 
 def _runs(pod: Pod) -> bool:
     return pod.node != "" and not pod.terminal and not pod.unselectable
 
 
-def _resolve_target(
-    probe: spec.LatencyProbe, target: spec.TargetSpec, own: list[Pod], callers: list[Pod], state: ClusterState
-) -> tuple[dict[str, plan.Target], TargetCount]:
-    """Return the target's part of each node, and its figures."""
-    matching = [p for p in own if spec.selector_matches(target.pod_selector, p.labels)]
-    ports = {p.uid: _ports(target, p) for p in matching}
-    # `()` means every port: a pod without the named port must not fall into that.
-    selected = [p for p in matching if ports[p.uid] or not target.ports]
-    whole = planning.target(probe, target)
-    pods_on: defaultdict[str, list[plan.TargetPod]] = defaultdict(list)
-    for pod in selected:
-        pods_on[pod.node].append(plan.TargetPod(uid=pod.uid, ports=ports[pod.uid]))
-    callers_on: defaultdict[str, list[str]] = defaultdict(list)
-    if target.role is Role.SERVER and selected:
-        for pod in callers:
-            callers_on[pod.node].append(pod.uid)
-    wanted = callers_on or not target.peers
-    reached = list(_endpoints(selected, ports, probe.namespace, state)) if wanted else []
-    endpoints = tuple(sorted({endpoint for _, endpoint in reached}, key=msgspec.structs.astuple))
-    replicas_on = {} if target.peers else replicas(reached, callers_on.keys())
-    parts = {
-        node: msgspec.structs.replace(
-            whole,
-            pods=tuple(pods_on.get(node, ())),
-            callers=tuple(callers_on.get(node, ())),
-            endpoints=endpoints if node in callers_on else (),
-            replicas=replicas_on.get(node, ()),
-        )
-        for node in sorted({*pods_on, *callers_on})
-    }
-    count = TargetCount(target.name, len(selected), frozenset(pods_on), len(matching) - len(selected))
-    return parts, count
-
-
-def _ports(target: spec.TargetSpec, pod: Pod) -> tuple[int, ...]:
-    named = dict(pod.ports)
-    numbers = (port if isinstance(port, int) else named.get(port, 0) for port in target.ports)
-    return tuple(sorted({n for n in numbers if n}))
-
-
-def _endpoints(
-    pods: list[Pod], ports: dict[str, tuple[int, ...]], namespace: str, state: ClusterState
-) -> Iterator[tuple[Pod, plan.Endpoint]]:
-    """Yield what callers dial, and the pod that they may reach by it: the pods' own addresses, and Services whose
-    EndpointSlices name one of the pods by uid *and* address (a hand-made slice can name a pod of ours beside an address
-    of somebody else)."""
-    for pod in pods:
-        for port in _dialled(pod, ports[pod.uid]):
-            yield from ((pod, plan.Endpoint(address=address, port=port)) for address in pod.addresses)
-    by_uid = {p.uid: p for p in pods}
-    for part in state.slices(namespace):
-        service = state.services(namespace).get(part.service)
-        if service is None:
-            continue
-        number_of = dict(service.ports)
-        for endpoint in part.endpoints:
-            named = by_uid.get(endpoint.pod_uid)
-            if named is None or not set(endpoint.addresses) <= set(named.addresses):
-                continue
-            dialled = _dialled(named, ports[named.uid])
-            for name, number in part.ports:
-                if (number in dialled or 0 in dialled) and name in number_of:
-                    for a in service.addresses:
-                        yield named, plan.Endpoint(address=a, port=number_of[name], service=service.name)
-
-
-def _dialled(pod: Pod, ports: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the ports by which callers reach a pod, 0 for all.
-
-    A host-network pod shares its node's address with the kubelet and with other tenants' pods: only ports that it
-    declares count, which the scheduler gives to one pod of a node.
-    """
-    if pod.host_network:
-        return tuple(n for n in pod.numbers if not ports or n in ports)
-    return ports or (0,)
-
-
-def _here(objectives: tuple[plan.PlannedObjective, ...], parts: list[plan.Target]) -> tuple[plan.PlannedObjective, ...]:
+def _here(
+    objectives: tuple[plan.PlannedObjective, ...], targets: Iterable[plan.Target]
+) -> tuple[plan.PlannedObjective, ...]:
     """Return the objectives that a node can count: those whose perspective it hosts."""
-    by_id = {t.id: t for t in parts}
+    by_id = {t.id: t for t in targets}
 
     def counted(objective: plan.PlannedObjective) -> bool:
         target = by_id.get(objective.target)
@@ -173,4 +187,5 @@ def _here(objectives: tuple[plan.PlannedObjective, ...], parts: list[plan.Target
             return False
         return bool(target.pods if objective.perspective is target.role else target.callers)
 
-    return tuple(o for o in objectives if counted(o))
+    found = tuple(o for o in objectives if counted(o))
+    return objectives if len(found) == len(objectives) else found  # one for all nodes

@@ -153,8 +153,8 @@ def _text_left_out(resolved: Resolved) -> list[Condition]:
     """Return the condition that says what pods' authors wrote too much of, if any did."""
     found = {
         pod.name: pod.left_out
-        for pods in resolved.pods.values()
-        for pod in pods
+        for part in resolved.parts.values()
+        for pod in part.pods
         if pod.left_out and pod.namespace == resolved.probe.namespace
     }
     said = []
@@ -227,7 +227,7 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
         why = f"no agent reports from {_names(missing)}: look at the agent pods there"
         return Condition("ProbesReady", "False", "AgentMissing", why)
     # an agent that is ready for an earlier plan need not have this LatencyProbe in it
-    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, (t.id for t in resolved.targets.get(n, ())))]
+    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, _targets(resolved, n))]
     if starting := by_state[NodeState.STARTING] + late:
         return Condition("ProbesReady", "Unknown", "AgentStarting", f"waiting for the agent on {_names(starting)}")
     prefix = _prefix(resolved)
@@ -237,6 +237,11 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
                 message = f"agent on {node}: target {target.id.removeprefix(prefix)} is not measured: {target.refused}"
                 return Condition("ProbesReady", "False", "TargetRefused", message)
     return Condition("ProbesReady", "True", "AgentsReady", "")
+
+
+def _targets(resolved: Resolved, node: str) -> list[str]:
+    part = resolved.parts.get(node)
+    return [target.id for target in part.targets] if part is not None else []
 
 
 def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, ready: Condition) -> Condition:

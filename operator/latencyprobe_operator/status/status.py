@@ -9,7 +9,8 @@ from typing import Any
 
 from latencyprobe.slo.evaluate import State
 from latencyprobe_operator.plan.agents import Agents, NodeState
-from latencyprobe_operator.plan.targets import Resolved, TargetCount
+from latencyprobe_operator.plan.reach import TargetCount
+from latencyprobe_operator.plan.targets import Resolved
 from latencyprobe_operator.status import conditions
 from latencyprobe_operator.status.reconcile import Status, with_times
 from latencyprobe_operator.status.registry import Entry
