@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from latencyprobe.plan import Identity, IdentityAnswer, IdentityRequest, NodePlan, PlanLine, RemoteJoinAnswer, Role
+from latencyprobe.plan import Identity, IdentityAnswer, IdentityRequest, NodePlan, RemoteJoinAnswer, Role
+from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliAnswer, SliBatch, SliRow
 from tests.support.certificates import make_certificate
 

@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from latencyprobe import parsing
+from latencyprobe.plan import NodePlan
+from latencyprobe.plan_stream import Differences, PlanLine
 from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.objects import Key
@@ -37,8 +39,19 @@ class Size(NamedTuple):
     probes: int
 
 
+class Sent(NamedTuple):
+    """What a change sends to agents. `whole`, `changes`: bytes, as whole plans and as changes; `changes_s`: CPU of
+    finding and encoding these."""
+
+    nodes: int
+    whole: int
+    changes: int
+    changes_s: float
+
+
 class Figures(NamedTuple):
-    """Times in s of CPU, memory in bytes of resident set. `state`: of the cluster's state alone."""
+    """Times in s of CPU, memory in bytes of resident set. `state`: of the cluster's state alone; `sent`: for a pod, a
+    target pod, and both with ten of Cluster scope."""
 
     first: float
     pod: float
@@ -49,6 +62,7 @@ class Figures(NamedTuple):
     cluster_target: float
     state: int
     whole: int
+    sent: tuple[Sent, ...]
 
 
 class Cluster:
@@ -163,11 +177,15 @@ def measured(size: Size) -> Figures:
     planner = Planner(1, b"k" * 32)
     version = iter(range(1, 1 << 20))
 
+    last: list[tuple[NodePlan, NodePlan]] = []
+
     def plan(desired: dict[Key, LatencyProbe]) -> float:
-        changes = cluster.state.take_changes()
+        changes, before = cluster.state.take_changes(), dict(planner.plans)
         began = time.process_time()
-        planner.update(desired, cluster.state, changes)
-        return time.process_time() - began
+        changed = planner.update(desired, cluster.state, changes)
+        took = time.process_time() - began
+        last[:] = [(before[node], planner.plans[node]) for node in changed if node in before]
+        return took
 
     def typical(desired: dict[Key, LatencyProbe], change: Callable[[int], None]) -> float:
         found = []
@@ -177,6 +195,7 @@ def measured(size: Size) -> Figures:
         return statistics.median(found)
 
     versions: dict[int, int] = {}
+    sent: list[Sent] = []
 
     def replaced(i: int) -> None:
         new = next(version)
@@ -186,12 +205,23 @@ def measured(size: Size) -> Figures:
     first = plan(few)
     whole = _resident() - base
     pod = typical(few, lambda i: replaced(cluster.other(i)))
+    sent.append(_sent(last))
     target = typical(few, lambda i: replaced(cluster.target(i)))
+    sent.append(_sent(last))
     node = typical(few, lambda i: cluster.add_node(size.nodes + i))
     cluster_first = plan(all_)
     cluster_pod = typical(all_, lambda i: replaced(cluster.other(i)))
+    sent.append(_sent(last))
     cluster_target = typical(all_, lambda i: replaced(cluster.target(i)))
-    return Figures(first, pod, target, node, cluster_first, cluster_pod, cluster_target, state, whole)
+    sent.append(_sent(last))
+    return Figures(first, pod, target, node, cluster_first, cluster_pod, cluster_target, state, whole, tuple(sent))
+
+
+def _sent(plans: list[tuple[NodePlan, NodePlan]]) -> Sent:
+    differences, began = Differences(), time.process_time()
+    changes = sum(len(msgspec.json.encode(PlanLine(change=differences.between(old, new)))) for old, new in plans)
+    took = time.process_time() - began
+    return Sent(len(plans), sum(len(msgspec.json.encode(PlanLine(new))) for _, new in plans), changes, took)
 
 
 def _resident() -> int:
@@ -204,6 +234,7 @@ def _resident() -> int:
 def main(*, nodes: tuple[str, ...]) -> None:
     """Measure what the planner costs by the size of the cluster."""
     table = Table()
+    sent = Table("nodes", "what changed", "plans", "bytes of whole plans", "of changes", "CPU of changes")
     for name in (
         *("nodes / pods / LatencyProbes", "first plan", "a pod replaced", "a target pod", "a node joins"),
         *("ten of Cluster scope: first", "any pod", "a target pod", "state, per pod", "state and plans"),
@@ -217,7 +248,12 @@ def main(*, nodes: tuple[str, ...]) -> None:
         times = [f"{s:.2f} s" if s > 1 else f"{s * 1000:.1f} ms" for s in found[:7]]
         memory = f"{found.state / size.pods:.0f} B", f"{found.whole / 1e6:.0f} MB"
         table.add_row(" / ".join(f"{n:,}" for n in size), *times, *memory)
-    Console(width=220).print(table)
+        names = ("a pod", "a target pod", "of Cluster scope: a pod", "of Cluster scope: a target pod")
+        for name, one in zip(names, found.sent, strict=True):
+            bytes_ = f"{one.whole:,}", f"{one.changes:,}", f"{one.changes_s * 1000:.1f} ms"
+            sent.add_row(f"{size.nodes:,}", name, f"{one.nodes:,}", *bytes_)
+    for shown in (table, sent):
+        Console(width=220).print(shown)
 
 
 if __name__ == "__main__":

@@ -232,15 +232,6 @@ class RemoteJoinAnswer(_Wire, frozen=True):
     refused: dict[str, str] = {}
 
 
-class PlanLine(_Wire, frozen=True):
-    """One line of the plan stream: a plan, what concerns remote join, or (without either) a heartbeat. `unconfirmed_s`:
-    for how long the API server has not confirmed to the operator what it knows of the cluster, 0 while all is well."""
-
-    plan: NodePlan | None = None
-    remote_join: RemoteJoinMessage | None = None
-    unconfirmed_s: int = 0
-
-
 class Identity(_Wire, frozen=True):
     """Owner of an address, as `POST /v1/identities` answers. `measured`: ids of the targets for which this pod's
     client half is measured (its agent has applied the plan). `generation`: of the plan it was computed with."""

@@ -7,6 +7,7 @@ that changes its meaning or goes, a value that it must know) takes a new `VERSIO
 
 VERSION = 1
 HEADER = "LatencyProbe-Wire"
+CHANGES_HEADER = "LatencyProbe-Plan-Changes"  # `1` in a request for the plan stream: changes of a plan are taken
 
 
 def differs(header: str | None) -> bool:

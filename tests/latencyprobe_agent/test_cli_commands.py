@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from latencyprobe.plan import Container, NodePlan, PlanLine, PlannedObjective, Pod, Role, SpanPolicy, Target, TargetPod
+from latencyprobe.plan import Container, NodePlan, PlannedObjective, Pod, Role, SpanPolicy, Target, TargetPod
+from latencyprobe.plan_stream import PlanLine
 from latencyprobe_agent.cli import commands
 from latencyprobe_agent.identity.cgroups import find_root
 from tests.latencyprobe_agent.processes import DEADLINE_S, PROBE, Echo, started

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import AgentStatus, NodePlan, PlanLine
+from latencyprobe.plan import AgentStatus, NodePlan
+from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliAnswer, SliBatch
 from latencyprobe_agent.directory.client import Directory, DocumentError
 

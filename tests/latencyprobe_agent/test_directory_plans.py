@@ -6,13 +6,15 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import NodePlan, PlanLine, RemoteJoinMessage
+from latencyprobe.plan import NodePlan, Pod, RemoteJoinMessage, digest_of
+from latencyprobe.plan_stream import Differences, PlanLine
 from latencyprobe_agent.directory import plans
 from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.plans import PlanFollower
 from tests.support.waiting import wait_until
 
 PLAN = NodePlan("n1", 7, "digest", (), (), pair_key=b"k" * 32)
+OTHER = msgspec.structs.replace(PLAN, generation=8, pods=(Pod("u", "shop", "cart-1", (), (), {}),))
 
 
 @pytest.fixture
@@ -84,3 +86,29 @@ def test_age_of_a_plan_is_that_of_what_the_operator_made_it_of(
 def test_a_damaged_file_is_no_plan(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.json").write_bytes(content)
     assert plans.load(tmp_path / "plan.json", "n1") is None
+
+
+def test_a_change_makes_the_next_plan_and_is_saved(
+    directory: FakeDirectory, follower: PlanFollower, tmp_path: Path
+) -> None:
+    first, second = (msgspec.structs.replace(p, digest=digest_of(p)) for p in (PLAN, OTHER))
+    directory.lines = [PlanLine(first), PlanLine(change=Differences().between(first, second))]
+    follower.start()
+    wait_until(lambda: follower.latest == second, seen=lambda: follower.latest)
+    assert plans.load(tmp_path / "plan.json", "n1") == second
+
+
+def test_a_change_that_does_not_make_the_operators_plan_is_not_used_and_whole_plans_are_asked_for(
+    directory: FakeDirectory, follower: PlanFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "_FIRST_RETRY_S", 0.01)
+    first, second = (msgspec.structs.replace(p, digest=digest_of(p)) for p in (PLAN, OTHER))
+    change = Differences().between(first, second)
+    assert change is not None
+    taken: list[NodePlan] = []
+    monkeypatch.setattr(plans, "save", lambda _, plan: taken.append(plan))
+    directory.lines = [PlanLine(first), PlanLine(change=msgspec.structs.replace(change, pods=()))]
+    directory.whole = [PlanLine(second)]
+    follower.start()
+    wait_until(lambda: follower.latest == second, seen=lambda: follower.latest)
+    assert taken == [first, second]

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import DirectoryError, StoreError
-from latencyprobe.plan import Ask, PlanLine, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
+from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
+from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliBatch
 from latencyprobe_agent.directory.client import Directory as AgentsClient
 from tests.latencyprobe_operator.conftest import agent_status

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from latencyprobe.plan import Ask, PlanLine, RemoteJoinMessage
+from latencyprobe.plan import Ask, RemoteJoinMessage
+from latencyprobe.plan_stream import PlanLine, applied
 from latencyprobe_operator.directory import streams as streams_
 from latencyprobe_operator.directory.auth import Caller
 from latencyprobe_operator.directory.limits import Refused
@@ -18,10 +19,11 @@ from latencyprobe_operator.directory.streams import PlanStreams
 class Reader:
     """An agent that reads its stream, or does not."""
 
-    def __init__(self, streams: PlanStreams, node: str, valid_s: float = 60.0) -> None:
+    def __init__(self, streams: PlanStreams, node: str, valid_s: float = 60.0, *, changes: bool = False) -> None:
         self.lines: list[PlanLine] = []
         self.reads = True
-        self.task = asyncio.create_task(streams.follow(Caller(node, time.monotonic() + valid_s), self.write))
+        caller = Caller(node, time.monotonic() + valid_s)
+        self.task = asyncio.create_task(streams.follow(caller, self.write, changes=changes))
 
     async def write(self, data: bytes) -> None:
         if not self.reads:
@@ -79,6 +81,33 @@ def test_only_the_stream_whose_plan_changed_gets_it_again(play: Play, make: Any)
         await make.until(lambda: len(one.lines) == 2)
         assert one.lines[1].plan == world.planned.planner.plan_of("n1")
         assert len(other.lines) == 1
+
+    play(scene)
+
+
+def test_agent_that_takes_changes_gets_what_changed(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        reader = await world.reader("n1", changes=True)
+        first = world.planned.planner.plan_of("n1")
+        world.planned.state.put("pods", make.pod("cart-3", node="n1"))
+        world.streams.publish(world.planned.plan(world.planned.probe))
+        await make.until(lambda: len(reader.lines) == 2)
+        (_, line), second = reader.lines, world.planned.planner.plan_of("n1")
+        assert line.plan is None
+        assert line.change is not None
+        assert [pod.name for pod in line.change.pods] == ["cart-3"]
+        assert applied(first, line.change) == second
+
+    play(scene)
+
+
+def test_new_pairing_key_comes_with_a_whole_plan(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        reader = await world.reader("n1", changes=True)
+        world.planned.planner.use_pair_key(b"n" * 32)
+        world.streams.publish(world.planned.plan(world.planned.probe))
+        await make.until(lambda: len(reader.lines) == 2)
+        assert reader.lines[1].plan == world.planned.planner.plan_of("n1")
 
     play(scene)
 

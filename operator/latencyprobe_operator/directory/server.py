@@ -135,7 +135,8 @@ class Directory:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         try:
-            await self.streams.follow(caller, response.write)
+            changes = request.headers.get(wire.CHANGES_HEADER) == "1"
+            await self.streams.follow(caller, response.write, changes=changes)
         except (ConnectionError, TimeoutError):
             log.info("plan stream of %s broke", caller.node)
         return response

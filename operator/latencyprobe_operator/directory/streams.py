@@ -11,7 +11,8 @@ from itertools import islice
 
 import msgspec
 
-from latencyprobe.plan import PlanLine
+from latencyprobe.plan import NodePlan, RemoteJoinMessage
+from latencyprobe.plan_stream import Differences, PlanLine
 from latencyprobe_operator.directory.auth import Caller
 from latencyprobe_operator.directory.limits import MAX_STREAMS, Refused
 from latencyprobe_operator.directory.remote_join import Switchboard
@@ -34,6 +35,7 @@ class PlanStreams:
         self.of: dict[str, asyncio.Event] = {}  # the event that wakes each stream
         self._planner = planner
         self._unconfirmed_s = unconfirmed_s
+        self._differences = Differences()
 
     def open(self) -> None:
         """Begin: the first plans are made."""
@@ -56,22 +58,22 @@ class PlanStreams:
         if len(self.of) >= MAX_STREAMS and node not in self.of:
             raise Refused(503, f"{MAX_STREAMS} plan streams are open: try again later")
 
-    async def follow(self, caller: Caller, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def follow(self, caller: Caller, write: Callable[[bytes], Awaitable[None]], *, changes: bool = False) -> None:
         """Write lines until the token ends (the agent returns with the next), a newer stream of the node begins, or all
-        are closed. Raises TimeoutError when the agent does not read, and what `write` raises."""
+        are closed. `changes`: the agent takes changes of the plan before. Raises TimeoutError when the agent does not
+        read, and what `write` raises."""
         wake = asyncio.Event()
         if (older := self.of.get(caller.node)) is not None:
             older.set()  # it sees that it is not the node's stream any more and ends
         self.of[caller.node] = wake
         self.switchboard.connected(caller.node)
         try:
-            sent = ""
+            sent: NodePlan | None = None
             while self.is_open and time.monotonic() < caller.until_s and self.of.get(caller.node) is wake:
                 wake.clear()
                 plan = self._planner.plan_of(caller.node)
-                fresh = plan if plan.digest != sent else None
-                line = PlanLine(fresh, self.switchboard.take(caller.node), self._unconfirmed_s())
-                sent = plan.digest
+                line = self._line(sent, plan, self.switchboard.take(caller.node), changes=changes)
+                sent = plan
                 async with asyncio.timeout(WRITE_TIMEOUT_S):
                     await write(msgspec.json.encode(line) + b"\n")
                 await _woken(wake, min(HEARTBEAT_S, max(0.0, caller.until_s - time.monotonic())))
@@ -79,6 +81,15 @@ class PlanStreams:
             if self.of.get(caller.node) is wake:
                 del self.of[caller.node]
                 self.switchboard.disconnected(caller.node)
+
+    def _line(
+        self, sent: NodePlan | None, plan: NodePlan, remote_join: RemoteJoinMessage | None, *, changes: bool
+    ) -> PlanLine:
+        """Return the next line of a stream on which `sent` was the last plan."""
+        if sent is not None and plan.digest == sent.digest:
+            return PlanLine(None, remote_join, self._unconfirmed_s())
+        change = self._differences.between(sent, plan) if sent is not None and changes else None
+        return PlanLine(None if change else plan, remote_join, self._unconfirmed_s(), change)
 
     def _wake_some(self, nodes: Iterator[str]) -> None:
         """Wake some streams, and the others once these have written: else all others would wait."""

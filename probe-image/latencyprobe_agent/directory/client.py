@@ -7,7 +7,7 @@ is a DirectoryError that names what is wrong and what to do; a token never appea
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -22,10 +22,10 @@ from latencyprobe.plan import (
     Identity,
     IdentityAnswer,
     IdentityRequest,
-    PlanLine,
     RemoteJoinAnswer,
     RemoteJoinMessage,
 )
+from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliAnswer, SliBatch, SliRow
 
 T = TypeVar("T")
@@ -56,10 +56,12 @@ class Directory:
         self._pool: urllib3.PoolManager | None = None
         self._ca_version: tuple[int, int] = (0, 0)
 
-    def plans(self) -> Iterator[PlanLine]:
-        """Open the plan stream and yield its lines (heartbeats included) until it ends. Raises DirectoryError."""
+    def plans(self, *, changes: bool = True) -> Iterator[PlanLine]:
+        """Open the plan stream and yield its lines (heartbeats included) until it ends. `changes`: of the plan before
+        may come instead of a plan. Raises DirectoryError."""
         timeout = urllib3.Timeout(connect=5.0, read=_HEARTBEATS_LATE_S)
-        response = self._open("GET", f"{self._node}/plan", timeout=timeout)
+        more = {wire.CHANGES_HEADER: "1"} if changes else {}
+        response = self._open("GET", f"{self._node}/plan", timeout=timeout, more=more)
         line = bytearray()
         try:
             for chunk in response.stream():
@@ -102,12 +104,19 @@ class Directory:
             response.release_conn()
 
     def _open(
-        self, method: str, path: str, *, timeout: urllib3.Timeout, body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout: urllib3.Timeout,
+        body: bytes | None = None,
+        more: Mapping[str, str] = {},  # headers
     ) -> urllib3.BaseHTTPResponse:
         headers = {
             "authorization": f"Bearer {self._token()}",
             "content-type": "application/json",
             wire.HEADER: str(wire.VERSION),
+            **more,
         }
         try:
             response = self._connections().request(
@@ -165,15 +174,17 @@ class Directory:
 class FakeDirectory(Directory):
     """`Directory` for tests, without a network: answers at once, and keeps what it is told.
 
-    `error`: raised by every call while it is set. `lines`: the plan stream begins with them. `owners`, `generation`,
-    `valid_s`: of its identities; `asked`: for which addresses. `refused`: keys of remote joins, with their reasons.
-    `expected`: the number of the next batch; only the rows of that one are kept; `next_upload_s`: when it wants more.
+    `error`: raised by every call while it is set. `lines`: the plan stream begins with them, `whole`: one of whole
+    plans does. `owners`, `generation`, `valid_s`: of its identities; `asked`: for which addresses. `refused`: keys of
+    remote joins, with their reasons. `expected`: the number of the next batch; only the rows of that one are kept;
+    `next_upload_s`: when it wants more.
     """
 
     def __init__(self) -> None:
         self.url = "https://directory.fake"
         self.error: DirectoryError | None = None
         self.lines: list[PlanLine] = []
+        self.whole: list[PlanLine] = []
         self.owners: dict[str, Identity] = {}
         self.generation, self.valid_s = 1, 15.0
         self.asked: list[tuple[str, ...]] = []
@@ -184,10 +195,10 @@ class FakeDirectory(Directory):
         self.batches: list[SliBatch] = []
         self.rows: list[SliRow] = []
 
-    def plans(self) -> Iterator[PlanLine]:
-        """Yield `lines`, then heartbeats without an end."""
+    def plans(self, *, changes: bool = True) -> Iterator[PlanLine]:
+        """Yield `lines`, without changes `whole`, then heartbeats without an end."""
         self._answer()
-        yield from self.lines
+        yield from self.lines if changes else self.whole
         while True:
             time.sleep(0.01)
             yield PlanLine()

@@ -16,6 +16,7 @@ import msgspec
 
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import NodePlan, RemoteJoinMessage
+from latencyprobe.plan_stream import PlanChange, applied
 from latencyprobe_agent.directory.client import Directory
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class PlanFollower:
         self._file = state_dir / "plan.json"
         self._received_s = time.monotonic()
         self._unconfirmed_s = 0
+        self._takes_changes = True
         self._stop = threading.Event()
 
     @property
@@ -65,7 +67,7 @@ class PlanFollower:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
-                for line in self._directory.plans():
+                for line in self._directory.plans(changes=self._takes_changes):
                     if self._stop.is_set():
                         return
                     self._confirmed(line.unconfirmed_s)
@@ -74,6 +76,8 @@ class PlanFollower:
                     self.problem = ""
                     if line.plan is not None:
                         self._take(line.plan)
+                    elif line.change is not None:
+                        self._take(self._changed(line.change))
                     if line.remote_join is not None:
                         self._on_remote_join(line.remote_join)
                 problem = f"{self._directory.url}: the plan stream ended"
@@ -94,6 +98,16 @@ class PlanFollower:
         elif self._unconfirmed_s and not unconfirmed_s:
             _log.info("the operator has its API server again")
         self._received_s, self._unconfirmed_s = time.monotonic(), unconfirmed_s
+
+    def _changed(self, change: PlanChange) -> NodePlan:
+        """Return the plan that the change makes of ours. Raises DirectoryError if that is not the operator's."""
+        plan = applied(self.latest, change)
+        if plan is None:
+            self._takes_changes = False  # an operator of another version may say more than we can read
+            raise DirectoryError(
+                f"{self._directory.url}: what changed does not make the operator's plan of ours: asking for whole plans"
+            )
+        return plan
 
     def _take(self, plan: NodePlan) -> None:
         if plan.node != self._node:
