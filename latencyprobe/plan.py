@@ -253,11 +253,13 @@ class IdentityRequest(_Wire, frozen=True):
 
 
 class IdentityAnswer(_Wire, frozen=True):
-    """Unknown addresses are answered with empty fields. Valid for `valid_s` and until the generation changes."""
+    """Unknown addresses are answered with empty fields. Valid for `valid_s` and until the plan stream tells to forget
+    an address. `told`: it will; else until the generation changes."""
 
     identities: tuple[Identity, ...]
     generation: int
     valid_s: float = 15.0
+    told: bool = False
 
 
 class TargetStatus(_Wire, frozen=True):

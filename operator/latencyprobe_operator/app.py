@@ -107,6 +107,7 @@ class Operator:
             ingest.asked,
             changed=changed,
             publish=publish,
+            forget=self.directory.streams.forget,
             planned=(planned, status_changed),
             deliveries=deliveries,
             suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),

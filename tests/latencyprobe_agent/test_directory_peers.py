@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import Identity
+from latencyprobe.plan import Identity, IdentityAnswer
 from latencyprobe_agent.directory import peers as module
 from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.peers import Peers
@@ -67,6 +67,68 @@ def test_a_new_generation_forgets_every_earlier_answer(directory: FakeDirectory,
     directory.generation, directory.owners = 2, owned_by("new owner")
     resolved(peers, OTHER)
     assert resolved(peers, ONE).service == "new owner"
+
+
+def test_where_the_stream_tells_a_new_generation_forgets_nothing(directory: FakeDirectory, peers: Peers) -> None:
+    directory.valid_s, directory.told = 3600, True
+    peers.start()
+    resolved(peers, ONE)
+    directory.generation, directory.owners = 2, owned_by("new owner")
+    assert resolved(peers, OTHER).service == "new owner"
+    assert resolved(peers, ONE).service == "cart"
+
+
+@pytest.mark.parametrize("forgotten", [(ONE,), None], ids=["one address", "all"])
+def test_what_is_to_be_forgotten_is_asked_again(
+    directory: FakeDirectory, peers: Peers, forgotten: tuple[str, ...] | None
+) -> None:
+    directory.valid_s, directory.told = 3600, True
+    peers.start()
+    resolved(peers, ONE)
+    directory.owners = owned_by("new owner")
+    peers.forget(forgotten)
+    assert peers.resolve([ONE]) == {}
+    assert resolved(peers, ONE).service == "new owner"
+
+
+@pytest.mark.parametrize("forgotten", [(ONE,), None], ids=["one address", "all"])
+def test_an_answer_that_was_on_its_way_is_not_taken_for_what_is_to_be_forgotten(
+    directory: FakeDirectory, forgotten: tuple[str, ...] | None
+) -> None:
+    directory.valid_s, directory.told = 3600, True
+
+    def answer(addresses: tuple[str, ...]) -> IdentityAnswer:
+        found = directory.identities(addresses)
+        if len(directory.asked) == 1:
+            directory.owners = owned_by("new owner")
+            peers.forget(forgotten)
+        return found
+
+    peers = Peers(answer)
+    peers.resolve([ONE])
+    peers.start()
+    try:
+        assert resolved(peers, ONE).service == "new owner"
+    finally:
+        peers.stop()
+
+
+def test_validity_counts_from_the_question(
+    directory: FakeDirectory, peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory remembers who knows an address from when it answers."""
+    directory.valid_s, now_s = 10.0, [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    ask = directory.identities
+
+    def late(addresses: tuple[str, ...]) -> IdentityAnswer:
+        now_s[0] = 109.0
+        return ask(addresses)
+
+    peers._take((ONE,), late((ONE,)), 100.0)
+    assert ONE in peers.resolve([ONE])
+    now_s[0] = 110.0
+    assert peers.resolve([ONE]) == {}
 
 
 def test_a_directory_that_is_away_is_asked_again(directory: FakeDirectory, peers: Peers) -> None:

@@ -59,6 +59,18 @@ def test_a_refused_token_leaves_the_saved_plan_in_force_and_says_why(
     assert follower.latest == PLAN
 
 
+def test_a_new_stream_forgets_all_identities_and_a_line_those_that_it_names(
+    directory: FakeDirectory, tmp_path: Path
+) -> None:
+    directory.lines = [PlanLine(PLAN), PlanLine(), PlanLine(forget=("10.0.0.1",))]
+    forgotten: list[object] = []
+    follower = PlanFollower(directory, "n1", tmp_path, on_forget=forgotten.append)
+    follower.start()
+    wait_until(lambda: len(forgotten) > 1, "the line that names one")
+    follower.stop()
+    assert forgotten == [None, ("10.0.0.1",)]
+
+
 def test_another_node_s_plan_is_refused(directory: FakeDirectory, tmp_path: Path) -> None:
     directory.lines = [PlanLine(msgspec.structs.replace(PLAN, node="n2")), PlanLine(remote_join=RemoteJoinMessage())]
     heard: list[RemoteJoinMessage] = []

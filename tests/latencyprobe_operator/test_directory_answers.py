@@ -1,5 +1,6 @@
 """What agents are answered."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from latencyprobe.plan import Ask, Identity, IdentityRequest, RemoteJoinMessage,
 from latencyprobe_operator.directory import answers as answers_
 from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.limits import Refused
-from latencyprobe_operator.directory.remote_join import Switchboard
+from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.deliveries import Change, Deliveries
 
 HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
@@ -19,12 +20,13 @@ class World:
 
     def __init__(self, make: Any) -> None:
         self.planned = make.planned(make.pod("cart-1"), make.pod("web-1", node="n2"))
-        self.switchboard = Switchboard(lambda _: {"n1"}, lambda _: None)
+        self.streams = PlanStreams(self.planned.planner, lambda _: {"n1"})
+        self.switchboard = self.streams.switchboard
         self.reports = 0
         self.delivered: list[float] = []
         self.deliveries = Deliveries(self.delivered.append)
         self.answers = Answers(
-            *(self.planned.planner, self.planned.agents, self.planned.state, self.switchboard, self.report),
+            *(self.planned.planner, self.planned.agents, self.planned.state, self.streams, self.report),
             deliveries=self.deliveries,
         )
 
@@ -78,6 +80,29 @@ def test_addresses_without_an_owner_cost_nothing(world: World) -> None:
     assert not world.answers.lookups.counts
 
 
+def test_who_asked_is_told_when_the_callers_agent_measures_something_else(world: World, make: Any) -> None:
+    world.streams.of["n1"] = asyncio.Event()
+    (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
+    told: list[set[str]] = []
+
+    def tell(addresses: set[str]) -> None:
+        told.append(addresses)
+
+    world.streams.forget = tell  # type: ignore[method-assign,assignment]
+    world.answers.identities("n1", IdentityRequest((web_address,)))
+    generation = world.planned.planner.plan_of("n2").generation
+    world.answers.status("n2", make.status(generation))
+    world.answers.status("n2", make.status(generation))
+    world.answers.status("n2", make.status(generation, error="it cannot measure any more"))
+    assert told == [{web_address}, set(), {web_address}]
+
+
+def test_agent_without_a_stream_is_not_told_and_knows_it(world: World) -> None:
+    assert not world.answers.identities("n1", IdentityRequest(("10.0.0.1",))).told
+    world.streams.of["n1"] = asyncio.Event()
+    assert world.answers.identities("n1", IdentityRequest(("10.0.0.1",))).told
+
+
 def test_too_many_addresses_are_refused(world: World) -> None:
     with pytest.raises(Refused, match=r"\$\.addresses: 1001 of them: at most 1000") as refused:
         world.answers.identities("n1", IdentityRequest(("10.0.0.1",) * 1001))
@@ -101,6 +126,7 @@ def test_too_many_keys_or_halves_are_refused(world: World, message: RemoteJoinMe
 def test_half_goes_to_who_asked_for_it(world: World) -> None:
     for node in ("n1", "n2"):
         world.switchboard.connected(node)
+        world.streams.of[node] = asyncio.Event()
     assert world.answers.remote_join("n2", RemoteJoinMessage((Ask((HALF.key,), "10.0.0.1"),))).refused == {}
     assert world.answers.remote_join("n1", RemoteJoinMessage(halves=(HALF,))).refused == {}
     assert world.switchboard.take("n2") == RemoteJoinMessage(halves=(HALF,))

@@ -34,6 +34,7 @@ class World:
         self.published: list[frozenset[str]] = []
         self.delivered: list[Delivery] = []
         self.deliveries = Deliveries(delivered=self.delivered.append)
+        self.forgotten: set[str] = set()
         self.planning = Planning(
             self.planner,
             self.agents,
@@ -43,6 +44,7 @@ class World:
             changed=self.changed,
             publish=self.publish,
             deliveries=self.deliveries,
+            forget=self.forgotten.update,
             planned=(self.planned,),
             suspended_by=lambda: self.suspended_by,
         )
@@ -76,6 +78,38 @@ def test_plan_goes_to_the_streams_and_the_labels(play: Play) -> None:
         assert world.published == [frozenset({"n1"})]
         assert world.planner.nodes == {"n1"}
         await world.planned.wait()
+
+    play(scene)
+
+
+def test_addresses_that_change_hands_are_told_even_if_planning_fails(
+    play: Play, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(world: World) -> None:
+        await world.planning.turn()
+        world.forgotten.clear()
+        world.state.put("pods", make.pod("cart-1", uid="another", addresses=("10.0.0.9",)))
+        monkeypatch.setattr(world.planner, "work", lambda *_: iter([1 / 0]))
+        with pytest.raises(ZeroDivisionError):
+            await world.planning.turn()
+        (old,) = make.pod("cart-1").addresses
+        assert {old, "10.0.0.9"} <= world.forgotten
+
+    play(scene)
+
+
+def test_callers_of_a_node_that_need_not_measure_any_more_are_told(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        world.registry.put(make.document("all", clients={"scope": "Namespace"}))
+        world.state.put("pods", make.pod("web-1", node="n2", addresses=("10.0.0.7",)))
+        await world.planning.turn()
+        plan = world.planner.plan_of("n2")
+        world.agents.reported("n2", make.status(plan.generation), plan, 0.0)
+        world.forgotten.clear()
+        world.registry.drop(("shop", "all"), "uid-shop-all")
+        await world.planning.turn()
+        await world.planning.turn()
+        assert world.forgotten == {"10.0.0.7"}
 
     play(scene)
 

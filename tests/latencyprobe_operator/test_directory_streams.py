@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from latencyprobe.plan import Ask, RemoteJoinMessage
+from latencyprobe.plan import Ask, Identity, RemoteJoinMessage
 from latencyprobe.plan_stream import PlanLine, applied
 from latencyprobe_operator.directory import streams as streams_
 from latencyprobe_operator.directory.auth import Caller
@@ -163,6 +163,34 @@ def test_questions_for_a_node_come_with_its_stream(play: Play, make: Any) -> Non
         world.streams.switchboard.ask("n1", (Ask(("ab" * 16,), "10.96.0.7"),))
         await make.until(lambda: len(asked.lines) == 2)
         assert asked.lines[1] == PlanLine(remote_join=RemoteJoinMessage((Ask(("ab" * 16,)),)))
+
+    play(scene)
+
+
+def test_only_who_knows_an_address_is_told_to_forget_it_once(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        one, other = [await world.reader(node) for node in ("n1", "n2")]
+        assert world.streams.answered("n1", (Identity("10.0.0.1", pod="cart-1"), Identity("192.0.2.9")))
+        world.streams.forget({"10.0.0.1", "10.0.0.2"})
+        world.streams.forget({"10.0.0.1", "192.0.2.9"})
+        await make.until(lambda: len(one.lines) == 2)
+        assert one.lines[1] == PlanLine(forget=("10.0.0.1", "192.0.2.9"))
+        world.streams.forget({"10.0.0.1"})
+        world.streams.switchboard.ask("n1", (Ask(("ab" * 16,), "10.96.0.7"),))
+        await make.until(lambda: len(other.lines) == 2)
+        assert (len(one.lines), other.lines[1].forget) == (2, ())
+
+    play(scene)
+
+
+def test_new_stream_is_not_told_what_its_agent_forgets_anyway(play: Play, make: Any) -> None:
+    async def scene(world: World) -> None:
+        older = await world.reader("n1")
+        older.reads = False
+        world.streams.answered("n1", (Identity("10.0.0.1", pod="cart-1"),))
+        world.streams.forget({"10.0.0.1"})
+        newer = await world.reader("n1")
+        assert newer.lines[0].forget == ()
 
     play(scene)
 

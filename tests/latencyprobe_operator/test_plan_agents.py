@@ -40,6 +40,15 @@ def test_agent_that_reports_an_error_has_failed_and_applies_nothing(planned: Any
     assert planned.agents.applied == {}
 
 
+def test_callers_that_are_measured_for_other_targets_than_before_are_named(make: Any) -> None:
+    planned = make.planned(make.pod("cart-1"), make.pod("web-1", node="n2", addresses=("10.0.0.7",)))
+    plan = planned.planner.plan_of("n2")
+    reported = planned.agents.reported
+    assert reported("n2", make.status(plan.generation), plan, 1.0) == {"10.0.0.7"}
+    assert reported("n2", make.status(plan.generation), plan, 2.0) == frozenset()
+    assert reported("n2", make.status(plan.generation, error="no BTF"), plan, 3.0) == {"10.0.0.7"}
+
+
 def test_new_plan_has_a_moment_to_arrive(planned: Any) -> None:
     planned.report("n1", 5)
     planned.planner.use_pair_key(b"n" * 32)

@@ -12,15 +12,15 @@ from latencyprobe.plan import (
     RemoteJoinMessage,
 )
 from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.directory.holders import VALID_S
 from latencyprobe_operator.directory.limits import MAX_ADDRESSES, MAX_HALVES, MAX_KEYS, Refused
 from latencyprobe_operator.directory.lookups import Lookups
-from latencyprobe_operator.directory.remote_join import Switchboard
+from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.deliveries import Deliveries
 from latencyprobe_operator.plan.identities import identify
 from latencyprobe_operator.plan.planner import Planner
 
-VALID_S = 15.0
 UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan: ask again soon
 
 
@@ -33,7 +33,7 @@ class Answers:
         planner: Planner,
         agents: Agents,
         state: ClusterState,
-        switchboard: Switchboard,
+        streams: PlanStreams,
         on_report: Callable[[], None],
         *,
         deliveries: Deliveries,
@@ -41,7 +41,7 @@ class Answers:
         self._planner = planner
         self._agents = agents
         self._state = state
-        self._switchboard = switchboard
+        self._streams = streams
         self._on_report = on_report
         self._deliveries = deliveries
         self.lookups = Lookups()
@@ -49,7 +49,8 @@ class Answers:
     def status(self, node: str, status: AgentStatus) -> None:
         """Take an agent's status."""
         now_s = time.monotonic()
-        self._agents.reported(node, status, self._planner.plan_of(node), now_s)
+        moved = self._agents.reported(node, status, self._planner.plan_of(node), now_s)
+        self._streams.forget(moved)
         self._deliveries.followed(node, status.generation, now_s)
         self._on_report()
 
@@ -59,7 +60,9 @@ class Answers:
             raise Refused(400, f"$.addresses: {len(request.addresses)} of them: at most {MAX_ADDRESSES}")
         found = tuple(self._identity(node, address) for address in request.addresses)
         settled = all(i.measured or not self._planner.calls(i.node, i.uid) for i in found)
-        return IdentityAnswer(found, self._planner.plan_of(node).generation, VALID_S if settled else UNSETTLED_VALID_S)
+        valid_s = VALID_S if settled else UNSETTLED_VALID_S
+        told = self._streams.answered(node, found)
+        return IdentityAnswer(found, self._planner.plan_of(node).generation, valid_s, told)
 
     def remote_join(self, node: str, message: RemoteJoinMessage) -> RemoteJoinAnswer:
         """Pass on halves and questions. Raises Refused for too many."""
@@ -69,8 +72,8 @@ class Answers:
         ):
             if count > most:
                 raise Refused(400, f"$.{field}: {count} of them: at most {most}")
-        self._switchboard.answer(node, message.halves)
-        return RemoteJoinAnswer(self._switchboard.ask(node, message.asks))
+        self._streams.switchboard.answer(node, message.halves)
+        return RemoteJoinAnswer(self._streams.switchboard.ask(node, message.asks))
 
     def _identity(self, node: str, address: str) -> Identity:
         found, nobody = identify(address, self._state, self._agents), Identity(address)

@@ -20,8 +20,8 @@ _NAMED = 10  # namespaces, in a trace
 
 class Planning:
     """A loop. `changed` makes a turn due; `publish` takes the nodes whose plan changed and returns those whose agents
-    read it now, for whom `deliveries` waits; `planned` are set after each plan; `suspended_by`: what stops all
-    measuring, empty while nothing does."""
+    read it now, for whom `deliveries` waits; `forget` takes addresses of which agents know something else; `planned`
+    are set after each plan; `suspended_by`: what stops all measuring, empty while nothing does."""
 
     name = "planning"
 
@@ -35,6 +35,7 @@ class Planning:
         *,
         changed: Trigger,
         publish: Callable[[frozenset[str]], Set[str]],
+        forget: Callable[[Set[str]], None],
         planned: Sequence[Trigger],
         suspended_by: Callable[[], str] = str,
         deliveries: Deliveries,
@@ -46,6 +47,7 @@ class Planning:
         self._asked = asked
         self._changed = changed
         self._publish = publish
+        self._forget = forget
         self._planned = planned
         self._suspended_by = suspended_by
         self._deliveries = deliveries
@@ -59,12 +61,13 @@ class Planning:
     async def turn(self) -> None:
         """Bring the plans up to date, in slices: streams, heartbeats and answers go on meanwhile."""
         began_s, changes = time.monotonic(), self._state.take_changes()
+        self._forget(changes.addresses)
         if (by := self._suspended_by()) != self._registry.suspended_by:
             log.warning("all measuring is %s", f"suspended by {by}" if by else "taken up again")
             self._registry.suspended_by, self._planner.suspended = by, bool(by)
         edited = self._edited()
         changed = await in_slices(self._planner.work(self._registry.probes, self._state, changes))
-        self._agents.planned(changed, self._planner.nodes, time.monotonic())
+        self._forget(self._agents.planned(changed, self._planner.nodes, time.monotonic()))
         for node in changed:
             self._asked.planned(self._planner.plan_of(node))
         reading = self._publish(changed)

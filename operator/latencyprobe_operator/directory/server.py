@@ -58,9 +58,7 @@ class Directory:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.streams = PlanStreams(planner, lambda address: nodes_at(address, state), unconfirmed_s)
         self._callers = Callers(auth, planner, agents)
-        self.answers = Answers(
-            planner, agents, state, self.streams.switchboard, on_report, deliveries=deliveries or Deliveries()
-        )
+        self.answers = Answers(planner, agents, state, self.streams, on_report, deliveries=deliveries or Deliveries())
         self._ingest = ingest
         self._auth = auth
         self._unconfirmed_s = unconfirmed_s

@@ -5,15 +5,16 @@ There are none until `open`, so that a fresh operator never streams an empty pla
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from itertools import islice
 
 import msgspec
 
-from latencyprobe.plan import NodePlan, RemoteJoinMessage
+from latencyprobe.plan import Identity, NodePlan
 from latencyprobe.plan_stream import Differences, PlanLine
 from latencyprobe_operator.directory.auth import Caller
+from latencyprobe_operator.directory.holders import Holders
 from latencyprobe_operator.directory.limits import MAX_STREAMS, Refused
 from latencyprobe_operator.directory.remote_join import Switchboard
 from latencyprobe_operator.plan.planner import Planner
@@ -36,6 +37,8 @@ class PlanStreams:
         self._planner = planner
         self._unconfirmed_s = unconfirmed_s
         self._differences = Differences()
+        self._holders = Holders()
+        self._forget: dict[str, set[str]] = {}
 
     def open(self) -> None:
         """Begin: the first plans are made."""
@@ -53,6 +56,23 @@ class PlanStreams:
         self._wake_some(iter(sorted(reading)))
         return reading
 
+    def answered(self, node: str, found: Iterable[Identity]) -> bool:
+        """Take note of what a node's agent was answered; returns whether it can be told to forget it, as it has a
+        stream."""
+        owned: list[str] = []
+        others: list[str] = []
+        for one in found:
+            (owned if one.pod or one.service else others).append(one.address)
+        self._holders.answered(node, owned, others)
+        return node in self.of
+
+    def forget(self, addresses: Set[str]) -> None:
+        """Tell those agents that know these addresses to ask again. One without a stream forgets all with its next."""
+        for node, theirs in self._holders.take(addresses).items():
+            if node in self.of:
+                self._forget.setdefault(node, set()).update(theirs)
+                self._wake(node)
+
     def admit(self, node: str) -> None:
         """Let a node's stream begin. Raises Refused when there are too many."""
         if len(self.of) >= MAX_STREAMS and node not in self.of:
@@ -66,13 +86,14 @@ class PlanStreams:
         if (older := self.of.get(caller.node)) is not None:
             older.set()  # it sees that it is not the node's stream any more and ends
         self.of[caller.node] = wake
+        self._forget.pop(caller.node, None)
         self.switchboard.connected(caller.node)
         try:
             sent: NodePlan | None = None
             while self.is_open and time.monotonic() < caller.until_s and self.of.get(caller.node) is wake:
                 wake.clear()
                 plan = self._planner.plan_of(caller.node)
-                line = self._line(sent, plan, self.switchboard.take(caller.node), changes=changes)
+                line = self._line(caller.node, sent, plan, changes=changes)
                 sent = plan
                 async with asyncio.timeout(WRITE_TIMEOUT_S):
                     await write(msgspec.json.encode(line) + b"\n")
@@ -81,15 +102,15 @@ class PlanStreams:
             if self.of.get(caller.node) is wake:
                 del self.of[caller.node]
                 self.switchboard.disconnected(caller.node)
+                self._forget.pop(caller.node, None)
 
-    def _line(
-        self, sent: NodePlan | None, plan: NodePlan, remote_join: RemoteJoinMessage | None, *, changes: bool
-    ) -> PlanLine:
+    def _line(self, node: str, sent: NodePlan | None, plan: NodePlan, *, changes: bool) -> PlanLine:
         """Return the next line of a stream on which `sent` was the last plan."""
+        remote_join, forget = self.switchboard.take(node), tuple(sorted(self._forget.pop(node, ())))
         if sent is not None and plan.digest == sent.digest:
-            return PlanLine(None, remote_join, self._unconfirmed_s())
+            return PlanLine(None, remote_join, self._unconfirmed_s(), forget=forget)
         change = self._differences.between(sent, plan) if sent is not None and changes else None
-        return PlanLine(None if change else plan, remote_join, self._unconfirmed_s(), change)
+        return PlanLine(None if change else plan, remote_join, self._unconfirmed_s(), change, forget)
 
     def _wake_some(self, nodes: Iterator[str]) -> None:
         """Wake some streams, and the others once these have written: else all others would wait."""

@@ -43,8 +43,10 @@ class Agents:
         self._planned_at: dict[str, float] = {}
         self._ready_since: dict[str, float] = {}
 
-    def reported(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> None:
-        """Take a report. `plan`: the node's current one."""
+    def reported(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> frozenset[str]:
+        """Take a report. `plan`: the node's current one. Returns the addresses of callers of which other targets are
+        measured than before."""
+        before = self.applied.get(node)
         self.of[node] = Agent(status, now_s)
         self.refusals.pop(node, None)
         if status.error:
@@ -52,13 +54,15 @@ class Agents:
         elif status.generation >= plan.generation:
             self.applied[node] = plan
             self._ready_since.setdefault(node, now_s)
+        return _moved(before, self.applied.get(node))
 
     def refused(self, node: str, why: str) -> None:
         """Remember why an agent that called itself this node's was turned away."""
         self.refusals[node] = why
 
-    def planned(self, nodes: frozenset[str], expected: frozenset[str], now_s: float) -> None:
-        """Take note that these nodes' plans changed, and of all nodes that must measure."""
+    def planned(self, nodes: frozenset[str], expected: frozenset[str], now_s: float) -> frozenset[str]:
+        """Take note that these nodes' plans changed, and of all nodes that must measure. Returns as `reported`."""
+        ended = [self.applied[node] for node in self.applied.keys() - expected - nodes]
         self._planned_at.update(dict.fromkeys(nodes, now_s))
         self._expected_since = {node: self._expected_since.get(node, now_s) for node in expected}
         for node in self.of.keys() - expected:
@@ -69,6 +73,7 @@ class Agents:
                 del by_node[node]
         for node in self._ready_since.keys() - expected:
             del self._ready_since[node]
+        return frozenset().union(*(_moved(plan, None) for plan in ended))
 
     def state(self, node: str, plan: NodePlan, now_s: float) -> NodeState:
         """Return what a node that must measure does."""
@@ -102,3 +107,16 @@ class Agents:
         """Return the ids of the targets for which the node's agent measures this pod's client half."""
         plan = self.applied.get(node)
         return tuple(t.id for t in plan.targets if uid in t.callers) if plan is not None else ()
+
+
+def _moved(before: NodePlan | None, after: NodePlan | None) -> frozenset[str]:
+    """Return the addresses of pods whose client halves are measured for other targets by one plan than by the other."""
+    if before is after:
+        return frozenset()
+    old, new = ({t.id: t.callers for t in plan.targets} if plan is not None else {} for plan in (before, after))
+    moved: set[str] = set()
+    for target in old.keys() | new.keys():
+        if old.get(target) != new.get(target):
+            moved |= {*old.get(target, ())} ^ {*new.get(target, ())}
+    pods = (pod for plan in (before, after) if plan is not None for pod in plan.pods)
+    return frozenset(address for pod in pods if pod.uid in moved for address in pod.addresses)

@@ -175,9 +175,9 @@ class FakeDirectory(Directory):
     """`Directory` for tests, without a network: answers at once, and keeps what it is told.
 
     `error`: raised by every call while it is set. `lines`: the plan stream begins with them, `whole`: one of whole
-    plans does. `owners`, `generation`, `valid_s`: of its identities; `asked`: for which addresses. `refused`: keys of
-    remote joins, with their reasons. `expected`: the number of the next batch; only the rows of that one are kept;
-    `next_upload_s`: when it wants more.
+    plans does. `owners`, `generation`, `valid_s`, `told`: of its identities; `asked`: for which addresses. `refused`:
+    keys of remote joins, with their reasons. `expected`: the number of the next batch; only the rows of that one are
+    kept; `next_upload_s`: when it wants more.
     """
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class FakeDirectory(Directory):
         self.lines: list[PlanLine] = []
         self.whole: list[PlanLine] = []
         self.owners: dict[str, Identity] = {}
-        self.generation, self.valid_s = 1, 15.0
+        self.generation, self.valid_s, self.told = 1, 15.0, False
         self.asked: list[tuple[str, ...]] = []
         self.refused: dict[str, str] = {}
         self.messages: list[RemoteJoinMessage] = []
@@ -208,7 +208,7 @@ class FakeDirectory(Directory):
         self.asked.append(addresses)
         self._answer()
         found = tuple(self.owners.get(address, Identity(address)) for address in addresses)
-        return IdentityAnswer(found, self.generation, self.valid_s)
+        return IdentityAnswer(found, self.generation, self.valid_s, self.told)
 
     def remote_join(self, message: RemoteJoinMessage) -> RemoteJoinAnswer:
         """Keep the message and answer with `refused`."""

@@ -27,7 +27,9 @@ class DirectoryControl:
         directory = Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file)
         self.peers: Peers | None = Peers(directory.identities)
         self.remote_join: RemoteJoinPost | None = RemoteJoinPost(directory.remote_join)
-        self._follower = PlanFollower(directory, config.node, config.state_dir, self.remote_join.receive)
+        self._follower = PlanFollower(
+            directory, config.node, config.state_dir, self.remote_join.receive, self.peers.forget
+        )
         self._waiting = WaitingRows(config.state_dir)
         self._uplink = Uplink(directory, self._waiting)
         self._reporting = Reporting(directory, config.status_interval_s)

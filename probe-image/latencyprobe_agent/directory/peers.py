@@ -1,8 +1,9 @@
 """Who is at the other end: a cache of peer address → Identity with the validity that the directory gives.
 
 `resolve()` returns what is known at once; what is not is asked in batches by a thread of its own, so measuring never
-waits. An entry ends after its validity or when the directory's plan generation changes, so a reused address is never
-given to its old owner (docs/design/directory.md, "Identities").
+waits. An entry ends after its validity or when the plan stream tells to forget it (from an operator that does not: when
+the plan's generation changes), so a reused address is never given to its old owner (docs/design/directory.md,
+"Identities").
 """
 
 import logging
@@ -27,6 +28,8 @@ class Peers:
         self._ask = ask
         self._known: dict[str, tuple[Identity, float]] = {}
         self._unanswered: set[str] = set()
+        self._asked: frozenset[str] = frozenset()
+        self._void: set[str] = set()  # asked, and to be forgotten before the answer was here
         self._generation = -1
         self._lock = threading.Condition()
         self._stopped = False
@@ -46,6 +49,17 @@ class Peers:
         with self._lock:
             self._stopped = True
             self._lock.notify()
+
+    def forget(self, addresses: Iterable[str] | None) -> None:
+        """Know these addresses (None: any) no more, nor by an answer that is on its way."""
+        with self._lock:
+            if addresses is None:
+                self._known.clear()
+                self._void |= self._asked
+            else:
+                for address in addresses:
+                    self._known.pop(address, None)
+                self._void |= self._asked.intersection(addresses)
 
     def resolve(self, addresses: Iterable[str]) -> dict[str, Identity]:
         """Return the identities known now; the others are asked for meanwhile. Never blocks."""
@@ -73,9 +87,10 @@ class Peers:
                 if self._stopped:
                     return
                 batch = tuple(sorted(self._unanswered)[:_BATCH])
-            pause_s = _PACE_S
+                self._asked, self._void = frozenset(batch), set()
+            pause_s, asked_s = _PACE_S, time.monotonic()
             try:
-                self._take(batch, self._ask(batch))
+                self._take(batch, self._ask(batch), asked_s)
                 problem = ""
             except DirectoryError as error:
                 pause_s = _RETRY_S
@@ -85,15 +100,17 @@ class Peers:
             with self._lock:
                 self._lock.wait_for(lambda: self._stopped, timeout=pause_s)
 
-    def _take(self, batch: tuple[str, ...], answer: IdentityAnswer) -> None:
-        now = time.monotonic()
+    def _take(self, batch: tuple[str, ...], answer: IdentityAnswer, asked_s: float) -> None:
         with self._lock:
-            if answer.generation != self._generation or len(self._known) + len(batch) > _CAPACITY:
+            outdated = not answer.told and answer.generation != self._generation
+            if outdated or len(self._known) + len(batch) > _CAPACITY:
                 self._known.clear()
-                self._generation = answer.generation
+            self._generation = answer.generation
             for identity in answer.identities:
-                self._known[identity.address] = (identity, now + answer.valid_s)
-            self._unanswered.difference_update(batch)
+                if identity.address not in self._void:
+                    self._known[identity.address] = (identity, asked_s + answer.valid_s)
+            self._unanswered.difference_update(self._asked - self._void)
+            self._asked = frozenset()
 
 
 class FakePeers(Peers):

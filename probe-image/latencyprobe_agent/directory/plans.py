@@ -9,7 +9,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -26,8 +26,9 @@ _STEADY_S = 60.0  # a stream that lived this long ended for a reason of its own,
 
 
 class PlanFollower:
-    """The plan as last received. `problem` is "" while the stream is up, else why it is not. `on_remote_join` gets the
-    messages of the remote join among its lines, in the follower's thread."""
+    """The plan as last received. `problem` is "" while the stream is up, else why it is not. In the follower's thread:
+    `on_remote_join` gets the messages of the remote join among its lines, `on_forget` the addresses to be forgotten,
+    None for all when a stream begins, as some may have gone untold."""
 
     def __init__(
         self,
@@ -35,12 +36,14 @@ class PlanFollower:
         node: str,
         state_dir: Path,
         on_remote_join: Callable[[RemoteJoinMessage], None] = lambda _: None,
+        on_forget: Callable[[Iterable[str] | None], None] = lambda _: None,
     ) -> None:
         self.latest: NodePlan | None = None
         self.problem = "not yet connected"
         self._directory = directory
         self._node = node
         self._on_remote_join = on_remote_join
+        self._on_forget = on_forget
         self._file = state_dir / "plan.json"
         self._received_s = time.monotonic()
         self._unconfirmed_s = 0
@@ -67,9 +70,13 @@ class PlanFollower:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
+                begins = True
                 for line in self._directory.plans(changes=self._takes_changes):
                     if self._stop.is_set():
                         return
+                    if begins or line.forget:
+                        self._on_forget(None if begins else line.forget)
+                    begins = False
                     self._confirmed(line.unconfirmed_s)
                     if self.problem:
                         _log.info("plan stream open", extra={"directory": self._directory.url})

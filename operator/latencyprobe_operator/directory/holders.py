@@ -1,0 +1,48 @@
+"""Which agents know whose an address is, so that they can be told to forget it (docs/design/directory.md,
+"Identities")."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+VALID_S = 15.0  # of an identity
+ROOM = 200_000  # addresses; beyond that those that nobody has are not remembered: whose they become is known late
+
+
+class Holders:
+    """Nodes by address, for at least as long as what they were answered is valid.
+
+    Remembered are two spans of VALID_S, whole: no time for each address.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since_s = clock()
+        self._now: defaultdict[str, set[str]] = defaultdict(set)
+        self._before: defaultdict[str, set[str]] = defaultdict(set)
+
+    def answered(self, node: str, owned: Iterable[str], others: Iterable[str] = ()) -> None:
+        """Take note that a node's agent was told whose these addresses are, and that nobody has the others."""
+        self._turn()
+        for address in owned:
+            self._now[address].add(node)
+        for address in others:
+            if address in self._now or len(self._now) < ROOM:
+                self._now[address].add(node)
+
+    def take(self, addresses: Iterable[str]) -> dict[str, set[str]]:
+        """Return the addresses that each node may know of these, and forget that it does."""
+        self._turn()
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for address in addresses:
+            for known in (self._now, self._before):
+                for node in known.pop(address, ()):
+                    found[node].add(address)
+        return found
+
+    def _turn(self) -> None:
+        passed_s = self._clock() - self._since_s
+        if passed_s >= VALID_S:
+            self._before = self._now if passed_s < 2 * VALID_S else defaultdict(set)
+            self._now = defaultdict(set)
+            self._since_s += passed_s
