@@ -49,8 +49,8 @@ class PlanChange(_Wire, frozen=True):
 class PlanLine(_Wire, frozen=True):
     """One line of the plan stream: a plan or, for agents that take it, what changed in the last one; what concerns the
     remote join; `forget`: addresses that have another owner, or one of which other targets are measured; or (without
-    any) a heartbeat. `unconfirmed_s`: for how long the API server has not confirmed to the operator what it knows of the
-    cluster, 0 while all is well."""
+    any) a heartbeat. `unconfirmed_s`: for how long the API server has not confirmed to the operator what it knows of
+    the cluster, 0 while all is well."""
 
     plan: NodePlan | None = None
     remote_join: RemoteJoinMessage | None = None

@@ -6,6 +6,8 @@ server sends.
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +20,8 @@ CLUSTER_SCOPE_LABEL = "latencyprobe.dev/cluster-scope"  # value `allowed`, set b
 ATTRIBUTE_PREFIX = "resource.opentelemetry.io/"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 OTEL_VARIABLES = frozenset({"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"})
+
+T = TypeVar("T", bound=tuple[object, ...])
 
 
 class _Wire(msgspec.Struct, rename="camel"):
@@ -148,6 +152,17 @@ class _Object(_Wire):
 _intern = sys.intern  # label keys, namespaces, images and owners repeat over thousands of pods
 
 
+@lru_cache(maxsize=256)
+def _labels(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return labels that all replicas share, which come one after the other: at most 4 MiB are kept."""
+    return {_intern(key): _intern(value) for key, value in pairs}
+
+
+@lru_cache(maxsize=256)
+def _shared(value: T) -> T:
+    return value  # the equal one of an earlier pod
+
+
 def pod(data: bytes | msgspec.Raw) -> Pod:
     """Decode a Pod."""
     raw = _POD.decode(data)
@@ -176,15 +191,15 @@ def pod(data: bytes | msgspec.Raw) -> Pod:
         namespace=_intern(meta.namespace),
         name=meta.name,
         node=_intern(spec.node_name),
-        labels={} if too_much else {_intern(k): _intern(v) for k, v in labels.items()},
+        labels=_labels(() if too_much else tuple(labels.items())),
         addresses=tuple(ip.ip for ip in status.pod_ips or ()),
         containers=(
             *(_container(c, ids.get(c.name, ""), text) for c in known if c.name in ids or c in (spec.containers or ())),
             *(Container(name, ids[name]) for name in extra),
         ),
-        ports=tuple((_intern(p.name), p.container_port) for p in ports if p.name),
-        numbers=tuple(sorted({p.container_port for p in ports})),
-        attributes=attributes,
+        ports=_shared(tuple((_intern(p.name), p.container_port) for p in ports if p.name)),
+        numbers=_shared(tuple(sorted({p.container_port for p in ports}))),
+        attributes=_shared(attributes),
         owner_kind=_intern(owner.kind) if owner else "",
         owner_name=_intern(owner.name) if owner else "",
         host_network=spec.host_network,
