@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 VALID_S = 15.0  # of an identity
-ROOM = 200_000  # addresses; beyond that those that nobody has are not remembered: whose they become is known late
+ROOM = 20_000  # addresses; beyond that those that nobody has are not remembered: whose they become is known late
 
 
 class Holders:
