@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import ssl
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,27 @@ def test_unusable_key_is_named_and_the_one_in_use_stays(tmp_path: Path) -> None:
     with pytest.raises(LatencyProbeError, match="put 32 random bytes there"):
         asyncio.run(follow(Certificate(tmp_path), tmp_path / "key", keys.append))
     assert keys == []
+
+
+def test_connections_set_aside_no_more_than_a_record_and_carry_long_documents(tls_dir: Path) -> None:
+    """10,000 of them: asyncio's own way would take 2.6 GB."""
+    document, reserved = bytes(range(256)) * 4096, []
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reserved.append(len(writer.transport._ssl_protocol._ssl_buffer))  # type: ignore[attr-defined]
+        writer.write(await reader.readexactly(len(document)))
+        await writer.drain()
+        writer.close()
+
+    async def scene() -> None:
+        trust = ssl.create_default_context(cafile=str(tls_dir / "tls.crt"))
+        async with await asyncio.start_server(echo, "127.0.0.1", 0, ssl=Certificate(tls_dir).context) as server:
+            port = server.sockets[0].getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+            writer.write(document)
+            assert await reader.readexactly(len(document)) == document
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(scene())
+    assert reserved == [16 << 10]

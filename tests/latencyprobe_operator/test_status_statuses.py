@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from latencyprobe_operator.cluster.calls import FakeCluster
-from latencyprobe_operator.cluster.loops import Loops, Trigger
+from latencyprobe_operator.cluster.loops import Loops, Trigger, in_slices
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status import statuses as statuses_
@@ -43,7 +43,7 @@ class World:
 
         async def play() -> list[dict[str, Any] | None]:
             statuses = self.statuses(Trigger())
-            return [statuses.desired(now_s, NOW).get(KEY) for now_s in times_s]
+            return [(await in_slices(statuses.desired(now_s, NOW))).get(KEY) for now_s in times_s]
 
         return asyncio.run(play())
 

@@ -42,6 +42,7 @@ class Agents:
         self._expected_since: dict[str, float] = {}
         self._planned_at: dict[str, float] = {}
         self._ready_since: dict[str, float] = {}
+        self._targets: dict[str, tuple[NodePlan, frozenset[str]]] = {}  # of the plan that was looked at last
 
     def reported(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> frozenset[str]:
         """Take a report. `plan`: the node's current one. Returns the addresses of callers of which other targets are
@@ -68,7 +69,7 @@ class Agents:
         for node in self.of.keys() - expected:
             if now_s - self.of[node].reported_s > FRESH_S:
                 del self.of[node]
-        for by_node in (self._planned_at, self.applied, self.refusals):
+        for by_node in (self._planned_at, self.applied, self.refusals, self._targets):
             for node in by_node.keys() - expected - nodes:
                 del by_node[node]
         for node in self._ready_since.keys() - expected:
@@ -101,7 +102,13 @@ class Agents:
     def measures(self, node: str, targets: Iterable[str]) -> bool:
         """Return whether the node's agent has applied a plan with all of these targets (ids)."""
         plan = self.applied.get(node)
-        return plan is not None and set(targets) <= {t.id for t in plan.targets}
+        if plan is None:
+            return False
+        looked_at, ids = self._targets.get(node, (None, frozenset()))
+        if looked_at is not plan:
+            ids = frozenset(t.id for t in plan.targets)
+            self._targets[node] = plan, ids
+        return ids.issuperset(targets)
 
     def applied_callers(self, node: str, uid: str) -> tuple[str, ...]:
         """Return the ids of the targets for which the node's agent measures this pod's client half."""

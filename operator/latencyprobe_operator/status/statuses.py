@@ -3,9 +3,9 @@
 import asyncio
 import datetime
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
-from latencyprobe_operator.cluster.loops import Trigger
+from latencyprobe_operator.cluster.loops import Trigger, in_slices
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.planner import Planner
@@ -56,15 +56,16 @@ class Statuses:
     async def turn(self) -> None:
         """Write the statuses that differ."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await self._writer.write(self.desired(time.monotonic(), now), self._registry)
+        await self._writer.write(await in_slices(self.desired(time.monotonic(), now)), self._registry)
 
-    def desired(self, now_s: float, now: str) -> dict[Key, Status]:
+    def desired(self, now_s: float, now: str) -> Generator[None, None, dict[Key, Status]]:
         """Return the statuses as they should be now, without those of LatencyProbes that must wait for their plan or
         their agents. `now_s`: monotonic clock; `now`: ISO 8601."""
         self._began_s = now_s if self._began_s is None else self._began_s
         settling = now_s - self._began_s < SETTLING_S
         found, probes, store = {}, self._registry.probes, self._store()
-        for key, entry in self._registry.entries.items():
+        for key, entry in list(self._registry.entries.items()):
+            yield  # others may run: one of Cluster scope has as many agents as there are nodes
             resolved = self._planner.resolved.get(key)
             if entry.probe is not None and (resolved is None or resolved.probe != probes[key]):
                 continue  # planned in a moment
