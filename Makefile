@@ -12,7 +12,7 @@ CLANG := clang-19
 BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 
-.PHONY: help setup bpf gen demo lint unit check test test-kernels bench everything clean
+.PHONY: help setup bpf gen demo lint unit check test test-kernels bench bench-scale everything clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -55,6 +55,9 @@ bench: ## what measuring costs, beside its goals and other tools; OF=stamps: one
 	@scripts/setup --bench
 	@$(MAKE) --no-print-directory bpf
 	@$(BIN)/python -m benchmarks $(OF:%=--of %)
+
+bench-scale: .venv/inputs ## what the operator costs by the size of the cluster, under played agents; NODES=500: one size
+	@$(BIN)/python -m benchmarks.scale $(NODES:%=--nodes %)
 
 everything:
 	@scripts/setup --test
