@@ -99,7 +99,6 @@ class Operator:
             on_report=status_changed.set,
             deliveries=deliveries,
         )
-        publish = self.directory.streams.publish
         planning = Planning(
             planner,
             agents,
@@ -107,8 +106,7 @@ class Operator:
             state,
             ingest.asked,
             changed=changed,
-            publish=publish,
-            forget=self.directory.streams.forget,
+            streams=self.directory.streams,
             planned=(planned, status_changed),
             deliveries=deliveries,
             suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),

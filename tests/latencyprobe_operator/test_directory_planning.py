@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from typing import Any
 
 import pytest
@@ -42,9 +42,8 @@ class World:
             self.state,
             self.ingest.asked,
             changed=self.changed,
-            publish=self.publish,
+            streams=self,
             deliveries=self.deliveries,
-            forget=self.forgotten.update,
             planned=(self.planned,),
             suspended_by=lambda: self.suspended_by,
         )
@@ -53,6 +52,9 @@ class World:
     def publish(self, nodes: frozenset[str]) -> frozenset[str]:
         self.published.append(nodes)
         return nodes
+
+    def forget(self, addresses: Set[str]) -> None:
+        self.forgotten |= addresses
 
     def state_of(self, node: str) -> NodeState:
         return self.agents.state(node, self.planner.plan_of(node), 0.0)

@@ -7,7 +7,6 @@ server sends.
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TypeVar
 
 import msgspec
 
@@ -20,8 +19,6 @@ CLUSTER_SCOPE_LABEL = "latencyprobe.dev/cluster-scope"  # value `allowed`, set b
 ATTRIBUTE_PREFIX = "resource.opentelemetry.io/"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 OTEL_VARIABLES = frozenset({"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"})
-
-T = TypeVar("T", bound=tuple[object, ...])
 
 
 class _Wire(msgspec.Struct, rename="camel"):
@@ -158,9 +155,7 @@ def _labels(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return {_intern(key): _intern(value) for key, value in pairs}
 
 
-@lru_cache(maxsize=256)
-def _shared(value: T) -> T:
-    return value  # the equal one of an earlier pod
+_shared = lru_cache(maxsize=256)(tuple)  # a tuple is its own: the equal one of an earlier pod
 
 
 def pod(data: bytes | msgspec.Raw) -> Pod:

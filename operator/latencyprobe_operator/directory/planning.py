@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence, Set
+from typing import Protocol
 
 from latencyprobe_operator.cluster.loops import RETRY_S, Trigger, in_slices
 from latencyprobe_operator.cluster.state import ClusterState
@@ -18,10 +19,16 @@ SETTLE_S = 0.2  # of a burst of changes
 _NAMED = 10  # namespaces, in a trace
 
 
+class Streams(Protocol):
+    """The part of `PlanStreams` that takes what agents are told."""
+
+    def publish(self, nodes: Set[str]) -> Set[str]: ...  # noqa: D102 - see PlanStreams
+    def forget(self, addresses: Set[str]) -> None: ...  # noqa: D102 - see PlanStreams
+
+
 class Planning:
-    """A loop. `changed` makes a turn due; `publish` takes the nodes whose plan changed and returns those whose agents
-    read it now, for whom `deliveries` waits; `forget` takes addresses of which agents know something else; `planned`
-    are set after each plan; `suspended_by`: what stops all measuring, empty while nothing does."""
+    """A loop. `changed` makes a turn due; `streams` get what agents are told, `deliveries` waits for those that read it
+    now; `planned` are set after each plan; `suspended_by`: what stops all measuring, empty while nothing does."""
 
     name = "planning"
 
@@ -34,8 +41,7 @@ class Planning:
         asked: Asked,
         *,
         changed: Trigger,
-        publish: Callable[[frozenset[str]], Set[str]],
-        forget: Callable[[Set[str]], None],
+        streams: Streams,
         planned: Sequence[Trigger],
         suspended_by: Callable[[], str] = str,
         deliveries: Deliveries,
@@ -46,8 +52,7 @@ class Planning:
         self._state = state
         self._asked = asked
         self._changed = changed
-        self._publish = publish
-        self._forget = forget
+        self._streams = streams
         self._planned = planned
         self._suspended_by = suspended_by
         self._deliveries = deliveries
@@ -61,16 +66,16 @@ class Planning:
     async def turn(self) -> None:
         """Bring the plans up to date, in slices: streams, heartbeats and answers go on meanwhile."""
         began_s, changes = time.monotonic(), self._state.take_changes()
-        self._forget(changes.addresses)
+        self._streams.forget(changes.addresses)
         if (by := self._suspended_by()) != self._registry.suspended_by:
             log.warning("all measuring is %s", f"suspended by {by}" if by else "taken up again")
             self._registry.suspended_by, self._planner.suspended = by, bool(by)
         edited = self._edited()
         changed = await in_slices(self._planner.work(self._registry.probes, self._state, changes))
-        self._forget(self._agents.planned(changed, self._planner.nodes, time.monotonic()))
+        self._streams.forget(self._agents.planned(changed, self._planner.nodes, time.monotonic()))
         for node in changed:
             self._asked.planned(self._planner.plan_of(node))
-        reading = self._publish(changed)
+        reading = self._streams.publish(changed)
         named = tuple(sorted(changes.namespaces | edited)[:_NAMED])
         change = Change(min(self._changed.set_s, began_s), began_s, time.monotonic(), len(changed), named)
         self._deliveries.planned(change, {node: self._planner.plan_of(node).generation for node in reading})

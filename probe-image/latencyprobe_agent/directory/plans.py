@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,6 +24,11 @@ _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 0.5
 _LONGEST_RETRY_S = 10.0
 _STEADY_S = 60.0  # a stream that lived this long ended for a reason of its own, such as an operator's upgrade
+
+
+class _Listeners(NamedTuple):
+    remote_join: Callable[[RemoteJoinMessage], None]
+    forget: Callable[[Iterable[str] | None], None]
 
 
 class PlanFollower:
@@ -42,8 +48,7 @@ class PlanFollower:
         self.problem = "not yet connected"
         self._directory = directory
         self._node = node
-        self._on_remote_join = on_remote_join
-        self._on_forget = on_forget
+        self._tell = _Listeners(on_remote_join, on_forget)
         self._file = state_dir / "plan.json"
         self._received_s = time.monotonic()
         self._unconfirmed_s = 0
@@ -75,7 +80,7 @@ class PlanFollower:
                     if self._stop.is_set():
                         return
                     if begins or line.forget:
-                        self._on_forget(None if begins else line.forget)
+                        self._tell.forget(None if begins else line.forget)
                     begins = False
                     self._confirmed(line.unconfirmed_s)
                     if self.problem:
@@ -86,7 +91,7 @@ class PlanFollower:
                     elif line.change is not None:
                         self._take(self._changed(line.change))
                     if line.remote_join is not None:
-                        self._on_remote_join(line.remote_join)
+                        self._tell.remote_join(line.remote_join)
                 problem = f"{self._directory.url}: the plan stream ended"
             except DirectoryError as error:
                 problem = str(error)
