@@ -6,6 +6,7 @@ import pytest
 from benchmarks import scale
 
 
+@pytest.mark.slow
 def test_each_change_reaches_its_agent_and_every_count_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "RECENT_S", 2.0)
     monkeypatch.setattr(scale, "LATE_S", 30.0)
