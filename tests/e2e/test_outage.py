@@ -15,7 +15,7 @@ from tests.e2e.probes import is_true, latency_probe, pairs, results
 
 pytestmark = pytest.mark.e2e
 
-RPCS, PER_S = 14_000, 40  # 350 s: the outage lies within
+RPCS, PER_S = 9_200, 40  # 230 s: the outage lies within
 OBJECTIVES = [
     {"name": "fast", "target": "rpc", "threshold": "10s", "goal": "99"},
     {"name": "fast-for-callers", "target": "rpc", "perspective": "Client", "threshold": "10s", "goal": "99"},
@@ -41,7 +41,9 @@ def test_api_server_that_stands_still_for_two_minutes_costs_no_plan_and_each_cou
         wait_for(lambda: len(pairs(jaeger, namespace)) > known + 100, 60, "RPCs of both nodes are linked meanwhile")
 
     wait_for(lambda: phase(cluster, namespace) == "Succeeded", 420, "the client has made all its RPCs")
-    wait_for(lambda: counted(cluster, namespace) == {"fast": RPCS, "fast-for-callers": RPCS}, 240, "each counts once")
+    wait_for(lambda: counted(cluster, namespace)["fast"] == RPCS, 240, "each counts once")
+    # an agent comes to the client's node with the client, and misses what it did before
+    wait_for(lambda: RPCS - 10 * PER_S < counted(cluster, namespace)["fast-for-callers"] <= RPCS, 60, "for callers too")
     assert containers(release) == before, "nothing was started again"
     wait_for(lambda: readiness(operator) == "ok", 120, "what is served is of now again")
 
