@@ -69,6 +69,7 @@ def chosen(make_halves: Any) -> Any:
         room.admit(sampled, {1: CART}, 0.0, by_process=False)
         ready = room.take_ready(FakePeers(), 0.0)
         (row,) = ready.rows
+        row["peer"] = 0
         if join is not None:
             row["joined"] = JOINED_REMOTELY if join.server else JOINED_HERE
             row["pair_stages"], row["pair_dominant"], row["excess_ns"] = join.stages_ns, join.dominant, join.excess_ns

@@ -13,29 +13,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latencyprobe.plan import Identity, Target
+from latencyprobe.plan import Target
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.evidence import HOLD_NS, Joined
-from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.halves import Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.sampling import Sampled
 from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.telemetry.codes import Codes
-from latencyprobe_agent.telemetry.matching import find, halves_of
+from latencyprobe_agent.telemetry.matching import find
+from latencyprobe_agent.telemetry.peer_names import PeerNames
 from latencyprobe_agent.telemetry.span_rows import (
     JOINED_HERE,
     JOINED_REMOTELY,
     NOT_JOINED,
     OF_RECORD,
     ROW,
-    Peer,
     Ready,
     SpanTarget,
 )
 from latencyprobe_agent.telemetry.waiting_calls import WaitingCalls
 from latencyprobe_agent.telemetry.waiting_evidence import WaitingEvidence
-from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
 
 _CODES = 1024  # targets, and servers on other nodes, that are kept before it is looked which are still needed
@@ -47,6 +45,12 @@ class _Limits(NamedTuple):
     identity_wait_s: float
     join_wait_s: float
     capacity: int
+
+
+class _Codes(NamedTuple):
+    targets: Codes[SpanTarget]
+    servers: Codes[tuple[str, str]]
+    peers: PeerNames
 
 
 class WaitingRoom:
@@ -66,8 +70,7 @@ class WaitingRoom:
         self._limits = _Limits(identity_wait_s, join_wait_s, capacity)
         self._rows = np.empty(0, ROW)
         self._admitted = 0
-        self._targets = Codes[SpanTarget]()
-        self._servers = Codes[tuple[str, str]]()
+        self._codes = _Codes(Codes(), Codes(), PeerNames())
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -86,7 +89,7 @@ class WaitingRoom:
         resent = np.array(["retransmits" in target.evidence for target in named])[of_row]
         rows["number"] = self._admitted + np.arange(len(at))
         rows["owner"] = owners(sampled.halves.rec, by_process=by_process)[at]
-        rows["target"] = np.array([self._targets.of(SpanTarget.of(target)) for target in named])[of_row]
+        rows["target"] = np.array([self._codes.targets.of(SpanTarget.of(target)) for target in named])[of_row]
         rows["since_s"] = now_s
         rows["held_s"][closed & resent] = now_s + HOLD_NS / 1e9  # see `_rows`
         self._admitted += len(at)
@@ -119,7 +122,9 @@ class WaitingRoom:
         rows["other_owner"][at] = np.where(is_server, pairs.of_clients(owner)[pair], pairs.of_servers(owner)[pair])
         rows["joined"][at] = JOINED_HERE if servers is None else JOINED_REMOTELY
         if servers is not None:
-            rows["server"][at] = [self._servers.of(servers.get(key, ("", ""))) for key in rows["join_key"][at].tolist()]
+            rows["server"][at] = [
+                self._codes.servers.of(servers.get(key, ("", ""))) for key in rows["join_key"][at].tolist()
+            ]
 
     def note_evidence(self, explains: Explains, joined: Joined) -> None:
         """Give the waiting halves what explains them."""
@@ -153,12 +158,7 @@ class WaitingRoom:
         rows = self._rows
         if not len(rows):
             return Ready(rows, (), (), ())
-        first, rows["peer"] = groups(halves_of(rows["peer_addr"]))
-        addresses = [address(packed) for packed in rows["peer_addr"][first].view("V16").ravel().tolist()]
-        known = peers.resolve(addresses)
-        who = [Peer(one, known.get(one)) for one in addresses]
-        unasked = np.array([one.identity is None for one in who])[rows["peer"]]
-        nameless = unasked | np.array([peers.asks and _nobody(one.identity) for one in who])[rows["peer"]]
+        nameless = self._codes.peers.name(rows, peers)
         joined, waited_s = rows["joined"] != NOT_JOINED, now_s - rows["since_s"]
         anonymous = waited_s >= self._limits.identity_wait_s
         hopeless = waited_s >= self._limits.join_wait_s
@@ -169,21 +169,18 @@ class WaitingRoom:
             go &= ~np.isin(rows["join_key"], open_calls)
         if all_of_them:
             go[:] = True
-        self.unresolved += int(np.count_nonzero(go & unasked & ~joined))
         ready = rows.view(_WHOLE)[go].view(ROW)
+        self.unresolved += self._codes.peers.give_up(ready, peers)
         self._rows = rows.view(_WHOLE)[~go].view(ROW)
         evidence, calls = self.evidence.take(ready["number"]), self.calls.take(ready["number"])
-        return Ready(ready, self._targets.values, who, self._servers.values, evidence, calls)
+        codes = self._codes
+        return Ready(ready, codes.targets.values, codes.peers.peers, codes.servers.values, evidence, calls)
 
     def _forget(self) -> None:
-        for name, codes in (("target", self._targets), ("server", self._servers)):
+        for name, codes in (("target", self._codes.targets), ("server", self._codes.servers)):
             if len(codes.values) > _CODES:
                 self._rows[name] = codes.keep(self._rows[name])
-
-
-def _nobody(identity: Identity | None) -> bool:
-    """Return whether it is known that nobody in the cluster has an address, so far."""
-    return identity is not None and not (identity.pod or identity.service or identity.node)
+        self._codes.peers.keep(self._rows)
 
 
 def owners(record: NDArray[np.void], *, by_process: bool) -> NDArray[np.uint64]:

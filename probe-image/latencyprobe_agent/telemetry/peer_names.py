@@ -1,0 +1,80 @@
+"""Who is at the other end of waiting halves: named as soon as anybody knows, and not renamed.
+
+An address changes hands: when a pod has gone nobody has it, or another pod. So a half keeps the name that its peer had
+while the half was fresh; what is learned of the same peer later, such as that it is measured, is taken.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe.plan import Identity
+from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.measure.groups import groups
+from latencyprobe_agent.telemetry.codes import Codes
+from latencyprobe_agent.telemetry.matching import halves_of
+from latencyprobe_agent.telemetry.span_rows import NOT_JOINED, Peer
+from latencyprobe_agent.vocabulary.addresses import address
+
+MOST = 1024  # names that are kept before it is looked which are still needed
+_NOBODY = 0  # the code of rows without a name
+
+
+class PeerNames:
+    """`peers`: by the codes in the column `peer` of rows; a new row has 0."""
+
+    def __init__(self) -> None:
+        self._codes = Codes[Peer]()
+        self._codes.of(Peer("", None))
+
+    @property
+    def peers(self) -> list[Peer]:
+        """What the codes stand for."""
+        return self._codes.values
+
+    def name(self, rows: NDArray[np.void], peers: Peers) -> NDArray[np.bool_]:
+        """Name rows (ROW[n]) whose peers are known by now; returns which are not."""
+        first, of_row = groups([*halves_of(rows["peer_addr"]), rows["peer"]])
+        addresses = _addresses(rows[first])
+        known, before = peers.resolve(set(addresses)), rows["peer"][first].tolist()
+        codes = [self._named(one, code, known, peers) for one, code in zip(addresses, before, strict=True)]
+        rows["peer"] = np.array(codes, np.uint32)[of_row]
+        return np.asarray(rows["peer"] == _NOBODY)
+
+    def give_up(self, rows: NDArray[np.void], peers: Peers) -> int:
+        """Let rows go without a name; returns of how many that are alone nobody has said whose their peers' addresses
+        are."""
+        nameless = np.flatnonzero(rows["peer"] == _NOBODY)
+        if not len(nameless):
+            return 0
+        first, of_row = groups(halves_of(rows["peer_addr"][nameless]))
+        addresses = _addresses(rows[nameless[first]])
+        known = peers.resolve(addresses)
+        rows["peer"][nameless] = np.array([self._codes.of(Peer(one, known.get(one))) for one in addresses])[of_row]
+        unasked = np.array([one not in known for one in addresses])[of_row]
+        return int(np.count_nonzero(unasked & (rows["joined"][nameless] == NOT_JOINED)))
+
+    def keep(self, rows: NDArray[np.void]) -> None:
+        """Forget the names that no row has, if there are many."""
+        if len(self._codes.values) > MOST:
+            rows["peer"] = self._codes.keep(np.append(rows["peer"], np.uint32(_NOBODY)))[:-1]
+
+    def _named(self, one: str, code: int, known: Mapping[str, Identity], peers: Peers) -> int:
+        found, old = known.get(one), self._codes.values[code].identity
+        if found is None or (peers.asks and _nobody(found)) or (old is not None and _who(old) != _who(found)):
+            return code
+        return self._codes.of(Peer(one, found))
+
+
+def _addresses(rows: NDArray[np.void]) -> list[str]:
+    return [address(packed) for packed in np.ascontiguousarray(rows["peer_addr"]).view("V16").ravel().tolist()]
+
+
+def _who(identity: Identity) -> tuple[str, ...]:
+    return identity.uid, identity.namespace, identity.pod, identity.service, identity.node
+
+
+def _nobody(identity: Identity) -> bool:
+    """Return whether it is known that nobody in the cluster has an address, so far."""
+    return not (identity.pod or identity.service or identity.node)
