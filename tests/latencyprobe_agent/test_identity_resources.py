@@ -57,9 +57,9 @@ def test_only_pods_of_the_plan_have_cgroups_to_measure() -> None:
 
 def test_a_container_that_has_ended_keeps_its_name_for_what_comes_late() -> None:
     before = PodResources(PLAN, {7: Cgroup("uid-1", CART.id)})
-    named = before.attributes(7)
-    after = PodResources(NodePlan("n1", 2, "", (), ()), {}, before)
-    assert after.attributes(7) == named
+    after = PodResources(NodePlan("n1", 2, "", (), ()), {}, before)  # before anybody asked for it
+    assert after.attributes(7) == before.attributes(7)
+    assert after.attributes(7)["k8s.container.name"] == CART.name
     assert (before.ended(7), after.ended(7)) == (False, True)
     assert after.attributes(8)["service.name"] == "unknown_service"
 

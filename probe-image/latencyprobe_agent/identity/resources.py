@@ -100,7 +100,10 @@ class PodResources:
         return Place(cgroup.path, cgroup.path) if cgroup else None
 
     def named(self) -> Mapping[int, Mapping[str, str | int]]:
-        """Return the attributes of the owners that were named so far, of the latest 4,096."""
+        """Return the attributes of the owners that have a name, of the latest 4,096: also of those that nobody has
+        asked for, as who asks may come when they have ended."""
+        for owner in self._cgroups:
+            self.attributes(owner)
         known = {**self._ended, **{o: found for o, found in self._known.items() if found is not self._unknown}}
         return dict(list(known.items())[-_ENDED:])
 
