@@ -1,6 +1,5 @@
 """The API server stands still for minutes: measuring and plans go on, and each count arrives once afterwards."""
 
-import json
 import ssl
 import urllib.request
 from typing import Any
@@ -44,7 +43,7 @@ def test_api_server_that_stands_still_for_two_minutes_costs_no_plan_and_each_cou
     wait_for(lambda: counted(cluster, namespace)["fast"] == RPCS, 240, "each counts once")
     # an agent comes to the client's node with the client, and misses what it did before
     wait_for(lambda: RPCS - 10 * PER_S < counted(cluster, namespace)["fast-for-callers"] <= RPCS, 60, "for callers too")
-    assert containers(release) == before, "nothing was started again"
+    assert containers(release) <= before, "nothing was started again; the client's agent has gone with it"
     wait_for(lambda: readiness(operator) == "ok", 120, "what is served is of now again")
 
 
@@ -82,7 +81,7 @@ def readiness(operator: dict[str, Any]) -> str:
         return ""
 
 
-def containers(chart: Chart) -> str:
+def containers(chart: Chart) -> set[tuple[str, int]]:
     """Which containers run, and how often each was started again."""
     pods = [*operators(chart), *chart.cluster.pods(chart.agents)]
-    return json.dumps([[one["metadata"]["uid"], one["status"]["containerStatuses"][0]["restartCount"]] for one in pods])
+    return {(one["metadata"]["uid"], one["status"]["containerStatuses"][0]["restartCount"]) for one in pods}
