@@ -103,6 +103,14 @@ def test_a_half_keeps_the_name_of_who_had_the_address_whoever_has_it_when_it_goe
     assert [one.identity for one in who(room.take_ready(peers, 11.0))] == [before, after]
 
 
+def test_a_half_is_named_long_before_it_goes(room: WaitingRoom, make_halves: Any) -> None:
+    room.admit(everything(make_halves({"role": Role.SERVER})), {1: CART}, 10.0, by_process=False)
+    peers = AskingPeers(Identity("10.0.0.2", pod="web-1", uid="u"))
+    room.name(peers, 10.0)
+    peers.identities["10.0.0.2"] = Identity("10.0.0.2")  # it has gone
+    assert [one.identity and one.identity.pod for one in who(room.take_ready(peers, 10.3))] == ["web-1"]
+
+
 def test_what_is_learned_of_the_same_peer_meanwhile_is_taken(room: WaitingRoom, make_halves: Any) -> None:
     room.admit(everything(make_halves({"role": Role.SERVER})), {1: CART}, 10.0, by_process=False)
     peers = AskingPeers(Identity("10.0.0.2", pod="web-1", uid="u"))

@@ -62,6 +62,7 @@ class Spans:
             if batch.joined is not None:
                 self._room.note_evidence(batch.explains, batch.joined)
         self._room.note_calls(turn.calls.links)
+        self._room.name(self._peers, turn.now.boot_s)
         if turn.now.boot_s - self._sent_s >= _SEND_EVERY_S or len(self._room) >= _MANY:
             self._sent_s = turn.now.boot_s
             self._send(self._room.take_ready(self._peers, turn.now.boot_s, turn.remote.asking, turn.calls.open))

@@ -37,6 +37,7 @@ from latencyprobe_agent.telemetry.waiting_evidence import WaitingEvidence
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
 
 _CODES = 1024  # targets, and servers on other nodes, that are kept before it is looked which are still needed
+_NAME_EVERY_S = 0.25
 _NONE = np.zeros(0, np.uint64)
 _WHOLE = f"V{ROW.itemsize}"  # so that rows are copied whole, not field by field
 
@@ -70,6 +71,7 @@ class WaitingRoom:
         self._limits = _Limits(identity_wait_s, join_wait_s, capacity)
         self._rows = np.empty(0, ROW)
         self._admitted = 0
+        self._named_s = -_NAME_EVERY_S
         self._codes = _Codes(Codes(), Codes(), PeerNames())
 
     def __len__(self) -> int:
@@ -95,6 +97,15 @@ class WaitingRoom:
         self._admitted += len(at)
         self._rows = np.concatenate([self._rows.view(_WHOLE), rows.view(_WHOLE)]).view(ROW)
         self._forget()
+
+    def name(self, peers: Peers, now_s: float) -> None:
+        """Name the peers of halves that have no name yet, four times a second: who has gone when they go has none."""
+        new = np.flatnonzero(self._rows["peer"] == 0)
+        if len(new) and now_s - self._named_s >= _NAME_EVERY_S:
+            self._named_s = now_s
+            rows = self._rows.view(_WHOLE)[new].view(ROW)
+            self._codes.peers.name(rows, peers)
+            self._rows["peer"][new] = rows["peer"]
 
     def note_pairs(
         self, pairs: Pairs, *, by_process: bool, servers: Mapping[int, tuple[str, str]] | None = None
