@@ -15,7 +15,7 @@ from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import Cluster
 from latencyprobe_operator.cluster.election import Claim, Lease, Term
 from latencyprobe_operator.cluster.informer import Informers
-from latencyprobe_operator.cluster.loops import Every, Loop, Loops, Once, Trigger, until_one_ends
+from latencyprobe_operator.cluster.loops import Every, Gated, Loop, Loops, Trigger, until_one_ends
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.config import Config
@@ -134,13 +134,13 @@ class Operator:
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)
         self._then: tuple[Loop, ...] = (
-            Once(Every("asked", SAVE_S, ingest.asked.save), self._store_thread.works),
-            Once(Every("compaction", HOUR_S, self._store_thread.compact), self._store_thread.works),
+            Gated(Every("asked", SAVE_S, ingest.asked.save), self._store_thread.works),
+            Gated(Every("compaction", HOUR_S, self._store_thread.compact), self._store_thread.works),
             evaluation,
-            Once(statuses, term.may_write),
+            Gated(statuses, term.may_write),
         )
         self._others: tuple[Loop, ...] = (
-            Once(Labels(cluster, writes, state, planner, planned), term.may_write),
+            Gated(Labels(cluster, writes, state, planner, planned), term.may_write),
             Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )
@@ -186,6 +186,7 @@ class Operator:
         await self._informers.synced()
         for loop in self._first:
             await self._loops.insist(loop.name, loop.turn)
+        gc.unfreeze()  # of an earlier term
         gc.collect()
         gc.freeze()  # what is here now stays: each pass of the collector over it takes half a second at 1,000 nodes
         loops = (self._loops.run(loop) for loop in (*self._first, *self._others))

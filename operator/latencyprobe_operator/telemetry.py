@@ -7,6 +7,8 @@ an endpoint, or with `OTEL_SDK_DISABLED=true`, nothing of it is imported.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import socket
 import time
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _SCOPE = "latencyprobe.operator"
 _ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT" for signal in ("", "TRACES_", "METRICS_"))
 _STOP_MS = 2_000
+_FRESH_S = 1.0  # figures that one export shares
+_LOOP_S = 2.0
 
 
 class Telemetry(Protocol):
@@ -124,9 +128,11 @@ class SdkTelemetry:
         self._delivery.record(seconds)
 
     def export(self, collector: Collector) -> None:
-        """Make an instrument of each gauge and counter that the collector has now."""
+        """Make an instrument of each gauge and counter that the collector has now. Called in an event loop, that one
+        reads them."""
+        figures = _Figures(collector)
         for family in collector.collect():
-            name, read = f"latencyprobe.operator.{_short(family)}", _reader(collector, family.name)
+            name, read = f"latencyprobe.operator.{_short(family)}", figures.reader(family.name)
             if family.type == "counter":
                 self._meter.create_observable_counter(name, [read], description=family.documentation)
             else:
@@ -144,15 +150,38 @@ def _wanted(signal: str) -> bool:
     return os.environ.get(f"OTEL_{signal}_EXPORTER", "otlp").lower() != "none"
 
 
-def _reader(collector: Collector, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    from opentelemetry.metrics import Observation  # noqa: PLC0415
+class _Figures:
+    """A collector, read once for all instruments of an export: in the event loop that changes what it reads, as the
+    SDK asks in a thread of its own."""
 
-    def read(_: CallbackOptions) -> Iterable[Observation]:
-        for family in collector.collect():
-            if family.name == name:
-                yield from (Observation(float(sample.value), dict(sample.labels)) for sample in family.samples)
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._loop = _running_loop()
+        self._read_s = -math.inf
+        self._families: list[Metric] = []
 
-    return read
+    def reader(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        """Return the callback of the instrument for one family."""
+        from opentelemetry.metrics import Observation  # noqa: PLC0415
+
+        def read(_: CallbackOptions) -> Iterable[Observation]:
+            for family in self._read():
+                if family.name == name:
+                    yield from (Observation(float(sample.value), dict(sample.labels)) for sample in family.samples)
+
+        return read
+
+    def _read(self) -> list[Metric]:
+        if time.monotonic() - self._read_s > _FRESH_S:
+            if self._loop is None:
+                self._families = list(self._collector.collect())
+            else:
+                self._families = asyncio.run_coroutine_threadsafe(self._collect(), self._loop).result(_LOOP_S)
+            self._read_s = time.monotonic()
+        return self._families
+
+    async def _collect(self) -> list[Metric]:
+        return list(self._collector.collect())
 
 
 def _short(family: Metric) -> str:
@@ -163,3 +192,10 @@ def _unix_ns() -> Callable[[float], int]:
     """Return a function from the monotonic clock to Unix ns, by one reading of both."""
     offset_ns = time.time_ns() - time.monotonic_ns()
     return lambda monotonic_s: round(monotonic_s * 1e9) + offset_ns
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -8,17 +8,16 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencyprobe_agent.measure.stages import PAIR_STAGES
-from tests.latencyprobe_agent.two_nodes import PORT, Host, cluster, two_hosts
+from tests.latencyprobe_agent.two_nodes import Host, cluster, slow_rpcs, two_hosts
 from tests.support.otlp import values
 from tests.support.waiting import until
-from tests.truth import workload
-from tests.truth.join import CLIENT, Truth
+from tests.truth.join import CLIENT
 
 pytestmark = pytest.mark.root
 
 MS = 1_000_000
 THRESHOLD_NS = 25 * MS
-CAUSE_MS = 40
+CAUSE_MS = 40  # of slow_rpcs
 NAMED = 0.95  # of the bad exchanges, at the least
 
 
@@ -33,18 +32,7 @@ def test_slow_rpcs_between_two_nodes_get_both_halves(
 ) -> None:
     async def scene() -> None:
         async with cluster(hosts, tls_files, tmp_path) as it:
-            truth: Truth = await asyncio.to_thread(
-                workload.run_apart,
-                *(tmp_path / "log", hosts["cart"].prefix, hosts["web"].prefix),
-                address=f"10.97.0.2:{PORT}",
-                dial=f"10.96.0.7:{PORT}",
-                total=2_000,
-                rate=400,
-                every=10,
-                cause=cause,
-                cause_ms=CAUSE_MS,
-                max_size=20_000,
-            )
+            truth = await asyncio.to_thread(slow_rpcs, hosts, tmp_path / "log", 2_000, cause)
             fewest, most = (int((ns > THRESHOLD_NS).sum()) for ns in truth.duration_ns(CLIENT))
 
             async def counted() -> bool:

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.latencyprobe_agent.two_nodes import PORT, Host, cluster, two_hosts
+from tests.latencyprobe_agent.two_nodes import Host, cluster, slow_rpcs, two_hosts
 from tests.support.waiting import until
-from tests.truth import workload
-from tests.truth.join import Truth
 
 pytestmark = pytest.mark.root
 
@@ -72,18 +70,7 @@ def test_agents_of_the_release_before_are_counted_and_joined_by_this_operator(
 
     async def scene() -> None:
         async with cluster(hosts, tls_files, tmp_path) as it:
-            truth: Truth = await asyncio.to_thread(
-                workload.run_apart,
-                *(tmp_path / "log", hosts["cart"].prefix, hosts["web"].prefix),
-                address=f"10.97.0.2:{PORT}",
-                dial=f"10.96.0.7:{PORT}",
-                total=1_000,
-                rate=400,
-                every=10,
-                cause="server-sleep",
-                cause_ms=40,
-                max_size=20_000,
-            )
+            truth = await asyncio.to_thread(slow_rpcs, hosts, tmp_path / "log", 1_000, "server-sleep")
 
             async def counted() -> bool:
                 row = await it.read_row()

@@ -31,6 +31,8 @@ from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
 from tests.support.otlp import spans
 from tests.support.waiting import until
+from tests.truth import workload
+from tests.truth.join import Truth
 
 PORT = 8123
 DOCUMENT = {
@@ -86,6 +88,21 @@ def two_hosts() -> Iterator[dict[str, Host]]:
             if folder.is_dir():
                 folder.rmdir()
         slice_of_pods.rmdir()
+
+
+def slow_rpcs(hosts: dict[str, Host], log: Path, total: int, cause: str) -> Truth:
+    """Let `web` call `cart` through its Service, 400 times a second; each tenth takes 40 ms, for this cause."""
+    return workload.run_apart(
+        *(log, hosts["cart"].prefix, hosts["web"].prefix),
+        address=f"10.97.0.2:{PORT}",
+        dial=f"10.96.0.7:{PORT}",
+        total=total,
+        rate=400,
+        every=10,
+        cause=cause,
+        cause_ms=40,
+        max_size=20_000,
+    )
 
 
 def ip(*words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from latencyprobe.errors import ClusterError
 from latencyprobe_operator.cluster import loops as loops_
-from latencyprobe_operator.cluster.loops import Every, Loops, Once, Trigger, in_slices, until_one_ends
+from latencyprobe_operator.cluster.loops import Every, Gated, Loops, Trigger, in_slices, until_one_ends
 from tests.support.waiting import until
 
 
@@ -92,11 +92,11 @@ def test_turns_wait_until_they_are_allowed_too() -> None:
         async def wait() -> None:
             await allowed.wait()
 
-        once = Once(Every("work", 0, work), wait)
-        task = asyncio.create_task(Loops().run(once))
+        gated = Gated(Every("work", 0, work), wait)
+        task = asyncio.create_task(Loops().run(gated))
         for _ in range(10):
             await asyncio.sleep(0)
-        assert (once.name, turns) == ("work", 0)
+        assert (gated.name, turns) == ("work", 0)
         allowed.set()
         await until(lambda: turns > 2)
         task.cancel()

@@ -1,5 +1,6 @@
 """The operator's own traces and metrics, as a collector gets them from the SDK."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -107,6 +108,24 @@ def test_metrics_are_those_of_the_prometheus_endpoint_and_the_time_of_deliveries
     assert {plain(p.attributes)["result"]: p.as_double for p in writes.data_points} == {"ok": 4, "error": 1}
     (delivery,) = metrics["latencyprobe.operator.plan.delivery"].histogram.data_points
     assert (delivery.count, delivery.sum) == (1, 0.7)
+
+
+def test_figures_are_read_by_the_loop_that_changes_them(sink: Sink) -> None:
+    readers: set[int] = set()
+
+    class Own(Figures):
+        def collect(self) -> Iterator[Metric]:
+            readers.add(threading.get_ident())
+            return super().collect()
+
+    async def scene() -> None:
+        own = telemetry("latencyprobe")
+        own.export(Own())
+        await asyncio.to_thread(own.close)
+        assert readers == {threading.get_ident()}
+
+    asyncio.run(scene())
+    assert [path for path, _ in sink.got] == ["/v1/metrics"]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Loop(Protocol):
         """Wait for the next turn. `failed`: whether the last one failed."""
 
     async def turn(self) -> None:
-        """Do the work once."""
+        """Do the work gated."""
 
 
 class Every:
@@ -50,11 +50,11 @@ class Every:
         await asyncio.sleep(self._pause_s)
 
     async def turn(self) -> None:
-        """Do the work once."""
+        """Do the work gated."""
         await self._work()
 
 
-class Once:
+class Gated:
     """A loop whose turns wait until something else allows them too."""
 
     def __init__(self, loop: Loop, allowed: Work) -> None:
@@ -68,7 +68,7 @@ class Once:
         await self._allowed()
 
     async def turn(self) -> None:
-        """Do the loop's work once."""
+        """Do the loop's work gated."""
         await self._loop.turn()
 
 

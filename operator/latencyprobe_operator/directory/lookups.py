@@ -27,7 +27,9 @@ class Lookups:
 
     def may_learn(self, node: str, address: str) -> bool:
         """Return whether a node may be told who has an address."""
-        told = self._of.setdefault(node, _Told(self._clock))
+        told = self._of.get(node)
+        if told is None:
+            told = self._of[node] = _Told(self._clock)
         outcome = told.again_or_new(address)
         self.counts[outcome] += 1
         if outcome == "too_many" and not told.logged:

@@ -15,7 +15,7 @@ from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.objects import Key, Pod
 from latencyprobe_operator.cluster.state import Changes, ClusterState
 from latencyprobe_operator.plan.resources import attributes
-from latencyprobe_operator.plan.targets import Look, Resolved, look
+from latencyprobe_operator.plan.targets import Look, Resolved, finished, look
 
 Work = Generator[None, None, frozenset[str]]
 
@@ -60,13 +60,7 @@ class Planner:
 
     def update(self, probes: Mapping[Key, LatencyProbe], state: ClusterState, changes: Changes) -> frozenset[str]:
         """Do all of `work` at once."""
-        work = self.work(probes, state, changes)
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                changed: frozenset[str] = end.value
-                return changed
+        return finished(self.work(probes, state, changes))
 
     def work(self, probes: Mapping[Key, LatencyProbe], state: ClusterState, changes: Changes) -> Work:
         """Look again at what changed; returns the nodes whose plan is a different one now.

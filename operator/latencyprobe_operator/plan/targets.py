@@ -6,6 +6,7 @@ whole cluster. `look` looks again only at nodes that a change may concern; a `yi
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from latencyprobe_operator.cluster.decoding import CLUSTER_SCOPE_LABEL
 from latencyprobe_operator.cluster.objects import Pod
 from latencyprobe_operator.cluster.state import Changes, ClusterState
 from latencyprobe_operator.plan.reach import Reach, TargetCount, reach
+
+T = TypeVar("T")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -64,14 +67,19 @@ class Look(msgspec.Struct, frozen=True):
 
 def resolve(probe: spec.LatencyProbe, state: ClusterState) -> Resolved:
     """Work out one LatencyProbe from scratch."""
-    work = look(probe, state, None, Changes())
+    found = finished(look(probe, state, None, Changes()))
+    parts = {node: part for node, part in found.parts.items() if part is not None}
+    return msgspec.structs.replace(found.resolved, parts=parts).on_nodes(frozenset(state.nodes()))
+
+
+def finished(work: Generator[None, None, T]) -> T:
+    """Do all of some work at once; returns what it returned."""
     while True:
         try:
             next(work)
         except StopIteration as end:
-            found: Look = end.value
-            parts = {node: part for node, part in found.parts.items() if part is not None}
-            return msgspec.structs.replace(found.resolved, parts=parts).on_nodes(frozenset(state.nodes()))
+            found: T = end.value
+            return found
 
 
 def look(

@@ -110,7 +110,7 @@ class Agent:
 
         def each_tick() -> None:
             self.health.turned()
-            self.guard.run("status", lambda: self._report(loop))
+            self.guard.run("status", lambda: self._report(loop, safe_mode))
             if safe_mode and not self._safe_mode():
                 self.stop()
 
@@ -119,14 +119,14 @@ class Agent:
         if not self._suspended():
             self.stop()
 
-    def _report(self, loop: Loop) -> None:
+    def _report(self, loop: Loop, safe_mode: str) -> None:
         problem, failing = loop.attachment.problem, {**self.guard.problems, **self._control.problems()}
         sampling = self._audience.sampling
         self._control.report(
             status.measuring(
                 *(self._config, loop.last, loop.variants, problem, failing),
                 sampling=sampling,
-                safe_mode=self._safe_mode(),
+                safe_mode=safe_mode,
             )
         )
 

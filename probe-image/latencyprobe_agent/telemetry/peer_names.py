@@ -18,11 +18,11 @@ from latencyprobe_agent.telemetry.span_rows import NOT_JOINED, Peer
 from latencyprobe_agent.vocabulary.addresses import address
 
 MOST = 1024  # names that are kept before it is looked which are still needed
-_NOBODY = 0  # the code of rows without a name
+NOBODY = 0  # the code of rows without a name
 
 
 class PeerNames:
-    """`peers`: by the codes in the column `peer` of rows; a new row has 0."""
+    """`peers`: by the codes in the column `peer` of rows; a new row has NOBODY."""
 
     def __init__(self) -> None:
         self._codes = Codes[Peer]()
@@ -40,12 +40,12 @@ class PeerNames:
         known, before = peers.resolve(set(addresses)), rows["peer"][first].tolist()
         codes = [self._named(one, code, known, peers) for one, code in zip(addresses, before, strict=True)]
         rows["peer"] = np.array(codes, np.uint32)[of_row]
-        return np.asarray(rows["peer"] == _NOBODY)
+        return np.asarray(rows["peer"] == NOBODY)
 
     def give_up(self, rows: NDArray[np.void], peers: Peers) -> int:
         """Let rows go without a name; returns of how many that are alone nobody has said whose their peers' addresses
         are."""
-        nameless = np.flatnonzero(rows["peer"] == _NOBODY)
+        nameless = np.flatnonzero(rows["peer"] == NOBODY)
         if not len(nameless):
             return 0
         first, of_row = groups(halves_of(rows["peer_addr"][nameless]))
@@ -58,7 +58,7 @@ class PeerNames:
     def keep(self, rows: NDArray[np.void]) -> None:
         """Forget the names that no row has, if there are many."""
         if len(self._codes.values) > MOST:
-            rows["peer"] = self._codes.keep(np.append(rows["peer"], np.uint32(_NOBODY)))[:-1]
+            rows["peer"] = self._codes.keep(np.append(rows["peer"], np.uint32(NOBODY)))[:-1]
 
     def _named(self, one: str, code: int, known: Mapping[str, Identity], peers: Peers) -> int:
         found, old = known.get(one), self._codes.values[code].identity

@@ -22,7 +22,7 @@ from latencyprobe_agent.measure.sampling import Sampled
 from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.telemetry.codes import Codes
 from latencyprobe_agent.telemetry.matching import find
-from latencyprobe_agent.telemetry.peer_names import PeerNames
+from latencyprobe_agent.telemetry.peer_names import NOBODY, PeerNames
 from latencyprobe_agent.telemetry.span_rows import (
     JOINED_HERE,
     JOINED_REMOTELY,
@@ -100,7 +100,7 @@ class WaitingRoom:
 
     def name(self, peers: Peers, now_s: float) -> None:
         """Name the peers of halves that have no name yet, four times a second: who has gone when they go has none."""
-        new = np.flatnonzero(self._rows["peer"] == 0)
+        new = np.flatnonzero(self._rows["peer"] == NOBODY)
         if len(new) and now_s - self._named_s >= _NAME_EVERY_S:
             self._named_s = now_s
             rows = self._rows.view(_WHOLE)[new].view(ROW)
