@@ -10,7 +10,7 @@ RUN make bpf
 
 FROM docker.io/library/debian:trixie-slim AS python
 RUN apt-get update && apt-get install -y --no-install-recommends python3 \
-    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/ldconfig/aux-cache
+    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/apt/*.bin /var/cache/ldconfig/aux-cache
 ENV PATH=/opt/latencyprobe/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 ENTRYPOINT ["latencyprobe"]
 
@@ -31,7 +31,8 @@ COPY README.md LICENSE ./
 COPY latencyprobe latencyprobe
 COPY operator operator
 COPY probe-image probe-image
-RUN /usr/bin/python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
+# the wheel's hash stays in the image: it must not tell the time
+RUN SOURCE_DATE_EPOCH=0 /usr/bin/python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM pip AS agent-python
 RUN $PIP -c constraints.txt '.[agent]' && $COMPILE $SITE
@@ -45,7 +46,7 @@ RUN $PIP --no-deps --force-reinstall /wheels/*.whl && $COMPILE $SITE/latencyprob
 
 FROM python AS agent
 RUN apt-get update && apt-get install -y --no-install-recommends libbpf1 \
-    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/ldconfig/aux-cache
+    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/apt/*.bin /var/cache/ldconfig/aux-cache
 COPY --from=agent-python /opt/latencyprobe /opt/latencyprobe
 COPY --from=bpf /src/build/bpf/*.bpf.o /usr/lib/latencyprobe/bpf/
 ENV LATENCYPROBE_BPF_DIR=/usr/lib/latencyprobe/bpf

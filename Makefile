@@ -12,7 +12,7 @@ CLANG := clang-19
 BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 
-.PHONY: help setup bpf gen demo lint unit check test test-kernels bench bench-scale everything clean
+.PHONY: help setup bpf gen demo lint unit check manifests sbom test fresh test-kernels bench bench-scale everything clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -44,9 +44,24 @@ gen: ## regenerate what is generated: records.py, syscalls.py, histogram.h, docs
 clean: ## remove what was built here (caches outside the repository stay)
 	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
+#: Ship it
+manifests: .venv/inputs ## build/manifests/: the chart for `kubectl apply -f`; SET="--set otlp.endpoint=...": more values
+	@mkdir -p build/manifests
+	@scripts/manifests $(SET) >build/manifests/latencyprobe.yaml
+	@cp examples/plain/secrets.sh build/manifests/
+	@echo "manifests: build/manifests/latencyprobe.yaml, secrets.sh"
+
+sbom: ## build/sbom/: what both images hold, as CycloneDX (needs root, builds the images)
+	@scripts/setup --test
+	@mkdir -p build/sbom
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) tests/e2e/bench/bench sbom build/sbom
+
 #: Prove it, measure it
 test: everything ## everything, the real two-node cluster included (installs and builds what it needs)
 	@scripts/test
+
+fresh: ## `make test` as a newcomer's machine runs it: a new Debian 12 root, no caches; see scripts/fresh
+	@scripts/fresh
 
 test-kernels: everything ## the kernel tests on Linux 5.10, 6.1, 6.12 and the newest, in emulation (QEMU)
 	@tests/kernels/run

@@ -24,8 +24,9 @@ from rich.table import Table
 from benchmarks.api_server import ApiServer
 from benchmarks.builds import BUILD
 from benchmarks.made_cluster import Cluster, Size, probes
-from benchmarks.operator_process import LIMIT_S, operator
+from benchmarks.operator_process import LIMIT_S, Operator, operator
 from benchmarks.scale_agents import Agent, Told
+from benchmarks.scale_connection import cost
 from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
 from tests.support.waiting import until
@@ -36,16 +37,20 @@ CLUSTER_SCOPE = 10
 CHANGES_PER_S_OF_NODE = 0.02  # 100 a second of 5,000 nodes
 SECONDS = 60.0
 RECENT_S = 20.0  # in which every agent has posted all that it posts
+QUIET_S = 30.0  # in which nothing changes
 LATE_S = 5.0
+AFTER_S = 5.0  # what follows when all agents are back
 
 
 class Figures(NamedTuple):
     """What was seen of one size; times in s, memory in bytes.
 
-    `alone`: memory without agents; `with_agents`: with them, before anything changed; `at_end`: after. `changes`: pods
-    that were replaced; `writes`: to the API server meanwhile, by kind; `sent`: bytes of plan streams; `late`: pods that
-    were in no plan 5 s after the last change. `restart_s`: from the start of another operator until every agent has its
-    plan; `steady_per_s`, `restart_per_s`: requests of all agents, and the most in one second of that.
+    `connection`: memory of an idle connection; `alone`: without agents; `with_agents`: with them, before anything
+    changed; `at_end`: after. `quiet_per_s`: requests of all agents while nothing changes, `quiet_cpu`: the operator's
+    CPU of a core then. `changes`: pods that were replaced; `writes`: to the API server meanwhile, by kind; `sent`:
+    bytes of plan streams; `late`: pods that were in no plan 5 s after the last change. `restart_s`: from the start of
+    another operator until every agent has its plan; `steady_per_s`, `restart_per_s`: requests of all agents while pods
+    are replaced, and the most in one second of a restart.
     """
 
     size: Size
@@ -59,7 +64,10 @@ class Figures(NamedTuple):
     changes: int
     sent: int
     cpu: float
+    quiet_cpu: float
+    quiet_per_s: float
     writes: dict[str, int]
+    connection: float
     alone: int
     with_agents: int
     at_end: int
@@ -87,6 +95,8 @@ class Bench:
     async def run(self, seconds: float, say: Callable[[str], None]) -> Figures:
         """Measure everything. `seconds`: for how long pods are replaced."""
         async with self._served() as server:
+            async with operator(server, self._folder, self._port) as running:
+                connection = await cost(running, self._port, self._trust)
             began_s = time.monotonic()
             async with operator(server, self._folder, self._port) as running:
                 first_plans_s = time.monotonic() - began_s
@@ -101,6 +111,7 @@ class Bench:
                     await asyncio.sleep(RECENT_S)  # everybody has posted once
                     with_agents = running.memory()
                     say(f"agents after {agents_s:.1f} s, {with_agents / 1e6:.0f} MB")
+                    quiet_cpu, quiet_per_s = await self._quiet(running)
                     self.api.writes.clear()
                     self.told.answers_s.clear()
                     self.told.requests.clear()
@@ -124,6 +135,7 @@ class Bench:
                     async with operator(server, self._folder, self._port) as next_one:
                         await until(lambda: next_one.runs() and self._all_have_plans(), "all have them again", LIMIT_S)
                         restart_s = time.monotonic() - began_s
+                        await asyncio.sleep(AFTER_S)
                     assert not any(task.done() for task in tasks), "an agent ended"
         return Figures(
             self._size,
@@ -137,7 +149,10 @@ class Bench:
             changes,
             sent,
             cpu,
+            quiet_cpu,
+            quiet_per_s,
             writes,
+            connection,
             alone,
             with_agents,
             at_end,
@@ -145,6 +160,14 @@ class Bench:
             steady_per_s,
             max(self.told.at.values()),
         )
+
+    async def _quiet(self, running: Operator) -> tuple[float, float]:
+        """Return which part of a core the operator takes while nothing changes, and the requests in a second."""
+        self.told.requests.clear()
+        cpu_s, began_s = running.cpu_s(), time.monotonic()
+        await asyncio.sleep(QUIET_S)
+        took_s = time.monotonic() - began_s
+        return (running.cpu_s() - cpu_s) / took_s, self.told.requests.total() / took_s
 
     async def _change(self, seconds: float) -> int:
         """Replace pods at a steady rate, any of all; returns how many."""
@@ -209,6 +232,9 @@ def rows(found: Figures) -> list[tuple[str, str]]:
     probes_ = f"{size.probes:,} + {min(CLUSTER_SCOPE, size.probes)}"
     answers = (f"{quantile(found.answers_s, share) * 1e3:.0f}" for share in (0.5, 0.99))
     per_agent = (found.with_agents - found.alone) / size.nodes
+    of_agent = f"{per_agent / 1e3:.0f} kB, of which two connections {2 * found.connection / 1e3:.0f} kB"
+    cpu_of_change = (found.cpu - found.quiet_cpu) / (size.nodes * CHANGES_PER_S_OF_NODE)
+    cpu_of_request = found.quiet_cpu / max(found.quiet_per_s, 1)
     writes = f"{sum(found.writes.values()) / per_change:.2f}"
     kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(found.writes.items()))
     return [
@@ -223,13 +249,18 @@ def rows(found: Figures) -> list[tuple[str, str]]:
         ("plan streams, per change", f"{found.sent / per_change / 1e3:.0f} kB"),
         ("counts of 20 objectives, answers p50 / p99", f"{' / '.join(answers)} ms"),
         ("... not taken", f"{found.refused} of {len(found.answers_s)}"),
-        ("operator's CPU meanwhile", f"{found.cpu:.0%} of a core"),
+        ("operator's CPU meanwhile; before", f"{found.cpu:.0%} of a core; {found.quiet_cpu:.0%}"),
+        ("... for each change; request of an agent", f"{cpu_of_change * 1e3:.1f}; {cpu_of_request * 1e3:.2f} ms"),
         ("operator's memory alone", f"{found.alone / 1e6:.0f} MB"),
-        ("... with agents; of each (two connections)", f"{found.with_agents / 1e6:.0f} MB; {per_agent / 1e3:.0f} kB"),
+        ("... with agents", f"{found.with_agents / 1e6:.0f} MB"),
+        ("... of each", of_agent),
         ("... at the end", f"{found.at_end / 1e6:.0f} MB"),
         ("writes to the API server, per change", f"{writes} ({kinds})" if kinds else writes),
         ("restart until all agents have their plans", f"{found.restart_s:.1f} s"),
-        ("requests per s: steady / most at a restart", f"{found.steady_per_s:.0f} / {found.restart_per_s}"),
+        (
+            "requests per s: quiet / steady / most at a restart",
+            f"{found.quiet_per_s:.0f} / {found.steady_per_s:.0f} / {found.restart_per_s}",
+        ),
     ]
 
 

@@ -1,41 +1,41 @@
 """Agents that speak the directory's real protocol over TLS and measure nothing: hundreds in one process.
 
 Each has two connections: its plan stream, of which changes are put together and checked by their digest, and one for
-what it posts: its status when its plan is another one (at most once a second) and every 15 s, whose 30 addresses are
-every 15 s, and counts of 20 objectives as often as the directory tells.
+what it posts: its status when its plan is another one (at most once a second) and every 15 s; whose 30 addresses are,
+when answers are no longer valid or it is told to forget one; and counts of 20 objectives as often as the directory
+tells. When it comes back is up to the real agent's `Returning`.
 """
 
 import asyncio
+import math
 import random
 import ssl
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
-from typing import NamedTuple
+from operator import itemgetter
 
 import msgspec
 
 from benchmarks.api_server import token
+from benchmarks.scale_connection import Answer, Connection
 from latencyprobe import wire
 from latencyprobe.bounds import HISTOGRAM_INDEXES
-from latencyprobe.plan import AgentStatus, IdentityRequest, NodePlan, TargetStatus
+from latencyprobe.plan import AgentStatus, IdentityAnswer, IdentityRequest, NodePlan, TargetStatus
 from latencyprobe.plan_stream import PlanLine, applied
 from latencyprobe.sli import Coverage, SliAnswer, SliBatch, SliRow
 from latencyprobe_agent.directory.plans import _FIRST_RETRY_S, _LONGEST_RETRY_S
+from latencyprobe_agent.directory.returning import Returning
 
 OBJECTIVES = 20
 ADDRESSES = 30
 INTERVAL_S = 15.0
+PACE_S = 0.1  # of questions for identities
+RETRY_S = 1.0
 SHORTEST_S = 1.0  # the real agent looks at its plan once a second, each at another moment
 UPLOAD_S = 5.0  # until the directory says otherwise
 BUCKETS = 20  # of a row's histogram
-
-
-class Answer(NamedTuple):
-    status: int
-    body: bytes
-    s: float
 
 
 class Told:
@@ -64,49 +64,32 @@ class Told:
                 self.plans_s.append(now_s - since_s)
 
 
-class Connection:
-    """One TLS connection that speaks HTTP/1.1."""
+class _Due:
+    """When what is to be posted next."""
 
-    def __init__(self, host: str, port: int, trust: ssl.SSLContext) -> None:
-        self._where = (host, port, trust)
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    def __init__(self) -> None:
+        self._at_s: dict[str, float] = {}
+        self._changed = asyncio.Event()
 
-    async def request(self, method: str, path: str, token_: str, body: bytes = b"", more: str = "") -> dict[str, str]:
-        """Send a request and return the answer's headers, with `:status`."""
-        if self._streams is None:
-            host, port, trust = self._where
-            self._streams = await asyncio.open_connection(host, port, ssl=trust, server_hostname="localhost")
-        reader, writer = self._streams
-        head = (
-            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token_}\r\n{more}"
-            f"{wire.HEADER}: {wire.VERSION}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        writer.write(head.encode() + body)
-        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
-        return headers | {":status": lines[0].split()[1]}
+    def __contains__(self, what: str) -> bool:
+        """Return whether it was ever due."""
+        return what in self._at_s
 
-    async def post(self, path: str, token_: str, body: bytes) -> Answer:
-        """Post a document."""
-        began_s = time.monotonic()
-        headers = await self.request("POST", path, token_, body)
-        assert self._streams is not None
-        answer = await self._streams[0].readexactly(int(headers.get("content-length", 0)))
-        return Answer(int(headers[":status"]), answer, time.monotonic() - began_s)
+    def at_latest(self, what: str, in_s: float) -> None:
+        """Make something due in so many seconds, unless it is earlier."""
+        self._at_s[what] = min(self._at_s.get(what, math.inf), time.monotonic() + in_s)
+        self._changed.set()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the chunks of an answer that has no end."""
-        assert self._streams is not None
-        reader = self._streams[0]
-        while size := int(await reader.readuntil(b"\r\n"), 16):
-            yield await reader.readexactly(size)
-            await reader.readexactly(2)
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        if self._streams is not None:
-            self._streams[1].transport.abort()
-            self._streams = None
+    async def take(self) -> str:
+        """Wait for what is due first; it is no longer."""
+        while True:
+            what, at_s = min(self._at_s.items(), key=itemgetter(1), default=("", math.inf))
+            if at_s <= (now_s := time.monotonic()):
+                self._at_s[what] = math.inf
+                return what
+            self._changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), None if at_s == math.inf else at_s - now_s)
 
 
 class Agent:
@@ -115,19 +98,25 @@ class Agent:
     def __init__(self, node: str, host: str, port: int, trust: ssl.SSLContext, told: Told) -> None:
         self.plan: NodePlan | None = None
         self.streaming = False
-        self._node = f"/v1/nodes/{node}"
-        self._name = node
+        self._node = node
         self._where = (host, port, trust)
         self._token = token(node)
         self._told = told
-        self._changed = asyncio.Event()
+        self._due = _Due()
+        self._peers: tuple[str, ...] = ()
         self._sequence = 0
+        self._returning = Returning(node)
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/nodes/{self._node}"
 
     async def run(self) -> None:
         """Follow the plan and post, whatever becomes of connections."""
-        await asyncio.gather(self._again(self._follow), self._again(self._post))
+        posting = self._again(self._post, lambda _: random.uniform(0.5, 1.0) * RETRY_S)
+        await asyncio.gather(self._again(self._follow, self._returning.pause_s), posting)
 
-    async def _again(self, work: Callable[[Connection], Awaitable[None]]) -> None:
+    async def _again(self, work: Callable[[Connection], Awaitable[None]], pause_s: Callable[[float], float]) -> None:
         retry_s = _FIRST_RETRY_S
         while True:
             connection, began_s = Connection(*self._where), time.monotonic()
@@ -135,17 +124,18 @@ class Agent:
                 await work(connection)
             if time.monotonic() - began_s > INTERVAL_S:
                 retry_s = _FIRST_RETRY_S
-            await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))
+            await asyncio.sleep(pause_s(retry_s))
             retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
 
     async def _follow(self, connection: Connection) -> None:
+        await connection.open()
         self._told.asked()
-        headers = await connection.request(
-            "GET", f"{self._node}/plan", self._token, more=f"{wire.CHANGES_HEADER}: 1\r\n"
-        )
+        more = f"{wire.CHANGES_HEADER}: 1\r\n"
+        headers = await connection.request("GET", f"{self._path}/plan", self._token, more=more)
         self._told.requests["plan", int(headers[":status"])] += 1
         if headers[":status"] != "200":
             return
+        self._returning.opened()
         try:
             rest = b""
             async for chunk in connection.chunks():
@@ -155,8 +145,13 @@ class Agent:
                     self._take(msgspec.json.decode(line, type=PlanLine))
         finally:
             self.streaming = False
+            self._returning.lost()
 
     def _take(self, line: PlanLine) -> None:
+        self._returning.told(line.return_s)
+        if not {*line.forget}.isdisjoint(self._peers):
+            self._due.at_latest("identities", PACE_S)
+        uids: list[str] = []
         if line.plan is not None:
             self.plan, uids = line.plan, [pod.uid for pod in line.plan.pods]
         elif line.change is not None:
@@ -165,48 +160,50 @@ class Agent:
                 self._told.differ += 1
                 raise EOFError("not the operator's plan")
             self.plan, uids = plan, [pod.uid for pod in line.change.pods]
-        else:
+        if line.plan is None and line.change is None:
             return
-        self.streaming = True
         self._told.read(self.plan, uids)
-        self._changed.set()
+        self._due.at_latest("status", random.uniform(0, SHORTEST_S))
+        if not self.streaming:  # whatever was known may have changed meanwhile
+            self.streaming = True
+            self._due.at_latest("identities", PACE_S)
+        if "sli" not in self._due:
+            self._due.at_latest("sli", random.uniform(0, UPLOAD_S))
 
     async def _post(self, connection: Connection) -> None:
-        """Post what is due, one after the other."""
-        while self.plan is None:
-            await self._changed.wait()
-        now_s = time.monotonic()
-        status_s, identities_s = now_s, now_s + random.uniform(0, INTERVAL_S)
-        sli_s = now_s + random.uniform(0, UPLOAD_S)
+        """Post what is due, one after the other, as long as the directory is not to be left alone."""
+        posts = {"status": self._report, "identities": self._identify, "sli": self._hand_in}
         while True:
-            due_s = min(status_s, identities_s, sli_s)
-            if self._changed.is_set():
-                await asyncio.sleep(random.uniform(0, SHORTEST_S))
-                status_s = due_s = 0.0
-                self._changed.clear()
-            elif due_s > (now_s := time.monotonic()):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), due_s - now_s)
-                continue
-            now_s = time.monotonic()
-            if due_s == status_s:
-                await self._ask(connection, "status", f"{self._node}/status", self._status())
-                status_s = now_s + INTERVAL_S
-            elif due_s == identities_s:
-                await self._ask(connection, "identities", "/v1/identities", IdentityRequest(self._peers()))
-                identities_s = now_s + INTERVAL_S
-            else:
-                sli_s = now_s + await self._hand_in(connection)
+            what = await self._due.take()
+            again_s = RETRY_S
+            try:
+                if not self._returning.held():
+                    again_s = await posts[what](connection)
+            except (OSError, EOFError) as error:
+                self._returning.failed(f"no answer: {error}")
+                raise
+            finally:
+                self._due.at_latest(what, again_s * random.uniform(0.9, 1.0))
 
     async def _ask(self, connection: Connection, what: str, path: str, document: msgspec.Struct) -> Answer:
+        await connection.open()
         self._told.asked()
         answer = await connection.post(path, self._token, msgspec.json.encode(document))
         self._told.requests[what, answer.status] += 1
         return answer
 
+    async def _report(self, connection: Connection) -> float:
+        await self._ask(connection, "status", f"{self._path}/status", self._status())
+        return INTERVAL_S
+
+    async def _identify(self, connection: Connection) -> float:
+        self._peers = self._endpoints()
+        answer = await self._ask(connection, "identities", "/v1/identities", IdentityRequest(self._peers))
+        return msgspec.json.decode(answer.body, type=IdentityAnswer).valid_s if answer.status == 200 else RETRY_S
+
     async def _hand_in(self, connection: Connection) -> float:
-        batch = SliBatch(f"agent of {self._name}", self._sequence, self._rows())
-        answer = await self._ask(connection, "sli", f"{self._node}/sli", batch)
+        batch = SliBatch(f"agent of {self._node}", self._sequence, self._rows())
+        answer = await self._ask(connection, "sli", f"{self._path}/sli", batch)
         self._told.answers_s.append(answer.s)
         if answer.status not in (200, 409):
             return UPLOAD_S
@@ -218,7 +215,7 @@ class Agent:
         assert self.plan is not None
         targets = tuple(TargetStatus(t.id, 1000, {"pingpong": 1000}, {}) for t in self.plan.targets)
         return AgentStatus(
-            instance=self._name,
+            instance=self._node,
             boot_id="boot",
             version="0",
             generation=self.plan.generation,
@@ -228,7 +225,7 @@ class Agent:
             lost={},
         )
 
-    def _peers(self) -> tuple[str, ...]:
+    def _endpoints(self) -> tuple[str, ...]:
         assert self.plan is not None
         found = {endpoint.address for target in self.plan.targets for endpoint in target.endpoints}
         return tuple(sorted(found)[:ADDRESSES])

@@ -45,7 +45,7 @@ def _is_foreign(document: object) -> bool:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads as kubectl does: a key that is there twice is refused, and a bare `y` or `n` is a boolean."""
+    """Reads as kubectl does: a key that is there twice is refused, a bare `y` or `n` is a boolean, and 80.0 is 80."""
 
     bool_values: ClassVar[dict[str, bool]] = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
@@ -56,5 +56,11 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is there twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """Return a number with a point as kubectl writes it in JSON: without, if nothing is behind it."""
+        number: float = self.construct_yaml_float(node)
+        return int(number) if number.is_integer() else number
+
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_number)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from latencyprobe import manifest
 from latencyprobe.errors import SpecError
@@ -32,6 +33,8 @@ from latencyprobe.spec import (
 )
 
 MAX_THRESHOLDS = 8  # per target: the kernel keeps one counter for each, LP_THRESHOLDS in bpf/events.h
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 _EXPECTED = {  # by the field's last name, else by its type, for every complaint about its value
     "bool": "true or false",
@@ -71,14 +74,14 @@ def parse(document: object, *, source: str = "") -> LatencyProbe:
     """
     for problem in problems(document, source=source):
         raise problem
-    resource = msgspec.convert(_normal(document), Resource)
+    resource = msgspec.convert(_normal(document, _RESOURCE), Resource)
     metadata = resource.metadata
     return LatencyProbe(metadata.namespace, metadata.name, resource.spec, metadata.uid, metadata.generation)
 
 
 def problems(document: object, *, source: str = "") -> list[SpecError]:
     """Return everything that is wrong with `document`, in the order of its fields; empty when it is a LatencyProbe."""
-    document = _normal(document)
+    document = _normal(document, _RESOURCE)
     try:
         resource = msgspec.convert(document, Resource)
     except msgspec.ValidationError as first:
@@ -167,14 +170,35 @@ def _too_long(duration: str) -> bool:
     return False
 
 
-def _normal(value: object) -> object:
-    """Return a document as the API server sees it: without known fields that are null, and with 80.0 as 80."""
-    if isinstance(value, dict):
-        kept = {k: v for k, v in value.items() if v is not None or k not in FIELDS}
-        return {k: v if k == "matchLabels" else _normal(v) for k, v in kept.items()}
-    if isinstance(value, float) and value.is_integer():
+def _normal(value: object, kind: inspect.Type | None = None) -> object:
+    """Return a document as the API server sees it: without fields and labels that are null, with 80.0 as 80 where a
+    number is wanted, and with U+FFFD for half a character (a surrogate alone). `kind`: what is wanted here, None where
+    nothing is."""
+    if isinstance(value, str):
+        return _HALF.sub("\ufffd", value)
+    if isinstance(value, float) and isinstance(kind, inspect.IntType) and value.is_integer():
         return int(value)
-    return [_normal(entry) for entry in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        item = _kind(kind.item_type) if isinstance(kind, inspect.VarTupleType) else None
+        return [_normal(entry, item) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {f.encode_name: _kind(f.type) for f in kind.fields} if isinstance(kind, inspect.StructType) else {}
+    kept = {k: v for k, v in value.items() if v is not None or not (k in fields or isinstance(kind, inspect.DictType))}
+    return {_normal(k): _normal(v, fields.get(k)) for k, v in kept.items()}
+
+
+def _kind(kind: inspect.Type) -> inspect.Type:
+    """Return a type without its bounds, and without None."""
+    if isinstance(kind, inspect.Metadata):
+        return _kind(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        others = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+        return _kind(others[0]) if len(others) == 1 else kind
+    return kind
+
+
+_RESOURCE = _kind(inspect.type_info(Resource))
 
 
 def _translate(error: msgspec.ValidationError, document: object, prefix: str = "") -> tuple[str, str]:

@@ -179,6 +179,7 @@ TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 LONGEST_NS = 1 << 50  # 13 days; thousands of them add up below 2^63
 Natural = Annotated[int, msgspec.Meta(ge=0, le=LONGEST_NS)]
 Name = Annotated[str, msgspec.Meta(max_length=NAME)]
+Address = Annotated[str, msgspec.Meta(max_length=64)]  # the longest, an IPv6 one with a zone, has 61 characters
 
 
 class Ask(_Wire, frozen=True):
@@ -188,7 +189,7 @@ class Ask(_Wire, frozen=True):
     """
 
     keys: tuple[TraceId, ...]
-    address: str = ""
+    address: Address = ""
     spans: bool = False
 
 
@@ -249,7 +250,7 @@ class Identity(_Wire, frozen=True):
 class IdentityRequest(_Wire, frozen=True):
     """Body of `POST /v1/identities`: at most 1,000 addresses."""
 
-    addresses: tuple[str, ...]
+    addresses: tuple[Address, ...]
 
 
 class IdentityAnswer(_Wire, frozen=True):

@@ -50,13 +50,15 @@ class PlanLine(_Wire, frozen=True):
     """One line of the plan stream: a plan or, for agents that take it, what changed in the last one; what concerns the
     remote join; `forget`: addresses that have another owner, or one of which other targets are measured; or (without
     any) a heartbeat. `unconfirmed_s`: for how long the API server has not confirmed to the operator what it knows of
-    the cluster, 0 while all is well."""
+    the cluster, 0 while all is well; `return_s`: over how many seconds agents come back when this stream ends, 0: at
+    once."""
 
     plan: NodePlan | None = None
     remote_join: RemoteJoinMessage | None = None
     unconfirmed_s: int = 0
     change: PlanChange | None = None
     forget: tuple[str, ...] = ()
+    return_s: float = 0.0
 
 
 class Differences:

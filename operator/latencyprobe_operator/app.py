@@ -36,6 +36,7 @@ from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.labels import Labels
+from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
 from latencyprobe_operator.status.statuses import Statuses
 from latencyprobe_operator.status.writer import StatusWriter
@@ -127,6 +128,7 @@ class Operator:
             agents,
             StatusWriter(cluster, writes, state),
             figures=evaluation.figures,
+            placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
             changed=status_changed,
             store_ephemeral=config.store_ephemeral,
             store=partial(_store_state, self._store_thread, evaluation),

@@ -6,6 +6,7 @@ An entry point of the group `latencyprobe.commands`. What the operator imports i
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -28,6 +29,7 @@ def operator(cleanup: bool, log_level: str) -> None:
     """
     from latencyprobe_operator.config import Config  # noqa: PLC0415 - 50 MB that other commands do not need
 
+    read_deep_json()
     logs.setup(log_level)
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(log_level.upper())))
     config = Config.from_environment()
@@ -39,6 +41,13 @@ def operator(cleanup: bool, log_level: str) -> None:
         from latencyprobe_operator.app import run  # noqa: PLC0415 - as above
 
         asyncio.run(_until_signal(run(config)))
+
+
+def read_deep_json() -> None:
+    """Let kopf read what an API server takes (cluster/nesting.py); before Python 3.12 each level counts as a call."""
+    from latencyprobe_operator.cluster.nesting import API_LEVELS  # noqa: PLC0415 - as above
+
+    sys.setrecursionlimit(API_LEVELS + 2_000)
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> None:

@@ -12,8 +12,17 @@ import msgspec
 from latencyprobe.errors import LatencyProbeError
 
 
+class Toleration(msgspec.Struct, frozen=True):
+    """One of a pod's `tolerations`, by the names and with the defaults of the Kubernetes API."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
 class Config(msgspec.Struct, frozen=True):
-    """Where the operator is and what it serves."""
+    """Where the operator is and what it serves. `agent_tolerations`: of the agents' DaemonSet."""
 
     namespace: str
     agent_namespace: str
@@ -26,6 +35,7 @@ class Config(msgspec.Struct, frozen=True):
     listen_port: int
     identity: str
     suspend: bool
+    agent_tolerations: tuple[Toleration, ...]
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -47,5 +57,17 @@ class Config(msgspec.Struct, frozen=True):
             listen_host=host.strip("[]"),
             listen_port=int(port),
             suspend=environment.get("LATENCYPROBE_SUSPEND", "false").lower() == "true",
+            agent_tolerations=_tolerations(environment.get("LATENCYPROBE_AGENT_TOLERATIONS", _ALL)),
             identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         )
+
+
+_ALL = '[{"operator": "Exists"}]'  # as the chart's values have it
+
+
+def _tolerations(text: str) -> tuple[Toleration, ...]:
+    try:
+        return msgspec.json.decode(text, type=tuple[Toleration, ...])
+    except msgspec.DecodeError as error:
+        what = "write the DaemonSet's tolerations, as a JSON list"
+        raise LatencyProbeError(f"LATENCYPROBE_AGENT_TOLERATIONS: {error}: {what}") from error

@@ -1,5 +1,6 @@
 """Fixtures of kernel tests: measuring sessions, what records beside them, connections and networks."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
@@ -220,3 +222,19 @@ def files(tmp_path: Path) -> Iterator[SlowFiles]:
             yield one
     except OSError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def own_cgroup() -> Iterator[int]:
+    """Id of a cgroup in which this process is for a while, and nobody else: the sockets of whatever else runs here
+    take no room, since the plan asks about none of them."""
+    root = find_root()
+    home = root / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+    folder = root / f"lp-{os.getpid()}"
+    folder.mkdir()
+    try:
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+        yield folder.stat().st_ino
+    finally:
+        (home / "cgroup.procs").write_text(str(os.getpid()))
+        folder.rmdir()

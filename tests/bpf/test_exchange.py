@@ -97,10 +97,10 @@ def test_five_hundred_rpcs_equal_the_log_however_slow_the_machine(session, tmp_p
     assert_equals_log(session, truth)
 
 
-def test_connections_in_a_hash_equal_the_log_and_none_stays(make_session, tmp_path):
+def test_connections_in_a_hash_equal_the_log_and_none_stays(make_session, own_cgroup, tmp_path):
     """What kernels without socket storage have instead, here under a load that emulated processors do not bear."""
     session = make_session(path=OBJECTS / "exchange_hash.bpf.o")
-    session.measure(PORT, pause_ns=NO_PAUSE_NS)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS, cgroup_id=own_cgroup)
     truth = workload.run_both(
         tmp_path / "log", address=f"127.0.0.1:{PORT}", total=50_000, seed=18, threads=16, single_percent=20
     )

@@ -3,14 +3,11 @@
 That they equal the log under load: test_exchange.py.
 """
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded
 from tests.support.ports import free_port
@@ -37,13 +34,13 @@ def of_connection(session, client_port: int) -> np.ndarray:
     return records[(records["local_port"] == client_port) | (records["peer_port"] == client_port)]
 
 
-def test_what_an_earlier_socket_left_at_an_address_is_not_inherited(make_hashed):
+def test_what_an_earlier_socket_left_at_an_address_is_not_inherited(make_hashed, own_cgroup):
     """Each entry is put back after its socket's end, as if that had been missed, with an exchange still open.
 
     For one turn only, or its address is a socket of somebody else's by then.
     """
     session = make_hashed()
-    session.measure(PORT, pause_ns=NO_PAUSE_NS)
+    session.measure(PORT, pause_ns=NO_PAUSE_NS, cgroup_id=own_cgroup)
     connections, left = session.programs.map("connections"), {}
     addresses, cookies, turns = set(), set(), 100
     for _ in range(turns):
@@ -71,23 +68,7 @@ def test_what_an_earlier_socket_left_at_an_address_is_not_inherited(make_hashed)
     assert len(addresses) < turns, "addresses were used again"
 
 
-@pytest.fixture
-def own_cgroup() -> Iterator[int]:
-    """Id of a cgroup in which this process is for a while, and nobody else."""
-    root = find_root()
-    home = root / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-    folder = root / f"lp-{os.getpid()}"
-    folder.mkdir()
-    try:
-        (folder / "cgroup.procs").write_text(str(os.getpid()))
-        yield folder.stat().st_ino
-    finally:
-        (home / "cgroup.procs").write_text(str(os.getpid()))
-        folder.rmdir()
-
-
 def test_connections_beyond_the_room_are_lost_and_counted_until_there_is_room(make_hashed, own_cgroup):
-    """The sockets of whatever else runs here take no room: the plan asks about none of them."""
     session = make_hashed(connections=4)
     session.measure(PORT, pause_ns=NO_PAUSE_NS, cgroup_id=own_cgroup)
     measured = [Peers(PORT), Peers(PORT)]

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.charts.schemas import Conform, bench, conforming
+
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "charts" / "latencyprobe"
-BENCH = REPOSITORY / "tests" / "e2e" / "bench" / "bench"
 
 # Without a cluster the chart cannot find the Secrets that it made, so it must be told of existing ones.
 GIVEN = {
@@ -41,9 +42,7 @@ Render = Callable[..., Manifests]
 @pytest.fixture(scope="session")
 def helm() -> Helm:
     """Run Helm; it is compiled at first use and kept in the bench's cache."""
-    built = subprocess.run([BENCH, "program", "helm"], capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    program = built.stdout.strip()
+    program = bench("program", "helm")
 
     def run(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
@@ -57,11 +56,11 @@ def helm() -> Helm:
 def render(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Render:
     """Render the chart of a release `lp` in namespace `watch` with these values over `GIVEN`."""
 
-    def run(release: str = "lp", arguments: Sequence[str] = (), **values: Any) -> Manifests:
+    def run(release: str = "lp", arguments: Sequence[str | Path] = (), chart: Path = CHART, **values: Any) -> Manifests:
         file = tmp_path_factory.mktemp("values") / "values.json"
         file.write_text(json.dumps(GIVEN | values))
         done = helm(
-            "template", release, CHART, "--namespace", "watch", "--kube-version", "1.30", "--values", file, *arguments
+            "template", release, chart, "--namespace", "watch", "--kube-version", "1.30", "--values", file, *arguments
         )
         return Manifests(item for item in yaml.safe_load_all(done.stdout) if item)
 
@@ -72,3 +71,9 @@ def render(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Render:
 def manifests(render: Render) -> Manifests:
     """The chart with the values that a user gets by default."""
     return render()
+
+
+@pytest.fixture(scope="session")
+def conform(tmp_path_factory: pytest.TempPathFactory) -> Conform:
+    """Hold a stream of objects, as text, against their schemas."""
+    return conforming(tmp_path_factory.mktemp("schemas"))

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.charts.schemas import Conform
+
 pytestmark = pytest.mark.cluster
 
 REPOSITORY = Path(__file__).parents[2]
@@ -37,6 +39,24 @@ def test_lint_has_nothing_to_say(helm: Helm) -> None:
 
     assert "[WARNING]" not in done.stdout + done.stderr
     assert "[ERROR]" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"networkPolicy": {"egress": True}, "persistence": {"enabled": False}, "crds": {"keep": True}},
+        {
+            "otlp": {"endpoint": "http://c:4318", "operator": True},
+            "agent": {"suspend": True, "kernelNames": True, "userStacks": True, "maxUnavailable": 1},
+            "persistence": {"storageClassName": "fast"},
+        },
+    ],
+)
+def test_every_object_has_only_fields_that_kubernetes_knows(
+    render: Render, conform: Conform, values: dict[str, Any]
+) -> None:
+    conform(yaml.safe_dump_all(render(**values)))
 
 
 def test_chart_and_package_have_one_version() -> None:
@@ -86,6 +106,8 @@ def test_names_of_a_long_release_name_stay_valid(render: Render) -> None:
         ({"operator": {"replicas": 2}}, "replicas"),
         ({"networkPolicy": {"apiServerPorts": [0]}}, "/networkPolicy/apiServerPorts/0"),
         ({"crds": {"keep": "yes"}}, "/crds/keep"),
+        ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "/metrics/serviceMonitor/interval"),
+        ({"metrics": {"serviceMonitor": {"prometheus": {"serviceAccount": "p"}}}}, "prometheus/namespace"),
         ({"typo": 1}, "typo"),
     ],
 )

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,16 @@ def test_suspending_all_agents_is_told_to_the_operator_which_takes_them_away(man
     told = {"name": "LATENCYPROBE_SUSPEND", "value": "true"}
     assert told in pods(render(agent={"suspend": True}))["operator"]["containers"][0]["env"]
     assert told not in pods(manifests)["operator"]["containers"][0]["env"]
+
+
+def test_operator_knows_what_taints_the_agents_tolerate(manifests: Any, render: Render) -> None:
+    def told(rendered: Any) -> Any:
+        environment = pods(rendered)["operator"]["containers"][0]["env"]
+        return json.loads(next(one["value"] for one in environment if one["name"] == "LATENCYPROBE_AGENT_TOLERATIONS"))
+
+    tolerations = [{"key": "dedicated", "operator": "Equal", "value": 'a "b"', "effect": "NoSchedule"}]
+    for rendered in (manifests, render(agent={"tolerations": tolerations}), render(agent={"tolerations": []})):
+        assert told(rendered) == rendered.one("DaemonSet")["spec"]["template"]["spec"]["tolerations"]
 
 
 def test_network_policy_lets_in_only_agents(render: Render) -> None:

@@ -31,6 +31,14 @@ def test_existing_tls_secret_needs_the_authority_that_agents_trust(render: Rende
         render(tls={"existingSecret": "given-tls"})
 
 
+def test_authority_that_somebody_else_provides_is_mounted_and_no_other_is_made(render: Render) -> None:
+    manifests = render(tls={"existingSecret": "given-tls", "caConfigMap": "given-ca"})
+    volumes = {v["name"]: v for v in manifests.one("DaemonSet")["spec"]["template"]["spec"]["volumes"]}
+
+    assert [m for m in manifests if m["kind"] == "ConfigMap"] == []
+    assert volumes["ca"]["configMap"] == {"name": "given-ca"}
+
+
 def test_existing_secrets_are_mounted_and_no_other_is_made(manifests: Any) -> None:
     volumes = {v["name"]: v for v in manifests.one("Deployment")["spec"]["template"]["spec"]["volumes"]}
 

@@ -108,6 +108,20 @@ def test_token_of_an_agent_is_worth_nothing_to_the_api_server(
     assert answer.status_code == 401
 
 
+def test_agent_is_held_to_its_own_system_calls_and_gets_no_further_rights(
+    agent: dict[str, Any], release: Chart, cluster: Cluster
+) -> None:
+    """Who runs something else in its container, as here, is not: that takes rights to exec."""
+
+    def filters(process: str) -> int:
+        told = cluster.exec(agent["metadata"]["name"], "cat", f"/proc/{process}/status", namespace=release.agents)
+        status = dict(line.split(":", 1) for line in told.splitlines())
+        assert status["NoNewPrivs"].strip() == "1"
+        return int(status["Seccomp_filters"])
+
+    assert filters("1") == filters("self") + 1
+
+
 def test_directory_tells_nothing_but_its_health_without_a_token(release: Chart, cluster: Cluster) -> None:
     directory = f"https://{cluster.service_ip('latencyprobe-directory', release.namespace)}:8443"
 

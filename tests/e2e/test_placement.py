@@ -1,6 +1,8 @@
 """Agents are where target pods and their callers are, and nowhere else; they come and go with them."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -8,7 +10,7 @@ from tests.e2e.bench.chart import Chart
 from tests.e2e.bench.cluster import Cluster, wait_for
 from tests.e2e.bench.jaeger import Jaeger
 from tests.e2e.bench.workload import PORT, Workload
-from tests.e2e.probes import agent_nodes, labelled_nodes, latency_probe, nothing_measured, pairs
+from tests.e2e.probes import agent_nodes, conditions, is_true, labelled_nodes, latency_probe, nothing_measured, pairs
 
 pytestmark = pytest.mark.e2e
 
@@ -41,3 +43,55 @@ def test_agents_come_and_go_with_targets_and_callers(
     # No target, no agent.
     cluster.kubectl("delete", "deployment", "-n", namespace, "--all")
     wait_for(lambda: nothing_measured(release), DEADLINE_S, "all agents are gone")
+
+
+def test_a_cordon_keeps_no_agent_away_and_a_drain_and_a_scale_to_zero_take_it_away(
+    release: Chart, cluster: Cluster, workload: Workload
+) -> None:
+    namespace = workload.namespace
+
+    def measured() -> bool:
+        return is_true(cluster, namespace, "ProbesReady") and agent_nodes(release) == {"n2"}
+
+    def not_asked_for() -> bool:
+        reason = conditions(cluster, namespace).get("ProbesReady", ("", ""))[1]
+        return nothing_measured(release) and reason == "NoMatchingPods"
+
+    workload.serve(node="n2")
+    with undone(cluster, "uncordon", "n2"):
+        cluster.kubectl("cordon", "n2")
+        cluster.apply(latency_probe(), namespace)
+        wait_for(measured, 2 * DEADLINE_S, "the cordoned node is measured")
+        drain = ("drain", "n2", "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=app=server")
+        cluster.kubectl(*drain, timeout_s=120)
+        wait_for(not_asked_for, 2 * DEADLINE_S, "the drained node is left alone")
+    wait_for(measured, 2 * DEADLINE_S, "its pod is back, and so is the agent")
+    for replicas, then in ((0, not_asked_for), (1, measured)):
+        cluster.kubectl("scale", "deployment", "server", "-n", namespace, f"--replicas={replicas}")
+        wait_for(then, 2 * DEADLINE_S, f"{replicas} pods are followed")
+
+
+def test_a_taint_that_agents_do_not_tolerate_is_named_until_it_goes(
+    chart: Chart, cluster: Cluster, workload: Workload
+) -> None:
+    chart.install({"agent": {"tolerations": []}})
+    workload.serve(node="n2")
+    taint = "latencyprobe-test=dedicated:NoSchedule"
+
+    def message() -> str:
+        return conditions(cluster, workload.namespace).get("ProbesReady", ("", "", ""))[2]
+
+    with undone(cluster, "taint", "node", "n2", f"{taint}-"):
+        cluster.kubectl("taint", "node", "n2", taint)
+        cluster.apply(latency_probe(), workload.namespace)
+        wait_for(lambda: f"the node's taint {taint} keeps agents away" in message(), 2 * DEADLINE_S, "it is named")
+    wait_for(lambda: is_true(cluster, workload.namespace, "ProbesReady"), 2 * DEADLINE_S, "the agent comes")
+
+
+@contextmanager
+def undone(cluster: Cluster, *words: str) -> Iterator[None]:
+    """At the end of the block, kubectl does this, whatever became of it."""
+    try:
+        yield
+    finally:
+        cluster.kubectl(*words)

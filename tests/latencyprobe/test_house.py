@@ -14,7 +14,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DESIGN = ROOT / "docs/design"
 SUBJECTS = {  # of tests that are about several modules, about none, or about one subject of a module that has more
-    "latencyprobe": {"bounds_harm", "crds", "dependencies", "house", "store_sqlite_faults", "store_volumes"},
+    "latencyprobe": {
+        "bounds_harm",
+        "crds",
+        "dependencies",
+        "house",
+        "parsing_fuzzed",
+        "store_sqlite_faults",
+        "store_volumes",
+    },
     "latencyprobe_agent": {
         "cli_run_calls",
         "cli_run_causes",
@@ -24,20 +32,29 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "edits_under_load",
         "ending",
         "flame_pictures",
+        "injection",
         "loop_pressure_cgroups",
         "measure_clocks",
         "remote_join",
         "sli_slicing_evidence",
         "symbols_hostile",
+        "tenants",
         "unsent",
         "versions",
     },
     "latencyprobe_operator": {
+        "app_deletions",
+        "app_hours",
+        "app_kills",
         "app_outages",
         "app_store",
+        "cluster_election_handovers",
+        "directory_ingest_away",
         "directory_ingest_kills",
         "directory_server_forged",
+        "directory_server_fuzzed",
         "imports",
+        "plan_planner_fuzzed",
         "plan_planner_incremental",
     },
 }

@@ -81,6 +81,16 @@ def test_document_of_another_shape_is_a_spec_error(document: object) -> None:
         parsing.parse(document)
 
 
+@pytest.mark.parametrize("place", ["field", "label"])
+def test_half_a_character_is_what_the_api_server_makes_of_it(place: str) -> None:
+    labels = {"app": "\udfff"} if place == "label" else {}
+    target: dict[str, object] = {"name": "t", "podSelector": {"matchLabels": labels}}
+    target |= {"\ud800": 1} if place == "field" else {}
+    document = {"apiVersion": manifest.API_VERSION, "kind": "LatencyProbe", "metadata": {"name": "a"}}
+    (problem,) = parsing.problems(document | {"spec": {"targets": [target]}})
+    assert "\ufffd" in str(problem)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -114,9 +124,17 @@ def test_what_cannot_be_asked_of_waits_names_what_can(probe: MakeProbe, evidence
 
 
 def test_numbers_are_read_as_the_api_server_reads_them(probe: MakeProbe) -> None:
-    assert (8080,) == probe(targets=[{"name": "cart", "ports": [8080.0]}], objectives=[]).spec.targets[0].ports
-    with pytest.raises(SpecError, match=r"ports\[0\]: 80.5"):
-        probe(targets=[{"name": "cart", "ports": [80.5]}])
+    assert probe(targets=[{"name": "cart", "setupTurns": 2.0}], objectives=[]).spec.targets[0].setup_turns == 2
+    for port in (80.5, 80.0):  # what may be a string too is no number with a point
+        with pytest.raises(SpecError, match=rf"ports\[0\]: {port}"):
+            probe(targets=[{"name": "cart", "ports": [port]}])
+
+
+def test_null_is_absent_where_a_field_or_label_stands_and_unknown_elsewhere(probe: MakeProbe) -> None:
+    target = {"name": "cart", "pause": None, "podSelector": {"matchLabels": {"app": None, "name": "a"}}}
+    assert probe(targets=[target]).spec.targets[0].pod_selector.match_labels == {"name": "a"}
+    with pytest.raises(SpecError, match=r"targets\[0\].suspend: unknown field"):
+        probe(targets=[target | {"suspend": None}])
 
 
 def test_identity_comes_from_the_metadata(probe: MakeProbe) -> None:

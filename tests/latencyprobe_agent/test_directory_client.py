@@ -1,5 +1,6 @@
 import shutil
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import AgentStatus, NodePlan
 from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliAnswer, SliBatch
+from latencyprobe_agent.directory import client
 from latencyprobe_agent.directory.client import Directory, DocumentError
+from tests.support.waiting import wait_until
 
 PLAN = NodePlan("n1", 7, "digest", (), (), pair_key=b"k" * 32)
 
@@ -150,3 +153,42 @@ def test_an_unreachable_directory_is_named(tls_files: tuple[Path, Path, Path], t
         with pytest.raises(DirectoryError, match=f"{url}: unreachable: .*refused") as away:
             Directory(url, "n1", token_file=token_file, ca_file=tls_files[0]).identities(())
     assert away.value.retryable
+
+
+def test_posts_of_all_threads_share_one_connection(directory_server: Any, directory: Directory) -> None:
+    directory_server.answers["/v1/identities"] = (200, {"identities": [], "generation": 1})
+    connections: list[object] = []
+    take = directory_server.process_request
+
+    def count(request: object, address: object) -> None:
+        connections.append(address)
+        take(request, address)
+
+    directory_server.process_request = count
+    threads = [threading.Thread(target=directory.identities, args=(("10.0.0.1",),)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(directory_server.requests), len(connections)) == (8, 1)
+
+
+def test_post_does_not_wait_long_for_another_that_hangs(
+    directory_server: Any, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_TURN_S", 0.01)
+    over = threading.Event()
+
+    def hang(_: object) -> dict[str, int]:
+        over.wait(30)
+        return {"expected": 2}
+
+    directory_server.answers["/v1/nodes/n1/sli"] = (200, hang)
+    directory_server.answers["/v1/nodes/n1/status"] = (200, {})
+    slow = threading.Thread(target=directory.sli, args=(SliBatch("i", 1, ()),))
+    slow.start()
+    wait_until(lambda: directory_server.requests, "the upload is under way")
+    directory.status(AgentStatus("i", "b", "0", 0, {}, "", (), {}))
+    assert slow.is_alive()
+    over.set()
+    slow.join()

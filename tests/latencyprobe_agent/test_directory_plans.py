@@ -107,7 +107,7 @@ def test_a_change_makes_the_next_plan_and_is_saved(
     directory.lines = [PlanLine(first), PlanLine(change=Differences().between(first, second))]
     follower.start()
     wait_until(lambda: follower.latest == second, seen=lambda: follower.latest)
-    assert plans.load(tmp_path / "plan.json", "n1") == second
+    wait_until(lambda: plans.load(tmp_path / "plan.json", "n1") == second, "it is saved, after it is told")
 
 
 def test_a_change_that_does_not_make_the_operators_plan_is_not_used_and_whole_plans_are_asked_for(

@@ -4,6 +4,7 @@ import pytest
 
 from latencyprobe.errors import Unsupported
 from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, by_pod, find_root, levels
+from tests.support.cgroup_layouts import LAYOUTS, container_id, make, uid
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 UNDERSCORED = UID.replace("-", "_")
@@ -69,6 +70,16 @@ def test_a_static_pod_is_known_by_its_hash(tmp_path: Path) -> None:
     leaf.mkdir(parents=True)
     found = scan(tmp_path)[leaf.stat().st_ino]
     assert (found.pod, found.container) == ("0c" * 16, ID)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_folder_of_a_node_has_its_owner_and_no_other(tmp_path: Path, layout: str) -> None:
+    owners = make(tmp_path, layout)
+    expected = {}
+    for cgroup_id, owner in owners.items():
+        pod, _, container = owner.partition("/")
+        expected[cgroup_id] = (uid(pod), container_id(owner) if container else "")
+    assert {cgroup_id: (found.pod, found.container) for cgroup_id, found in scan(tmp_path).items()} == expected
 
 
 def test_foreign_folders_belong_to_nobody(tmp_path: Path) -> None:

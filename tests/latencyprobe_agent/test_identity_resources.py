@@ -1,12 +1,21 @@
 from pathlib import Path
 
+import pytest
+
 from latencyprobe.plan import Container, NodePlan, Pod
-from latencyprobe_agent.identity.cgroups import Cgroup
+from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources
+from tests.support.cgroup_layouts import LAYOUTS, container_id, make, uid
 
 CART = Container("cart", "ab" * 32)
 POD = Pod("uid-1", "shop", "cart-0", ("10.0.0.1",), (CART,), {"service.name": "cart", "k8s.pod.uid": "uid-1"})
 PLAN = NodePlan("n1", 1, "", (), (), pods=(POD,))
+
+
+def pod_of(name: str, uid: str) -> Pod:
+    ids = [container_id(f"{name}/{container}") for container in ("main", "etcd")]
+    containers = tuple(Container(f"c{number}", id_) for number, id_ in enumerate(ids))
+    return Pod(uid, "shop", name, (), containers, {"service.name": name})
 
 
 def test_a_container_has_the_pod_s_attributes_and_its_own() -> None:
@@ -48,6 +57,64 @@ def test_a_static_pod_is_found_by_its_container_though_its_folder_bears_another_
     resources = PodResources(PLAN, {7: Cgroup("0c" * 16, CART.id)})
     assert resources.pod_cgroups() == {"uid-1": [7]}
     assert resources.attributes(7)["service.name"] == "cart"
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name.startswith("two nodes")])
+def test_of_two_nodes_on_one_host_each_has_its_own_pods_and_the_others_are_unknown(tmp_path: Path, layout: str) -> None:
+    owners = make(tmp_path, layout)
+    tree = CgroupTree(tmp_path)
+    tree.survey()
+    cgroups = tree.scan()
+    for node, names in {"n1": ("guaranteed", "web", "static"), "n2": ("other", "twin")}.items():
+        # what the API server says of the mirror of a pod from a file is another uid
+        pods = tuple(pod_of(name, uid(name) if name != "static" else "mirror") for name in names)
+        resources = PodResources(NodePlan(node, 1, "", (), (), pods=pods), cgroups)
+        said = {cgroup_id: str(resources.attributes(cgroup_id)["service.name"]) for cgroup_id in owners}
+        own = {
+            i: name for i, owner in owners.items() if (name := owner.partition("/")[0]) in names and owner != "static"
+        }
+        assert {i: name for i, name in said.items() if name != "unknown_service"} == own
+        assert sorted(i for ids in resources.pod_cgroups().values() for i in ids) == sorted(own)
+
+
+def test_folder_in_a_pod_that_bears_another_pods_container_stays_the_pods() -> None:
+    other = Pod("uid-2", "bank", "web-0", (), (), {"service.name": "web"})
+    resources = PodResources(NodePlan("n1", 1, "", (), (), pods=(POD, other)), {7: Cgroup("uid-2", CART.id)})
+    assert (resources.attributes(7)["service.name"], resources.pod_cgroups()) == ("web", {"uid-2": [7]})
+
+
+def test_kinds_of_containers_are_each_named_and_what_ended_is_not_taken_for_what_runs() -> None:
+    ids = {name: container_id(f"cart/{name}") for name in ("setup", "proxy", "debug")}
+    running = tuple(Container(name, id_) for name, id_ in ids.items() if name != "setup")
+    pod = Pod("uid-1", "shop", "cart-0", ("10.0.0.1",), (CART, *running), {"service.name": "cart"})
+    owners = {"cart": CART.id, **ids, "pause": container_id("cart/pause")}
+    cgroups = {number: Cgroup("uid-1", id_) for number, id_ in enumerate(owners.values())}
+    resources = PodResources(NodePlan("n1", 1, "", (), (), pods=(pod,)), cgroups)
+    said = [resources.attributes(number).get("k8s.container.name") for number in cgroups]
+    assert said == ["cart", None, "proxy", "debug", None], "setup has ended, and nobody names the sandbox"
+    assert {resources.attributes(number)["service.name"] for number in cgroups} == {"cart"}
+
+
+def test_container_that_was_restarted_has_its_pod_at_once_and_its_name_with_the_next_plan() -> None:
+    again = Container("cart", container_id("cart/again"))
+    cgroups = {7: Cgroup("uid-1", CART.id), 8: Cgroup("uid-1", again.id)}
+    before = PodResources(PLAN, cgroups)
+    assert before.attributes(8)["service.name"] == "cart"
+    assert "container.id" not in before.attributes(8)
+    pod = Pod("uid-1", "shop", "cart-0", ("10.0.0.1",), (again,), {"service.name": "cart"})
+    after = PodResources(NodePlan("n1", 2, "", (), (), pods=(pod,)), {8: cgroups[8]}, before)
+    assert after.attributes(8)["container.id"] == again.id
+    assert after.attributes(7)["container.id"] == CART.id, "what comes late of the one before is its own"
+
+
+def test_pod_that_is_made_again_under_its_name_and_address_is_another(tmp_path: Path) -> None:
+    again = Container("cart", container_id("cart/again"))
+    pod = Pod("uid-9", "shop", "cart-0", ("10.0.0.1",), (again,), {"service.name": "cart", "k8s.pod.uid": "uid-9"})
+    before = PodResources(PLAN, {7: Cgroup("uid-1", CART.id)})
+    plan = NodePlan("n1", 2, "", (), (), pods=(pod,))
+    after = PodResources(plan, {7: Cgroup("uid-1", CART.id), 8: Cgroup("uid-9", again.id)}, before)
+    assert [after.attributes(owner)["k8s.pod.uid"] for owner in (7, 8)] == ["uid-1", "uid-9"]
+    assert after.pod_cgroups() == {"uid-9": [8]}, "the one that is ending is not measured"
 
 
 def test_only_pods_of_the_plan_have_cgroups_to_measure() -> None:

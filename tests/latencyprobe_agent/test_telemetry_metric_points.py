@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -50,7 +51,9 @@ def points_of(read: Counts, plan: NodePlan = PLAN, sets: dict[int, TargetSet] = 
 
 
 def by_series(points: list[Point]) -> dict[tuple[str, ...], Any]:
-    return {(point.metric.name, *(str(value) for _, value in point.labels)): point.value for point in points}
+    """Values by metric and labels; of one namespace, so without it."""
+    kept = [(point, [str(v) for name, v in point.labels if name is not names.PROBE_NAMESPACE]) for point in points]
+    return {(point.metric.name, *labels): point.value for point, labels in kept}
 
 
 EVENTS = counts(
@@ -75,6 +78,17 @@ def test_every_target_of_a_set_gets_its_points() -> None:
         assert found["latencyprobe.exchanges", probe, target, "server", "setup"] == 4
         assert found["latencyprobe.exchange.excluded", probe, target, "server", "setup"] == 4
         assert found["latencyprobe.exchange.failures", probe, target, "server", "ECONNRESET"] == 5
+
+
+def test_equal_names_of_two_namespaces_are_series_of_their_own_whoever_the_owner_is() -> None:
+    """The resource of one that nobody knows has no namespace."""
+    elsewhere = msgspec.structs.replace(CART, id="bank/p/cart", namespace="bank")
+    plan = NodePlan("n1", 1, "", (CART, elsewhere), ())
+    sets = {number: TargetSet((t.id,), (), 0, POLICY, "") for number, t in enumerate(plan.targets, 1)}
+    read = counts(*({"set": number, "outcomes": {Outcome.OK: number}} for number in sets))
+    series = [(point.metric.name, point.labels) for point in points_of(read, plan, sets)]
+    assert len(series) == len(set(series)) > 0
+    assert {dict(labels)[names.PROBE_NAMESPACE] for _, labels in series} == {"shop", "bank"}
 
 
 def test_each_reason_and_each_error_is_a_point_of_its_own() -> None:

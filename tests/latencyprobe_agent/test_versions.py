@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.latencyprobe_agent.two_nodes import Host, cluster, slow_rpcs, two_hosts
+from tests.support.releases import PREVIOUS, unpack_previous
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[2]
-PREVIOUS = "6340afda5349399a243644218a0c93580bb0b6bd"
 ITS_OWN_TEST = "tests/latencyprobe_agent/test_remote_join.py"
 # Given to the earlier release's pytest: what it is made of is imported, and what it starts shall be of this one.
 THIS_ONES_AGENTS = """
@@ -32,21 +31,10 @@ def previous() -> Path:
     cache = Path(os.environ.get("LATENCYPROBE_CACHE", Path.home() / ".cache/latencyprobe"))
     tree = cache / f"release-{PREVIOUS[:12]}"
     if not (tree / "made").exists():
-        if not (archive := archived()):
-            pytest.skip("the history of the repository")
-        tree.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["tar", "-x", "-C", tree], input=archive, check=True)
+        unpack_previous(tree)
         subprocess.run(["make", "-C", tree, "bpf"], stdout=subprocess.DEVNULL, check=True)
         (tree / "made").touch()
     return tree
-
-
-def archived() -> bytes:
-    """The tree of the release before; nothing where git or the history is not to be had."""
-    if not shutil.which("git"):
-        return b""
-    command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), "archive", PREVIOUS]
-    return subprocess.run(command, capture_output=True, check=False).stdout
 
 
 def modules_of(tree: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -94,6 +95,12 @@ class Planned:
         self.state = state(*items)
         self.planner, self.agents = Planner(1000, b"k" * 32), Agents()
         self.plan(self.probe)
+
+    def labelled(self) -> "Planned":
+        """Put our label on all nodes."""
+        for node in self.state.nodes().copy().values():
+            self.state.put("nodes", msgspec.structs.replace(node, measure=True))
+        return self
 
     def plan(self, *probes: spec.LatencyProbe) -> frozenset[str]:
         """Plan these LatencyProbes; returns the nodes whose plan changed."""

@@ -23,6 +23,7 @@ from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.store_thread import StoreThread
 
 AGENT = "system:serviceaccount:agents:agent"
+AGENTS_ADDRESSES = ("127.0.0.2", "127.0.0.3")  # of those who want to be known as agents by them
 
 
 class World:
@@ -36,7 +37,7 @@ class World:
             self.reviewer.users[f"token-{node}"] = Reviewed(AGENT, extra={NODE_CLAIM: [node]})
         self.reviewer.users["token-stranger"] = Reviewed("system:serviceaccount:shop:default")
         self.store_thread, self.ingest = store_thread, Ingest(store_thread)
-        auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
+        auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "", is_agent=lambda a: a in AGENTS_ADDRESSES)
         self.age_s = 0
         self.directory = Directory(
             *(self.planner, self.agents, self.state, self.ingest, auth), unconfirmed_s=lambda: self.age_s
@@ -52,16 +53,28 @@ class World:
             self.ingest.asked.planned(self.planner.plan_of(node))
         self.directory.streams.publish(changed)
 
+    def client_at(self, address: str) -> aiohttp.ClientSession:
+        """A client that calls from an address of its own."""
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self.tls, local_addr=(address, 0)))
+
     async def call(
-        self, method: str, path: str, body: Any = None, token: str = "token-n1", version: str = str(wire.VERSION)
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        token: str = "token-n1",
+        version: str = str(wire.VERSION),
+        *,
+        client: aiohttp.ClientSession | None = None,
     ) -> tuple[int, bytes]:
         data = body if isinstance(body, bytes | io.BytesIO) or body is None else msgspec.json.encode(body)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         headers |= {wire.HEADER: version} if version else {}
-        async with self.client.request(method, self.url + path, data=data, headers=headers) as answer:
+        async with (client or self.client).request(method, self.url + path, data=data, headers=headers) as answer:
             return answer.status, await answer.read()
 
     client: aiohttp.ClientSession
+    tls: ssl.SSLContext
     url: str
 
 
@@ -74,8 +87,8 @@ async def world(make: Any, tls_dir: Path, store: Path) -> AsyncIterator[World]:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=Certificate(tls_dir).context).start()
         it.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        trust = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(tls_dir / "tls.crt")))
-        async with aiohttp.ClientSession(connector=trust) as it.client:
+        it.tls = ssl.create_default_context(cafile=str(tls_dir / "tls.crt"))
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=it.tls)) as it.client:
             yield it
         await runner.cleanup()
 

@@ -5,6 +5,8 @@ import json
 import os
 import ssl
 import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ CART = {
     "spec": {"nodeName": "n1", "containers": [{"name": "main", "ports": [{"name": "http", "containerPort": 8080}]}]},
     "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.5"}]},
 }
-AGENT = {"username": "system:serviceaccount:lp-agents:latencyprobe-agent", "extra": {NODE_CLAIM: ["n1"]}}
+AGENT = "system:serviceaccount:lp-agents:latencyprobe-agent"
 KINDS = {
     "/api": {"versions": ["v1"]},
     "/apis": {
@@ -94,8 +96,7 @@ class ApiServer:
         if request.path.endswith("/subjectaccessreviews"):
             return web.json_response({"status": {"allowed": True}})
         if request.path.endswith("/tokenreviews"):
-            status = {"authenticated": True, "audiences": ["latencyprobe-directory"], "user": AGENT}
-            return web.json_response({"status": status})
+            return web.json_response({"status": reviewed((await request.json())["spec"]["token"])})
         if "watch" in request.query:
             await (silent := web.StreamResponse()).prepare(request)
             await asyncio.Event().wait()
@@ -110,18 +111,34 @@ class ApiServer:
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
 
+def reviewed(token: str) -> dict[str, Any]:
+    """Every token is an agent's: `token-NODE` that of a node, others that of n1."""
+    user = {"username": AGENT, "extra": {NODE_CLAIM: [token.removeprefix("token-") if "-" in token else "n1"]}}
+    return {"authenticated": True, "audiences": ["latencyprobe-directory"], "user": user}
+
+
 @asynccontextmanager
-async def operator(folder: Path, tls_dir: Path, api: ApiServer, *wrapper: str) -> Any:
-    """Yield the operator's process and the address of its directory. `wrapper`: a command that runs it."""
+async def played(api: ApiServer) -> AsyncIterator[str]:
+    """Serve it on loopback; yields its address."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    listen = f"127.0.0.1:{free_port()}"
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def process(
+    folder: Path, tls_dir: Path, server: str, listen: str, *wrapper: str, token: str = "t"
+) -> AsyncIterator[Process]:
+    """Run the operator under the API server at an address; what it keeps and logs is in `folder`. `wrapper`: a command
+    that runs it; `token`: by which the API server knows it."""
     contexts = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
-    user = {"name": "u", "user": {"token": "t"}}
+    cluster, user = {"name": "c", "cluster": {"server": server}}, {"name": "u", "user": {"token": token}}
     (folder / "kubeconfig").write_text(
         json.dumps({"clusters": [cluster], "users": [user], "contexts": contexts, "current-context": "c"})
     )
@@ -129,19 +146,28 @@ async def operator(folder: Path, tls_dir: Path, api: ApiServer, *wrapper: str) -
     settings = {"NAMESPACE": "lp", "LISTEN": listen, "TLS_DIR": tls_dir, "PAIR_KEY_FILE": folder / "key"}
     settings |= {"STORE": folder / "sli.db"}
     environment = {f"LATENCYPROBE_{name}": str(value) for name, value in settings.items()}
-    with (folder / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
+    with (folder / "log").open("ab") as log:
+        running = await asyncio.create_subprocess_exec(
             *(*wrapper, Path(sys.executable).with_name("latencyprobe"), "operator"),
             env=os.environ | environment | {"KUBECONFIG": str(folder / "kubeconfig")},
             stderr=log,
         )
     try:
-        yield process, f"https://{listen}"
+        yield running
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        await runner.cleanup()
+        if running.returncode is None:
+            running.kill()
+            await running.wait()
+
+
+@asynccontextmanager
+async def operator(folder: Path, tls_dir: Path, api: ApiServer, *wrapper: str) -> AsyncIterator[tuple[Process, str]]:
+    """Yield the operator's process and the address of its directory. `wrapper`: a command that runs it."""
+    listen = f"127.0.0.1:{free_port()}"
+    try:
+        async with played(api) as server, process(folder, tls_dir, server, listen, *wrapper) as running:
+            yield running, f"https://{listen}"
+    finally:
         print((folder / "log").read_text())
 
 

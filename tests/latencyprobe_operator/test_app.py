@@ -55,7 +55,7 @@ def test_sigterm_ends_the_operator_at_once_though_agents_hold_their_plan_streams
             operator(tmp_path, tls_dir, api) as (process, url),
             aiohttp.ClientSession(connector=trust) as session,
         ):
-            await make.until(lambda: ready(session, url))
+            await make.until(lambda: ready(session, url), timeout_s=60)
             assert api.lease["spec"]["holderIdentity"]
             async with session.get(f"{url}/v1/nodes/n1/plan", headers={"Authorization": "Bearer t"}) as stream:
                 await stream.content.readuntil(b"\n")

@@ -84,13 +84,13 @@ def test_person_uses_a_kubeconfig(tls_dir: Path, tmp_path: Path, monkeypatch: py
         return server.tokens
 
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     assert [str(token).lower() for token in asyncio.run(play())] == ["bearer mine"]
 
 
 def test_without_any_credentials_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(ClusterError, match="set KUBECONFIG"):
         asyncio.run(Api.connect())
 

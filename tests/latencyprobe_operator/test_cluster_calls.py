@@ -187,3 +187,12 @@ def test_lists_are_read_to_their_last_page(make: Any) -> None:
     recorder = Recorder({"/api/v1/nodes": page})
     found = recorder.run(make, lambda api: Cluster(api).labelled_nodes())
     assert found == [("n1", "u-n1"), ("n2", "u-n2")]
+
+
+def test_without_their_crd_there_are_no_latencyprobes(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    gone = Recorder({"/apis/latencyprobe.dev/v1alpha1/latencyprobes": lambda: web.json_response({}, status=404)})
+    away = Recorder({"/apis/latencyprobe.dev/v1alpha1/latencyprobes": lambda: web.json_response({}, status=503)})
+    assert gone.run(make, lambda api: Cluster(api).probes()) == []
+    assert "CRD" in caplog.text
+    with pytest.raises(ApiError):
+        away.run(make, lambda api: Cluster(api).probes())

@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from latencyprobe_operator.cluster import decoding
-from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
+from latencyprobe_operator.cluster.objects import (
+    Container,
+    Kind,
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    Slice,
+    SliceEndpoint,
+    Taint,
+    Trouble,
+)
 from latencyprobe_operator.cluster.state import ClusterState
 
 POD: dict[str, Any] = {
@@ -88,6 +99,23 @@ def test_pod_keeps_what_planning_needs() -> None:
         owner_name="cart-7d9f",
     )
     assert decoding.pod(encoded(POD)) == expected
+
+
+def test_init_container_is_known_while_it_runs_and_no_longer() -> None:
+    def containers(state: dict[str, Any]) -> dict[str, str]:
+        setup = {"name": "setup", "containerID": f"cri-o://{'d' * 64}", "state": state}
+        status = {"phase": "Pending", "initContainerStatuses": [setup]}
+        return {c.name: c.id for c in decoding.pod(encoded(POD | {"status": status})).containers}
+
+    assert containers({"running": {}}) == {"main": "", "restarting": "", "setup": "d" * 64}
+    assert containers({"terminated": {"exitCode": 0}}) == {"main": "", "restarting": ""}
+
+
+def test_restarted_container_has_its_new_id() -> None:
+    again = {"name": "main", "containerID": f"containerd://{'f' * 64}", "state": {"running": {}}, "restartCount": 1}
+    again["lastState"] = {"terminated": {"exitCode": 1, "containerID": f"containerd://{'a' * 64}"}}
+    pod = decoding.pod(encoded(POD | {"status": POD["status"] | {"containerStatuses": [again]}}))
+    assert {c.name: c.id for c in pod.containers}["main"] == "f" * 64
 
 
 def test_pods_of_one_workload_share_what_they_have_in_common() -> None:
@@ -173,6 +201,38 @@ def test_node_shows_our_label_and_its_addresses() -> None:
     assert decoding.node(encoded(raw)) == Node("u", "n1", ("192.0.2.1",), measure=True)
 
 
+def node_of(**status: Any) -> Node:
+    metadata = {"name": "n1", "uid": "u", "labels": {"kubernetes.io/os": "windows"}}
+    taints = [
+        {"key": "dedicated", "value": "db", "effect": "NoSchedule"},
+        {"key": "spare", "effect": "PreferNoSchedule"},
+    ]
+    return decoding.node(encoded({"metadata": metadata, "spec": {"taints": taints}, "status": status}))
+
+
+def test_node_shows_what_keeps_pods_away() -> None:
+    ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "it changes"}
+    node = node_of(conditions=[{"type": "DiskPressure", "status": "True"}, ready])
+    assert (node.taints, node.unready, node.system) == (
+        (Taint("dedicated", "db", "NoSchedule"),),
+        "NodeStatusUnknown",
+        "windows",
+    )
+    assert node_of(conditions=[ready | {"status": "True", "reason": "KubeletReady"}]).unready == ""
+    assert node_of().unready == "", "nothing is said"
+
+
+def test_pod_of_the_agents_alone_is_asked_for_what_it_lacks() -> None:
+    waiting = {"name": "agent", "image": "agent:1", "state": {"waiting": {"reason": "ErrImagePull"}}}
+    labels = {"app.kubernetes.io/name": "latencyprobe", "app.kubernetes.io/component": "agent"}
+    owner = {"kind": "DaemonSet", "name": "a", "controller": True}
+    status = POD["status"] | {"containerStatuses": [waiting]}
+    agents = POD["metadata"] | {"labels": labels, "ownerReferences": [owner]}
+    others = [agents | {"labels": {"app": "cart"}}, agents | {"ownerReferences": []}]
+    found = [decoding.pod(encoded(POD | {"metadata": meta, "status": status})) for meta in (agents, *others)]
+    assert [pod.trouble for pod in found] == [Trouble(Kind.IMAGE, "agent:1"), None, None]
+
+
 def test_service_has_only_addresses_that_the_api_server_allots() -> None:
     spec = {
         "clusterIPs": ["10.96.0.7", "fd00::7"],
@@ -181,6 +241,9 @@ def test_service_has_only_addresses_that_the_api_server_allots() -> None:
     }
     raw = {"metadata": {"name": "cart", "namespace": "shop"}, "spec": spec}
     assert decoding.service(encoded(raw)) == Service("shop", "cart", ("10.96.0.7", "fd00::7"), (("web", 80), ("", 81)))
+    ingress = [{"ip": "203.0.113.9"}, {"hostname": "lb.example"}]
+    balanced = decoding.service(encoded(raw | {"status": {"loadBalancer": {"ingress": ingress}}}))
+    assert (balanced.addresses, balanced.balancers) == (("10.96.0.7", "fd00::7"), ("203.0.113.9",))
     headless = {"metadata": raw["metadata"], "spec": {"clusterIPs": ["None"]}}
     assert decoding.service(encoded(headless)).addresses == ()
 

@@ -26,7 +26,7 @@ class FakeLease:
         self.lease = (
             {"metadata": {"name": election.NAME, "resourceVersion": "1"}, "spec": spec or {}} if exists else None
         )
-        self.away = False
+        self.away, self.away_for = False, 0
         self.reads = 0
 
     @property
@@ -35,7 +35,8 @@ class FakeLease:
 
     async def get(self, _: web.Request) -> web.Response:
         self.reads += 1
-        if self.away:
+        self.away_for -= (held_up := self.away_for > 0)
+        if self.away or held_up:
             raise web.HTTPServiceUnavailable
         return web.json_response(self.lease) if self.lease else web.json_response({"message": "none"}, status=404)
 
@@ -196,6 +197,25 @@ def test_release_lets_the_next_one_in_at_once_and_leaves_that_of_another_alone(m
 
     play(make, fake, scene)
     play(make, taken, other)
+
+
+def test_release_outlasts_an_api_server_that_does_not_answer_at_once(
+    make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = FakeLease()
+    monkeypatch.setattr(election, "_POLL_S", 0)
+
+    async def scene(api: Api, claim: Claim, clock: Clock) -> None:
+        await claim.attempt(api)
+        fake.away_for = 2
+        await claim.release(api)
+        assert (fake.holder, fake.away_for, caplog.messages) == ("", 0, [])
+        await claim.attempt(api)
+        fake.away = True
+        await claim.release(api)
+        assert "it runs out by itself" in caplog.text
+
+    play(make, fake, scene)
 
 
 class Elsewhere:

@@ -120,19 +120,31 @@ def test_gone_lists_again_and_forgets_what_vanished_meanwhile(make: Any) -> None
     watched(make, fake, check)
 
 
-def test_silent_watch_is_given_up_and_begun_again_where_it_was(make: Any) -> None:
-    fake = FakePods([page("a")], [events(("MODIFIED", raw_pod("a", 33)))])
+def test_silent_watch_is_given_up_and_what_is_there_listed_again(make: Any) -> None:
+    fake = FakePods([page("a"), page("a", version=40)], [events(("MODIFIED", raw_pod("a", 33)))])
 
     async def check(informer: Informer, state: ClusterState) -> None:
         await make.until(lambda: len(fake.versions) == 2)
-        assert fake.versions == ["10", "33"]
-        assert informer.signs.lists == 1
+        assert fake.versions == ["10", "40"]
+        assert informer.signs.lists == 2
 
     watched(make, fake, check, silence_s=1)
 
 
-def test_watches_that_are_answered_without_events_are_not_stale(make: Any) -> None:
-    fake = FakePods([page("a")], [])
+def test_after_a_restored_etcd_that_counts_from_before_what_it_has_is_taken(make: Any) -> None:
+    """A watch from a version that is to come is answered, and silent."""
+    fake = FakePods([page("a", "lost", version=90), page("a", "new", version=20)], [])
+
+    async def check(informer: Informer, state: ClusterState) -> None:
+        await make.until(lambda: len(fake.versions) == 2)
+        assert fake.versions == ["90", "20"]
+        assert names(state) == {"a", "new"}
+
+    watched(make, fake, check, silence_s=0.2)
+
+
+def test_lists_that_are_answered_while_watches_are_silent_keep_it_from_being_stale(make: Any) -> None:
+    fake = FakePods([page("a"), page("a")], [])
 
     async def check(informer: Informer, state: ClusterState) -> None:
         await make.until(lambda: fake.versions)

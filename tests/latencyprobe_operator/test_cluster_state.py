@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from latencyprobe_operator.cluster.objects import Namespace, Node
 from latencyprobe_operator.cluster.state import Changes, ClusterState
 
@@ -97,6 +99,38 @@ def test_addresses_of_services_and_nodes_go_with_them(make: Any) -> None:
     state.drop("services", ("shop", "cart"))
     state.drop("nodes", ("", "n1"))
     assert (state.service_at("10.96.0.7"), state.node_at("192.0.2.1")) == (None, "")
+
+
+def test_address_that_several_say_they_have_is_nobodys_and_the_last_ones_once_the_others_are_gone(make: Any) -> None:
+    state = make.state(*(replace(make.service(name, address=""), balancers=("203.0.113.9",)) for name in ("a", "b")))
+    for name in ("n1", "n2"):
+        state.put("nodes", Node(f"uid-{name}", name, addresses=("192.0.2.1",)))
+    assert (state.service_at("203.0.113.9"), state.node_at("192.0.2.1")) == (None, "")
+    state.drop("services", ("shop", "a"))
+    state.drop("nodes", ("", "n1"))
+    found = state.service_at("203.0.113.9")
+    assert (found and found.name, state.node_at("192.0.2.1")) == ("b", "n2")
+
+
+def test_address_of_a_node_is_the_nodes_though_a_load_balancer_uses_it(make: Any) -> None:
+    state = make.state(replace(make.service("cart"), balancers=("192.0.2.1",)))
+    state.put("nodes", Node("uid-n1", "n1", addresses=("192.0.2.1",)))
+    assert (state.service_at("192.0.2.1"), state.node_at("192.0.2.1")) == (None, "n1")
+
+
+def test_addresses_of_nodes_and_load_balancers_that_change_hands_are_named(make: Any) -> None:
+    state = make.state()
+    state.take_changes()
+    state.put("nodes", Node("uid-n1", "n1", addresses=("192.0.2.1", "192.0.2.2")))
+    assert state.take_changes().addresses == {"192.0.2.1", "192.0.2.2"}
+    state.put("nodes", Node("uid-n1", "n1", addresses=("192.0.2.1", "192.0.2.3"), measure=True))
+    assert state.take_changes().addresses == {"192.0.2.2", "192.0.2.3"}
+    state.put("nodes", Node("uid-n1", "n1", addresses=("192.0.2.1", "192.0.2.3"), unready="KubeletNotReady"))
+    assert state.take_changes().addresses == set(), "who it is has not changed"
+    state.drop("nodes", ("", "n1"))
+    assert state.take_changes().addresses == {"192.0.2.1", "192.0.2.3"}
+    state.put("services", replace(make.service("cart"), balancers=("203.0.113.9",)))
+    assert state.take_changes().addresses == {"10.96.0.7", "203.0.113.9"}
 
 
 def test_namespaces_are_kept_apart(make: Any) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.errors import LatencyProbeError
-from latencyprobe_operator.config import Config
+from latencyprobe_operator.config import Config, Toleration
 
 
 def test_chart_variables_are_read() -> None:
@@ -31,6 +31,16 @@ def test_defaults_need_only_the_namespace() -> None:
     assert (config.agent_namespace, config.listen_port, config.store_ephemeral) == ("ops-agents", 8443, False)
 
 
+def test_tolerations_of_the_agents_are_as_the_chart_has_them() -> None:
+    given = (
+        '[{"key": "dedicated", "value": "db", "effect": "NoSchedule", "tolerationSeconds": 5}, {"operator": "Exists"}]'
+    )
+    config = Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops", "LATENCYPROBE_AGENT_TOLERATIONS": given})
+    everything = Toleration(operator="Exists")
+    assert config.agent_tolerations == (Toleration("dedicated", "Equal", "db", "NoSchedule"), everything)
+    assert Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"}).agent_tolerations == (everything,)
+
+
 def test_two_processes_have_different_identities() -> None:
     one, other = (Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"}) for _ in range(2))
     assert one.identity != other.identity
@@ -41,6 +51,7 @@ def test_two_processes_have_different_identities() -> None:
     [
         ({}, "LATENCYPROBE_NAMESPACE"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_LISTEN": "x"}, "LATENCYPROBE_LISTEN"),
+        ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_AGENT_TOLERATIONS": "{}"}, "LATENCYPROBE_AGENT_TOLERATIONS"),
     ],
 )
 def test_what_is_wrong_is_named(environment: dict[str, str], named: str) -> None:

@@ -97,6 +97,20 @@ def test_who_asked_is_told_when_the_callers_agent_measures_something_else(world:
     assert told == [{web_address}, set(), {web_address}]
 
 
+def test_while_thousands_come_back_answers_last_longer_and_nobody_is_told_of_each(world: World, make: Any) -> None:
+    world.streams.return_s = lambda: 40.0
+    world.streams.of["n1"] = asyncio.Event()
+    (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
+    told: list[set[str]] = []
+    world.streams.forget = told.append  # type: ignore[method-assign,assignment]
+    answer = world.answers.identities("n1", IdentityRequest((web_address,)))
+    generation = world.planned.planner.plan_of("n2").generation
+    world.answers.status("n2", make.status(generation))
+    world.answers.status("n2", make.status(generation, error="it cannot measure any more"))
+    assert (answer.identities[0].measured, answer.valid_s) == ((), answers_.VALID_S)
+    assert told == [{web_address}]
+
+
 def test_agent_without_a_stream_is_not_told_and_knows_it(world: World) -> None:
     assert not world.answers.identities("n1", IdentityRequest(("10.0.0.1",))).told
     world.streams.of["n1"] = asyncio.Event()

@@ -1,4 +1,4 @@
-"""How often agents hand in counts: by the size of the cluster, and seldom while rows pile up."""
+"""How often agents hand in counts: by the size of the cluster, and seldom while rows pile up. When they come back."""
 
 import pytest
 
@@ -14,3 +14,10 @@ def test_pause_grows_with_the_nodes_and_while_rows_pile_up(
 ) -> None:
     pacing = Pacing(lambda: nodes, lambda: full)
     assert (pacing.usual_s, pacing.next_s) == (usual_s, next_s)
+
+
+@pytest.mark.parametrize(("nodes", "return_s"), [(0, 0), (2, 0.02), (80, 0.8), (500, 5), (5_000, 35), (10_000, 35)])
+def test_agents_come_back_at_once_in_a_small_cluster_and_within_35_s_in_a_large_one(
+    nodes: int, return_s: float
+) -> None:
+    assert return_s == Pacing(lambda: nodes, lambda: 0.0).return_s

@@ -14,6 +14,7 @@ from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHa
 from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliBatch
 from latencyprobe_agent.directory.client import Directory as AgentsClient
+from latencyprobe_operator.directory import server
 from tests.latencyprobe_operator.conftest import agent_status
 from tests.latencyprobe_operator.directory_world import Play, World
 
@@ -88,6 +89,30 @@ def test_callers_without_the_right_are_refused(play: Play, token: str, path: str
     play(scene)
 
 
+@pytest.mark.parametrize("path", ["/v1/nodes/n1/plan", "/metrics"])
+def test_token_of_bytes_that_are_no_text_is_none(play: Play, path: str) -> None:
+    async def scene(it: World) -> None:
+        headers = {"Authorization": "Bearer \u00ff\u20ac"}
+        async with it.client.get(it.url + path, headers=headers) as answer:
+            assert (answer.status, "send a service account token" in await answer.text()) == (401, True)
+        reader, writer = await asyncio.open_connection(*it.url.removeprefix("https://").split(":"), ssl=it.tls)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: it\r\nConnection: close\r\n".encode())
+        writer.write(b"Authorization: Bearer \xff\xfe\r\n\r\n")
+        assert b" 401 " in (await reader.read()).partition(b"\r\n")[0]
+        writer.close()
+
+    play(scene)
+
+
+def test_body_that_is_not_compressed_as_its_header_says_is_refused_with_the_reason(play: Play) -> None:
+    async def scene(it: World) -> None:
+        headers = {"Authorization": "Bearer token-n1", "Content-Encoding": "gzip"}
+        async with it.client.post(f"{it.url}/v1/identities", data=b"{}", headers=headers) as answer:
+            assert (answer.status, "gzip" in (await answer.json())["error"]) == (400, True)
+
+    play(scene)
+
+
 def test_directory_that_is_not_open_answers_503_but_is_healthy(play: Play) -> None:
     async def scene(it: World) -> None:
         it.directory.close()
@@ -139,6 +164,9 @@ def test_status_is_taken_for_the_callers_node(play: Play, make: Any) -> None:
             b"$.halves[0].stages_ns[1]",
         ),
         ("/v1/identities", b'{"addresses":' + b"[" * 50_000, b"$.addresses[0]"),
+        ("/v1/nodes/n1/sli", b'{"unknown":' + b"[" * 50_000, b"maximum recursion depth"),
+        ("/v1/identities", b'{"addresses":["%s"]}' % (b"1" * 65), b"$.addresses[0]"),
+        ("/v1/remote-join", b'{"asks":[{"keys":[],"address":"%s"}]}' % (b"1" * 65), b"$.asks[0].address"),
     ],
 )
 def test_bad_document_gets_400_with_the_fields_path(play: Play, path: str, body: bytes, named: bytes) -> None:
@@ -171,6 +199,26 @@ def test_what_a_newer_agent_says_more_is_left_out(play: Play, make: Any) -> None
         assert it.agents.applied["n1"] is it.planner.plan_of("n1")
         batch = {"instance": "i", "sequence": 0, "rows": [], "mood": 1}
         assert (await it.call("POST", "/v1/nodes/n1/sli", batch, version="2"))[0] == 200
+
+    play(scene)
+
+
+def test_a_plan_goes_out_bit_by_bit_as_tls_keeps_room_for_the_largest_write(play: Play, make: Any) -> None:
+    async def scene(it: World) -> None:
+        for number in range(100):
+            it.state.put("pods", make.pod(f"cart-{number}"))
+        it.plan(make.probe())
+        async with stream_of(it, "n1") as stream:
+            size, sizes = 0, list[int]()
+            async for data, ends in stream.content.iter_chunks():
+                size += len(data)
+                if ends:
+                    sizes.append(size)
+                    size = 0
+                if data.endswith(b"\n"):
+                    break
+        assert len(sizes) > 3
+        assert max(sizes) <= server.PIECE
 
     play(scene)
 

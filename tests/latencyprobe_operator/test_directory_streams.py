@@ -142,6 +142,23 @@ def test_stream_ends_with_its_token(play: Play) -> None:
     play(scene)
 
 
+def test_agents_know_when_to_come_back_to_another_operator_and_that_the_end_of_a_token_is_theirs_alone(
+    play: Play,
+) -> None:
+    async def scene(world: World) -> None:
+        world.streams.return_s = lambda: 40.0
+        reader = await world.reader("n1", valid_s=0.05)
+        assert await ended(reader)
+        assert reader.lines[0].return_s == 40.0
+        assert reader.lines[-1] == PlanLine()
+        other = await world.reader("n2")
+        world.streams.close()
+        assert await ended(other)
+        assert {line.return_s for line in other.lines} == {40.0}
+
+    play(scene)
+
+
 def test_agent_that_does_not_read_loses_its_stream(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams_, "WRITE_TIMEOUT_S", 0.01)
 

@@ -88,3 +88,22 @@ def test_node_that_need_not_measure_any_more_is_forgotten(planned: Any) -> None:
     planned.agents.planned(frozenset(), frozenset(), 5 + FRESH_S + 2)
     agents = planned.agents
     assert (agents.of, agents.applied, agents.refusals, agents.counts_since("n1")) == ({}, {}, {}, float("inf"))
+
+
+def test_agents_that_report_more_than_that_all_is_well_are_known_for_as_long_as_they_do(planned: Any) -> None:
+    planned.report("n1", 5)
+    planned.report("n2", 5)
+    assert planned.agents.remarkable == set()
+    for said in (
+        {"failing": {"spans": "ValueError"}},
+        {"safe_mode": "it crashed twice"},
+        {"spans_limited": ("shop/checkout",)},
+        {"variants": {"pressure.cpu": "unsupported"}},
+    ):
+        planned.report("n1", 6, **said)
+        assert planned.agents.remarkable == {"n1"}, said
+        planned.report("n1", 7)
+        assert planned.agents.remarkable == set()
+    planned.report("n2", 8, safe_mode="it crashed twice")
+    planned.agents.planned(frozenset(), frozenset({"n1"}), 9 + FRESH_S)
+    assert planned.agents.remarkable == set()

@@ -9,15 +9,17 @@ from latencyprobe.errors import SpecError
 from latencyprobe.plan import USER_STACKS, TargetStatus
 from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status.conditions import Condition, conditions, invalid
+from latencyprobe_operator.status.placement import Placement
 
 
 @pytest.fixture
 def planned(make: Any) -> Any:
-    return make.planned(make.pod("cart-1"), clients={"scope": "None"})
+    return make.planned(make.pod("cart-1"), clients={"scope": "None"}).labelled()
 
 
 def of(planned: Any, now_s: float, **kw: Any) -> dict[str, Condition]:
-    found = conditions(planned.resolved, planned.states(now_s), planned.agents, **kw)
+    placement = Placement(planned.state, "lp-agents", ())
+    found = conditions(planned.resolved, planned.states(now_s), planned.agents, placement=placement, **kw)
     return {condition.type: condition for condition in found}
 
 

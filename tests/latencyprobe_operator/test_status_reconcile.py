@@ -33,6 +33,11 @@ def test_what_an_agent_reports_is_cut_to_the_limits_of_the_crd() -> None:
     assert (len(stored["reason"]), len(stored["message"])) == (63, 1024)
 
 
+def test_what_an_agent_reports_steers_no_terminal() -> None:
+    (stored,) = with_times((READY._replace(reason="\x1b[31mRed", message="\x9b31m\r\nfine"),), None, 1, "t")
+    assert (stored["reason"], stored["message"]) == ("\ufffd[31mRed", "\ufffd31m\ufffd\ufffdfine")
+
+
 def test_only_statuses_that_differ_are_written() -> None:
     old: dict[Any, Any] = {("shop", "a"): {"nodes": "1/1"}, ("shop", "b"): {"nodes": "1/1"}}
     new = {("shop", "a"): {"nodes": "1/1"}, ("shop", "b"): {"nodes": "0/1"}, ("shop", "c"): {"nodes": "0/0"}}

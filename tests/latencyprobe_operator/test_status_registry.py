@@ -92,6 +92,35 @@ def test_what_happens_during_a_list_is_newer_than_the_list(registry: Registry, m
     assert set(registry.entries) == {("shop", "new")}
 
 
+def test_what_a_restored_etcd_has_is_taken_though_it_is_older_and_all_statuses_are_written_again(
+    registry: Registry, changed: Changed, make: Any
+) -> None:
+    edited, deleted, other = make.document(), make.document("deleted"), make.document("other")
+    for document in (versioned(edited, 2, suspend=True), deleted, other):
+        registry.put(document)
+    registry.drop(("shop", "deleted"), "uid-shop-deleted")
+    registry.written[KEY] = registry.written["shop", "other"] = {"nodes": "1/1"}
+    before = changed.count
+    listed(registry, versioned(edited, 1), deleted, other)
+    assert (registry.entries[KEY].generation, registry.probes[KEY].spec.suspend) == (1, False)
+    assert ("shop", "deleted") in registry.probes
+    assert changed.count == before + 2, "that one and the other, and not what is as it was"
+    assert {} == {key: status for key, status in registry.written.items() if status}
+    registry.put(versioned(edited, 2, suspend=True))
+    assert registry.probes[KEY].spec.suspend is True, "and goes on from there"
+
+
+def test_list_that_is_older_than_an_edit_meanwhile_takes_nothing_back(registry: Registry, make: Any) -> None:
+    registry.put(versioned(make.document(), 1))
+
+    async def read() -> Iterable[dict[str, Any]]:
+        registry.put(versioned(make.document(), 2, suspend=True))
+        return [versioned(make.document(), 1)]
+
+    asyncio.run(registry.resync(read))
+    assert registry.entries[KEY].generation == 2
+
+
 def test_events_of_a_watch_put_and_drop(registry: Registry, make: Any) -> None:
     document = versioned(make.document(), 1)
     for kind in (None, "ADDED", "MODIFIED"):

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from latencyprobe.errors import SpecError
+from latencyprobe.plan import TargetStatus
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.status.conditions import StoreState
+from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import Entry
 from latencyprobe_operator.status.status import status
 
@@ -22,7 +24,8 @@ def planned(make: Any) -> Any:
 def of(planned: Any, now_s: float, **kw: Any) -> dict[str, Any]:
     entry = Entry(planned.probe.uid, 3, probe=planned.probe)
     given = {"states": planned.states(now_s), "agents": planned.agents, "figures": (), "previous": None, "now": NOW}
-    return status(entry, planned.resolved, **{**given, **kw})
+    placement = Placement(planned.state, "lp-agents", ())
+    return status(entry, planned.resolved, **{**given, "placement": placement, **kw})
 
 
 def test_conditions_carry_the_generation_and_keep_the_time_of_their_last_transition(planned: Any) -> None:
@@ -34,9 +37,10 @@ def test_conditions_carry_the_generation_and_keep_the_time_of_their_last_transit
     assert (times["Accepted"], times["Ready"]) == (NOW, "2026-01-01T00:01:00Z")
 
 
-def test_invalid_spec_names_the_field() -> None:
+def test_invalid_spec_names_the_field(make: Any) -> None:
     entry = Entry("u", 4, error=SpecError("spec.targets[0].ports[0]", "0 is below 1"))
-    found = status(entry, None, states={}, agents=Agents(), figures=(), previous=None, now=NOW)
+    placement = Placement(make.state(), "lp-agents", ())
+    found = status(entry, None, states={}, agents=Agents(), figures=(), previous=None, now=NOW, placement=placement)
     assert found["observedGeneration"] == 4
     assert found["conditions"][0]["reason"] == "InvalidSpec"
     assert "spec.targets[0].ports[0]" in found["conditions"][0]["message"]
@@ -52,6 +56,11 @@ def test_figures_and_counts_are_short_strings_and_numbers(planned: Any) -> None:
     assert (found["nodes"], found["pods"], found["slo"]) == ("1/1", 1, "Violated")
     assert found["targets"] == [{"name": "cart", "pods": 1, "nodes": 1, "agentsReady": 1, "class": "pingpong"}]
     assert found["objectives"][0] == {"name": "fast", "state": "Met", "sli": "99.99", "errorBudgetRemaining": "90"}
+
+
+def test_what_an_agent_calls_a_class_fits_the_crd_and_steers_no_terminal(planned: Any) -> None:
+    planned.report("n1", 5, targets=(TargetStatus("shop/checkout/cart", 1, {"\x1b[31m" + "x" * 999: 1}, {}),))
+    assert of(planned, 6)["targets"][0]["class"] == "\ufffd[31m" + "x" * 58
 
 
 def test_objective_that_cannot_be_evaluated_has_a_condition(planned: Any) -> None:

@@ -10,6 +10,7 @@ from latencyprobe_operator.cluster.loops import Loops, Trigger, in_slices
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status import statuses as statuses_
+from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import Registry
 from latencyprobe_operator.status.statuses import SETTLING_S, Statuses
 from latencyprobe_operator.status.writer import StatusWriter
@@ -22,7 +23,7 @@ class World:
     """The statuses of one LatencyProbe, that was `written` before."""
 
     def __init__(self, make: Any, **written: Any) -> None:
-        self.planned = make.planned(make.pod("cart-1"), clients={"scope": "None"})
+        self.planned = make.planned(make.pod("cart-1"), clients={"scope": "None"}).labelled()
         self.registry, self.cluster, self.make = Registry(lambda: None), FakeCluster(), make
         self.registry.put(make.document(clients={"scope": "None"}) | {"status": written})
         self.figures: list[dict[str, Any]] = []
@@ -35,6 +36,7 @@ class World:
             self.planned.agents,
             writer,
             figures=lambda _: self.figures,
+            placement=lambda: Placement(self.planned.state, "lp-agents", ()),
             changed=changed,
         )
 

@@ -17,8 +17,8 @@ class OtlpSink(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _SinkHandler)
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        super().__init__((address, 0), _SinkHandler)
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.status = 200
         self.headers: dict[str, str] = {}
@@ -26,7 +26,7 @@ class OtlpSink(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://{self.server_address[0]!s}:{self.server_address[1]}"
 
     def bodies(self, signal: str) -> list[bytes]:
         """Bodies so far of `traces` or `metrics`."""

@@ -1,5 +1,6 @@
 """Real servers as children of a test: each in the foreground, on a port and with files of its own, ended by its id."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,14 +15,15 @@ from tests.support.waiting import wait_until
 
 
 @contextmanager
-def running(*words: object, port: int, env: Mapping[str, str] | None = None, timeout_s: float = 10) -> Iterator[None]:
-    """A server process of our own, once it listens."""
-    server = subprocess.Popen(
-        [str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
-    )
+def running(
+    *words: object, port: int, env: Mapping[str, str] | None = None, timeout_s: float = 10, log: Path = Path(os.devnull)
+) -> Iterator[None]:
+    """A server process of our own, once it listens. `log`: what it says."""
+    with log.open("wb") as output:
+        server = subprocess.Popen([str(word) for word in words], stdout=output, stderr=output, env=env)
 
     def ready() -> bool:
-        assert server.poll() is None, f"{words[0]} has ended: {server.returncode}"
+        assert server.poll() is None, f"{words[0]} has ended: {server.returncode}\n{log.read_text()[-2000:]}"
         return listens(port)
 
     try:

@@ -10,6 +10,10 @@
 {{ .Values.tls.existingSecret | default (printf "%s-tls" (include "latencyprobe.fullname" .)) }}
 {{- end }}
 
+{{- define "latencyprobe.caConfigMap" -}}
+{{ .Values.tls.caConfigMap | default (printf "%s-ca" (include "latencyprobe.fullname" .)) }}
+{{- end }}
+
 {{- define "latencyprobe.pairSecret" -}}
 {{ .Values.pairing.existingSecret | default (printf "%s-pair" (include "latencyprobe.fullname" .)) }}
 {{- end }}
@@ -43,10 +47,15 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
+{{/* Its values, whole: `helm upgrade --reuse-values` has none of those that a new chart brings. */}}
+{{- define "latencyprobe.serviceMonitor" -}}
+{{- merge (dict) ((.Values.metrics | default dict).serviceMonitor | default dict) (dict "prometheus" dict) | toYaml -}}
+{{- end }}
+
 {{/* Secrets that are made once must be looked up at every later rendering; without a cluster they would change each time. */}}
 {{- define "latencyprobe.requireCluster" -}}
 {{- if not (lookup "v1" "Namespace" "" "kube-system") -}}
-{{- fail "the chart makes its TLS certificate and pairing key once and finds them again in the cluster, which `helm template` and GitOps tools cannot: set tls.existingSecret (or tls.certManager.issuerRef) with tls.ca, and pairing.existingSecret" -}}
+{{- fail "the chart makes its TLS certificate and pairing key once and finds them again in the cluster, which `helm template` and GitOps tools cannot: set tls.existingSecret (or tls.certManager.issuerRef) with tls.ca (or tls.caConfigMap), and pairing.existingSecret" -}}
 {{- end -}}
 {{- end }}
 

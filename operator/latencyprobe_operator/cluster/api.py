@@ -94,7 +94,9 @@ class Api:
 
         settings = client.Configuration()
         try:
-            await config.load_kube_config(client_configuration=settings)
+            await config.load_kube_config(  # by itself it takes KUBECONFIG as it was when it was imported
+                os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config"), client_configuration=settings
+            )
         except config.ConfigException as error:
             raise ClusterError(f"not in a pod, and no usable kubeconfig ({error}): set KUBECONFIG") from error
         tls = ssl.create_default_context(cafile=settings.ssl_ca_cert)

@@ -6,6 +6,7 @@ which the chart repeats.
 """
 
 import datetime
+import logging
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -16,6 +17,9 @@ from latencyprobe.errors import ClusterError
 from latencyprobe.manifest import API_VERSION
 from latencyprobe_operator.cluster.api import APPLY_PATCH, Api, ApiError
 from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
+from latencyprobe_operator.cluster.nesting import decoded
+
+log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "latencyprobe-operator"
 _GROUP = f"/apis/{API_VERSION}"
@@ -39,8 +43,14 @@ class Cluster:
         self._api = api
 
     async def probes(self) -> list[dict[str, Any]]:
-        """Return every LatencyProbe as the API server stores it."""
-        return [item async for item in self._list(f"{_GROUP}/latencyprobes")]
+        """Return every LatencyProbe as the API server stores it; none where their CRD was deleted, and they with it."""
+        try:
+            return [item async for item in self._list(f"{_GROUP}/latencyprobes")]
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            log.warning("there is no kind LatencyProbe, so nothing is measured: is its CRD to be installed again?")
+            return []
 
     async def label_node(self, name: str, uid: str, measure: bool) -> None:
         """Set or give up our label on a node. A node that is gone meanwhile is no error: its uid no longer fits."""
@@ -139,7 +149,7 @@ class Cluster:
     async def _list(self, path: str, **query: str) -> AsyncIterator[dict[str, Any]]:
         query = {k: v for k, v in query.items() if v} | {"limit": _PAGE}
         while True:
-            page = msgspec.json.decode(await self._api.call("GET", path, query=query))
+            page = decoded(await self._api.call("GET", path, query=query))
             for item in page.get("items") or ():
                 yield item
             if not (token := page["metadata"].get("continue")):

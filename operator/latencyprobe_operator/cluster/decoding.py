@@ -10,141 +10,18 @@ from functools import lru_cache
 
 import msgspec
 
-from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint
+from latencyprobe_operator.cluster import wire
+from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint, Taint
 from latencyprobe_operator.cluster.pod_text import CONTAINERS, PORTS, Text, is_too_much
+from latencyprobe_operator.cluster.trouble import is_agent, trouble
 
 MEASURE_LABEL = "latencyprobe.dev/measure"
 SUSPEND_LABEL = "latencyprobe.dev/suspend"  # value `true`, set by the cluster's admin on the operator's namespace
 CLUSTER_SCOPE_LABEL = "latencyprobe.dev/cluster-scope"  # value `allowed`, set by the cluster's admin on a namespace
 ATTRIBUTE_PREFIX = "resource.opentelemetry.io/"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+SYSTEM_LABEL = "kubernetes.io/os"
 OTEL_VARIABLES = frozenset({"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"})
-
-
-class _Wire(msgspec.Struct, rename="camel"):
-    pass
-
-
-class _Owner(_Wire):
-    kind: str
-    name: str
-    controller: bool = False
-
-
-class Meta(_Wire):
-    """`metadata`, as far as we read it."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
-    deletion_timestamp: str | None = None
-
-
-class _Env(_Wire):
-    name: str
-    value: str = ""
-
-
-class _Port(_Wire):
-    name: str | None = ""
-    container_port: int = 0
-    port: int | None = 0
-    protocol: str | None = "TCP"
-
-
-class _Container(_Wire):
-    name: str
-    image: str = ""
-    env: list[_Env] | None = None
-    ports: list[_Port] | None = None
-
-
-class _PodSpec(_Wire):
-    node_name: str = ""
-    host_network: bool = False
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-
-
-class _Running(_Wire):
-    pass
-
-
-class _ContainerState(_Wire):
-    running: _Running | None = None
-
-
-class _ContainerStatus(_Wire):
-    name: str
-    container_id: str = msgspec.field(name="containerID", default="")
-    state: _ContainerState = msgspec.field(default_factory=_ContainerState)
-
-
-class _Ip(_Wire):
-    ip: str
-
-
-class _PodStatus(_Wire):
-    phase: str = ""
-    pod_ips: list[_Ip] | None = msgspec.field(name="podIPs", default=None)
-    container_statuses: list[_ContainerStatus] | None = None
-    init_container_statuses: list[_ContainerStatus] | None = None
-    ephemeral_container_statuses: list[_ContainerStatus] | None = None
-
-
-class _Pod(_Wire):
-    metadata: Meta
-    spec: _PodSpec
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-class _Address(_Wire):
-    type: str
-    address: str
-
-
-class _NodeStatus(_Wire):
-    addresses: list[_Address] | None = None
-
-
-class _Node(_Wire):
-    metadata: Meta
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
-
-
-class _ServiceSpec(_Wire):
-    cluster_ips: list[str] | None = msgspec.field(name="clusterIPs", default=None)
-    ports: list[_Port] | None = None
-
-
-class _Service(_Wire):
-    metadata: Meta
-    spec: _ServiceSpec
-
-
-class _TargetRef(_Wire):
-    kind: str = ""
-    uid: str = ""
-
-
-class _Endpoint(_Wire):
-    addresses: list[str] | None = None
-    target_ref: _TargetRef | None = None
-
-
-class _Slice(_Wire):
-    metadata: Meta
-    endpoints: list[_Endpoint] | None = None
-    ports: list[_Port] | None = None
-
-
-class _Object(_Wire):
-    metadata: Meta
-
 
 _intern = sys.intern  # label keys, namespaces, images and owners repeat over thousands of pods
 
@@ -181,6 +58,7 @@ def pod(data: bytes | msgspec.Raw) -> Pod:
             if k.startswith(ATTRIBUTE_PREFIX) and k != ATTRIBUTE_PREFIX
         )
     )
+    meant_for, why = trouble(data) if owner is not None and is_agent(owner.kind, labels) else ("", None)
     return Pod(
         uid=meta.uid,
         namespace=_intern(meta.namespace),
@@ -202,22 +80,24 @@ def pod(data: bytes | msgspec.Raw) -> Pod:
         terminal=status.phase in ("Succeeded", "Failed"),
         unselectable=too_much,
         left_out=text.left_out,
+        meant_for=_intern(meant_for),
+        trouble=why,
     )
 
 
-def _container(raw: _Container, id_: str, text: Text) -> Container:
+def _container(raw: wire.Container, id_: str, text: Text) -> Container:
     of = f"container {raw.name}"
     return Container(_intern(raw.name), id_, _intern(text.image(raw.image, of)), text.pairs(_otel(raw), of))
 
 
-def _running_ids(status: _PodStatus) -> Iterator[tuple[str, str]]:
+def _running_ids(status: wire.PodStatus) -> Iterator[tuple[str, str]]:
     for statuses in (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses):
         for container in statuses or ():
             if container.state.running is not None and container.container_id:
                 yield container.name, container.container_id.rpartition("/")[2]  # containerd://<id>
 
 
-def _otel(container: _Container) -> Iterator[tuple[str, str]]:
+def _otel(container: wire.Container) -> Iterator[tuple[str, str]]:
     for variable in container.env or ():
         if variable.name in OTEL_VARIABLES and variable.value and not variable.value.startswith("$("):
             yield _intern(variable.name), _intern(variable.value)
@@ -226,11 +106,20 @@ def _otel(container: _Container) -> Iterator[tuple[str, str]]:
 def node(data: bytes | msgspec.Raw) -> Node:
     """Decode a Node."""
     raw = _NODE.decode(data)
+    labels = raw.metadata.labels or {}
+    ready = next((c for c in raw.status.conditions or () if c.type == "Ready"), None)
     return Node(
         uid=raw.metadata.uid,
         name=_intern(raw.metadata.name),
         addresses=tuple(a.address for a in raw.status.addresses or () if a.type in ("InternalIP", "ExternalIP")),
-        measure=(raw.metadata.labels or {}).get(MEASURE_LABEL) == "true",
+        measure=labels.get(MEASURE_LABEL) == "true",
+        taints=tuple(
+            Taint(_intern(t.key), _intern(t.value), _intern(t.effect))
+            for t in raw.spec.taints or ()
+            if t.effect in ("NoSchedule", "NoExecute")
+        ),
+        unready=_intern(ready.reason or "NotReady") if ready is not None and ready.status != "True" else "",
+        system=_intern(labels.get(SYSTEM_LABEL, "")),
     )
 
 
@@ -242,6 +131,7 @@ def service(data: bytes | msgspec.Raw) -> Service:
         name=_intern(raw.metadata.name),
         addresses=tuple(a for a in raw.spec.cluster_ips or () if a and a != "None"),
         ports=_ports(raw.spec.ports),
+        balancers=tuple(one.ip for one in raw.status.load_balancer.ingress or () if one.ip),
     )
 
 
@@ -261,7 +151,7 @@ def slice_(data: bytes | msgspec.Raw) -> Slice:
     )
 
 
-def _ports(ports: list[_Port] | None) -> tuple[tuple[str, int], ...]:
+def _ports(ports: list[wire.Port] | None) -> tuple[tuple[str, int], ...]:
     return tuple((_intern(p.name or ""), p.port) for p in ports or () if p.port and (p.protocol or "TCP") == "TCP")
 
 
@@ -276,16 +166,16 @@ def namespace(data: bytes | msgspec.Raw) -> Namespace:
     )
 
 
-def metadata(data: bytes | msgspec.Raw) -> Meta:
+def metadata(data: bytes | msgspec.Raw) -> wire.Meta:
     """Decode only `metadata`, of any object."""
     return _OBJECT.decode(data).metadata
 
 
-_POD = msgspec.json.Decoder(_Pod)
-_NODE = msgspec.json.Decoder(_Node)
-_SERVICE = msgspec.json.Decoder(_Service)
-_SLICE = msgspec.json.Decoder(_Slice)
-_OBJECT = msgspec.json.Decoder(_Object)
+_POD = msgspec.json.Decoder(wire.Pod)
+_NODE = msgspec.json.Decoder(wire.Node)
+_SERVICE = msgspec.json.Decoder(wire.Service)
+_SLICE = msgspec.json.Decoder(wire.Slice)
+_OBJECT = msgspec.json.Decoder(wire.Object)
 
 Trimmed = Pod | Node | Service | Slice | Namespace
 DECODERS: dict[str, Callable[[bytes | msgspec.Raw], Trimmed]] = {

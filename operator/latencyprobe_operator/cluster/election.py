@@ -27,6 +27,7 @@ DURATION_S = 15
 RENEW_DEADLINE_S = 10.0  # we stop writing 5 s before anybody else may start
 RETRY_S = 2.0
 _POLL_S = 0.2
+_RELEASE_TRIES = 3
 
 
 def boot_s() -> float:
@@ -79,14 +80,20 @@ class Claim:
         self._problem, self._held_back = "", False
 
     async def release(self, api: Api) -> None:
-        """Let the next one in at once."""
+        """Let the next one in at once. A try or two more than one: an API server that stalls for seconds is common, and
+        the next one would wait for the Lease to run out."""
         self.term = 0
-        try:
-            lease = await self._read(api)
-            if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
-                await self._write(api, lease, holder="", duration_s=1)
-        except ClusterError as error:
-            log.warning("lease %s could not be released, it runs out by itself: %s", NAME, error)
+        problem: ClusterError | None = None
+        for _ in range(_RELEASE_TRIES):
+            try:
+                lease = await self._read(api)
+                if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
+                    await self._write(api, lease, holder="", duration_s=1)
+                return
+            except ClusterError as error:
+                problem = error
+                await asyncio.sleep(_POLL_S)
+        log.warning("lease %s could not be released, it runs out by itself: %s", NAME, problem)
 
     def _free(self, spec: dict[str, Any]) -> bool:
         """Return whether we may write: it is ours, nobody's, or ran out."""

@@ -1,8 +1,9 @@
 """Keeps `ClusterState` equal to the API server: list, then watch, for ever, one `Informer` per kind.
 
 Traps it answers: a watch that is silent but not dead (the server sends a bookmark each minute; after 110 s without a
-byte the connection is given up), 410 Gone (list again), 429 and storms of errors (growing delays), lists in pages,
-objects that we cannot decode (counted, skipped, never fatal).
+byte we list again, for an etcd that was restored counts from before, and a watch from a version that is to come is
+silent until then), 410 Gone (list again), 429 and storms of errors (growing delays), lists in pages, objects that we
+cannot decode (counted, skipped, never fatal).
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.api import CONNECT_TIMEOUT_S, Api, ApiError, Backoff
 from latencyprobe_operator.cluster.decoding import Trimmed
 from latencyprobe_operator.cluster.loops import Loops
+from latencyprobe_operator.cluster.nesting import decoded
 from latencyprobe_operator.cluster.objects import Key
 
 log = logging.getLogger(__name__)
@@ -129,7 +131,7 @@ class Informer:
                 log.warning("%s: not an answer of an API server: %s", self.kind, error)
                 await backoff.wait(ClusterError(str(error)))
             except ClusterError as error:
-                if isinstance(error, ApiError) and error.status == 410:
+                if self.signs.silent_s >= self._silence_s or (isinstance(error, ApiError) and error.status == 410):
                     self._version = ""
                 log.warning("%s: %s", self.kind, error)
                 await backoff.wait(error)
@@ -138,7 +140,7 @@ class Informer:
         items: list[Trimmed] = []
         query = {"limit": str(PAGE)}
         while True:
-            page = msgspec.json.decode(await self._api.call("GET", PATHS[self.kind], query=query), type=_List)
+            page = decoded(await self._api.call("GET", PATHS[self.kind], query=query), _List)
             self.signs.received()
             items.extend(item for raw in page.items or () if (item := self._decoded(raw)) is not None)
             if not page.metadata.continue_:
@@ -170,7 +172,7 @@ class Informer:
                     self._changed()
 
     def _event(self, line: bytes) -> None:
-        event = msgspec.json.decode(line, type=_Event)
+        event = decoded(line, _Event)
         if event.type == "ERROR":
             error = msgspec.json.decode(event.object, type=_ErrorObject)
             if error.code == 410:

@@ -5,14 +5,17 @@ Beside them what changed, so that the work of planning follows the change.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
+from typing import TypeVar
 
 from latencyprobe_operator.cluster.decoding import Trimmed
 from latencyprobe_operator.cluster.objects import Key, Namespace, Node, Pod, Service, Slice, key_of
 
+T = TypeVar("T")
+
 
 class Changes:
     """`namespaces`: those whose objects changed; `nodes`: that came or went; `pods_on`: nodes whose pods came, changed
-    or went; `addresses`: of pods and Services that did."""
+    or went; `addresses`: of pods and Services that did, and of nodes whose addresses did."""
 
     def __init__(self) -> None:
         self.namespaces: set[str] = set()
@@ -32,14 +35,14 @@ class Changes:
 
 
 class ClusterState:
-    """Objects by kind and namespace, pods by node, pods and Services by address."""
+    """Objects by kind and namespace, pods by node, pods, Services and nodes by address: all that claim it."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, dict[str, Trimmed]]] = defaultdict(dict)
         self._pods_on: dict[str, dict[str, Pod]] = {}  # by uid
         self._pods_at: dict[str, tuple[Pod, ...]] = {}
-        self._services_at: dict[str, Service] = {}
-        self._nodes_at: dict[str, str] = {}
+        self._services_at: dict[str, tuple[Service, ...]] = {}
+        self._nodes_at: dict[str, tuple[Node, ...]] = {}
         self._changes = Changes()
 
     def replace(self, kind: str, items: Iterable[Trimmed]) -> None:
@@ -62,8 +65,12 @@ class ClusterState:
             self._unindex(old)
         names[name] = item
         self._index(item)
-        if not (isinstance(item, Node) and isinstance(old, Node) and old.uid == item.uid):
-            self._note(kind, ns, name)  # plans read which nodes there are, not their labels
+        if isinstance(item, Node):
+            known = old if isinstance(old, Node) else None
+            self._changes.addresses |= {*item.addresses} ^ {*(known.addresses if known else ())}
+            if known is not None and known.uid == item.uid:
+                return  # plans read which nodes there are, not what they are like
+        self._note(kind, ns, name)
 
     def drop(self, kind: str, key: Key) -> None:
         """Forget a deleted object."""
@@ -74,6 +81,8 @@ class ClusterState:
         if not names:
             del self._kinds[kind][key[0]]
         self._unindex(old)
+        if isinstance(old, Node):
+            self._changes.addresses.update(old.addresses)
         self._note(kind, *key)
 
     def take_changes(self) -> Changes:
@@ -120,47 +129,40 @@ class ClusterState:
         return self._pods_at.get(address, ())
 
     def service_at(self, address: str) -> Service | None:
-        """Return the Service that owns a cluster address."""
-        return self._services_at.get(address)
+        """Return the Service whose address it is; None of one that several share, or a node has."""
+        return None if address in self._nodes_at else _only(self._services_at, address)
 
     def node_at(self, address: str) -> str:
-        """Return the node that has an address, else an empty name."""
-        return self._nodes_at.get(address, "")
+        """Return the node that has an address; an empty name of one that nobody has, or several say they have."""
+        node = _only(self._nodes_at, address)
+        return node.name if node is not None else ""
 
     def _index(self, item: Trimmed) -> None:
         if isinstance(item, Pod):
             if item.node:
                 self._pods_on.setdefault(item.node, {})[item.uid] = item
-            for address in _own_addresses(item):
-                self._pods_at[address] = (*self._pods_at.get(address, ()), item)
+            _claim(self._pods_at, _own_addresses(item), item)
         elif isinstance(item, Service):
-            for address in item.addresses:
-                self._services_at[address] = item
+            _claim(self._services_at, {*item.addresses, *item.balancers}, item)
         elif isinstance(item, Node):
-            self._nodes_at.update(dict.fromkeys(item.addresses, item.name))
+            _claim(self._nodes_at, {*item.addresses}, item)
         self._note_owner(item)
 
     def _unindex(self, item: Trimmed) -> None:
         if isinstance(item, Pod):
             _drop_from(self._pods_on, item)
-            for address in _own_addresses(item):
-                others = tuple(pod for pod in self._pods_at.get(address, ()) if pod is not item)
-                if others:
-                    self._pods_at[address] = others
-                else:
-                    self._pods_at.pop(address, None)
+            _release(self._pods_at, _own_addresses(item), item)
         elif isinstance(item, Service):
-            for address in item.addresses:
-                if self._services_at.get(address) == item:
-                    del self._services_at[address]
+            _release(self._services_at, {*item.addresses, *item.balancers}, item)
         elif isinstance(item, Node):
-            for address in item.addresses:
-                self._nodes_at.pop(address, None)
+            _release(self._nodes_at, {*item.addresses}, item)
         self._note_owner(item)
 
     def _note_owner(self, item: Trimmed) -> None:
         if isinstance(item, Pod | Service):
             self._changes.addresses.update(item.addresses)
+        if isinstance(item, Service):
+            self._changes.addresses.update(item.balancers)
         if isinstance(item, Pod) and item.node:
             self._changes.pods_on.add(item.node)
 
@@ -174,6 +176,25 @@ class ClusterState:
 def _own_addresses(pod: Pod) -> tuple[str, ...]:
     """Return the addresses that are the pod's alone: none of the node's, and none that another may have by now."""
     return () if pod.host_network or pod.terminal else pod.addresses
+
+
+def _claim(index: dict[str, tuple[T, ...]], addresses: Iterable[str], item: T) -> None:
+    for address in addresses:
+        index[address] = (*index.get(address, ()), item)
+
+
+def _release(index: dict[str, tuple[T, ...]], addresses: Iterable[str], item: T) -> None:
+    for address in addresses:
+        others = tuple(one for one in index.get(address, ()) if one is not item)
+        if others:
+            index[address] = others
+        else:
+            index.pop(address, None)
+
+
+def _only(index: dict[str, tuple[T, ...]], address: str) -> T | None:
+    found = index.get(address, ())
+    return found[0] if len(found) == 1 else None
 
 
 def _drop_from(pods_on: dict[str, dict[str, Pod]], pod: Pod) -> None:

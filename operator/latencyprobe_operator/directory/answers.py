@@ -21,7 +21,7 @@ from latencyprobe_operator.plan.deliveries import Deliveries
 from latencyprobe_operator.plan.identities import identify
 from latencyprobe_operator.plan.planner import Planner
 
-UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan: ask again soon
+UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan, or to come back: ask again soon
 
 
 class Answers:
@@ -47,10 +47,12 @@ class Answers:
         self.lookups = Lookups()
 
     def status(self, node: str, status: AgentStatus) -> None:
-        """Take an agent's status."""
-        now_s = time.monotonic()
+        """Take an agent's status. While thousands come back, each with callers that all of them asked about, nobody is
+        told of a first status: the answers before it were valid for a short time only."""
+        now_s, first = time.monotonic(), node not in self._agents.applied
         moved = self._agents.reported(node, status, self._planner.plan_of(node), now_s)
-        self._streams.forget(moved)
+        if not first or self._unsettled_s == UNSETTLED_VALID_S:
+            self._streams.forget(moved)
         self._deliveries.followed(node, status.generation, now_s)
         self._on_report()
 
@@ -60,7 +62,7 @@ class Answers:
             raise Refused(400, f"$.addresses: {len(request.addresses)} of them: at most {MAX_ADDRESSES}")
         found = tuple(self._identity(node, address) for address in request.addresses)
         settled = all(i.measured or not self._planner.calls(i.node, i.uid) for i in found)
-        valid_s = VALID_S if settled else UNSETTLED_VALID_S
+        valid_s = VALID_S if settled else self._unsettled_s
         told = self._streams.answered(node, found)
         return IdentityAnswer(found, self._planner.plan_of(node).generation, valid_s, told)
 
@@ -74,6 +76,11 @@ class Answers:
                 raise Refused(400, f"$.{field}: {count} of them: at most {most}")
         self._streams.switchboard.answer(node, message.halves)
         return RemoteJoinAnswer(self._streams.switchboard.ask(node, message.asks))
+
+    @property
+    def _unsettled_s(self) -> float:
+        """How long an answer is valid of which more will be known: longer where agents take longer to come back."""
+        return min(VALID_S, max(UNSETTLED_VALID_S, self._streams.return_s()))
 
     def _identity(self, node: str, address: str) -> Identity:
         found, nobody = identify(address, self._state, self._agents), Identity(address)

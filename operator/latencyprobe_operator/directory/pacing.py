@@ -1,5 +1,5 @@
-"""How often agents hand in their counts: often in a small cluster, where a report is soon complete, and seldom enough
-in a large one that the operator keeps up. Pure.
+"""How often agents hand in their counts, and over what time they come back to an operator that was away: often and at
+once in a small cluster, where a report is soon complete, and in a large one so that the operator keeps up. Pure.
 """
 
 from collections.abc import Callable
@@ -7,6 +7,8 @@ from collections.abc import Callable
 SHORTEST_S = 5.0
 LONGEST_S = 60.0
 BATCHES_PER_S = 80  # of all agents; one takes about a millisecond of the operator's CPU
+RETURNS_PER_S = 100  # each is a stream with a whole plan, a status and a question for identities, on new connections
+LONGEST_RETURN_S = 35.0  # whoever came while plans were still made comes once more: all within a minute
 
 
 class Pacing:
@@ -20,6 +22,11 @@ class Pacing:
     def usual_s(self) -> float:
         """The pause between two uploads of an agent."""
         return min(LONGEST_S, max(SHORTEST_S, self._nodes() / BATCHES_PER_S))
+
+    @property
+    def return_s(self) -> float:
+        """The time over which agents come back when their streams end."""
+        return min(LONGEST_RETURN_S, self._nodes() / RETURNS_PER_S)
 
     @property
     def next_s(self) -> float:

@@ -33,6 +33,7 @@ from latencyprobe_operator.plan.planner import Planner
 log = logging.getLogger(__name__)
 
 MAX_SMALL_BODY = 256 << 10
+PIECE = 4 << 10  # bytes
 STORE_RETRY_S = 30  # of a store that is away: as often as it is tried again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -56,7 +57,9 @@ class Directory:
         deliveries: Deliveries | None = None,
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
-        self.streams = PlanStreams(planner, lambda address: nodes_at(address, state), unconfirmed_s)
+        self.streams = PlanStreams(
+            planner, lambda address: nodes_at(address, state), unconfirmed_s, lambda: ingest.pacing.return_s
+        )
         self._callers = Callers(auth, planner, agents)
         self.answers = Answers(planner, agents, state, self.streams, on_report, deliveries=deliveries or Deliveries())
         self._ingest = ingest
@@ -134,7 +137,7 @@ class Directory:
         await response.prepare(request)
         try:
             changes = request.headers.get(wire.CHANGES_HEADER) == "1"
-            await self.streams.follow(caller, response.write, changes=changes)
+            await self.streams.follow(caller, partial(_in_pieces, response.write), changes=changes)
         except (ConnectionError, TimeoutError):
             log.info("plan stream of %s broke", caller.node)
         return response
@@ -169,7 +172,7 @@ class Directory:
 
 def _token(request: web.Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
 
 
 def _source(request: web.Request) -> str:
@@ -180,18 +183,35 @@ def _source(request: web.Request) -> str:
 async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY) -> T:
     """Decode a request's body. Raises Refused: 413 for its size, 400 with the field's path for its content, or 426 if
     its agent speaks another version, which keeps its counts then."""
-    if (request.content_length or 0) > limit:
-        raise Refused(413, f"{request.content_length} bytes: at most {limit}")
-    body = await request.read()
-    if len(body) > limit:
-        raise Refused(413, f"{len(body)} bytes: at most {limit}")
+    try:
+        body = await _read(request, limit)
+    except web.RequestPayloadError as error:  # such as one that is not compressed as its header says
+        raise Refused(400, f"the body cannot be read: {' '.join(str(error).split())}") from error
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if wire.differs(theirs := request.headers.get(wire.HEADER)):
             why = f"wire version {theirs or 'none'}, this operator speaks {wire.VERSION}: upgrade the older of both"
             raise Refused(426, f"{why} ({error})") from error
         raise Refused(400, str(error)) from error
+
+
+async def _read(request: web.Request, limit: int) -> bytearray:
+    """Return a request's body, which `request.read` would keep for as long as the agent's connection is idle."""
+    if (request.content_length or 0) > limit:
+        raise Refused(413, f"{request.content_length} bytes: at most {limit}")
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > limit:
+            raise Refused(413, f"{len(body)} bytes or more: at most {limit}")
+    return body
+
+
+async def _in_pieces(write: Callable[[bytes], Awaitable[None]], data: bytes) -> None:
+    """Write data bit by bit: TLS keeps room for the largest that was ever written at once, of each connection."""
+    for begin in range(0, len(data), PIECE):
+        await write(data[begin : begin + PIECE])
 
 
 def _json(answer: msgspec.Struct, status: int = 200) -> web.Response:

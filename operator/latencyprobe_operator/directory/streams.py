@@ -26,16 +26,22 @@ WRITE_TIMEOUT_S = 10.0  # an agent that does not read its stream for so long has
 
 class PlanStreams:
     """The streams by node. `nodes_at`: the nodes of an address's pods, for the remote join; `unconfirmed_s`: for how
-    long the API server has not confirmed what plans are made of."""
+    long the API server has not confirmed what plans are made of; `return_s`: over what time agents come back when all
+    streams end."""
 
     def __init__(
-        self, planner: Planner, nodes_at: Callable[[str], Set[str]], unconfirmed_s: Callable[[], int] = lambda: 0
+        self,
+        planner: Planner,
+        nodes_at: Callable[[str], Set[str]],
+        unconfirmed_s: Callable[[], int] = lambda: 0,
+        return_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.is_open = False
         self.switchboard = Switchboard(nodes_at, self._wake)
         self.of: dict[str, asyncio.Event] = {}  # the event that wakes each stream
         self._planner = planner
         self._unconfirmed_s = unconfirmed_s
+        self.return_s = return_s
         self._differences = Differences()
         self._holders = Holders()
         self._forget: dict[str, set[str]] = {}
@@ -79,9 +85,9 @@ class PlanStreams:
             raise Refused(503, f"{MAX_STREAMS} plan streams are open: try again later")
 
     async def follow(self, caller: Caller, write: Callable[[bytes], Awaitable[None]], *, changes: bool = False) -> None:
-        """Write lines until the token ends (the agent returns with the next), a newer stream of the node begins, or all
-        are closed. `changes`: the agent takes changes of the plan before. Raises TimeoutError when the agent does not
-        read, and what `write` raises."""
+        """Write lines until the token ends (the agent returns at once, with the next), a newer stream of the node
+        begins, or all are closed. `changes`: the agent takes changes of the plan before. Raises TimeoutError when the
+        agent does not read, and what `write` raises."""
         wake = asyncio.Event()
         if (older := self.of.get(caller.node)) is not None:
             older.set()  # it sees that it is not the node's stream any more and ends
@@ -98,6 +104,9 @@ class PlanStreams:
                 async with asyncio.timeout(WRITE_TIMEOUT_S):
                     await write(msgspec.json.encode(line) + b"\n")
                 await _woken(wake, min(HEARTBEAT_S, max(0.0, caller.until_s - time.monotonic())))
+            if self.is_open and self.of.get(caller.node) is wake:  # this one stream alone ends
+                async with asyncio.timeout(WRITE_TIMEOUT_S):
+                    await write(msgspec.json.encode(PlanLine(unconfirmed_s=self._unconfirmed_s())) + b"\n")
         finally:
             if self.of.get(caller.node) is wake:
                 del self.of[caller.node]
@@ -106,11 +115,16 @@ class PlanStreams:
 
     def _line(self, node: str, sent: NodePlan | None, plan: NodePlan, *, changes: bool) -> PlanLine:
         """Return the next line of a stream on which `sent` was the last plan."""
-        remote_join, forget = self.switchboard.take(node), tuple(sorted(self._forget.pop(node, ())))
-        if sent is not None and plan.digest == sent.digest:
-            return PlanLine(None, remote_join, self._unconfirmed_s(), forget=forget)
-        change = self._differences.between(sent, plan) if sent is not None and changes else None
-        return PlanLine(None if change else plan, remote_join, self._unconfirmed_s(), change, forget)
+        same = sent is not None and plan.digest == sent.digest
+        change = self._differences.between(sent, plan) if sent is not None and changes and not same else None
+        return PlanLine(
+            plan=None if same or change else plan,
+            remote_join=self.switchboard.take(node),
+            unconfirmed_s=self._unconfirmed_s(),
+            change=change,
+            forget=tuple(sorted(self._forget.pop(node, ()))),
+            return_s=round(self.return_s(), 3),
+        )
 
     def _wake_some(self, nodes: Iterator[str]) -> None:
         """Wake some streams, and the others once these have written: else all others would wait."""

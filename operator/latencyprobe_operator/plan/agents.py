@@ -13,6 +13,7 @@ from latencyprobe.plan import AgentStatus, NodePlan
 
 FRESH_S = 45.0  # three missed reports of 15 s
 STARTING_S = 60.0  # label, pod, image pull and load may take this long before an agent counts as missing
+LACKING = "unsupported"  # in an agent's variants
 APPLYING_S = 10.0  # a plan this young may still be on its way to a ready agent
 
 
@@ -26,17 +27,20 @@ class NodeState(enum.StrEnum):
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """An agent's last report and when it came, in s of the monotonic clock."""
+    """An agent's last report and when it came, in s of the monotonic clock; exchanges by class of each target (id)."""
 
     status: AgentStatus
     reported_s: float
+    classes: dict[str, dict[str, int]] = {}
 
 
 class Agents:
-    """Reports by node. All times are s of the monotonic clock."""
+    """Reports by node. All times are s of the monotonic clock. `remarkable`: the nodes whose agents report more than
+    that all is well, so that who looks for that need not look at all."""
 
     def __init__(self) -> None:
         self.of: dict[str, Agent] = {}
+        self.remarkable: set[str] = set()
         self.applied: dict[str, NodePlan] = {}
         self.refusals: dict[str, str] = {}
         self._expected_since: dict[str, float] = {}
@@ -48,7 +52,8 @@ class Agents:
         """Take a report. `plan`: the node's current one. Returns the addresses of callers of which other targets are
         measured than before."""
         before = self.applied.get(node)
-        self.of[node] = Agent(status, now_s)
+        self.of[node] = Agent(status, now_s, {target.id: target.classes for target in status.targets})
+        (self.remarkable.add if _remarkable(status) else self.remarkable.discard)(node)
         self.refusals.pop(node, None)
         if status.error:
             self.applied.pop(node, None)
@@ -69,6 +74,7 @@ class Agents:
         for node in self.of.keys() - expected:
             if now_s - self.of[node].reported_s > FRESH_S:
                 del self.of[node]
+                self.remarkable.discard(node)
         for by_node in (self._planned_at, self.applied, self.refusals, self._targets):
             for node in by_node.keys() - expected - nodes:
                 del by_node[node]
@@ -114,6 +120,11 @@ class Agents:
         """Return the ids of the targets for which the node's agent measures this pod's client half."""
         plan = self.applied.get(node)
         return tuple(t.id for t in plan.targets if uid in t.callers) if plan is not None else ()
+
+
+def _remarkable(status: AgentStatus) -> bool:
+    said = (status.failing, status.safe_mode, status.spans_limited, LACKING in status.variants.values())
+    return any(said) or any(target.refused for target in status.targets)
 
 
 def _moved(before: NodePlan | None, after: NodePlan | None) -> frozenset[str]:

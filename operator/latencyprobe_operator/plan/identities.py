@@ -1,6 +1,7 @@
 """Address → owner, for `POST /v1/identities`, and the nodes behind it, for remote join. Pure.
 
-Exact or unknown: an address that two pods claim, or that a node shares with its host-network pods, names no pod.
+Exact or unknown: an address that two pods claim, or that a node shares with its host-network pods, names no pod; one
+that Services share names no Service, one that two nodes claim no node.
 """
 
 from latencyprobe.plan import Identity

@@ -4,20 +4,19 @@ Types and reasons are part of the API (stable, CamelCase); messages name the rem
 Ready follows kstatus; the state of SLOs is no part of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from latencyprobe import pressure
 from latencyprobe.errors import SpecError
 from latencyprobe.plan import USER_STACKS
 from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, TEXT_BYTES
-from latencyprobe_operator.plan.agents import Agents, NodeState
+from latencyprobe_operator.plan.agents import LACKING, Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
+from latencyprobe_operator.status.placement import Placement, some
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
-_NAMED = 3
 _OWN_SUSPEND = "spec.suspend is true: set it to false to measure"
-_LACKING = "unsupported"  # as agents have it in `variants`
 
 
 class Condition(NamedTuple):
@@ -63,11 +62,12 @@ def conditions(
     states: Mapping[str, NodeState],
     agents: Agents,
     *,
+    placement: Placement,
     suspended_by: str = "",
     store_ephemeral: bool = False,
 ) -> tuple[Condition, ...]:
-    """Return the conditions of a LatencyProbe. `states`: of each node that must measure it; `suspended_by`: what stops
-    all measuring, if anything does."""
+    """Return the conditions of a LatencyProbe. `states`: of each node that must measure it; `placement`: what keeps
+    agents from nodes; `suspended_by`: what stops all measuring, if anything does."""
     if resolved.refusal is not None:
         return refused(*resolved.refusal)
     if resolved.probe.spec.suspend:
@@ -77,15 +77,16 @@ def conditions(
         asked = why if suspended_by else "nothing is measured, as spec.suspend asks"
         whole = Condition("Ready", "True", "Suspended", asked)
     else:
-        ready = _probes_ready(resolved, states, agents)
+        ready = _probes_ready(resolved, states, agents, placement)
         measuring = _measuring(resolved, states, agents, ready)
         whole = Condition("Ready", ready.status, "Ready" if ready.status == "True" else ready.reason, ready.message)
     found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
-    found += [one for one in (_failing(states, agents), _spans_limited(resolved, states, agents)) if one]
-    found += _safe_mode(states, agents)
-    found += _pressure_unknown(states, agents)
+    odd = {node: states[node] for node in agents.remarkable & states.keys()}
+    found += [one for one in (_failing(odd, agents), _spans_limited(resolved, states, agents)) if one]
+    found += _safe_mode(odd, agents)
+    found += _pressure_unknown(odd, agents)
     found += _text_left_out(resolved)
-    found += _user_stacks_missing(resolved, states, agents)
+    found += _user_stacks_missing(resolved, odd, agents)
     if store_ephemeral and resolved.probe.spec.objectives:
         message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
         found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
@@ -99,7 +100,7 @@ def _failing(states: Mapping[str, NodeState], agents: Agents) -> Condition | Non
     if not nodes:
         return None
     part, error = min(failing[nodes[0]].items())
-    message = f"agent on {_names(nodes)}: {part} is skipped: {error}; the log of the agent has the traceback"
+    message = f"agent on {some(nodes)}: {part} is skipped: {error}; the log of the agent has the traceback"
     return Condition("PartFailing", "True", "PartFailing", message)
 
 
@@ -110,25 +111,25 @@ def _safe_mode(states: Mapping[str, NodeState], agents: Agents) -> list[Conditio
     if not nodes:
         return []
     what = "makes reports, but no spans, metrics and evidence, for an hour"
-    message = f"agent on {_names(nodes)} {what}: {why[nodes[0]]}"
+    message = f"agent on {some(nodes)} {what}: {why[nodes[0]]}"
     return [Condition("SafeMode", "True", "SafeMode", message)]
 
 
 def _spans_limited(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Condition | None:
     """Return the condition that says which nodes make fewer spans than this LatencyProbe asks for, None without any."""
-    statuses = {node: agents.of[node].status for node, state in states.items() if state is NodeState.READY}
-    given = {node: one.spans_per_second for node, one in statuses.items() if one.spans_per_second is not None}
     most, name = resolved.probe.spec.spans.max_per_second, f"{resolved.probe.namespace}/{resolved.probe.name}"
-    fewer = sorted(node for node, per_second in given.items() if per_second < most)
-    short = sorted(node for node in given if name in statuses[node].spans_limited)
+    ready = {node: agents.of[node].status for node, state in states.items() if state is NodeState.READY}
+    fewer = sorted(n for n, one in ready.items() if one.spans_per_second is not None and one.spans_per_second < most)
+    odd = agents.remarkable & ready.keys()
+    short = sorted(n for n in odd if ready[n].spans_per_second is not None and name in ready[n].spans_limited)
     if not fewer and not short:
         return None
-    made = f"makes {given[(fewer or short)[0]]} spans a second for all LatencyProbes together"
+    made = f"makes {ready[(fewer or short)[0]].spans_per_second} spans a second for all LatencyProbes together"
     message = (
-        f"spec.spans.maxPerSecond is {most}, but the agent on {_names(fewer)} {made}: raise agent.spansPerSecond in "
+        f"spec.spans.maxPerSecond is {most}, but the agent on {some(fewer)} {made}: raise agent.spansPerSecond in "
         "the chart, or lower maxPerSecond"
         if fewer
-        else f"the agent on {_names(short)} {made} and left out some of these within the last minute: raise "
+        else f"the agent on {some(short)} {made} and left out some of these within the last minute: raise "
         "agent.spansPerSecond in the chart, or ask for fewer by spec.spans"
     )
     return Condition("SpansLimited", "True", "SpansLimited", message)
@@ -137,7 +138,7 @@ def _spans_limited(resolved: Resolved, states: Mapping[str, NodeState], agents: 
 def _pressure_unknown(states: Mapping[str, NodeState], agents: Agents) -> list[Condition]:
     """Return the condition that says on which nodes it is not known what holds up containers, if there are any."""
     lacking = {
-        node: [kind for kind in pressure.BY_NAME if agents.of[node].status.variants.get(f"pressure.{kind}") == _LACKING]
+        node: [kind for kind in pressure.BY_NAME if agents.of[node].status.variants.get(f"pressure.{kind}") == LACKING]
         for node, state in states.items()
         if state is NodeState.READY
     }
@@ -145,7 +146,7 @@ def _pressure_unknown(states: Mapping[str, NodeState], agents: Agents) -> list[C
     if not nodes:
         return []
     what = "; ".join(pressure.BY_NAME[kind].told for kind in lacking[nodes[0]])
-    message = f"agent on {_names(nodes)} cannot tell how long containers were {what}: `latencyprobe doctor` says why"
+    message = f"agent on {some(nodes)} cannot tell how long containers were {what}: `latencyprobe doctor` says why"
     return [Condition("PressureUnknown", "True", "PressureUnknown", message)]
 
 
@@ -159,11 +160,9 @@ def _text_left_out(resolved: Resolved) -> list[Condition]:
     }
     said = []
     if resolved.unselectable:
-        said.append(
-            f"not measured, as their labels have more than {LABEL_BYTES} bytes: {_names(resolved.unselectable)}"
-        )
+        said.append(f"not measured, as their labels have more than {LABEL_BYTES} bytes: {some(resolved.unselectable)}")
     if found:
-        whose, first = _names(sorted(found)), min(found)
+        whose, first = some(sorted(found)), min(found)
         said.append(
             f"attributes are left out of {whose}, such as {', '.join(found[first])} of {first}: a pod's annotations "
             f"resource.opentelemetry.io/*, OTEL_* variables and images have room for {TEXT_BYTES} bytes"
@@ -175,11 +174,11 @@ def _user_stacks_missing(resolved: Resolved, states: Mapping[str, NodeState], ag
     """Return the condition that says which nodes name no functions of programs, if this LatencyProbe asks for them."""
     syscalls = resolved.probe.spec.evidence.syscalls
     ready = [node for node, state in states.items() if state is NodeState.READY]
-    nodes = sorted(node for node in ready if agents.of[node].status.variants.get(USER_STACKS) == _LACKING)
+    nodes = sorted(node for node in ready if agents.of[node].status.variants.get(USER_STACKS) == LACKING)
     if not nodes or syscalls is None or syscalls.stacks != "User":
         return []
     message = (
-        f"agent on {_names(nodes)} may not look into processes, so waits have the kernel's stack alone: set "
+        f"agent on {some(nodes)} may not look into processes, so waits have the kernel's stack alone: set "
         "agent.userStacks=true in the chart, or spec.evidence.syscalls.stacks to Kernel"
     )
     return [Condition("UserStacksMissing", "True", "UserStacksMissing", message)]
@@ -200,10 +199,12 @@ def store(state: StoreState) -> tuple[Condition, ...]:
 def broken(reasons: Mapping[str, str]) -> Condition:
     """Return the condition that says which objectives (by name: why) cannot be evaluated."""
     names = sorted(reasons)
-    return Condition("ObjectiveBroken", "True", "ObjectiveBroken", f"{_names(names)}: {reasons[names[0]]}")
+    return Condition("ObjectiveBroken", "True", "ObjectiveBroken", f"{some(names)}: {reasons[names[0]]}")
 
 
-def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Condition:
+def _probes_ready(
+    resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, placement: Placement
+) -> Condition:
     if not any(count.pods for count in resolved.counts):
         portless = [c for c in resolved.counts if c.portless]
         message = (
@@ -224,14 +225,15 @@ def _probes_ready(resolved: Resolved, states: Mapping[str, NodeState], agents: A
         if refusal:
             why = f"the directory turned the agent away, {refusal}"
             return Condition("ProbesReady", "False", "DirectoryRefused", why)
-        why = f"no agent reports from {_names(missing)}: look at the agent pods there"
-        return Condition("ProbesReady", "False", "AgentMissing", why)
+        return Condition("ProbesReady", "False", *placement.told(missing))
     # an agent that is ready for an earlier plan need not have this LatencyProbe in it
     late = [n for n in by_state[NodeState.READY] if not agents.measures(n, _targets(resolved, n))]
     if starting := by_state[NodeState.STARTING] + late:
-        return Condition("ProbesReady", "Unknown", "AgentStarting", f"waiting for the agent on {_names(starting)}")
+        hint = placement.hint(by_state[NodeState.STARTING])
+        why = f"waiting for the agent on {some(starting)}" + (f"; {hint}" if hint else "")
+        return Condition("ProbesReady", "Unknown", "AgentStarting", why)
     prefix = _prefix(resolved)
-    for node in by_state[NodeState.READY]:
+    for node in sorted(agents.remarkable.intersection(by_state[NodeState.READY])):
         for target in agents.of[node].status.targets:
             if target.refused and target.id.startswith(prefix):
                 message = f"agent on {node}: target {target.id.removeprefix(prefix)} is not measured: {target.refused}"
@@ -259,8 +261,3 @@ def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agen
 def _prefix(resolved: Resolved) -> str:
     """Return what the ids of its targets begin with."""
     return f"{resolved.probe.namespace}/{resolved.probe.name}/"
-
-
-def _names(names: Sequence[str]) -> str:
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -6,6 +6,7 @@ Level-based: each function looks at the whole, so a write that failed or was mis
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from latencyprobe.text import printable
 from latencyprobe_operator.cluster.objects import Key, Node
 from latencyprobe_operator.status.conditions import MAX_MESSAGE, MAX_REASON, Condition
 
@@ -30,14 +31,15 @@ def label_changes(expected: frozenset[str], nodes: Mapping[str, Node]) -> list[L
 
 
 def with_times(conditions: tuple[Condition, ...], previous: Status | None, generation: int, now: str) -> list[Status]:
-    """Return conditions as the API stores them: a transition time changes only with the status. `now`: ISO 8601."""
+    """Return conditions as the API stores them: a transition time changes only with the status. `now`: ISO 8601. What
+    agents and documents made them say is cut to size, and steers no terminal."""
     old = {c["type"]: c for c in (previous or {}).get("conditions", ())}
     return [
         {
             "type": c.type,
             "status": c.status,
-            "reason": c.reason[:MAX_REASON],
-            "message": c.message[:MAX_MESSAGE],
+            "reason": printable(c.reason[:MAX_REASON]),
+            "message": printable(c.message[:MAX_MESSAGE]),
             "observedGeneration": generation,
             "lastTransitionTime": (
                 old[c.type]["lastTransitionTime"] if old.get(c.type, {}).get("status") == c.status else now

@@ -79,13 +79,25 @@ class Registry:
             self._changed()
 
     async def resync(self, read: Callable[[], Awaitable[Iterable[Mapping[str, Any]]]]) -> None:
-        """Take the whole list that `read` returns. What came or went while it was read is newer than the list."""
-        before = dict(self.entries)
+        """Take the whole list that `read` returns. What came or went while it was read is newer than the list; else the
+        list is right: what is older in it than here, or was deleted, has come back with an etcd that was restored."""
+        before, deleted = dict(self.entries), dict(self._deleted)
         for document in await read():
-            before.pop((document["metadata"]["namespace"], document["metadata"]["name"]), None)
+            meta = document["metadata"]
+            known = before.pop((meta["namespace"], meta["name"]), None)
+            self._restored(meta, known, was_deleted=meta["uid"] in deleted)
             self.put(document)
         for key, entry in before.items():
             self.drop(key, entry.uid)
+
+    def _restored(self, meta: Mapping[str, Any], known: Entry | None, *, was_deleted: bool) -> None:
+        """Make room for a LatencyProbe that has come back. All statuses may be older then, and are written again."""
+        key = (meta["namespace"], meta["name"])
+        older = known is not None and known.uid == meta["uid"] and known.generation > meta["generation"]
+        if (older and self.entries.get(key) is known) or was_deleted:
+            self._deleted.pop(meta["uid"], None)
+            self.entries.pop(key, None)
+            self.written.clear()
 
 
 def _suspended(probe: spec.LatencyProbe) -> spec.LatencyProbe:

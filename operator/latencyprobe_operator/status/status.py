@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from latencyprobe.slo.evaluate import State
+from latencyprobe.text import printable
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.reach import TargetCount
 from latencyprobe_operator.plan.targets import Resolved
 from latencyprobe_operator.status import conditions
+from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.reconcile import Status, with_times
 from latencyprobe_operator.status.registry import Entry
+
+MAX_CLASS = 63  # characters: the CRD's limit
 
 _WORST_FIRST = list(State)
 
@@ -29,18 +33,22 @@ def status(
     figures: Figures,
     previous: Status | None,
     now: str,
+    placement: Placement,
     suspended_by: str = "",
     store_ephemeral: bool = False,
     store: conditions.StoreState = conditions.HEALTHY,
 ) -> Status:
     """Return the status of a LatencyProbe. `resolved`: None for one that our parser refuses; `now`: ISO 8601;
-    `suspended_by`: what stops all measuring, if anything does."""
+    `placement`: what keeps agents from nodes; `suspended_by`: what stops all measuring, if anything does."""
     if resolved is None:
         assert entry.error is not None
         found = conditions.invalid(entry.error)
     else:
         found = conditions.conditions(
-            resolved, states, agents, suspended_by=suspended_by, store_ephemeral=store_ephemeral
+            *(resolved, states, agents),
+            placement=placement,
+            suspended_by=suspended_by,
+            store_ephemeral=store_ephemeral,
         )
     if reasons := {r["objective"]: r["reason"] for r in figures if r.get("reason", "") not in ("", store.incomplete)}:
         found = (*found, conditions.broken(reasons))
@@ -67,16 +75,14 @@ def _target(count: TargetCount, resolved: Resolved, states: Mapping[str, NodeSta
     target_id = f"{resolved.probe.namespace}/{resolved.probe.name}/{count.name}"
     classes: Counter[str] = Counter()
     for node in count.nodes & agents.of.keys():
-        for target in agents.of[node].status.targets:
-            if target.id == target_id:
-                classes.update(target.classes)
+        classes.update(agents.of[node].classes.get(target_id, {}))
     figures = {
         "name": count.name,
         "pods": count.pods,
         "nodes": len(count.nodes),
         "agentsReady": sum(states.get(node) is NodeState.READY for node in count.nodes),
     }
-    return {**figures, "class": classes.most_common(1)[0][0]} if classes.total() else figures
+    return {**figures, "class": printable(classes.most_common(1)[0][0][:MAX_CLASS])} if classes.total() else figures
 
 
 def _objective(result: Mapping[str, Any]) -> Status:

@@ -10,6 +10,7 @@ from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.status.conditions import StoreState
+from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.reconcile import Status
 from latencyprobe_operator.status.registry import Registry
 from latencyprobe_operator.status.status import Figures, status
@@ -21,8 +22,8 @@ SETTLING_S = 20.0  # agents report every 15 s
 
 
 class Statuses:
-    """A loop. `figures`: a LatencyProbe's results of the last evaluation; `changed` makes a turn due;
-    `store`: how the store of counts is."""
+    """A loop. `figures`: a LatencyProbe's results of the last evaluation; `placement`: what keeps agents from nodes;
+    `changed` makes a turn due; `store`: how the store of counts is."""
 
     name = "statuses"
 
@@ -34,6 +35,7 @@ class Statuses:
         writer: StatusWriter,
         *,
         figures: Callable[[Key], Figures],
+        placement: Callable[[], Placement],
         changed: Trigger,
         store_ephemeral: bool = False,
         store: Callable[[], StoreState] = StoreState,
@@ -43,6 +45,7 @@ class Statuses:
         self._agents = agents
         self._writer = writer
         self._figures = figures
+        self._placement = placement
         self._changed = changed
         self._store_ephemeral = store_ephemeral
         self._store = store
@@ -63,13 +66,16 @@ class Statuses:
         their agents. `now_s`: monotonic clock; `now`: ISO 8601."""
         self._began_s = now_s if self._began_s is None else self._began_s
         settling = now_s - self._began_s < SETTLING_S
-        found, probes, store = {}, self._registry.probes, self._store()
+        found, probes, store, placement = {}, self._registry.probes, self._store(), self._placement()
+        known: dict[str, NodeState] = {}  # of nodes that other LatencyProbes measure too
         for key, entry in list(self._registry.entries.items()):
             yield  # others may run: one of Cluster scope has as many agents as there are nodes
             resolved = self._planner.resolved.get(key)
             if entry.probe is not None and (resolved is None or resolved.probe != probes[key]):
                 continue  # planned in a moment
-            states = self._agents.states(resolved.nodes, self._planner.plan_of, now_s) if resolved is not None else {}
+            nodes = resolved.nodes if resolved is not None else frozenset()
+            known |= self._agents.states(nodes - known.keys(), self._planner.plan_of, now_s)
+            states = {node: known[node] for node in sorted(nodes)}
             if settling and NodeState.STARTING in states.values() and self._registry.written.get(key):
                 continue  # it was ready before our restart, and its agents report again within moments
             found[key] = status(
@@ -80,6 +86,7 @@ class Statuses:
                 figures=self._figures(key),
                 previous=self._registry.written.get(key),
                 now=now,
+                placement=placement,
                 suspended_by=self._registry.suspended_by,
                 store_ephemeral=self._store_ephemeral,
                 store=store,

@@ -88,6 +88,7 @@ def agent() -> None:
     from latencyprobe.ending import ending  # noqa: PLC0415
     from latencyprobe_agent.cli.audience import Export, audience  # noqa: PLC0415
     from latencyprobe_agent.directory.control import DirectoryControl  # noqa: PLC0415
+    from latencyprobe_agent.kernel.confinement import keep_to_own_calls  # noqa: PLC0415
     from latencyprobe_agent.loop.agent import Agent  # noqa: PLC0415
     from latencyprobe_agent.loop.crashes import Crashes  # noqa: PLC0415
 
@@ -95,6 +96,10 @@ def agent() -> None:
     if not config.directory:
         raise ConfigError("LATENCYPROBE_DIRECTORY: not set: the chart sets it; without a cluster: latencyprobe run")
     logs.setup()
+    try:
+        keep_to_own_calls()
+    except OSError as error:  # no reason not to measure: the pod has the runtime's own filter
+        logging.getLogger(__name__).warning("system calls are not held to the agent's own: %s", error)
     try:
         export = Export(endpoints(os.environ), delta_requested(os.environ))
     except ConfigError as error:  # a wrong variable must not end measuring: counts reach the operator without it

@@ -5,6 +5,7 @@ bearer token is read again at each request because the kubelet rotates it, the C
 is a DirectoryError that names what is wrong and what to do; a token never appears in one.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -27,12 +28,16 @@ from latencyprobe.plan import (
 )
 from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliAnswer, SliBatch, SliRow
+from latencyprobe_agent.directory.returning import Returning
 
 T = TypeVar("T")
+
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of each connection that is not kept
 
 MAX_ADDRESSES = 1000  # per identity request, the directory's own bound
 _MAX_BODY_BYTES = 32 << 20  # a plan of 250 pods with resources is about 500 kB
 _HEARTBEATS_LATE_S = 45.0  # three heartbeats of the plan stream
+_TURN_S = 1.0  # for so long a post waits for another's connection; then it makes its own, and ends it
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
 _REMEDIES = {
     401: "the token's audience must be latencyprobe-directory",
@@ -45,14 +50,17 @@ class DocumentError(DirectoryError):
 
 
 class Directory:
-    """One directory, asked on behalf of one node. Safe to use from several threads."""
+    """One directory, asked on behalf of one node. Safe to use from several threads. `returning`: when, once it was
+    lost."""
 
     def __init__(self, url: str, node: str, *, token_file: Path, ca_file: Path) -> None:
         self.url = url.rstrip("/")
+        self.returning = Returning(node)
         self._node = f"/v1/nodes/{quote(node, safe='')}"
         self._token_file = token_file
         self._ca_file = ca_file
         self._lock = threading.Lock()
+        self._posting = threading.Lock()
         self._pool: urllib3.PoolManager | None = None
         self._ca_version: tuple[int, int] = (0, 0)
 
@@ -63,6 +71,7 @@ class Directory:
         more = {wire.CHANGES_HEADER: "1"} if changes else {}
         response = self._open("GET", f"{self._node}/plan", timeout=timeout, more=more)
         line = bytearray()
+        self.returning.opened()
         try:
             for chunk in response.stream():
                 line += chunk
@@ -71,10 +80,13 @@ class Directory:
                 *whole, rest = line.split(b"\n")
                 line = bytearray(rest)
                 for document in whole:
-                    yield _decode(bytes(document), PlanLine, self.url)
+                    read = _decode(bytes(document), PlanLine, self.url)
+                    self.returning.told(read.return_s)
+                    yield read
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise DirectoryError(f"{self.url}: the plan stream broke: {_short(error)}") from error
         finally:
+            self.returning.lost()
             response.close()
 
     def identities(self, addresses: tuple[str, ...]) -> IdentityAnswer:
@@ -95,7 +107,23 @@ class Directory:
         return _decode(self._post(f"{self._node}/sli", batch), SliAnswer, self.url)
 
     def _post(self, path: str, body: msgspec.Struct) -> bytes:
-        response = self._open("POST", path, timeout=_TIMEOUT, body=msgspec.json.encode(body))
+        if why := self.returning.held():
+            raise DirectoryError(f"{self.url}: {why}")
+        in_turn = self._posting.acquire(timeout=_TURN_S)
+        try:
+            return self._posted(path, body)
+        finally:
+            if in_turn:
+                self._posting.release()
+
+    def _posted(self, path: str, body: msgspec.Struct) -> bytes:
+        try:
+            response = self._open("POST", path, timeout=_TIMEOUT, body=msgspec.json.encode(body))
+        except DocumentError:
+            raise
+        except DirectoryError as error:
+            self.returning.failed(str(error).removeprefix(f"{self.url}: "))
+            raise
         try:
             return response.read(_MAX_BODY_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -166,7 +194,7 @@ class Directory:
         version = (stat.st_mtime_ns, stat.st_ino)
         with self._lock:
             if self._pool is None or version != self._ca_version:
-                self._pool = urllib3.PoolManager(maxsize=5, ca_certs=str(self._ca_file), cert_reqs="CERT_REQUIRED")
+                self._pool = urllib3.PoolManager(maxsize=1, ca_certs=str(self._ca_file), cert_reqs="CERT_REQUIRED")
                 self._ca_version = version
             return self._pool
 
@@ -182,6 +210,7 @@ class FakeDirectory(Directory):
 
     def __init__(self) -> None:
         self.url = "https://directory.fake"
+        self.returning = Returning("n1")
         self.error: DirectoryError | None = None
         self.lines: list[PlanLine] = []
         self.whole: list[PlanLine] = []

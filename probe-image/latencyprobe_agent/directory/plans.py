@@ -6,7 +6,6 @@ what a restarted agent measures with until the directory answers.
 
 import logging
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -101,7 +100,7 @@ class PlanFollower:
             self.problem = problem
             if time.monotonic() - began > _STEADY_S:
                 retry_s = _FIRST_RETRY_S
-            self._stop.wait(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, no secret
+            self._stop.wait(self._directory.returning.pause_s(retry_s))
             retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
 
     def _confirmed(self, unconfirmed_s: int) -> None:

@@ -80,7 +80,7 @@ class PodResources:
         self._ended = dict(before.named()) if before else {}
         self._cgroups = cgroups
         self._pods = {pod.uid: pod for pod in plan.pods}
-        self._containers = {container.id: (pod, container) for pod in plan.pods for container in pod.containers}
+        self._pod_of = {container.id: pod for pod in plan.pods for container in pod.containers}
         self._known: dict[int, Mapping[str, str | int]] = {}
 
     def attributes(self, owner: int) -> Mapping[str, str | int]:
@@ -117,9 +117,8 @@ class PodResources:
         return ids
 
     def _pod(self, cgroup: Cgroup) -> Pod | None:
-        # A static pod's folder bears another uid than its mirror in the API: the container id finds it too.
-        found = self._containers.get(cgroup.container)
-        return found[0] if found else self._pods.get(cgroup.pod)
+        # A static pod's folder bears another uid than its mirror in the API: the container id finds it.
+        return self._pods.get(cgroup.pod) or self._pod_of.get(cgroup.container)
 
     def _look_up(self, owner: int) -> Mapping[str, str | int]:
         cgroup = self._cgroups.get(owner)

@@ -2,14 +2,14 @@
 
 import logging
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import USER_STACKS, NodePlan
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root
+from latencyprobe_agent.identity.cgroups import Cgroup
+from latencyprobe_agent.identity.folders import PodFolders
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
 from latencyprobe_agent.kernel.hooks import cannot_look_into_processes
 from latencyprobe_agent.kernel.programs import Programs
@@ -21,22 +21,26 @@ _log = logging.getLogger(__name__)
 
 
 class Attachment:
-    """`in_force`: None before the first plan. `problem`: why the control's latest plan is not in force, if so.
+    """`in_force`: None before the first plan.
 
     `named`: somebody makes spans, on which stacks have names.
     """
 
     def __init__(self, programs: Programs, config: Config, control: Control, *, named: bool = True) -> None:
         self.in_force: InForce | None = None
-        self.problem: Unsupported | None = None
+        self._refused: Unsupported | None = None
         self._programs = programs
         self._config = config
         self._control = control
-        self._tree: CgroupTree | None = None
+        self._folders = PodFolders(config.cgroup_root, config.survey_interval_s)
         self._cgroups: Mapping[int, Cgroup] = {}
-        self._surveyed_s = 0.0
         self._named = named
         self._no_user_stacks = cannot_look_into_processes(Path("/proc/self/status").read_text())
+
+    @property
+    def problem(self) -> Unsupported | None:
+        """Why the control's latest plan is not in force, or in vain, if so."""
+        return self._refused or self._folders.problem
 
     @property
     def variants(self) -> Mapping[str, str]:
@@ -58,7 +62,7 @@ class Attachment:
         plan = self._control.plan()
         if plan is None:
             return
-        cgroups = {} if plan.host else self._scan()
+        cgroups = {} if plan.host else self._folders.scan()
         last = self.in_force
         if last is not None and plan is last.plan and cgroups == self._cgroups:
             return
@@ -68,15 +72,15 @@ class Attachment:
         try:
             self._apply(plan, rules, plan.idle_timeout_ns)
         except Unsupported as error:
-            if self.problem is None or str(error) != str(self.problem):
+            if self._refused is None or str(error) != str(self._refused):
                 _log.error("%s; measuring continues with the plan before", error)
-            self.problem = error
+            self._refused = error
             return
         for target, reason in rules.refused.items():
             _log.error("target %s is not measured: %s", target, reason)
         if last is None or plan != last.plan:
             _log.info("plan in force", extra={"generation": plan.generation, "targets": len(plan.targets)})
-        self.problem, self._cgroups, self.in_force = None, cgroups, InForce(plan, rules, resources)
+        self._refused, self._cgroups, self.in_force = None, cgroups, InForce(plan, rules, resources)
 
     def end_open_exchanges(self) -> None:
         """Let the next flush end what is complete, without an idle timeout: nothing is waited for any more."""
@@ -89,7 +93,9 @@ class Attachment:
         if plan.host:
             return last or ProcessResources(plan.node), {}
         pods = PodResources(plan, cgroups, last if isinstance(last, PodResources) else None)
-        return pods, pods.pod_cgroups()
+        found = pods.pod_cgroups()
+        self._folders.found(plan, found)
+        return pods, found
 
     def _apply(self, plan: NodePlan, rules: Rules, idle_timeout_ns: int) -> None:
         own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one
@@ -101,13 +107,3 @@ class Attachment:
             records_per_second=self._config.records_per_second,
             user_stacks=self._named and not self._no_user_stacks,
         )
-
-    def _scan(self) -> Mapping[int, Cgroup]:
-        now_s = time.monotonic()
-        if self._tree is None:
-            self._tree = CgroupTree(find_root(self._config.cgroup_root))
-            self._surveyed_s = -self._config.survey_interval_s
-        if now_s - self._surveyed_s >= self._config.survey_interval_s:
-            self._tree.survey()
-            self._surveyed_s = now_s
-        return self._tree.scan()

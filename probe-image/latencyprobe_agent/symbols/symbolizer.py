@@ -206,7 +206,6 @@ class Symbolizer:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            cwd="/",
             env={"OPENBLAS_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C is the asking process's
         )

@@ -114,8 +114,10 @@ def evidence_points(evidence: EvidenceSeries, plan: NodePlan, sets: Mapping[int,
 
 
 def target_labels(target: Target) -> Labels:
-    """Return the labels that every point of a target carries; its namespace is the resource's."""
-    return ((names.PROBE, target.probe), (names.TARGET, target.name))
+    """Return the labels that every point of a target carries. The resource of an owner that nobody knows, or of several
+    folded into one, has no namespace, and LatencyProbes of several may have the same name."""
+    of_probe = ((names.PROBE, target.probe), (names.PROBE_NAMESPACE, target.namespace))
+    return (*of_probe, (names.TARGET, target.name))
 
 
 def _by_target(counts: Counts, targets: Mapping[str, Target], sets: Mapping[int, TargetSet]) -> dict[_Key, list[int]]:

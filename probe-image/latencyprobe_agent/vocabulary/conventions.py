@@ -99,6 +99,7 @@ CPU_MODE = Attribute("cpu.mode", point="`user` or `system`")
 # -- Attributes of our own
 
 PROBE = Attribute("latencyprobe.probe", span="name of the LatencyProbe", point="name of the LatencyProbe")
+PROBE_NAMESPACE = Attribute("latencyprobe.probe.namespace", point="its namespace")
 TARGET = Attribute("latencyprobe.target", span="name of its target", point="name of its target")
 CLASS = Attribute(
     "latencyprobe.class",

@@ -77,9 +77,10 @@ base_image() {
   debootstrap --variant=minbase --include=ca-certificates trixie "$root" "$mirror" >"$BUILDER/debootstrap.log" 2>&1 ||
     { tail -5 "$BUILDER/debootstrap.log" >&2; fail "debootstrap failed"; }
   rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* "$root"/usr/share/{doc,man,info,locale}/*
+  rm "$root/var/cache/ldconfig/aux-cache" # it has times in it; all else is the same bits each time
   container=$(builder from scratch)
   builder copy -q "$container" "$root" / >/dev/null
-  builder commit -q "$container" "$BASE" >/dev/null
+  builder commit -q --timestamp 0 "$container" "$BASE" >/dev/null
   builder rm "$container" >/dev/null
   rm -rf "$root"
   touch "$made"
@@ -107,15 +108,29 @@ build_project() {
   for part in agent operator; do
     log=$BUILDER/$part.log
     say "$part image: building (log: $log)"
-    builder bud --layers --isolation chroot --network host --pull-never "${volumes[@]}" --target "$part" \
+    builder bud --layers --timestamp 0 --isolation chroot --network host --pull-never "${volumes[@]}" --target "$part" \
       -t "$REGISTRY/$part:$2" "$1" >"$log" 2>&1 || { tail -20 "$log" >&2; fail "the $part image could not be built, see $log"; }
     images+=("$REGISTRY/$part:$2")
-    forget_image "$REGISTRY/$part"
   done
   archive_images "$3.part" "${images[@]}"
   mv "$3.part" "$3"
   forget_old "$CACHE/images/project"
+  forget_images
   say "images built in $((SECONDS - started)) s"
+}
+
+# sboms FOLDER: writes there what each of the project's images holds, as CycloneDX.
+sboms() {
+  local tag part container root version
+  tag=$(locked "$CACHE/project" project_images)
+  version=$(sed -n 's/^version = "\(.*\)"$/\1/p;T;q' "$REPOSITORY/pyproject.toml")
+  for part in agent operator; do
+    container=$(builder from --pull-never "$REGISTRY/$part:$tag")
+    root=$(builder mount "$container")
+    "$REPOSITORY/.venv/bin/python" "$REPOSITORY/scripts/sbom.py" "$root" "latencyprobe/$part" "$version" >"$1/$part.cdx.json"
+    builder rm "$container" >/dev/null
+    say "$1/$part.cdx.json: $(jq '.components | length' "$1/$part.cdx.json") components"
+  done
 }
 
 # archive_images ARCHIVE IMAGE...: one OCI archive, in which the layers that the images share lie once.
@@ -126,15 +141,16 @@ archive_images() {
   jq '.manifests[] |= (.annotations["io.containerd.image.name"] = .annotations["org.opencontainers.image.ref.name"])' \
     "$layout/index.json" >"$layout/named.json"
   mv "$layout/named.json" "$layout/index.json"
-  tar -C "$layout" -cf "$1" .
+  tar -C "$layout" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf "$1" .
   rm -rf "$layout"
 }
 
-# forget_image NAME: keeps the three newest tags; layers that only older ones need go with them.
-forget_image() {
-  local old
-  for old in $(builder images --noheading --format '{{.Name}}:{{.Tag}}' | grep "^$1:" | tail -n +4); do
-    builder rmi "$old" >/dev/null 2>&1 || true # still the cache of a newer one
+# forget_images: those of the project whose archives are forgotten; layers that only they need go with them. Their own
+# times say nothing: all are made at the same one.
+forget_images() {
+  local image
+  for image in $(builder images --noheading --format '{{.Name}}:{{.Tag}}' | grep "^$REGISTRY/"); do
+    [[ -e $CACHE/images/project-${image##*:}.tar ]] || builder rmi "$image" >/dev/null 2>&1 || true # the cache of a newer one
   done
 }
 

@@ -17,17 +17,26 @@ go_command() {
 
 # recipe NAME: sets folder (where to build), package and flags (for the linker), and inputs (what the result depends on).
 recipe() {
-  local version=k8s.io/component-base/version kubernetes module
+  local version=k8s.io/component-base/version kubernetes module=
   flags="-s -w" folder=$BENCH/programs/$1 package=. inputs=$BENCH/programs/$1
   case $1 in
     kube) # one binary that holds all of Kubernetes: linking once instead of seven times is what makes it cheap
       kubernetes=$(awk '$1 == "k8s.io/kubernetes" { print $2; exit }' "$folder/go.mod")
       flags+=" -X $version.gitVersion=$kubernetes -X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$kubernetes") -X $version.gitTreeState=clean" ;;
     helm) package=helm.sh/helm/v4/cmd/helm ;;
-    jaeger) # built inside its own module, whose replacements an outside build would ignore
-      module=github.com/jaegertracing/jaeger@v1.76.0 package=./cmd/jaeger inputs=/dev/null
-      folder=$(cd / && "$GO" mod download -json "$module" | jq -r .Dir) ;;
+    jaeger) module=github.com/jaegertracing/jaeger@v1.76.0 ;;
+    kubeconform) module=github.com/yannh/kubeconform@v0.8.0 ;; # holds manifests against schemas: tests/charts
   esac
+  [[ -n $module ]] || return 0
+  # built inside its own module, whose replacements an outside build would ignore
+  package=./cmd/$1 inputs=/dev/null folder=$(downloaded "$module")
+}
+
+# downloaded MODULE@VERSION: prints the folder of its sources, downloading them first if needed.
+downloaded() {
+  local told
+  told=$(cd / && "$GO" mod download -json "$1") || fail "$1: $(jq -r .Error <<<"$told")"
+  jq -r .Dir <<<"$told"
 }
 
 # program NAME: prints the path of the compiled program, compiling it first if it is not in the cache.

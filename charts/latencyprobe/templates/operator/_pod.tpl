@@ -35,6 +35,7 @@ env:
   - {name: LATENCYPROBE_NAMESPACE, value: {{ .Release.Namespace }}}
   - {name: LATENCYPROBE_AGENT_NAMESPACE, value: {{ include "latencyprobe.agentNamespace" . }}}
   - {name: LATENCYPROBE_AGENT_SERVICE_ACCOUNT, value: {{ include "latencyprobe.fullname" . }}-agent}
+  - {name: LATENCYPROBE_AGENT_TOLERATIONS, value: {{ .Values.agent.tolerations | toJson | quote }}}
   - {name: LATENCYPROBE_TLS_DIR, value: /etc/latencyprobe/tls}
   - {name: LATENCYPROBE_PAIR_KEY_FILE, value: /etc/latencyprobe/pair/key}
   - {name: LATENCYPROBE_STORE, value: /var/lib/latencyprobe/sli.db}
