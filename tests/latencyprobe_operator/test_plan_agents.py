@@ -49,6 +49,19 @@ def test_callers_that_are_measured_for_other_targets_than_before_are_named(make:
     assert reported("n2", make.status(plan.generation, error="no BTF"), plan, 3.0) == {"10.0.0.7"}
 
 
+def test_plans_that_change_faster_than_agents_report_are_applied_all_the_same(make: Any) -> None:
+    planned = make.planned(make.pod("cart-1"), make.pod("web-1", node="n2"))
+    agents, plans = planned.agents, [planned.planner.plan_of("n2")]
+    for number in range(6):
+        planned.planner.use_pair_key(bytes([number]) * 32)
+        planned.plan(planned.probe)
+        plans.append(planned.planner.plan_of("n2"))
+        agents.reported("n2", make.status(plans[-2].generation), plans[-1], number)  # always the one before
+        assert plans[:-1].index(agents.applied["n2"]) >= number - 1 if number else "n2" not in agents.applied
+    agents.reported("n2", make.status(plans[-1].generation), plans[-1], 7.0)
+    assert agents.applied["n2"] is plans[-1]
+
+
 def test_new_plan_has_a_moment_to_arrive(planned: Any) -> None:
     planned.report("n1", 5)
     planned.planner.use_pair_key(b"n" * 32)

@@ -47,6 +47,9 @@ class Agents:
         self._planned_at: dict[str, float] = {}
         self._ready_since: dict[str, float] = {}
         self._targets: dict[str, tuple[NodePlan, frozenset[str]]] = {}  # of the plan that was looked at last
+        # a plan that was newer than what the agent reported last: where plans change faster than agents report, none of
+        # them would ever be the newest
+        self._awaited: dict[str, NodePlan] = {}
 
     def reported(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> frozenset[str]:
         """Take a report. `plan`: the node's current one. Returns the addresses of callers of which other targets are
@@ -55,11 +58,16 @@ class Agents:
         self.of[node] = Agent(status, now_s, {target.id: target.classes for target in status.targets})
         (self.remarkable.add if _remarkable(status) else self.remarkable.discard)(node)
         self.refusals.pop(node, None)
+        awaited = self._awaited.get(node, plan)
         if status.error:
             self.applied.pop(node, None)
-        elif status.generation >= plan.generation:
-            self.applied[node] = plan
+        elif status.generation >= min(awaited.generation, plan.generation):
+            self.applied[node] = plan if status.generation >= plan.generation else awaited
             self._ready_since.setdefault(node, now_s)
+        if status.generation >= plan.generation:
+            self._awaited.pop(node, None)
+        elif status.generation >= awaited.generation or awaited is plan:
+            self._awaited[node] = plan
         return _moved(before, self.applied.get(node))
 
     def refused(self, node: str, why: str) -> None:
@@ -75,7 +83,7 @@ class Agents:
             if now_s - self.of[node].reported_s > FRESH_S:
                 del self.of[node]
                 self.remarkable.discard(node)
-        for by_node in (self._planned_at, self.applied, self.refusals, self._targets):
+        for by_node in (self._planned_at, self.applied, self.refusals, self._targets, self._awaited):
             for node in by_node.keys() - expected - nodes:
                 del by_node[node]
         for node in self._ready_since.keys() - expected:

@@ -1,4 +1,4 @@
-"""Hands the agent's status to the directory, in a thread of its own: no upload, no disk and no pacing keeps it back."""
+"""Hands the agent's status to the directory, in a thread of its own: no upload and no disk keeps it back."""
 
 import logging
 import threading
@@ -13,7 +13,11 @@ _RETRY_S = 2.0
 
 
 class Reporting:
-    """Sends the newest status at once when something other than counts has changed, else after `interval_s`."""
+    """Sends the newest status at once when something other than counts has changed, else after `interval_s`.
+
+    Where one change of a large cluster is a new plan for every node, that one has a new plan is said less often, by
+    how long the directory wants all agents to take (`Returning.spread_s`).
+    """
 
     def __init__(self, directory: Directory, interval_s: float) -> None:
         self._directory = directory
@@ -68,11 +72,15 @@ class Reporting:
         newest, sent = self._newest, self._sent
         if newest is None:
             return False
-        changed = sent is None or _urgent(newest) != _urgent(sent)
-        return changed or time.monotonic() - self._sent_s >= self._interval_s
+        if sent is None or _urgent(newest) != _urgent(sent):
+            return True
+        pause_s = self._interval_s
+        if newest.generation != sent.generation:
+            pause_s = min(pause_s, self._directory.returning.spread_s / 2)
+        return time.monotonic() - self._sent_s >= pause_s
 
 
 def _urgent(status: AgentStatus) -> tuple[object, ...]:
-    """Return what cannot wait for the interval: counts can."""
+    """Return what cannot wait: counts can, and a plan that is another one for a while."""
     refused = tuple((target.id, target.refused) for target in status.targets if target.refused)
-    return status.generation, status.variants, status.error, tuple(status.failing), refused
+    return status.variants, status.error, tuple(status.failing), refused

@@ -15,12 +15,12 @@ LONGEST_S = 300.0  # whatever the directory says
 
 class Returning:
     """One agent. Safe to use from several threads: each attribute is replaced whole, and a moment more or less of
-    waiting is no harm."""
+    waiting is no harm. `spread_s`: what the directory said last."""
 
     def __init__(self, node: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = int.from_bytes(hashlib.sha256(node.encode()).digest()[:8], "big") / 2**64
         self._clock = clock
-        self._spread_s = 0.0
+        self.spread_s = 0.0
         self._just_lost = False
         self._streams = False
         self._held_until_s = 0.0
@@ -28,7 +28,7 @@ class Returning:
 
     def told(self, spread_s: float) -> None:
         """Take over how many seconds agents come back when the stream ends; 0: at once."""
-        self._spread_s = min(max(spread_s, 0.0), LONGEST_S)
+        self.spread_s = min(max(spread_s, 0.0), LONGEST_S)
 
     def opened(self) -> None:
         """The plan stream is open: posts may go."""
@@ -38,12 +38,12 @@ class Returning:
         """The plan stream has ended: its turn comes within the span and once in each that follows; posts wait until the
         second time."""
         self._streams, self._just_lost = False, True
-        self._held_until_s = self._clock() + (1 + self._share) * self._spread_s
+        self._held_until_s = self._clock() + (1 + self._share) * self.spread_s
 
     def pause_s(self, retry_s: float) -> float:
         """Return for how long to wait before the stream is asked for again, at least half of `retry_s`: first until
         this node's moment, then until it comes round again."""
-        spread_s = self._share * self._spread_s if self._just_lost else self._spread_s
+        spread_s = self._share * self.spread_s if self._just_lost else self.spread_s
         self._just_lost = False
         return max(spread_s, retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads agents, no secret
 
@@ -56,4 +56,4 @@ class Returning:
     def failed(self, why: str) -> None:
         """A post found nobody: without a stream the next one waits for as long as the others."""
         if not self._streams:
-            self._held_until_s, self._why = self._clock() + self._spread_s, why
+            self._held_until_s, self._why = self._clock() + self.spread_s, why
