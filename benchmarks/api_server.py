@@ -1,15 +1,18 @@
 """An API server that is played: lists in pages, watches with bookmarks and resource versions, the Lease, TokenReviews.
 
 It keeps what it is given (as JSON) and tells those who watch; what the operator writes is counted by kind, and of nodes
-taken. It stands in for the real one in `benchmarks/scale.py`.
+taken. It stands in for the real one (`real_api_server.py`) in `benchmarks/scale.py`.
 """
 
 import asyncio
 import base64
 import bisect
+import json
 import time
 from collections import Counter, defaultdict, deque
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +23,7 @@ from latencyprobe_operator.directory.auth import NODE_CLAIM
 
 Document = dict[str, Any]
 
-AGENTS = "lp-agents"
+OPERATOR, AGENTS, AGENT_ACCOUNT = "lp", "lp-agents", "latencyprobe-agent"
 BOOKMARK_S = 60.0
 KEPT = 50_000  # events of a kind; who watches from before them is told 410
 GROUP, VERSION = API_VERSION.split("/")
@@ -33,12 +36,6 @@ _DISCOVERY: dict[str, Document] = {
     "/api/v1": {"resources": []},
     f"/apis/{API_VERSION}": {"resources": [_RESOURCE | {"verbs": ["list", "watch", "patch"]}]},
 }
-
-
-def token(node: str) -> str:
-    """Return a token of a node's agent, as `ApiServer` vouches for it."""
-    claims = msgspec.json.encode({"exp": time.time() + 86_400, "node": node})
-    return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.signature"
 
 
 class _Kind:
@@ -58,16 +55,21 @@ class _Kind:
 
 
 class ApiServer:
-    """`writes`: by what is written and by whom; leases and reviews are none."""
+    """`writes`: so far, by what is written; leases and reviews are none. `on_ready`: called with the uid of each pod
+    when it is about to be ready. `folder`: for its kubeconfig."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.on_ready: Callable[[str], None] = lambda _: None
         self.writes: Counter[str] = Counter()
+        self._folder = folder
         self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
         self._version = 1
         self._lease: Document = {}
 
     def put(self, kind: str, document: Document) -> None:
         """Add or change an object."""
+        if kind == "pods":
+            self.on_ready(document["metadata"]["uid"])
         self._version += 1
         metadata = document["metadata"]
         metadata["resourceVersion"] = str(self._version)
@@ -87,6 +89,35 @@ class ApiServer:
     def labelled(self) -> int:
         """Return how many nodes must measure, by their label."""
         return sum(bool(node["metadata"].get("labels")) for node, _ in self._kinds["nodes"].objects.values())
+
+    def token(self, node: str) -> str:
+        """Return a token of a node's agent, as it vouches for it."""
+        claims = msgspec.json.encode({"exp": time.time() + 86_400, "node": node})
+        return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.signature"
+
+    async def change(self, work: Callable[[], object]) -> None:
+        """Do what puts and drops."""
+        work()
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[Path]:
+        """Answer until the end of the block. Yields the kubeconfig of who may do everything."""
+        app = web.Application(client_max_size=64 << 20)
+        app.router.add_route("*", "/{path:.*}", self.answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        kubeconfig = {
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+        (file := self._folder / "kubeconfig").write_text(json.dumps(kubeconfig))
+        try:
+            yield file
+        finally:
+            await runner.cleanup()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Play one request."""
@@ -175,6 +206,6 @@ async def _reviewed(request: web.Request) -> web.Response:
         node = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["node"]
     except (IndexError, KeyError, ValueError):
         return web.json_response({"status": {"authenticated": False}})
-    user = {"username": f"system:serviceaccount:{AGENTS}:latencyprobe-agent", "extra": {NODE_CLAIM: [node]}}
+    user = {"username": f"system:serviceaccount:{AGENTS}:{AGENT_ACCOUNT}", "extra": {NODE_CLAIM: [node]}}
     audiences = spec.get("audiences", [])
     return web.json_response({"status": {"authenticated": True, "audiences": audiences, "user": user}})

@@ -78,7 +78,8 @@ def _run(seconds: float, *, connections: int, per_second: float, slow_every: int
 
 
 def _counted(run: Run) -> list[Check]:
-    good, bad = run.agent.directory.good[Role.SERVER], run.agent.directory.bad[Role.SERVER]
+    rows = [row for row in run.agent.directory.rows if row.perspective is Role.SERVER]
+    good, bad = sum(row.good for row in rows), sum(row.bad for row in rows)
     answered, slow = run.offered.answered, run.offered.slow
     return [
         Check("good + bad, as handed over", f"{good + bad:,}", f"{answered:,} answered", good + bad == answered),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from latencyprobe.manifest import API_VERSION
 from latencyprobe_operator.cluster import decoding
 
+CLUSTER_SCOPE = 10  # LatencyProbes
 TARGETS = 10  # pods of each namespace that its LatencyProbe is about
 
 Document = dict[str, Any]

@@ -1,7 +1,6 @@
 """The operator as a process of its own, between an API server on loopback and agents."""
 
 import asyncio
-import json
 import os
 import ssl
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import aiohttp
 
-from benchmarks.api_server import AGENTS
+from benchmarks.api_server import AGENTS, OPERATOR
 from tests.support.waiting import until
 
 LIMIT_S = 600.0  # until it is ready
@@ -69,26 +68,18 @@ class Operator:
 
 
 @asynccontextmanager
-async def operator(server: str, folder: Path, port: int) -> AsyncIterator[Operator]:
-    """Run it until the end of the block; it answers agents from the beginning. `server`: the API server's address;
+async def operator(kubeconfig: Path, folder: Path, port: int) -> AsyncIterator[Operator]:
+    """Run it until the end of the block; it answers agents from the beginning. `kubeconfig`: of the API server;
     `folder`: with its certificate `tls.crt`, `tls.key`, and for its other files; `port`: of its directory."""
-    contexts = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
-    kubeconfig = {
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": contexts,
-        "current-context": "c",
-    }
-    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     (folder / "key").write_bytes(bytes(32))
-    settings = {"NAMESPACE": "lp", "AGENT_NAMESPACE": AGENTS, "LISTEN": f"127.0.0.1:{port}"}
+    settings = {"NAMESPACE": OPERATOR, "AGENT_NAMESPACE": AGENTS, "LISTEN": f"127.0.0.1:{port}"}
     files = {"TLS_DIR": ".", "PAIR_KEY_FILE": "key", "STORE": "sli.db"}
     settings |= {name: str(folder / file) for name, file in files.items()}
     environment = {f"LATENCYPROBE_{name}": value for name, value in settings.items()}
     with (folder / "operator.log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *(Path(sys.executable).with_name("latencyprobe"), "operator"),
-            env=os.environ | environment | {"KUBECONFIG": str(folder / "kubeconfig")},
+            env=os.environ | environment | {"KUBECONFIG": str(kubeconfig)},
             stdout=log,
             stderr=log,
         )

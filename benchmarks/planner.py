@@ -18,7 +18,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.made_cluster import Cluster, Document, Size, probes
+from benchmarks.made_cluster import CLUSTER_SCOPE, Cluster, Document, Size, probes
 from latencyprobe import parsing
 from latencyprobe.plan import NodePlan
 from latencyprobe.plan_stream import Differences, PlanLine
@@ -29,7 +29,6 @@ from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan.planner import Planner
 
 SIZES = ((500, 15_000, 100), (1_000, 30_000, 200), (5_000, 150_000, 1_000))
-CLUSTER_SCOPE = 10
 TIMES = 5
 
 

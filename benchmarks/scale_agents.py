@@ -1,9 +1,9 @@
 """Agents that speak the directory's real protocol over TLS and measure nothing: hundreds in one process.
 
 Each has two connections: its plan stream, of which changes are put together and checked by their digest, and one for
-what it posts: its status when its plan is another one (at most once a second) and every 15 s; whose 30 addresses are,
-when answers are no longer valid or it is told to forget one; and counts of 20 objectives as often as the directory
-tells. When it comes back is up to the real agent's `Returning`.
+what it posts: its status when its plan is another one (as often as the directory lets it) and every 15 s; whose 30
+addresses are, when answers are no longer valid or it is told to forget one; and counts of 20 objectives as often as the
+directory tells. When it comes back is up to the real agent's `Returning`.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ from operator import itemgetter
 
 import msgspec
 
-from benchmarks.api_server import token
 from benchmarks.scale_connection import Answer, Connection
 from latencyprobe import wire
 from latencyprobe.bounds import HISTOGRAM_INDEXES
@@ -54,6 +53,10 @@ class Told:
 
     def asked(self) -> None:
         self.at[int(time.monotonic())] += 1
+
+    def ready(self, uid: str) -> None:
+        """Take note that a pod is ready."""
+        self.waited[uid] = time.monotonic()
 
     def read(self, plan: NodePlan, uids: list[str]) -> None:
         """Take note that an agent has a plan with these pods."""
@@ -93,18 +96,19 @@ class _Due:
 
 
 class Agent:
-    """The agent of a node, until it is cancelled."""
+    """The agent of a node, until it is cancelled. `where`: host, port and whom it trusts."""
 
-    def __init__(self, node: str, host: str, port: int, trust: ssl.SSLContext, told: Told) -> None:
+    def __init__(self, node: str, token: str, where: tuple[str, int, ssl.SSLContext], told: Told) -> None:
         self.plan: NodePlan | None = None
         self.streaming = False
         self._node = node
-        self._where = (host, port, trust)
-        self._token = token(node)
+        self._where = where
+        self._token = token
         self._told = told
         self._due = _Due()
         self._peers: tuple[str, ...] = ()
         self._sequence = 0
+        self._reported_s = -INTERVAL_S
         self._returning = Returning(node)
 
     @property
@@ -163,7 +167,9 @@ class Agent:
         if line.plan is None and line.change is None:
             return
         self._told.read(self.plan, uids)
-        self._due.at_latest("status", random.uniform(0, SHORTEST_S))
+        pause_s = min(INTERVAL_S, self._returning.spread_s / 2)  # as `directory/reporting`
+        paused_s = self._reported_s + pause_s - time.monotonic()
+        self._due.at_latest("status", max(random.uniform(0, SHORTEST_S), paused_s))
         if not self.streaming:  # whatever was known may have changed meanwhile
             self.streaming = True
             self._due.at_latest("identities", PACE_S)
@@ -194,6 +200,7 @@ class Agent:
 
     async def _report(self, connection: Connection) -> float:
         await self._ask(connection, "status", f"{self._path}/status", self._status())
+        self._reported_s = time.monotonic()
         return INTERVAL_S
 
     async def _identify(self, connection: Connection) -> float:

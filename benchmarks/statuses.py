@@ -9,8 +9,7 @@ import time
 import click
 import msgspec
 
-from benchmarks.made_cluster import Cluster, Document, Size, probes
-from benchmarks.planner import CLUSTER_SCOPE
+from benchmarks.made_cluster import CLUSTER_SCOPE, Cluster, Document, Size, probes
 from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.calls import FakeCluster

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from benchmarks.api_server import ApiServer, token
+from benchmarks.api_server import ApiServer
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -17,8 +18,8 @@ def pod(name: str) -> dict[str, Any]:
 
 
 class World:
-    def __init__(self) -> None:
-        self.api = ApiServer()
+    def __init__(self, folder: Path) -> None:
+        self.api = ApiServer(folder)
 
     async def get(self, **query: str) -> dict[str, Any]:
         async with self.client.get(f"{self.url}/api/v1/pods", params=query) as answer:
@@ -37,9 +38,9 @@ class World:
 
 
 @pytest.fixture
-def play() -> Callable[[Callable[[World], Awaitable[None]]], None]:
+def play(tmp_path: Path) -> Callable[[Callable[[World], Awaitable[None]]], None]:
     async def whole(scene: Callable[[World], Awaitable[None]]) -> None:
-        world, app = World(), web.Application()
+        world, app = World(tmp_path), web.Application()
         app.router.add_route("*", "/{path:.*}", world.api.answer)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
@@ -86,7 +87,7 @@ def test_a_quiet_watch_has_bookmarks_and_one_from_too_long_ago_is_told(
 def test_tokens_name_their_node_and_others_are_not_authenticated(play: Any) -> None:
     async def scene(world: World) -> None:
         found = []
-        for one in (token("n1"), "guessed"):
+        for one in (world.api.token("n1"), "guessed"):
             body = {"spec": {"token": one, "audiences": ["a"]}}
             url = f"{world.url}/apis/authentication.k8s.io/v1/tokenreviews"
             async with world.client.post(url, json=body) as answer:

@@ -4,6 +4,7 @@ up."""
 import pytest
 
 from benchmarks import scale
+from benchmarks.scale_figures import rows
 
 
 @pytest.mark.slow
@@ -18,4 +19,4 @@ def test_each_change_reaches_its_agent_and_every_count_is_taken(monkeypatch: pyt
     assert (len(found.answers_s) > 0, found.refused) == (True, 0)
     assert found.sent > 0
     assert 0 < found.alone < found.with_agents
-    assert len({len(scale.rows(one)) for one in (found, found)}) == 1
+    assert len({len(rows(one)) for one in (found, found)}) == 1

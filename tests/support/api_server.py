@@ -35,9 +35,11 @@ class ApiServer(NamedTuple):
     kubeconfig: Path
     pool: urllib3.PoolManager
 
-    def answer(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def answer(
+        self, method: str, path: str, body: bytes | None = None, content_type: str = "application/json"
+    ) -> tuple[int, bytes]:
         """Return HTTP status and body; threads may ask side by side."""
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
         answer = self.pool.request(method, self.url + path, body=body, headers=headers, retries=False)
         return answer.status, answer.data
 
