@@ -26,6 +26,7 @@ NAME = "latencyprobe-operator"
 DURATION_S = 15
 RENEW_DEADLINE_S = 10.0  # we stop writing 5 s before anybody else may start
 RETRY_S = 2.0
+LOOK_S = 1.0  # whoever waits: with one attempt that gets no answer the next one still writes within 20 s
 _POLL_S = 0.2
 _RELEASE_TRIES = 3
 
@@ -206,7 +207,7 @@ class Lease:
                     try:
                         while True:
                             await self._claim.attempt(api)
-                            await asyncio.sleep(RETRY_S)
+                            await asyncio.sleep(RETRY_S if self._claim.term else LOOK_S)
                     finally:
                         await self._claim.release(api)
             except LatencyProbeError as error:
