@@ -58,7 +58,7 @@ async def serve(config: Config, api: Api, term: Term) -> None:
         own = telemetry(config.namespace)
         ending.push_async_callback(asyncio.to_thread, own.close)
         operator = Operator(config, api, term, own)
-        runner = web.AppRunner(operator.directory.app(operator.metrics), access_log=None, shutdown_timeout=2.0)
+        runner = operator.directory.runner(operator.metrics)
         ending.push_async_callback(runner.cleanup)
         await runner.setup()
         tls = operator.certificate.context

@@ -83,7 +83,7 @@ async def world(make: Any, tls_dir: Path, store: Path) -> AsyncIterator[World]:
     async with StoreThread(lambda: SqliteStore(store)) as store_thread:
         it = World(make, store_thread)
         await it.ingest.asked.save()
-        runner = web.AppRunner(it.directory.app(), shutdown_timeout=0.1)
+        runner = it.directory.runner(shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=Certificate(tls_dir).context).start()
         it.url = f"https://127.0.0.1:{runner.addresses[0][1]}"

@@ -231,6 +231,24 @@ def test_document_that_is_too_large_gets_413(play: Play) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize(
+    "garbage", [b"\x00" * 64, b"GET / HTTP/9\r\n\r\n", b"GET / HTTP/1.1\r\nA: " + b"x" * 10_000 + b"\r\n\r\n"]
+)
+def test_what_is_no_http_is_counted_and_not_logged(
+    play: Play, caplog: pytest.LogCaptureFixture, garbage: bytes
+) -> None:
+    async def scene(it: World) -> None:
+        host, _, port = it.url.removeprefix("https://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=it.tls)
+        writer.write(garbage)
+        assert (await reader.read()).startswith(b"HTTP/1.0 400")
+        writer.close()
+        assert it.directory.requests["unknown", 400] == 1
+        assert caplog.records == []
+
+    play(scene)
+
+
 def test_counts_that_cannot_be_stored_are_refused_for_now_without_the_reason(play: Play) -> None:
     async def scene(it: World) -> None:
         await it.store_thread.run(it.store_thread.store.close)

@@ -50,6 +50,17 @@ def test_store_is_closed_at_the_end_and_keeps_what_it_was_given(tmp_path: Path) 
     assert [asyncio.run(play(0)), asyncio.run(play(5))] == [1, 1]
 
 
+def test_counts_that_come_while_the_operator_ends_are_refused_for_now(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with StoreThread(lambda: SqliteStore(tmp_path / "sli.db")) as store_thread:
+            pass
+        with pytest.raises(StoreError, match="the operator ends") as refusal:
+            await store_thread.add_batches([("n1", SliBatch("i", 0, ()))])
+        assert refusal.value.reason, "the directory does not log it"
+
+    asyncio.run(play())
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Retries without delays; returns what they were for."""

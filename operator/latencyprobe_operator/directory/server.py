@@ -9,10 +9,12 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
+from http import HTTPStatus
 from typing import TypeVar
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from latencyprobe import wire
 from latencyprobe.errors import StoreError
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 
 MAX_SMALL_BODY = 256 << 10
 PIECE = 4 << 10  # bytes
+_NO_HTTP = (HttpProcessingError, web.RequestPayloadError)
 STORE_RETRY_S = 30  # of a store that is away: as often as it is tried again
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -82,8 +85,8 @@ class Directory:
         finally:
             self.close()
 
-    def app(self, metrics: Callable[[], bytes] = bytes) -> web.Application:
-        """Return the aiohttp application. `metrics`: writes what /metrics answers."""
+    def runner(self, metrics: Callable[[], bytes] = bytes, shutdown_timeout: float = 2.0) -> web.AppRunner:
+        """Return what answers. `metrics`: writes what /metrics answers; `shutdown_timeout`: in s."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
         app.add_routes([
             web.get("/healthz", self._healthz),
@@ -95,7 +98,17 @@ class Directory:
             web.post("/v1/identities", self._identities),
             web.post("/v1/remote-join", self._remote_join),
         ])  # fmt: skip
-        return app
+        logger = logging.Logger("aiohttp.server", logging.DEBUG)  # of this directory alone
+        logger.parent = logging.getLogger(logger.name)
+        logger.addFilter(self._is_http)
+        return web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_timeout)
+
+    def _is_http(self, record: logging.LogRecord) -> bool:
+        """Count what is no HTTP at all, and keep it out of the log, which any stranger could fill by it."""
+        kind = record.exc_info[0] if record.exc_info else None
+        no_http = kind is not None and issubclass(kind, _NO_HTTP)
+        self.requests["unknown", HTTPStatus.BAD_REQUEST] += no_http
+        return record.levelno >= logging.WARNING and not no_http
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -58,6 +58,7 @@ class StoreThread:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.problem = StoreError("the SLI store is being closed: the operator ends", "StoreFailed")
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(CLOSING_S):
                 await self.run(self.file.close)
