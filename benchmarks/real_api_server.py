@@ -52,8 +52,9 @@ class RealApiServer:
         """Add or change an object."""
         version, name = _KINDS[kind]
         whole = {"apiVersion": version, "kind": name} | json.loads(json.dumps(document))
+        made_up = whole["metadata"].pop("uid", "")
         if kind == "pods":
-            self._put_pod(whole)
+            self._put_pod(whole, made_up)
             return
         if kind == "services":
             del whole["spec"]["clusterIPs"]  # the server's own choice
@@ -107,8 +108,8 @@ class RealApiServer:
         """The kubeconfig of who may do everything."""
         yield self._server.kubeconfig
 
-    def _put_pod(self, whole: Document) -> None:
-        made_up, status = whole["metadata"].pop("uid"), whole.pop("status")
+    def _put_pod(self, whole: Document, made_up: str) -> None:
+        status = whole.pop("status")
         for owner in whole["metadata"]["ownerReferences"]:
             owner |= {"apiVersion": "apps/v1", "uid": owner["name"]}
         uid = self._server.create(_path("pods", whole), whole)["metadata"]["uid"]

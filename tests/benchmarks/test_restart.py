@@ -5,6 +5,7 @@ import pytest
 from benchmarks.restart import simulated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("away_s", "plans_s"), [(3.0, 10.0), (30.0, 20.0)])
 def test_a_restart_with_5000_nodes_asks_at_most_twice_what_every_second_does_and_all_are_back_within_a_minute(
     away_s: float, plans_s: float

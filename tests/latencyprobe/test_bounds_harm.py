@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,6 +140,7 @@ def harmless(rows: list[SliRow]) -> None:
             store.compact(NOW)
 
 
+@pytest.mark.long
 @settings(max_examples=30)
 @given(st.lists(possible(), min_size=1, max_size=3))
 def test_what_passes_does_no_harm_stored_added_up_a_million_times_and_reported(rows: list[SliRow]) -> None:

@@ -65,6 +65,7 @@ def distribution(module: str) -> str:
     return "".join(found - {"latencyprobe"})
 
 
+@cache
 def imported(folder: str) -> set[str]:
     """The distributions whose modules the files of a folder import."""
     return {distribution(module) for module in modules(folder)} - {""}

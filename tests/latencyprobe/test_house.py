@@ -33,6 +33,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "ending",
         "flame_pictures",
         "injection",
+        "kills",
         "loop_pressure_cgroups",
         "measure_clocks",
         "remote_join",
@@ -189,6 +190,7 @@ def run_with_conftest(folder: Path, ci: str, **files: str) -> subprocess.Complet
     return subprocess.run(command, env=os.environ | {"CI": ci}, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ci", ["true", ""])
 @pytest.mark.parametrize(
     ("reason", "allowed"), [("no clang on this machine", False), ("NetworkPolicy enforcement", True)]
@@ -225,6 +227,7 @@ def test_pure():
 """
 
 
+@pytest.mark.long
 def test_each_second_try_in_ci_is_named_at_the_end_of_the_run(tmp_path):
     said = run_with_conftest(tmp_path, "true", test_parts=SECOND_TRY).stdout
     *_, last = said.split("second tries")
@@ -236,6 +239,7 @@ def test_each_second_try_in_ci_is_named_at_the_end_of_the_run(tmp_path):
     assert "test_pure" not in last
 
 
+@pytest.mark.long
 def test_without_ci_and_where_all_goes_well_there_is_no_second_try(tmp_path):
     assert "second tries" not in run_with_conftest(tmp_path, "", test_parts=SECOND_TRY).stdout
     assert "second tries" not in run_with_conftest(tmp_path, "true", test_parts="def test_one(): pass").stdout

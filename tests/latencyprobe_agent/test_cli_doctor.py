@@ -37,6 +37,7 @@ def test_doctor_is_content_where_everything_is_there() -> None:
     assert "PSI of cpu, memory, io" in result.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("psi", [True, False])
 def test_doctor_says_what_of_a_containers_waits_cannot_be_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, psi: bool

@@ -137,6 +137,7 @@ def test_every_field_of_the_spec_has_an_edit() -> None:
     assert set(fields(msgspec.inspect.type_info(spec.LatencyProbeSpec))) == EDITS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("load_between", [False, True], ids=["between turns", "under load"])
 @pytest.mark.parametrize("field", EDITS)
 def test_an_edit_under_load_lets_every_objective_count_what_is_its_own(

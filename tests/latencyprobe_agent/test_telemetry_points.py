@@ -123,6 +123,7 @@ def test_a_gauge_is_never_a_difference() -> None:
     assert metrics(encoder, Point(1, names.MEMORY, (), 60))["one", names.MEMORY.name].gauge.data_points[0].as_int == 60
 
 
+@pytest.mark.long
 def test_requests_stay_below_what_receivers_accept() -> None:
     wide = histogram([1 << 40] * 900)
     resources = {i: {"service.name": str(i)} for i in range(2000)}

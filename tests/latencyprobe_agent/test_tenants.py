@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import pytest
 
 from latencyprobe import plan as plan_
 from latencyprobe.plan import AgentStatus, NodePlan, Role, TargetStatus
@@ -126,6 +127,7 @@ def check_statuses(world: World, planner: Planner) -> None:
         assert canaries(told) <= own(key[0]), told
 
 
+@pytest.mark.long
 def test_ten_tenants_never_get_a_pod_an_address_or_a_count_of_another() -> None:
     seed = int(os.environ.get("SEED", random.randrange(1 << 30)))
     print(f"seed {seed}")
