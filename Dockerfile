@@ -11,48 +11,56 @@ RUN make bpf
 FROM docker.io/library/debian:trixie-slim AS python
 RUN apt-get update && apt-get install -y --no-install-recommends python3 \
     && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/apt/*.bin /var/cache/ldconfig/aux-cache
-ENV PATH=/opt/latencyprobe/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-ENTRYPOINT ["latencyprobe"]
 
-# Dependencies come first, with a package that is still empty, so that a changed source does not install them again.
 FROM python AS pip
 RUN apt-get update && apt-get install -y --no-install-recommends python3-pip python3-setuptools \
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv --without-pip /opt/latencyprobe
 ENV PIP="/usr/bin/python3 -m pip --python /opt/latencyprobe/bin/python install --no-compile"
+ENV PINNED="--only-binary :all: --require-hashes -r requirements.txt"
 # unchecked-hash: bytecode that is the same in every build and is not compared with its source at each import
 ENV COMPILE="python3 -m compileall -q --invalidation-mode unchecked-hash" SITE="/opt/latencyprobe/lib/python3*/site-packages"
 WORKDIR /src
-COPY pyproject.toml constraints.txt ./
-RUN mkdir operator probe-image && touch README.md LICENSE
 
-FROM pip AS source
-COPY README.md LICENSE ./
+FROM pip AS wheel
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY latencyprobe latencyprobe
 COPY operator operator
 COPY probe-image probe-image
-# the wheel's hash stays in the image: it must not tell the time
+# its hash stays in the image: it must not tell the time
 RUN SOURCE_DATE_EPOCH=0 /usr/bin/python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM pip AS agent-python
-RUN $PIP -c constraints.txt '.[agent]' && $COMPILE $SITE
-COPY --from=source /wheels /wheels
-RUN $PIP --no-deps --force-reinstall /wheels/*.whl && $COMPILE $SITE/latencyprobe*
+COPY probe-image/requirements.txt ./
+RUN $PIP $PINNED && $COMPILE $SITE
+COPY --from=wheel /wheels /wheels
+RUN $PIP --no-deps /wheels/*.whl && $COMPILE $SITE/latencyprobe*
 
 FROM pip AS operator-python
-RUN $PIP -c constraints.txt '.[operator]' && $COMPILE $SITE
-COPY --from=source /wheels /wheels
-RUN $PIP --no-deps --force-reinstall /wheels/*.whl && $COMPILE $SITE/latencyprobe*
+COPY operator/requirements.txt ./
+RUN $PIP $PINNED && $COMPILE $SITE
+COPY --from=wheel /wheels /wheels
+RUN $PIP --no-deps /wheels/*.whl && $COMPILE $SITE/latencyprobe*
 
-FROM python AS agent
+# What the images start from: Python, libraries and the list of packages. No shell and no other program.
+FROM python AS bare
 RUN apt-get update && apt-get install -y --no-install-recommends libbpf1 \
-    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/apt/*.bin /var/cache/ldconfig/aux-cache
+    && rm -rf /var/lib/apt /var/lib/dpkg/info /var/log/* /var/cache/* /etc/apt /etc/dpkg /usr/share/bash-completion \
+        /usr/share/debconf /usr/share/perl5 /usr/lib/apt /usr/lib/dpkg /usr/lib/systemd /usr/lib/*/perl-base /usr/libexec \
+    && find /usr/bin /usr/sbin ! -type d ! -name 'python3*' -delete
+
+FROM scratch AS base
+COPY --from=bare / /
+ENV PATH=/opt/latencyprobe/bin:/usr/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+ENTRYPOINT ["latencyprobe"]
+
+FROM base AS agent
 COPY --from=agent-python /opt/latencyprobe /opt/latencyprobe
 COPY --from=bpf /src/build/bpf/*.bpf.o /usr/lib/latencyprobe/bpf/
 ENV LATENCYPROBE_BPF_DIR=/usr/lib/latencyprobe/bpf
 CMD ["agent"]
 
-FROM python AS operator
+FROM base AS operator
 COPY --from=operator-python /opt/latencyprobe /opt/latencyprobe
 # kopf asks for the user's name, and no passwd file names this one
 ENV USER=latencyprobe

@@ -71,8 +71,8 @@ bench: ## what measuring costs, beside its goals and other tools; OF=stamps: one
 	@$(MAKE) --no-print-directory bpf
 	@$(BIN)/python -m benchmarks $(OF:%=--of %)
 
-bench-scale: .venv/inputs ## what the operator costs by the size of the cluster, under played agents; NODES=500: one size
-	@$(BIN)/python -m benchmarks.scale $(NODES:%=--nodes %)
+bench-scale: .venv/inputs ## what the operator costs by the size of the cluster, under played agents; NODES=500: one size; API=real: no played API server
+	@$(BIN)/python -m benchmarks.scale $(NODES:%=--nodes %) $(API:%=--api-server %)
 
 everything:
 	@scripts/setup --test

@@ -10,10 +10,12 @@ cd "$folder"
 new_key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
 encoded() { openssl base64 -A; }
 new_key ca.key
-openssl req -x509 -new -key ca.key -subj /CN=latencyprobe-directory-ca -days 3650 -out ca.crt
+openssl req -x509 -new -key ca.key -subj /CN=latencyprobe-directory-ca -days 3650 -out ca.crt \
+	-addext 'keyUsage=critical,keyCertSign,cRLSign' # Python believes no authority that does not say so
 new_key tls.key
 openssl req -new -key tls.key -subj "/CN=$host" -out tls.csr
-printf 'subjectAltName=DNS:%s\nextendedKeyUsage=serverAuth\n' "$host" >names
+printf '%s\n' "subjectAltName=DNS:$host" extendedKeyUsage=serverAuth keyUsage=critical,digitalSignature \
+	basicConstraints=critical,CA:FALSE subjectKeyIdentifier=hash authorityKeyIdentifier=keyid >names
 openssl x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 3650 -extfile names -out tls.crt 2>/dev/null
 
 cat <<YAML

@@ -146,8 +146,10 @@ def _checked(uri: str, path: Path) -> sqlite3.Connection:
 def _claim(path: Path) -> IO[bytes]:
     """Create the file for its owner alone, and become its one writer."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _create(path)
-    writer = path.with_name(f"{path.name}.lock").open("ab")
+    lock = path.with_name(f"{path.name}.lock")
+    for file in (path, lock):  # whoever may open the lock may hold it
+        _create(file)
+    writer = lock.open("ab")
     try:
         fcntl.flock(writer, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

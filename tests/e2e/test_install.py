@@ -21,6 +21,7 @@ OPERATOR = "system:serviceaccount:latencyprobe:latencyprobe-operator"
 AGENT = "system:serviceaccount:latencyprobe-agents:latencyprobe-agent"
 API_SERVER = "https://10.211.0.11:6443"
 MEASURE = "latencyprobe.dev/measure"
+TOKEN = "/var/run/secrets/latencyprobe/token"
 
 
 def rights(cluster: Cluster, user: str, namespace: str) -> set[tuple[str, str, str]]:
@@ -100,8 +101,7 @@ def test_operator_would_be_admitted_by_the_restricted_level(release: Chart, clus
 def test_token_of_an_agent_is_worth_nothing_to_the_api_server(
     agent: dict[str, Any], release: Chart, cluster: Cluster
 ) -> None:
-    read = ("cat", "/var/run/secrets/latencyprobe/token")
-    token = cluster.exec(agent["metadata"]["name"], *read, namespace=release.agents)
+    token = read(cluster, agent, TOKEN)
 
     answer = requests.get(f"{API_SERVER}/api", headers={"Authorization": f"Bearer {token}"}, verify=False, timeout=10)
 
@@ -114,7 +114,7 @@ def test_agent_is_held_to_its_own_system_calls_and_gets_no_further_rights(
     """Who runs something else in its container, as here, is not: that takes rights to exec."""
 
     def filters(process: str) -> int:
-        told = cluster.exec(agent["metadata"]["name"], "cat", f"/proc/{process}/status", namespace=release.agents)
+        told = read(cluster, agent, f"/proc/{process}/status")
         status = dict(line.split(":", 1) for line in told.splitlines())
         assert status["NoNewPrivs"].strip() == "1"
         return int(status["Seccomp_filters"])
@@ -141,8 +141,7 @@ def test_directory_tells_nothing_but_its_health_without_a_token(release: Chart, 
 def test_agent_of_a_node_is_refused_the_plan_of_another(
     agent: dict[str, Any], release: Chart, cluster: Cluster
 ) -> None:
-    read = ("cat", "/var/run/secrets/latencyprobe/token")
-    headers = {"Authorization": "Bearer " + cluster.exec(agent["metadata"]["name"], *read, namespace=release.agents)}
+    headers = {"Authorization": "Bearer " + read(cluster, agent, TOKEN)}
     directory = f"https://{cluster.service_ip('latencyprobe-directory', release.namespace)}:8443"
     status = {}
     for node in cluster.nodes:
@@ -160,9 +159,42 @@ def test_no_other_port_is_open(
     namespace = release.agents if component == "agent" else release.namespace
     (pod,) = cluster.pods(namespace, f"app.kubernetes.io/component={component}")
 
-    tables = cluster.exec(pod["metadata"]["name"], "cat", "/proc/net/tcp", "/proc/net/tcp6", namespace=namespace)
+    tables = read(cluster, pod, "/proc/net/tcp") + read(cluster, pod, "/proc/net/tcp6")
 
     assert listening(tables) == ports
+
+
+def test_images_hold_no_shell_and_no_program_but_python(
+    agent: dict[str, Any], release: Chart, cluster: Cluster
+) -> None:
+    (operator,) = cluster.pods(release.namespace, "app.kubernetes.io/component=operator")
+    for pod in (agent, operator):
+        programs = inside(cluster, pod, "import os; print(*os.listdir('/usr/bin'), *os.listdir('/usr/sbin'))").split()
+        assert [name for name in programs if not name.startswith("python3")] == []
+        with pytest.raises(RefusedError, match="executable file not found"):
+            cluster.exec(pod["metadata"]["name"], "sh", namespace=pod["metadata"]["namespace"])
+
+
+def test_what_agent_and_operator_keep_is_read_by_nobody_else(
+    agent: dict[str, Any], release: Chart, cluster: Cluster
+) -> None:
+    """Their files in volumes that they may write to."""
+    (operator,) = cluster.pods(release.namespace, "app.kubernetes.io/component=operator")
+    for pod in (agent, operator):
+        volumes = f"/var/lib/kubelet/pods/{pod['metadata']['uid']}/volumes/kubernetes.io~empty-dir"
+        look = ("find", volumes, "-type", "f", "-printf", "%m %f\n")
+        files = cluster.in_node(pod["spec"]["nodeName"], *look).splitlines()
+        assert any(file.endswith(".db") for file in files), files
+        assert [file for file in files if not file.startswith("600 ")] == []
+
+
+def inside(cluster: Cluster, pod: dict[str, Any], program: str) -> str:
+    """What a Python program prints in a pod of ours: there is no other there."""
+    return cluster.exec(pod["metadata"]["name"], "python3", "-c", program, namespace=pod["metadata"]["namespace"])
+
+
+def read(cluster: Cluster, pod: dict[str, Any], path: str) -> str:
+    return inside(cluster, pod, f"print(open({path!r}).read(), end='')")
 
 
 def listening(tables: str) -> set[int]:

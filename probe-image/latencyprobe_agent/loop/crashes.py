@@ -42,7 +42,7 @@ class Crashes(contextlib.AbstractContextManager["Crashes"]):
                     report.unlink()
             for report in self._reports()[-1:]:
                 _log.error("an earlier run crashed:\n%s", report.read_text(errors="replace")[-_SHOWN:])
-            self._report = (self._folder / f"{self._clock():.6f}.{os.getpid()}").open("w")
+            self._report = open(self._folder / f"{self._clock():.6f}.{os.getpid()}", "w", opener=_to_ourselves)
             faulthandler.enable(self._report)
         except OSError as error:
             _log.warning("%s: crashes cannot be remembered: %s", self._folder, error)
@@ -73,3 +73,8 @@ class Crashes(contextlib.AbstractContextManager["Crashes"]):
 
     def _reports(self) -> list[Path]:
         return sorted(self._folder.iterdir())
+
+
+def _to_ourselves(path: str, flags: int) -> int:
+    """A crash may quote what it was about."""
+    return os.open(path, flags, 0o600)
