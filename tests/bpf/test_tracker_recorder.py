@@ -127,7 +127,9 @@ def test_a_snapshot_holds_what_came_before_its_trigger(tmp_path):
     assert ("syscalls", "clock_nanosleep", running.pid) == (trigger.tracker, trigger.what, trigger.tid)
     assert log[-1][0] <= trigger.start_ns
     assert trigger.time_ns <= log[-1][1]
-    assert any("nanosleep" in frame for stack in trigger.kernel_stacks for frame in stack.frames)
+    assert {} == snapshot.header.lost
+    frames = [frame for stack in trigger.kernel_stacks for frame in stack.frames]
+    assert any("nanosleep" in frame for frame in frames), trigger.kernel_stacks
     found = slept(snapshot, running.pid)
     assert len(log) == len(found)
     for (before_ns, after_ns), (start_ns, end_ns) in zip(log, found, strict=True):
@@ -139,7 +141,6 @@ def test_a_snapshot_holds_what_came_before_its_trigger(tmp_path):
         assert ((left >= start_ns) & (left <= end_ns)).any()
     unwoken = sum(not ((woken >= start_ns) & (woken <= end_ns)).any() for start_ns, end_ns in found)
     assert unwoken <= untold(snapshot).wakeups
-    assert {} == snapshot.header.lost
     print(f"{len(found)} sleeps before the trigger, within the log's stamps; {len(events)} events, {unwoken} untold")
 
 
