@@ -42,10 +42,10 @@ RUN $PIP $PINNED && $COMPILE $SITE
 COPY --from=wheel /wheels /wheels
 RUN $PIP --no-deps /wheels/*.whl && $COMPILE $SITE/latencyprobe*
 
-# What the images start from: Python, libraries and the list of packages. No shell and no other program.
+# What the images start from: Python, libraries and the list of packages. No shell and no other program; what dpkg knows of files stays, by which scripts/sbom.py tells what is left.
 FROM python AS bare
 RUN apt-get update && apt-get install -y --no-install-recommends libbpf1 \
-    && rm -rf /var/lib/apt /var/lib/dpkg/info /var/log/* /var/cache/* /etc/apt /etc/dpkg /usr/share/bash-completion \
+    && rm -rf /var/lib/apt /var/log/* /var/cache/* /etc/apt /etc/dpkg /usr/share/bash-completion \
         /usr/share/debconf /usr/share/perl5 /usr/lib/apt /usr/lib/dpkg /usr/lib/systemd /usr/lib/*/perl-base /usr/libexec \
     && find /usr/bin /usr/sbin ! -type d ! -name 'python3*' -delete
 

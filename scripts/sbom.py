@@ -22,17 +22,18 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
+_NO_CONTENT = ("/etc/", *(f"/usr/share/{name}/" for name in ("bug", "doc", "info", "lintian", "locale", "man", "menu")))
 _FIELDS = r"${db:Status-Status}\t${Package}\t${Version}\t${Architecture}\t${source:Package}\t${source:Version}\n"
 
 
 def debian(root: Path) -> Iterator[Component]:
-    """Yield the installed Debian packages."""
+    """Yield the installed Debian packages of which more is left than settings and documentation."""
     told = _os_release(root)
     distro = f"{told['ID']}-{told['VERSION_ID']}"
     command = ["dpkg-query", f"--admindir={root / 'var/lib/dpkg'}", "--show", f"--showformat={_FIELDS}"]
     for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
         status, name, version, arch, source, source_version = line.split("\t")
-        if status == "installed":
+        if status == "installed" and _is_left(root, name, arch):
             more = {"arch": arch, "distro": distro, "upstream": f"{source}@{source_version}"}
             yield _component(name, version, PackageURL("deb", told["ID"], name, version, more))
 
@@ -68,6 +69,16 @@ def document(root: Path, name: str, version: str) -> str:
     bom.metadata.component = Component(name=name, version=version, type=ComponentType.CONTAINER, bom_ref=name)
     bom.register_dependency(bom.metadata.component, components)
     return JsonV1Dot6(bom).output_as_string(indent=2)
+
+
+def _is_left(root: Path, name: str, arch: str) -> bool:
+    """Return whether a package has a file there; so says also one whose files dpkg does not list."""
+    lists = (root / "var/lib/dpkg/info" / f"{stem}.list" for stem in (name, f"{name}:{arch}"))
+    found = next((one for one in lists if one.exists()), None)
+    if found is None:
+        return True
+    files = (root / line[1:] for line in found.read_text().splitlines() if not line.startswith(_NO_CONTENT))
+    return any(file.is_file() and not file.is_symlink() for file in files)
 
 
 def _component(name: str, version: str, purl: PackageURL, licence: str | None = None) -> Component:

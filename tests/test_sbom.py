@@ -18,6 +18,11 @@ Architecture: amd64
 Source: libbpf (1.5.0-3)
 Version: 1:1.5.0-3
 
+Package: dash
+Status: install ok installed
+Architecture: amd64
+Version: 3
+
 Package: gone
 Status: deinstall ok config-files
 Architecture: amd64
@@ -31,6 +36,10 @@ def image(tmp_path: Path) -> Path:
     files = {
         "etc/os-release": 'ID=debian\nVERSION_ID="13"\n',
         "var/lib/dpkg/status": STATUS,
+        "var/lib/dpkg/info/libbpf1:amd64.list": "/.\n/usr/lib/libbpf.so.1\n",
+        "usr/lib/libbpf.so.1": "library",
+        "var/lib/dpkg/info/dash.list": "/.\n/usr/bin/dash\n/usr/share/doc/dash/copyright\n",
+        "usr/share/doc/dash/copyright": "the shell was taken out",
         "opt/latencyprobe/lib/python3.13/site-packages/msgspec-0.22.0.dist-info/METADATA": (
             "Metadata-Version: 2.4\nName: msgspec\nVersion: 0.22.0\nLicense-Expression: BSD-3-Clause\n"
         ),
