@@ -23,7 +23,7 @@ ENV COMPILE="python3 -m compileall -q --invalidation-mode unchecked-hash" SITE="
 WORKDIR /src
 
 FROM pip AS wheel
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
 COPY latencyprobe latencyprobe
 COPY operator operator
 COPY probe-image probe-image
@@ -42,7 +42,8 @@ RUN $PIP $PINNED && $COMPILE $SITE
 COPY --from=wheel /wheels /wheels
 RUN $PIP --no-deps /wheels/*.whl && $COMPILE $SITE/latencyprobe*
 
-# What the images start from: Python, libraries and the list of packages. No shell and no other program; what dpkg knows of files stays, by which scripts/sbom.py tells what is left.
+# What the images start from: Python and libraries, no shell and no other program. What dpkg knows of files stays, by
+# which scripts/sbom.py tells what is left.
 FROM python AS bare
 RUN apt-get update && apt-get install -y --no-install-recommends libbpf1 \
     && rm -rf /var/lib/apt /var/log/* /var/cache/* /etc/apt /etc/dpkg /usr/share/bash-completion \

@@ -107,7 +107,8 @@ class Directory:
         """Count what is no HTTP at all, and keep it out of the log, which any stranger could fill by it."""
         kind = record.exc_info[0] if record.exc_info else None
         no_http = kind is not None and issubclass(kind, _NO_HTTP)
-        self.requests["unknown", HTTPStatus.BAD_REQUEST] += no_http
+        if no_http:
+            self.requests["unknown", HTTPStatus.BAD_REQUEST] += 1
         return record.levelno >= logging.WARNING and not no_http
 
     @web.middleware
