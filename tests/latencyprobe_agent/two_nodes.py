@@ -152,7 +152,7 @@ class Cluster:
 
     def state(self) -> tuple[SliRow, dict[str, int]]:
         """The counts last read, and what became of the keys so far."""
-        return self.row, dict(self.directory.switchboard.counts)
+        return self.row, dict(self.directory.streams.switchboard.counts)
 
 
 @asynccontextmanager
@@ -163,8 +163,9 @@ async def cluster(hosts: dict[str, Host], tls_files: tuple[Path, ...], folder: P
     async with StoreThread(lambda: SqliteStore(folder / "sli.db")) as books:
         it = Cluster(hosts, books)
         await it.ingest.asked.save()
-        runners = [web.AppRunner(app, shutdown_timeout=0.1) for app in (it.directory.app(), web.Application())]
-        runners[1].app.add_routes([web.post("/v1/traces", it.collect), web.post("/v1/metrics", it.collect)])
+        collecting = web.Application()
+        collecting.add_routes([web.post("/v1/traces", it.collect), web.post("/v1/metrics", it.collect)])
+        runners = [it.directory.runner(shutdown_timeout=0.1), web.AppRunner(collecting, shutdown_timeout=0.1)]
         agents = []
         try:
             for runner, tls in zip(runners, (Certificate(folder).context, None), strict=True):
