@@ -29,7 +29,7 @@ setup: ## install what is needed (Debian packages, .venv), build the eBPF object
 
 check: .venv/inputs lint unit ## the developer's loop: lint, types, unit tests
 
-lint: ## ruff, mypy, clang-format, shellcheck
+lint: ## ruff, mypy (the packages; what tests and benchmarks call), clang-format, shellcheck
 	@scripts/lint
 
 unit: ## tests that need no root, cluster or clang, and no patience

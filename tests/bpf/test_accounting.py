@@ -42,8 +42,9 @@ SIZES = {
 class World:
     """One session, what has been done under it, and the connections that stay open between runs."""
 
-    def __init__(self, session, drainer, dice: random.Random, by_process: bool) -> None:
-        self.session, self.drainer, self.dice, self.by_process = session, drainer, dice, by_process
+    def __init__(self, stoppable, dice: random.Random, by_process: bool) -> None:
+        self.session, self.drainer = stoppable
+        self.dice, self.by_process = dice, by_process
         self.truths: list[Truth] = []
         self.peers: list[Peers] = []
         self.cookies: list[int] = []
@@ -136,7 +137,7 @@ def columns(truth: Truth) -> tuple[np.ndarray, ...]:
 @pytest.mark.parametrize("size", SIZES)
 def test_every_exchange_of_forty_random_runs_is_accounted_for(make_stoppable, tmp_path, size):
     ring_bytes, entries, by_process = SIZES[size]
-    world = World(*make_stoppable(ring_bytes, **entries), random.Random(f"{SEED} {size}"), by_process)
+    world = World(make_stoppable(ring_bytes, **entries), random.Random(f"{SEED} {size}"), by_process)
     stopped = stops = 0
     for run in range(RUNS):
         if run == 0 or world.dice.random() < 0.2:
@@ -168,7 +169,7 @@ def test_every_exchange_of_forty_random_runs_is_accounted_for(make_stoppable, tm
 
 
 def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stoppable, tmp_path):
-    world = World(*make_stoppable(1 << 18), random.Random(SEED), by_process=False)
+    world = World(make_stoppable(1 << 18), random.Random(SEED), by_process=False)
     world.plan()
     world.run(tmp_path / "before", total=1000)
     wait_until(lambda: world.unexplained_records() == 0, "all records have come")

@@ -145,11 +145,11 @@ def test_answers_of_node_are_one_event_each_with_short_pauses_and_streaming_with
             assert client.ask() == (200, b"answer")
         for _ in range(3):
             assert client.ask("/50") == (200, b"piece" * 5)
-        client.connect_port = client.sock.getsockname()[1]
+        connect_port = client.sock.getsockname()[1]
         assert listener.ask("/400") == (200, b"piece" * 5)
         client.close()
         listener.close()
-    of_client, of_listener = of_clients(flushed.records_of_ended(), client.connect_port)
+    of_client, of_listener = of_clients(flushed.records_of_ended(), connect_port)
     software = f"Node {version('node', '--version')}"
     tell(software, "500 requests, 3 answers in pieces 50 ms apart", quick, of_client)
     tell(software, "an answer in 5 pieces 400 ms apart", streamed, of_listener)

@@ -17,7 +17,7 @@ SOURCES = {
 }
 
 
-def definitions(manifests: Any) -> dict[str, dict[str, object]]:
+def definitions(manifests: Any) -> dict[str, dict[str, Any]]:
     return {m["metadata"]["name"]: m for m in manifests if m["kind"] == "CustomResourceDefinition"}
 
 

@@ -74,7 +74,7 @@ def test_row_of_an_honest_agent_passes_as_it_is(honest: SliRow) -> None:
     assert honest == bounded(honest)
 
 
-IMPOSSIBLE = {
+IMPOSSIBLE: dict[str, list[dict[str, Any]]] = {
     "minute": [{"minute": NOW + 1}, {"minute": -60}],
     "good": [{"good": 1 << 60}, {"good": -TORN - 1}, {"good": 10**29}],
     "bad": [{"bad": 1 << 60}, {"bad": -TORN - 1}],

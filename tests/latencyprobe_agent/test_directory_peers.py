@@ -101,16 +101,16 @@ def test_an_answer_that_was_on_its_way_is_not_taken_for_what_is_to_be_forgotten(
         found = directory.identities(addresses)
         if len(directory.asked) == 1:
             directory.owners = owned_by("new owner")
-            peers.forget(forgotten)
+            asking.forget(forgotten)
         return found
 
-    peers = Peers(answer)
-    peers.resolve([ONE])
-    peers.start()
+    asking = Peers(answer)
+    asking.resolve([ONE])
+    asking.start()
     try:
-        assert resolved(peers, ONE).service == "new owner"
+        assert resolved(asking, ONE).service == "new owner"
     finally:
-        peers.stop()
+        asking.stop()
 
 
 def test_validity_counts_from_the_question(

@@ -64,11 +64,11 @@ def assert_same_stages(client: np.ndarray, server: np.ndarray, other_client: np.
         np.testing.assert_array_equal(one.stages, other.stages)
         np.testing.assert_array_equal(one.duration_ns, other.duration_ns)
     for pair in (joined, recalled):
-        one, other = pair(*before), pair(*after)
-        assert 20 == len(one) == len(other)
-        np.testing.assert_array_equal(one.client.join_key, other.client.join_key)
-        np.testing.assert_array_equal(one.stages, other.stages)
-        np.testing.assert_array_equal(one.network_excess, other.network_excess)
+        pairs, others = pair(*before), pair(*after)
+        assert 20 == len(pairs) == len(others)
+        np.testing.assert_array_equal(pairs.client.join_key, others.client.join_key)
+        np.testing.assert_array_equal(pairs.stages, others.stages)
+        np.testing.assert_array_equal(pairs.network_excess, others.network_excess)
 
 
 @given(STAMPS_NS, STAMPS_NS, SIDES, SIGNS)

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiohttp import web
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -117,13 +117,14 @@ class Cluster:
         pods = [host.pod for host in hosts.values()]
         cart = hosts["cart"].pod
         endpoints = (SliceEndpoint(cart.uid, cart.addresses),)
-        for kind, items in {
+        objects: dict[str, list[Any]] = {
             "nodes": [Node(f"uid-{pod.node}", pod.node) for pod in pods],
             "namespaces": [Namespace("shop")],
             "pods": pods,
             "services": [Service("shop", "cart", ("10.96.0.7",), (("rpc", PORT),))],
             "endpointslices": [Slice("shop", "cart-abc", "cart", (("rpc", PORT),), endpoints)],
-        }.items():
+        }
+        for kind, items in objects.items():
             for item in items:
                 state.put(kind, item)
         self.agents, self.planner = Agents(), Planner(1000, os.urandom(32))

@@ -27,6 +27,7 @@ class OpenTurn:
     def __post_init__(self) -> None:
         self.phase = Phase.IDLE
         self._open: Turn | None = None
+        self._now: Event
         self._a = self._b = 0  # bytes so far
         self._late: tuple[int, Event] | None = None  # offset and event of the first late byte
         self._moved: Event | None = None  # the last event that moved a byte on the wire
