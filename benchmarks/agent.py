@@ -23,6 +23,7 @@ from latencyprobe_agent.kernel.ring import Reader
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.loop.turn import Parts, Turns
@@ -184,6 +185,7 @@ class Drains:
             programs=programs,
             clock=clock,
             counting=Counting(programs, config.metric_interval_s, start),
+            http2=Http2(lambda: cast(Any, None)),
             evidence=evidence,
             sampler=Sampler(config.spans_per_second) if cluster else None,
             joiner=RemoteJoiner(RemoteJoinPost(cast(Any, None)), config) if cluster else None,

@@ -30,6 +30,12 @@ enum lp_limits {
 	LP_KEY_DUPLICATES = 16,	   /* of one key of a tracker */
 };
 
+/* How the calls on a connection are told from each other, docs/design/http2.md. */
+enum protocol {
+	PROTOCOL_TURNS = 0,
+	PROTOCOL_HTTP2 = 1, /* by stream; by turns where a connection is none of HTTP/2 */
+};
+
 /* Who initiated the connection. */
 enum role {
 	ROLE_UNKNOWN = 0,
@@ -51,19 +57,21 @@ enum exchange_class {
 	CLASS_ONEWAY = 9,
 	CLASS_STREAMING = 10,
 	CLASS_PEER = 11,
-	CLASS_COUNT = 12,
+	CLASS_UNARY = 12, /* a call of HTTP/2: one stream, an answer in one piece */
+	CLASS_COUNT = 13,
 };
 
 /* How the exchange ended. */
 enum outcome {
 	OUTCOME_OK = 0,
-	OUTCOME_RESET = 1,	 /* RST inside the exchange */
-	OUTCOME_TIMED_OUT = 2,	 /* ETIMEDOUT inside the exchange */
-	OUTCOME_UNREACHABLE = 3, /* EHOSTUNREACH, ENETUNREACH inside the exchange */
-	OUTCOME_ABORTED = 4,	 /* the client gave up, or this end sent a RST in its request */
-	OUTCOME_OTHER = 5,	 /* another socket error */
-	OUTCOME_UNANSWERED = 6,	 /* the server ended the connection without an answer */
-	OUTCOME_COUNT = 7,
+	OUTCOME_RESET = 1,	  /* RST inside the exchange */
+	OUTCOME_TIMED_OUT = 2,	  /* ETIMEDOUT inside the exchange */
+	OUTCOME_UNREACHABLE = 3,  /* EHOSTUNREACH, ENETUNREACH inside the exchange */
+	OUTCOME_ABORTED = 4,	  /* the client gave up, or this end sent a RST in its request */
+	OUTCOME_OTHER = 5,	  /* another socket error */
+	OUTCOME_UNANSWERED = 6,	  /* the server ended the connection without an answer */
+	OUTCOME_STREAM_RESET = 7, /* HTTP/2: RST_STREAM of either end, before the answer was whole */
+	OUTCOME_COUNT = 8,
 };
 
 /* Why an exchange is no SLI event. EXCLUDED_NONE: it is one. */
@@ -78,12 +86,13 @@ enum excluded {
 	EXCLUDED_MULTIPLEXED = 7,
 	EXCLUDED_TFO = 8, /* data in the SYN: no stamp of its first byte */
 	EXCLUDED_UNSUPPORTED = 9,
-	EXCLUDED_STREAMING = 10, /* the response went on after silence */
-	EXCLUDED_PLAN = 11,	 /* the plan dropped the target while the exchange was open */
-	EXCLUDED_OWN = 12,	 /* the agent's own connection */
-	EXCLUDED_ONEWAY = 13,	 /* read, never answered, and the client went on after silence */
-	EXCLUDED_PEER = 14,	 /* pods of one application among themselves */
-	EXCLUDED_COUNT = 15,
+	EXCLUDED_STREAMING = 10,   /* the response went on after silence */
+	EXCLUDED_PLAN = 11,	   /* the plan dropped the target while the exchange was open */
+	EXCLUDED_OWN = 12,	   /* the agent's own connection */
+	EXCLUDED_ONEWAY = 13,	   /* read, never answered, and the client went on after silence */
+	EXCLUDED_PEER = 14,	   /* pods of one application among themselves */
+	EXCLUDED_OUT_OF_STEP = 15, /* HTTP/2: the place of the frames was lost while the stream was open */
+	EXCLUDED_COUNT = 16,
 };
 
 /* Why a record or a count never arrived. One per-CPU counter each in the map `lost`. */
@@ -134,7 +143,8 @@ enum held_bound {
 
 /*
  * One half of an exchange. Stamps: ns of CLOCK_BOOTTIME, 0 = not taken. Addresses: IPv6 or IPv4-mapped.
- * Offsets: 64-bit position of the first byte in its direction's byte stream. Ring `exchanges`.
+ * Offsets: 64-bit position of the first byte in its direction's byte stream. Of a call of HTTP/2 a message is the frames
+ * of its stream, and bytes are theirs, headers of 9 bytes included. Ring `exchanges`.
  */
 struct exchange {
 	__u64 sock_cookie;
@@ -166,7 +176,10 @@ struct exchange {
 	__u32 flags; /* enum exchange_flags, and above LP_SAMPLING_LEVEL_SHIFT the level */
 	__u32 send_calls;
 	__u32 recv_calls;
-	__u32 unsent_bytes; /* the most that a send call of this end's message left in its socket */
+	__u32 unsent_bytes;  /* the most that a send call of this end's message left in its socket */
+	__u32 stream_id;     /* of HTTP/2; 0: a turn of the connection */
+	__u32 request_until; /* of a stream, between whose frames are others': the sequence number after the last byte */
+	__u32 response_until;
 	__u16 local_port;
 	__u16 peer_port;
 	__u8 role;
@@ -175,9 +188,9 @@ struct exchange {
 	__u8 excluded;
 	__u8 unsent_reason; /* UNSENT_NONE: nothing was unsent, and held_ns and unsent_bytes are 0 */
 	__u8 held_bound;
-	__u8 _pad[2];
+	__u8 _pad[6];
 };
-_Static_assert(sizeof(struct exchange) == 208, "struct exchange has no hidden padding");
+_Static_assert(sizeof(struct exchange) == 224, "struct exchange has no hidden padding");
 
 /* Signals that explain exchanges, docs/design/evidence.md. Each is an object of its own, with a ring of its own. */
 enum evidence_flags {
@@ -567,7 +580,7 @@ struct target_set {
 	__u64 slow_call_ns;   /* EVIDENCE_SYSCALLS: waits in calls that are longer send their record */
 	__u64 slow_offcpu_ns; /* EVIDENCE_OFFCPU: waits for a CPU that are longer */
 	__u32 wait_stacks;    /* enum stack_option_flags: STACKS_KERNEL, STACKS_USER */
-	__u32 _pad;
+	__u32 protocol;	      /* enum protocol */
 };
 
 /* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */

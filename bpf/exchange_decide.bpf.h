@@ -104,6 +104,24 @@ enum hold {
 	SENDING = 2,
 };
 
+/* The same connection, unless its calls are streams. */
+static __always_inline struct connection *by_turns(struct connection *c)
+{
+	return c && c->told_by < SEEKING_STREAMS ? c : NULL;
+}
+
+/* Who tells of a connection under a target set that it did not have before. */
+static __always_inline __u8 teller(__u8 before, const struct target_set *t, __u8 first_excluded)
+{
+	if (before == BY_TURNS_FOR_GOOD)
+		return before;
+	if (!t || t->protocol != PROTOCOL_HTTP2)
+		return BY_TURNS;
+	if (before == BY_TURNS)
+		return first_excluded == EXCLUDED_NONE ? BY_TURNS_SO_FAR : SEEKING_STREAMS;
+	return before;
+}
+
 /* Look this socket up in the plan and keep the answer with it. NULL: not measured. */
 static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 first_excluded, enum hold hold)
 {
@@ -203,6 +221,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	/* an old connection has had its set-up turns */
 	c->setup_turns = t && first_excluded != EXCLUDED_PARTIAL ? t->setup_turns : 0;
 	c->first_excluded = first_excluded;
+	c->told_by = teller(c->told_by, t, first_excluded);
 	place(c, tp, &v);
 	c->talked = role == ROLE_SERVER ? c->in_offset > 0 : c->out_offset > 0;
 	unlock_connection(c);
@@ -248,8 +267,8 @@ static __always_inline struct connection *measured(struct sock *sk, const struct
 	if (!c)
 		return NULL;
 	if (c->generation == cfg->generation || c->generation == NEVER_MEASURED)
-		return c->target_set ? c : NULL;
-	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED);
+		return c->target_set ? by_turns(c) : NULL;
+	return by_turns(decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, UNLOCKED));
 }
 
 /*
@@ -266,12 +285,12 @@ static __always_inline struct connection *connection_of(struct sock *sk, enum ho
 #endif
 	c = find_connection(sk);
 	if (c && (c->generation == cfg->generation || c->generation == NEVER_MEASURED))
-		return c->target_set ? c : NULL;
+		return c->target_set ? by_turns(c) : NULL;
 	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)
 		hold = UNLOCKED;
 	if (!c && (hold == UNLOCKED || !is_tcp(sk) || !in_scope(sk, cfg)))
 		return NULL;
-	return decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold);
+	return by_turns(decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold));
 }
 
 #endif

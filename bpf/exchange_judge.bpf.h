@@ -101,6 +101,25 @@ static __always_inline __u8 classify(const struct connection *c, const struct ex
 	return c->turns < 2 && !(x->flags & FLAG_CLOSED) ? CLASS_UNKNOWN : CLASS_PINGPONG;
 }
 
+/* How a socket's error ends what is open. */
+static __always_inline __u32 outcome_of(int err)
+{
+	switch (err) {
+	case 0:
+		return OUTCOME_OK;
+	case ECONNRESET:
+	case EPIPE:
+		return OUTCOME_RESET;
+	case ETIMEDOUT:
+		return OUTCOME_TIMED_OUT;
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return OUTCOME_UNREACHABLE;
+	default:
+		return OUTCOME_OTHER;
+	}
+}
+
 /* When the end of a failed exchange was seen: an error now, a FIN when it came, our own close when it was. */
 static __always_inline __u64 end_seen_ns(const struct connection *c, const struct exchange *x, __u64 now_ns)
 {

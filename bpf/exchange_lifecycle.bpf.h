@@ -44,24 +44,6 @@ static __noinline void end_open_exchange(struct connection *c, struct view *v, _
 	RETURN_NOTHING;
 }
 
-static __always_inline __u32 outcome_of(int err)
-{
-	switch (err) {
-	case 0:
-		return OUTCOME_OK;
-	case ECONNRESET:
-	case EPIPE:
-		return OUTCOME_RESET;
-	case ETIMEDOUT:
-		return OUTCOME_TIMED_OUT;
-	case EHOSTUNREACH:
-	case ENETUNREACH:
-		return OUTCOME_UNREACHABLE;
-	default:
-		return OUTCOME_OTHER;
-	}
-}
-
 /* What a sender has under way at once without any acknowledgement: 10 segments, RFC 6928. */
 #define SMALL_BYTES 14600
 

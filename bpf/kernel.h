@@ -68,6 +68,12 @@ enum sock_flag_bits {
 	SOCK_DONE_BIT = 1 << 1, /* include/net/sock.h: SOCK_DONE, set by tcp_fin() */
 };
 
+/* include/uapi/linux/uio.h */
+struct iovec {
+	void *iov_base;
+	__u64 iov_len;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct ns_common {
@@ -143,8 +149,12 @@ struct socket {
 };
 
 struct iov_iter {
+	__u8 iter_type;
 	unsigned long count;
 	unsigned long iov_offset;
+	const struct iovec *__iov;
+	void *ubuf;
+	unsigned long nr_segs;
 };
 
 struct msghdr {
@@ -152,6 +162,7 @@ struct msghdr {
 };
 
 struct sk_buff {
+	struct sock *sk;
 	char cb[48];
 	unsigned int len;
 	int skb_iif;

@@ -25,6 +25,18 @@ enum send_owner {
 	SEND_PREVIOUS = 2, /* the next request's data-ready came before this send returned */
 };
 
+/*
+ * Whose a connection is: that of the turns, or of http2.bpf.c; from SEEKING on turns are not looked for. Plans that ask
+ * for no HTTP/2 know TURNS alone.
+ */
+enum told_by {
+	BY_TURNS = 0,
+	BY_TURNS_FOR_GOOD = 1, /* was found to be no HTTP/2 */
+	BY_TURNS_SO_FAR = 2,   /* seen from its beginning, its first frames have not passed yet */
+	SEEKING_STREAMS = 3,   /* older: HTTP/2 is looked for in its middle */
+	BY_STREAMS = 4,
+};
+
 /* Generation of sockets that cannot be measured, by no plan ever; and of one that waits for a hook with its lock. */
 #define NEVER_MEASURED (~0ULL)
 #define UNDECIDED 0ULL
@@ -111,6 +123,7 @@ struct connection {
 	__u8 leaving_outcome;
 	__u8 ended_used; /* `ended` waits to be accounted for */
 	__u8 overrun;	 /* turns that ended while it did so */
+	__u8 told_by;	 /* enum told_by */
 	struct exchange current;
 	struct exchange previous; /* ended, but its last send call has not returned */
 	struct exchange ended;	  /* to be accounted for, which goes without the lock; programs have no stack for it */

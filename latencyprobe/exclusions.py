@@ -45,7 +45,7 @@ ALL = (
     Exclusion(
         *("multiplexed", 4, "multiplexed", True),
         "turns of the connection overlap in both directions",
-        "requests that share a connection, as in HTTP/2, cannot be told apart; measure a port without it",
+        "requests share a connection; of HTTP/2 in clear text the target's `protocol: HTTP2` tells them apart",
     ),
     Exclusion(
         *("oneway", 5, "one-way", False),
@@ -83,6 +83,11 @@ ALL = (
         "Multipath TCP, kernel TLS, SMC or a sockmap moves the bytes unseen; do without it where you measure",
     ),
     Exclusion(*("plan", 12, "plan changed", False), "the LatencyProbe dropped the target while the turn was open"),
+    Exclusion(
+        *("out_of_step", 14, "out of step", True),
+        "calls of HTTP/2 that were open, or began, while the place of its frames was lost",
+        "bytes moved past the hooks (sendfile, splice, io_uring with fixed buffers), or the agent came in their middle",
+    ),
     Exclusion(*("own", 13, "our own", False), "the agent's own connections"),
 )
 

@@ -50,6 +50,7 @@ _EXPECTED = {  # by the field's last name, else by its type, for every complaint
     "setupTurns": "a whole number from 0 to 8",
     "pause": PAUSE_TEXT,
     "tls": "true or false",
+    "protocol": "Turns or HTTP2",
     "threshold": DURATION_TEXT,
     "slowerThan": DURATION_TEXT,
     "goal": 'a percentage above 0 and below 100, in quotes, such as "99.9"',

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import msgspec
 
+from latencyprobe.protocol import Protocol
 from latencyprobe.stages import SERVER
 
 
@@ -106,6 +107,7 @@ class Target(_Wire, frozen=True):
     `thresholds_ns`: ascending, distinct, at most 8. `evidence`: signals that explain its exchanges: names of the fields
     of `spec.evidence` that are on. `pause_ns`: without a byte either way, after which a message is no part of the turn
     before it. `setup_turns`: without those of `tls`. `replicas`: those whose traffic among each other is left out.
+    `protocol`: connections that are none of HTTP/2 have turns.
     """
 
     id: str
@@ -127,6 +129,7 @@ class Target(_Wire, frozen=True):
     tls: bool = False
     replicas: tuple[Replicas, ...] = ()
     waits: WaitPolicy = WaitPolicy()
+    protocol: Protocol = Protocol.TURNS
 
 
 class PlannedObjective(_Wire, frozen=True):

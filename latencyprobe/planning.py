@@ -48,6 +48,7 @@ def target(probe: LatencyProbe, declared: TargetSpec) -> Target:
         setup_turns=declared.setup_turns,
         pause_ns=duration_ns(declared.pause),
         tls=_tls(declared),
+        protocol=declared.protocol,
         spans=SpanPolicy(
             slower_than_ns=min(thresholds_ns, default=DEFAULT_SLOWER_THAN_NS)
             if spans.slower_than is None

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import Role
+from latencyprobe.protocol import Protocol
 
 MAX_DURATION_NS = 3_600_000_000_000
 PAUSES_NS = range(10_000_000, 600_000_000_000 + 1)
@@ -55,7 +56,8 @@ class LabelSelector(_Spec, frozen=True):
 
 class TargetSpec(_Spec, frozen=True):
     """`spec.targets[]`. `ports`: container port names or numbers; empty = every listening port. `pause`: a duration.
-    `tls` None: by the ports. `peers`: what replicas say to each other counts too.
+    `tls` None: by the ports. `peers`: what replicas say to each other counts too. `protocol`: how the RPCs on a
+    connection are told from each other.
     """
 
     name: Name
@@ -66,6 +68,7 @@ class TargetSpec(_Spec, frozen=True):
     pause: Duration = "250ms"
     tls: bool | None = None
     peers: bool = False
+    protocol: Protocol = Protocol.TURNS
 
 
 class ClientsSpec(_Spec, frozen=True):

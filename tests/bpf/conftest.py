@@ -24,6 +24,7 @@ from tests.truth.peers import Peers
 from tests.truth.recorder import OBJECTS, Recorder, beside
 from tests.truth.session import OBJECT, Drainer, Session, open_programs
 from tests.truth.slow_files import SlowFiles, slow_files
+from tests.truth.streams import Streams
 from tests.truth.waiting_client import BOTH, SLOW, Asked, Server, waiting_server
 
 
@@ -109,6 +110,13 @@ def make_stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 def session(make_session: Callable[..., Session]) -> Session:
     """Attached programs that measure nothing yet."""
     return make_session()
+
+
+@pytest.fixture
+def streams(session: Session) -> Iterator[Streams]:
+    """The session, which can tell streams of HTTP/2 too."""
+    with Streams(session) as one:
+        yield one
 
 
 @pytest.fixture

@@ -178,4 +178,4 @@ def test_objective_whose_turns_are_no_rpcs_is_not_told_to_send_traffic() -> None
     found = " ".join(printed(model.Report(dict.fromkeys((s.column for s in State), 0), (none,))).split())
     assert "needs 100 events to judge, has 0: most turns count as no RPC" in found
     assert "send traffic" not in found
-    assert "multiplexed: requests that share a connection" in found
+    assert "multiplexed: requests share a connection" in found

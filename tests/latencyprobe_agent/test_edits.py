@@ -73,6 +73,7 @@ EDITS: dict[str, Edit] = {
     "targets.pause": of(*SERVER, pause="5s"),
     "targets.tls": of(*SERVER, tls=True),
     "targets.peers": of(*SERVER, peers=True),
+    "targets.protocol": of(*SERVER, protocol="HTTP2"),
     "clients": of(clients={}),
     "clients.scope": of("clients", scope="Cluster"),
     "clients.podSelector": of("clients", podSelector={}),

@@ -13,6 +13,7 @@ from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.turn import Parts, Turns
 from latencyprobe_agent.measure.rules import Rules, TargetSet
@@ -34,12 +35,16 @@ SERVER = {"role": Role.SERVER, "stages": (0, 0, 10**8, 0)}
 
 def turns(kernel: FakePrograms, guard: Guard | None = None, *, sampling: bool = True) -> Turns:
     def attach(signal: object) -> Any:
-        raise AssertionError("no target asks for evidence")
+        raise AssertionError("no target asks for evidence, or for HTTP/2")
+
+    def attach_http2() -> Any:
+        return attach(None)
 
     parts = Parts(
         programs=kernel,  # type: ignore[arg-type]  # a fake
         clock=Clock(),
         counting=Counting(kernel, 15.0, Now(0, 0)),  # type: ignore[arg-type]  # a fake
+        http2=Http2(attach_http2),
         evidence=EvidenceSignals(attach),
         sampler=Sampler(1000) if sampling else None,
         joiner=None,

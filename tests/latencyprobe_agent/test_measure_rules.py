@@ -1,6 +1,7 @@
 """A compiled plan must answer for every socket as the plan itself says, by the kernel's way of looking it up."""
 
 import ipaddress
+from enum import StrEnum
 
 import msgspec
 import pytest
@@ -233,8 +234,8 @@ def others(struct):
         value = getattr(struct, name)
         if isinstance(value, msgspec.Struct):
             yield from ((f"{name}.{inner}", replace(struct, **{name: one})) for inner, one in others(value))
-        elif isinstance(value, Role):
-            yield name, replace(struct, **{name: Role.CLIENT})
+        elif isinstance(value, StrEnum):
+            yield name, replace(struct, **{name: next(one for one in type(value) if one is not value)})
         elif isinstance(value, tuple):
             assert value, f"give {name} a value: without it nothing can be lost"
             yield name, replace(struct, **{name: ()})

@@ -17,6 +17,7 @@ def test_every_word_of_the_kernel_is_explained_once() -> None:
 
 def test_a_turn_that_may_hide_an_rpc_is_ambiguous_and_no_other() -> None:
     ambiguous = {Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP, Excluded.PUSH, Excluded.STREAMING}
+    ambiguous |= {Excluded.OUT_OF_STEP}
     assert ambiguous == set(values.AMBIGUOUS)
 
 

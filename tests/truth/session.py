@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, Role, SpanPolicy, Target, WaitPolicy
+from latencyprobe.protocol import Protocol
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.loader import Demands, event_of, load
@@ -66,6 +67,7 @@ class Session:
         evidence: tuple[str, ...] = (),
         waits: WaitPolicy = NO_WAITS,
         cgroup_id: int | None = None,
+        protocol: Protocol = Protocol.TURNS,
     ) -> None:
         """Measure both ends of connections to `ports`, of the whole machine's sockets or of a cgroup's.
 
@@ -86,6 +88,7 @@ class Session:
             evidence=evidence,
             waits=waits,
             pause_ns=pause_ns,
+            protocol=protocol,
         )
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)
@@ -98,6 +101,7 @@ class Session:
             own_tgid=own_tgid,
             owner_by_process=owner_by_process,
             records_per_second=records_per_second,
+            http2=protocol is Protocol.HTTP2,
         )
 
     def records(self, at_least: int = 0, timeout_s: float = 10) -> np.ndarray:

@@ -13,6 +13,7 @@ from latencyprobe.plan import USER_STACKS
 from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, TEXT_BYTES
 from latencyprobe_operator.plan.agents import LACKING, Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
+from latencyprobe_operator.status import protocols
 from latencyprobe_operator.status.placement import Placement, some
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
@@ -87,6 +88,7 @@ def conditions(
     found += _pressure_unknown(odd, agents)
     found += _text_left_out(resolved)
     found += _user_stacks_missing(resolved, odd, agents)
+    found += _protocols(resolved, states, odd, agents)
     if store_ephemeral and resolved.probe.spec.objectives:
         message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
         found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
@@ -182,6 +184,16 @@ def _user_stacks_missing(resolved: Resolved, states: Mapping[str, NodeState], ag
         "agent.userStacks=true in the chart, or spec.evidence.syscalls.stacks to Kernel"
     )
     return [Condition("UserStacksMissing", "True", "UserStacksMissing", message)]
+
+
+def _protocols(
+    resolved: Resolved, states: Mapping[str, NodeState], odd: Mapping[str, NodeState], agents: Agents
+) -> list[Condition]:
+    """Return the conditions that say where targets are not told by the protocol that they have."""
+    lacking = protocols.unsupported(resolved, [node for node, s in odd.items() if s is NodeState.READY], agents)
+    other = protocols.mismatch(resolved, [node for node, s in states.items() if s is NodeState.READY], agents)
+    found = (("ProtocolUnsupported", lacking), ("ProtocolMismatch", other))
+    return [Condition(kind, "True", kind, message) for kind, message in found if message]
 
 
 def store(state: StoreState) -> tuple[Condition, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
+from latencyprobe.protocol import Protocol
 from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.clock import READING_ERROR_NS, boot_offset_ns
 from latencyprobe_agent.kernel.loader import Loaded
@@ -33,6 +34,7 @@ from latencyprobe_agent.vocabulary.records import (
     WINDOW_SHIFT,
     StackOptionFlags,
 )
+from latencyprobe_agent.vocabulary.records import Protocol as KernelProtocol
 
 _KEYS_AT_ONCE = 32  # counts of 1,024 keys on 64 CPUs would be 300 MB: read and add up a few at a time
 
@@ -63,6 +65,7 @@ class Programs(Attached):
         owner_by_process: bool,
         records_per_second: int = 0,
         user_stacks: bool = True,
+        http2: bool = False,
     ) -> None:
         """Put `rules` in force: from the next event on, every socket is decided by them, and no later by older ones.
 
@@ -71,12 +74,14 @@ class Programs(Attached):
         `rules` must be compiled with those in force as `previous`. `idle_timeout_ns`: ends a complete exchange;
         `own_tgid`: this process in the root PID namespace, 0 for none; `owner_by_process`: count per process instead of
         per cgroup; `records_per_second`: above it records are sampled out, 0 for never; `user_stacks`: those of
-        programs are taken where targets ask for them.
+        programs are taken where targets ask for them; `http2`: `Http2Programs` are attached beside these.
 
         Raises Unsupported, with nothing changed, when a map is too small.
         """
         needed = {
-            "target_sets": {u32(index): _target_set(one, user_stacks=user_stacks) for index, one in rules.sets.items()},
+            "target_sets": {
+                u32(index): _target_set(one, user_stacks=user_stacks, http2=http2) for index, one in rules.sets.items()
+            },
             "rules": {_rule_key(*match): u32(index) for match, index in rules.rules.items()},
             "scopes": {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()},
         }
@@ -220,13 +225,14 @@ def _scope(groups: tuple[int, int]) -> bytes:
     return np.array(groups, SCOPE).tobytes()
 
 
-def _target_set(one: TargetSet, *, user_stacks: bool) -> bytes:
+def _target_set(one: TargetSet, *, user_stacks: bool, http2: bool) -> bytes:
     value = np.zeros((), TARGET_SET)
     value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
     value["slow_ns"] = min([*one.thresholds_ns, one.spans.slower_than_ns])
     value["pause_ns"], value["setup_turns"], value["evidence"] = one.pause_ns, one.setup_turns, one.evidence
     value["slow_call_ns"], value["slow_offcpu_ns"] = one.waits.slow_call_ns, one.waits.slow_offcpu_ns
     stacks = (StackOptionFlags.KERNEL, one.waits.stacks), (StackOptionFlags.USER, one.waits.user_stacks and user_stacks)
+    value["protocol"] = KernelProtocol.HTTP2 if http2 and one.protocol is Protocol.HTTP2 else KernelProtocol.TURNS
     value["wait_stacks"] = sum(flag for flag, wanted in stacks if wanted)
     return value.tobytes()
 

@@ -14,6 +14,7 @@ from latencyprobe_agent.identity.resources import PodResources, ProcessResources
 from latencyprobe_agent.kernel.hooks import cannot_look_into_processes
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.control import Control
+from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
 from latencyprobe_agent.measure.turn import InForce
 
@@ -21,15 +22,18 @@ _log = logging.getLogger(__name__)
 
 
 class Attachment:
-    """`in_force`: None before the first plan.
+    """`in_force`: None before the first plan. `http2`: attached as the plan asks.
 
     `named`: somebody makes spans, on which stacks have names.
     """
 
-    def __init__(self, programs: Programs, config: Config, control: Control, *, named: bool = True) -> None:
+    def __init__(
+        self, programs: Programs, http2: Http2, config: Config, control: Control, *, named: bool = True
+    ) -> None:
         self.in_force: InForce | None = None
         self._refused: Unsupported | None = None
         self._programs = programs
+        self.http2 = http2
         self._config = config
         self._control = control
         self._folders = PodFolders(config.cgroup_root, config.survey_interval_s)
@@ -44,9 +48,10 @@ class Attachment:
 
     @property
     def variants(self) -> Mapping[str, str]:
-        """Return `unsupported` for stacks of programs that the plan asks for, and that this agent cannot name."""
+        """Return the variants of HTTP/2, and `unsupported` for stacks of programs that the plan asks for, and that this
+        agent cannot name."""
         asked = self.in_force and any(one.waits.user_stacks for one in self.in_force.rules.sets.values())
-        return {USER_STACKS: "unsupported"} if asked and self._no_user_stacks else {}
+        return {**self.http2.variants, **({USER_STACKS: "unsupported"} if asked and self._no_user_stacks else {})}
 
     @property
     def plan_age_s(self) -> float:
@@ -99,6 +104,7 @@ class Attachment:
 
     def _apply(self, plan: NodePlan, rules: Rules, idle_timeout_ns: int) -> None:
         own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one
+        http2 = self.http2.attach(rules)
         self._programs.apply(
             rules,
             idle_timeout_ns=idle_timeout_ns,
@@ -106,4 +112,6 @@ class Attachment:
             owner_by_process=plan.host,
             records_per_second=self._config.records_per_second,
             user_stacks=self._named and not self._no_user_stacks,
+            http2=http2,
         )
+        self.http2.detach(rules)

@@ -9,12 +9,14 @@ from functools import partial
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
+from latencyprobe_agent.kernel.http2 import Http2Programs
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.attach import Attachment
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals, NoEvidence
 from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.loop.turn import Parts, Turns
@@ -44,7 +46,8 @@ class Loop(AbstractContextManager["Loop"]):
     ) -> None:
         self.programs = programs
         self.clock = Clock()
-        self.attachment = Attachment(self.programs, config, control, named=sampling)
+        http2 = Http2(partial(Http2Programs.beside, self.programs, config.bpf_dir))
+        self.attachment = Attachment(self.programs, http2, config, control, named=sampling)
         self.evidence = (EvidenceSignals if evidence else NoEvidence)(
             partial(EvidencePrograms.beside, self.programs, config.bpf_dir)
         )
@@ -58,6 +61,7 @@ class Loop(AbstractContextManager["Loop"]):
                 programs=self.programs,
                 clock=self.clock,
                 counting=Counting(self.programs, config.metric_interval_s, self.clock.now()),
+                http2=http2,
                 evidence=self.evidence,
                 sampler=Sampler(config.spans_per_second) if sampling else None,
                 joiner=RemoteJoiner(control.remote_join, config) if control.remote_join else None,
@@ -75,6 +79,7 @@ class Loop(AbstractContextManager["Loop"]):
             self._detached = True
             self.evidence.__exit__()
             self.pressure.close()
+            self.attachment.http2.__exit__()
             self.programs.close()
 
     @property

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe.sli import added
 from latencyprobe_agent.kernel.clock import Clock, Sleeps
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.measure import call_links, unsent
@@ -35,6 +37,7 @@ class Parts:
     programs: Programs
     clock: Clock
     counting: Counting
+    http2: Http2
     evidence: EvidenceSignals
     sampler: Sampler | None
     joiner: RemoteJoiner | None
@@ -145,7 +148,8 @@ class Turns:
         counts = self._guard.run("counts", lambda: parts.counting.read(turn.in_force.resources, turn.now))
         if counts is None:
             return turn
-        counts = counts._replace(lost={**counts.lost, "unmeasured": self._unmeasured})
+        lost = added(counts.lost, parts.http2.lost)
+        counts = counts._replace(lost={**lost, "unmeasured": self._unmeasured})
         owners = counts.living.keys["owner"].tolist()
         pressure = self._guard.run("pressure", lambda: parts.pressure.read(owners, turn.in_force.resources))
         stats = AgentStats(

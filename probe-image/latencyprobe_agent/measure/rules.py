@@ -13,6 +13,7 @@ from operator import or_
 from typing import Any
 
 from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, SpanPolicy, Target, WaitPolicy
+from latencyprobe.protocol import Protocol
 from latencyprobe_agent.measure.matches import HOST, Match, Part, with_wildcards
 from latencyprobe_agent.measure.room import ROOM, Room, fitting
 from latencyprobe_agent.vocabulary.records import THRESHOLDS, EvidenceFlags, RuleSide
@@ -34,7 +35,7 @@ class TargetSet:
     `thresholds_ns`: those of all of them, ascending, distinct, at most 8. `spans`: the widest of their policies.
     `probe`: `namespace/probe` of the first, whose span budget the set draws on. `evidence`: what any of them asks for.
     `setup_turns`: the most of theirs, those of TLS included. `pause_ns`: the longest of theirs, which takes no part of
-    a turn for a new one. `waits`: the widest of their policies.
+    a turn for a new one. `waits`: the widest of their policies. `protocol`: HTTP2 if one of them says so.
     """
 
     targets: tuple[str, ...]
@@ -45,6 +46,7 @@ class TargetSet:
     evidence: EvidenceFlags = NO_EVIDENCE
     pause_ns: int = DEFAULT_PAUSE_NS
     waits: WaitPolicy = NO_WAITS
+    protocol: Protocol = Protocol.TURNS
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ class _Numbering:
             probe=f"{members[0].namespace}/{members[0].probe}",
             evidence=_flags({name for t in members for name in t.evidence}),
             pause_ns=max(t.pause_ns for t in members),
+            protocol=Protocol.HTTP2 if any(t.protocol is Protocol.HTTP2 for t in members) else Protocol.TURNS,
             waits=WaitPolicy(
                 slow_call_ns=min((t.waits.slow_call_ns for t in members if t.waits.slow_call_ns), default=0),
                 slow_offcpu_ns=min((t.waits.slow_offcpu_ns for t in members if t.waits.slow_offcpu_ns), default=0),

@@ -24,7 +24,9 @@ PLACE_WORDS = len(PLACE) + 1  # and both sequence numbers in one
 class Exchanges:
     """A batch of n exchanges. `stamps`: i64[5, n], rows in the order of the half's own cut points, 0 = not taken.
 
-    `place`: u64[5, n], what both hosts know alike: offsets, byte counts, and the two sequence numbers in one word.
+    `place`: u64[5, n], what both hosts know alike: offsets, byte counts, and the two sequence numbers in one word. Of a
+    stream of HTTP/2, whose ends may see a reset before or after an answer: where the request lies, the stream, and
+    where the other direction began.
     """
 
     rec: NDArray[np.void]
@@ -53,6 +55,12 @@ def place(batch: NDArray[np.void]) -> NDArray[np.uint64]:
     found[-1] = batch["response_seq"]
     found[-1] <<= np.uint64(32)
     found[-1] |= batch["request_seq"]
+    if (stream := batch["stream_id"]).any():
+        of_streams = np.flatnonzero(stream)
+        began = batch["response_seq"][of_streams] - batch["response_offset"][of_streams].astype(np.uint32)
+        found[1:-1, of_streams] = 0
+        found[2, of_streams] = stream[of_streams]
+        found[-1, of_streams] = began.astype(np.uint64) << np.uint64(32) | batch["request_seq"][of_streams]
     return found
 
 

@@ -54,6 +54,7 @@ class EvidenceSignal(Signal):
 
 
 EXCHANGES = Signal(name="exchange", ring="exchanges", record=EXCHANGE)
+HTTP2 = Signal(name="http2", ring="exchanges", record=EXCHANGE, iterated="http2_connections")  # the same ring
 RETRANSMITS = EvidenceSignal(
     name="retransmit",
     ring="retransmits",

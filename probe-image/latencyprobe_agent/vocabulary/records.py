@@ -15,6 +15,13 @@ def _struct(size: int, *fields: tuple[str, int, object]) -> np.dtype[np.void]:
     return np.dtype(layout)  # type: ignore[call-overload, no-any-return]  # numpy's stub wants literal field lists
 
 
+class Protocol(IntEnum):
+    """`enum protocol`."""
+
+    TURNS = 0
+    HTTP2 = 1
+
+
 class Role(IntEnum):
     """`enum role`."""
 
@@ -38,6 +45,7 @@ class ExchangeClass(IntEnum):
     ONEWAY = 9
     STREAMING = 10
     PEER = 11
+    UNARY = 12
 
 
 class Outcome(IntEnum):
@@ -50,6 +58,7 @@ class Outcome(IntEnum):
     ABORTED = 4
     OTHER = 5
     UNANSWERED = 6
+    STREAM_RESET = 7
 
 
 class Excluded(IntEnum):
@@ -70,6 +79,7 @@ class Excluded(IntEnum):
     OWN = 12
     ONEWAY = 13
     PEER = 14
+    OUT_OF_STEP = 15
 
 
 class Lost(IntEnum):
@@ -404,7 +414,7 @@ SYSCALL_WORDS = 8
 KEY_DUPLICATES = 16
 
 EXCHANGE = _struct(
-    208,
+    224,
     ("sock_cookie", 0, "u8"),
     ("cgroup_id", 8, "u8"),
     ("send_start_ns", 16, "u8"),
@@ -435,15 +445,18 @@ EXCHANGE = _struct(
     ("send_calls", 184, "u4"),
     ("recv_calls", 188, "u4"),
     ("unsent_bytes", 192, "u4"),
-    ("local_port", 196, "u2"),
-    ("peer_port", 198, "u2"),
-    ("role", 200, "u1"),
-    ("conn_class", 201, "u1"),
-    ("outcome", 202, "u1"),
-    ("excluded", 203, "u1"),
-    ("unsent_reason", 204, "u1"),
-    ("held_bound", 205, "u1"),
-    ("_pad", 206, "(2,)u1"),
+    ("stream_id", 196, "u4"),
+    ("request_until", 200, "u4"),
+    ("response_until", 204, "u4"),
+    ("local_port", 208, "u2"),
+    ("peer_port", 210, "u2"),
+    ("role", 212, "u1"),
+    ("conn_class", 213, "u1"),
+    ("outcome", 214, "u1"),
+    ("excluded", 215, "u1"),
+    ("unsent_reason", 216, "u1"),
+    ("held_bound", 217, "u1"),
+    ("_pad", 218, "(6,)u1"),
 )
 
 FLOW_HEADER = _struct(
@@ -619,18 +632,18 @@ COUNTS_KEY = _struct(
 )
 
 EXCHANGE_COUNTS = _struct(
-    4904,
+    4928,
     ("duration_sum_ns", 0, "u8"),
     ("within", 8, "(8,)u8"),
     ("failed_within", 72, "(8,)u8"),
-    ("outcomes", 136, "(7,)u8"),
-    ("classes", 192, "(12,)u8"),
-    ("excluded", 288, "(15,)u8"),
-    ("lost_records", 408, "u8"),
-    ("sampled_out_records", 416, "u8"),
-    ("over_stage_ns", 424, "(8,4)u8"),
-    ("over_dominant", 680, "(8,4)u8"),
-    ("histogram", 936, "(992,)u4"),
+    ("outcomes", 136, "(8,)u8"),
+    ("classes", 200, "(13,)u8"),
+    ("excluded", 304, "(16,)u8"),
+    ("lost_records", 432, "u8"),
+    ("sampled_out_records", 440, "u8"),
+    ("over_stage_ns", 448, "(8,4)u8"),
+    ("over_dominant", 704, "(8,4)u8"),
+    ("histogram", 960, "(992,)u4"),
 )
 
 EVIDENCE_COUNTS = _struct(
@@ -659,7 +672,7 @@ TARGET_SET = _struct(
     ("slow_call_ns", 88, "u8"),
     ("slow_offcpu_ns", 96, "u8"),
     ("wait_stacks", 104, "u4"),
-    ("_pad", 108, "u4"),
+    ("protocol", 108, "u4"),
 )
 
 SCOPE = _struct(

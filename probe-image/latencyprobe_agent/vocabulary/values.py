@@ -23,18 +23,20 @@ ERRORS = {
     Outcome.UNREACHABLE: Error("EHOSTUNREACH", "the network has no way to the host"),
     Outcome.UNANSWERED: Error("unanswered", "the server ended the connection without an answer"),
     Outcome.ABORTED: Error("aborted", "the client gave up"),
+    Outcome.STREAM_RESET: Error("RST_STREAM", "an end gave the call up: canceled, its deadline over, or refused"),
     Outcome.OTHER: Error("_OTHER", "another error of the socket"),
 }
 
 # of the connection when the exchange ended
 CLASSES = {
     ExchangeClass.PINGPONG: "turns alternate",
+    ExchangeClass.UNARY: "a stream of HTTP/2 with one request and one answer",
     ExchangeClass.UNKNOWN: "too few turns to tell",
     ExchangeClass.STREAM: "a message over 1 MiB, or over a second of sending",
     ExchangeClass.PIPELINED: "requests do not wait for answers",
     ExchangeClass.MULTIPLEXED: "turns overlap in both directions, as with many streams on one connection",
     ExchangeClass.PUSH: "the server speaks unasked",
-    ExchangeClass.STREAMING: "the response went on after a pause",
+    ExchangeClass.STREAMING: "the response went on after a pause, or began before the request had ended",
     ExchangeClass.ONEWAY: "nobody answers",
     ExchangeClass.SETUP: "greeting, sign-in, TLS",
     ExchangeClass.TEARDOWN: "a goodbye: unanswered, and the end that sent it closes at once",

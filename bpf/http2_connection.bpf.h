@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * http2_connection.bpf.h: what is kept of a connection of HTTP/2, and of each stream that is open on it. Frames are seen
+ * where the socket is locked, or owned by who handles its packets. The return of a send call alone is seen where it is
+ * not: it takes out of `endings` what it ends, under their lock, and of a stream it writes only `send_end_ns` before it
+ * changes `state`. Whoever changes that last, closes the stream.
+ */
+#ifndef LATENCYPROBE_HTTP2_CONNECTION_BPF_H
+#define LATENCYPROBE_HTTP2_CONNECTION_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include "events.h"
+#include "kernel.h"
+#include "storage.bpf.h"
+
+#define FRAME_HEADER_BYTES 9 /* RFC 9113, section 4.1 */
+#define PREFACE_BYTES 24     /* section 3.4 */
+#define ARRIVALS 32
+#define ENDINGS 128	  /* 64 were too few for 100 streams in one send call */
+#define OPEN_STREAMS 4096 /* of a connection; to end them all takes some milliseconds */
+#define SLOTS 128
+
+/* What is known of one direction's frames. */
+enum frames_state {
+	FRAMES_LOST = 0,     /* where they lie is not known */
+	FRAMES_PREFACE = 1,  /* the client's first bytes come next */
+	FRAMES_SETTINGS = 2, /* the first frame, which is SETTINGS, comes next */
+	FRAMES_IN_STEP = 3,
+	FRAMES_TRIED = 4, /* of one call or packet alone: it may be whole frames from first to last byte */
+};
+
+struct direction {
+	__u32 next;	  /* sequence number of the first byte of a frame's header that is not known */
+	__u32 ending;	  /* inbound: the stream that the frame ends whose payload goes on; 0: none */
+	__u32 ending_seq; /* where that frame ends */
+	__u32 continued;  /* the stream whose header block goes on in CONTINUATION, and ends it; 0: none */
+	__u32 tries;
+	__u8 state; /* enum frames_state */
+	__u8 have;  /* bytes of the header so far */
+	__u8 _pad[2];
+	__u8 header[32]; /* the first 9 are used; the verifier adds up what lengths could be */
+};
+
+/* Bytes up to `seq` had arrived at `ns`. */
+struct arrival {
+	__u64 ns;
+	__u32 seq;
+	__u32 _pad;
+};
+
+/* A frame that was given to a send call ends its stream at `seq`. */
+struct ending {
+	__u32 id;
+	__u32 seq;
+};
+
+struct http2 {
+	struct bpf_spin_lock lock; /* of endings_head, endings_tail and endings */
+	__u32 call_until;	   /* where the send call in progress will have written all */
+	__u64 cookie;
+	__u64 call_ns; /* the send call in progress began */
+	__u64 call_pid_tgid;
+	struct direction in;
+	struct direction out;
+	__u32 target_set; /* under which the open streams are counted */
+	__u32 last_id;	  /* the largest id of a client's stream; 0: not known */
+	__s32 open;	  /* streams */
+	__s32 unslotted;  /* of these, not in `slots` */
+	__u32 in_base;	  /* sequence number of the direction's first byte */
+	__u32 out_base;
+	__u32 arrived; /* the last one noted */
+	__u32 arrivals_head;
+	__u32 arrivals_tail;
+	__u32 endings_head;
+	__u32 endings_tail;
+	__u32 closing; /* what ends the open streams: enum outcome, and above 8 bits enum excluded */
+	__u64 closing_ns;
+	__u8 role;
+	__u8 fresh;	   /* no stream was seen yet of a connection known from its beginning */
+	__u8 arrivals_cut; /* there was no room for some */
+	__u8 placed;	   /* in.next and out.next are set */
+	__u8 resumed;	   /* streams may have passed unseen since last_id */
+	__u8 _pad[3];
+	struct arrival arrivals[ARRIVALS];
+	struct ending endings[ENDINGS];
+	__u32 slots[SLOTS]; /* open streams, by their number modulo SLOTS; 0: none */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct http2);
+} http2_connections SEC(".maps");
+
+struct stream_key {
+	__u64 cookie;
+	__u32 id;
+	__u32 _pad;
+};
+
+/* Changed by atomic operations alone. */
+enum stream_state {
+	STREAM_REQUEST_ENDED = 1 << 0, /* sent, or read, to its last byte */
+	STREAM_ANSWER_ENDED = 1 << 1,
+	STREAM_ENDED = STREAM_REQUEST_ENDED | STREAM_ANSWER_ENDED,
+	STREAM_SENDING = 1 << 2, /* the last bytes of this end's message are with a send call, which will change it */
+	STREAM_RESET = 1 << 3,
+	STREAM_CLOSED = 1 << 4, /* it is accounted for */
+};
+
+enum stream_flags {
+	STREAM_ANSWERED = 1 << 0,  /* the answer has begun */
+	STREAM_DATA = 1 << 1,	   /* the answer has DATA: its next HEADERS are trailers */
+	STREAM_STREAMING = 1 << 2, /* no call with one answer */
+};
+
+struct stream {
+	struct exchange x;
+	__u64 answer_ns; /* when the answer's last frame was sent, or had arrived */
+	__u64 reset_ns;
+	__u32 disturbed;   /* at answer_ns: segments sent again, and out of order, so far */
+	__u32 retransmits; /* of the connection, when it opened */
+	__u32 state;	   /* enum stream_state */
+	__u32 flags;	   /* enum stream_flags */
+};
+
+/*
+ * 65,536 open streams of a node, 280 bytes each, allocated when they open. One more is not measured, and counted
+ * (LOST_STATE).
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct stream_key);
+	__type(value, struct stream);
+} streams SEC(".maps");
+
+/* Positions that frames are measured against, read where the socket is locked. */
+static __always_inline bool is_before(__u32 seq, __u32 other)
+{
+	return (__s32)(seq - other) < 0;
+}
+
+static __always_inline struct stream *find_stream(const struct http2 *h, __u32 id)
+{
+	struct stream_key key = { .cookie = h->cookie, .id = id };
+
+	return bpf_map_lookup_elem(&streams, &key);
+}
+
+#endif

@@ -1,0 +1,69 @@
+"""Brings the programs for HTTP/2 into the kernel while a target in force asks for them."""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+
+from latencyprobe.errors import Unsupported
+from latencyprobe.protocol import HTTP2, Protocol
+from latencyprobe.sli import added
+from latencyprobe_agent.kernel.http2 import Http2Programs
+from latencyprobe_agent.measure.rules import Rules
+
+_log = logging.getLogger(__name__)
+
+
+class Http2(AbstractContextManager["Http2"]):
+    """`attach` brings them in, beside the measuring ones. A kernel that refuses them is asked once while they are asked
+    for; its connections have turns."""
+
+    def __init__(self, attach: Callable[[], Http2Programs]) -> None:
+        self._attach = attach
+        self._programs: Http2Programs | None = None
+        self._refused = False
+        self._lost_before: dict[str, int] = {}  # by programs that have been detached since
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """Attach variant by event, or `unsupported`."""
+        if self._refused:
+            return {HTTP2: "unsupported"}
+        of_events = self._programs.variants.items() if self._programs else ()
+        return {f"{HTTP2}.{event}": variant for event, variant in of_events}
+
+    @property
+    def lost(self) -> Mapping[str, int]:
+        """What never arrived, by reason."""
+        return added(self._lost_before, self._programs.lost() if self._programs else {})
+
+    def attach(self, rules: Rules) -> bool:
+        """Attach them if `rules`, which come into force next, ask for them. Return whether they are."""
+        if not _asked(rules):
+            self._refused = False
+        elif self._programs is None and not self._refused:
+            try:
+                self._programs = self._attach()
+            except Unsupported as error:
+                self._refused = True
+                _log.warning("no HTTP/2: %s; its connections are measured by turns", error)
+        return self._programs is not None
+
+    def detach(self, rules: Rules) -> None:
+        """Detach them unless `rules`, which are in force, ask for them."""
+        if not _asked(rules):
+            self._close()
+
+    def _close(self) -> None:
+        if self._programs is not None:
+            self._lost_before = added(self._lost_before, self._programs.lost())
+            self._programs.close()
+            self._programs = None
+
+
+def _asked(rules: Rules) -> bool:
+    return any(
+        rules.sets[index].protocol is Protocol.HTTP2 for index in set(rules.rules.values()) if index in rules.sets
+    )

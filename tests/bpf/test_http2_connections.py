@@ -1,0 +1,162 @@
+"""Connections of HTTP/2: older than we are, lossy, killed with streams open; and connections that are none."""
+
+import os
+import socket
+import struct
+from random import Random
+
+import numpy as np
+import pytest
+
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from tests.support.waiting import wait_until
+from tests.truth.http2 import END_HEADERS, END_STREAM, PREFACE, Connection, Type, frame
+from tests.truth.http2_script import Script
+from tests.truth.lossy import Network
+from tests.truth.streams import Streams, by_id
+
+pytestmark = pytest.mark.root
+
+SEED = os.environ.get("SEED", "1")
+STREAMS = int(os.environ.get("STREAMS", "10000"))
+ASK = END_STREAM | END_HEADERS
+
+
+def test_connection_that_is_older_is_measured_from_the_first_whole_frames_on(streams: Streams, port: int) -> None:
+    connection = Connection.open(port)
+    connection.greet()
+    script = Script(connection, SEED, at_once=3, cut=0)
+    script.play(200)
+    streams.measure(port)
+    script.play(500)
+    connection.close()
+    found = streams.records(900)
+    client, server = by_id(found, Role.CLIENT), by_id(found, Role.SERVER)
+    first = min(client)
+    assert first < 2 * 250, "soon after it was measured"
+    asked = {call.stream for call in script.calls if call.stream >= first}
+    assert client.keys() == asked
+    assert server.keys() <= asked
+    assert len(server) >= len(asked) - 50, "the server's end finds its place when both directions have shown some"
+    assert all(server.keys() >= {s for s in asked if s > min(server)} for _ in (0,))
+
+
+def test_every_call_is_told_though_packets_are_lost(streams: Streams, port: int, lossy: Network) -> None:
+    streams.measure(port)
+    ((client_end, server_end),) = lossy.connect(port)
+    connection = Connection(client_end, server_end)
+    for end in (lossy.client, lossy.server):
+        end.filter("input", "meta l4proto tcp numgen random mod 12 == 0 drop")
+    connection.greet()
+    script = Script(connection, SEED, cut=20_000)
+    script.play(200)
+    lossy.mend()
+    connection.close()
+    found = streams.records(400)
+    client, server = by_id(found, Role.CLIENT), by_id(found, Role.SERVER)
+    assert client.keys() == server.keys() == {call.stream for call in script.calls}
+    for call in script.calls:
+        if call.request.complete and call.answer.complete:
+            sizes = (call.request.bytes, call.answer.bytes)
+            for one in (client[call.stream], server[call.stream]):
+                assert (one["request_bytes"], one["response_bytes"], one["outcome"]) == (*sizes, Outcome.OK)
+
+
+def ask_only(connection: Connection, count: int, first: int = 1) -> None:
+    dice = Random(SEED)
+    for stream in range(first, first + 2 * count, 2):
+        connection.asks.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+    connection.settle(dice)
+
+
+@pytest.mark.parametrize("count", [1, 100, 1000])
+@pytest.mark.parametrize(
+    ("who", "how"), [("client", "reset"), ("client", "close"), ("server", "reset"), ("server", "close")]
+)
+def test_streams_that_are_open_fail_with_their_connection(
+    streams: Streams, port: int, who: str, how: str, count: int
+) -> None:
+    streams.measure(port)
+    connection = Connection.open(port)
+    connection.greet()
+    ask_only(connection, count)
+    assert streams.open() == 2 * count
+    ending = connection.client if who == "client" else connection.server
+    if how == "reset":
+        ending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    ending.close()
+    connection.close()
+    found = streams.records(2 * count)
+    assert len(found) == 2 * count
+    expected = {Outcome.ABORTED, Outcome.RESET} if who == "client" else {Outcome.UNANSWERED, Outcome.RESET}
+    assert set(found["outcome"].tolist()) <= expected
+    assert set(found["excluded"].tolist()) == {Excluded.NONE}
+    assert streams.open() == 0
+
+
+def test_nothing_is_left_of_streams_that_ended(streams: Streams, port: int) -> None:
+    streams.measure(port, records_per_second=1000)
+    connection = Connection.open(port)
+    connection.greet()
+    dice = Random(SEED)
+    for stream in range(1, 2 * STREAMS, 2):
+        connection.asks.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+        connection.answers.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+        if stream % 199 == 0:
+            connection.settle(dice)
+    connection.settle(dice)
+    wait_until(lambda: streams.open() == 0, "no stream is open", seen=streams.open)
+    keys, counts = streams.session.programs.counts()
+    by_role = {int(key["role"]): one for key, one in zip(keys, counts, strict=True)}
+    for role in (Role.CLIENT, Role.SERVER):
+        assert (
+            by_role[role]["classes"][ExchangeClass.UNARY] + by_role[role]["classes"][ExchangeClass.STREAMING] == STREAMS
+        )
+    connection.close()
+
+
+HTTP1 = b"GET / HTTP/1.1\r\nHost: cart\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        HTTP1,
+        (b"PING\r\n", b"+PONG\r\n"),
+        (b"\x16\x03\x01\x02\x00" + bytes(512), b"\x16\x03\x03\x00\x7a" + bytes(122)),
+        (bytes(40), bytes(40)),
+        (PREFACE + b"rubbish, and no SETTINGS at all", b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        (PREFACE[:9], b"short"),
+    ],
+    ids=["http1", "redis", "tls", "zeros", "preface-then-rubbish", "nine-bytes"],
+)
+def test_what_is_no_http2_is_measured_by_turns_from_its_first_byte(
+    streams: Streams, port: int, ask: bytes, answer: bytes
+) -> None:
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    for _ in range(50):
+        connection.asks.put(ask)
+        connection.settle(dice)
+        connection.answers.put(answer)
+        connection.settle(dice)
+    connection.close()
+    found = streams.session.records(100)
+    assert not found["stream_id"].any()
+    for role in (Role.CLIENT, Role.SERVER):
+        assert np.count_nonzero((found["role"] == role) & (found["excluded"] == Excluded.NONE)) == 50
+
+
+def test_older_connection_that_is_no_http2_is_measured_by_turns_after_some_calls(streams: Streams, port: int) -> None:
+    connection, dice = Connection.open(port), Random(SEED)
+    streams.measure(port)
+    for _ in range(200):
+        connection.asks.put(HTTP1[0])
+        connection.settle(dice)
+        connection.answers.put(HTTP1[1])
+        connection.settle(dice)
+    connection.close()
+    found = streams.session.records(200)
+    assert not found["stream_id"].any()
+    for role in (Role.CLIENT, Role.SERVER):
+        assert np.count_nonzero((found["role"] == role) & (found["excluded"] == Excluded.NONE)) > 100

@@ -1,0 +1,108 @@
+"""Calls of gRPC, as its own library makes them."""
+
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from latencyprobe_agent.measure.halves import halves
+from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from tests.truth.grpc_calls import Grpc, at_once
+from tests.truth.streams import Streams, by_id
+
+pytestmark = pytest.mark.root
+
+CALLS = int(os.environ.get("CALLS", "1000"))
+MS = 1_000_000
+
+
+def assert_unary(found: np.ndarray, count: int) -> None:
+    """Each call is an event, once at each end, and the ends are pairs."""
+    for role in (Role.CLIENT, Role.SERVER):
+        assert len(by_id(found, role)) == count
+    assert Counter(found["conn_class"].tolist()) == {ExchangeClass.UNARY: 2 * count}
+    assert Counter(found["excluded"].tolist()) == {Excluded.NONE: 2 * count}
+    assert Counter(found["outcome"].tolist()) == {Outcome.OK: 2 * count}
+    pairs = LocalJoin(2 * count).join(halves(found.copy()))
+    assert len(pairs) == count
+    for name in ("stream_id", "request_offset", "response_offset", "request_bytes", "response_bytes"):
+        assert (pairs.client.rec[name] == pairs.server.rec[name]).all(), name
+    assert (pairs.client.start_ns <= pairs.server.start_ns).all()
+    assert (pairs.client.end_ns >= pairs.server.rec["send_start_ns"]).all()
+
+
+@pytest.mark.parametrize("threads", [1, 10, 50])
+def test_each_unary_call_is_an_event_at_both_ends(streams: Streams, port: int, threads: int) -> None:
+    streams.measure(port)
+    with Grpc(port) as one:
+        at_once(CALLS, threads, one.echo)
+    assert_unary(streams.records(2 * CALLS), CALLS)
+
+
+def test_large_messages_are_one_call_each(streams: Streams, port: int) -> None:
+    """300 KB each way, of many frames, several calls at a time."""
+    streams.measure(port)
+    message = os.urandom(300_000)
+    with Grpc(port) as one:
+        at_once(100, 10, lambda: one.echo(message))
+    found = streams.records(200)
+    assert_unary(found, 100)
+    assert (found["request_bytes"] > 300_000).all()
+    assert (found["response_bytes"] > 300_000).all()
+
+
+def test_calls_that_were_given_up_have_failed_and_errors_that_were_answered_have_not(
+    streams: Streams, port: int
+) -> None:
+    """What gRPC answers by its status is an answer; nobody reads it."""
+    streams.measure(port)
+    with Grpc(port) as one:
+        for _ in range(20):
+            one.fail()
+            one.cancel()
+    found = streams.records(80)
+    for role in (Role.CLIENT, Role.SERVER):
+        of_role = by_id(found, role).values()
+        assert Counter(int(one["outcome"]) for one in of_role) == {Outcome.OK: 20, Outcome.STREAM_RESET: 20}
+    assert Counter(found["excluded"].tolist()) == {Excluded.NONE: 80}
+    failed = halves(found[found["outcome"] == Outcome.STREAM_RESET].copy())
+    assert (failed.duration_ns < 390 * MS).all(), "until it was given up, not until the handler was done"
+
+
+def test_call_whose_deadline_was_over_lasted_until_then(streams: Streams, port: int) -> None:
+    """Both ends know the deadline: the server may answer so before the client's reset comes; then it has answered."""
+    streams.measure(port)
+    with Grpc(port) as one:
+        for _ in range(20):
+            one.late()
+    found = streams.records(40)
+    assert len(by_id(found, Role.CLIENT)) == len(by_id(found, Role.SERVER)) == 20
+    assert set(found["outcome"].tolist()) <= {Outcome.OK, Outcome.STREAM_RESET}
+    lasted_ns = halves(found.copy()).duration_ns
+    assert ((lasted_ns > 90 * MS) & (lasted_ns < 390 * MS)).all()
+
+
+def test_streaming_calls_are_no_events(streams: Streams, port: int) -> None:
+    """A server that pauses, and ends that speak in turns; a client that streams to one answer makes an event."""
+    streams.measure(port, pause_ns=10 * MS)
+    with Grpc(port) as one:
+        for _ in range(20):
+            one.count()
+            one.chat()
+        made = len(one.made) * 20
+    found = streams.records(2 * made)
+    for role in (Role.CLIENT, Role.SERVER):
+        assert len(by_id(found, role)) == made
+    assert Counter(found["excluded"].tolist()) == {Excluded.STREAMING: 2 * made}
+    assert (found["send_start_ns"] > 0).all()
+    assert streams.open() == 0
+
+
+def test_call_whose_client_streams_is_one_request(streams: Streams, port: int) -> None:
+    streams.measure(port)
+    with Grpc(port) as one:
+        for _ in range(50):
+            one.sum()
+    assert_unary(streams.records(100), 50)

@@ -1,0 +1,57 @@
+"""A session whose ports are measured by stream, and what it was told of them."""
+
+from contextlib import AbstractContextManager, suppress
+
+import numpy as np
+
+from latencyprobe.protocol import Protocol
+from latencyprobe_agent.kernel.http2 import Http2Programs
+from latencyprobe_agent.vocabulary.records import Role
+from tests.support.waiting import wait_until
+from tests.truth.recorder import OBJECTS
+from tests.truth.session import Session
+
+_LONG_NS = 100_000_000_000
+
+
+class Streams(AbstractContextManager["Streams"]):
+    """The programs for HTTP/2 beside those of a session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.programs = Http2Programs.beside(session.programs, OBJECTS)
+
+    def __exit__(self, *_: object) -> None:
+        self.programs.close()
+
+    def measure(self, *ports: int, pause_ns: int = _LONG_NS, **fields: object) -> None:
+        """Measure both ends of connections to `ports`, as `Session.measure()` does; no pause is told by default."""
+        self.session.measure(*ports, pause_ns=pause_ns, protocol=Protocol.HTTP2, **fields)
+
+    def records(self, count: int) -> np.ndarray:
+        """Return the records of streams so far, once there are so many, or after some seconds."""
+
+        def so_far() -> np.ndarray:
+            records = self.session.records()
+            return records[records["stream_id"] > 0]
+
+        with suppress(AssertionError):
+            wait_until(lambda: len(so_far()) >= count, f"{count} records of streams")
+        return so_far()
+
+    def turns(self) -> np.ndarray:
+        """Return the records of turns so far."""
+        records = self.session.records()
+        return records[records["stream_id"] == 0]
+
+    def open(self) -> int:
+        """Return how many streams the kernel holds as open."""
+        return len(list(self.programs.map("streams").keys()))
+
+
+def by_id(records: np.ndarray, role: Role) -> dict[int, np.void]:
+    """Return the records of one end, by stream: each once."""
+    of_role = records[records["role"] == role]
+    found = dict(zip(of_role["stream_id"].tolist(), of_role, strict=True))
+    assert len(found) == len(of_role), "a stream was told twice"
+    return found
