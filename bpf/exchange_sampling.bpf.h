@@ -12,14 +12,15 @@
 
 /*
  * Records of late that were neither slow nor failed: a bucket that leaks `records_per_window` in each window. `level`
- * follows from it. Who sends a record or begins a window writes here; who is sampled out, on whatever CPU, only reads.
+ * follows from it. Who sends a record or begins a window writes here; who is sampled out, on whatever CPU, only reads. A
+ * section of its own makes it a map, which objects share.
  */
 static struct {
 	__u64 window;
 	__u64 records;
 	__u32 level;
 	__u32 _pad[27]; /* two cache lines of its own */
-} rate __attribute__((aligned(128)));
+} rate SEC(".data.rate") __attribute__((aligned(128)));
 
 /* 0 while the bucket has room for a burst; then one more for each window's worth above it. */
 static __always_inline void set_level(__u32 records_per_window)

@@ -11,7 +11,7 @@
 #include "events.h"
 #include "core_fixes.bpf.h"
 #include "exchange_decide.bpf.h"
-#include "http2_frames.bpf.h"
+#include "http2_walk.bpf.h"
 
 /* include/linux/uio.h */
 enum iter_type {
@@ -118,7 +118,6 @@ static __noinline void send_frames(struct sock *sk, struct connection *c, struct
 	w.f.tp = tp;
 	w.f.now_ns = now_ns();
 	w.f.out = true;
-	w.f.asks = h->role == ROLE_CLIENT;
 	w.d = &h->out;
 	w.begin = tp->write_seq;
 	w.end = w.begin + (__u32)from->count;
@@ -228,7 +227,6 @@ static __noinline void read_frames(struct sock *sk, struct connection *c, struct
 	w.f.c = c;
 	w.f.tp = tp;
 	w.f.now_ns = now_ns();
-	w.f.asks = h->role == ROLE_SERVER;
 	w.d = &h->in;
 	w.skb = skb;
 	w.segment_end = w.segment_seq + skb->len;

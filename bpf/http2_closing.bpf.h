@@ -97,21 +97,27 @@ static __noinline void break_all(struct http2 *h, struct connection *c, const st
 
 #define BROKEN_BY(outcome, excluded) ((outcome) | (excluded) << 8)
 
-/* Streams whose beginning was not seen, though they lie between two that were: as far as their ids tell. */
-static __always_inline void count_unseen(const struct http2 *h, const struct connection *c, __u32 unseen)
+/* Count streams of (target set, role, owner) that nobody saw begin. Not static: it is verified once. */
+__noinline int count_unseen_of(__u32 target_set, __u32 role, __u64 owner, __u32 unseen)
 {
-	const struct config *cfg = get_config();
-	struct counts_key key = { .target_set = h->target_set, .role = h->role };
-	struct exchange_counts *n;
+	struct counts_key key = { .target_set = target_set, .role = role, .owner = owner };
+	struct exchange_counts *n = counts_of(&key);
 
-	if (!cfg)
-		return;
-	key.owner = cfg->owner_by_process ? (c->current.writer_tgid ?: c->current.reader_tgid) : c->current.cgroup_id;
-	n = counts_of(&key);
 	if (n) {
 		add(&n->classes[CLASS_UNKNOWN], unseen);
 		add(&n->excluded[EXCLUDED_OUT_OF_STEP], unseen);
 	}
+	return 0;
+}
+
+/* The same, of a connection. */
+static __always_inline void count_unseen(const struct http2 *h, const struct connection *c, __u32 unseen)
+{
+	const struct exchange *x = &c->current;
+	const struct config *cfg = get_config();
+	bool by_process = cfg && cfg->owner_by_process;
+
+	count_unseen_of(h->target_set, h->role, by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id, unseen);
 }
 
 #endif

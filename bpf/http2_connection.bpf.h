@@ -54,12 +54,32 @@ struct ending {
 	__u32 seq;
 };
 
+/* The frame that is looked at. */
+struct frame {
+	__u32 seq; /* of its header */
+	__u32 end; /* behind its last byte */
+	__u32 id;
+	__u8 type;
+	__u8 flags;
+	__u8 _pad[2];
+};
+
+/*
+ * `frame` and what follows it are here and not on the stack, where the verifier would remember them from step to step
+ * and follow each of their combinations.
+ */
 struct http2 {
 	struct bpf_spin_lock lock; /* of endings_head, endings_tail and endings */
 	__u32 call_until;	   /* where the send call in progress will have written all */
 	__u64 cookie;
 	__u64 call_ns; /* the send call in progress began */
 	__u64 call_pid_tgid;
+	struct frame frame;
+	__u32 tried;  /* frames of a direction in FRAMES_TRIED */
+	__u8 refused; /* it is no HTTP/2 */
+	__u8 lost;    /* something else was where a frame must begin */
+	__u8 taken;   /* enum taken */
+	__u8 approx;  /* of the arrival that was asked for last: it is not known when it was */
 	struct direction in;
 	struct direction out;
 	__u32 target_set; /* under which the open streams are counted */

@@ -11,20 +11,23 @@
 #include "kernel.h"
 #include "http2_closing.bpf.h"
 
-/* A frame of a stream, and what it is seen with. */
-struct frame {
+/* What h->frame is seen with. */
+struct seen {
 	struct http2 *h;
 	struct connection *c;
 	const struct tcp_sock *tp;
 	__u64 now_ns;
-	__u32 seq; /* of its header */
-	__u32 end; /* behind its last byte */
-	__u32 id;
-	__u8 type;
-	__u8 flags;
-	bool out;  /* this end sends it */
-	bool asks; /* the client sends it */
+	bool out; /* this end sends it */
 };
+
+/*
+ * The client sends it. Here and below facts are read from memory again, where the verifier forgets them: else it would
+ * follow each of their combinations to the end.
+ */
+static __always_inline bool asks(const struct seen *f)
+{
+	return (*(volatile __u8 *)&f->h->role == ROLE_CLIENT) == f->out;
+}
 
 static const struct stream no_stream;
 
@@ -36,34 +39,26 @@ static __always_inline __u64 offset_of(const struct http2 *h, const struct tcp_s
 	return tp->bytes_acked + (__s64)(__s32)(seq - tp->snd_una) - (h->role == ROLE_CLIENT);
 }
 
-static long pass_arrival(__u32 index, struct frame *f)
-{
-	struct http2 *h = f->h;
-	const struct arrival *one = &h->arrivals[h->arrivals_tail % ARRIVALS];
-
-	if (h->arrivals_tail == h->arrivals_head || !is_before(one->seq, f->end))
-		return 1;
-	h->arrivals_tail++;
-	return 0;
-}
-
 /*
- * When the bytes before f->end had arrived. Frames are asked for in their order. With a flag, if only that they had
- * when they were read.
+ * When the bytes before f->h->frame.end had arrived; no later frame's have before. Notes lie in order: the first one that has
+ * them is found without a branch. With FLAG_READY_APPROX in h->approx, if only that they had when they were read.
  */
-static __noinline __u64 arrived_ns(struct frame *f, __u32 *flags)
+static __noinline __u64 arrived_ns(struct seen *f)
 {
 	struct http2 *h = f->h;
+	__u32 tail = h->arrivals_tail, head = h->arrivals_head, end = f->h->frame.end, before;
 
-	bpf_loop(ARRIVALS, pass_arrival, f, 0);
-	if (h->arrivals_tail == h->arrivals_head) {
-		*flags |= FLAG_READY_APPROX;
-		h->arrivals_cut = 0;
-		return f->now_ns;
+#pragma unroll
+	for (__u32 step = ARRIVALS; step; step /= 2) {
+		before = (h->arrivals[(tail + step - 1) % ARRIVALS].seq - end) >> 31;
+		tail += step * (before & (tail + step - head - 1) >> 31);
 	}
-	if (h->arrivals_cut)
-		*flags |= FLAG_READY_APPROX;
-	return h->arrivals[h->arrivals_tail % ARRIVALS].ns;
+	h->arrivals_tail = tail;
+	h->approx = tail == head || h->arrivals_cut;
+	if (tail != head)
+		return h->arrivals[tail % ARRIVALS].ns;
+	h->arrivals_cut = 0;
+	return f->now_ns;
 }
 
 static __always_inline void note_writer(struct exchange *x, const struct http2 *h)
@@ -88,12 +83,12 @@ static __always_inline void note_reader(struct exchange *x, __u64 ready_ns, __u6
 }
 
 /* The client's HEADERS open a stream. NULL: there is no room. `ready_ns`: when they had arrived, at the server. */
-static __noinline struct stream *open_stream(struct frame *f, __u64 ready_ns, __u32 flags)
+static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 {
-	struct stream_key key = { .cookie = f->h->cookie, .id = f->id };
+	struct stream_key key = { .cookie = f->h->cookie, .id = f->h->frame.id };
 	const struct exchange *of = &f->c->current;
 	struct http2 *h = f->h;
-	__u32 *slot = &h->slots[f->id / 2 % SLOTS];
+	__u32 *slot = &h->slots[f->h->frame.id / 2 % SLOTS];
 	struct exchange *x;
 	struct stream *s;
 
@@ -105,7 +100,7 @@ static __noinline struct stream *open_stream(struct frame *f, __u64 ready_ns, __
 	if (!s)
 		return NULL;
 	if (!*slot)
-		*slot = f->id;
+		*slot = f->h->frame.id;
 	else
 		__sync_fetch_and_add(&h->unslotted, 1);
 	__sync_fetch_and_add(&h->open, 1);
@@ -120,11 +115,11 @@ static __noinline struct stream *open_stream(struct frame *f, __u64 ready_ns, __
 	x->local_port = of->local_port;
 	x->peer_port = of->peer_port;
 	x->role = h->role;
-	x->stream_id = f->id;
-	x->flags = flags | (h->fresh ? FLAG_FRESH : 0);
+	x->stream_id = f->h->frame.id;
+	x->flags = h->fresh ? FLAG_FRESH : 0;
 	h->fresh = 0;
-	x->request_seq = f->seq;
-	x->request_offset = offset_of(h, f->tp, f->seq, f->out);
+	x->request_seq = f->h->frame.seq;
+	x->request_offset = offset_of(h, f->tp, f->h->frame.seq, f->out);
 	x->response_seq = f->out ? h->in_base : h->out_base;
 	if (f->out)
 		note_writer(x, h);
@@ -134,7 +129,7 @@ static __noinline struct stream *open_stream(struct frame *f, __u64 ready_ns, __
 }
 
 /* No byte of the answer for so long: it was not one message, unless TCP had to send some of it again. */
-static __always_inline bool paused(const struct frame *f, const struct stream *s, __u64 at_ns)
+static __always_inline bool paused(const struct seen *f, const struct stream *s, __u64 at_ns)
 {
 	__s64 quiet_ns = at_ns - s->answer_ns;
 
@@ -146,7 +141,7 @@ static __always_inline bool paused(const struct frame *f, const struct stream *s
  * HEADERS or DATA of the server. Its first HEADERS begin the answer; those of an interim response (1xx) are followed by
  * others that do not end it, before any DATA: then these do.
  */
-static __always_inline void answer_stream(struct frame *f, struct stream *s, bool headers, bool ends, __u64 at_ns)
+static __always_inline void answer_stream(struct seen *f, struct stream *s, bool headers, bool ends, __u64 at_ns)
 {
 	struct exchange *x = &s->x;
 
@@ -155,8 +150,8 @@ static __always_inline void answer_stream(struct frame *f, struct stream *s, boo
 		s->flags |= STREAM_ANSWERED;
 		if (!f->out && !(s->state & STREAM_REQUEST_ENDED))
 			s->flags |= STREAM_STREAMING;
-		x->response_seq = f->seq;
-		x->response_offset = offset_of(f->h, f->tp, f->seq, f->out);
+		x->response_seq = f->h->frame.seq;
+		x->response_offset = offset_of(f->h, f->tp, f->h->frame.seq, f->out);
 		if (f->out)
 			note_writer(x, f->h);
 		else
@@ -186,7 +181,7 @@ static __always_inline void end_message(struct http2 *h, const struct connection
 }
 
 /* RST_STREAM of either end. */
-static __always_inline void reset_stream(struct frame *f, struct stream *s, __u64 at_ns)
+static __always_inline void reset_stream(struct seen *f, struct stream *s, __u64 at_ns)
 {
 	s->reset_ns = at_ns;
 	if (!(__sync_fetch_and_or(&s->state, STREAM_RESET) & STREAM_SENDING))
@@ -194,17 +189,19 @@ static __always_inline void reset_stream(struct frame *f, struct stream *s, __u6
 }
 
 /* The last byte of a message was read. `f`: the frame that ends it. */
-static __noinline void end_read(struct frame *f, struct stream *s)
+static __noinline void end_read(struct seen *f, struct stream *s)
 {
 	struct exchange *x = &s->x;
 
-	x->ready_last_ns = arrived_ns(f, &x->flags);
+	x->ready_last_ns = arrived_ns(f);
+	if (f->h->approx)
+		x->flags |= FLAG_READY_APPROX;
 	x->read_last_ns = f->now_ns;
 	/* the client could have had the answer's beginning, and yet went on */
-	if (f->asks && s->flags & STREAM_ANSWERED &&
+	if (asks(f) && s->flags & STREAM_ANSWERED &&
 	    (__s64)(x->ready_last_ns - x->send_start_ns) > (__s64)f->tp->rtt_min.s[0].v * 1000)
 		s->flags |= STREAM_STREAMING;
-	end_message(f->h, f->c, f->tp, s, f->asks ? STREAM_REQUEST_ENDED : STREAM_ANSWER_ENDED);
+	end_message(f->h, f->c, f->tp, s, asks(f) ? STREAM_REQUEST_ENDED : STREAM_ANSWER_ENDED);
 }
 
 /* A send call that wrote the last byte of a message returned at `now_ns`. */

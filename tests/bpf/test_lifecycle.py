@@ -12,6 +12,7 @@ import pytest
 
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, Hooks
+from latencyprobe_agent.kernel.http2 import Http2Programs
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.loader import Demands, load
 from latencyprobe_agent.kernel.packets import PacketPrograms, Place
@@ -104,6 +105,18 @@ def test_every_program_of_evidence_is_within_the_verifier_budget(session, signal
         refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
     print(f"{signal.name}: verified instructions {instructions}" + (f" (not: {refused})" if refused else ""))
     assert 0 < max(instructions) <= VERIFIER_BUDGET
+
+
+def test_programs_for_http2_share_what_exchanges_have_and_are_within_the_verifier_budget(session):
+    before = held_by_this_process()
+    with Http2Programs.beside(session.programs, OBJECT.parent) as programs:
+        assert {"send", "sent", "ready", "read", "state", "destroy"} == programs.variants.keys()
+        instructions = verified(before)
+        maps = held_by_this_process()["map"].keys() - before["map"].keys()
+        assert len(maps) <= 12, "rings, counts and rules of the session are no maps of their own"
+    print(f"http2: verified instructions {instructions}")
+    assert 0 < max(instructions) <= VERIFIER_BUDGET
+    wait_until(lambda: not alive("map") & maps, "all of it is gone")
 
 
 def test_nothing_is_left_in_the_kernel_after_close(tmp_path):

@@ -14,7 +14,8 @@ from latencyprobe_agent.measure.turn import InForce
 from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
-from latencyprobe_agent.vocabulary.records import Role
+from latencyprobe_agent.vocabulary import conventions as names
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Role
 from tests.support.otlp import spans
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
@@ -47,6 +48,19 @@ def test_a_pair_of_one_turn_leaves_at_once_and_linked(listener: Spans, outbox: F
     client, server = sorted(sent(outbox), key=lambda span: -span.kind)
     assert (client.kind, server.kind) == (Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER)
     assert server.parent_span_id == client.span_id
+
+
+def test_a_call_of_http2_says_so_and_which_stream_it_was(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:
+    stream = {"stream_id": 2**31 - 1, "conn_class": ExchangeClass.UNARY}
+    listener.take(make_turn(IN_FORCE, *(half | stream for half in PAIR), sampled=True))
+    listener.take(make_turn(IN_FORCE, *(half | {"request_offset": 9} for half in PAIR), sampled=True, at_s=2.0))
+    *calls, turn, _ = ({one.key: one.value for one in span.attributes} for span in sent(outbox))
+    assert len(calls) == 2
+    for attributes in calls:
+        assert attributes[names.NETWORK_PROTOCOL_NAME].string_value == "http"
+        assert attributes[names.NETWORK_PROTOCOL_VERSION].string_value == "2"
+        assert attributes[names.STREAM_ID].int_value == 2**31 - 1
+    assert not {names.NETWORK_PROTOCOL_NAME, names.STREAM_ID} & turn.keys(), "of turns nothing is known"
 
 
 def test_many_spans_do_not_wait_for_the_next_second(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:

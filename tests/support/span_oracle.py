@@ -144,6 +144,10 @@ class _Half:
         yield names.TARGET, self.target.name
         yield names.CLASS, ExchangeClass(row["conn_class"]).name.lower()
         yield names.PAIR_KEY, "{:016x}{:016x}".format(*row["trace_id"].tolist())
+        if row["stream_id"]:
+            yield names.NETWORK_PROTOCOL_NAME, "http"
+            yield names.NETWORK_PROTOCOL_VERSION, "2"
+            yield names.STREAM_ID, int(row["stream_id"])
         yield names.REQUEST_SIZE, int(row["request_bytes"])
         yield names.RESPONSE_SIZE, int(row["response_bytes"])
         stage_names = half_stages(row["role"])

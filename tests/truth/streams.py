@@ -1,5 +1,6 @@
 """A session whose ports are measured by stream, and what it was told of them."""
 
+import time
 from contextlib import AbstractContextManager, suppress
 
 import numpy as np
@@ -38,6 +39,14 @@ class Streams(AbstractContextManager["Streams"]):
         with suppress(AssertionError):
             wait_until(lambda: len(so_far()) >= count, f"{count} records of streams")
         return so_far()
+
+    def records_of_ended(self) -> np.ndarray:
+        """Return the records of streams once none is open and all are drained: each drain has a turn more."""
+        wait_until(lambda: self.open() == 0, "no stream is open", seen=self.open)
+        before = -1
+        while before != (before := len(self.records(0))):
+            time.sleep(0.1)
+        return self.records(0)
 
     def turns(self) -> np.ndarray:
         """Return the records of turns so far."""

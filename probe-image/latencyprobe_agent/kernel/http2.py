@@ -23,6 +23,7 @@ _SHARED = (
     "counts",
     "exchanges",
     "overlapping",
+    ".data.rate",
 )
 
 

@@ -40,7 +40,9 @@ def _fill(rows: NDArray[np.void], halves: Halves, some: slice, at: int) -> None:
     rows["at"] = np.arange(at, at + len(rows))
     seq = np.where(client, record["request_seq"], record["response_seq"])
     rows["seq"] = seq
-    rows["end_seq"] = seq + np.where(client, record["request_bytes"], record["response_bytes"]).astype("u4")
+    end_seq = seq + np.where(client, record["request_bytes"], record["response_bytes"]).astype("u4")
+    until = np.where(client, record["request_until"], record["response_until"])  # of a stream that was not cut short
+    rows["end_seq"] = np.where((record["stream_id"] != 0) & (until != 0), until, end_seq)
     rows["tid"] = np.where(client, record["writer_tid"], record["reader_tid"])
     rows["fresh"] = record["flags"] & np.uint32(ExchangeFlags.FRESH) != 0
     for name in (

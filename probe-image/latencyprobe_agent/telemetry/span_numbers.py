@@ -161,6 +161,7 @@ NUMBERS = (
     integer(names.SERVER_PORT, _server_port, mark=_SHORT_MARK),
     integer(names.CLIENT_PORT, _field("peer_port"), _server, mark=_SHORT_MARK),
     Number(_with(names.PAIR_KEY, AnyValue(string_value=_HEX_MARK)), _HEX_MARK.encode(), _pair_key),
+    integer(names.STREAM_ID, _field("stream_id"), _has("stream_id")),
     integer(names.REQUEST_SIZE, _field("request_bytes")),
     integer(names.RESPONSE_SIZE, _field("response_bytes")),
     *(_duration(i, SERVER_STAGES, _server) for i in range(4)),

@@ -17,6 +17,7 @@ NOT_JOINED, JOINED_HERE, JOINED_REMOTELY = range(3)
 # of the half's record, as they are there
 OF_RECORD = (
     *("request_bytes", "response_bytes", "local_addr", "peer_addr", "srtt_us", "rtt_min_us", "retransmits", "flags"),
+    "stream_id",
     *("local_port", "peer_port", "role", "conn_class", "outcome"),
 )
 # `number`: ascending, of its own; `owner`: as in `struct counts_key`; `target`, `peer`, `server`: codes, see `Ready`.

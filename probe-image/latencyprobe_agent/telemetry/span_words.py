@@ -66,7 +66,7 @@ def columns(ready: Ready, root: NDArray[np.integer], resources: Resources) -> li
 
     return [
         _said(named, rows["target"], np.where(nameless, port, 0), role, rows["reason"], joined, root),
-        _said(_ended, rows["conn_class"], rows["outcome"], rows["flags"] & _ALL_FLAGS),
+        _said(_ended, rows["stream_id"] != 0, rows["conn_class"], rows["outcome"], rows["flags"] & _ALL_FLAGS),
         _said(_dominant, role, of_pair, dominant),
         _said(addressed, peer, role),
         _said(_local, server, *(np.where(server, half, 0) for half in halves_of(rows["local_addr"]))),
@@ -103,8 +103,10 @@ def _named(target: SpanTarget, *said: int) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _ended(conn_class: int, outcome: int, flags: int) -> bytes:
+def _ended(of_stream: int, conn_class: int, outcome: int, flags: int) -> bytes:
     attributes: dict[Attribute, AttributeValue] = {names.CLASS: ExchangeClass(conn_class).name.lower()}
+    if of_stream:
+        attributes |= {names.NETWORK_PROTOCOL_NAME: "http", names.NETWORK_PROTOCOL_VERSION: "2"}
     if told := "|".join(flag.name.lower() for flag in ExchangeFlags(flags) if flag.name):
         attributes[names.FLAGS] = told
     if outcome == Outcome.OK:

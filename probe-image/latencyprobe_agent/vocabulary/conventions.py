@@ -69,6 +69,8 @@ SDK_LANGUAGE = Attribute("telemetry.sdk.language", resource="always `python`")
 SDK_VERSION = Attribute("telemetry.sdk.version", resource="the agent's version")
 
 NETWORK_TRANSPORT = Attribute("network.transport", span="always `tcp`")
+NETWORK_PROTOCOL_NAME = Attribute("network.protocol.name", span="`http` of a stream; of turns nothing is known")
+NETWORK_PROTOCOL_VERSION = Attribute("network.protocol.version", span="`2` of a stream")
 NETWORK_TYPE = Attribute("network.type", span="`ipv4` or `ipv6`")
 NETWORK_PEER_ADDRESS = Attribute(
     "network.peer.address",
@@ -111,8 +113,9 @@ PAIR_KEY = Attribute(
     span="the hash both hosts compute for this exchange; never a raw sequence number",
     event="the same of a call",
 )
-REQUEST_SIZE = Attribute("latencyprobe.request.size", span="bytes")
-RESPONSE_SIZE = Attribute("latencyprobe.response.size", span="bytes")
+STREAM_ID = Attribute("latencyprobe.http2.stream.id", span="number of the stream on its connection")
+REQUEST_SIZE = Attribute("latencyprobe.request.size", span="bytes; of a stream those of its frames")
+RESPONSE_SIZE = Attribute("latencyprobe.response.size", span="bytes; of a stream those of its frames")
 DOMINANT_STAGE = Attribute("latencyprobe.dominant_stage", span="the stage with the largest share")
 RTT = Attribute("latencyprobe.tcp.rtt", span="the kernel's smoothed round trip time, seconds")
 RTT_MIN = Attribute("latencyprobe.tcp.rtt_min", span="its minimum, seconds")

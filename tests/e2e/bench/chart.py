@@ -36,7 +36,10 @@ class Chart:
         }
 
     def install(self, values: Mapping[str, Any] | None = None, *more: str, timeout_s: int = 120) -> None:
-        """`helm upgrade --install` and wait until it is ready; `values` win over the bench's own, key by key."""
+        """`helm upgrade --install` and wait until it is ready; `values` win over the bench's own, key by key.
+
+        Helm does not wait for the last node's agent (`agent.maxUnavailable`), which would be replaced under the test.
+        """
         merged = json.dumps(merge(self.values(), values or {}))
         self.helm(
             *("upgrade", "--install", self.release, str(CHART), "--create-namespace", "--values", "-"),
@@ -44,6 +47,7 @@ class Chart:
             stdin=merged,
             timeout_s=timeout_s + 30,
         )
+        self.cluster.wait_for_rollout("daemonset/latencyprobe-agent", self.agents, timeout_s)
 
     def uninstall(self, timeout_s: int = 200) -> None:
         """`helm uninstall` if it is installed, and wait until everything is gone."""

@@ -1,0 +1,86 @@
+"""The programs for HTTP/2 are there while a target in force asks for them; a kernel that refuses them is told of."""
+
+from typing import Any
+
+import pytest
+
+from latencyprobe.errors import Unsupported
+from latencyprobe.plan import SpanPolicy
+from latencyprobe.protocol import HTTP2, Protocol
+from latencyprobe_agent.loop.http2 import Http2
+from latencyprobe_agent.measure.rules import Rules, TargetSet
+
+POLICY = SpanPolicy(10**9, 0.0, 100)
+
+
+class FakeHttp2Programs:
+    """`closed`: detached."""
+
+    def __init__(self) -> None:
+        self.variants = {"send": "tp_btf"}
+        self.closed = False
+
+    def lost(self) -> dict[str, int]:
+        assert not self.closed
+        return {"state": 3}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def rules(protocol: Protocol, *, in_force: bool = True) -> Rules:
+    one = TargetSet(("d/p/echo",), (), 0, POLICY, "d/p", protocol=protocol)
+    return Rules(sets={1: one}, rules={(bytes(16), 1, 80, 0): 1} if in_force else {})  # type: ignore[dict-item]
+
+
+@pytest.fixture
+def made() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def http2(made: list[Any]) -> Http2:
+    def attach() -> Any:
+        made.append(FakeHttp2Programs())
+        return made[-1]
+
+    return Http2(attach)
+
+
+def test_nothing_is_attached_for_targets_of_turns_or_sets_that_no_rule_names(http2: Http2, made: list[Any]) -> None:
+    assert not http2.attach(rules(Protocol.TURNS))
+    assert not http2.attach(rules(Protocol.HTTP2, in_force=False))
+    assert not made
+    assert http2.variants == http2.lost == {}
+
+
+def test_they_are_attached_once_and_stay_until_nobody_asks(http2: Http2, made: list[Any]) -> None:
+    assert http2.attach(rules(Protocol.HTTP2))
+    assert http2.attach(rules(Protocol.HTTP2))
+    assert http2.variants == {f"{HTTP2}.send": "tp_btf"}
+    http2.detach(rules(Protocol.HTTP2))
+    assert [one.closed for one in made] == [False]
+    assert http2.attach(rules(Protocol.TURNS)), "until the rules are in force"
+    http2.detach(rules(Protocol.TURNS))
+    assert [one.closed for one in made] == [True]
+    assert http2.lost == {"state": 3}, "what was lost before stays counted"
+    http2.attach(rules(Protocol.HTTP2))
+    assert http2.lost == {"state": 6}
+
+
+def test_a_kernel_that_refuses_is_asked_once_while_they_are_asked_for() -> None:
+    asked = []
+
+    def refuse() -> Any:
+        asked.append(1)
+        raise Unsupported("KernelUnsupported", "no bpf_dynptr_from_skb")
+
+    http2 = Http2(refuse)
+    for _ in range(3):
+        assert not http2.attach(rules(Protocol.HTTP2))
+    assert len(asked) == 1
+    assert http2.variants == {HTTP2: "unsupported"}
+    http2.attach(rules(Protocol.TURNS))
+    assert http2.variants == {}
+    http2.attach(rules(Protocol.HTTP2))
+    assert len(asked) == 2
