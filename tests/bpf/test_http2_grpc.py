@@ -3,34 +3,17 @@
 import os
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from latencyprobe_agent.measure.halves import halves
-from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 from tests.truth.grpc_calls import Grpc, at_once
-from tests.truth.streams import Streams, by_id
+from tests.truth.streams import Streams, assert_unary, by_id
 
 pytestmark = pytest.mark.root
 
 CALLS = int(os.environ.get("CALLS", "1000"))
 MS = 1_000_000
-
-
-def assert_unary(found: np.ndarray, count: int) -> None:
-    """Each call is an event, once at each end, and the ends are pairs."""
-    for role in (Role.CLIENT, Role.SERVER):
-        assert len(by_id(found, role)) == count
-    assert Counter(found["conn_class"].tolist()) == {ExchangeClass.UNARY: 2 * count}
-    assert Counter(found["excluded"].tolist()) == {Excluded.NONE: 2 * count}
-    assert Counter(found["outcome"].tolist()) == {Outcome.OK: 2 * count}
-    pairs = LocalJoin(2 * count).join(halves(found.copy()))
-    assert len(pairs) == count
-    for name in ("stream_id", "request_offset", "response_offset", "request_bytes", "response_bytes"):
-        assert (pairs.client.rec[name] == pairs.server.rec[name]).all(), name
-    assert (pairs.client.start_ns <= pairs.server.start_ns).all()
-    assert (pairs.client.end_ns >= pairs.server.rec["send_start_ns"]).all()
 
 
 @pytest.mark.parametrize("threads", [1, 10, 50])

@@ -45,13 +45,13 @@ def _count(_: bytes, __: grpc.ServicerContext) -> Iterator[bytes]:
 
 
 class Grpc(AbstractContextManager["Grpc"]):
-    """A server on `port`, and one channel to it. `made`: calls so far, by kind."""
+    """A server on `port`, and one channel to it, or to who listens on `through`. `made`: calls so far, by kind."""
 
-    def __init__(self, port: int, workers: int = 50) -> None:
+    def __init__(self, port: int, through: int = 0, workers: int = 50) -> None:
         self._server = grpc.server(futures.ThreadPoolExecutor(workers), handlers=(Handlers(),))
         self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
-        self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+        self._channel = grpc.insecure_channel(f"127.0.0.1:{through or port}")
         grpc.channel_ready_future(self._channel).result(10)
         self.made: Counter[str] = Counter()
 

@@ -1,13 +1,16 @@
 """A session whose ports are measured by stream, and what it was told of them."""
 
 import time
+from collections import Counter
 from contextlib import AbstractContextManager, suppress
 
 import numpy as np
 
 from latencyprobe.protocol import Protocol
 from latencyprobe_agent.kernel.http2 import Http2Programs
-from latencyprobe_agent.vocabulary.records import Role
+from latencyprobe_agent.measure.halves import halves
+from latencyprobe_agent.measure.pairing import LocalJoin
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
 from tests.support.waiting import wait_until
 from tests.truth.recorder import OBJECTS
 from tests.truth.session import Session
@@ -64,3 +67,18 @@ def by_id(records: np.ndarray, role: Role) -> dict[int, np.void]:
     found = dict(zip(of_role["stream_id"].tolist(), of_role, strict=True))
     assert len(found) == len(of_role), "a stream was told twice"
     return found
+
+
+def assert_unary(found: np.ndarray, count: int) -> None:
+    """Each call on one connection is an event, once at each end, and the ends are pairs."""
+    for role in (Role.CLIENT, Role.SERVER):
+        assert len(by_id(found, role)) == count
+    assert Counter(found["conn_class"].tolist()) == {ExchangeClass.UNARY: 2 * count}
+    assert Counter(found["excluded"].tolist()) == {Excluded.NONE: 2 * count}
+    assert Counter(found["outcome"].tolist()) == {Outcome.OK: 2 * count}
+    pairs = LocalJoin(2 * count).join(halves(found.copy()))
+    assert len(pairs) == count
+    for name in ("stream_id", "request_offset", "response_offset", "request_bytes", "response_bytes"):
+        assert (pairs.client.rec[name] == pairs.server.rec[name]).all(), name
+    assert (pairs.client.start_ns <= pairs.server.start_ns).all()
+    assert (pairs.client.end_ns >= pairs.server.rec["send_start_ns"]).all()
