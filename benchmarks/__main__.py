@@ -25,6 +25,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
     """Every part by the name that --of knows; the first ones are the default run. `seconds`: of the long runs."""
     # Here: what a part needs is loaded only once the machine is known to be fit for it.
     from benchmarks import agent_load, endurance, evidence, kernel, latency, saturation, sdk, stamps, user_space  # noqa: PLC0415
+    from benchmarks import http2 as streams  # noqa: PLC0415
     from benchmarks import tracker as trackers  # noqa: PLC0415
 
     return {
@@ -38,6 +39,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
         "latency": latency.latency,
         "processors": kernel.cost_on_processors,
         "evidence": evidence.cost_of_evidence,
+        "http2": streams.cost_of_http2,
         "stamps": stamps.closeness_of_stamps,
         "tracker": trackers.cost_of_trackers,
         "soak": lambda report, _rounds, _turns: endurance.soak(report, seconds or 3600),
@@ -46,7 +48,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
 
 
 NAMES = ("rpcs", "gets", "peers", "sdk", "records", "agent", "spans", "latency", "processors")
-APART = ("evidence", "stamps", "tracker", "soak", "storm")
+APART = ("evidence", "http2", "stamps", "tracker", "soak", "storm")
 
 
 @click.command()

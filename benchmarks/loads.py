@@ -73,6 +73,32 @@ def redis(port: int) -> Iterator[Redis]:
         yield Redis(port, pid)
 
 
+class Nginx:
+    """An nginx that speaks HTTP/2 on one CPU, h2load on another."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/"
+        self._pid = pid
+
+    def ask(self, requests: int, at_once: int) -> float:
+        """CPU time of both ends per request, in ns: one connection with so many streams open."""
+        before = cpu_ns(self._pid) + ended_children_ns()
+        finished("h2load", "-n", requests, "-c", 1, "-m", at_once, self._url, cpu=LOAD_CPU)
+        return (cpu_ns(self._pid) + ended_children_ns() - before) / requests
+
+
+@contextmanager
+def nginx(port: int) -> Iterator[Nginx]:
+    """Start and stop the server."""
+    (BUILD / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {BUILD}/nginx.pid; error_log stderr; events {{}} http {{ access_log off; "
+        f"keepalive_requests 1000000000; server {{ listen {port} http2; location / {{ return 200 ok; }} }} }}"
+    )
+    words = ("nginx", "-e", "stderr", "-c", BUILD / "nginx.conf")
+    with started(*words, cpu=SERVER_CPU, log=BUILD / "nginx.log", ready=lambda _: listens(port)) as pid:
+        yield Nginx(port, pid)
+
+
 @contextmanager
 def echo(port: int, delay_ms: int = 0) -> Iterator[int]:
     """A server of 64-byte messages (echo.c) on a processor of its own; yields its id."""

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from benchmarks.builds import BUILD, OBJECTS
 from benchmarks.rounds import Variant
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target, TargetPod, WaitPolicy
+from latencyprobe.protocol import Protocol
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.kernel.http2 import Http2Programs
 from latencyprobe_agent.kernel.libbpf import Object
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.rules import compile_rules
@@ -60,6 +62,7 @@ def measuring(
     waits: WaitPolicy | None = None,
     watched: bool = True,
     kept: Batches | None = None,
+    protocol: Protocol = Protocol.TURNS,
 ) -> Iterator[Taken]:
     """Attach the real programs with a plan for `ports` on this machine, or for a pod whose cgroup is not ours.
 
@@ -81,15 +84,22 @@ def measuring(
         pods=(TargetPod("pod", tuple(ports)),),
         evidence=WAITS.asked_by if waits and watched else (),
         waits=waits or _NO_WAIT,
+        protocol=protocol,
     )
     plan = NodePlan(node="", generation=1, digest="", targets=(target,), objectives=(), host=targeted)
+    rules, http2 = compile_rules(plan, {"pod": [OTHER_CGROUP]}), protocol is Protocol.HTTP2
     with Programs.open(OBJECTS / "exchange.bpf.o") as programs:
-        rules = compile_rules(plan, {"pod": [OTHER_CGROUP]})
-        limit = 0 if every_record else Config().records_per_second
-        programs.apply(
-            rules, idle_timeout_ns=2_000_000_000, own_tgid=0, owner_by_process=False, records_per_second=limit
-        )
         with ExitStack() as stack:
+            if http2:
+                stack.enter_context(Http2Programs.beside(programs, OBJECTS))
+            programs.apply(
+                rules,
+                idle_timeout_ns=2_000_000_000,
+                own_tgid=0,
+                owner_by_process=False,
+                records_per_second=0 if every_record else Config().records_per_second,
+                http2=http2,
+            )
             taken = stack.enter_context(drained(programs, kept))
             if waits:
                 beside = stack.enter_context(EvidencePrograms.beside(programs, OBJECTS, WAITS))
@@ -159,6 +169,18 @@ def evidence(port: int) -> dict[str, Variant]:
     """Each signal of evidence alone and all together; waits, which explain what is measured, beside measuring."""
     alone = {one.switch: partial(explaining, port, (one,)) for one in EVIDENCE}
     return with_control({**alone, "all together": partial(explaining, port, EVIDENCE), **waiting(port)})
+
+
+def http2(port: int) -> dict[str, Variant]:
+    """By turns, which cannot tell calls that overlap, and by stream."""
+    by_stream = partial(measuring, (port,), targeted=True, protocol=Protocol.HTTP2)
+    return with_control(
+        {
+            "by turns": partial(measuring, (port,), targeted=True),
+            "by stream": by_stream,
+            "by stream, every record": partial(by_stream, every_record=True),
+        }
+    )
 
 
 def waiting(port: int) -> dict[str, Variant]:
