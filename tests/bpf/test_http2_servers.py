@@ -18,16 +18,11 @@ from tests.truth.streams import Streams, assert_unary
 
 pytestmark = pytest.mark.root
 
-GO_CALLS = Path(__file__).parents[1] / "truth/go_calls"
-
 
 @pytest.fixture(scope="module")
-def go_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of tests/truth/go_calls."""
-    made = tmp_path_factory.mktemp("go") / "calls"
-    go = subprocess.check_output([BENCH, "go"], text=True).strip()
-    subprocess.run([go, "build", "-o", made, "."], cwd=GO_CALLS, check=True)
-    return made
+def go_calls() -> Path:
+    """The program of tests/e2e/bench/programs/calls."""
+    return Path(subprocess.check_output([BENCH, "program", "calls"], text=True).strip())
 
 
 @pytest.mark.timeout(600)  # it may be compiled first
@@ -36,7 +31,7 @@ def test_each_call_of_grpc_in_go_is_an_event_at_both_ends(
     streams: Streams, port: int, go_calls: Path, threads: int
 ) -> None:
     streams.measure(port)
-    subprocess.run([go_calls, str(port), "5000", str(threads)], check=True)
+    subprocess.run([go_calls, "both", str(port), "5000", str(threads)], check=True)
     found = streams.records_of_ended()
     tell("gRPC in Go 1.85.0", f"`protocol: HTTP2`, {threads} at once", 5000, found)
     assert_unary(found, 5000)

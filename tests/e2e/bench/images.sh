@@ -7,7 +7,9 @@ image() {
   local inputs=("$BENCH/images") words=("$1") path
   case $1 in
     coredns) words+=("$(program coredns)") ;;
-    workload) inputs+=("$REPOSITORY/tests/truth") ;;
+    workload)
+      inputs+=("$REPOSITORY/tests/truth")
+      words+=("$(program calls)") ;;
   esac
   path=$CACHE/images/$1-$(contents "${inputs[@]}" | key "${words[@]}" "$(declare -f fill_image)").tar
   [[ -e $path ]] || locked "$CACHE/$1-image" make_image "$1" "$path"
@@ -38,6 +40,7 @@ fill_image() {
       mkdir -p "$2"/{bin,etc,tmp,proc,sys,dev}
       echo 'root:x:0:0::/:/bin/sh' >"$2/etc/passwd"
       echo 'hosts: files dns' >"$2/etc/nsswitch.conf"
+      cp "$(program calls)" "$2/bin/calls"
       gcc -O2 -static -s -pthread -Wl,--no-warnings "$REPOSITORY/tests/truth/truth.c" -o "$2/bin/truth"
       (cd "$2/tmp" && apt-get download -qq -o APT::Sandbox::User=root busybox-static && dpkg -x busybox-static_*.deb unpacked &&
         cp unpacked/bin/busybox "$2/bin/" && rm -rf "$2"/tmp/*)

@@ -1,0 +1,113 @@
+"""gRPC between two nodes: many calls share a connection, and each is measured, linked and judged; HTTP/1.1 beside."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.bench.chart import Chart
+from tests.e2e.bench.cluster import Cluster, wait_for
+from tests.e2e.bench.jaeger import Jaeger
+from tests.e2e.bench.workload import deployment, pod
+from tests.e2e.probes import conditions, is_true, latency_probe, pairs, results
+
+pytestmark = pytest.mark.e2e
+
+PORT = 9100
+THRESHOLD_MS = 100
+SPREAD, SPREAD_SLOW = 2000, 40  # to both servers, 50 at a time on each connection
+SERVICE, SERVICE_SLOW = 1000, 20  # to one of them
+HTTP1 = 300
+REPORT_S = 150  # the report is written once a minute
+PERSPECTIVES = ("Server", "Client")
+
+
+def program(node: str, labels: dict[str, str], *words: str) -> dict[str, Any]:
+    template = pod([], node, labels, command=["/bin/calls", *words])
+    container = template["spec"]["containers"][0]
+    del container["args"]
+    if words[0].startswith("serve"):
+        container["readinessProbe"] = {"tcpSocket": {"port": PORT}, "periodSeconds": 1}
+    return template
+
+
+def service(name: str, kind: str, **spec: Any) -> dict[str, Any]:
+    of = {"selector": {"kind": kind}, "ports": [{"name": "rpc", "port": PORT}]} | spec
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": of}
+
+
+def probe(namespace_pods: dict[str, str]) -> dict[str, Any]:
+    target = {"name": "rpc", "podSelector": {"matchLabels": namespace_pods}, "ports": [PORT], "protocol": "HTTP2"}
+    objectives = [
+        {
+            "name": perspective.lower(),
+            "target": "rpc",
+            "perspective": perspective,
+            "threshold": f"{THRESHOLD_MS}ms",
+            "goal": "90",
+        }
+        for perspective in PERSPECTIVES
+    ]
+    return latency_probe(targets=[target], objectives=objectives, spans={"ratio": "0", "maxPerSecond": 1000})
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
+    release: Chart, cluster: Cluster, jaeger: Jaeger, namespace: str
+) -> None:
+    """Behind a headless Service with balancing by the client, and behind a ClusterIP."""
+    rpc = {"tier": "rpc"}
+    cluster.apply(
+        [
+            service("spread", "grpc", clusterIP="None"),
+            service("one", "grpc"),
+            service("old", "http1"),
+            deployment("server", program("n2", rpc | {"kind": "grpc"}, "serve", str(PORT)), 2),
+            deployment("old", program("n2", rpc | {"kind": "http1"}, "serve-http1", str(PORT))),
+            deployment("caller", pod(["serve", "--address", "0.0.0.0:9000", "--control", "0.0.0.0:9001"], "n1", {})),
+        ],
+        namespace,
+    )
+    for name in ("server", "old", "caller"):
+        cluster.wait_for_rollout(f"deployment/{name}", namespace)
+    cluster.apply(probe(rpc), namespace)
+    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 60, "agents are ready")
+
+    def ask(*words: object) -> list[float]:
+        said = cluster.exec("deployment/caller", "calls", *map(str, words), namespace=namespace)
+        took_ms: list[float] = json.loads(said)
+        return took_ms
+
+    took_ms = ask("ask", f"dns:///spread.{namespace}.svc.cluster.local:{PORT}", SPREAD, 100, SPREAD_SLOW)
+    took_ms += ask("ask", f"one:{PORT}", SERVICE, 50, SERVICE_SLOW)
+    took_ms += ask("ask-http1", f"http://old:{PORT}/", HTTP1)
+    slow, seen_slow = SPREAD_SLOW + SERVICE_SLOW, sum(one > THRESHOLD_MS for one in took_ms)
+
+    def judged() -> dict[str, Any]:
+        found = results(cluster, namespace)
+        return found if all(one.get("events", 0) >= len(took_ms) for one in found.values()) and len(found) == 2 else {}
+
+    told = wait_for(judged, REPORT_S, "a report of all calls")
+    for name, one in told.items():
+        print(f"{name}: {one['events']} events, {one['bad']} bad ({slow} slow, {seen_slow} seen), {one['badByStage']}")
+    for one in told.values():
+        assert one["events"] == len(took_ms)
+        assert slow <= one["bad"] <= seen_slow
+        assert not one["coverage"].get("exclusions"), "neither multiplexed, nor out of step, nor streaming"
+    assert told["server"]["badByStage"][0]["stage"] == "process"
+    assert told["client"]["badByStage"][0]["stage"] == "server_process"
+
+    linked = wait_for(lambda: found if len(found := pairs(jaeger, namespace)) >= slow else [], 60, "linked pairs")
+    assert {(client.tags["latencyprobe.class"], client.tags["network.protocol.version"]) for client, _ in linked} == {
+        ("unary", "2")
+    }
+    for client, server in linked:
+        assert client.tags["latencyprobe.http2.stream.id"] == server.tags["latencyprobe.http2.stream.id"]
+        assert client.duration_us >= server.duration_us - 1000
+        assert server.tags["latencyprobe.dominant_stage"] == "process"
+    assert {server.resource["k8s.pod.name"] for _, server in linked} == {
+        one["metadata"]["name"] for one in cluster.pods(namespace, "kind=grpc")
+    }
+    mismatch = conditions(cluster, namespace)["ProtocolMismatch"]
+    print(mismatch[2])
+    assert f" of {2 * len(took_ms)} calls of target rpc came on connections that are no HTTP/2" in mismatch[2]
