@@ -93,7 +93,8 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
     for one in told.values():
         assert one["events"] == len(took_ms)
         assert slow <= one["bad"] <= seen_slow
-        assert not one["coverage"].get("exclusions"), "neither multiplexed, nor out of step, nor streaming"
+        left_out = {one["reason"] for one in one["coverage"].get("exclusions", [])}
+        assert left_out <= {"setup"}, "the servers' SETTINGS; nothing is multiplexed, out of step or streaming"
     assert told["server"]["badByStage"][0]["stage"] == "process"
     assert told["client"]["badByStage"][0]["stage"] == "server_process"
 
@@ -108,6 +109,6 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
     assert {server.resource["k8s.pod.name"] for _, server in linked} == {
         one["metadata"]["name"] for one in cluster.pods(namespace, "kind=grpc")
     }
-    mismatch = conditions(cluster, namespace)["ProtocolMismatch"]
-    print(mismatch[2])
-    assert f" of {2 * len(took_ms)} calls of target rpc came on connections that are no HTTP/2" in mismatch[2]
+    told_of = conditions(cluster, namespace)["ProtocolMismatch"][2]
+    print(told_of)
+    assert " % of the calls of target rpc came on connections that are no HTTP/2 in clear text" in told_of

@@ -35,7 +35,7 @@ def mismatch(resolved: Resolved, ready: list[str], agents: Agents) -> str:
         by_turn = sum(count for name, count in classes.items() if name not in BY_STREAM | _OTHER)
         if by_turn:
             total = by_turn + sum(classes[name] for name in BY_STREAM)
-            said.append(f"{by_turn} of {total} calls of target {target.name}")
+            said.append(f"{100 * by_turn / total:.2g} % of the calls of target {target.name}")
     if not said:
         return ""
     return (
