@@ -24,7 +24,7 @@ from tests.truth.peers import Peers
 from tests.truth.recorder import OBJECTS, Recorder, beside
 from tests.truth.session import OBJECT, Drainer, Session, open_programs
 from tests.truth.slow_files import SlowFiles, slow_files
-from tests.truth.streams import Streams
+from tests.truth.streams import Streams, of_kernels_that_tell_streams
 from tests.truth.waiting_client import BOTH, SLOW, Asked, Server, waiting_server
 
 
@@ -114,7 +114,8 @@ def session(make_session: Callable[..., Session]) -> Session:
 
 @pytest.fixture
 def streams(session: Session) -> Iterator[Streams]:
-    """The session, which can tell streams of HTTP/2 too."""
+    """The session, which can tell streams of HTTP/2 too, on kernels that let it."""
+    of_kernels_that_tell_streams()
     with Streams(session) as one:
         yield one
 

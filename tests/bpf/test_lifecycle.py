@@ -23,6 +23,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth import workload
 from tests.truth.join import CLIENT, SERVER, match, outside_calls
+from tests.truth.streams import of_kernels_that_tell_streams
 
 pytestmark = pytest.mark.root
 
@@ -108,6 +109,7 @@ def test_every_program_of_evidence_is_within_the_verifier_budget(session, signal
 
 
 def test_programs_for_http2_share_what_exchanges_have_and_are_within_the_verifier_budget(session):
+    of_kernels_that_tell_streams()
     before = held_by_this_process()
     with Http2Programs.beside(session.programs, OBJECT.parent) as programs:
         assert {"send", "sent", "ready", "read", "state", "destroy"} == programs.variants.keys()

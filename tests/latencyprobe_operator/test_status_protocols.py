@@ -39,8 +39,8 @@ def test_calls_that_are_told_by_stream_need_no_condition(by_stream: Any) -> None
 def test_connections_of_something_else_are_counted(by_stream: Any) -> None:
     by_stream.report("n1", 5, targets=seen(unary=7, pingpong=2, pipelined=1, setup=4))
     assert told(by_stream, 6) == {
-        "ProtocolMismatch": "30 % of the calls of target cart came on connections that are no HTTP/2 in clear text, and "
-        "are measured by turns: TLS and the upgrade from HTTP/1.1 are not followed"
+        "ProtocolMismatch": "30 % of the calls of target cart came on connections that are no HTTP/2 in clear text, "
+        "and are measured by turns: TLS and the upgrade from HTTP/1.1 are not followed"
     }
 
 

@@ -6,6 +6,7 @@ than any version number, and measures nothing.
 
 import platform
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from latencyprobe_agent.kernel.hooks import (
     cannot_look_into_processes,
     missing_capabilities,
 )
+from latencyprobe_agent.kernel.http2 import Http2Programs
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.tracking import Knobs, TrackerPrograms
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
@@ -60,6 +62,7 @@ def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield _type_information(Path(environ.get(KERNEL_BTF_VARIABLE) or KERNEL_BTF))
     yield (programs := _programs(config))
     if programs.verdict is not Verdict.FAIL:
+        yield _http2(config)
         yield from map(partial(_evidence, config), EVIDENCE)
         yield from map(partial(_tracker, config), TRACKERS)
     yield _symbols(Path("/proc/self/status").read_text())
@@ -126,6 +129,21 @@ def _evidence(config: Config, signal: EvidenceSignal) -> Finding:
     return _attached(signal.switch, attach, f"nothing explains RPCs by their {signal.switch}")
 
 
+@contextmanager
+def _http2_programs(config: Config) -> Iterator[Http2Programs]:
+    """Attach them beside measuring programs that measure nothing."""
+    with (
+        Programs.open(config.bpf_object, ring_bytes=config.ring_size) as programs,
+        Http2Programs.beside(programs, config.bpf_dir) as http2,
+    ):
+        yield http2
+
+
+def _http2(config: Config) -> Finding:
+    lost = "calls on HTTP/2 are measured by turns, whatever a target's `protocol` says"
+    return _attached("HTTP/2", partial(_http2_programs, config), lost)
+
+
 def _tracker(config: Config, tracker: Tracker) -> Finding:
     """Attach one tracker as its tool would, with all that may be asked of it, following nobody."""
     stacks = ~StackOptionFlags(0) if tracker.stacks else StackOptionFlags(0)
@@ -133,7 +151,9 @@ def _tracker(config: Config, tracker: Tracker) -> Finding:
     return _attached(tracker.name, attach, f"its tool does not run: {tracker.title}")
 
 
-def _attached(subject: str, attach: Callable[[], Attached], lost: str) -> Finding:
+def _attached(
+    subject: str, attach: Callable[[], AbstractContextManager[Attached | Http2Programs]], lost: str
+) -> Finding:
     try:
         with attach() as programs:
             variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())

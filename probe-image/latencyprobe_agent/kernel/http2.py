@@ -28,11 +28,11 @@ _SHARED = (
 
 
 class Http2Programs(AbstractContextManager["Http2Programs"]):
-    """Loaded and attached. `variants`: event → attach variant in use."""
+    """Loaded and attached. `variants`: event → attach variant in use; `refused`: (event, variant) → why not."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        self.variants = loaded.variants
+        self.variants, self.refused = loaded.variants, loaded.refused
 
     @classmethod
     def beside(cls, programs: Attached, folder: Path) -> Self:
