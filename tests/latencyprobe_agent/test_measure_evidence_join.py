@@ -57,6 +57,48 @@ def test_a_resent_segment_explains_the_exchange_whose_bytes_it_carried():
     assert one.outcomes == {"joined": 1, "late": 0, "ambiguous": 0, "no_exchange": 0}
 
 
+def stream(number, *, seq, until, start_ms, end_ms=40, **fields) -> Halves:
+    """A call of HTTP/2 whose request was sent at `start_ms`, its bytes between `seq` and `until`."""
+    times = {"start_ns": start_ms * MS, "stages": (0, (end_ms - start_ms) * MS, 0, 0)}
+    place = {"request_seq": seq, "request_bytes": 50, "request_until": until, "stream_id": number}
+    return halves(exchanges(1, Role.CLIENT, sock_cookie=7, **times, **place, **fields))
+
+
+def test_a_resent_segment_explains_every_stream_that_waited_for_it():
+    """Delivery is in order: those whose bytes it carried, and those behind it that had been sent before it came again.
+    Streams end in an order of their own."""
+    streams = Halves.concatenate(
+        [
+            stream(1, seq=900, until=1000, start_ms=1),  # all of it lay before
+            stream(9, seq=1300, until=1400, start_ms=12),  # sent behind it, before it was sent again
+            stream(3, seq=950, until=1250, start_ms=9),  # among whose frames it is
+            stream(11, seq=1400, until=1450, start_ms=26),  # sent afterwards
+            stream(5, seq=1040, until=1060, start_ms=10),
+            stream(7, seq=1350, until=1380, start_ms=13, excluded=Excluded.STREAMING),
+            half(cookie=8),
+        ]
+    )
+    one = joining()
+    joined = add(one, streams, resent(25, seq=1040, end_seq=1060), now_ms=50)
+    assert joined is not None
+    assert sorted(joined.half["seq"].tolist()) == [950, 1040, 1300]
+    assert joined.first.all()
+    assert dict(zip(joined.half["seq"].tolist(), joined.wait_ns.tolist(), strict=True)) == {
+        950: 16 * MS,
+        1040: 15 * MS,
+        1300: 13 * MS,
+    }
+    assert one.outcomes == {"joined": 1, "late": 0, "ambiguous": 0, "no_exchange": 0}, "one record"
+
+
+def test_a_resent_segment_waits_for_the_first_stream_that_ends():
+    one = joining()
+    assert add(one, stream(1, seq=900, until=1000, start_ms=1), resent(25, seq=1040, end_seq=1060)) is None
+    joined = add(one, stream(3, seq=950, until=1250, start_ms=9), NOTHING, now_ms=50)
+    assert joined is not None
+    assert joined.half["seq"].tolist() == [950]
+
+
 def test_evidence_waits_for_the_exchange_that_is_still_open():
     one = joining()
 

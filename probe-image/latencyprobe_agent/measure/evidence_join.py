@@ -84,11 +84,23 @@ class EvidenceJoin:
             self.outcomes[name] += int(np.count_nonzero(outcome == name))
         self.outcomes["no_exchange"] += len(over)
         good = np.flatnonzero(outcome == "joined")
-        return self._joined(evidence, slot, good[np.argsort(at_ns[good], kind="stable")]) if len(good) else None
+        return self._joined(evidence, *self._and_others(evidence, good, slot[good])) if len(good) else None
 
-    def _joined(self, evidence: Evidence, slots: NDArray[np.intp], good: NDArray[np.intp]) -> Joined:
-        """Return the records `good`, which are in order of time, with the halves in their `slots`."""
-        joined, slot = evidence.take(good), slots[good]
+    def _and_others(
+        self, evidence: Evidence, good: NDArray[np.intp], slot: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the records `good` with the halves in these places, and with what else they explain, by time."""
+        at, place = self._key.also(self.recent.rows, evidence.key.take(good), slot)
+        half, record = self.recent.rows.take(place), good[at]
+        at_ns = evidence.key["at_ns"]
+        event = (half["excluded"] == Excluded.NONE) & (at_ns[record] - half["end_ns"] <= HOLD_NS)
+        good, slot = np.append(good, record[event]), np.append(slot, place[event])
+        order = np.argsort(at_ns[good], kind="stable")
+        return good[order], slot[order]
+
+    def _joined(self, evidence: Evidence, good: NDArray[np.intp], slot: NDArray[np.intp]) -> Joined:
+        """Return the records `good`, which are in order of time, each with the half in its place `slot`."""
+        joined = evidence.take(good)
         half, first = self.recent.rows.take(slot), self._hits.mark(slot)
         if self._lasted:
             until_ns, wait_ns, adds = self._lasted(half, joined.key)

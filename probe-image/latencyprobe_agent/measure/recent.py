@@ -44,6 +44,7 @@ def _fill(rows: NDArray[np.void], halves: Halves, some: slice, at: int) -> None:
     until = np.where(client, record["request_until"], record["response_until"])  # of a stream that was not cut short
     rows["end_seq"] = np.where((record["stream_id"] != 0) & (until != 0), until, end_seq)
     rows["tid"] = np.where(client, record["writer_tid"], record["reader_tid"])
+    rows["of_stream"] = record["stream_id"] != 0
     rows["fresh"] = record["flags"] & np.uint32(ExchangeFlags.FRESH) != 0
     for name in (
         "sock_cookie",

@@ -13,18 +13,26 @@ from numpy.typing import NDArray
 
 # A half that has ended. `at`: order of arrival, from 1; 0: no half. `join_key`: the same in both halves of an exchange.
 # `seq`..`end_seq`: the message that this side sent; `fresh`: the first on its connection, seen from the handshake;
-# `tid`: the thread that sent the request, or read it; `adjusted_count`: how many exchanges it stands for.
+# `tid`: the thread that sent the request, or read it; `adjusted_count`: how many exchanges it stands for; `of_stream`:
+# it is a call of HTTP/2, between whose bytes are others'.
 RECENT_HALF = np.dtype(
     [
         *(("at", "u8"), ("sock_cookie", "u8"), ("join_key", "u8"), ("start_ns", "i8"), ("end_ns", "i8")),
         *(("send_start_ns", "i8"), ("send_end_ns", "i8"), ("duration_ns", "i8"), ("seq", "u4"), ("end_seq", "u4")),
         *(("read_last_ns", "i8"),),
         *(("target_set", "u4"), ("tid", "u4"), ("adjusted_count", "u4"), ("local_port", "u2"), ("peer_port", "u2")),
-        *(("role", "u1"), ("excluded", "u1"), ("outcome", "u1"), ("fresh", "?")),
+        *(("role", "u1"), ("excluded", "u1"), ("outcome", "u1"), ("fresh", "?"), ("of_stream", "?")),
     ]
 )
 
 Find = Callable[[NDArray[np.void], NDArray[np.void]], NDArray[np.intp]]
+Also = Callable[[NDArray[np.void], NDArray[np.void], NDArray[np.intp]], tuple[NDArray[np.intp], NDArray[np.intp]]]
+
+
+def _nothing_else(
+    _recent: NDArray[np.void], _key: NDArray[np.void], _found: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.zeros(0, np.intp), np.zeros(0, np.intp)
 
 
 @dataclass(frozen=True)
@@ -33,10 +41,13 @@ class JoinKey:
 
     `find`: (RECENT_HALF[m], key[n]) → intp[n], the place of the half that each record explains, -1 for none so far. It
     reads columns by name: a key with those of another one can use that one's `find`.
+    `also`: (RECENT_HALF[m], key[n], intp[n], what `find` found) → (k places of keys, k places of halves), what else a
+    record explains.
     """
 
     columns: np.dtype[np.void]
     find: Find
+    also: Also = _nothing_else
 
     def of(self, flow: NDArray[np.void], **columns: NDArray[Any]) -> NDArray[np.void]:
         """Return the keys of records with these FLOW_HEADERs, which give each column that is not among `columns`."""
@@ -63,7 +74,49 @@ def _by_sent_bytes(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[n
     there = (found >= low) & (found < high)
     at = np.where(there, found, 0)
     there &= ~ranged | ((key["end_seq"] - half["seq"][at]).astype(np.int32) > 0)
-    return np.where(there, slots[at], -1)
+    of_message = np.where(there, slots[at], -1)
+    _first_of_streams(recent, key, of_message)
+    return of_message
+
+
+class _Streams:
+    """The streams of HTTP/2 among the recent halves, of the connections that these keys are about."""
+
+    def __init__(self, recent: NDArray[np.void], cookies: NDArray[np.uint64]) -> None:
+        streams = recent["of_stream"] & (recent["at"] > 0)
+        self.slots = np.flatnonzero(streams & np.isin(recent["sock_cookie"], cookies)) if streams.any() else _NONE
+        self.half = recent.take(self.slots)
+
+    def behind(self, key: np.void) -> NDArray[np.intp]:
+        """Places of those of which some bytes lie at `seq` or behind, and had been sent before this happened."""
+        waited = (self.half["sock_cookie"] == key["sock_cookie"]) & (self.half["send_start_ns"] < key["at_ns"])
+        waited &= (self.half["end_seq"] - key["seq"]).astype(np.int32) > 0
+        behind: NDArray[np.intp] = self.slots[waited]
+        return behind
+
+
+_NONE = np.zeros(0, np.intp)
+
+
+def streams_behind(
+    recent: NDArray[np.void], key: NDArray[np.void], found: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Find the other streams that waited for these bytes, among those that have ended: TCP delivers in order, so all of
+    the connection that lay behind them and was sent before they were sent again."""
+    hit = np.flatnonzero((found >= 0) & (key["seq"] != key["end_seq"]))
+    hit = hit[recent["of_stream"][found[hit]]]
+    streams = _Streams(recent, key["sock_cookie"][hit])
+    others = [behind[behind != found[i]] for i in hit.tolist() for behind in [streams.behind(key[i])]]
+    return np.repeat(hit, [len(one) for one in others]), np.concatenate([_NONE, *others])
+
+
+def _first_of_streams(recent: NDArray[np.void], key: NDArray[np.void], found: NDArray[np.intp]) -> None:
+    """Put the oldest stream behind these bytes in the place of what was found: streams are in no order."""
+    streams = _Streams(recent, key["sock_cookie"])
+    ranged = key["seq"] != key["end_seq"]
+    for i in np.flatnonzero(ranged & np.isin(key["sock_cookie"], streams.half["sock_cookie"])).tolist():
+        behind = streams.behind(key[i])
+        found[i] = behind[recent["at"][behind].argmin()] if len(behind) else -1
 
 
 def by_time_of_service(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
@@ -119,10 +172,11 @@ def _first(
 
 
 # By the bytes `seq`..`end_seq` that the local side sent on a connection: the oldest exchange whose message has some of
-# them. Without any bytes: the last one that had begun.
+# them, and the streams that waited behind them. Without any bytes: the last one that had begun.
 SENT_BYTES = JoinKey(
     np.dtype([("at_ns", "i8"), ("sock_cookie", "u8"), ("seq", "u4"), ("end_seq", "u4")]),
     _by_sent_bytes,
+    streams_behind,
 )
 # By the beginning of a connection: its first exchange, in which the local side's message begins at `first_seq`. Where
 # the cookie is 0, the ports and that number are those of the connection.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Repeats, Sample
-from latencyprobe_agent.signals.join_keys import BEGINNING, SENT_BYTES, JoinKey
+from latencyprobe_agent.signals.join_keys import BEGINNING, SENT_BYTES, JoinKey, streams_behind
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
@@ -147,6 +147,12 @@ def _find(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
     return found
 
 
+def _also(
+    recent: NDArray[np.void], key: NDArray[np.void], found: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return streams_behind(recent, key, np.where(key["handshake"], -1, found))
+
+
 def _first_sent_ns(half: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.int64]:
     """Return when all of a half's message had been sent, if that was before the record, else when it was begun."""
     whole = (half["send_end_ns"] > 0) & (half["send_end_ns"] < key["at_ns"])
@@ -154,7 +160,7 @@ def _first_sent_ns(half: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.
 
 
 _OF_BEGINNING = [("first_seq", "u4"), ("local_port", "u2"), ("peer_port", "u2")]
-KEY = JoinKey(np.dtype([*SENT_BYTES.columns.descr, *_OF_BEGINNING, ("handshake", "?")]), _find)
+KEY = JoinKey(np.dtype([*SENT_BYTES.columns.descr, *_OF_BEGINNING, ("handshake", "?")]), _find, _also)
 EXPLAINS = Explains(
     names.RETRANSMIT_EVENT,
     fields,
