@@ -1,12 +1,16 @@
 """Calls of gRPC, as its own library makes them."""
 
 import os
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from latencyprobe_agent.measure.halves import halves
-from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from tests.support.waiting import wait_until
 from tests.truth.grpc_calls import Grpc, at_once
 from tests.truth.streams import Streams, assert_unary, by_id
 
@@ -89,3 +93,36 @@ def test_call_whose_client_streams_is_one_request(streams: Streams, port: int) -
         for _ in range(50):
             one.sum()
     assert_unary(streams.records(100), 50)
+
+
+def test_calls_go_on_through_the_ends_of_connections_that_their_server_lets_grow_no_older(
+    streams: Streams, port: int
+) -> None:
+    """GOAWAY: what is open is answered, what comes next takes a new connection."""
+    streams.measure(port)
+    with Grpc(port, max_connection_age_ms=100, max_connection_age_grace_ms=10_000) as one:
+        until_s = time.monotonic() + 2
+        while time.monotonic() < until_s:
+            at_once(100, 10, one.echo)
+        made = one.made["echo"]
+    found = streams.records_of_ended()
+    assert len(np.unique(found["sock_cookie"])) > 4, "several connections, two ends each"
+    assert Counter(found["outcome"].tolist()) == {Outcome.OK: 2 * made}
+    assert Counter(found["conn_class"].tolist()) == {ExchangeClass.UNARY: 2 * made}
+
+
+def test_calls_are_measured_from_soon_after_a_plan_came_into_their_midst(streams: Streams, port: int) -> None:
+    """Every stream that begins after the first measured one, at either end."""
+    with Grpc(port) as one, ThreadPoolExecutor(1) as pool:
+        calling = pool.submit(at_once, 4 * CALLS, 10, one.echo)
+        wait_until(lambda: one.made["echo"] > CALLS, "calls are under way")
+        streams.measure(port)
+        calling.result()
+        last = 2 * 4 * CALLS - 1
+    found = streams.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        numbers = set(by_id(found, role))
+        print(f"{role.name}: from stream {min(numbers)} to {max(numbers)}")
+        assert numbers == set(range(min(numbers), last + 1, 2))
+        assert min(numbers) < last - 2 * CALLS, "soon after"
+    assert Counter(found["outcome"].tolist()) == {Outcome.OK: len(found)}

@@ -47,8 +47,10 @@ def _count(_: bytes, __: grpc.ServicerContext) -> Iterator[bytes]:
 class Grpc(AbstractContextManager["Grpc"]):
     """A server on `port`, and one channel to it, or to who listens on `through`. `made`: calls so far, by kind."""
 
-    def __init__(self, port: int, through: int = 0, workers: int = 50) -> None:
-        self._server = grpc.server(futures.ThreadPoolExecutor(workers), handlers=(Handlers(),))
+    def __init__(self, port: int, through: int = 0, workers: int = 50, **options: int) -> None:
+        """`options`: of the server, without their prefix."""
+        of_server = [(f"grpc.{name}", value) for name, value in options.items()]
+        self._server = grpc.server(futures.ThreadPoolExecutor(workers), handlers=(Handlers(),), options=of_server)
         self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
         self._channel = grpc.insecure_channel(f"127.0.0.1:{through or port}")

@@ -104,6 +104,11 @@ class Way:
         self.sent.note(count, began_ns)
         del self.queue[:count]
 
+    def skip(self, count: int) -> None:
+        """Bytes were sent past the queue."""
+        self.queued += count
+        self.sent.note(count, now_ns())
+
     def receive(self, most: int, dice: Random) -> None:
         """One call; now and then a look ahead before it, with which reading begins."""
         began_ns = now_ns()
