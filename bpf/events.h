@@ -192,6 +192,41 @@ struct exchange {
 };
 _Static_assert(sizeof(struct exchange) == 224, "struct exchange has no hidden padding");
 
+/* Key of `streams`. */
+struct stream_key {
+	__u64 cookie;
+	__u32 id;
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct stream_key) == 16, "struct stream_key has no hidden padding");
+
+/* Changed by atomic operations alone. */
+enum stream_state {
+	STREAM_REQUEST_ENDED = 1 << 0, /* sent, or read, to its last byte */
+	STREAM_ANSWER_ENDED = 1 << 1,
+	STREAM_SENDING = 1 << 2, /* the last bytes of this end's message are with a send call, which will change it */
+	STREAM_RESET = 1 << 3,
+	STREAM_CLOSED = 1 << 4, /* it is accounted for */
+};
+
+enum stream_flags {
+	STREAM_ANSWERED = 1 << 0,  /* the answer has begun */
+	STREAM_DATA = 1 << 1,	   /* the answer has DATA: its next HEADERS are trailers */
+	STREAM_STREAMING = 1 << 2, /* no call with one answer */
+};
+
+/* An open stream of HTTP/2, value of `streams`: what is known of its exchange so far. */
+struct stream {
+	struct exchange x;
+	__u64 answer_ns; /* when the answer's last frame was sent, or had arrived */
+	__u64 reset_ns;
+	__u32 disturbed;   /* at answer_ns: segments sent again, and out of order, so far */
+	__u32 retransmits; /* of the connection, when it opened */
+	__u32 state;	   /* enum stream_state */
+	__u32 flags;	   /* enum stream_flags */
+};
+_Static_assert(sizeof(struct stream) == 256, "struct stream has no hidden padding");
+
 /* Signals that explain exchanges, docs/design/evidence.md. Each is an object of its own, with a ring of its own. */
 enum evidence_flags {
 	EVIDENCE_RETRANSMITS = 1 << 0,

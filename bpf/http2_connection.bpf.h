@@ -19,6 +19,7 @@
 #define ENDINGS 128	  /* 64 were too few for 100 streams in one send call */
 #define OPEN_STREAMS 4096 /* of a connection; to end them all takes some milliseconds */
 #define SLOTS 128
+#define STREAM_ENDED (STREAM_REQUEST_ENDED | STREAM_ANSWER_ENDED)
 
 /* What is known of one direction's frames. */
 enum frames_state {
@@ -113,40 +114,8 @@ struct {
 	__type(value, struct http2);
 } http2_connections SEC(".maps");
 
-struct stream_key {
-	__u64 cookie;
-	__u32 id;
-	__u32 _pad;
-};
-
-/* Changed by atomic operations alone. */
-enum stream_state {
-	STREAM_REQUEST_ENDED = 1 << 0, /* sent, or read, to its last byte */
-	STREAM_ANSWER_ENDED = 1 << 1,
-	STREAM_ENDED = STREAM_REQUEST_ENDED | STREAM_ANSWER_ENDED,
-	STREAM_SENDING = 1 << 2, /* the last bytes of this end's message are with a send call, which will change it */
-	STREAM_RESET = 1 << 3,
-	STREAM_CLOSED = 1 << 4, /* it is accounted for */
-};
-
-enum stream_flags {
-	STREAM_ANSWERED = 1 << 0,  /* the answer has begun */
-	STREAM_DATA = 1 << 1,	   /* the answer has DATA: its next HEADERS are trailers */
-	STREAM_STREAMING = 1 << 2, /* no call with one answer */
-};
-
-struct stream {
-	struct exchange x;
-	__u64 answer_ns; /* when the answer's last frame was sent, or had arrived */
-	__u64 reset_ns;
-	__u32 disturbed;   /* at answer_ns: segments sent again, and out of order, so far */
-	__u32 retransmits; /* of the connection, when it opened */
-	__u32 state;	   /* enum stream_state */
-	__u32 flags;	   /* enum stream_flags */
-};
-
 /*
- * 65,536 open streams of a node, 280 bytes each, allocated when they open. One more is not measured, and counted
+ * 65,536 open streams of a node, 256 bytes each, allocated when they open. One more is not measured, and counted
  * (LOST_STATE).
  */
 struct {

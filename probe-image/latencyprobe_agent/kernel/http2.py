@@ -7,11 +7,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from latencyprobe_agent.kernel.attached import Attached, counters
 from latencyprobe_agent.kernel.loader import Loaded
 from latencyprobe_agent.kernel.maps import Map
 from latencyprobe_agent.signals.table import HTTP2
-from latencyprobe_agent.vocabulary.records import Lost
+from latencyprobe_agent.vocabulary.records import STREAM, Lost
 
 _SHARED = (
     "connections",
@@ -53,6 +56,14 @@ class Http2Programs(AbstractContextManager["Http2Programs"]):
     def map(self, name: str) -> Map:
         """Return a map of the object. Raises KeyError if it has none of this name."""
         return self._loaded.object.map(name)
+
+    def open_streams(self) -> NDArray[np.void]:
+        """Return STREAM[n]: what is known so far of each stream that is open."""
+        of, one, found = self.map("streams"), np.empty((), STREAM), []
+        for key in of.keys():  # noqa: SIM118 - no dict
+            if of.lookup(key, one.reshape(1).view(np.uint8).data):
+                found.append(one.copy())
+        return np.array(found, STREAM)
 
     def lost(self) -> dict[str, int]:
         """Return what was lost, by reason, as `Attached.lost()` does."""

@@ -132,6 +132,24 @@ class HeldBound(IntEnum):
     AT_LEAST = 2
 
 
+class StreamState(IntEnum):
+    """`enum stream_state`."""
+
+    REQUEST_ENDED = 1
+    ANSWER_ENDED = 2
+    SENDING = 4
+    RESET = 8
+    CLOSED = 16
+
+
+class StreamFlags(IntFlag):
+    """`enum stream_flags`."""
+
+    ANSWERED = 1
+    DATA = 2
+    STREAMING = 4
+
+
 class EvidenceFlags(IntFlag):
     """`enum evidence_flags`."""
 
@@ -457,6 +475,24 @@ EXCHANGE = _struct(
     ("unsent_reason", 216, "u1"),
     ("held_bound", 217, "u1"),
     ("_pad", 218, "(6,)u1"),
+)
+
+STREAM_KEY = _struct(
+    16,
+    ("cookie", 0, "u8"),
+    ("id", 8, "u4"),
+    ("_pad", 12, "u4"),
+)
+
+STREAM = _struct(
+    256,
+    ("x", 0, EXCHANGE),
+    ("answer_ns", 224, "u8"),
+    ("reset_ns", 232, "u8"),
+    ("disturbed", 240, "u4"),
+    ("retransmits", 244, "u4"),
+    ("state", 248, "u4"),
+    ("flags", 252, "u4"),
 )
 
 FLOW_HEADER = _struct(
@@ -791,6 +827,8 @@ RECORDED_VALUE = _struct(
 
 STRUCTS = {
     "exchange": EXCHANGE,
+    "stream_key": STREAM_KEY,
+    "stream": STREAM,
     "flow_header": FLOW_HEADER,
     "evidence_filter": EVIDENCE_FILTER,
     "retransmit": RETRANSMIT,
