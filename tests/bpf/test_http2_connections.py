@@ -262,3 +262,29 @@ def test_a_plan_that_asks_for_turns_and_again_for_streams_is_followed_in_the_mid
         assert told == before | after
         assert after == set(range(min(after), 1000, 2))
         assert min(after) < 600
+
+
+def test_no_byte_of_a_message_leaves_the_kernel(streams: Streams, port: int) -> None:
+    """Header blocks, data, and what a connection says that is no HTTP/2 at all."""
+    secret = b"CANARY-01234567-"
+    streams.measure(port)
+    connection, other, dice = Connection.open(port), Connection.open(port), Random(SEED)
+    connection.greet()
+    for stream in range(1, 41, 2):
+        block = frame(Type.HEADERS, END_HEADERS, stream, secret * 3)
+        connection.asks.put(block, frame(Type.DATA, END_STREAM, stream, secret * 50))
+        connection.settle(dice)
+        if stream < 20:
+            connection.answers.put(block, frame(Type.DATA, END_STREAM, stream, secret * 50))
+        other.asks.put(secret * 2)
+        other.settle(dice)
+        other.answers.put(secret)
+        other.settle(dice)
+    left = streams.programs.open_streams().tobytes()
+    assert len(left) > 20 * 200
+    connection.close()
+    other.close()
+    told = streams.records_of_ended().tobytes() + streams.turns().tobytes()
+    assert len(told) > 80 * 200
+    for some in (left, told):
+        assert not any(secret[at : at + 4] in some for at in range(len(secret) - 4))
