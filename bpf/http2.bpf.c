@@ -171,8 +171,10 @@ int BPF_PROG(sent, struct sock *sk, int ret)
 	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 	struct http2 *h = tp ? bpf_sk_storage_get(&http2_connections, sk, 0, 0) : NULL;
 
-	if (h)
-		settle_endings(h, c, tp, tp->write_seq, now_ns(), 0);
+	if (h) {
+		WRITE_ONCE(h->returned_ns, now_ns());
+		settle_endings(h, c, tp, tp->write_seq, h->returned_ns, 0);
+	}
 	return 0;
 }
 

@@ -75,6 +75,7 @@ struct http2 {
 	__u64 cookie;
 	__u64 call_ns; /* the send call in progress began */
 	__u64 call_pid_tgid;
+	__u64 returned_ns; /* the last one returned */
 	struct frame frame;
 	__u32 tried;  /* frames of a direction in FRAMES_TRIED */
 	__u8 refused; /* it is no HTTP/2 */
@@ -83,11 +84,13 @@ struct http2 {
 	__u8 approx;  /* of the arrival that was asked for last: it is not known when it was */
 	struct direction in;
 	struct direction out;
-	__u32 target_set; /* under which the open streams are counted */
-	__u32 last_id;	  /* the largest id of a client's stream; 0: not known */
-	__s32 open;	  /* streams */
-	__s32 unslotted;  /* of these, not in `slots` */
-	__u32 in_base;	  /* sequence number of the direction's first byte */
+	__u32 target_set;     /* under which the open streams are counted */
+	__u32 last_id;	      /* the largest id of a client's stream; 0: not known */
+	__u32 answered;	      /* the stream of the answers' last frame that was looked at */
+	__u32 answered_until; /* and where it ends */
+	__s32 open;	      /* streams */
+	__s32 unslotted;      /* of these, not in `slots` */
+	__u32 in_base;	      /* sequence number of the direction's first byte */
 	__u32 out_base;
 	__u32 arrived; /* the last one noted */
 	__u32 arrivals_head;

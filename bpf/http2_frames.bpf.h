@@ -167,17 +167,21 @@ static __noinline void take_frame(struct seen *f, struct direction *d)
 {
 	struct http2 *h = f->h;
 	__u32 end = f->h->frame.end;
-	__u64 at_ns = h->call_ns;
+	__u64 at_ns = h->call_ns, before_ns = 0;
 	struct stream *s;
 
 	h->taken = taken_of(f, d);
 	if (!taken(h, 0xff))
 		return;
+	if (!asks(f) && h->answered == h->frame.id && h->answered_until == h->frame.seq) {
+		h->frame.end = h->frame.seq;
+		before_ns = f->out ? h->returned_ns : arrived_ns(f);
+	}
 	if (!f->out) {
 		f->h->frame.end = f->h->frame.seq + 1;
 		at_ns = arrived_ns(f);
-		f->h->frame.end = end;
 	}
+	h->frame.end = end;
 	s = taken(h, TAKEN_HEADERS) && asks(f) ? ask_stream(f, at_ns) : find_stream(h, f->h->frame.id);
 	if (!s)
 		return;
@@ -191,7 +195,9 @@ static __noinline void take_frame(struct seen *f, struct direction *d)
 		s->x.request_bytes += end - f->h->frame.seq;
 	} else {
 		if (taken(h, TAKEN_HEADERS | TAKEN_DATA))
-			answer_stream(f, s, taken(h, TAKEN_HEADERS), taken(h, TAKEN_END), at_ns);
+			answer_stream(f, s, taken(h, TAKEN_HEADERS), taken(h, TAKEN_END), at_ns, before_ns);
+		h->answered = h->frame.id;
+		h->answered_until = end;
 		s->x.response_bytes += end - f->h->frame.seq;
 	}
 	if (taken(h, TAKEN_END))

@@ -128,10 +128,13 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 	return s;
 }
 
-/* No byte of the answer for so long: it was not one message, unless TCP had to send some of it again. */
-static __always_inline bool paused(const struct seen *f, const struct stream *s, __u64 at_ns)
+/*
+ * No byte of the answer for so long: it was not one message, unless TCP had to send some of it again. What came last is the
+ * frame before this one, if that was of this stream, and else the header of the stream's last one.
+ */
+static __always_inline bool paused(const struct seen *f, const struct stream *s, __u64 at_ns, __u64 before_ns)
 {
-	__s64 quiet_ns = at_ns - s->answer_ns;
+	__s64 quiet_ns = at_ns - (before_ns > s->answer_ns ? before_ns : s->answer_ns);
 
 	return quiet_ns >= (__s64)f->c->pause_ns && quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(f->tp->srtt_us) &&
 	       s->disturbed == f->tp->total_retrans + f->tp->rcv_ooopack;
@@ -141,14 +144,15 @@ static __always_inline bool paused(const struct seen *f, const struct stream *s,
  * HEADERS or DATA of the server. Its first HEADERS begin the answer; those of an interim response (1xx) are followed by
  * others that do not end it, before any DATA: then these do.
  */
-static __always_inline void answer_stream(struct seen *f, struct stream *s, bool headers, bool ends, __u64 at_ns)
+static __always_inline void answer_stream(struct seen *f, struct stream *s, bool headers, bool ends, __u64 at_ns,
+					  __u64 before_ns)
 {
 	struct exchange *x = &s->x;
 
 	if (headers && (!(s->flags & STREAM_ANSWERED) || !(ends || s->flags & STREAM_DATA))) {
 		s->flags &= ~STREAM_STREAMING;
 		s->flags |= STREAM_ANSWERED;
-		if (!f->out && !(s->state & STREAM_REQUEST_ENDED))
+		if (!f->out && !(s->state & (STREAM_REQUEST_ENDED | STREAM_SENDING)))
 			s->flags |= STREAM_STREAMING;
 		x->response_seq = f->h->frame.seq;
 		x->response_offset = offset_of(f->h, f->tp, f->h->frame.seq, f->out);
@@ -156,7 +160,7 @@ static __always_inline void answer_stream(struct seen *f, struct stream *s, bool
 			note_writer(x, f->h);
 		else
 			note_reader(x, at_ns, f->now_ns);
-	} else if (paused(f, s, at_ns)) {
+	} else if (paused(f, s, at_ns, before_ns)) {
 		s->flags |= STREAM_STREAMING;
 	}
 	if (!headers)

@@ -150,6 +150,11 @@ static __always_inline void walk_frames(struct walk *w)
 			hand_over(w->f.c, BY_TURNS_FOR_GOOD);
 			return;
 		}
+		if (w->skb) { /* the whole of it, from its first byte, however little of it is read at a time */
+			if (w->begin != w->segment_seq)
+				return;
+			w->end = w->segment_end;
+		}
 		d->tries++;
 		d->state = FRAMES_TRIED;
 		d->next = w->begin;

@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import time
 from pathlib import Path
 from random import Random
 
@@ -288,3 +289,28 @@ def test_no_byte_of_a_message_leaves_the_kernel(streams: Streams, port: int) -> 
     assert len(told) > 80 * 200
     for some in (left, told):
         assert not any(secret[at : at + 4] in some for at in range(len(secret) - 4))
+
+
+@pytest.mark.parametrize(("pause_s", "streams_it"), [(0.05, False), (0.3, True)])
+def test_an_answer_that_takes_long_to_come_is_no_stream_unless_it_pauses(
+    streams: Streams, port: int, pause_s: float, streams_it: bool
+) -> None:
+    """Two frames of 20 pieces: what comes piece by piece, in longer than a pause, is one answer."""
+    streams.measure(port, pause_ns=200_000_000)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    ask_only(connection, 1)
+    connection.answers.put(frame(Type.HEADERS, END_HEADERS, 1, bytes(10)))
+    connection.settle(dice)
+    for flags in (0, END_STREAM):
+        connection.answers.put(frame(Type.DATA, flags, 1, bytes(20_000)))
+        for _ in range(20):
+            connection.answers.send(1001, dice)
+            connection.answers.receive(1 << 20, dice)
+            time.sleep(0.02)
+        time.sleep(pause_s)
+    connection.settle(dice)
+    connection.close()
+    found = streams.records_of_ended()
+    expected = ExchangeClass.STREAMING if streams_it else ExchangeClass.UNARY
+    assert [int(one) for one in found["conn_class"]] == [expected, expected]
