@@ -12,6 +12,7 @@ import pytest
 from latencyprobe import spec
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
+from latencyprobe_agent.kernel.http2 import FakeHttp2Programs, Http2Programs
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.loop import Loop
@@ -129,6 +130,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_halves: Any) -> 
     kernel, operator = Kernel(cgroups, make_halves), Operator()
     operator.edit(SPEC)
     monkeypatch.setattr(EvidencePrograms, "beside", lambda *_: FakePrograms())
+    monkeypatch.setattr(Http2Programs, "beside", lambda *_: FakeHttp2Programs())
     guard = Guard()
     with Loop(kernel, Config(cgroup_root=tmp_path), operator, sampling=True, guard=guard) as loop:
         yield Agent(loop, guard, operator, kernel)

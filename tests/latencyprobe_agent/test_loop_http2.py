@@ -7,25 +7,11 @@ import pytest
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import SpanPolicy
 from latencyprobe.protocol import HTTP2, Protocol
+from latencyprobe_agent.kernel.http2 import FakeHttp2Programs
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
-
-
-class FakeHttp2Programs:
-    """`closed`: detached."""
-
-    def __init__(self) -> None:
-        self.variants = {"send": "tp_btf"}
-        self.closed = False
-
-    def lost(self) -> dict[str, int]:
-        assert not self.closed
-        return {"state": 3}
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def rules(protocol: Protocol, *, in_force: bool = True) -> Rules:
@@ -42,6 +28,7 @@ def made() -> list[Any]:
 def http2(made: list[Any]) -> Http2:
     def attach() -> Any:
         made.append(FakeHttp2Programs())
+        made[-1].lost_records = {"state": 3}
         return made[-1]
 
     return Http2(attach)

@@ -70,3 +70,21 @@ class Http2Programs(AbstractContextManager["Http2Programs"]):
         lost = counters(self.map("lost"), Lost)
         lost[Lost.RECURSION.name.lower()] += sum(p.recursion_misses() for p in self._loaded.programs)
         return lost
+
+
+class FakeHttp2Programs:
+    """`Http2Programs` for tests. `lost_records`: what was lost, by reason; `closed`: detached."""
+
+    def __init__(self) -> None:
+        self.variants = {"send": "tp_btf"}
+        self.lost_records: dict[str, int] = {}
+        self.closed = False
+
+    def lost(self) -> dict[str, int]:
+        """Return `lost_records`, which cannot be read any more once closed."""
+        assert not self.closed
+        return self.lost_records
+
+    def close(self) -> None:
+        """Detach."""
+        self.closed = True
