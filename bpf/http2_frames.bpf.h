@@ -93,22 +93,22 @@ static __always_inline void note_end(struct seen *f, struct direction *d, struct
 	struct stream *oldest;
 
 	if (asks(f))
-		s->x.request_until = f->h->frame.end;
+		s->x.request_until = h->frame.end;
 	else
-		s->x.response_until = f->h->frame.end;
+		s->x.response_until = h->frame.end;
 	if (!f->out) {
-		d->ending = f->h->frame.id;
-		d->ending_seq = f->h->frame.end;
+		d->ending = h->frame.id;
+		d->ending_seq = h->frame.end;
 		return;
 	}
 	__sync_fetch_and_or(&s->state, STREAM_SENDING);
-	if (put_ending(h, f->h->frame.id, f->h->frame.end))
+	if (put_ending(h, h->frame.id, h->frame.end))
 		return;
 	/* more in one call: the oldest takes the time at which it began */
-	oldest = find_stream(h, take_ending(h, f->h->frame.end));
+	oldest = find_stream(h, take_ending(h, h->frame.end));
 	if (oldest)
 		end_sent(h, f->c, f->tp, oldest, h->call_ns, FLAG_SEND_APPROX);
-	put_ending(h, f->h->frame.id, f->h->frame.end);
+	put_ending(h, h->frame.id, h->frame.end);
 }
 
 /* A stream that the client opens: found, or made unless its answer could not be followed. */
@@ -116,12 +116,12 @@ static __always_inline struct stream *ask_stream(struct seen *f, __u64 ready_ns)
 {
 	struct http2 *h = f->h;
 
-	if (f->h->frame.id <= h->last_id || !(f->h->frame.id & 1))
-		return find_stream(h, f->h->frame.id);
-	if (h->resumed && h->last_id && f->h->frame.id - h->last_id > 2)
-		count_unseen(h, f->c, (f->h->frame.id - h->last_id) / 2 - 1);
+	if (h->frame.id <= h->last_id || !(h->frame.id & 1))
+		return find_stream(h, h->frame.id);
+	if (h->resumed && h->last_id && h->frame.id - h->last_id > 2)
+		count_unseen(h, f->c, (h->frame.id - h->last_id) / 2 - 1);
 	h->resumed = 0;
-	h->last_id = f->h->frame.id;
+	h->last_id = h->frame.id;
 	if ((f->out ? h->in.state : h->out.state) == FRAMES_LOST) {
 		count_unseen(h, f->c, 1);
 		return NULL;
@@ -146,27 +146,28 @@ static __always_inline bool taken(const struct http2 *h, __u8 what)
 /* Which of them it is; 0: none. HEADERS that end their message go on in CONTINUATION until that is whole. */
 static __always_inline __u8 taken_of(const struct seen *f, struct direction *d)
 {
-	bool ends = f->h->frame.flags & END_STREAM, whole = f->h->frame.flags & END_HEADERS;
+	const struct frame *frame = &f->h->frame;
+	bool ends = frame->flags & END_STREAM, whole = frame->flags & END_HEADERS;
 
-	switch (f->h->frame.type) {
+	switch (frame->type) {
 	case FRAME_DATA:
 		return ends ? TAKEN_DATA | TAKEN_END : TAKEN_DATA;
 	case FRAME_HEADERS:
-		d->continued = ends && !whole ? f->h->frame.id : 0;
+		d->continued = ends && !whole ? frame->id : 0;
 		return ends && whole ? TAKEN_HEADERS | TAKEN_END : TAKEN_HEADERS;
 	case FRAME_CONTINUATION:
-		return whole && d->continued == f->h->frame.id ? TAKEN_CONTINUATION | TAKEN_END : TAKEN_CONTINUATION;
+		return whole && d->continued == frame->id ? TAKEN_CONTINUATION | TAKEN_END : TAKEN_CONTINUATION;
 	case FRAME_RST_STREAM:
 		return TAKEN_RESET;
 	}
 	return 0;
 }
 
-/* A frame begins whose place is known; f->h->frame.type says which. */
+/* A frame begins whose place is known: h->frame. */
 static __noinline void take_frame(struct seen *f, struct direction *d)
 {
 	struct http2 *h = f->h;
-	__u32 end = f->h->frame.end;
+	__u32 end = h->frame.end;
 	__u64 at_ns = h->call_ns, before_ns = 0;
 	struct stream *s;
 
@@ -178,11 +179,11 @@ static __noinline void take_frame(struct seen *f, struct direction *d)
 		before_ns = f->out ? h->returned_ns : arrived_ns(f);
 	}
 	if (!f->out) {
-		f->h->frame.end = f->h->frame.seq + 1;
+		h->frame.end = h->frame.seq + 1;
 		at_ns = arrived_ns(f);
 	}
 	h->frame.end = end;
-	s = taken(h, TAKEN_HEADERS) && asks(f) ? ask_stream(f, at_ns) : find_stream(h, f->h->frame.id);
+	s = taken(h, TAKEN_HEADERS) && asks(f) ? ask_stream(f, at_ns) : find_stream(h, h->frame.id);
 	if (!s)
 		return;
 	if (!f->out && h->approx)
@@ -192,13 +193,13 @@ static __noinline void take_frame(struct seen *f, struct direction *d)
 		return;
 	}
 	if (asks(f)) {
-		s->x.request_bytes += end - f->h->frame.seq;
+		s->x.request_bytes += end - h->frame.seq;
 	} else {
 		if (taken(h, TAKEN_HEADERS | TAKEN_DATA))
 			answer_stream(f, s, taken(h, TAKEN_HEADERS), taken(h, TAKEN_END), at_ns, before_ns);
 		h->answered = h->frame.id;
 		h->answered_until = end;
-		s->x.response_bytes += end - f->h->frame.seq;
+		s->x.response_bytes += end - h->frame.seq;
 	}
 	if (taken(h, TAKEN_END))
 		note_end(f, d, s);

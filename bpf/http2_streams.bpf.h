@@ -40,13 +40,13 @@ static __always_inline __u64 offset_of(const struct http2 *h, const struct tcp_s
 }
 
 /*
- * When the bytes before f->h->frame.end had arrived; no later frame's have before. Notes lie in order: the first one that has
- * them is found without a branch. With FLAG_READY_APPROX in h->approx, if only that they had when they were read.
+ * When the bytes before h->frame.end had arrived; no later frame's have before. Notes lie in order: the first one that has
+ * them is found without a branch. With h->approx, if only that they had when they were read.
  */
 static __noinline __u64 arrived_ns(struct seen *f)
 {
 	struct http2 *h = f->h;
-	__u32 tail = h->arrivals_tail, head = h->arrivals_head, end = f->h->frame.end, before;
+	__u32 tail = h->arrivals_tail, head = h->arrivals_head, end = h->frame.end, before;
 
 #pragma unroll
 	for (__u32 step = ARRIVALS; step; step /= 2) {
@@ -88,7 +88,7 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 	struct stream_key key = { .cookie = f->h->cookie, .id = f->h->frame.id };
 	const struct exchange *of = &f->c->current;
 	struct http2 *h = f->h;
-	__u32 *slot = &h->slots[f->h->frame.id / 2 % SLOTS];
+	__u32 *slot = &h->slots[h->frame.id / 2 % SLOTS];
 	struct exchange *x;
 	struct stream *s;
 
@@ -100,7 +100,7 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 	if (!s)
 		return NULL;
 	if (!*slot)
-		*slot = f->h->frame.id;
+		*slot = h->frame.id;
 	else
 		__sync_fetch_and_add(&h->unslotted, 1);
 	__sync_fetch_and_add(&h->open, 1);
@@ -115,11 +115,11 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 	x->local_port = of->local_port;
 	x->peer_port = of->peer_port;
 	x->role = h->role;
-	x->stream_id = f->h->frame.id;
+	x->stream_id = h->frame.id;
 	x->flags = h->fresh ? FLAG_FRESH : 0;
 	h->fresh = 0;
-	x->request_seq = f->h->frame.seq;
-	x->request_offset = offset_of(h, f->tp, f->h->frame.seq, f->out);
+	x->request_seq = h->frame.seq;
+	x->request_offset = offset_of(h, f->tp, h->frame.seq, f->out);
 	x->response_seq = f->out ? h->in_base : h->out_base;
 	if (f->out)
 		note_writer(x, h);

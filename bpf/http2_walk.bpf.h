@@ -71,10 +71,10 @@ static __always_inline bool take_header(struct walk *w, struct direction *d)
 	bool fits;
 
 	d->have = 0;
-	f->h->frame.seq = d->next - FRAME_HEADER_BYTES;
+	h->frame.seq = d->next - FRAME_HEADER_BYTES;
 	if (d->state == FRAMES_PREFACE) {
 		fits = !__builtin_memcmp(d->header, preface, 8) && d->header[8] == preface[8];
-		d->next = f->h->frame.seq + PREFACE_BYTES;
+		d->next = h->frame.seq + PREFACE_BYTES;
 		d->state = FRAMES_SETTINGS;
 		h->refused = !fits;
 		return fits;
@@ -99,10 +99,10 @@ static __always_inline bool take_header(struct walk *w, struct direction *d)
 		h->lost = true;
 		return false;
 	}
-	f->h->frame.end = d->next;
-	f->h->frame.id = id;
-	f->h->frame.type = type;
-	f->h->frame.flags = d->header[4];
+	h->frame.end = d->next;
+	h->frame.id = id;
+	h->frame.type = type;
+	h->frame.flags = d->header[4];
 	take_frame(f, d);
 	return true;
 }
