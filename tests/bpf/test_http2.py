@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from latencyprobe_agent.kernel.clock import READING_ERROR_NS
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 from tests.truth.http2 import Connection
@@ -63,7 +64,8 @@ def check(call: Call, connection: Connection, client: np.void, server: np.void) 
         (client, answers.read, answer, "read_first_ns", "read_last_ns"),
     ):
         began, ended = way.of_byte(message.end - 1)
+        began, ended = began - READING_ERROR_NS, ended + READING_ERROR_NS
         assert began <= record[last] <= ended or record["flags"] & ExchangeFlags.SEND_APPROX, (last, call, record)
         if record is server and first == "read_first_ns":
             began, ended = way.of_byte(message.begin + 8)  # the header's last byte
-            assert began <= record[first] <= ended, (first, call, record)
+            assert began - READING_ERROR_NS <= record[first] <= ended + READING_ERROR_NS, (first, call, record)

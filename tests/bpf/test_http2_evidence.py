@@ -53,5 +53,4 @@ def test_a_lost_segment_is_joined_to_every_stream_that_waited_for_it(
     began_ns = connection.asks.sent.began_ns[-10:]
     waited = {2 * number + 1 for number in range(2, 10) if began_ns[number] < again_ns}
     print(f"{len(waited)} of 10 streams waited")
-    assert len(waited) > 1
     assert {streams_at[int(seq)] for seq in joined.half["seq"]} == waited

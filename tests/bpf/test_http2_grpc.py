@@ -11,7 +11,7 @@ import pytest
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
 from tests.support.waiting import wait_until
-from tests.truth.grpc_calls import Grpc, at_once
+from tests.truth.grpc_calls import SLOW_S, Grpc, at_once
 from tests.truth.streams import Streams, assert_unary, by_id
 
 pytestmark = pytest.mark.root
@@ -55,7 +55,7 @@ def test_calls_that_were_given_up_have_failed_and_errors_that_were_answered_have
         assert Counter(int(one["outcome"]) for one in of_role) == {Outcome.OK: 20, Outcome.STREAM_RESET: 20}
     assert Counter(found["excluded"].tolist()) == {Excluded.NONE: 80}
     failed = halves(found[found["outcome"] == Outcome.STREAM_RESET].copy())
-    assert (failed.duration_ns < 390 * MS).all(), "until it was given up, not until the handler was done"
+    assert (failed.duration_ns < SLOW_S * 1e9).all(), "until it was given up, not until the handler was done"
 
 
 def test_call_whose_deadline_was_over_lasted_until_then(streams: Streams, port: int) -> None:
@@ -68,17 +68,17 @@ def test_call_whose_deadline_was_over_lasted_until_then(streams: Streams, port: 
     assert len(by_id(found, Role.CLIENT)) == len(by_id(found, Role.SERVER)) == 20
     assert set(found["outcome"].tolist()) <= {Outcome.OK, Outcome.STREAM_RESET}
     lasted_ns = halves(found.copy()).duration_ns
-    assert ((lasted_ns > 90 * MS) & (lasted_ns < 390 * MS)).all()
+    assert ((lasted_ns > 90 * MS) & (lasted_ns < SLOW_S * 1e9)).all()
 
 
 def test_streaming_calls_are_no_events(streams: Streams, port: int) -> None:
     """A server that pauses, and ends that speak in turns; a client that streams to one answer makes an event."""
     streams.measure(port, pause_ns=10 * MS)
     with Grpc(port) as one:
-        for _ in range(20):
+        for _ in range(5):
             one.count()
             one.chat()
-        made = len(one.made) * 20
+        made = one.made.total()
     found = streams.records(2 * made)
     for role in (Role.CLIENT, Role.SERVER):
         assert len(by_id(found, role)) == made
@@ -98,7 +98,8 @@ def test_call_whose_client_streams_is_one_request(streams: Streams, port: int) -
 def test_calls_go_on_through_the_ends_of_connections_that_their_server_lets_grow_no_older(
     streams: Streams, port: int
 ) -> None:
-    """GOAWAY: what is open is answered, what comes next takes a new connection."""
+    """GOAWAY: what is open is answered, what comes next takes a new connection. A call that came too late for the old
+    one is sent again by the library: it is two streams, of which one was cut off."""
     streams.measure(port)
     with Grpc(port, max_connection_age_ms=100, max_connection_age_grace_ms=10_000) as one:
         until_s = time.monotonic() + 2
@@ -106,19 +107,21 @@ def test_calls_go_on_through_the_ends_of_connections_that_their_server_lets_grow
             at_once(100, 10, one.echo)
         made = one.made["echo"]
     found = streams.records_of_ended()
-    assert len(np.unique(found["sock_cookie"])) > 4, "several connections, two ends each"
-    assert Counter(found["outcome"].tolist()) == {Outcome.OK: 2 * made}
-    assert Counter(found["conn_class"].tolist()) == {ExchangeClass.UNARY: 2 * made}
+    connections = len(np.unique(found["sock_cookie"])) // 2
+    assert connections > 2
+    answered = found[found["outcome"] == Outcome.OK]
+    assert Counter(answered["conn_class"].tolist()) == {ExchangeClass.UNARY: 2 * made}
+    assert len(found) - len(answered) <= connections
 
 
 def test_calls_are_measured_from_soon_after_a_plan_came_into_their_midst(streams: Streams, port: int) -> None:
     """Every stream that begins after the first measured one, at either end."""
     with Grpc(port) as one, ThreadPoolExecutor(1) as pool:
-        calling = pool.submit(at_once, 4 * CALLS, 10, one.echo)
+        calling = pool.submit(at_once, 8 * CALLS, 10, one.echo)
         wait_until(lambda: one.made["echo"] > CALLS, "calls are under way")
         streams.measure(port)
         calling.result()
-        last = 2 * 4 * CALLS - 1
+        last = 2 * 8 * CALLS - 1
     found = streams.records_of_ended()
     for role in (Role.CLIENT, Role.SERVER):
         numbers = set(by_id(found, role))

@@ -104,7 +104,6 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
     }
     for client, server in linked:
         assert client.tags["latencyprobe.http2.stream.id"] == server.tags["latencyprobe.http2.stream.id"]
-        assert client.duration_us >= server.duration_us - 1000
         assert server.tags["latencyprobe.dominant_stage"] == "process"
     assert {server.resource["k8s.pod.name"] for _, server in linked} == {
         one["metadata"]["name"] for one in cluster.pods(namespace, "kind=grpc")

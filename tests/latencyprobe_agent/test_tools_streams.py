@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner
@@ -25,6 +26,15 @@ def test_a_port_is_needed() -> None:
     assert "--port" in said.output
 
 
+def first_look(lines: IO[str], count: int) -> list[dict[str, Any]]:
+    """The first look that shows so many; one before may have come when some were too young."""
+    told: list[dict[str, Any]] = []
+    while len(told) < count:
+        one = json.loads(lines.readline())
+        told = [*(told if told and told[0]["time"] == one["time"] else []), one]
+    return told
+
+
 @pytest.mark.root
 def test_open_calls_are_told_with_their_state_the_oldest_first_and_those_that_ended_are_not() -> None:
     of_kernels_that_tell_streams()
@@ -42,7 +52,7 @@ def test_open_calls_are_told_with_their_state_the_oldest_first_and_those_that_en
         connection.answers.put(frame(Type.HEADERS, END_HEADERS, 3, bytes(30)))
         connection.answers.put(frame(Type.HEADERS, ASK, 5, bytes(30)))
         connection.settle(dice)
-        told = [json.loads(tool.stdout.readline()) for _ in range(6)]
+        told = first_look(tool.stdout, 6)
         connection.close()
         tool.terminate()
         assert tool.wait(10) == 0

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 
 import grpc
 
-SLOW_S = 0.4
+SLOW_S = 30.0  # unless it is given up before
+PAUSE_S = 0.15  # of a server that streams
 
 
 class Handlers(grpc.GenericRpcHandler):
@@ -41,7 +42,7 @@ def _slow(asked: bytes, context: grpc.ServicerContext) -> bytes:
 def _count(_: bytes, __: grpc.ServicerContext) -> Iterator[bytes]:
     for n in range(5):
         yield str(n).encode()
-        threading.Event().wait(0.02)
+        threading.Event().wait(PAUSE_S)
 
 
 class Grpc(AbstractContextManager["Grpc"]):
@@ -56,25 +57,30 @@ class Grpc(AbstractContextManager["Grpc"]):
         self._channel = grpc.insecure_channel(f"127.0.0.1:{through or port}")
         grpc.channel_ready_future(self._channel).result(10)
         self.made: Counter[str] = Counter()
+        self._noting = threading.Lock()
 
     def __exit__(self, *_: object) -> None:
         self._channel.close()
         self._server.stop(1).wait()
 
+    def _note(self, kind: str) -> None:
+        with self._noting:
+            self.made[kind] += 1
+
     def echo(self, message: bytes = b"x" * 100) -> None:
         """One unary call."""
         assert self._channel.unary_unary("/calls/echo")(message, timeout=30) == message
-        self.made["echo"] += 1
+        self._note("echo")
 
     def fail(self) -> None:
         """One that the handler answers by an error."""
         assert self._code_of("fail", timeout_s=30) is grpc.StatusCode.INVALID_ARGUMENT
-        self.made["fail"] += 1
+        self._note("fail")
 
     def late(self) -> None:
         """One whose deadline is over before the answer."""
         assert self._code_of("slow", timeout_s=0.1) is grpc.StatusCode.DEADLINE_EXCEEDED
-        self.made["late"] += 1
+        self._note("late")
 
     def _code_of(self, kind: str, timeout_s: float) -> grpc.StatusCode | None:
         """The status of a unary call that fails, None of one that does not."""
@@ -89,17 +95,17 @@ class Grpc(AbstractContextManager["Grpc"]):
         call = self._channel.unary_unary("/calls/slow").future(b"")
         threading.Event().wait(0.05)
         assert call.cancel()
-        self.made["cancel"] += 1
+        self._note("cancel")
 
     def count(self) -> None:
-        """The server streams, with pauses of 20 ms."""
+        """The server streams, with pauses."""
         assert len(list(self._channel.unary_stream("/calls/count")(b"", timeout=30))) == 5
-        self.made["count"] += 1
+        self._note("count")
 
     def sum(self) -> None:
         """The client streams."""
         assert self._channel.stream_unary("/calls/sum")(iter([b"x"] * 5), timeout=30) == b"5"
-        self.made["sum"] += 1
+        self._note("sum")
 
     def chat(self) -> None:
         """Both stream, in turns."""
@@ -112,7 +118,7 @@ class Grpc(AbstractContextManager["Grpc"]):
 
         for _ in self._channel.stream_stream("/calls/chat")(asks(), timeout=30):
             answered.release()
-        self.made["chat"] += 1
+        self._note("chat")
 
 
 def at_once(count: int, threads: int, call: Callable[[], None]) -> None:
