@@ -254,22 +254,29 @@ int BPF_PROG(read, struct sk_buff *skb, int len)
 #define LEFT_BY_US 0x40
 #define LEFT_BY_PEER 0x41
 
-/* End what is open: nothing follows. */
-static __noinline void leave_streams(struct sock *sk, __u32 outcome)
+/*
+ * The connection has left: note how and when, and end what is open unless some of it may still be read, from which neither
+ * a FIN nor a RST keeps a reader. Then the socket's end does that.
+ */
+static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread)
 {
 	struct http2 *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
 	struct connection *c = h && h->open > 0 ? find_connection(sk) : NULL;
 	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
-	__u32 written;
 
 	if (!tp)
 		return;
 	if (outcome >= LEFT_BY_US) /* a server that leaves does not answer; a client that does has given up */
 		outcome = (h->role == ROLE_SERVER) == (outcome == LEFT_BY_US) ? OUTCOME_UNANSWERED : OUTCOME_ABORTED;
-	written = tp->write_seq;
-	settle_endings(h, c, tp, written, h->call_ns, FLAG_SEND_APPROX);
-	break_all(h, c, tp, BROKEN_BY(outcome, c->target_set == h->target_set ? EXCLUDED_NONE : EXCLUDED_PLAN),
-		  now_ns());
+	if (!h->left) {
+		h->left = outcome;
+		h->left_ns = now_ns();
+	}
+	if (unread)
+		return;
+	settle_endings(h, c, tp, tp->write_seq, h->call_ns, FLAG_SEND_APPROX);
+	break_all(h, c, tp, BROKEN_BY(h->left, c->target_set == h->target_set ? EXCLUDED_NONE : EXCLUDED_PLAN),
+		  h->left_ns);
 }
 
 /* Fires before the state is written. */
@@ -282,14 +289,11 @@ int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
 	if (newstate != TCP_CLOSE || !is_tcp(sk))
 		return 0;
 	tp = tcp_sock_of(sk);
+	received = tp->rcv_nxt - (sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0);
 	outcome = outcome_of(sk->sk_err);
-	if (!outcome) {
-		received = tp->rcv_nxt - (sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0);
-		if (is_before(tp->copied_seq, received) && !(sk->sk_shutdown & RCV_SHUTDOWN))
-			return 0; /* it may still be read: `destroy` ends what is open then */
+	if (!outcome)
 		outcome = oldstate == TCP_LAST_ACK || oldstate == TCP_CLOSE_WAIT ? LEFT_BY_PEER : LEFT_BY_US;
-	}
-	leave_streams(sk, outcome);
+	leave_streams(sk, outcome, is_before(tp->copied_seq, received));
 	return 0;
 }
 
@@ -297,7 +301,7 @@ int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
 SEC("tp_btf/tcp_destroy_sock")
 int BPF_PROG(destroy, struct sock *sk)
 {
-	leave_streams(sk, LEFT_BY_US);
+	leave_streams(sk, LEFT_BY_US, false);
 	return 0;
 }
 

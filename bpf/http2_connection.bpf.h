@@ -99,6 +99,8 @@ struct http2 {
 	__u32 endings_tail;
 	__u32 closing; /* what ends the open streams: enum outcome, and above 8 bits enum excluded */
 	__u64 closing_ns;
+	__u64 left_ns; /* the connection has left */
+	__u32 left;    /* enum outcome: how; 0: it has not */
 	__u8 role;
 	__u8 fresh;	   /* no stream was seen yet of a connection known from its beginning */
 	__u8 arrivals_cut; /* there was no room for some */
