@@ -35,15 +35,16 @@ static __always_inline void set_level(__u32 records_per_window)
 /*
  * A plain mix of where the two messages lie in their streams: the same at both ends. Sequence numbers too, or all first
  * exchanges of connections would share one fate. Of a call of HTTP/2, which one end may have given up before the other
- * answered, where the request lies and where the other direction began. Multipliers: those of splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+ * answered, in place of the answer where its direction began. Multipliers: those of splitmix64 (Steele, Lea, Flood,
+ * OOPSLA 2014).
  */
 static __always_inline __u64 mixed_place(const struct exchange *x)
 {
-	__u64 answered = x->stream_id ? 0 : x->response_offset;
+	__u64 offset = x->stream_id ? 0 : x->response_offset;
+	__u32 seq = x->response_seq - (__u32)(x->response_offset - offset);
 	__u64 mixed = (x->request_offset + ((__u64)x->request_seq << 32)) * 0xbf58476d1ce4e5b9ULL;
 
-	answered += (__u64)(__u32)(x->response_seq - x->response_offset + answered) << 32;
-	mixed = (mixed ^ mixed >> 31) + answered;
+	mixed = (mixed ^ mixed >> 31) + offset + ((__u64)seq << 32);
 	return (mixed ^ mixed >> 30) * 0x94d049bb133111ebULL;
 }
 

@@ -272,9 +272,9 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 		h->left = outcome;
 		h->left_ns = now_ns();
 	}
+	settle_endings(h, c, tp, tp->write_seq, h->call_ns, FLAG_SEND_APPROX);
 	if (unread)
 		return;
-	settle_endings(h, c, tp, tp->write_seq, h->call_ns, FLAG_SEND_APPROX);
 	break_all(h, c, tp, BROKEN_BY(h->left, c->target_set == h->target_set ? EXCLUDED_NONE : EXCLUDED_PLAN),
 		  h->left_ns);
 }

@@ -5,12 +5,14 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import numpy as np
 import pytest
 
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
 from tests.support.waiting import wait_until
+from tests.truth.calls import tell
 from tests.truth.grpc_calls import SLOW_S, Grpc, at_once
 from tests.truth.streams import Streams, assert_unary, by_id
 
@@ -25,7 +27,9 @@ def test_each_unary_call_is_an_event_at_both_ends(streams: Streams, port: int, t
     streams.measure(port)
     with Grpc(port) as one:
         at_once(CALLS, threads, one.echo)
-    assert_unary(streams.records(2 * CALLS), CALLS)
+    found = streams.records(2 * CALLS)
+    tell(f"gRPC {grpc.__version__}", f"{threads} at once, `protocol: HTTP2`", CALLS, found)
+    assert_unary(found, CALLS)
 
 
 def test_large_messages_are_one_call_each(streams: Streams, port: int) -> None:

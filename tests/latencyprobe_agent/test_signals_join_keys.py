@@ -85,3 +85,9 @@ def test_a_socket_to_come_is_known_by_its_ports_and_where_its_first_message_begi
         by_beginning(halves, 0, 5000),
         by_beginning(halves, 0, 6001),
     ]
+
+
+def test_bytes_of_a_turn_are_never_found_in_a_stream():
+    """As a record of TCP-RT, which tells of turns."""
+    assert -1 == by_bytes(recent(sent(1000, of_stream=True)), 1040, 1060)
+    assert 1 == by_bytes(recent(sent(1000, of_stream=True), sent(1000)), 1040, 1060)

@@ -23,7 +23,7 @@ from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.sampling import Reason, Sampled, Sampler, other_halves
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn, empty
 
-_BATCH = 4096  # records of a turn: 0.8 MiB, and about four times that while they are measured
+_BATCH = 4096  # records of a turn: 0.9 MiB, and about four times that while they are measured
 # Halves that have not met their other half, also for other nodes to ask for: 234 bytes each, 3.8 MB. That is 30 s of
 # 546 such halves a second; a caller asks about 1 s after its exchange, so 16,000 a second find theirs.
 _WAITING = 16_384

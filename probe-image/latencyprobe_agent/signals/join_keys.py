@@ -58,7 +58,7 @@ class JoinKey:
 
 
 def _by_sent_bytes(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
-    slots, low, high = _of_connections(recent, recent["at"] > 0, key["sock_cookie"])
+    slots, low, high = _of_connections(recent, (recent["at"] > 0) & ~recent["of_stream"], key["sock_cookie"])
     if not len(slots):
         return np.full(len(key), -1)
     half = recent.take(slots)
@@ -74,9 +74,7 @@ def _by_sent_bytes(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[n
     there = (found >= low) & (found < high)
     at = np.where(there, found, 0)
     there &= ~ranged | ((key["end_seq"] - half["seq"][at]).astype(np.int32) > 0)
-    of_message = np.where(there, slots[at], -1)
-    _first_of_streams(recent, key, of_message)
-    return of_message
+    return np.where(there, slots[at], -1)
 
 
 class _Streams:
@@ -110,13 +108,14 @@ def streams_behind(
     return np.repeat(hit, [len(one) for one in others]), np.concatenate([_NONE, *others])
 
 
-def _first_of_streams(recent: NDArray[np.void], key: NDArray[np.void], found: NDArray[np.intp]) -> None:
-    """Put the oldest stream behind these bytes in the place of what was found: streams are in no order."""
+def first_of_streams(recent: NDArray[np.void], key: NDArray[np.void], found: NDArray[np.intp]) -> None:
+    """Put the oldest stream behind these bytes where nothing was found: streams are in no order."""
     streams = _Streams(recent, key["sock_cookie"])
-    ranged = key["seq"] != key["end_seq"]
+    ranged = (key["seq"] != key["end_seq"]) & (found < 0)
     for i in np.flatnonzero(ranged & np.isin(key["sock_cookie"], streams.half["sock_cookie"])).tolist():
         behind = streams.behind(key[i])
-        found[i] = behind[recent["at"][behind].argmin()] if len(behind) else -1
+        if len(behind):
+            found[i] = behind[recent["at"][behind].argmin()]
 
 
 def by_time_of_service(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
@@ -172,11 +171,10 @@ def _first(
 
 
 # By the bytes `seq`..`end_seq` that the local side sent on a connection: the oldest exchange whose message has some of
-# them, and the streams that waited behind them. Without any bytes: the last one that had begun.
+# them. Without any bytes: the last one that had begun. Never a stream, between whose bytes are others'.
 SENT_BYTES = JoinKey(
     np.dtype([("at_ns", "i8"), ("sock_cookie", "u8"), ("seq", "u4"), ("end_seq", "u4")]),
     _by_sent_bytes,
-    streams_behind,
 )
 # By the beginning of a connection: its first exchange, in which the local side's message begins at `first_seq`. Where
 # the cookie is 0, the ports and that number are those of the connection.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.signals.evidence import Evidence, Explains, Repeats, Sample
-from latencyprobe_agent.signals.join_keys import BEGINNING, SENT_BYTES, JoinKey, streams_behind
+from latencyprobe_agent.signals.join_keys import BEGINNING, SENT_BYTES, JoinKey, first_of_streams, streams_behind
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
@@ -140,10 +140,12 @@ def _errors(err: NDArray[np.int32]) -> NDArray[np.str_]:
 
 
 def _find(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
-    """A SYN or SYN-ACK explains what its connection begins with, everything else the message whose bytes it has."""
+    """A SYN or SYN-ACK explains what its connection begins with, everything else the message whose bytes it has, of
+    streams the oldest one behind them."""
     found = np.empty(len(key), np.intp)
     for rows, by in ((key["handshake"], BEGINNING), (~key["handshake"], SENT_BYTES)):
         found[rows] = by.find(recent, key.take(np.flatnonzero(rows)))
+    first_of_streams(recent, key, found)
     return found
 
 
