@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from latencyprobe_agent.measure.halves import halves
+from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
 from tests.support.waiting import wait_until
 from tests.truth.calls import tell
-from tests.truth.grpc_calls import SLOW_S, Grpc, at_once
+from tests.truth.grpc_calls import PAUSE_S, SLOW_S, Grpc, at_once
 from tests.truth.streams import Streams, assert_unary, by_id
 
 pytestmark = pytest.mark.root
@@ -75,7 +76,7 @@ def test_call_whose_deadline_was_over_lasted_until_then(streams: Streams, port: 
     assert ((lasted_ns > 90 * MS) & (lasted_ns < SLOW_S * 1e9)).all()
 
 
-def test_streaming_calls_are_no_events(streams: Streams, port: int) -> None:
+def test_streaming_calls_are_pairs_and_no_events(streams: Streams, port: int) -> None:
     """A server that pauses, and ends that speak in turns; a client that streams to one answer makes an event."""
     streams.measure(port, pause_ns=10 * MS)
     with Grpc(port) as one:
@@ -89,6 +90,11 @@ def test_streaming_calls_are_no_events(streams: Streams, port: int) -> None:
     assert Counter(found["excluded"].tolist()) == {Excluded.STREAMING: 2 * made}
     assert (found["send_start_ns"] > 0).all()
     assert streams.open() == 0
+    pairs = LocalJoin().join(halves(found))
+    assert (len(pairs), len(pairs.events)) == (made, 0)
+    assert (0 < pairs.server.first_answer_ns).all()
+    assert (pairs.server.first_answer_ns < pairs.client.first_answer_ns).all()
+    assert (pairs.client.first_answer_ns < pairs.client.duration_ns - 2 * PAUSE_S * 1e9).sum() == 5, "those that count"
 
 
 def test_call_whose_client_streams_is_one_request(streams: Streams, port: int) -> None:

@@ -18,6 +18,7 @@ THRESHOLD_MS = 100
 SPREAD, SPREAD_SLOW = 2000, 40  # to both servers, 50 at a time on each connection
 SERVICE, SERVICE_SLOW = 1000, 20  # to one of them
 HTTP1 = 300
+WATCHES, FIRST_ANSWER_S = 5, 0.15
 REPORT_S = 150  # the report is written once a minute
 PERSPECTIVES = ("Server", "Client")
 
@@ -81,6 +82,7 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
     took_ms = ask("ask", f"dns:///spread.{namespace}.svc.cluster.local:{PORT}", SPREAD, 100, SPREAD_SLOW)
     took_ms += ask("ask", f"one:{PORT}", SERVICE, 50, SERVICE_SLOW)
     took_ms += ask("ask-http1", f"http://old:{PORT}/", HTTP1)
+    watched_ms = ask("watch", f"one:{PORT}", WATCHES)
     slow, seen_slow = SPREAD_SLOW + SERVICE_SLOW, sum(one > THRESHOLD_MS for one in took_ms)
 
     def judged() -> dict[str, Any]:
@@ -94,11 +96,23 @@ def test_each_call_of_grpc_is_linked_and_judged_though_fifty_share_a_connection(
         assert one["events"] == len(took_ms)
         assert slow <= one["bad"] <= seen_slow
         left_out = {one["reason"] for one in one["coverage"].get("exclusions", [])}
-        assert left_out <= {"setup"}, "the servers' SETTINGS; nothing is multiplexed, out of step or streaming"
+        assert left_out <= {"setup", "streaming"}, "the servers' SETTINGS, and watches"
     assert told["server"]["badByStage"][0]["stage"] == "process"
     assert told["client"]["badByStage"][0]["stage"] == "server_process"
 
-    linked = wait_for(lambda: found if len(found := pairs(jaeger, namespace)) >= slow else [], 60, "linked pairs")
+    def linked_pairs() -> list[tuple[Any, Any]]:
+        found = pairs(jaeger, namespace)
+        return found if len(found) >= slow + WATCHES else []
+
+    both = wait_for(linked_pairs, 60, "linked pairs")
+    watches = [pair for pair in both if pair[0].tags["latencyprobe.class"] == "streaming"]
+    linked = [pair for pair in both if pair not in watches]
+    assert len(watches) == WATCHES
+    for client, server in watches:
+        assert server.tags["latencyprobe.class"] == "streaming"
+        first_s = [span.tags["latencyprobe.http2.first_answer"] for span in (client, server)]
+        assert max(watched_ms) / 1000 >= first_s[0] >= first_s[1] >= FIRST_ANSWER_S
+        assert {span.tags["latencyprobe.sampled.reason"] for span in (client, server)} == {"slow"}
     assert {(client.tags["latencyprobe.class"], client.tags["network.protocol.version"]) for client, _ in linked} == {
         ("unary", "2")
     }

@@ -15,7 +15,7 @@ from latencyprobe_agent.measure.stages import NETWORK_AT, half_stages
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms, Series
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, SAMPLING_LEVEL_SHIFT, ExchangeFlags, Role
+from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, SAMPLING_LEVEL_SHIFT, ExchangeFlags, Excluded, Role
 from tests.support.exchanges import at_level, exchanges
 
 CART = Group(1, Role.SERVER, 7)
@@ -199,3 +199,20 @@ def test_the_cap_folds_series_but_loses_no_count(make_halves: Any, owners: list[
     assert len(rtt) == min(distinct, 9)
     assert (OTHER_OWNER in {series.group.owner for series in rtt}) == (distinct > 8)
     assert (histograms.overflow > 0) == (distinct * 4 > 8)
+
+
+def test_streaming_calls_have_the_time_to_their_first_answer_and_nothing_else(
+    histograms: RecordHistograms,
+) -> None:
+    streaming = {"excluded": Excluded.STREAMING, "stream_id": 7, "cgroup_id": 7}
+    stages = (0, 0, 1_000_000, 10**12)
+    records = [
+        exchanges(1, Role.SERVER, stages=stages, **streaming),
+        exchanges(1, Role.SERVER, stages=stages, **{**streaming, "flags": at_level(2)}),
+        exchanges(1, Role.SERVER, stages=stages, **{**streaming, "stream_id": 0}),
+    ]
+    histograms.add(halves(np.concatenate(records)), 0.0, by_peer=False)
+    (series, histogram), *others = histograms.series()
+    assert not others
+    assert series == Series(names.FIRST_ANSWER_DURATION, CART, "")
+    assert (count(histogram), histogram.sum_s) == (5, 5e-3)

@@ -61,6 +61,8 @@ def chances(count: int) -> st.SearchStrategy[Any]:
         "start_ns": ns,
         "stages": st.tuples(*[ns] * 4),
         "pair_stages": st.tuples(*[ns] * len(PAIR_STAGES)),
+        "first_answer_ns": st.just(0) | ns,
+        "stream_id": st.sampled_from([0, 1, 2**31 - 1]),
         "ratio": st.floats(0, 1),
         "excess_ns": st.floats(-1e9, 1e9) | st.just(np.nan),
         "target": st.integers(0, len(TARGETS) - 1),

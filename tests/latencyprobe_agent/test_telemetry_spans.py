@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
@@ -15,8 +15,8 @@ from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.records import ExchangeClass, Role
-from tests.support.otlp import spans
+from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
+from tests.support.otlp import spans, values
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
@@ -61,6 +61,25 @@ def test_a_call_of_http2_says_so_and_which_stream_it_was(listener: Spans, outbox
         assert attributes[names.NETWORK_PROTOCOL_VERSION].string_value == "2"
         assert attributes[names.STREAM_ID].int_value == 2**31 - 1
     assert not {names.NETWORK_PROTOCOL_NAME, names.STREAM_ID} & turn.keys(), "of turns nothing is known"
+
+
+def test_a_streaming_call_says_when_it_was_first_answered_and_its_reset_is_no_error(
+    listener: Spans, outbox: FakeOutbox, make_turn: Any
+) -> None:
+    stream = {"stream_id": 7, "conn_class": ExchangeClass.STREAMING, "excluded": Excluded.STREAMING}
+    stages = {Role.CLIENT: (10, 5_000, 30, 40), Role.SERVER: (10, 20, 3_000, 40)}
+    both = [half | stream | {"stages": stages[half["role"]]} for half in PAIR]
+    listener.take(make_turn(IN_FORCE, *(half | {"outcome": Outcome.STREAM_RESET} for half in both), sampled=True))
+    lost = [half | {"outcome": Outcome.RESET, "request_offset": 9} for half in both]
+    listener.take(make_turn(IN_FORCE, *lost, sampled=True, at_s=2.0))
+    client, server, *broken = sorted(sent(outbox), key=lambda span: (span.status.code, -span.kind))
+    assert server.parent_span_id == client.span_id
+    for span, first_s in ((client, 5_010e-9), (server, 3_030e-9)):
+        attributes = values(span.attributes)
+        assert attributes[names.FIRST_ANSWER] == pytest.approx(first_s)
+        assert attributes[names.ERROR_TYPE] == "RST_STREAM"
+        assert span.status.code == Status.STATUS_CODE_UNSET
+    assert {span.status.code for span in broken} == {Status.STATUS_CODE_ERROR}
 
 
 def test_many_spans_do_not_wait_for_the_next_second(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:

@@ -66,7 +66,9 @@ class _Half:
         outcome = Outcome(row["outcome"])
         if outcome is not Outcome.OK:
             attributes[names.ERROR_TYPE] = ERRORS[outcome].type
-            span.status.code = Status.STATUS_CODE_ERROR
+            streaming = row["stream_id"] and row["conn_class"] == ExchangeClass.STREAMING
+            if not (streaming and outcome is Outcome.STREAM_RESET):
+                span.status.code = Status.STATUS_CODE_ERROR
         at_ns = start_ns
         for stage, before_ns in zip(half_stages(row["role"])[1:], row["stages"].tolist(), strict=False):
             at_ns += before_ns
@@ -148,6 +150,8 @@ class _Half:
             yield names.NETWORK_PROTOCOL_NAME, "http"
             yield names.NETWORK_PROTOCOL_VERSION, "2"
             yield names.STREAM_ID, int(row["stream_id"])
+        if row["first_answer_ns"]:
+            yield names.FIRST_ANSWER, int(row["first_answer_ns"]) / 1e9
         yield names.REQUEST_SIZE, int(row["request_bytes"])
         yield names.RESPONSE_SIZE, int(row["response_bytes"])
         stage_names = half_stages(row["role"])

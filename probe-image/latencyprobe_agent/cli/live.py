@@ -109,7 +109,7 @@ class LiveLine:
 
     def take(self, turn: Turn) -> None:
         """Show a turn that has counts."""
-        self._pairs += len(turn.pairs) + len(turn.remote.pairs)
+        self._pairs += len(turn.pairs.events) + len(turn.remote.pairs.events)
         if turn.counts is None:
             return
         now, last = time.monotonic(), figures(turn, self._pairs)

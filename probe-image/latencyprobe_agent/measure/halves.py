@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe_agent.measure import keys, stages
+from latencyprobe_agent.measure.streaming import first_answer_ns, streaming
 from latencyprobe_agent.signals.exchanges import columns, place
 from latencyprobe_agent.vocabulary.records import EXCHANGE, SAMPLING_LEVEL_SHIFT, ExchangeFlags
 
@@ -21,8 +22,8 @@ class Halves:
 
     `stages`: i64[n, 4], `stages.SERVER` or `stages.CLIENT` by the role, its columns contiguous.
     `join_key`: u64[n], the same for both halves of an exchange; it stands for the exchange in this process.
-    `counted`: the exchange is an SLI event (`excluded` is NONE): only such become spans and pairs. `sampled`: why it
-    becomes a span, a Reason + 1 (`measure.sampling`), 0 if it does not.
+    `counted`: the exchange is an SLI event (`excluded` is NONE). `sampled`: why it becomes a span, a Reason + 1
+    (`measure.sampling`), 0 if it does not.
     """
 
     rec: NDArray[np.void]
@@ -47,6 +48,24 @@ class Halves:
         """u8[n]: the index of the longest stage."""
         longest: NDArray[np.uint8] = self.stages.argmax(axis=1).astype(np.uint8)
         return longest
+
+    @cached_property
+    def shown(self) -> NDArray[np.bool_]:
+        """bool[n]: SLI events and streaming calls: only such become spans and pairs."""
+        return self.counted if self.counted.all() else self.counted | streaming(self.rec)
+
+    @property
+    def first_answer_ns(self) -> NDArray[np.int64]:
+        """i64[n]: of streaming calls, from the first byte of the request to the first of the answer; 0 of others."""
+        if self.counted.all() or not (streams := streaming(self.rec)).any():
+            return np.zeros(len(self), np.int64)
+        return np.where(streams, first_answer_ns(self.rec), 0)
+
+    @property
+    def judged_ns(self) -> NDArray[np.int64]:
+        """i64[n]: what a threshold judges: the duration; of a streaming call, the time to its first answer."""
+        answered_ns = self.first_answer_ns
+        return np.where(answered_ns > 0, answered_ns, self.duration_ns) if answered_ns.any() else self.duration_ns
 
     def trace_ids(self, pair_key: bytes) -> NDArray[np.uint64]:
         """Return u64[n, 2], high and low half: what stands for the exchange outside this process. Dear: of few rows."""

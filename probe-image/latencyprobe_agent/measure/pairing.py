@@ -94,6 +94,19 @@ class Pairs:
             some.put(rows, self.early.take(place[rows]))
         return some
 
+    @cached_property
+    def events(self) -> "Pairs":
+        """The pairs of which both halves are SLI events: all but those of streaming calls."""
+        counted = self.of_clients(_counted) & self.of_servers(_counted)
+        if counted.all():
+            return self
+        return replace(
+            self,
+            client_place=self.client_place[counted],
+            server_place=self.server_place[counted],
+            stages=self.stages[counted],
+        )
+
     @property
     def adjusted_count(self) -> NDArray[np.int64]:
         """i64[m]: how many exchanges each pair stands for: the half at the higher level came, so the other did too."""
@@ -123,7 +136,7 @@ class LocalJoin:
 
     def join(self, batch: Halves) -> Pairs:
         """Join a batch with itself and with what waits. A key seen twice on one side is ambiguous: no pair."""
-        at = np.flatnonzero(batch.counted & (batch.rec["role"] != Role.UNKNOWN))
+        at = np.flatnonzero(batch.shown & (batch.rec["role"] != Role.UNKNOWN))
         keys = batch.join_key if len(at) == len(batch) else batch.join_key[at]
         slots = self._likely(keys)
         groups = _grouped(np.concatenate([self._keys[slots], keys]))
@@ -224,6 +237,10 @@ def _pairs(early: Halves, batch: Halves, one: NDArray[np.intp], other: NDArray[n
         stages = np.concatenate([early.stages.T, stages], axis=1)
     both = (stages.take(place, axis=1).T for place in (client, server_half))
     return Pairs(early, batch, client, server_half, pair_stages(*both))
+
+
+def _counted(some: Halves) -> NDArray[np.bool_]:
+    return some.counted
 
 
 def _adjusted_count(some: Halves) -> NDArray[np.int64]:

@@ -15,12 +15,13 @@ from msgspec.structs import replace as with_fields
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Ask, ServerHalf, SpanPolicy, UnsentBytes
+from latencyprobe_agent.measure import streaming
 from latencyprobe_agent.measure.halves import NO_HALVES, Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.sampling import Budget, decide
 from latencyprobe_agent.vocabulary import ids
-from latencyprobe_agent.vocabulary.records import EXCHANGE, Outcome, Role
+from latencyprobe_agent.vocabulary.records import EXCHANGE, Role
 
 # Questions under way: 234 bytes and two entries of about 200 each, 1.2 MB; at 500 a second each may take 4 s.
 _ASKED = 2048
@@ -93,10 +94,10 @@ class Asking:
         self._forget(pairs)
         if sets is not self._policies.sets:
             self._policies = _Policies.of(sets)
-        asks = (halves.duration_ns > self._policies.slow_ns) | (halves.rec["outcome"] != Outcome.OK)
+        asks = (halves.judged_ns > self._policies.slow_ns) | streaming.failed(halves.rec)
         if not asks.any():
             return
-        asks &= (halves.rec["role"] == Role.CLIENT) & halves.counted
+        asks &= (halves.rec["role"] == Role.CLIENT) & halves.shown
         asks[pairs.client_at[pairs.client_at >= 0]] = False
         some = halves.take(asks)
         if not len(some):

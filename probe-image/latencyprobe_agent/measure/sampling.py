@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import SpanPolicy
+from latencyprobe_agent.measure import streaming
 from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.halves import NO_HALVES, Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import TargetSet
-from latencyprobe_agent.vocabulary.records import Outcome
 
 _RANDOM_BITS = 56  # the highest ones of the join key
 _LONGEST_WAIT_S = 10.0  # of records for the agent, that the budget makes up for
@@ -196,15 +196,15 @@ def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     """Decide which halves become spans, by the span policies of their target sets (`Rules.sets`).
 
     What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the join key:
-    both sides drop the same. Halves of unknown sets, and such as are no SLI events, are never sampled.
+    both sides drop the same. Halves of unknown sets, and such as are not `shown`, are never sampled.
     """
     if not len(halves):
         return _NOBODY
     policies = _Policies(halves, sets)
-    failed = halves.rec["outcome"] != Outcome.OK
-    slow = halves.duration_ns > policies.slower_ns
+    failed = streaming.failed(halves.rec)
+    slow = halves.judged_ns > policies.slower_ns
     randomness = halves.join_key >> np.uint64(64 - _RANDOM_BITS)
-    index = np.flatnonzero(policies.known & halves.counted & (failed | slow | (randomness >= policies.reject_below)))
+    index = np.flatnonzero(policies.known & halves.shown & (failed | slow | (randomness >= policies.reject_below)))
     if not len(index):
         return _NOBODY
     some, randomness, failed, slow = halves.take(index), randomness[index], failed[index], slow[index]

@@ -30,8 +30,8 @@ class SliRows:
         if turn.in_force is not self._in_force:
             self._in_force = turn.in_force
             self._slicer.apply(turn.in_force.plan, turn.in_force.rules)
-        self._slicer.add_records(turn.halves, turn.pairs, turn.now)
-        self._slicer.add_remote(turn.remote.pairs, turn.now)
+        self._slicer.add_records(turn.halves, turn.pairs.events, turn.now)
+        self._slicer.add_remote(turn.remote.pairs.events, turn.now)
         for batch in turn.evidence:
             for found in (batch.joined, batch.shared):
                 if found is not None:

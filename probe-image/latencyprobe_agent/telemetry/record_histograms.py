@@ -67,7 +67,9 @@ class RecordHistograms:
         return self._cap.overflow
 
     def add(self, halves: Halves, now_s: float, *, by_peer: bool) -> None:
-        """Add the counted halves of a batch. `by_peer`: somebody can name addresses."""
+        """Add the counted halves of a batch, and its streaming calls. `by_peer`: somebody can name addresses."""
+        if (answered_ns := halves.first_answer_ns).any():
+            self._add_streaming(halves, answered_ns)
         counted = halves if halves.counted.all() else halves.take(halves.counted)
         if not len(counted):
             return
@@ -83,6 +85,13 @@ class RecordHistograms:
         self._spread(names.TCP_RTT, of_group, rows if rtt_ns.all() else rows.where(rtt_ns > 0))
         if by_peer:
             self._add_peers(counted, of_group, _Rows(of_row, counted.duration_ns, weights), now_s)
+
+    def _add_streaming(self, halves: Halves, answered_ns: NDArray[np.int64]) -> None:
+        at = np.flatnonzero(answered_ns)
+        some = halves.take(at)
+        of_group, of_row = self._groups([column(some) for column in self._columns])
+        rows = _Rows(of_row, answered_ns[at], _weights(some.adjusted_count))
+        self._spread(names.FIRST_ANSWER_DURATION, of_group, rows)
 
     def add_pairs(self, pairs: Pairs, joined: str) -> None:
         """Add `network` of pairs that were joined alike, under their client halves."""

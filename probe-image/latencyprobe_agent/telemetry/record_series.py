@@ -46,8 +46,8 @@ class RecordSeries:
     def add(self, turn: Turn) -> None:
         """Take a turn's halves, pairs and evidence, and what signals have counted."""
         self._histograms.add(turn.halves, turn.now.boot_s, by_peer=self._peers is not None)
-        self._histograms.add_pairs(turn.pairs, names.LOCAL)
-        self._histograms.add_pairs(turn.remote.pairs, names.REMOTE)
+        self._histograms.add_pairs(turn.pairs.events, names.LOCAL)
+        self._histograms.add_pairs(turn.remote.pairs.events, names.REMOTE)
         for batch in turn.evidence:
             self._add_evidence(batch, turn.now.boot_s)
         for gained in turn.gained:

@@ -162,6 +162,7 @@ NUMBERS = (
     integer(names.CLIENT_PORT, _field("peer_port"), _server, mark=_SHORT_MARK),
     Number(_with(names.PAIR_KEY, AnyValue(string_value=_HEX_MARK)), _HEX_MARK.encode(), _pair_key),
     integer(names.STREAM_ID, _field("stream_id"), _has("stream_id")),
+    seconds(names.FIRST_ANSWER, lambda spans: spans["first_answer_ns"] / 1e9, _has("first_answer_ns")),
     integer(names.REQUEST_SIZE, _field("request_bytes")),
     integer(names.RESPONSE_SIZE, _field("response_bytes")),
     *(_duration(i, SERVER_STAGES, _server) for i in range(4)),

@@ -22,12 +22,14 @@ OF_RECORD = (
 )
 # `number`: ascending, of its own; `owner`: as in `struct counts_key`; `target`, `peer`, `server`: codes, see `Ready`.
 # Of a joined half: `pair_stages` as `stages.PAIR`; `excess_ns`, NaN without a round trip sample; the owner of the other
-# half if that was joined here, else `server`. `held_s`: until when evidence may still come.
+# half if that was joined here, else `server`. `held_s`: until when evidence may still come. `first_answer_ns`: of a
+# streaming call, else 0.
 ROW = np.dtype(
     [
         *[("number", "u8"), ("join_key", "u8"), ("trace_id", "2u8"), ("owner", "u8"), ("start_ns", "i8")],
         *[("stages", "4i8"), ("ratio", "f8"), ("since_s", "f8"), ("held_s", "f8")],
         *[("pair_stages", "i8", len(PAIR_STAGES)), ("excess_ns", "f8"), ("other_owner", "u8")],
+        ("first_answer_ns", "i8"),
         *[("target", "u4"), ("peer", "u4"), ("server", "u4")],
         *[(name, EXCHANGE[name]) for name in OF_RECORD],
         *[("dominant", "u1"), ("reason", "u1"), ("joined", "u1"), ("pair_dominant", "u1")],

@@ -112,6 +112,8 @@ def _ended(of_stream: int, conn_class: int, outcome: int, flags: int) -> bytes:
     if outcome == Outcome.OK:
         return encoded(attributes)
     attributes[names.ERROR_TYPE] = ERRORS[Outcome(outcome)].type
+    if of_stream and conn_class == ExchangeClass.STREAMING and outcome == Outcome.STREAM_RESET:
+        return encoded(attributes)  # how a subscription ends
     return encoded(attributes, status=Status(code=Status.STATUS_CODE_ERROR))
 
 

@@ -55,7 +55,7 @@ class _Codes(NamedTuple):
 
 
 class WaitingRoom:
-    """`capacity`: rows of 264 bytes, and as many records of evidence and calls.
+    """`capacity`: rows of 272 bytes, and as many records of evidence and calls.
 
     `left_out`: sampled halves that became no span: over the budget, the room was full, or their target had gone.
     `unresolved`: spans whose peer nobody could name in time; `unnamed`: whose stacks. `evidence`: what explains those
@@ -211,7 +211,7 @@ def _rows(sampled: Sampled, at: NDArray[np.intp]) -> NDArray[np.void]:
     rows = np.zeros(len(at), ROW)
     for name in OF_RECORD:
         rows[name] = halves.rec[name][at]
-    for name in ("start_ns", "stages", "dominant", "join_key"):
+    for name in ("start_ns", "stages", "dominant", "join_key", "first_answer_ns"):
         rows[name] = getattr(halves, name)[at]
     for name in ("trace_id", "reason", "ratio"):
         rows[name] = getattr(sampled, name)[at]

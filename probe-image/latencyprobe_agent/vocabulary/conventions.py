@@ -114,6 +114,9 @@ PAIR_KEY = Attribute(
     event="the same of a call",
 )
 STREAM_ID = Attribute("latencyprobe.http2.stream.id", span="number of the stream on its connection")
+FIRST_ANSWER = Attribute(
+    "latencyprobe.http2.first_answer", span="of a streaming call: from its first byte to the answer's first, seconds"
+)
 REQUEST_SIZE = Attribute("latencyprobe.request.size", span="bytes; of a stream those of its frames")
 RESPONSE_SIZE = Attribute("latencyprobe.response.size", span="bytes; of a stream those of its frames")
 DOMINANT_STAGE = Attribute("latencyprobe.dominant_stage", span="the stage with the largest share")
@@ -337,6 +340,12 @@ CLIENT_DURATION = Metric(
 )
 PEER_DURATION = Metric(
     "latencyprobe.peer.duration", "s", "histogram", "Duration by the service at the other end, from records."
+)
+FIRST_ANSWER_DURATION = Metric(
+    "latencyprobe.streaming.first_answer.duration",
+    "s",
+    "histogram",
+    "Time to the first answer of streaming calls of HTTP/2, which are no SLI events; from records.",
 )
 STAGE_DURATION = Metric("latencyprobe.stage.duration", "s", "histogram", "Duration of each stage, from records.")
 NETWORK_DURATION = Metric(

@@ -1,8 +1,10 @@
 // calls is a gRPC service and its client, in clear text; and an HTTP/1.1 service for the port beside it.
 //
 //	calls both PORT COUNT AT_ONCE            serve on loopback, and echo on one connection
-//	calls serve PORT                         /calls/echo answers at once, /calls/slow after 150 ms
+//	calls serve PORT                         /calls/echo answers at once, /calls/slow after 150 ms, /calls/watch likewise,
+//	                                         and goes on to answer for a second
 //	calls ask TARGET COUNT AT_ONCE SLOW      COUNT calls, SLOW of them slow; tells what each took as JSON
+//	calls watch TARGET COUNT                 one after the other; tells what each took to its first answer
 //	calls serve-http1 PORT
 //	calls ask-http1 URL COUNT                one after the other, on one connection
 package main
@@ -27,6 +29,8 @@ import (
 
 const (
 	slowness     = 150 * time.Millisecond
+	news         = 3 // answers of a watch
+	silence      = 400 * time.Millisecond
 	toEachServer = `{"loadBalancingConfig": [{"round_robin": {}}]}`
 )
 
@@ -48,10 +52,17 @@ func answer(_ any, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(message); err != nil {
 		return err
 	}
-	if method, _ := grpc.MethodFromServerStream(stream); method == "/calls/slow" {
+	method, _ := grpc.MethodFromServerStream(stream)
+	if method == "/calls/slow" || method == "/calls/watch" {
 		time.Sleep(slowness)
 	}
-	return stream.SendMsg(message)
+	for range news {
+		if err := stream.SendMsg(message); err != nil || method != "/calls/watch" {
+			return err
+		}
+		time.Sleep(silence)
+	}
+	return nil
 }
 
 func serve(address string) *grpc.Server {
@@ -62,11 +73,16 @@ func serve(address string) *grpc.Server {
 	return server
 }
 
-// ask makes calls, atOnce at a time, and returns what each took, in ms.
-func ask(target string, count, atOnce, slow int) []float64 {
+func dial(target string) *grpc.ClientConn {
 	connection, err := grpc.NewClient(target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(toEachServer))
 	must(err)
+	return connection
+}
+
+// ask makes calls, atOnce at a time, and returns what each took, in ms.
+func ask(target string, count, atOnce, slow int) []float64 {
+	connection := dial(target)
 	took, next := make([]float64, count), atomic.Int64{}
 	var callers sync.WaitGroup
 	for range atOnce {
@@ -84,6 +100,29 @@ func ask(target string, count, atOnce, slow int) []float64 {
 		})
 	}
 	callers.Wait()
+	must(connection.Close())
+	return took
+}
+
+// watch makes calls whose answers go on, and returns what each took to its first one, in ms.
+func watch(target string, count int) []float64 {
+	connection := dial(target)
+	took := make([]float64, count)
+	for i := range took {
+		began, answers := time.Now(), 0
+		call, err := connection.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, "/calls/watch")
+		must(err)
+		must(call.SendMsg(wrapperspb.Bytes(make([]byte, 100))))
+		must(call.CloseSend())
+		for err = call.RecvMsg(new(wrapperspb.BytesValue)); err == nil; err = call.RecvMsg(new(wrapperspb.BytesValue)) {
+			if answers++; answers == 1 {
+				took[i] = float64(time.Since(began)) / float64(time.Millisecond)
+			}
+		}
+		if err != io.EOF || answers != news {
+			must(fmt.Errorf("calls: watch: %d answers, %w", answers, err))
+		}
+	}
 	must(connection.Close())
 	return took
 }
@@ -115,6 +154,8 @@ func main() {
 		select {}
 	case "ask":
 		must(json.NewEncoder(os.Stdout).Encode(ask(words[0], number(words[1]), number(words[2]), number(words[3]))))
+	case "watch":
+		must(json.NewEncoder(os.Stdout).Encode(watch(words[0], number(words[1]))))
 	case "serve-http1":
 		must(http.ListenAndServe(":"+words[0], http.HandlerFunc(func(to http.ResponseWriter, _ *http.Request) {
 			_, _ = to.Write([]byte("ok"))
