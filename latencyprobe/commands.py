@@ -27,6 +27,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 Examples:
   latencyprobe validate examples/redis.yaml
   latencyprobe validate deploy/*.yaml
+  helm template shop | latencyprobe validate -
 """
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))

@@ -16,7 +16,8 @@ from latencyprobe.errors import LatencyProbeError
 
 _EPILOG = """\b
 Examples:
-  latencyprobe run -f examples/redis.yaml     measure on this host until Ctrl-C, then report
+  latencyprobe run --port 6379                measure on this host until Ctrl-C, then report
+  latencyprobe init deployment/web -n shop    a LatencyProbe to begin with, for kubectl apply
   latencyprobe report -n shop                 the SLO report of a namespace
   latencyprobe slow                           the slowest RPCs and where their time went
 \b
@@ -79,9 +80,18 @@ def _unavailable(entry_point: EntryPoint, module: str) -> click.Command:
     return click.Command(entry_point.name, everything, fail, help=f"(not installed: {remedy})")
 
 
+def _help(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
 group = Commands(
     "latencyprobe",
+    callback=click.pass_context(_help),
+    invoke_without_command=True,
     help="Where did my RPC's time go? Per-RPC latency from the kernel on both hosts.",
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+click.version_option(package_name="latencyprobe", message="%(prog)s %(version)s")(group)

@@ -5,20 +5,29 @@ from pathlib import Path
 
 import click
 
+_UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
+
 FILE = click.option(
-    "-f", "--file", type=click.Path(path_type=Path), required=True, metavar="FILE", help="LatencyProbe file (YAML)."
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="LatencyProbe file (YAML); - for standard input.",
 )
 OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
 class Duration(click.ParamType[float]):
-    """A time such as 90s, 5m or 1h, in seconds."""
+    """A time such as 90s, 5m or 1h30m, in seconds."""
 
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return seconds."""
-        match = re.match(r"(\d+(?:\.\d+)?)(ms|s|m|h)\Z", str(value))
-        if match is None or float(match[1]) == 0:
-            self.fail(f"{value!r} is no duration such as 30s, 5m or 1h", param, ctx)
-        return float(match[1]) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600}[match[2]]
+        parts = re.findall(_PART, str(value)) if re.match(rf"(?:{_PART})+\Z", str(value)) else []
+        seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+        if seconds == 0:
+            self.fail(f"{value!r} is no duration such as 30s, 5m or 1h30m", param, ctx)
+        return seconds

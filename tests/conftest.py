@@ -14,6 +14,8 @@ hypothesis.settings.load_profile("untimed")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
+pytest_plugins = ("tests.support.fake_kubectl",)
+
 # What no machine of CI can show; a test skips with exactly one of these reasons.
 NOT_TO_BE_HAD = frozenset(
     {

@@ -54,6 +54,17 @@ def test_each_ending_has_its_code_and_one_line(
     assert ("", message) == tuple(capfd.readouterr())
 
 
+def test_without_a_command_it_helps_and_has_not_failed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert 0 == group.run([])
+    out, err = capfd.readouterr()
+    assert ("Examples:\n" in out, err) == (True, "")
+
+
+def test_its_version_is_an_option_too(capfd: pytest.CaptureFixture[str]) -> None:
+    assert 0 == group.run(["--version"])
+    assert capfd.readouterr().out.startswith("latencyprobe 0.")
+
+
 def test_help_lists_commands_also_those_that_are_not_installed(capfd: pytest.CaptureFixture[str]) -> None:
     assert 0 == group.run(["--help"])
     text = capfd.readouterr().out

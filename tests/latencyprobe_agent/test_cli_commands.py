@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from latencyprobe import group, parsing
 from latencyprobe.plan import Container, NodePlan, PlannedObjective, Pod, Role, SpanPolicy, Target, TargetPod
 from latencyprobe.plan_stream import PlanLine
 from latencyprobe_agent.cli import commands
@@ -22,6 +23,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 UID = f"0a1b2c3d-1111-2222-3333-{os.getpid():012x}"  # of this run: agents of another one see its cgroups too
+EXAMPLES = Path(__file__).parents[2] / "examples"
 CONTAINER = f"{os.getpid():064x}"
 
 
@@ -120,18 +122,40 @@ def test_plan_says_what_would_be_measured_and_what_is_missing(tmp_path: Path) ->
     assert "nothing listens" not in result.output
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "give -f FILE or --port PORT: what to measure"),
+        (["--port", "80", "-f", "x.yaml"], "give -f FILE or --port PORT"),
+        (["-f", "x.yaml", "--threshold", "5ms"], "--threshold and --protocol go with --port: a file has its own"),
+        (["--port", "80", "--threshold", "5x"], "spec.objectives[0].threshold: '5x': expected a duration such as 25ms"),
+    ],
+)
+def test_run_says_what_it_lacks(args: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert group.run(["run", *args]) != 0
+    assert message in capfd.readouterr().err
+
+
+def test_a_file_may_come_through_standard_input() -> None:
+    (wanted,) = parsing.load_file(EXAMPLES / "redis.yaml")
+    result = CliRunner().invoke(commands.plan, ["-f", "-"], input=(EXAMPLES / "redis.yaml").read_bytes())
+    assert f"{wanted.namespace}/{wanted.name}/redis" in result.output
+
+
 def test_plan_as_json_is_a_node_plan_without_a_key(tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(PROBE.format(port=80))
     result = CliRunner().invoke(commands.plan, ["-f", str(tmp_path / "probe.yaml"), "-o", "json"])
     assert msgspec.json.decode(result.output, type=NodePlan).pair_key == b""
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("300ms", 0.3), ("90s", 90.0), ("1.5m", 90.0), ("2h", 7200.0)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("300ms", 0.3), ("90s", 90.0), ("1.5m", 90.0), ("1m30s", 90.0), ("2h", 7200.0)]
+)
 def test_durations_have_units(text: str, seconds: float) -> None:
     assert commands.Duration().convert(text, None, None) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5", "5x", "-1s", "0s", "1 m"])
+@pytest.mark.parametrize("text", ["", "5", "5x", "-1s", "0s", "1 m", "1m30", "1m 30s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no duration"):
         commands.Duration().convert(text, None, None)

@@ -67,6 +67,18 @@ def test_run_measures_every_rpc_links_its_halves_and_reports(echo: Echo, otlp_si
     assert counters["latencyprobe.pairs", "echo", "echo", "client", "local"] == 507
 
 
+def test_a_port_is_enough_to_measure(echo: Echo, tmp_path: Path) -> None:
+    agent = started("run", "--port", str(echo.port), "--store", str(tmp_path / "sli.db"), "-o", "json")
+    assert agent.stderr
+    assert f"measuring port-{echo.port} (port {echo.port})" in agent.stderr.readline()
+    echo.ask(200)
+    agent.send_signal(signal.SIGINT)
+    out, err = agent.communicate(timeout=DEADLINE_S)
+    assert agent.returncode == 0, err
+    (result,) = json.loads(out)["results"]
+    assert (result["objective"], result["events"]) == (f"port-{echo.port}-fast", 200)
+
+
 def test_an_absent_collector_is_one_message_and_delays_nothing(echo: Echo, tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(PROBE.format(port=echo.port))
     arguments = ("-f", str(tmp_path / "probe.yaml"), "--store", str(tmp_path / "sli.db"), "-o", "json")

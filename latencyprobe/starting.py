@@ -1,0 +1,106 @@
+"""A LatencyProbe to begin with, from what is known before anybody has written one: ports, or what a cluster says.
+
+Pure: documents out. `latencyprobe init` prints them, `latencyprobe run --port` measures with them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from latencyprobe.errors import SpecError
+from latencyprobe.manifest import API_VERSION, KIND
+from latencyprobe.protocol import Protocol
+
+THRESHOLD = "100ms"
+GOAL = "99"
+# What is known of who listens there by custom: IANA's service names, and gRPC's own examples.
+_BY_PORT: Mapping[int, Mapping[str, object]] = {
+    5432: {"setupTurns": 4},  # PostgreSQL signs in with SCRAM
+    50051: {"protocol": Protocol.HTTP2.value},
+}
+_BY_STREAM = ("grpc", "h2c", "http2", "kubernetes.io/h2c")  # appProtocol, or the beginning of a port's name
+_WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+
+Document = dict[str, Any]
+
+
+def of_ports(
+    ports: Sequence[int], *, name: str = "host", threshold: str = THRESHOLD, protocol: str | None = None
+) -> Document:
+    """Return a LatencyProbe with a target and an objective for each of these ports (at least one)."""
+    targets = []
+    for port in dict.fromkeys(ports):
+        known = _BY_PORT.get(port, {}) if protocol is None else {"protocol": protocol}
+        targets.append({"name": f"port-{port}", "ports": [port], **known})
+    return _document({"name": name}, targets, threshold)
+
+
+def of_object(found: Mapping[str, Any], *, threshold: str = THRESHOLD) -> Document:
+    """Return a LatencyProbe for the pods of a Service or a workload, as the API server describes it.
+
+    Raises SpecError where it selects no pods, or is something else.
+    """
+    kind, metadata, spec = found.get("kind", "?"), found["metadata"], found.get("spec", {})
+    if kind == "Service":
+        selector, ports = _of_service(metadata["name"], spec)
+    elif kind in _WORKLOADS:
+        selector, ports = spec["selector"], _of_containers(spec["template"]["spec"])
+    else:
+        raise SpecError(
+            "", f"{kind} selects no pods: give a Service, or one of {', '.join(_WORKLOADS)}", metadata["name"]
+        )
+    name = metadata["name"][:63].strip("-.").replace(".", "-")
+    by_stream = [port for port, streams in ports.items() if streams]
+    by_turns = [port for port, streams in ports.items() if not streams]
+    targets = [
+        {"name": name if not of_both else f"{name[:59]}-{ending}", "podSelector": selector, **ports_of, **protocol}
+        for ending, ports_of, protocol, of_both in (
+            ("tcp", _ports(by_turns), {}, bool(by_stream)),
+            ("grpc", _ports(by_stream), {"protocol": Protocol.HTTP2.value}, bool(by_turns)),
+        )
+        if ports_of or (ending == "tcp" and not ports)
+    ]
+    return _document({"name": name, "namespace": metadata.get("namespace", "default")}, targets, threshold)
+
+
+def _document(metadata: Document, targets: Sequence[Document], threshold: str) -> Document:
+    objectives = [
+        {
+            "name": f"{one['name'][:58]}-fast",
+            "target": one["name"],
+            "threshold": threshold,
+            "goal": GOAL,
+            "window": "1d",
+        }
+        for one in targets
+    ]
+    spec = {"targets": list(targets), "objectives": objectives}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+
+
+def _of_service(name: str, spec: Mapping[str, Any]) -> tuple[Document, dict[int | str, bool]]:
+    if not spec.get("selector"):
+        raise SpecError("spec.selector", "is empty: pods of a Service without one are not known: give a workload", name)
+    ports = {
+        one.get("targetPort", one["port"]): _streams(one.get("appProtocol", ""), one.get("name", ""))
+        for one in spec.get("ports", ())
+        if one.get("protocol", "TCP") == "TCP"
+    }
+    return {"matchLabels": spec["selector"]}, ports
+
+
+def _of_containers(pod: Mapping[str, Any]) -> dict[int | str, bool]:
+    containers: Iterable[Mapping[str, Any]] = pod.get("containers", ())
+    return {
+        one["containerPort"]: _streams("", one.get("name", ""))
+        for container in containers
+        for one in container.get("ports", ())
+        if one.get("protocol", "TCP") == "TCP"
+    }
+
+
+def _streams(app_protocol: str, port_name: str) -> bool:
+    return app_protocol in _BY_STREAM or port_name.startswith(_BY_STREAM)
+
+
+def _ports(ports: Sequence[int | str]) -> Document:
+    return {"ports": list(ports)} if ports else {}

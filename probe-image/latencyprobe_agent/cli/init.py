@@ -1,0 +1,51 @@
+"""`latencyprobe init`: writes a LatencyProbe to begin with."""
+
+import json
+from typing import Any
+
+import click
+import yaml
+
+from latencyprobe import kubectl, parsing, starting
+from latencyprobe_agent.cli.listening import listening_ports
+
+_HEADER = """\
+# What to measure, and how fast it should be: set each threshold to what your users accept.
+# All fields: kubectl explain latencyprobe.spec
+"""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  latencyprobe init deployment/web -n shop | kubectl apply -f -
+  latencyprobe init service/cart -n shop --threshold 25ms > cart.yaml
+  latencyprobe init --port 6379 > redis.yaml; latencyprobe run -f redis.yaml
+\b
+KIND/NAME is read through kubectl: a Service, Deployment, StatefulSet or DaemonSet; its selector and ports are taken.
+"""
+)
+@click.argument("what", metavar="[KIND/NAME]", required=False)
+@click.option("-n", "--namespace", help="Where it is. Default: that of kubectl's context.")
+@click.option("--port", "ports", type=click.IntRange(1, 65535), multiple=True, help="A port of this host; repeatable.")
+@click.option("--threshold", default=starting.THRESHOLD, show_default=True, help="An RPC is good within this time.")
+def init(what: str | None, namespace: str | None, ports: tuple[int, ...], threshold: str) -> None:
+    """Write a LatencyProbe to begin with: of a Service, a workload, or ports of this host."""
+    if bool(what) == bool(ports):
+        listen = ", ".join(map(str, sorted(listening_ports()))) or "nothing"
+        raise click.UsageError(
+            f"give KIND/NAME or --port: what to measure; on this host listen: {listen}", click.get_current_context()
+        )
+    if what is None:
+        document = starting.of_ports(ports, threshold=threshold)
+    else:
+        document = starting.of_object(_found(what, namespace), threshold=threshold)
+    parsing.parse(document, source="what this would write")
+    click.echo(_HEADER + yaml.safe_dump(document, sort_keys=False), nl=False)
+
+
+def _found(what: str, namespace: str | None) -> dict[str, Any]:
+    if what.count("/") != 1 or not all(what.split("/")):
+        raise click.UsageError(f"{what!r} is no KIND/NAME such as deployment/web", click.get_current_context())
+    found: dict[str, Any] = json.loads(kubectl.get([what, *(["--namespace", namespace] if namespace else [])]))
+    return found
