@@ -7,6 +7,7 @@ LatencyProbeError
 ├── AbiMismatch          record layout differs from the BPF object               (agent stops)
 ├── DirectoryError       the operator's directory is away or refuses             (agent keeps its last plan)
 ├── OutputError          standard output, or a file of results, is full          (CLI: exit 1)
+├── ReportError          a report has not what was asked for                     (CLI: exit 1)
 ├── StoreError           the SLI store is full, damaged or from a newer version
 └── ClusterError         the Kubernetes API is away or refuses                   (operator: TemporaryError)
 """
@@ -63,6 +64,10 @@ class StoreError(LatencyProbeError):
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ReportError(LatencyProbeError):
+    """A report has not what was asked for."""
 
 
 class ClusterError(LatencyProbeError):

@@ -6,10 +6,11 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import msgspec
 
-from latencyprobe import pressure, sli
+from latencyprobe import pressure
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError, StoreError
 from latencyprobe.manifest import API_VERSION
@@ -18,7 +19,6 @@ from latencyprobe.report.model import (
     BadStage,
     BurnRate,
     Coverage,
-    EvidenceSummary,
     Exclusion,
     Explained,
     LatencyReport,
@@ -28,14 +28,22 @@ from latencyprobe.report.model import (
     Quantiles,
     Report,
     Result,
-    Slow,
-    Stage,
     Waited,
-    WaitedFor,
+    summary,
 )
+from latencyprobe.report.slow import slow
 from latencyprobe.report.turns import by_size
-from latencyprobe.sli import SLOWEST, SUMMARIES, WAITED_FOR, SliRow, SlowExchange, most
-from latencyprobe.slo.evaluate import Burn, Evaluation, State, evaluate, events_needed, windows_needed
+from latencyprobe.sli import SLOWEST, SliRow, most
+from latencyprobe.slo.evaluate import (
+    Burn,
+    Evaluation,
+    State,
+    coverage_ratio,
+    evaluate,
+    events_needed,
+    share_of_good,
+    windows_needed,
+)
 from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.slo.windows import WINDOW_S
@@ -62,15 +70,20 @@ def build(
     now_unix_s: int,
     nodes_missing: Mapping[ObjectiveKey, int] | None = None,
     incomplete: str = "",
+    *,
+    since_s: int | None = None,
 ) -> Report:
     """Evaluate objectives at `now_unix_s` and return their report, worst first, within its bounds.
+
+    `since_s`: for how many seconds back its figures are; state, budget and burn rates are those of the window anyway.
 
     `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
     for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
     counts, or is None; then no result looks healthy. Raises StoreError when the whole store fails, unless that is told.
     """
+    when = _When(now_unix_s, since_s)
     verdicts = [
-        _judged(store, objective, now_unix_s, (nodes_missing or {}).get(objective.key, 0), incomplete)
+        _judged(store, objective, when, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
     ]
     verdicts.sort(key=lambda verdict: verdict[0])
@@ -86,13 +99,20 @@ _ORDER = {state: rank for rank, state in enumerate(State)}
 _Rank = tuple[int, Fraction, str, str]
 
 
+class _When(NamedTuple):
+    """Unix time of the report, and for how many seconds back its figures are, if not for each window."""
+
+    now: int
+    since_s: int | None
+
+
 def _judged(
-    store: Store | None, objective: Objective, now: int, nodes_missing: int, incomplete: str
+    store: Store | None, objective: Objective, when: _When, nodes_missing: int, incomplete: str
 ) -> tuple[_Rank, Result]:
     try:
         if store is None:
             raise StoreError(incomplete)
-        found = _judge(store, objective, now, nodes_missing)
+        found = _judge(store, objective, when, nodes_missing)
         return _with_reason(found, incomplete) if incomplete else found
     except Exception as error:
         key, foreseen = objective.key, isinstance(error, LatencyProbeError)
@@ -112,7 +132,7 @@ def _judged(
             bad=0,
             events_needed=events_needed(goal_fraction(objective.goal), objective.min_events),
             coverage=Coverage("0", *(0,) * 6, nodes_missing, "0s"),
-            updated=units.iso(now * 10**9),
+            updated=units.iso(when.now * 10**9),
             reason=(incomplete or reason)[:MAX_REASON],
         )
         return (_ORDER[result.state], Fraction(0), key.probe, key.objective), result
@@ -126,13 +146,16 @@ def _with_reason(found: tuple[_Rank, Result], incomplete: str) -> tuple[_Rank, R
     return (_ORDER[state], *rank), told  # type: ignore[return-value]  # the rest of a rank is as it was
 
 
-def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> tuple[_Rank, Result]:
-    key = objective.key
+def _judge(store: Store, objective: Objective, when: _When, nodes_missing: int) -> tuple[_Rank, Result]:
+    key, now = objective.key, when.now
     until = now + 1  # with the current second, which at a full minute is in a row of its own
     row = store.read(key, now - WINDOW_S[objective.window], until)
     burned = {length_s: store.events(key, now - length_s, until) for length_s in windows_needed(objective)}
     verdict = evaluate(objective, row, burned)
     first = store.since(key)
+    if when.since_s is not None:
+        row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
+        verdict = verdict._replace(sli=share_of_good(row), coverage=coverage_ratio(row))
     result = Result(
         probe=key.probe,
         objective=key.objective,
@@ -154,7 +177,7 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
         bad_by_stage=_bad_by_stage(row),
         evidence=_evidence(row),
         pressure=_pressure(row),
-        slowest=tuple(map(_slow, row.slowest)),
+        slowest=tuple(map(slow, row.slowest)),
         top_peers=tuple(Peer(peer[:MAX_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
         waited_for=_waited(row),
@@ -164,9 +187,14 @@ def _judge(store: Store, objective: Objective, now: int, nodes_missing: int) -> 
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result
 
 
+def _recent(row: SliRow, since: int) -> SliRow:
+    """Return a row that begins at `since` without what the store keeps by the hour."""
+    slowest = tuple(slow for slow in row.slowest if slow.start_unix_ns >= since * 10**9)
+    return msgspec.structs.replace(row, slowest=slowest, peers={}, waited_ns={})
+
+
 def _bounded(results: Sequence[Result]) -> Report:
     """Keep within MAX_RESULTS and MAX_BYTES: the best give up their exemplars first, then their place."""
-    summary = {state.column: sum(r.state is state for r in results) for state in State}
     kept = list(results[:MAX_RESULTS])
     sizes = [len(msgspec.json.encode(result)) for result in kept]
     room = MAX_BYTES - 4096  # metadata with its owner references, summary
@@ -177,7 +205,7 @@ def _bounded(results: Sequence[Result]) -> Report:
     while sum(sizes) > room:
         kept.pop()
         sizes.pop()
-    return Report(summary, tuple(kept), len(results) - len(kept))
+    return Report(summary(results), tuple(kept), len(results) - len(kept))
 
 
 def _burn_rate(burn: Burn) -> BurnRate:
@@ -274,27 +302,3 @@ def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
         exclusions=tuple(Exclusion(reason[:63], turns) for reason, turns in by_size(row.exclusions)[:_REASONS]),
         sampled_out=seen.sampled_out,
     )
-
-
-def _slow(exchange: SlowExchange) -> Slow:
-    stages = list(exchange.stages.items())[:_STAGES]
-    return Slow(
-        trace_id=exchange.trace_id[:32],
-        time=units.iso(exchange.start_unix_ns),
-        duration=units.duration(exchange.duration_ns, digits=6),
-        stages=tuple(Stage(stage[:63], units.duration(value_ns, digits=6)) for stage, value_ns in stages),
-        peer=exchange.peer[:MAX_PEER],
-        error=exchange.error[:63],
-        joined=exchange.joined,
-        evidence=tuple(map(_summary, exchange.evidence[:SUMMARIES])),
-        waited_for=tuple(map(_waited_for, exchange.waited_for[:WAITED_FOR])),
-    )
-
-
-def _waited_for(one: sli.WaitedFor) -> WaitedFor:
-    return WaitedFor(one.peer[:MAX_PEER], one.calls, units.duration(one.wait_ns), one.trace_id[:32])
-
-
-def _summary(one: sli.EvidenceSummary) -> EvidenceSummary:
-    wait = units.duration(one.wait_ns) if one.wait_ns else ""
-    return EvidenceSummary(one.signal[:63], one.what[:63], one.count, wait)

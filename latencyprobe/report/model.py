@@ -4,10 +4,13 @@ build.py makes it from a store; the table, JSON and the LatencyReport only rende
 counts are text with a unit or in percent (units.py). crds/latencyreport.yaml bounds the same fields.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 
+from latencyprobe.report import units
 from latencyprobe.slo.evaluate import State
 
 Summary = Annotated[dict[str, int], msgspec.Meta(min_length=len(State))]  # by `State.column`
@@ -219,3 +222,20 @@ class LatencyReport(_Model, frozen=True):
     summary: Summary
     results: tuple[Result, ...]
     omitted: int = 0
+
+
+def summary(results: Iterable[Result]) -> Summary:
+    """Return how many results are in each state."""
+    found = Counter(result.state for result in results)
+    return {state.column: found[state] for state in State}
+
+
+def updated_unix_ns(report: LatencyReport) -> int:
+    """Return when a report was made, Unix time in ns; 0 for one without results."""
+    return max((units.unix_ns(result.updated) for result in report.results), default=0)
+
+
+def of_target(report: LatencyReport, target: str) -> LatencyReport:
+    """Return the report with the results of one target alone."""
+    results = tuple(result for result in report.results if result.target == target)
+    return msgspec.structs.replace(report, summary=summary(results), results=results, omitted=0)

@@ -1,7 +1,7 @@
 """The report for a person: what is wrong, why, and which RPCs to look at, in one glance.
 
 Receives model.Report and a rich Console (which knows about NO_COLOR, pipes and widths) and prints. Called by
-`latencyprobe report` and `slow`, and by the standalone agent at its end.
+`latencyprobe report`, and by the standalone agent at its end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,80 +13,40 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latencyprobe import stages, unsent
-from latencyprobe.causes import told
-from latencyprobe.plan import Role
-from latencyprobe.report import causes, held, pressure, turns, units
-from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, WaitedFor
-from latencyprobe.report.units import duration_ns
+from latencyprobe.report import causes, exchanges, held, pressure, turns, units
+from latencyprobe.report.model import LatencyReport, Report, Result
 from latencyprobe.slo.evaluate import State
-from latencyprobe.stages import PROCESS, Stage
+from latencyprobe.stages import PROCESS
 
-_SIGNALS = {"retransmits": "resent", "handshakes": "connect", "waits": "of it"}  # as a verb, and shorter
-_ON_THE_WAY = {stage.name for stage in (stages.NETWORK, stages.WAIT, stages.RECEIVE)}
 _LINE_WIDTH = 100  # beyond it the eye loses the line
-_WIDE = 110  # from here on there is room for the peers
-_BAR = 14
 _INDENT = 12  # of an objective's details: below its name
 _HANGING = 2
+_FRESH_S, _STALE_S = 2, 180  # a report of a cluster is written once a minute
 _EMPTY = "No objectives: add spec.objectives to a LatencyProbe (examples/redis.yaml shows one), then measure again."
 
 
-def render(report: Report | LatencyReport, console: Console, title: str = "") -> None:
-    """Print the report of one namespace. `title`: its name, where there may be several."""
+def render(report: Report | LatencyReport, console: Console, title: str = "", since: str = "", age_s: int = 0) -> None:
+    """Print the report of one namespace. `title`: its name, where there may be several. `since`: for how long back its
+    figures are, if not for each objective's window. `age_s`: how long ago it was made."""
     if not report.results:
         console.print(_EMPTY, style="yellow", highlight=False)
         return
-    console.print(_headline(report, title))
+    console.print(_headline(report, title).append_text(_age(age_s)))
+    if since:
+        console.print(f"Figures of the last {since}; state, budget and burn rates of each objective's window.")
     console.print()
     console.print(_line(("State", "Objective", "SLI", "goal", "budget left"), console, "bold"))
     for result in report.results:
         state = Text(result.state.words, result.state.colour)
-        figures = (_percent(result.sli), f"{result.goal} %", _budget(result))
+        figures = (_sli(result), f"{result.goal} %", _budget(result))
         console.print(_line((state, _name(result), *figures), console))
         for note in _notes(result):
             _print_note(note, console)
     if report.omitted:
         console.print(f"{report.omitted} more objectives are not shown.", highlight=False)
-    if exchanges := slowest(report.results)[:5]:
+    if found := exchanges.slowest(report.results)[:5]:
         console.print()
-        render_slowest(exchanges, console)
-
-
-def slowest(results: Iterable[Result]) -> list[tuple[Result, Slow]]:
-    """Return the slowest exchanges of all results, slowest first; one that several objectives name appears once."""
-    distinct = {(slow.trace_id, r.perspective, slow.time): (r, slow) for r in results for slow in r.slowest}
-    return sorted(distinct.values(), key=lambda item: -duration_ns(item[1].duration))
-
-
-def render_slowest(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
-    """Print exchanges with their stages as bars, what explains them below the largest stage, and what the bars mean."""
-    wide = console.width >= _WIDE
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("slowest", justify="right", no_wrap=True)
-    table.add_column("stages", no_wrap=True)
-    table.add_column("mostly, and why" if any(slow.evidence or slow.waited_for for _, slow in exchanges) else "mostly")
-    if wide:
-        table.add_column("target", overflow="fold")
-        table.add_column("peer", overflow="fold")
-        table.add_column("UTC", no_wrap=True)
-    table.add_column("trace id", no_wrap=True)
-    for result, slow in exchanges:
-        said = "\n".join((_largest(slow), *(_evidence(one, result, slow) for one in slow.evidence)))
-        context = [result.target, slow.peer, slow.time[5:16].replace("T", " ")] if wide else []
-        # as Text: a name in brackets is no markup
-        row = [Text(_short(slow.duration, 4)), _bar(slow, console), *map(Text, (said, *context, slow.trace_id))]
-        table.add_row(*row)
-        for one in slow.waited_for:
-            table.add_row("", "", *map(Text, (_waited_for(one), *("" for _ in context), one.trace_id)))
-    console.print(table)
-    drawn = {stage for _, slow in exchanges for stage, glyphs in _glyphs(slow) if glyphs}
-    legend = [
-        Text.assemble((_block(stage, console), _stage(stage).colour), f" {stage}")
-        for stage in dict.fromkeys((*stages.BY_NAME, *sorted(drawn)))
-        if stage in drawn
-    ]
-    console.print(Text("  ").join(legend))
+        exchanges.render(found, console)
 
 
 def _headline(report: Report | LatencyReport, title: str) -> Text:
@@ -97,6 +57,13 @@ def _headline(report: Report | LatencyReport, title: str) -> Text:
         line.append("; worst: ").append(_name(worst), "bold").append(" is ")
         line.append(worst.state.words, worst.state.colour)
     return line
+
+
+def _age(age_s: int) -> Text:
+    if age_s < _FRESH_S:
+        return Text()
+    told = f"; updated {units.time_span(age_s)} ago"
+    return Text(told) if age_s < _STALE_S else Text(f"{told}: is the operator running?", "yellow")
 
 
 def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Table:
@@ -146,7 +113,8 @@ def _notes(result: Result) -> Iterable[str | Text]:
         yield held_up
     if remedy := pressure.advice(result):
         yield Text(remedy, "yellow")
-    if firing := next((burn for burn in result.burn_rates if burn.state == "Firing"), None):
+    firing = next((burn for burn in result.burn_rates if burn.state == "Firing"), None)
+    if firing and result.state is not State.NO_DATA:  # too few events say nothing
         rates = f"{firing.long_rate}× over {firing.long} and {firing.short_rate}× over {firing.short}"
         yield f"burns {rates}: {firing.severity} above {firing.factor}×"
     seen, facts = result.coverage, [f"{result.bad:,} of {result.events:,} bad"]
@@ -190,60 +158,6 @@ def _recorded(result: Result) -> Iterable[str]:
         yield f"{100 * min(seen.joined, could_join) // could_join} %{of} joined"
 
 
-def _bar(slow: Slow, console: Console) -> Text:
-    return Text.assemble(*((_block(stage, console) * glyphs, _stage(stage).colour) for stage, glyphs in _glyphs(slow)))
-
-
-def _glyphs(slow: Slow) -> Iterable[tuple[str, int]]:
-    """Yield the stages in order, each with how much of the bar it takes; what is too short takes nothing."""
-    lengths_ns = [duration_ns(stage.duration) for stage in slow.stages]
-    total_ns, reached_ns, reached = sum(lengths_ns) or 1, 0, 0
-    for stage, length_ns in zip(slow.stages, lengths_ns, strict=True):
-        reached_ns += length_ns
-        glyphs = round(_BAR * reached_ns / total_ns) - reached
-        reached += glyphs
-        yield stage.stage, glyphs
-
-
-def _largest(slow: Slow) -> str:
-    if slow.error or not slow.stages:
-        return slow.error
-    stage = max(slow.stages, key=lambda stage: duration_ns(stage.duration))
-    return f"{stage.stage} {_short(stage.duration, 3)}"
-
-
-def _evidence(one: EvidenceSummary, result: Result, slow: Slow) -> str:
-    if one.signal == unsent.SIGNAL:
-        return _unsent(one, result, slow)
-    count = f" ×{one.count}" if one.count > 1 else ""
-    wait = f", {_short(one.wait, 3)}" if one.wait else ""
-    what = told(one.what) if one.signal == "waits" else one.what
-    return f"{_SIGNALS.get(one.signal, one.signal)} {what}{count}{wait}"
-
-
-def _unsent(one: EvidenceSummary, result: Result, slow: Slow) -> str:
-    """Say who held bytes, and whether that is part of what is printed above it: a server's half ends before its own
-    kernel sends, and no stage of sending, processing or reading holds it."""
-    own = result.perspective == Role.SERVER and one.what.startswith("server")
-    largest = max(slow.stages, key=lambda stage: duration_ns(stage.duration)).stage if slow.stages else ""
-    inside = not own and not slow.error and largest in _ON_THE_WAY
-    said = unsent.sentence(one.what, _short(one.wait, 3) if one.wait else "0 ms")
-    return f"of it {said}" if inside else f"then {said}" if own else said
-
-
-def _waited_for(one: WaitedFor) -> str:
-    return f"waited for {one.peer}{f' ×{one.calls}' if one.calls > 1 else ''}, {_short(one.wait, 3)}"
-
-
-def _block(stage: str, console: Console) -> str:
-    return "█" if console.color_system and not console.no_color else _stage(stage).glyph
-
-
-def _stage(name: str) -> Stage:
-    """Return how to draw a stage; one of another version has no glyph of its own."""
-    return stages.BY_NAME.get(name, Stage(name, -1, "?", "white", ""))
-
-
 def _name(result: Result) -> str:
     return f"{result.probe}/{result.objective}"
 
@@ -252,10 +166,17 @@ def _percent(value: str | None) -> str:
     return "" if value is None else f"{value} %"
 
 
+def _sli(result: Result) -> str:
+    """Return it with two digits more than the goal has; what is left off makes it look no better."""
+    if result.sli is None:
+        return ""
+    whole, _, decimals = result.sli.partition(".")
+    shown = decimals[: len(result.goal.partition(".")[2]) + 2].rstrip("0")
+    return f"{whole}.{shown} %" if shown else f"{whole} %"
+
+
 def _budget(result: Result) -> str:
+    if result.state is State.NO_DATA:
+        return ""
     left = Decimal(result.error_budget_remaining or 0)
     return _percent(result.error_budget_remaining) if left >= 0 else f"{1 - left / 100:.1f}× spent"
-
-
-def _short(duration: str, digits: int) -> str:
-    return units.duration(duration_ns(duration), digits)

@@ -54,6 +54,11 @@ def rate(value: Fraction | None) -> str | None:
     return None if value is None else f"{float(value):.2f}".rstrip("0").rstrip(".")
 
 
+def unix_ns(text: str) -> int:
+    """Return the Unix time of what `iso` wrote, in ns."""
+    return round(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
+
+
 def iso(unix_ns: int) -> str:
     """Return a Unix time in ISO 8601, UTC; with milliseconds unless it is a whole second."""
     moment = datetime.fromtimestamp(unix_ns // 10**6 / 1000, UTC)

@@ -105,6 +105,11 @@ def coverage_ratio(row: SliRow) -> Fraction:
     return events * time
 
 
+def share_of_good(row: SliRow) -> Fraction | None:
+    """Return the SLI of a row, `None` without events."""
+    return Fraction(row.good, row.good + row.bad) if row.good + row.bad else None
+
+
 def evaluate(objective: Objective, row: SliRow, burned: Mapping[int, Events]) -> Evaluation:
     """Return the verdict on `row`, the sum of the objective's window.
 
@@ -126,8 +131,7 @@ def evaluate(objective: Objective, row: SliRow, burned: Mapping[int, Events]) ->
         state = State.AT_RISK
     else:
         state = State.MET
-    sli = Fraction(events.good, events.total) if events.total else None
-    return Evaluation(state, sli, remaining, burns, coverage, needed)
+    return Evaluation(state, share_of_good(row), remaining, burns, coverage, needed)
 
 
 def _burn(alert: Alert, goal: Fraction, burned: Mapping[int, Events], min_events: int) -> Burn:

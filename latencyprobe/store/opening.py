@@ -52,7 +52,7 @@ def connect(
     `thorough` its indexes are looked at too. Raises StoreError.
     """
     if readonly and not path.exists():
-        raise StoreError(f"{path}: no such store: measure with `latencyprobe run -f FILE` first, or give --store")
+        raise StoreError(f"{path}: no such store: measure with `latencyprobe run --port PORT` first, or give --store")
     with failures(path), ExitStack() as undo:
         if readonly:
             return _reader(path), None

@@ -10,9 +10,11 @@ import yaml
 
 from latencyprobe import group
 from latencyprobe.plan import Role
+from latencyprobe.report import units
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore, default_path
+from tests.support.fake_kubectl import FakeKubectl
 
 DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
 
@@ -88,9 +90,8 @@ def test_report_without_a_store_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     code, out, err = run(capfd, "report")
-    expected = (
-        f"latencyprobe: {tmp_path}/latencyprobe/sli.db: no such store: measure with `latencyprobe run -f FILE` first"
-    )
+    remedy = "measure with `latencyprobe run --port PORT` first"
+    expected = f"latencyprobe: {tmp_path}/latencyprobe/sli.db: no such store: {remedy}"
     assert (1, "", True) == (code, out, err.startswith(expected))
 
 
@@ -117,3 +118,77 @@ def test_slow_table_shows_stages_and_trace_ids(capfd: pytest.CaptureFixture[str]
 def test_slow_refuses_an_unknown_target(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
     code, _, err = run(capfd, "slow", "--store", store_of_today.path, "--target", "basket")
     assert (2, True) == (code, "'basket' is no target: one of cart" in err)
+
+
+def test_figures_of_the_last_minutes_are_those_of_no_others(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    code, out, _ = run(capfd, "report", "--store", store_of_today.path, "--since", "10m", "-o", "json")
+    fast = next(one for one in json.loads(out)["results"] if one["objective"] == "fast")
+    assert (code, fast["state"]) == (0, "Violated"), "as of its window"
+    assert fast["events"] in (10_000, 11_000), "whole minutes"
+    assert fast["bad"] * 100 == fast["events"]
+    assert not fast.keys() & {"topPeers", "waitedFor"}, "kept by the hour"
+
+
+def test_slow_of_the_last_minutes_leaves_out_older_ones(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    recent = run(capfd, "slow", "--store", store_of_today.path, "--since", "15m", "--limit", "2", "-o", "json")[1]
+    assert [f"{number:032x}" for number in (59, 58)] == [json.loads(line)["traceId"] for line in recent.splitlines()]
+    code, out, _ = run(capfd, "slow", "--store", store_of_today.path, "--since", "5m")
+    assert (0, "None of the slowest RPCs of each hour began within the last 5m") == (code, out.partition(":")[0])
+
+
+def test_report_of_one_target_counts_its_objectives(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    (first, *_) = store_of_today.objectives()
+    key = first.key._replace(objective="other")
+    store_of_today.define("shop", "second", [msgspec.structs.replace(first, key=key, target="basket")])
+    document = json.loads(run(capfd, "report", "--store", store_of_today.path, "--target", "basket", "-o", "json")[1])
+    assert [one["objective"] for one in document["results"]] == ["other"]
+    assert sum(document["summary"].values()) == 1
+    code, _, err = run(capfd, "report", "--store", store_of_today.path, "--target", "till")
+    assert (2, True) == (code, "'till' is no target: one of basket, cart" in err)
+
+
+def test_report_of_a_cluster_says_how_old_it_is_and_refuses_since(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, fake_kubectl: FakeKubectl, tmp_path: Path
+) -> None:
+    document = json.loads(run(capfd, "report", "--store", store_of_today.path, "-o", "json")[1])
+    for result in document["results"]:
+        result["updated"] = units.iso((int(time.time()) - 600) * 10**9)
+    (tmp_path / "reports").write_text(json.dumps({"items": [document]}))
+    fake_kubectl(f"/bin/cat {tmp_path}/reports")
+    out = run(capfd, "report", "-n", "shop")[1]
+    assert "is Violated; updated 10m" in out
+    assert "ago: is the operator running?" in out
+    code, _, err = run(capfd, "report", "-n", "shop", "--since", "5m")
+    assert (2, True) == (code, "--since needs a store; reports of a cluster are of whole windows" in err)
+
+
+def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    for trace in ("", f"{59:032x}"):
+        out = run(capfd, "explain", "--store", store_of_today.path, *([trace] if trace else []))[1]
+        assert out.startswith(f"trace {59:032x}\n")
+        assert "why: resent rto, 812ms" in out
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        ("0", "'0' begins 5 trace ids: give more of one: 0000"),
+        (
+            "f",
+            "no RPC whose trace id begins with 'f' is among the slowest: `latencyprobe slow` lists those that can be",
+        ),
+    ],
+)
+def test_explain_says_which_it_cannot_tell(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, trace: str, message: str
+) -> None:
+    code, out, err = run(capfd, "explain", "--store", store_of_today.path, trace)
+    assert (1, "", True) == (code, out, err.startswith(f"latencyprobe: {message}"))

@@ -8,14 +8,13 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from latencyprobe.report import build, model, table
+from latencyprobe.report.model import summary
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore
 
 NOW = 1_790_000_000 // 60 * 60
 GOLDEN = Path(__file__).parents[1] / "data" / "reports"
 COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
-STAGES = (model.Stage("server_read_delay", "123.4ms"),)
-SLOW = model.Slow(f"{7:032x}", "2026-09-21T14:03:00Z", "123.4ms", STAGES, "shop/frontend")
 
 
 def printed(report: model.Report, width: int = 80, *, colours: bool = False, title: str = "shop") -> str:
@@ -94,69 +93,6 @@ def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
     assert "No objectives: add spec.objectives" in printed(build.build(store, [], NOW))
 
 
-def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
-    fast = next(result for result in build.build(store, store.objectives(), NOW).results if result.objective == "fast")
-    assert 5 == len(table.slowest([fast, fast]))
-
-
-def listed(*exchanges: model.Slow, width: int) -> str:
-    file = io.StringIO()
-    result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 1, 0, 1, COVERAGE, "")
-    table.render_slowest([(result, slow) for slow in exchanges], Console(file=file, width=width))
-    return file.getvalue()
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_long_names_wrap_and_leave_the_trace_id_whole(width: int) -> None:
-    evidence = (
-        model.EvidenceSummary("retransmits", "zero_window_probe", 12, "1.02s"),
-        model.EvidenceSummary("tcprt", "P reordered", 1, "201ms"),
-    )
-    found = listed(replace(SLOW, evidence=evidence), width=width)
-    assert max(map(len, found.splitlines())) <= width
-    assert SLOW.trace_id in found
-    words = {"123ms", "resent", "zero_window_probe", "×12,", "1.02s", "tcprt", "P", "reordered,", "201ms"}
-    assert words <= set(found.split())
-
-
-def test_names_in_brackets_are_no_markup() -> None:
-    evidence = (model.EvidenceSummary("retransmits", "[/what]", 1, "1s"),)
-    odd = replace(SLOW, trace_id="[/id]", peer="[/peer]", stages=(model.Stage("[/stage]", "1s"),), evidence=evidence)
-    found = listed(odd, replace(odd, error="[/error]"), width=140)
-    assert all(f"[/{name}]" in found for name in ("id", "peer", "stage", "what", "error"))
-
-
-@pytest.mark.parametrize(
-    ("stage", "said"), [("network", "of it held by the server's kernel for 41ms:"), ("send", "held by the server's")]
-)
-def test_bytes_that_waited_to_be_sent_are_part_of_what_they_are_part_of(stage: str, said: str) -> None:
-    held = (model.EvidenceSummary("unsent", "server nagle", 500, "41ms"),)
-    slow = replace(SLOW, stages=(model.Stage(stage, "50ms"), model.Stage("server_process", "1ms")), evidence=held)
-    found = " ".join(listed(slow, width=300).split())
-    assert f"{stage} 50ms" in found
-    assert said in found
-    assert ("of it" in found) == (stage == "network")
-    assert "held by the server's kernel for 41ms: Nagle, until the client's ACK: set TCP_NODELAY or write once" in found
-
-
-def test_what_a_server_waited_for_is_said_in_the_words_of_the_report() -> None:
-    waits = ("fsync", 3, "41ms"), ("run_queue", 0, "9ms"), ("throttled (another thread)", 2, "5ms")
-    evidence = tuple(model.EvidenceSummary("waits", what, count, wait) for what, count, wait in waits)
-    found = " ".join(listed(replace(SLOW, evidence=evidence), width=300).split())
-    for said in (
-        "of it fsync ×3, 41ms",
-        "of it woken and waiting for a CPU, 9ms",
-        "of it throttled by the CPU quota (another thread) ×2, 5ms",
-    ):
-        assert said in found
-
-
-def test_list_without_evidence_says_nothing_of_it() -> None:
-    header, row, _ = listed(SLOW, width=120).splitlines()
-    assert ["slowest", "stages", "mostly", "target"] == header.split()[:4]
-    assert ["123.4ms", "dddddddddddddd", "server_read_delay", "123ms", "cart"] == row.split()[:5]
-
-
 def test_advice_stands_out_below_the_coverage_and_long_notes_hang() -> None:
     coverage = model.Coverage("51", 10_000, 4900, 0, 0, 0, 0, 0, "0s", (model.Exclusion("overlap", 4900),))
     half = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.INCOMPLETE, 5100, 0, 1, coverage, "")
@@ -179,3 +115,40 @@ def test_objective_whose_turns_are_no_rpcs_is_not_told_to_send_traffic() -> None
     assert "needs 100 events to judge, has 0: most turns count as no RPC" in found
     assert "send traffic" not in found
     assert "multiplexed: requests share a connection" in found
+
+
+@pytest.mark.parametrize(
+    ("sli", "goal", "shown"),
+    [
+        ("98.76549", "99", "98.76 %"),
+        ("98.76549", "99.9", "98.765 %"),
+        ("99.99999", "99.99", "99.9999 %"),
+        ("99.9", "99.999", "99.9 %"),
+        ("90.00999", "99", "90 %"),
+        ("100", "99", "100 %"),
+    ],
+)
+def test_sli_has_two_digits_more_than_its_goal_and_never_looks_better(sli: str, goal: str, shown: str) -> None:
+    result = model.Result("p", "o", "cart", "Client", "1ms", goal, "1d", State.VIOLATED, 9, 1, 1, COVERAGE, "", sli)
+    _, line, *_ = (line for line in printed(model.Report(summary([result]), (result,))).splitlines() if "p/o" in line)
+    assert line.split("p/o")[1].strip().startswith(f"{shown} ")
+
+
+def test_too_few_events_have_no_budget_and_no_alert() -> None:
+    alert = model.BurnRate("page", "1h", "5m", "14.4", "Firing", "142", "142")
+    result = model.Result(
+        "p", "o", "cart", "Client", "1ms", "99.9", "1d", State.NO_DATA, 7, 1, 1000, COVERAGE, "", "85.7"
+    )
+    result = replace(result, error_budget_remaining="-14126", burn_rates=(alert,))
+    found = printed(model.Report(summary([result]), (result,)))
+    assert "needs 1,000 events to judge, has 7" in found
+    assert "spent" not in found
+    assert "page" not in found
+
+
+def test_figures_of_the_last_minutes_say_so(store: SqliteStore) -> None:
+    file = io.StringIO()
+    recent = build.build(store, store.objectives(), NOW, since_s=300)
+    table.render(recent, Console(file=file, width=100), since="5m")
+    assert "Figures of the last 5m; state, budget and burn rates of each objective's window." in file.getvalue()
+    assert "50 of 5,000 bad" in file.getvalue()

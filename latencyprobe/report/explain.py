@@ -1,0 +1,99 @@
+"""One exchange for a person: its stages one below the other on one axis, what explains them, and what shows more.
+
+Receives model.Slow with its Result, of one or both ends, and a rich Console, and prints. Called by
+`latencyprobe explain`.
+"""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from latencyprobe import stages
+from latencyprobe.report import exchanges, units
+from latencyprobe.report.model import Result, Slow
+from latencyprobe.report.units import duration_ns
+
+_NARROWEST, _WIDEST = 10, 60  # of the axis
+_BESIDE_AXIS = 40  # names, durations, shares
+_MORE = {  # where the longest stage alone does not say why: on the host where it happened
+    stages.PROCESS: "latencyprobe syscalls, offcpu: what the server's threads waited for",
+    stages.READ_DELAY: "latencyprobe offcpu: what kept the reader from its CPU",
+    stages.NETWORK: "latencyprobe retransmits, tcprt: what TCP did meanwhile",
+    stages.SEND: "latencyprobe tcprt: whether the other end read slowly",
+    stages.RECEIVE: "latencyprobe tcprt, retransmits: how the message came",
+    stages.WAIT: "nothing of the server's half is known: is it measured? its own objective tells",
+}
+_KIND = {
+    stages.CLIENT_SEND: stages.SEND,
+    stages.SERVER_SEND: stages.SEND,
+    stages.SERVER_PROCESS: stages.PROCESS,
+    stages.SERVER_READ_DELAY: stages.READ_DELAY,
+    stages.CLIENT_READ_DELAY: stages.READ_DELAY,
+}
+
+
+def find(found: Iterable[Result], trace_id: str) -> list[tuple[Result, Slow]]:
+    """Return the exchanges whose trace id begins so, the longest first: a client's before its server's."""
+    return [item for item in exchanges.slowest(found) if item[1].trace_id.startswith(trace_id)]
+
+
+def render(ends: Sequence[tuple[Result, Slow]], console: Console) -> None:
+    """Print one exchange, as each of its ends (at least one) has measured it."""
+    console.print(Text.assemble("trace ", (ends[0][1].trace_id, "bold")))
+    for result, slow in ends:
+        console.print()
+        console.print(_title(result, slow))
+        console.print(Padding(_waterfall(slow, console), (0, 0, 0, 2)))
+        for line in _why(result, slow):
+            console.print(Padding(Text(line), (0, 0, 0, 2)))
+
+
+def _title(result: Result, slow: Slow) -> Text:
+    since = slow.time.replace("T", " ").removesuffix("Z")
+    where = f"at the {result.perspective.lower()}'s side of {result.probe}/{result.target}"
+    halves = ", joined with the server's half" if slow.joined else ""
+    peer = f"; at the other end {slow.peer}" if slow.peer else ""
+    error = f"; failed: {slow.error}" if slow.error else ""
+    return Text.assemble(
+        (units.duration(duration_ns(slow.duration), 4), "bold"),
+        f" from {since} UTC on, {where}{halves}{peer}",
+        (error, "bold red"),
+    )
+
+
+def _waterfall(slow: Slow, console: Console) -> Table:
+    axis = max(_NARROWEST, min(_WIDEST, console.width - _BESIDE_AXIS))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(width=axis, no_wrap=True)
+    for _ in range(2):
+        table.add_column(justify="right", no_wrap=True)
+    lengths_ns = [duration_ns(stage.duration) for stage in slow.stages]
+    total_ns, reached_ns = sum(lengths_ns) or 1, 0
+    for stage, length_ns in zip(slow.stages, lengths_ns, strict=True):
+        begin, end = (round(axis * at / total_ns) for at in (reached_ns, reached_ns + length_ns))
+        reached_ns += length_ns
+        drawn = exchanges.block(stage.stage, console) * (end - begin) or "·" * (length_ns > 0)
+        bar = Text(" " * min(begin, axis - len(drawn))).append(drawn, exchanges.stage_of(stage.stage).colour)
+        share = units.percent(Fraction(length_ns, total_ns), 1)
+        table.add_row(Text(stage.stage), bar, units.duration(length_ns), f"{share} %")
+    return table
+
+
+def _why(result: Result, slow: Slow) -> Iterable[str]:
+    longest = max(slow.stages, key=lambda stage: duration_ns(stage.duration), default=None)
+    if longest is not None:
+        stage = exchanges.stage_of(longest.stage)
+        yield f"mostly {longest.stage}: {stage.meaning}" if stage.meaning else f"mostly {longest.stage}"
+    for one in slow.evidence:
+        yield f"why: {exchanges.evidence(one, result, slow)}"
+    for call in slow.waited_for:
+        yield f"why: {exchanges.waited_for(call)}: latencyprobe explain {call.trace_id}"
+    if longest is not None and not slow.evidence and not slow.waited_for:
+        stage = exchanges.stage_of(longest.stage)
+        if more := _MORE.get(_KIND.get(stage, stage)):
+            yield f"more: {more}"

@@ -1,0 +1,96 @@
+"""report/exchanges.py: slow exchanges, where their time went, and what explains them."""
+
+import io
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from latencyprobe.report import build, exchanges, model
+from latencyprobe.slo.evaluate import State
+from latencyprobe.store import SqliteStore
+
+NOW = 1_790_000_000 // 60 * 60
+COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
+STAGES = (model.Stage("server_read_delay", "123.4ms"),)
+SLOW = model.Slow(f"{7:032x}", "2026-09-21T14:03:00Z", "123.4ms", STAGES, "shop/frontend")
+
+
+def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
+    fast = next(result for result in build.build(store, store.objectives(), NOW).results if result.objective == "fast")
+    assert 5 == len(exchanges.slowest([fast, fast]))
+
+
+def listed(*some: model.Slow, width: int) -> str:
+    file = io.StringIO()
+    result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 1, 0, 1, COVERAGE, "")
+    exchanges.render([(result, slow) for slow in some], Console(file=file, width=width))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_long_names_wrap_and_leave_the_trace_id_whole(width: int) -> None:
+    evidence = (
+        model.EvidenceSummary("retransmits", "zero_window_probe", 12, "1.02s"),
+        model.EvidenceSummary("tcprt", "P reordered", 1, "201ms"),
+    )
+    found = listed(replace(SLOW, evidence=evidence), width=width)
+    assert max(map(len, found.splitlines())) <= width
+    assert SLOW.trace_id in found
+    words = {"123ms", "resent", "zero_window_probe", "×12,", "1.02s", "tcprt", "P", "reordered,", "201ms"}
+    assert words <= set(found.split())
+
+
+def test_names_in_brackets_are_no_markup() -> None:
+    evidence = (model.EvidenceSummary("retransmits", "[/what]", 1, "1s"),)
+    odd = replace(SLOW, trace_id="[/id]", peer="[/peer]", stages=(model.Stage("[/stage]", "1s"),), evidence=evidence)
+    found = listed(odd, replace(odd, error="[/error]"), width=140)
+    assert all(f"[/{name}]" in found for name in ("id", "peer", "stage", "what", "error"))
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"), [("network", "of it held by the server's kernel for 41ms:"), ("send", "held by the server's")]
+)
+def test_bytes_that_waited_to_be_sent_are_part_of_what_they_are_part_of(stage: str, said: str) -> None:
+    held = (model.EvidenceSummary("unsent", "server nagle", 500, "41ms"),)
+    slow = replace(SLOW, stages=(model.Stage(stage, "50ms"), model.Stage("server_process", "1ms")), evidence=held)
+    found = " ".join(listed(slow, width=300).split())
+    assert f"{stage} 50ms" in found
+    assert said in found
+    assert ("of it" in found) == (stage == "network")
+    assert "held by the server's kernel for 41ms: Nagle, until the client's ACK: set TCP_NODELAY or write once" in found
+
+
+def test_what_a_server_waited_for_is_said_in_the_words_of_the_report() -> None:
+    waits = ("fsync", 3, "41ms"), ("run_queue", 0, "9ms"), ("throttled (another thread)", 2, "5ms")
+    evidence = tuple(model.EvidenceSummary("waits", what, count, wait) for what, count, wait in waits)
+    found = " ".join(listed(replace(SLOW, evidence=evidence), width=300).split())
+    for said in (
+        "of it fsync ×3, 41ms",
+        "of it woken and waiting for a CPU, 9ms",
+        "of it throttled by the CPU quota (another thread) ×2, 5ms",
+    ):
+        assert said in found
+
+
+def test_list_without_evidence_says_nothing_of_it() -> None:
+    header, row, *_ = listed(SLOW, width=150).splitlines()
+    assert ["slowest", "stages", "mostly", "seen"] == header.split()[:4]
+    assert ["123.4ms", "dddddddddddddd", "server_read_delay", "123ms", "cart,"] == row.split()[:5]
+
+
+@pytest.mark.parametrize("width", [60, 80, 110, 120, 140, 200])
+def test_where_and_when_and_at_which_end_are_said_at_every_width(width: int) -> None:
+    found = listed(SLOW, width=width)
+    assert max(map(len, found.splitlines())) <= width
+    for said in ("cart,", "client", "shop/frontend", "14:03:00", SLOW.trace_id):
+        assert said in found
+
+
+def test_a_letter_stands_once_in_the_legend() -> None:
+    both = (
+        replace(SLOW, stages=(model.Stage("process", "40ms"),)),
+        replace(SLOW, stages=(model.Stage("server_process", "40ms"),)),
+    )
+    legend = listed(*both, width=120).splitlines()[-1]
+    assert legend.strip() == "P server_process, process"

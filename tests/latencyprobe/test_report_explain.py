@@ -1,0 +1,98 @@
+"""report/explain.py: one exchange, its stages on one axis, what explains it and what shows more."""
+
+import io
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from latencyprobe import stages
+from latencyprobe.report import explain, model
+from latencyprobe.slo.evaluate import State
+
+COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
+PAIR = ("1ms", "2ms", "3ms", "90ms", "4us", "4ms")
+JOINED = model.Slow(
+    "4bf92f3577b34da6a3ce929d0e0e4736",
+    "2026-09-21T14:03:00.123Z",
+    "100.004ms",
+    tuple(model.Stage(stage.name, length) for stage, length in zip(stages.PAIR, PAIR, strict=True)),
+    "shop/cart",
+    joined=True,
+)
+HALF = replace(
+    JOINED,
+    duration="90.004ms",
+    peer="shop/frontend",
+    joined=False,
+    stages=(model.Stage("receive", "4us"), model.Stage("process", "90ms")),
+)
+
+
+def result(side: str, *slowest: model.Slow) -> model.Result:
+    return model.Result("p", side, "cart", side, "1ms", "99", "1d", State.MET, 1, 0, 1, COVERAGE, "", slowest=slowest)
+
+
+CLIENT, SERVER = result("Client", JOINED), result("Server", HALF)
+
+
+def explained(*ends: tuple[model.Result, model.Slow], width: int = 100) -> str:
+    file = io.StringIO()
+    explain.render(ends, Console(file=file, width=width))
+    return file.getvalue()
+
+
+def test_both_ends_are_found_by_the_beginning_of_their_trace_id() -> None:
+    other = replace(HALF, trace_id="ff" * 16)
+    found = explain.find([SERVER, CLIENT, result("Server", other)], "4bf9")
+    assert found == [(CLIENT, JOINED), (SERVER, HALF)]
+
+
+def test_stages_lie_behind_each_other_and_have_their_length_and_share() -> None:
+    lines = explained((CLIENT, JOINED)).splitlines()
+    rows = [next(line for line in lines if line.split()[:1] == [stage.name]) for stage in stages.PAIR]
+    assert [row.split()[-3:-1] for row in rows] == [
+        [length, f"{share}"] for length, share in zip(PAIR, ("0.9", "1.9", "2.9", "89.9", "0", "3.9"), strict=True)
+    ]
+    starts = [len(row) - len(row.split(None, 1)[1]) for row in rows]
+    assert starts == sorted(starts)
+    assert rows[3].count("P") > 50
+    assert "·" in rows[4], "a stage that is too short to draw is there all the same"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_it_fits_the_terminal(width: int) -> None:
+    found = explained((CLIENT, JOINED), (SERVER, HALF), width=width)
+    assert max(len(line.rstrip()) for line in found.splitlines()) <= width
+    assert JOINED.trace_id in found
+
+
+def test_it_says_which_end_when_with_whom_and_that_both_halves_are_known() -> None:
+    found = " ".join(explained((CLIENT, JOINED), (SERVER, HALF), width=200).split())
+    assert (
+        "100ms from 2026-09-21 14:03:00.123 UTC on, at the client's side of p/cart, joined with the server's half"
+        in found
+    )
+    assert "at the server's side of p/cart; at the other end shop/frontend" in found
+
+
+def test_what_explains_it_is_said_with_the_way_to_the_call_it_waited_for() -> None:
+    call = model.WaitedFor("shop/redis:6379", 3, "34ms", "d" * 32)
+    told = replace(HALF, evidence=(model.EvidenceSummary("retransmits", "rto", 1, "812ms"),), waited_for=(call,))
+    found = " ".join(explained((SERVER, told), width=200).split())
+    assert "mostly process: the server has read the request and sends nothing yet" in found
+    assert "why: resent rto, 812ms" in found
+    assert f"why: waited for shop/redis:6379 ×3, 34ms: latencyprobe explain {call.trace_id}" in found
+    assert "more:" not in found
+
+
+@pytest.mark.parametrize("stage", sorted(stages.BY_NAME))
+def test_where_nothing_explains_it_what_shows_more_is_named(stage: str) -> None:
+    told = replace(HALF, stages=(model.Stage(stage, "90ms"),))
+    assert "more: " in explained((SERVER, told), width=200)
+
+
+def test_a_failed_one_says_how_and_names_are_no_markup() -> None:
+    found = explained((SERVER, replace(HALF, error="[/ECONNRESET]", peer="[bold]", stages=())), width=200)
+    assert "failed: [/ECONNRESET]" in found
+    assert "[bold]" in found
