@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from latencyprobe import pressure
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError, StoreError
 from latencyprobe.manifest import API_VERSION
-from latencyprobe.report import causes, units
+from latencyprobe.report import causes, pressure, units
 from latencyprobe.report.model import (
     BadStage,
     BurnRate,
@@ -24,7 +23,6 @@ from latencyprobe.report.model import (
     LatencyReport,
     Metadata,
     Peer,
-    Pressure,
     Quantiles,
     Report,
     Result,
@@ -176,7 +174,7 @@ def _judge(store: Store, objective: Objective, when: _When, nodes_missing: int) 
         quantiles=_quantiles(row),
         bad_by_stage=_bad_by_stage(row),
         evidence=_evidence(row),
-        pressure=_pressure(row),
+        pressure=pressure.of(row),
         slowest=tuple(map(slow, row.slowest)),
         top_peers=tuple(Peer(peer[:MAX_PEER], bad) for peer, bad in list(most(row.peers).items())[:SLOWEST]),
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
@@ -265,20 +263,6 @@ def _evidence(row: SliRow) -> tuple[Explained, ...]:
         )
         for signal, count in sorted(row.evidence.items())[:_SIGNALS]
         if count.exchanges or count.lost
-    )
-
-
-def _pressure(row: SliRow) -> tuple[Pressure, ...]:
-    known = ((kind.name, row.pressure[kind.name]) for kind in pressure.ALL if kind.name in row.pressure)
-    return tuple(
-        Pressure(
-            kind=kind,
-            share=units.percent(Fraction(time.us, time.of_us), 1),
-            time=units.duration(time.us * 1000),
-            bad_share=units.percent(Fraction(time.bad_us, time.bad_of_us), 1) if time.bad_of_us else None,
-        )
-        for kind, time in known
-        if time.of_us
     )
 
 

@@ -1,12 +1,30 @@
 """What held up containers, in words: how much of their time, and what can be done where it burned the budget. Pure."""
 
 from decimal import Decimal
+from fractions import Fraction
 
 from latencyprobe import pressure
+from latencyprobe.report import units
 from latencyprobe.report.model import Pressure, Result
+from latencyprobe.sli import SliRow
 
 _NOTABLE = Decimal(1)  # percent: below it nobody has to read of it
 _CAUSE = Decimal(10)  # from here on it is worth a remedy
+
+
+def of(row: SliRow) -> tuple[Pressure, ...]:
+    """Return what held up the containers of a row, in the order of the kinds."""
+    known = ((kind.name, row.pressure[kind.name]) for kind in pressure.ALL if kind.name in row.pressure)
+    return tuple(
+        Pressure(
+            kind=kind,
+            share=units.percent(Fraction(time.us, time.of_us), 1),
+            time=units.duration(time.us * 1000),
+            bad_share=units.percent(Fraction(time.bad_us, time.bad_of_us), 1) if time.bad_of_us else None,
+        )
+        for kind, time in known
+        if time.of_us
+    )
 
 
 def told(result: Result) -> str:
