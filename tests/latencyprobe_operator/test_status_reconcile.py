@@ -55,3 +55,19 @@ def test_events_are_posted_for_changes_of_ready_and_for_the_begin_of_measuring()
     assert transitions(failed, waiting) == [("Warning", "AgentMissing", "look there")]
     assert transitions(failed, failed) == []
     assert [kind for kind, *_ in transitions(fine, failed)] == ["Normal", "Normal"]
+
+
+def test_an_objective_that_spends_its_budget_is_worth_a_warning_once() -> None:
+    def status(**states: str) -> dict[str, Any]:
+        return {"conditions": [], "objectives": [{"name": name, "state": state} for name, state in states.items()]}
+
+    fine, broken = status(fast="Met", calls="Met"), status(fast="Violated", calls="Met")
+    (warning,) = transitions(broken, fine)
+    assert warning[:2] == ("Warning", "Violated")
+    assert "objective fast has spent its error budget" in warning[2]
+    assert transitions(broken, broken) == []
+    assert transitions(broken, None) == [warning], "an operator that comes back tells what nobody was told"
+    assert transitions(status(fast="Incomplete", calls="Met"), broken) == []
+    assert transitions(status(fast="AtRisk"), broken) == [
+        ("Normal", "BudgetLeft", "objective fast has error budget left again")
+    ]

@@ -58,6 +58,22 @@ def test_figures_and_counts_are_short_strings_and_numbers(planned: Any) -> None:
     assert found["objectives"][0] == {"name": "fast", "state": "Met", "sli": "99.99", "errorBudgetRemaining": "90"}
 
 
+def test_whether_rpcs_are_seen_is_said_with_the_reason_why_not(planned: Any) -> None:
+    assert "measuring" not in of(planned, 1), "agents still start"
+    planned.report("n1", 5, seen=0)
+    assert of(planned, 6)["measuring"] == "No: NoTraffic"
+    planned.report("n1", 7, seen=7)
+    assert of(planned, 8)["measuring"] == "Yes"
+
+
+def test_the_stage_that_burned_the_worst_objective_is_named(planned: Any) -> None:
+    planned.report("n1", 5, seen=7)
+    stages = [{"stage": "process", "events": 9, "share": "90", "time": "4s"}, {"stage": "send", "events": 1}]
+    met, violated = {"objective": "a", "state": "Met"}, {"objective": "b", "state": "Violated", "badByStage": stages}
+    assert of(planned, 6, figures=[met, violated])["burnedBy"] == "process"
+    assert "burnedBy" not in of(planned, 6, figures=[met])
+
+
 def test_what_an_agent_calls_a_class_fits_the_crd_and_steers_no_terminal(planned: Any) -> None:
     planned.report("n1", 5, targets=(TargetStatus("shop/checkout/cart", 1, {"\x1b[31m" + "x" * 999: 1}, {}),))
     assert of(planned, 6)["targets"][0]["class"] == "\ufffd[31m" + "x" * 58

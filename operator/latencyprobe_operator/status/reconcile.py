@@ -6,6 +6,7 @@ Level-based: each function looks at the whole, so a write that failed or was mis
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 from latencyprobe_operator.cluster.objects import Key, Node
 from latencyprobe_operator.status.conditions import MAX_MESSAGE, MAX_REASON, Condition
@@ -55,8 +56,8 @@ def status_writes(desired: Mapping[Key, Status], written: Mapping[Key, Status]) 
 
 
 def transitions(new: Status, old: Status | None) -> list[tuple[str, str, str]]:
-    """Return the events that a status change is worth: (Normal or Warning, reason, note) of the Ready condition, and
-    Measuring when it begins."""
+    """Return the events that a status change is worth: (Normal or Warning, reason, note) of the Ready condition, of
+    Measuring when it begins, and of objectives that spend their budget or have it again."""
     was = {c["type"]: (c["status"], c["reason"]) for c in (old or {}).get("conditions", ())}
     worth = []
     for c in new["conditions"]:
@@ -67,4 +68,17 @@ def transitions(new: Status, old: Status | None) -> list[tuple[str, str, str]]:
             worth.append((kind, c["reason"], c["message"] or "every expected agent measures"))
         elif c["type"] == "Measuring" and c["status"] == "True":
             worth.append(("Normal", "Measuring", "exchanges are being measured"))
+    return worth + _verdicts(new, old)
+
+
+def _verdicts(new: Status, old: Status | None) -> list[tuple[str, str, str]]:
+    before = {one["name"]: one["state"] for one in (old or {}).get("objectives", ())}
+    worth = []
+    for one in new.get("objectives", ()):
+        violated, was = one["state"] == State.VIOLATED, before.get(one["name"]) == State.VIOLATED
+        if violated and not was:
+            note = f"objective {one['name']} has spent its error budget; `latencyprobe report` says by which stage"
+            worth.append(("Warning", "Violated", note))
+        elif was and one["state"] in (State.MET, State.AT_RISK):
+            worth.append(("Normal", "BudgetLeft", f"objective {one['name']} has error budget left again"))
     return worth

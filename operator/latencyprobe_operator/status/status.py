@@ -17,6 +17,7 @@ from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.reconcile import Status, with_times
 from latencyprobe_operator.status.registry import Entry
 
+MAX_REASON = 63
 MAX_CLASS = 63  # characters: the CRD's limit
 
 _WORST_FIRST = list(State)
@@ -64,8 +65,13 @@ def status(
         "targets": [_target(count, resolved, states, agents) for count in resolved.counts] if resolved else [],
         "objectives": [_objective(result) for result in figures],
     }
+    if (measuring := next((one for one in found if one.type == "Measuring"), None)) and measuring.status != "Unknown":
+        document["measuring"] = (
+            "Yes" if measuring.status == "True" else f"No: {printable(measuring.reason[:MAX_REASON])}"
+        )
     if worst is not None:
         document["slo"] = worst["state"]
+        document["burnedBy"] = next((one["stage"] for one in worst.get("badByStage", ())), None)
         document["p99"] = (worst.get("quantiles") or {}).get("p99")
         document["budget"] = worst.get("errorBudgetRemaining")
     return {k: v for k, v in document.items() if v is not None}
