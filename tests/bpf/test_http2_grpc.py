@@ -66,14 +66,18 @@ def test_calls_that_were_given_up_have_failed_and_errors_that_were_answered_have
 def test_call_whose_deadline_was_over_lasted_until_then(streams: Streams, port: int) -> None:
     """Both ends know the deadline: the server may answer so before the client's reset comes; then it has answered."""
     streams.measure(port)
+    began_ns = []
     with Grpc(port) as one:
         for _ in range(20):
+            began_ns.append(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
             one.late()
     found = streams.records(40)
-    assert len(by_id(found, Role.CLIENT)) == len(by_id(found, Role.SERVER)) == 20
     assert set(found["outcome"].tolist()) <= {Outcome.OK, Outcome.STREAM_RESET}
-    lasted_ns = halves(found.copy()).duration_ns
-    assert ((lasted_ns > 90 * MS) & (lasted_ns < SLOW_S * 1e9)).all()
+    for role in (Role.CLIENT, Role.SERVER):
+        by_stream = sorted(by_id(found, role).items())
+        ended_ns = halves(np.array([one for _, one in by_stream])).end_ns
+        lasted_ns = ended_ns - began_ns  # since the call was made: a busy machine may send it later
+        assert ((lasted_ns > 95 * MS) & (lasted_ns < SLOW_S * 1e9)).all()
 
 
 def test_streaming_calls_are_pairs_and_no_events(streams: Streams, port: int) -> None:

@@ -62,6 +62,11 @@ def test_it_grows_while_it_is_not_all_acknowledged_or_something_was_sent_again(r
     assert names(play(role, "a 300 a? b close")) == ["ok"]
 
 
+def test_a_read_ends_the_silence_for_its_window_may_have_been_closed_until_then():
+    assert names(play(Role.SERVER, "a 300 read 1 a b close")) == ["ok"]
+    assert names(play(Role.SERVER, "a 1 read 300 a b close")) == ["oneway", "ok"]
+
+
 def test_it_grows_while_the_server_has_not_read_all_of_it():
     assert names(play(Role.SERVER, "a 300 a! b close")) == ["ok"]
 

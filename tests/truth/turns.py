@@ -37,7 +37,7 @@ class OneEnd(OpenTurn):
                 if self._open and self.phase in (Phase.RESPONSE, Phase.PUSH):
                     self._open.end = event
             case Kind.READ:
-                self._touched = event
+                self._touched = self._moved = event  # the window may have been closed until now
                 self._see_read(event)
             case Kind.LOOK:
                 self._see_look()
