@@ -1,0 +1,123 @@
+"""What is shown of a tally: which rows, in which order, and how the keys change that. Pure."""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from latencyprobe_agent.measure.rules import TargetSet
+from latencyprobe_agent.measure.stages import half_stages
+from latencyprobe_agent.tools.top.tally import Group, Sums
+from latencyprobe_agent.vocabulary.addresses import address
+from latencyprobe_agent.vocabulary.records import Role
+
+HELP = "q ends  space pauses  s sorts  / filters  Esc shows all"
+OTHERS = "(others)"
+
+
+class Sort(enum.StrEnum):
+    """By what rows are sorted, the largest first."""
+
+    P99 = "p99"
+    P50 = "p50"
+    RATE = "rate"
+    ERRORS = "errors"
+
+
+class Row(NamedTuple):
+    """One line. `rate`: RPCs a second; `errors`: the share that failed, of 1; `stages`: (stage, its share of the time,
+    of 1), in their order."""
+
+    target: str
+    side: str
+    process: str
+    peer: str
+    rate: float
+    p50_ns: int
+    p99_ns: int
+    errors: float
+    stages: tuple[tuple[str, float], ...]
+
+    @property
+    def mostly(self) -> str:
+        """The stage that takes most of the time."""
+        return max(self.stages, key=lambda stage: stage[1])[0]
+
+
+class View(NamedTuple):
+    """`wanted`: rows without this text are left out; `typing`: it is being changed."""
+
+    sort: Sort = Sort.P99
+    wanted: str = ""
+    typing: bool = False
+    paused: bool = False
+    ended: bool = False
+
+    def pressed(self, key: str) -> "View":
+        """Return the view after a key."""
+        if self.typing:
+            if key in ("\n", "\r", "\x1b"):
+                return self._replace(typing=False, wanted="" if key == "\x1b" else self.wanted)
+            if key in ("\x7f", "\b"):
+                return self._replace(wanted=self.wanted[:-1])
+            return self._replace(wanted=self.wanted + key) if key.isprintable() else self
+        match key:
+            case "q" | "\x03":
+                return self._replace(ended=True)
+            case " " | "p":
+                return self._replace(paused=not self.paused)
+            case "s":
+                every = list(Sort)
+                return self._replace(sort=every[(every.index(self.sort) + 1) % len(every)])
+            case "/":
+                return self._replace(typing=True, wanted="")
+            case "\x1b":
+                return self._replace(wanted="")
+        return self
+
+    def shown(self, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows that are wanted, in order."""
+        by = {Sort.P99: _p99, Sort.P50: _p50, Sort.RATE: _rate, Sort.ERRORS: _errors}[self.sort]
+        text = self.wanted.lower()
+        kept = (row for row in rows if text in f"{row.target} {row.side} {row.process} {row.peer}".lower())
+        return sorted(kept, key=lambda row: (-by(row), -row.rate, row.target, row.side, row.process, row.peer))
+
+
+def rows(
+    sums: Mapping[Group, Sums], sets: Mapping[int, TargetSet], name_process: Callable[[int], str], seconds: float
+) -> list[Row]:
+    """Return a row for each group of a tally over so many seconds. `sets`: `Rules.sets`."""
+    found = []
+    for group, of in sums.items():
+        total_ns = int(of.stages_ns.sum()) or 1
+        shares = (int(ns) / total_ns for ns in of.stages_ns)
+        targets = sets[group.target_set].targets if group.target_set in sets else ()
+        found.append(
+            Row(
+                target=", ".join(name.rpartition("/")[2] for name in targets) or "?",
+                side="server" if group.role is Role.SERVER else "client",
+                process=name_process(group.tgid) if group.tgid else OTHERS,
+                peer=address(group.peer) if group.peer else OTHERS,
+                rate=of.rpcs / seconds,
+                p50_ns=of.quantile_ns("0.5"),
+                p99_ns=of.quantile_ns("0.99"),
+                errors=of.failed / of.rpcs,
+                stages=tuple(zip(half_stages(group.role), shares, strict=True)),
+            )
+        )
+    return found
+
+
+def _p99(row: Row) -> float:
+    return row.p99_ns
+
+
+def _p50(row: Row) -> float:
+    return row.p50_ns
+
+
+def _rate(row: Row) -> float:
+    return row.rate
+
+
+def _errors(row: Row) -> float:
+    return row.errors
