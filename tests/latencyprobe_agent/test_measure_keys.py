@@ -51,6 +51,20 @@ def test_a_join_key_is_never_zero():
     assert join_keys(np.zeros((5, 1), np.uint64)).all()
 
 
+@given(U64)
+def test_ids_of_child_spans_are_the_next_numbers_of_splitmix64_and_all_differ(half):
+    def splitmix64(state):
+        mixed = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+        return mixed ^ mixed >> 31
+
+    found = [int(span_ids(np.array([half], np.uint64), child)[0]) for child in range(5)]
+    expected = [splitmix64((half + (1 + child) * 0x9E3779B97F4A7C15) % 2**64) or 1 for child in range(5)]
+
+    assert expected == found
+    assert 5 == len(set(found))
+
+
 def test_span_ids_are_never_zero():
     # the finaliser is a bijection: this half is the one that it maps to 0
     assert 1 == span_ids(np.array([2**64 - 0x9E3779B97F4A7C15], np.uint64))[0]

@@ -54,12 +54,13 @@ def trace_ids(place: U64, pair_key: bytes) -> U64:
     return np.stack([ids[:, 0].astype(np.uint64), low | (low == 0)], axis=1)
 
 
-def span_ids(half_of_trace_id: U64) -> U64:
+def span_ids(half_of_trace_id: U64, child: int = 0) -> U64:
     """Return a span id per exchange from one half of its trace id: the high half for client spans, low for server.
 
-    The trace id is public beside it, so this mixing needs no key: the finaliser of SplitMix64. Never zero.
+    `child`: from 1 on, that of its child spans. The trace id is public beside it, so this mixing needs no key: they are
+    SplitMix64's numbers with this seed, in order, which all differ. Never zero.
     """
-    x = half_of_trace_id + np.uint64(0x9E3779B97F4A7C15)
+    x = half_of_trace_id + np.uint64((1 + child) * 0x9E3779B97F4A7C15 % 2**64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     x ^= x >> np.uint64(31)
