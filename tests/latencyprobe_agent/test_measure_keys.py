@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe_agent.measure.keys import join_keys, span_ids, trace_ids
+from latencyprobe_agent.measure.keys import child_span_ids, join_keys, span_ids, trace_ids
 from latencyprobe_agent.vocabulary import ids as text
 
 U64 = st.integers(0, 2**64 - 1)
@@ -58,7 +58,8 @@ def test_ids_of_child_spans_are_the_next_numbers_of_splitmix64_and_all_differ(ha
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
         return mixed ^ mixed >> 31
 
-    found = [int(span_ids(np.array([half], np.uint64), child)[0]) for child in range(5)]
+    seeds = np.array([half], np.uint64)
+    found = [*span_ids(seeds).tolist(), *child_span_ids(seeds, 4)[:, 0].tolist()]
     expected = [splitmix64((half + (1 + child) * 0x9E3779B97F4A7C15) % 2**64) or 1 for child in range(5)]
 
     assert expected == found

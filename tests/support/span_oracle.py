@@ -9,7 +9,7 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE
-from latencyprobe_agent.measure.keys import span_ids
+from latencyprobe_agent.measure.keys import child_span_ids, span_ids
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES, half_stages
 from latencyprobe_agent.telemetry.attributes import fill
@@ -86,7 +86,7 @@ class _Half:
     def children(self) -> Iterator[Span]:
         """The stages that are drawn."""
         of_id = self.row["trace_id"][1 if self.server else 0].reshape(1)
-        ids = [int(span_ids(of_id, child)[0]).to_bytes(8, "big") for child in range(5)]
+        ids = [int(one).to_bytes(8, "big") for one in (*span_ids(of_id), *child_span_ids(of_id, 4)[:, 0])]
         for i, (stage, start_ns, end_ns) in enumerate(self.stages()):
             its_server_is_drawn = stage == "wait" and self.joined
             if self.row["stages_as"] == AS_SPANS and end_ns > start_ns and not its_server_is_drawn:
