@@ -11,7 +11,7 @@ from benchmarks.machine import rss_mb, user_and_system_s
 from benchmarks.node_agent import NodeAgent, node_agent
 from benchmarks.report import Report
 from latencyprobe.plan import Role
-from tests.support.otlp import spans
+from tests.support.otlp import of_rpcs
 
 _PORT = 7877
 _SAMPLE_S = 10.0
@@ -41,7 +41,7 @@ def soak(report: Report, seconds: float) -> None:
 def storm(report: Report, seconds: float) -> None:
     """200,000 RPC/s offered, or what the machine gives: counts exact, each slow one a span, CPU of the agent."""
     run = _run(seconds, connections=256, per_second=200_000, slow_every=20_000, keep_spans=True)
-    durations = [span.end_time_unix_nano - span.start_time_unix_nano for _, span in spans(run.agent.sink.bodies)]
+    durations = [span.end_time_unix_nano - span.start_time_unix_nano for _, span in of_rpcs(run.agent.sink.bodies)]
     late, expected = sum(ns >= _LATE_MS * 1_000_000 for ns in durations), 2 * run.offered.slow
     told = Check("spans of late answers, both ends", f"{late:,}", f"≥ {expected:,}", late >= expected)
     _tell(report, f"Storm of {seconds:,.0f} s, 200,000 RPC/s offered", run, [*_counted(run), told])

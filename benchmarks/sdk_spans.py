@@ -23,7 +23,11 @@ from opentelemetry.trace import (
 from tests.support.otlp import values
 
 SDK_BATCH = 512  # of the SDK's batch processor
-KINDS = {Span.SPAN_KIND_SERVER: SpanKind.SERVER, Span.SPAN_KIND_CLIENT: SpanKind.CLIENT}
+KINDS = {
+    Span.SPAN_KIND_SERVER: SpanKind.SERVER,
+    Span.SPAN_KIND_CLIENT: SpanKind.CLIENT,
+    Span.SPAN_KIND_INTERNAL: SpanKind.INTERNAL,
+}
 
 
 class Sink(SpanProcessor):
@@ -90,11 +94,14 @@ class Stock:
 
 def call(tracer: Tracer, span: Span) -> Call:
     trace_id, parent = int.from_bytes(span.trace_id, "big"), int.from_bytes(span.parent_span_id, "big")
+    kind = KINDS[span.kind]
     return Call(
         tracer,
         span.name,
-        KINDS[span.kind],
-        SpanContext(trace_id, parent, is_remote=True, trace_flags=TraceFlags(1)) if parent else None,
+        kind,
+        SpanContext(trace_id, parent, is_remote=kind is not SpanKind.INTERNAL, trace_flags=TraceFlags(1))
+        if parent
+        else None,
         span.start_time_unix_nano,
         span.end_time_unix_nano,
         span.HasField("status"),

@@ -198,6 +198,7 @@ MIXES = (
     Mix(peers=2000),
     Mix(peers=2000, resources=1, joined=0.0),
     Mix(failed=0.3),
+    Mix(failed=1.0),
 )
 
 

@@ -58,6 +58,7 @@ _EXPECTED = {  # by the field's last name, else by its type, for every complaint
     "minEvents": "a whole number from 1 to 1000000000",
     "ratio": 'a share from 0 to 1, in quotes, such as "0.01"',
     "maxPerSecond": "a whole number from 0 to 100000",
+    "stages": "Spans, Events or None",
     "stacks": "None, Kernel or User",
     "syscalls": "fields such as slowerThan: 20ms, or {}",
     "offcpu": "fields such as slowerThan: 20ms, or {}",

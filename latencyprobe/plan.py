@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from latencyprobe.protocol import Protocol
-from latencyprobe.stages import SERVER
+from latencyprobe.stages import SERVER, StagesAs
 
 
 class Role(enum.StrEnum):
@@ -79,11 +79,12 @@ class Replicas(_Wire, frozen=True):
 
 
 class SpanPolicy(_Wire, frozen=True):
-    """Which exchanges become spans: slow, failed, and a consistent share. `max_per_second` is per node."""
+    """Which exchanges become spans: slow, failed, a consistent share; `max_per_second` per node. With what `stages`."""
 
     slower_than_ns: int
     ratio: float
     max_per_second: int
+    stages: StagesAs = StagesAs.SPANS
 
 
 USER_STACKS = "waits.user_stacks"  # in an agent's variants

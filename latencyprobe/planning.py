@@ -55,6 +55,7 @@ def target(probe: LatencyProbe, declared: TargetSpec) -> Target:
             else duration_ns(spans.slower_than),
             ratio=float(spans.ratio),
             max_per_second=spans.max_per_second,
+            stages=spans.stages,
         ),
         evidence=tuple(name for name, wanted in msgspec.structs.asdict(probe.spec.evidence).items() if wanted),
         waits=_waits(probe.spec.evidence),

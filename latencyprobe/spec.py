@@ -15,6 +15,7 @@ from msgspec import Meta
 from latencyprobe.manifest import API_VERSION
 from latencyprobe.plan import Role
 from latencyprobe.protocol import Protocol
+from latencyprobe.stages import StagesAs
 
 MAX_DURATION_NS = 3_600_000_000_000
 PAUSES_NS = range(10_000_000, 600_000_000_000 + 1)
@@ -92,11 +93,12 @@ class ObjectiveSpec(_Spec, frozen=True):
 
 
 class SpansSpec(_Spec, frozen=True):
-    """`spec.spans`. `slower_than` None: the target's smallest threshold, else 100ms."""
+    """`spec.spans`. `slower_than` None: the target's smallest threshold, else 100ms. `stages`: how spans show them."""
 
     slower_than: Duration | None = None
     ratio: Annotated[str, Meta(pattern=r"^(0(\.[0-9]{1,6})?|1(\.0+)?)\Z", max_length=8)] = "0.01"
     max_per_second: Annotated[int, Meta(ge=0, le=100_000)] = 100
+    stages: StagesAs = StagesAs.SPANS
 
 
 class SyscallsSpec(_Spec, frozen=True):

@@ -4,6 +4,7 @@
 them; the kernel cuts halves in the same order. Durations by stage travel under the names.
 """
 
+import enum
 from typing import NamedTuple
 
 
@@ -35,6 +36,15 @@ CLIENT = (SEND, WAIT, RECEIVE, READ_DELAY)
 PAIR = (CLIENT_SEND, NETWORK, SERVER_READ_DELAY, SERVER_PROCESS, SERVER_SEND, CLIENT_READ_DELAY)
 
 BY_NAME = {stage.name: stage for stage in (*PAIR, *CLIENT, *SERVER)}
+
+
+class StagesAs(enum.StrEnum):
+    """How spans show their stages, the more the later: not at all; as events at their starts; slow and failed ones, and
+    the other halves of such, as child spans, all others as events. Each span has their durations as attributes."""
+
+    NONE = "None"
+    EVENTS = "Events"
+    SPANS = "Spans"
 
 
 def names(stages: tuple[Stage, ...]) -> tuple[str, ...]:

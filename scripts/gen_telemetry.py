@@ -29,10 +29,22 @@ host. The status is ERROR only on failure.
 
 {span}
 
-Each stage of the half is an attribute, in seconds, and a span event at its start. A client's span whose other half is
-known has the stages of the pair too. The durations of either sum to the span's.
+Each stage of the half is an attribute, in seconds. A client's span whose other half is known has the stages of the pair
+too. The durations of either sum to the span's.
 
 {stages}
+
+`spans.stages` of the LatencyProbe says how the half's own stages are shown besides. `Spans`, the default: those of slow
+and failed RPCs, and of their other halves (`latencyprobe.sampled.reason` `slow`, `error`, `other_half`), are child
+spans, so that a trace is a picture. A child is named by its stage (`process`), has kind INTERNAL and the half's
+resource, and no attributes: what there is to say is on its parent. A stage that took no time is no span. The client's
+`wait` is none where its other half is known: there the SERVER span stands, and what is left on both sides of it is the
+network. So the critical path that Jaeger or Grafana draws leads through the server. Without the other half, `wait` is
+drawn, and the children sum to the parent. On spans of any other reason a stage is an event at its start,
+`latencyprobe.stage.` and its name; with `Events` on all spans; with `None` on none.
+
+Whoever counts spans, or makes metrics of them, takes kind CLIENT and SERVER alone, as service graphs do. These are what
+`maxPerSecond` and `agent.spansPerSecond` count; children come on top.
 
 What TCP did to an exchange is an event of its span, at its own time (`spec.evidence` switches it):
 

@@ -22,7 +22,7 @@ def said(span: Span) -> tuple:
 def test_both_sides_say_the_same_of_the_same_exchanges(mix: Mix, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(list(turns_of(mix)), outbox := FakeOutbox())
     wanted = parsed(outbox.bodies)
-    assert len(wanted) == mix.spans
+    assert len(wanted) - sum(span.kind == Span.SPAN_KIND_INTERNAL for _, span in wanted) == mix.spans
     taken: list[bytes] = []
 
     def encode(ended: list[ReadableSpan]) -> object:

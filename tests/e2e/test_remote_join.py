@@ -1,5 +1,6 @@
 """Remote join between two nodes: of slow RPCs the caller's side knows the network and the server's stages."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from latencyprobe import stages
 from tests.e2e.bench.chart import Chart
 from tests.e2e.bench.cluster import Cluster, wait_for
-from tests.e2e.bench.jaeger import Jaeger
+from tests.e2e.bench.jaeger import Jaeger, Span, Trace, stages_us
 from tests.e2e.bench.workload import Workload
 from tests.e2e.probes import is_true, latency_probe, pairs, results
 
@@ -59,3 +60,19 @@ def test_callers_report_names_the_stage_of_slow_rpcs_between_two_nodes(
         assert sum(told.values()) * 1e6 == pytest.approx(client.duration_us, abs=2)
         assert told["server_process"] == pytest.approx(server.tags["latencyprobe.stage.process"], abs=1e-6)
         assert client.tags["service.peer.name"] == server.service == "server"
+    for client, server in joined[:20]:
+        trace = jaeger.trace(client.trace_id)
+        assert {one.service for one in trace} == {client.service, server.service}
+        assert_drawn(trace, server, {*stages.names(stages.SERVER)}, 0.0)
+        but_wait = {*stages.names(stages.CLIENT)} - {"wait"}  # in its place stands the server's span
+        assert_drawn(trace, client, but_wait, client.tags["latencyprobe.stage.wait"])
+    assert (client.service, "server") in jaeger.dependencies(end_ms=int(time.time() * 1000) + 1000)
+
+
+def assert_drawn(trace: Trace, half: Span, expected: set[str], left_out_s: float) -> None:
+    """The stages of a slow half are child spans, which with what is left out sum to its duration."""
+    told = stages_us(trace, half)
+    assert told.keys() <= expected, "of those that took any time"
+    rounding_us = 1 + len(told)  # Jaeger keeps whole µs of each
+    assert sum(told.values()) + left_out_s * 1e6 == pytest.approx(half.duration_us, abs=rounding_us)
+    assert not [one for one in half.events if str(one["event"]).startswith("latencyprobe.stage.")]

@@ -123,6 +123,11 @@ def test_what_cannot_be_asked_of_waits_names_what_can(probe: MakeProbe, evidence
         probe(evidence=evidence)
 
 
+def test_how_stages_are_shown_is_one_of_three_words(probe: MakeProbe) -> None:
+    with pytest.raises(SpecError, match=r"spec\.spans\.stages: 'Logs': expected Spans, Events or None"):
+        probe(spans={"stages": "Logs"})
+
+
 def test_numbers_are_read_as_the_api_server_reads_them(probe: MakeProbe) -> None:
     assert probe(targets=[{"name": "cart", "setupTurns": 2.0}], objectives=[]).spec.targets[0].setup_turns == 2
     for port in (80.5, 80.0):  # what may be a string too is no number with a point

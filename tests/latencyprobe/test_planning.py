@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from latencyprobe import plan, planning, spec
 from latencyprobe.plan import Role
+from latencyprobe.stages import StagesAs
 
 MakeProbe = Callable[..., spec.LatencyProbe]
 ROOT = Path(__file__).parents[2]
@@ -34,10 +36,22 @@ def test_span_threshold_falls_back_to_smallest_threshold_then_100ms(probe: MakeP
 
 
 def test_target_has_what_its_probe_says(probe: MakeProbe) -> None:
-    parsed = probe(spans={"ratio": "0.5", "maxPerSecond": 7}, evidence={"handshakes": False, "tcprt": True})
+    spans = {"ratio": "0.5", "maxPerSecond": 7, "stages": "Events"}
+    parsed = probe(spans=spans, evidence={"handshakes": False, "tcprt": True})
     target = planning.target(parsed, parsed.spec.targets[1])
     assert ("shop/checkout/db", "u1", Role.CLIENT) == (target.id, target.probe_uid, target.role)
-    assert (plan.SpanPolicy(100_000_000, 0.5, 7), ("retransmits", "tcprt")) == (target.spans, target.evidence)
+    policy = plan.SpanPolicy(100_000_000, 0.5, 7, StagesAs.EVENTS)
+    assert (policy, ("retransmits", "tcprt")) == (target.spans, target.evidence)
+
+
+def test_stages_are_child_spans_unless_the_probe_says_otherwise_and_in_the_plan_of_an_operator_that_says_nothing(
+    probe: MakeProbe,
+) -> None:
+    parsed = probe()
+    policy = planning.target(parsed, parsed.spec.targets[0]).spans
+    assert StagesAs.SPANS == policy.stages
+    assert b"stages" not in msgspec.json.encode(policy)
+    assert policy == msgspec.json.decode(msgspec.json.encode(policy), type=plan.SpanPolicy)
 
 
 def test_a_pause_is_planned_in_ns_and_200_ms_by_default(probe: MakeProbe) -> None:

@@ -18,7 +18,7 @@ from latencyprobe.plan_stream import PlanLine
 from latencyprobe_agent.cli import commands
 from latencyprobe_agent.identity.cgroups import find_root
 from tests.latencyprobe_agent.processes import DEADLINE_S, PROBE, Echo, started
-from tests.support.otlp import OtlpSink, spans, values
+from tests.support.otlp import OtlpSink, of_rpcs, values
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
@@ -87,7 +87,7 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
         inside.ask(40)
         outside.ask(25)
         wait_until(lambda: good() == 40, "40 good", DEADLINE_S, seen=good)
-        wait_until(lambda: len(spans(otlp_sink.bodies("traces"))) == 40, "40 spans", DEADLINE_S)
+        wait_until(lambda: len(of_rpcs(otlp_sink.bodies("traces"))) == 40, "40 spans", DEADLINE_S)
     finally:
         agent.send_signal(signal.SIGTERM)
         out, err = agent.communicate(timeout=DEADLINE_S)
@@ -99,7 +99,7 @@ def test_the_agent_of_a_node_measures_the_pods_of_its_plan_and_nothing_else(
     assert {one["reason"] for one in map(json.loads, err.splitlines()) if "reason" in one} == set()
     assert b"k" * 32 not in err.encode()
     assert (tmp_path / "state" / "plan.json").stat().st_mode & 0o777 == 0o600
-    found = spans(otlp_sink.bodies("traces"))
+    found = of_rpcs(otlp_sink.bodies("traces"))
     assert len(found) == 40
     for resource_seen, span in found:
         assert resource_seen["service.name"] == "cart"

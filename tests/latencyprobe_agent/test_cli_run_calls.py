@@ -48,7 +48,9 @@ class Spans:
 
     def answer(self, client: Span) -> Span:
         """The other half of a client's span."""
-        (found,) = (span for span in self.all if span.parent_span_id == client.span_id)
+        (found,) = (
+            span for span in self.all if (span.kind, span.parent_span_id) == (Span.SPAN_KIND_SERVER, client.span_id)
+        )
         return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.latencyprobe_agent.processes import DEADLINE_S, started
-from tests.support.otlp import OtlpSink, spans
+from tests.support.otlp import OtlpSink, of_rpcs
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
@@ -84,7 +84,7 @@ def test_no_payload_argument_or_variable_is_in_memory_store_spans_metrics_or_log
             for one in said:
                 client.sendall(one)
                 assert client.recv(len(one), socket.MSG_WAITALL) == one[::-1]
-            wait_until(lambda: len(spans(otlp_sink.bodies("traces"))) >= RPCS, "a span of each RPC", DEADLINE_S)
+            wait_until(lambda: len(of_rpcs(otlp_sink.bodies("traces"))) >= RPCS, "a span of each RPC", DEADLINE_S)
             memory = readable_memory(agent.pid)
     agent.send_signal(signal.SIGINT)
     out, err = agent.communicate(timeout=DEADLINE_S)

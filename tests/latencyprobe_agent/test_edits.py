@@ -96,6 +96,7 @@ EDITS: dict[str, Edit] = {
     "spans.slowerThan": of("spans", slowerThan="1ms"),
     "spans.ratio": of("spans", ratio="1"),
     "spans.maxPerSecond": of("spans", maxPerSecond=1),
+    "spans.stages": of("spans", stages="Events"),
     "evidence": of(evidence=FLIPPED),
     **{f"evidence.{signal}": of("evidence", **{signal: flipped}) for signal, flipped in FLIPPED.items()},
     "evidence.syscalls.slowerThan": of("evidence", syscalls={"slowerThan": "1ms"}),

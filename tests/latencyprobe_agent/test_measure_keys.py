@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe_agent.measure.keys import join_keys, span_ids, trace_ids
+from latencyprobe_agent.measure.keys import child_span_ids, join_keys, span_ids, trace_ids
 from latencyprobe_agent.vocabulary import ids as text
 
 U64 = st.integers(0, 2**64 - 1)
@@ -49,6 +49,21 @@ def test_every_bit_of_the_place_matters(place, column, bit):
 
 def test_a_join_key_is_never_zero():
     assert join_keys(np.zeros((5, 1), np.uint64)).all()
+
+
+@given(U64)
+def test_ids_of_child_spans_are_the_next_numbers_of_splitmix64_and_all_differ(half):
+    def splitmix64(state):
+        mixed = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+        return mixed ^ mixed >> 31
+
+    seeds = np.array([half], np.uint64)
+    found = [*span_ids(seeds).tolist(), *child_span_ids(seeds, 4)[:, 0].tolist()]
+    expected = [splitmix64((half + (1 + child) * 0x9E3779B97F4A7C15) % 2**64) or 1 for child in range(5)]
+
+    assert expected == found
+    assert 5 == len(set(found))
 
 
 def test_span_ids_are_never_zero():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from latencyprobe.plan import Endpoint, Replicas, Role, SpanPolicy, TargetPod
+from latencyprobe.stages import StagesAs
 from latencyprobe_agent.measure.matches import ANY_ADDRESS, packed
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
 from latencyprobe_agent.vocabulary.records import EvidenceFlags, RuleSide
@@ -175,6 +176,18 @@ def test_targets_that_share_sockets_share_a_set_with_all_their_thresholds():
     assert ("shop/cart/one", "shop/cart/other") == merged.targets
     assert ((100, 200, 300), 5, 2) == (merged.thresholds_ns, merged.setup_turns, merged.pause_ns)
     assert (SpanPolicy(50, 0.5, 10), "shop/cart") == (merged.spans, merged.probe)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"), [("None", "Events", "Events"), ("Events", "Spans", "Spans"), ("None", "Spans", "Spans")]
+)
+def test_targets_that_share_sockets_show_the_most_of_stages_that_one_of_them_asks_for(one, other, both):
+    pods = (TargetPod("a", (80,)),)
+    asked = [target(stages, pods=pods, spans=SpanPolicy(50, 0.5, 5, StagesAs(stages))) for stages in (one, other)]
+
+    for targets in (asked, asked[::-1]):
+        (merged,) = compile_rules(plan_of(*targets), {"a": [1]}).sets.values()
+        assert both == merged.spans.stages
 
 
 def test_a_target_that_would_bring_too_many_thresholds_is_left_out_and_named():

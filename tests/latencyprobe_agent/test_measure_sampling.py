@@ -39,8 +39,8 @@ def test_slow_and_failed_exchanges_are_chosen_whatever_the_ratio():
     assert [1.0, 1.0, 1.0] == chosen.ratio.tolist()
 
 
-@pytest.mark.parametrize("field", SpanPolicy.__struct_fields__)
-def test_every_field_of_a_policy_decides_something(field):
+@pytest.mark.parametrize("field", sorted({*SpanPolicy.__struct_fields__} - {"stages"}))
+def test_every_field_of_a_policy_decides_something_but_how_stages_are_shown(field):
     policy = SpanPolicy(slower_than_ns=150, ratio=0.5, max_per_second=120)
     value = getattr(policy, field)
     other = not value if isinstance(value, bool) else type(value)(value / 2)

@@ -9,7 +9,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencyprobe_agent.measure.stages import PAIR_STAGES
 from tests.latencyprobe_agent.two_nodes import Host, cluster, slow_rpcs, two_hosts
-from tests.support.otlp import values
+from tests.support.otlp import stages_ns, values
 from tests.support.waiting import until
 from tests.truth.join import CLIENT
 
@@ -73,12 +73,20 @@ def by_trace(spans: list[Span], kind: int) -> dict[bytes, Span]:
 
 
 def check(spans: list[Span], stage: str, hit: int) -> None:
-    """Both halves once, linked; the client's with the pair's stages, which sum to its duration.
+    """Both halves once, linked, each with its stages as child spans; the client's also with the pair's stages, which
+    sum to its duration.
 
     `stage`: where `hit` of them were made to wait.
     """
     clients, servers = by_trace(spans, Span.SPAN_KIND_CLIENT), by_trace(spans, Span.SPAN_KIND_SERVER)
-    assert len(clients) + len(servers) == len(spans), "a half became two spans"
+    halves = [span for span in spans if span.kind != Span.SPAN_KIND_INTERNAL]
+    assert len(clients) + len(servers) == len(halves), "a half became two spans"
+    drawn = stages_ns(spans)
+    for half in halves:
+        told = values(half.attributes)
+        server_s = told["latencyprobe.stage.wait"] if "latencyprobe.joined" in told and "client.port" not in told else 0
+        drawn_ns = sum(drawn.get((half.trace_id, half.span_id), {}).values()) + round(server_s * 1e9)
+        assert drawn_ns == half.end_time_unix_nano - half.start_time_unix_nano
     attributes = {trace: values(span.attributes) for trace, span in clients.items()}
     joined = {trace: told for trace, told in attributes.items() if told.get("latencyprobe.joined") == "remote"}
     assert len(joined) >= NAMED * len(clients)

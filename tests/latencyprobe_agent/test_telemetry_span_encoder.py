@@ -18,7 +18,7 @@ from latencyprobe_agent.telemetry import span_encoder
 from latencyprobe_agent.telemetry.span_rows import JOINED_HERE, JOINED_REMOTELY, ROW, Peer, Ready
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Outcome, Role
-from tests.support.otlp import spans, values
+from tests.support.otlp import of_rpcs, spans, values
 
 OFFSET_NS = 1_700_000_000_000_000_000
 STAGES_NS = tuple(range(1, len(PAIR_STAGES) + 1))
@@ -49,9 +49,9 @@ def together(*parts: Ready) -> Ready:
 
 
 def decoded(*chosen: Ready, shared_key: bool = False, offset_ns: int = OFFSET_NS) -> list[tuple[dict[str, Any], Span]]:
-    """Return (resource attributes, span) of everything that the official parser finds."""
+    """Return (resource attributes, span) of each RPC that the official parser finds."""
     context = span_encoder.Context(FakeResources(), offset_ns, shared_key)
-    return spans(body for body, _ in span_encoder.requests(together(*chosen), context))
+    return of_rpcs(body for body, _ in span_encoder.requests(together(*chosen), context))
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_server_half_is_a_server_span_in_wall_time(chosen: Any) -> None:
 
 
 def test_stages_are_attributes_in_seconds_and_events_at_their_starts(chosen: Any) -> None:
-    ((_, span),) = decoded(chosen(Role.SERVER))
+    ((_, span),) = decoded(chosen(Role.SERVER, reason=Reason.RATIO))
     attributes = values(span.attributes)
     stages = [attributes[f"latencyprobe.stage.{name}"] for name in ("receive", "read_delay", "process", "send")]
     assert stages == pytest.approx([1e-8, 2e-8, 3e-8, 4e-8])
@@ -245,8 +245,8 @@ def test_spans_of_one_container_share_one_resource(chosen: Any) -> None:
     batch = together(*(chosen(Role.SERVER, cgroup_id=i % 3, request_seq=i) for i in range(30)))
     ((body, count),) = span_encoder.requests(batch, span_encoder.Context(FakeResources(), 0))
     request = ExportTraceServiceRequest.FromString(body)
-    assert count == 30
-    assert [len(group.scope_spans[0].spans) for group in request.resource_spans] == [10, 10, 10]
+    assert count == 150
+    assert [len(group.scope_spans[0].spans) for group in request.resource_spans] == [50, 50, 50]
 
 
 @pytest.mark.parametrize("name_length", [3, 250])
@@ -257,7 +257,7 @@ def test_requests_stay_below_what_receivers_accept(chosen: Any, name_length: int
     rows["owner"] = np.arange(4000)
     context = span_encoder.Context(Verbose("x" * name_length), OFFSET_NS)
     parts = list(span_encoder.requests(replace(one, rows=rows), context))
-    assert sum(count for _, count in parts) == len(spans(body for body, _ in parts)) == 4000
+    assert sum(count for _, count in parts) == len(spans(body for body, _ in parts)) == 4 * 4000
     assert max(len(body) for body, _ in parts) < 4 << 20
 
 

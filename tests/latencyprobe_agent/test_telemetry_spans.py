@@ -7,6 +7,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
+from latencyprobe.stages import StagesAs
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.identity.resources import ProcessResources
 from latencyprobe_agent.measure.rules import Rules, TargetSet
@@ -16,7 +17,7 @@ from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Excluded, Outcome, Role
-from tests.support.otlp import spans, values
+from tests.support.otlp import of_rpcs, spans, stages_ns, values
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
@@ -29,7 +30,7 @@ PAIR = ({"role": Role.CLIENT, "stages": (0, 9, 0, 0)}, {"role": Role.SERVER, "st
 
 
 def sent(outbox: FakeOutbox) -> list[Span]:
-    return [span for _, span in spans(outbox.bodies)]
+    return [span for _, span in of_rpcs(outbox.bodies)]
 
 
 @pytest.fixture
@@ -107,6 +108,27 @@ def test_a_half_of_an_earlier_turn_gets_the_pair_of_a_later_one(
     listener.take(make_turn(IN_FORCE, at_s=1.0))
     (client,) = sent(outbox)
     assert "latencyprobe.stage.network" in {attribute.key for attribute in client.attributes}
+
+
+def test_a_slow_pair_is_a_picture_as_the_widest_policy_of_its_target_set_says(
+    listener: Spans, outbox: FakeOutbox, make_turn: Any
+) -> None:
+    shown = {}
+    for i, stages in enumerate(StagesAs):
+        of_set = TargetSet((ECHO.id,), (), 0, SpanPolicy(10**9, 0.0, 100, stages), "d/p")
+        in_force = IN_FORCE._replace(rules=Rules(sets={1: of_set}))
+        listener.take(make_turn(in_force, *PAIR, sampled=True, at_s=2.0 * i))
+        found = [span for _, span in spans(outbox.bodies)]
+        outbox.bodies.clear()
+        names = {span.span_id: Span.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_") for span in found}
+        events = {event.name.rpartition(".")[2] for span in found for event in span.events}
+        children = {names[parent]: of_parent for (_, parent), of_parent in stages_ns(found).items()}
+        shown[stages] = len(found), len(events) > 0, children
+    assert shown == {
+        StagesAs.NONE: (2, False, {}),
+        StagesAs.EVENTS: (2, True, {}),
+        StagesAs.SPANS: (3, False, {"SERVER": {"process": 5}}),
+    }
 
 
 def test_at_the_end_everything_leaves(listener: Spans, outbox: FakeOutbox, make_turn: Any) -> None:

@@ -83,6 +83,22 @@ def spans(bodies: Iterable[bytes]) -> list[tuple[dict[str, Any], Span]]:
     ]
 
 
+def of_rpcs(bodies: Iterable[bytes]) -> list[tuple[dict[str, Any], Span]]:
+    """The same without the stages that are spans of their own."""
+    return [(resource, span) for resource, span in spans(bodies) if span.kind != Span.SPAN_KIND_INTERNAL]
+
+
+def stages_ns(found: Iterable[Span]) -> dict[tuple[bytes, bytes], dict[str, int]]:
+    """The stages that are spans of their own: how long each took, by trace id and the id of their parent."""
+    told: dict[tuple[bytes, bytes], dict[str, int]] = {}
+    for span in found:
+        if span.kind == Span.SPAN_KIND_INTERNAL:
+            of_parent = told.setdefault((span.trace_id, span.parent_span_id), {})
+            assert span.name not in of_parent, f"{span.name} twice"
+            of_parent[span.name] = span.end_time_unix_nano - span.start_time_unix_nano
+    return told
+
+
 def metrics(bodies: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], Metric]]:
     """(attributes of its resource, metric) of each."""
     for body in bodies:

@@ -9,12 +9,12 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from latencyprobe_agent.identity.resources import UNKNOWN_SERVICE
-from latencyprobe_agent.measure.keys import span_ids
+from latencyprobe_agent.measure.keys import child_span_ids, span_ids
 from latencyprobe_agent.measure.sampling import Reason
 from latencyprobe_agent.measure.stages import PAIR_STAGES, half_stages
 from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.telemetry.span_encoder import Context
-from latencyprobe_agent.telemetry.span_rows import JOINED_HERE, JOINED_REMOTELY, NOT_JOINED, Ready
+from latencyprobe_agent.telemetry.span_rows import AS_EVENTS, AS_SPANS, JOINED_HERE, JOINED_REMOTELY, NOT_JOINED, Ready
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Outcome, Role
@@ -32,7 +32,8 @@ def grouped(ready: Ready, context: Context) -> list[ResourceSpans]:
             scope = ScopeSpans(scope=InstrumentationScope(name=names.SCOPE))
             groups[owner] = ResourceSpans(scope_spans=[scope])
             fill(groups[owner].resource.attributes, context.resources.attributes(owner))
-        groups[owner].scope_spans[0].spans.append(_Half(row, ready, context).span())
+        half = _Half(row, ready, context)
+        groups[owner].scope_spans[0].spans.extend([half.span(), *half.children()])
     return list(groups.values())
 
 
@@ -69,14 +70,36 @@ class _Half:
             streaming = row["stream_id"] and row["conn_class"] == ExchangeClass.STREAMING
             if not (streaming and outcome is Outcome.STREAM_RESET):
                 span.status.code = Status.STATUS_CODE_ERROR
-        at_ns = start_ns
-        for stage, before_ns in zip(half_stages(row["role"])[1:], row["stages"].tolist(), strict=False):
-            at_ns += before_ns
+        for stage, at_ns, _ in self.stages()[1:] if row["stages_as"] == AS_EVENTS else ():
             span.events.add(time_unix_nano=at_ns, name=names.stage_attribute(stage))
         self.add_evidence(span, attributes)
         self.add_calls(span, attributes)
         fill(span.attributes, attributes)
         return span
+
+    def stages(self) -> list[tuple[str, int, int]]:
+        """Name, start and end of each."""
+        start_ns = int(self.row["start_ns"]) + self.context.unix_offset_ns
+        points = [start_ns, *(start_ns + int(at) for at in np.cumsum(self.row["stages"]))]
+        return list(zip(half_stages(self.row["role"]), points, points[1:], strict=False))
+
+    def children(self) -> Iterator[Span]:
+        """The stages that are drawn."""
+        of_id = self.row["trace_id"][1 if self.server else 0].reshape(1)
+        ids = [int(one).to_bytes(8, "big") for one in (*span_ids(of_id), *child_span_ids(of_id, 4)[:, 0])]
+        for i, (stage, start_ns, end_ns) in enumerate(self.stages()):
+            its_server_is_drawn = stage == "wait" and self.joined
+            if self.row["stages_as"] == AS_SPANS and end_ns > start_ns and not its_server_is_drawn:
+                yield Span(
+                    trace_id=b"".join(half.to_bytes(8, "big") for half in self.row["trace_id"].tolist()),
+                    span_id=ids[1 + i],
+                    parent_span_id=ids[0],
+                    flags=0x101,
+                    name=stage,
+                    kind=Span.SPAN_KIND_INTERNAL,
+                    start_time_unix_nano=start_ns,
+                    end_time_unix_nano=end_ns,
+                )
 
     def add_evidence(self, span: Span, attributes: dict[Any, Any]) -> None:
         records: dict[Any, list[Any]] = {}

@@ -16,6 +16,7 @@ U64 = NDArray[np.uint64]
 # another mix of the same fields (bpf/exchange_sampling.bpf.h), and what it leaves must not be what spans are made of.
 _MIX = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9E3779B97F4A7C15)
 
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the step of SplitMix64
 _ID_BYTES = 16
 
 
@@ -57,14 +58,20 @@ def trace_ids(place: U64, pair_key: bytes) -> U64:
 def span_ids(half_of_trace_id: U64) -> U64:
     """Return a span id per exchange from one half of its trace id: the high half for client spans, low for server.
 
-    The trace id is public beside it, so this mixing needs no key: the finaliser of SplitMix64. Never zero.
+    The trace id is public beside it, so this mixing needs no key: it is SplitMix64's first number with this seed. Never
+    zero.
     """
-    x = half_of_trace_id + np.uint64(0x9E3779B97F4A7C15)
+    x = half_of_trace_id + _GAMMA
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     x ^= x >> np.uint64(31)
     x |= x == 0
     return x
+
+
+def child_span_ids(half_of_trace_id: U64, count: int) -> U64:
+    """Return u64[count, n], the ids of that many child spans of each span: the numbers after its own, which differ."""
+    return span_ids(half_of_trace_id + _GAMMA * np.arange(1, count + 1, dtype=np.uint64)[:, None])
 
 
 def _digest(keyed: "hashlib.blake2b", message: bytes) -> bytes:

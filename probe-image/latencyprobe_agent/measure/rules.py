@@ -8,12 +8,13 @@ sets".
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any
 
 from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, SpanPolicy, Target, WaitPolicy
 from latencyprobe.protocol import Protocol
+from latencyprobe.stages import StagesAs
 from latencyprobe_agent.measure.matches import HOST, Match, Part, with_wildcards
 from latencyprobe_agent.measure.room import ROOM, Room, fitting
 from latencyprobe_agent.vocabulary.records import THRESHOLDS, EvidenceFlags, RuleSide
@@ -191,7 +192,12 @@ def _flags(evidence: Iterable[str]) -> EvidenceFlags:
     return reduce(or_, known, NO_EVIDENCE)
 
 
-_WIDER: Mapping[str, Callable[..., Any]] = {"slower_than_ns": min, "ratio": max, "max_per_second": max}
+_WIDER: Mapping[str, Callable[..., Any]] = {
+    "slower_than_ns": min,
+    "ratio": max,
+    "max_per_second": max,
+    "stages": partial(max, key=list(StagesAs).index),
+}
 
 
 def _widest(policies: Sequence[SpanPolicy]) -> SpanPolicy:

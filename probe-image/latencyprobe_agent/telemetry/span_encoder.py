@@ -2,8 +2,8 @@
 
 Pure: receives spans that need not wait any longer, returns encoded requests below 4 MiB. A span is made of pieces, each
 of them written for all spans at once: its length, its numbers, what it says of the exchange and of the peer in words,
-its evidence, its calls. Protobuf takes the parts of a message one after the other. Rules: docs/design/telemetry.md,
-"Spans" and "Parents".
+its evidence, its calls. Protobuf takes the parts of a message one after the other. Its child spans follow it. Rules:
+docs/design/telemetry.md, "Spans" and "Parents".
 """
 
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from latencyprobe_agent.telemetry.span_evidence import Names, explained
 from latencyprobe_agent.telemetry.span_numbers import Spans
 from latencyprobe_agent.telemetry.span_rows import NOT_JOINED, Ready, SpanTarget
 from latencyprobe_agent.telemetry.span_words import CLIENT_NOT_MEASURED, PEER_UNRESOLVED
+from latencyprobe_agent.telemetry.stage_spans import children
 from latencyprobe_agent.telemetry.wire import head, heads
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import Role
@@ -50,7 +51,7 @@ class Context(NamedTuple):
 
 
 def requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
-    """Yield (encoded ExportTraceServiceRequest, number of spans)."""
+    """Yield (encoded ExportTraceServiceRequest, number of spans, child spans included)."""
     by_owner = ready.take(np.argsort(ready.rows["owner"], kind="stable"))
     for start in range(0, len(ready), _SPANS):
         yield from _requests(by_owner.take(slice(start, start + _SPANS)), context)
@@ -63,6 +64,9 @@ def _requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
     lengths = [ragged.lengths(column, count) for column in columns]
     columns.insert(0, [Piece(np.arange(count), heads(ScopeSpans.SPANS_FIELD_NUMBER, np.sum(lengths, axis=0)))])
     lengths.insert(0, ragged.lengths(columns[0], count))
+    stages = children(ready.rows, context.unix_offset_ns)
+    columns += stages.columns
+    lengths += [ragged.lengths(column, count) for column in stages.columns]
     size = np.sum(lengths, axis=0)
     of_owner = np.flatnonzero(np.diff(owner, prepend=~owner[:1]))
     resources = [_resource(tuple(context.resources.attributes(one).items())) for one in owner[of_owner].tolist()]
@@ -84,7 +88,7 @@ def _requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
     for column, length in zip(columns, lengths, strict=True):
         ragged.write(body, column, starts)
         starts += length
-    spans = np.diff(of_request, append=count).tolist()
+    spans = np.add.reduceat(1 + stages.counts, of_request).tolist()
     for begin, end, in_it in zip(cuts, cuts[1:], spans, strict=False):
         yield body[begin:end].tobytes(), in_it
 

@@ -19,7 +19,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from latencyprobe_agent.measure.keys import span_ids
 from latencyprobe_agent.measure.stages import CLIENT_STAGES, PAIR_STAGES, SERVER_STAGES
 from latencyprobe_agent.telemetry.ragged import Piece
-from latencyprobe_agent.telemetry.span_rows import NOT_JOINED
+from latencyprobe_agent.telemetry.span_rows import AS_EVENTS, NOT_JOINED
 from latencyprobe_agent.telemetry.wire import varints
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute
@@ -116,6 +116,14 @@ def _client(spans: Spans) -> Any:
     return spans["role"] != Role.SERVER
 
 
+def _server_events(spans: Spans) -> Any:
+    return _server(spans) & (spans["stages_as"] == AS_EVENTS)
+
+
+def _client_events(spans: Spans) -> Any:
+    return _client(spans) & (spans["stages_as"] == AS_EVENTS)
+
+
 def _joined_client(spans: Spans) -> Any:
     return _client(spans) & (spans["joined"] != NOT_JOINED)
 
@@ -155,8 +163,8 @@ NUMBERS = (
     Number(Span(parent_span_id=_MARK), _MARK, _parent_span_id, lambda spans: spans.parent),
     Number(Span(start_time_unix_nano=_MARK_NS), _MARK, _start_of(0)),
     Number(Span(end_time_unix_nano=_MARK_NS), _MARK, _start_of(4)),
-    *(_event(i, SERVER_STAGES, _server) for i in range(1, 4)),
-    *(_event(i, CLIENT_STAGES, _client) for i in range(1, 4)),
+    *(_event(i, SERVER_STAGES, _server_events) for i in range(1, 4)),
+    *(_event(i, CLIENT_STAGES, _client_events) for i in range(1, 4)),
     integer(names.NETWORK_PEER_PORT, _field("peer_port"), mark=_SHORT_MARK),
     integer(names.SERVER_PORT, _server_port, mark=_SHORT_MARK),
     integer(names.CLIENT_PORT, _field("peer_port"), _server, mark=_SHORT_MARK),

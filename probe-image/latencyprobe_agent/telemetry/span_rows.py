@@ -13,6 +13,7 @@ from latencyprobe_agent.signals.evidence import Explains
 from latencyprobe_agent.vocabulary.records import EXCHANGE
 
 NOT_JOINED, JOINED_HERE, JOINED_REMOTELY = range(3)
+NO_STAGES, AS_EVENTS, AS_SPANS = range(3)  # as `StagesAs` has them
 
 # of the half's record, as they are there
 OF_RECORD = (
@@ -23,7 +24,7 @@ OF_RECORD = (
 # `number`: ascending, of its own; `owner`: as in `struct counts_key`; `target`, `peer`, `server`: codes, see `Ready`.
 # Of a joined half: `pair_stages` as `stages.PAIR`; `excess_ns`, NaN without a round trip sample; the owner of the other
 # half if that was joined here, else `server`. `held_s`: until when evidence may still come. `first_answer_ns`: of a
-# streaming call, else 0.
+# streaming call, else 0. `stages_as`: NO_STAGES, AS_EVENTS or AS_SPANS.
 ROW = np.dtype(
     [
         *[("number", "u8"), ("join_key", "u8"), ("trace_id", "2u8"), ("owner", "u8"), ("start_ns", "i8")],
@@ -32,7 +33,7 @@ ROW = np.dtype(
         ("first_answer_ns", "i8"),
         *[("target", "u4"), ("peer", "u4"), ("server", "u4")],
         *[(name, EXCHANGE[name]) for name in OF_RECORD],
-        *[("dominant", "u1"), ("reason", "u1"), ("joined", "u1"), ("pair_dominant", "u1")],
+        *[("dominant", "u1"), ("reason", "u1"), ("joined", "u1"), ("pair_dominant", "u1"), ("stages_as", "u1")],
     ],
     align=True,
 )
@@ -86,6 +87,11 @@ class NotedCalls:
         return NotedCalls(self.server, self.number[mask], self.links[mask])
 
 
+def taken(rows: NDArray[np.void], which: slice | NDArray[np.intp]) -> NDArray[np.void]:
+    """Return some of ROW[n], copied whole and not field by field."""
+    return rows.view(f"V{ROW.itemsize}")[which].view(ROW)
+
+
 _Some = TypeVar("_Some", Noted, NotedCalls)
 
 
@@ -119,4 +125,4 @@ class Ready:
 
     def take(self, which: slice | NDArray[np.intp]) -> "Ready":
         """Return some of the rows."""
-        return replace(self, rows=self.rows.view(f"V{ROW.itemsize}")[which].view(ROW))
+        return replace(self, rows=taken(self.rows, which))

@@ -1,6 +1,7 @@
 """Listener: sampled halves become spans, when their other half, their peer's name and their evidence are known."""
 
 import numpy as np
+from msgspec.structs import replace
 
 from latencyprobe.plan import Target
 from latencyprobe_agent.directory.peers import Peers
@@ -87,10 +88,11 @@ class Spans:
 
 
 def _targets(in_force: InForce) -> dict[int, Target]:
-    """Return the target that names the spans of each target set; sets that the plan no longer has name none."""
+    """Return the target that names the spans of each target set, with the set's policy; sets that the plan no longer
+    has name none."""
     targets = {target.id: target for target in in_force.plan.targets}
     return {
-        index: next(targets[name] for name in one.targets if name in targets)
+        index: replace(next(targets[name] for name in one.targets if name in targets), spans=one.spans)
         for index, one in in_force.rules.sets.items()
         if not targets.keys().isdisjoint(one.targets)
     }

@@ -32,6 +32,7 @@ from latencyprobe_agent.telemetry.span_rows import (
     Ready,
     SpanTarget,
 )
+from latencyprobe_agent.telemetry.stage_spans import shown_as
 from latencyprobe_agent.telemetry.waiting_calls import WaitingCalls
 from latencyprobe_agent.telemetry.waiting_evidence import WaitingEvidence
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Role
@@ -92,6 +93,7 @@ class WaitingRoom:
         rows["number"] = self._admitted + np.arange(len(at))
         rows["owner"] = owners(sampled.halves.rec, by_process=by_process)[at]
         rows["target"] = np.array([self._codes.targets.of(SpanTarget.of(target)) for target in named])[of_row]
+        rows["stages_as"] = shown_as([target.spans.stages for target in named], of_row, rows["reason"])
         rows["since_s"] = now_s
         rows["held_s"][closed & resent] = now_s + HOLD_NS / 1e9  # see `_rows`
         self._admitted += len(at)

@@ -541,7 +541,12 @@ CALL_OUTCOMES = Metric(
     "counter",
     "Client halves by what became of them in the join with what their thread served: docs/evidence.md.",
 )
-SPANS = Metric("latencyprobe.agent.spans", "{span}", "counter", "Spans selected, by what became of them.")
+SPANS = Metric(
+    "latencyprobe.agent.spans",
+    "{span}",
+    "counter",
+    "Spans by what became of them: `left_out` without child spans of stages, `delivered` and `dropped` with them.",
+)
 EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter", "Failed export attempts.")
 SERIES_OVERFLOW = Metric(
     "latencyprobe.agent.series.overflow", "{series}", "counter", "Series folded into `other` by the cap, each once."

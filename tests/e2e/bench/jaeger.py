@@ -89,6 +89,11 @@ def linked(traces: list[Trace]) -> list[tuple[Span, Span]]:
     ]
 
 
+def stages_us(trace: Trace, half: Span) -> dict[str, int]:
+    """The stages of a CLIENT or SERVER span that are child spans of it: how long each took."""
+    return {one.name: one.duration_us for one in trace if (one.kind, one.parent_id) == ("internal", half.span_id)}
+
+
 def _trace(document: Mapping[str, Any]) -> Trace:
     return tuple(_span(span, document["processes"][span["processID"]]) for span in document["spans"])
 
