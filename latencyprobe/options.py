@@ -6,7 +6,12 @@ from pathlib import Path
 import click
 
 FILE = click.option(
-    "-f", "--file", type=click.Path(path_type=Path), required=True, metavar="FILE", help="LatencyProbe file (YAML)."
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="LatencyProbe file (YAML); - is standard input.",
 )
 OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
