@@ -132,6 +132,13 @@ def test_one_hour_outage(tmp_path: Path) -> None:
     assert (start + 4, True) == found[WINDOW_S["30d"]][1], "196 of 262 events that the goal allows in these days"
 
 
+def test_ten_bad_minutes_clear_when_the_short_window_has_left_them(tmp_path: Path) -> None:
+    start, end = 4 * HOUR, 4 * HOUR + 10
+    events = minutes(8 * HOUR, lambda minute: (0, 60) if start <= minute < end else (60, 0))
+    found = same_as_ours(tmp_path, probe("99", "7d"), events)
+    assert [(1, False), (start + 3, True), (end + 5, False)] == found[HOUR_S], "3.36 times 1 % of 60 minutes"
+
+
 @pytest.mark.long
 def test_slow_leak(tmp_path: Path) -> None:
     start = 3 * DAY
