@@ -1,4 +1,4 @@
-"""The commands that need neither agent nor operator: validate, report, slow, explain, version. Called by cli.py."""
+"""The commands that need neither agent nor operator. Called by cli.py."""
 
 import math
 import platform
@@ -10,14 +10,17 @@ from typing import NamedTuple, TypeVar
 
 import click
 import msgspec
+from msgspec.structs import replace
 from rich.console import Console
 
-from latencyprobe import manifest, parsing
+from latencyprobe import manifest, options, parsing
 from latencyprobe.errors import ReportError, SpecError
 from latencyprobe.options import Duration
 from latencyprobe.report import build, exchanges, explain, kubectl, table, units
 from latencyprobe.report.model import LatencyReport, of_target, updated_unix_ns
+from latencyprobe.rules import forms
 from latencyprobe.slo.evaluate import State
+from latencyprobe.slo.windows import WINDOW_S
 from latencyprobe.store import SqliteStore, default_path
 
 _PIPE_WIDTH = 120  # what the renderings are made for; a pipe has no width of its own
@@ -37,18 +40,19 @@ def validate(files: tuple[Path, ...]) -> int:
     """Check LatencyProbe files; the API server says the same."""
     refused = 0
     for file in files:
+        called = manifest.called(file)
         try:
             documents = manifest.documents(file)
         except SpecError as error:
             refused += _refuse([error])
             continue
         for place, document in documents:
-            if problems := parsing.problems(document, source=f"{file}{place}"):
+            if problems := parsing.problems(document, source=f"{called}{place}"):
                 refused += _refuse(problems)
             else:
                 probe = parsing.parse(document)
                 counts = f"targets {len(probe.spec.targets)}, objectives {len(probe.spec.objectives)}"
-                click.echo(f"{file}{place}: LatencyProbe {probe.namespace}/{probe.name} is valid: {counts}")
+                click.echo(f"{called}{place}: LatencyProbe {probe.namespace}/{probe.name} is valid: {counts}")
     return 1 if refused else 0
 
 
@@ -56,6 +60,33 @@ def _refuse(problems: list[SpecError]) -> int:
     for problem in problems:
         click.echo(f"latencyprobe: {problem}", err=True)
     return len(problems)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  latencyprobe rules -f shop.yaml | kubectl apply -f -        for the Prometheus Operator
+  latencyprobe rules -f shop.yaml -o prometheus >rules.yaml   for rule_files of a Prometheus
+  helm template shop | latencyprobe rules -f - -o pyrra       for another tool that makes rules
+  latencyprobe rules -f shop.yaml -o sloth --window 28d       for one that has one window for all
+"""
+)
+@options.FILE
+@click.option("-o", "--output", type=click.Choice(list(forms.FORMS)), default="prometheusrule", show_default=True)
+@click.option("--window", type=click.Choice(list(WINDOW_S)), help="Only objectives of this window.")
+def rules(file: Path, output: str, window: str | None) -> None:
+    """Write objectives as Prometheus rules, or as documents for Pyrra, Sloth or OpenSLO."""
+    judged = []
+    for probe in parsing.load_file(file):
+        kept = tuple(objective for objective in probe.spec.objectives if window in (None, objective.window))
+        if kept:
+            judged.append(replace(probe, spec=replace(probe.spec, objectives=kept)))
+        else:
+            of_window = f" of window {window}" if window else ""
+            click.echo(f"latencyprobe: {probe.namespace}/{probe.name} has no objectives{of_window}: no rules", err=True)
+    if not judged:
+        raise SpecError("spec.objectives", "none to make rules of: add one", manifest.called(file))
+    click.echo(forms.text(output, judged), nl=False)
 
 
 _SINCE = click.option("--since", type=Duration(), help="Figures of the last 5m, say, in whole minutes.")

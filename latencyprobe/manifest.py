@@ -18,16 +18,21 @@ API_VERSION = f"{GROUP}/v1alpha1"
 KIND = "LatencyProbe"
 
 
+def called(path: str | Path) -> str:
+    """Return what messages call a file; `-` is standard input."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
 def documents(path: str | Path) -> tuple[tuple[str, object], ...]:
     """Return the unparsed LatencyProbes of a YAML file, each with its place (` document 2`, empty in a file of one).
 
     `-` is standard input. Documents of other API groups beside them are left alone. Raises SpecError: unreadable, not
     YAML, no LatencyProbe.
     """
-    source = "standard input" if str(path) == "-" else str(path)
+    source = called(path)
     try:
-        text = sys.stdin.buffer.read().decode() if str(path) == "-" else Path(path).read_text(encoding="utf-8")
-        found = list(yaml.load_all(text, _Loader))
+        text = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+        found = list(yaml.load_all(text.decode(), _Loader))
     except OSError as error:
         raise SpecError("", f"{error.strerror}: give the path of a LatencyProbe's YAML file", source) from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

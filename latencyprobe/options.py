@@ -14,7 +14,7 @@ FILE = click.option(
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="LatencyProbe file (YAML); - for standard input.",
+    help="LatencyProbe file (YAML); - is standard input.",
 )
 OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 

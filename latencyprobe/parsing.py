@@ -108,11 +108,12 @@ def load_file(path: str | Path) -> tuple[LatencyProbe, ...]:
 
     Raises SpecError: what `manifest.documents` says, a wrong LatencyProbe, or the same one twice.
     """
-    probes = tuple(parse(document, source=f"{path}{place}") for place, document in manifest.documents(path))
+    source = manifest.called(path)
+    probes = tuple(parse(document, source=f"{source}{place}") for place, document in manifest.documents(path))
     names = [f"{probe.namespace}/{probe.name}" for probe in probes]
     for name in names:
         if names.count(name) > 1:
-            raise SpecError("metadata.name", f"{name} is in this file twice: give each its own name", str(path))
+            raise SpecError("metadata.name", f"{name} is in this file twice: give each its own name", source)
     return probes
 
 

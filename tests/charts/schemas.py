@@ -45,9 +45,10 @@ def write_schemas(folder: Path) -> None:
 
 
 def all_definitions() -> Iterator[dict[str, Any]]:
-    """Return the CustomResourceDefinitions whose objects the chart and the examples have."""
+    """Return the CustomResourceDefinitions whose objects the chart, the examples and our rules have."""
     theirs = Path(bench("module", PROMETHEUS_OPERATOR)) / "example/prometheus-operator-crd"
-    for path in (theirs / "monitoring.coreos.com_servicemonitors.yaml", *(REPOSITORY / "crds").glob("*.yaml")):
+    monitoring = (theirs / f"monitoring.coreos.com_{kind}.yaml" for kind in ("prometheusrules", "servicemonitors"))
+    for path in (*monitoring, *(REPOSITORY / "crds").glob("*.yaml")):
         yield from yaml.safe_load_all(path.read_text())
 
 

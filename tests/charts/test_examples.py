@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from latencyprobe import parsing
+from latencyprobe.rules import forms
 from latencyprobe_agent.telemetry.endpoints import Settings, endpoints
 from tests.charts.schemas import REPOSITORY, Conform
 
@@ -80,6 +81,12 @@ def test_every_folder_is_told_of_with_a_command_that_names_its_files() -> None:
 @pytest.mark.parametrize("file", OBJECTS, ids=label)
 def test_kubernetes_knows_every_field(conform: Conform, file: Path) -> None:
     conform(file.read_text())
+
+
+@with_helm
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=label)
+def test_the_prometheus_operator_takes_the_rules(conform: Conform, file: Path) -> None:
+    conform(forms.text("prometheusrule", parsing.load_file(file)))
 
 
 @with_helm

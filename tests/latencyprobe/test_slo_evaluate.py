@@ -1,8 +1,6 @@
 """slo/evaluate.py: states in their order, alerts at the minute computed by hand, coverage."""
 
-from collections.abc import Callable
 from fractions import Fraction
-from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -10,11 +8,10 @@ from hypothesis import strategies as st
 
 from latencyprobe.plan import Role
 from latencyprobe.sli import Coverage, SliRow
-from latencyprobe.slo.evaluate import Evaluation, Events, State, coverage_ratio, evaluate, windows_needed
+from latencyprobe.slo.evaluate import Events, State, coverage_ratio, evaluate, windows_needed
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.slo.windows import DAY_S, HOUR_S, WINDOW_S
-
-HOUR, DAY = 60, 1440  # positions in a series of minutes
+from tests.latencyprobe.event_series import DAY, HOUR, Series
 
 
 def objective(goal: str = "99.9", window: str = "30d", min_events: int = 100) -> Objective:
@@ -28,35 +25,6 @@ def row(good: int, bad: int, **coverage: int) -> SliRow:
 
 def quiet(o: Objective) -> dict[int, Events]:
     return dict.fromkeys(windows_needed(o), Events(1000, 0))
-
-
-class Series:
-    """Events per minute, and the evaluation that a store with minute rows would lead to at the end of a minute."""
-
-    def __init__(self, minutes: int, per_minute: Callable[[int], tuple[int, int]], o: Objective) -> None:
-        events = [per_minute(minute) for minute in range(minutes)]
-        self.objective = o
-        self.good = [0, *accumulate(good for good, _ in events)]
-        self.bad = [0, *accumulate(bad for _, bad in events)]
-
-    def last(self, now: int, seconds: int) -> Events:
-        since = max(0, now - seconds // 60)
-        return Events(self.good[now] - self.good[since], self.bad[now] - self.bad[since])
-
-    def at(self, now: int) -> Evaluation:
-        whole = self.last(now, WINDOW_S[self.objective.window])
-        burned = {seconds: self.last(now, seconds) for seconds in windows_needed(self.objective)}
-        return evaluate(self.objective, row(*whole), burned)
-
-    def firing(self) -> dict[int, list[tuple[int, bool]]]:
-        """Return by each alert's long window (minute, fires), at the first minute and at each change."""
-        changes: dict[int, list[tuple[int, bool]]] = {}
-        for now in range(1, len(self.good)):
-            for burn in self.at(now).burns:
-                seen = changes.setdefault(burn.alert.long_s, [])
-                if not seen or seen[-1][1] != burn.firing:
-                    seen.append((now, burn.firing))
-        return changes
 
 
 def test_one_hour_outage_fires_and_clears_each_row_at_the_minute_computed_by_hand() -> None:

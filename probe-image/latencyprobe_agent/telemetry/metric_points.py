@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from latencyprobe import slo_events
 from latencyprobe.plan import NodePlan, Target
 from latencyprobe_agent.measure.counts import Counts
 from latencyprobe_agent.measure.rules import TargetSet
@@ -65,9 +66,9 @@ def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], 
             of_objective = (
                 *labels,
                 (names.OBJECTIVE, events.objective.name),
-                (names.PERSPECTIVE, events.objective.perspective.value.lower()),
+                (names.PERSPECTIVE, slo_events.perspective(events.objective.perspective)),
             )
-            for outcome, count in (("good", events.good), ("bad", events.bad)):
+            for outcome, count in ((slo_events.GOOD, events.good), (slo_events.BAD, events.bad)):
                 with_outcome = (*of_objective, (names.OUTCOME, outcome))
                 yield Point(key.owner, names.SLO_EVENTS, with_outcome, count, events.start_unix_ns)
 

@@ -1,12 +1,14 @@
 """Every name that leaves the agent over OTLP, with what it means: attributes, span events and metrics.
 
-The only module that spells them; docs/telemetry.md is made from it (`make gen`). OpenTelemetry's own names are used
-where they exist (semantic conventions 1.44); `rpc.*` and `http.*` never, because no protocol is parsed.
+The only module that spells them, but for those of the metric of objectives (`latencyprobe.slo_events`);
+docs/telemetry.md is made from it (`make gen`). OpenTelemetry's own names are used where they exist (semantic
+conventions 1.44); `rpc.*` and `http.*` never, because no protocol is parsed.
 """
 
 from functools import cache
 from typing import Literal, NamedTuple, Self
 
+from latencyprobe import slo_events
 from latencyprobe_agent.vocabulary.values import ERRORS
 
 SCOPE = "latencyprobe"
@@ -100,9 +102,9 @@ CPU_MODE = Attribute("cpu.mode", point="`user` or `system`")
 
 # -- Attributes of our own
 
-PROBE = Attribute("latencyprobe.probe", span="name of the LatencyProbe", point="name of the LatencyProbe")
-PROBE_NAMESPACE = Attribute("latencyprobe.probe.namespace", point="its namespace")
-TARGET = Attribute("latencyprobe.target", span="name of its target", point="name of its target")
+PROBE = Attribute(slo_events.PROBE, span="name of the LatencyProbe", point="name of the LatencyProbe")
+PROBE_NAMESPACE = Attribute(slo_events.PROBE_NAMESPACE, point="its namespace")
+TARGET = Attribute(slo_events.TARGET, span="name of its target", point="name of its target")
 CLASS = Attribute(
     "latencyprobe.class",
     span="how the connection takes turns: below",
@@ -155,10 +157,10 @@ ROOT_REASON = Attribute("latencyprobe.root.reason", span="why a SERVER span has 
 
 ROLE = Attribute("latencyprobe.role", point="`client` or `server`")
 STAGE = Attribute("latencyprobe.stage", point="the stage")
-OBJECTIVE = Attribute("latencyprobe.objective", point="name of the objective")
-PERSPECTIVE = Attribute("latencyprobe.perspective", point="`client` or `server`")
+OBJECTIVE = Attribute(slo_events.OBJECTIVE, point="name of the objective")
+PERSPECTIVE = Attribute(slo_events.PERSPECTIVE, point="`client` or `server`")
 OUTCOME = Attribute(
-    "latencyprobe.outcome",
+    slo_events.OUTCOME,
     event="how the connection opened, or why it did not",
     point="`good` or `bad`; how a connection opened; of spans and records of evidence: what became of them",
 )
@@ -444,8 +446,8 @@ PAIRS = Metric(
     "Client and server halves joined, on this node or by the remote join; from records, weighed if sampled.",
 )
 SLO_EVENTS = Metric(
-    "latencyprobe.slo.events",
-    "{event}",
+    slo_events.SLO_EVENTS,
+    slo_events.UNIT,
     "counter",
     "SLI events, good and bad; from 0 again when the objective's definition changes.",
 )

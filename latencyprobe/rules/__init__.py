@@ -1,0 +1,1 @@
+"""Objectives as rules and documents for others: Prometheus, its operator, Sloth, Pyrra, OpenSLO. Pure."""

@@ -1,0 +1,82 @@
+"""`latencyprobe top` as a process, on a pipe and on a terminal."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from latencyprobe import group
+from tests.latencyprobe_agent.processes import DEADLINE_S, Echo, started
+from tests.support.ports import free_port
+
+
+@pytest.mark.parametrize("args", [[], ["--port", "80", "-f", "x.yaml"]])
+def test_it_says_what_it_lacks(args: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert group.run(["top", *args]) == 2
+    assert "give -f FILE or --port PORT: what to measure" in capfd.readouterr().err
+
+
+@pytest.fixture
+def echo() -> Any:
+    server = Echo(free_port())
+    yield server
+    server.close()
+
+
+@pytest.mark.root
+def test_what_a_client_does_is_seen_at_both_ends_within_the_interval(echo: Echo) -> None:
+    process = started("top", "--port", str(echo.port), "--interval", "1s", "-o", "json", "--duration", "6s")
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            echo.ask(1000)
+
+    with ThreadPoolExecutor(1) as pool:  # beside: a pipe that nobody reads would hold it up
+        asking = pool.submit(ask)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        over.set()
+        asking.result(DEADLINE_S)
+    assert process.returncode == 0, err
+    found = [json.loads(line) for line in out.splitlines()]
+    assert {one["side"] for one in found} == {"server", "client"}
+    servers = [one for one in found if one["side"] == "server"]
+    assert {one["process"] for one in servers} == {f"{sys.executable.rpartition('/')[2][:15]} {echo.process.pid}"}
+    assert sum(one["rate"] for one in servers) >= 100
+    assert all(0 < one["p50_ns"] <= one["p99_ns"] for one in found)
+
+
+@pytest.mark.root
+def test_a_terminal_is_drawn_on_and_left_as_it_was(echo: Echo) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from latencyprobe.cli import main; main()"]
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "24"}
+    command += ["top", "--port", str(echo.port), "--interval", "500ms"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ)
+    os.close(theirs)
+    text = ""
+
+    def read_until(pattern: str) -> None:
+        nonlocal text
+        while not re.search(pattern, text):
+            text += os.read(ours, 4096).decode(errors="replace")
+
+    signal.alarm(DEADLINE_S)
+    read_until("no RPC in this interval")
+    echo.ask(100)
+    read_until(rf"port-{echo.port}.*server")
+    os.write(ours, b"ss")
+    read_until("sorted by rate")
+    os.write(ours, b"q")
+    read_until(re.escape("\x1b[?1049l"))  # the screen that was there before
+    signal.alarm(0)
+    assert process.wait(DEADLINE_S) == 0
+    os.close(ours)
