@@ -13,7 +13,7 @@ from rich.console import Console
 
 from latencyprobe import manifest, parsing
 from latencyprobe.errors import SpecError
-from latencyprobe.report import build, kubectl, table
+from latencyprobe.report import build, kubectl, table, words
 from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore, default_path
@@ -110,7 +110,7 @@ def slow(namespace: str | None, all_namespaces: bool, store: Path | None, target
         raise click.BadParameter(
             f"{target!r} is no target: one of {', '.join(sorted(targets)) or 'none'}", param_hint="--target"
         )
-    found = table.slowest(result for result in results if target in (None, result.target))
+    found = words.slowest(result for result in results if target in (None, result.target))
     if output == "json":
         for result, exchange in found:
             about = {"probe": result.probe, "target": result.target, "perspective": result.perspective}
@@ -143,7 +143,7 @@ def _print_tables(reports: tuple[LatencyReport, ...], *, titled: bool) -> None:
             console.print()
         table.render(found, console, found.metadata.namespace if titled else "")
     if not reports:
-        console.print("No report yet: `kubectl apply` a LatencyProbe, or measure with `latencyprobe run -f FILE`.")
+        console.print(words.NO_REPORT)
 
 
 def _console() -> Console:

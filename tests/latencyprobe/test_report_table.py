@@ -94,11 +94,6 @@ def test_report_without_objectives_says_what_to_do(store: SqliteStore) -> None:
     assert "No objectives: add spec.objectives" in printed(build.build(store, [], NOW))
 
 
-def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
-    fast = next(result for result in build.build(store, store.objectives(), NOW).results if result.objective == "fast")
-    assert 5 == len(table.slowest([fast, fast]))
-
-
 def listed(*exchanges: model.Slow, width: int) -> str:
     file = io.StringIO()
     result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 1, 0, 1, COVERAGE, "")
