@@ -58,7 +58,12 @@ def headline(report: Report | LatencyReport, title: str = "") -> str:
 
 def omitted(report: Report | LatencyReport) -> str:
     """Return how many objectives found no room in the report; empty where all did."""
-    return f"{report.omitted} more objectives are not shown." if report.omitted else ""
+    return not_shown(report.omitted) if report.omitted else ""
+
+
+def not_shown(objectives: int) -> str:
+    """Return how many objectives are left out."""
+    return f"{objectives} more objectives are not shown."
 
 
 def notes(result: Result) -> Iterable[Note]:
