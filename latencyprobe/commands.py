@@ -13,12 +13,14 @@ from rich.console import Console
 
 from latencyprobe import manifest, parsing
 from latencyprobe.errors import SpecError
-from latencyprobe.report import build, kubectl, table, words
+from latencyprobe.report import build, csv, kubectl, links, markdown, table, words
 from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore, default_path
 
 _PIPE_WIDTH = 120  # what the renderings are made for; a pipe has no width of its own
+_FORMS = ["table", "json", "yaml", "html", "markdown", "csv"]
+_LINKING = ["html", "markdown"]
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
@@ -55,6 +57,12 @@ def _refuse(problems: list[SpecError]) -> int:
     return len(problems)
 
 
+def _trace_url(_: click.Context, __: click.Parameter, address: str) -> str:
+    if address and (problem := links.problem(address)):
+        raise click.BadParameter(problem)
+    return address
+
+
 def _sources(command: _Command) -> _Command:
     """Add the options that say where reports come from."""
     for option in (
@@ -72,24 +80,52 @@ Examples:
   latencyprobe report                          what was measured on this host
   latencyprobe report -n shop                  a namespace of the cluster
   latencyprobe report -A -o json | jq .
+  latencyprobe report -n shop -o html --trace-url 'http://jaeger:16686/trace/{traceId}' > shop.html
+  latencyprobe report -n shop -o markdown      for an issue; -o csv for a spreadsheet
   latencyprobe report --fail-on violated       in a pipeline: exits 1
 """
 )
 @_sources
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Choice(_FORMS), default="table", show_default=True)
+@click.option(
+    "--trace-url",
+    metavar="ADDRESS",
+    callback=_trace_url,
+    default="",
+    help="With html and markdown: the page of a trace, {traceId} for its id.",
+)
 @click.option(
     "--fail-on", type=click.Choice([State.VIOLATED.column]), help="Exit 1 when an objective is in this state."
 )
-def report(namespace: str | None, all_namespaces: bool, store: Path | None, output: str, fail_on: str | None) -> int:
+def report(
+    *, namespace: str | None, all_namespaces: bool, store: Path | None, output: str, trace_url: str, fail_on: str | None
+) -> int:
     """Print the SLO report: state, budget, and which stage burned it."""
+    if trace_url and output not in _LINKING:
+        raise click.UsageError(f"--trace-url goes with -o {' or '.join(_LINKING)}", click.get_current_context())
     reports = _reports(namespace, all_namespaces, store)
     if output == "table":
         _print_tables(reports, titled=namespace is not None or all_namespaces or len(reports) > 1)
     else:
-        listed = {"apiVersion": "v1", "kind": "List", "items": reports}
-        encode = msgspec.json.encode if output == "json" else msgspec.yaml.encode
-        click.echo(encode(reports[0] if len(reports) == 1 else listed).decode().rstrip("\n"))
+        click.echo(_written(reports, output, trace_url), nl=False)
     return 1 if fail_on and any(found.summary[fail_on] for found in reports) else 0
+
+
+def _written(reports: tuple[LatencyReport, ...], output: str, trace_url: str) -> str:
+    if output == "html":
+        from latencyprobe.report import html  # noqa: PLC0415 - jinja2 takes 40 ms that no other form needs
+
+        return html.render(reports, trace_url)
+    if output == "markdown":
+        return f"{markdown.render(reports, trace_url)}\n"
+    if output == "csv":
+        for one in reports:
+            if one.omitted:
+                click.echo(f"latencyprobe: {one.metadata.namespace}: {words.omitted(one)}", err=True)
+        return csv.render(reports)
+    listed = {"apiVersion": "v1", "kind": "List", "items": reports}
+    encode = msgspec.json.encode if output == "json" else msgspec.yaml.encode
+    return encode(reports[0] if len(reports) == 1 else listed).decode().rstrip("\n") + "\n"
 
 
 @click.command(
