@@ -41,7 +41,7 @@ def render(reports: Sequence[LatencyReport], trace_url: str = "") -> str:
 
 def escaped(text: str) -> str:
     """Return text that Markdown shows as it is, at the beginning of a line too."""
-    text = _SPECIAL.sub(lambda found: f"\\{found[0]}", printable(text))
+    text = _SPECIAL.sub(lambda found: f"\\{found[0]}", printable(text).strip())
     text = _REFERENCE.sub(lambda found: found[0] + _NO_LINK, text)
     return _OPENING.sub(lambda found: f"\\{found[0]}" if not found[0].isdigit() else f"{found[0]}\\", text)
 

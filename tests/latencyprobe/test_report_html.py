@@ -9,15 +9,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
 from latencyprobe import stages
 from latencyprobe.report import html, table
-from latencyprobe.report.model import BadStage, LatencyReport
+from latencyprobe.report.model import BadStage, LatencyReport, Stage
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
-from tests.latencyprobe.report_examples import HOSTILE, IDLE, RICH, document, hostile, many
+from tests.latencyprobe.report_examples import HOSTILE, IDLE, RICH, SLOW, document, hostile, many
 
 ROOT = Path(__file__).parents[2]
 TRACES = "http://jaeger:16686/trace/{traceId}"
@@ -152,6 +154,15 @@ def test_hostile_text_is_only_text_and_nothing_turns_it_around() -> None:
     assert "{{ 7*7 }}" in page.text
     classes = {word for _, one in page.tags for word in str(one.get("class") or "").split()}
     assert all(re.fullmatch(r"[a-z_-]+", one) for one in classes)
+
+
+@settings(max_examples=50)
+@given(st.text(min_size=1, max_size=80))
+def test_any_name_is_shown_as_it_is(name: str) -> None:
+    slow = replace(SLOW, peer=name, trace_id=name, stages=(Stage(name, "1ms"),))
+    page = Page([document(replace(RICH, objective=name, slowest=(slow,)), namespace=name)])
+    assert printable(name) in page.text
+    assert {tag for tag, _ in page.tags} <= {tag for tag, _ in page_of("rich and idle").tags}
 
 
 def test_traces_are_links_only_where_an_address_is_given() -> None:

@@ -1,6 +1,8 @@
 """report/markdown.py: what an issue gets, read back by a parser of Markdown."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec.structs import replace
@@ -129,3 +131,11 @@ def test_namespaces_share_the_room() -> None:
 def test_empty_reports_say_what_to_do() -> None:
     assert words.NO_OBJECTIVES in shown(markdown.render([document()]))
     assert words.NO_REPORT in shown(markdown.render([]))
+
+
+@settings(max_examples=200)
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\u2060"), max_size=40))
+def test_any_text_is_shown_as_it_is(text: str) -> None:
+    kept = printable(text).split()
+    assert kept == shown(f"- {markdown.escaped(text)}").split()
+    assert [1, 1] == cells(f"| a |\n| --- |\n| {markdown.escaped(text)} |")
