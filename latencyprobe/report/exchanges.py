@@ -1,7 +1,6 @@
 """Slow exchanges for a person: where the time of each went, and what explains it.
 
-Receives model.Slow with its Result and a rich Console, and prints. Called by `latencyprobe report` and `slow`;
-`explain` takes its words.
+Receives model.Slow with its Result and a rich Console, and prints. Called by `latencyprobe report` and `slow`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,26 +9,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from latencyprobe import stages, unsent
-from latencyprobe.causes import told
-from latencyprobe.plan import Role
-from latencyprobe.report import units
-from latencyprobe.report.model import EvidenceSummary, Result, Slow, WaitedFor
+from latencyprobe import stages
+from latencyprobe.report import words
+from latencyprobe.report.model import Result, Slow
 from latencyprobe.report.units import duration_ns
 from latencyprobe.stages import Stage
 
-_SIGNALS = {"retransmits": "resent", "handshakes": "connect", "waits": "of it"}  # as a verb, and shorter
-_ON_THE_WAY = {stage.name for stage in (stages.NETWORK, stages.WAIT, stages.RECEIVE)}
 _NARROW = 72  # below it a trace id has no column
 _WIDE = 110  # from here on what is known of an exchange has columns
 _WIDER = 140  # and the peer one of its own
 _BAR = 14
-
-
-def slowest(results: Iterable[Result]) -> list[tuple[Result, Slow]]:
-    """Return the slowest exchanges of all results, slowest first; one that several objectives name appears once."""
-    distinct = {(slow.trace_id, r.perspective, slow.time): (r, slow) for r in results for slow in r.slowest}
-    return sorted(distinct.values(), key=lambda item: -duration_ns(item[1].duration))
 
 
 def render(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
@@ -53,11 +42,11 @@ def render(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
             about[:2] = ["\n".join(filter(None, about[:2]))]
         beside = [*(about if wide else ()), *(() if narrow else (slow.trace_id,))]
         below = [*(() if wide else filter(None, about)), *((slow.trace_id,) if narrow else ())]
-        said = "\n".join((_largest(slow), *(evidence(one, result, slow) for one in slow.evidence), *below))
+        said = "\n".join((words.largest(slow), *(words.explained(one, result, slow) for one in slow.evidence), *below))
         # as Text: a name in brackets is no markup
-        table.add_row(Text(_short(slow.duration, 4)), _bar(slow, console), *map(Text, (said, *beside)))
+        table.add_row(Text(words.short(slow.duration, 4)), _bar(slow, console), *map(Text, (said, *beside)))
         for one in slow.waited_for:
-            said = f"{waited_for(one)}\n{one.trace_id}" if narrow else waited_for(one)
+            said = f"{words.waited_for(one)}\n{one.trace_id}" if narrow else words.waited_for(one)
             table.add_row(
                 "", "", *map(Text, (said, *("" for _ in about if wide), *(() if narrow else (one.trace_id,))))
             )
@@ -90,38 +79,6 @@ def _glyphs(slow: Slow) -> Iterable[tuple[str, int]]:
         yield stage.stage, glyphs
 
 
-def _largest(slow: Slow) -> str:
-    if slow.error or not slow.stages:
-        return slow.error
-    stage = max(slow.stages, key=lambda stage: duration_ns(stage.duration))
-    return f"{stage.stage} {_short(stage.duration, 3)}"
-
-
-def evidence(one: EvidenceSummary, result: Result, slow: Slow) -> str:
-    """Return what a signal says of an exchange."""
-    if one.signal == unsent.SIGNAL:
-        return _unsent(one, result, slow)
-    count = f" ×{one.count}" if one.count > 1 else ""
-    wait = f", {_short(one.wait, 3)}" if one.wait else ""
-    what = told(one.what) if one.signal == "waits" else one.what
-    return f"{_SIGNALS.get(one.signal, one.signal)} {what}{count}{wait}"
-
-
-def _unsent(one: EvidenceSummary, result: Result, slow: Slow) -> str:
-    """Say who held bytes, and whether that is part of what is printed above it: a server's half ends before its own
-    kernel sends, and no stage of sending, processing or reading holds it."""
-    own = result.perspective == Role.SERVER and one.what.startswith("server")
-    largest = max(slow.stages, key=lambda stage: duration_ns(stage.duration)).stage if slow.stages else ""
-    inside = not own and not slow.error and largest in _ON_THE_WAY
-    said = unsent.sentence(one.what, _short(one.wait, 3) if one.wait else "0 ms")
-    return f"of it {said}" if inside else f"then {said}" if own else said
-
-
-def waited_for(one: WaitedFor) -> str:
-    """Return whom a server waited for meanwhile."""
-    return f"waited for {one.peer}{f' ×{one.calls}' if one.calls > 1 else ''}, {_short(one.wait, 3)}"
-
-
 def block(stage: str, console: Console) -> str:
     """Return what a stage is drawn with: its letter where there are no colours."""
     return "█" if console.color_system and not console.no_color else stage_of(stage).glyph
@@ -130,7 +87,3 @@ def block(stage: str, console: Console) -> str:
 def stage_of(name: str) -> Stage:
     """Return how to draw a stage; one of another version has no glyph of its own."""
     return stages.BY_NAME.get(name, Stage(name, -1, "?", "white", ""))
-
-
-def _short(duration: str, digits: int) -> str:
-    return units.duration(duration_ns(duration), digits)

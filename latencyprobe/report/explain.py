@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe import stages
-from latencyprobe.report import exchanges, units
+from latencyprobe.report import exchanges, units, words
 from latencyprobe.report.model import Result, Slow
 from latencyprobe.report.units import duration_ns
 
@@ -38,7 +38,7 @@ _KIND = {
 
 def find(found: Iterable[Result], trace_id: str) -> list[tuple[Result, Slow]]:
     """Return the exchanges whose trace id begins so, the longest first: a client's before its server's."""
-    return [item for item in exchanges.slowest(found) if item[1].trace_id.startswith(trace_id)]
+    return [item for item in words.slowest(found) if item[1].trace_id.startswith(trace_id)]
 
 
 def render(ends: Sequence[tuple[Result, Slow]], console: Console) -> None:
@@ -90,9 +90,9 @@ def _why(result: Result, slow: Slow) -> Iterable[str]:
         stage = exchanges.stage_of(longest.stage)
         yield f"mostly {longest.stage}: {stage.meaning}" if stage.meaning else f"mostly {longest.stage}"
     for one in slow.evidence:
-        yield f"why: {exchanges.evidence(one, result, slow)}"
+        yield f"why: {words.explained(one, result, slow)}"
     for call in slow.waited_for:
-        yield f"why: {exchanges.waited_for(call)}: latencyprobe explain {call.trace_id}"
+        yield f"why: {words.waited_for(call)}: latencyprobe explain {call.trace_id}"
     if longest is not None and not slow.evidence and not slow.waited_for:
         stage = exchanges.stage_of(longest.stage)
         if more := _MORE.get(_KIND.get(stage, stage)):

@@ -1,7 +1,8 @@
 """The report's one model, in the shape of a LatencyReport; every rendering and the operator's resource come from it.
 
-build.py makes it from a store; the table, JSON and the LatencyReport only render what it holds. Numbers that are no
-counts are text with a unit or in percent (units.py). crds/latencyreport.yaml bounds the same fields.
+build.py makes it from a store; table, HTML, Markdown, CSV, JSON and the LatencyReport only render what it holds.
+Numbers that are no counts are text with a unit or in percent (units.py). crds/latencyreport.yaml bounds the same
+fields.
 """
 
 from collections import Counter

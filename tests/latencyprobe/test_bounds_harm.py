@@ -17,7 +17,7 @@ from rich.console import Console
 from latencyprobe import exclusions
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, MAX_UNIX_NS, TORN, Impossible, bounded
 from latencyprobe.plan import Role
-from latencyprobe.report import build, model, table
+from latencyprobe.report import build, csv, html, markdown, model, table
 from latencyprobe.sli import HISTOGRAM_INDEXES, Coverage, EvidenceCount, EvidenceSummary, SliRow, SlowExchange
 from latencyprobe.stages import BY_NAME
 from latencyprobe.store import SqliteStore, statements
@@ -135,6 +135,8 @@ def harmless(rows: list[SliRow]) -> None:
             assert [] == violations(SCHEMA, msgspec.json.decode(msgspec.json.encode(document)))
             assert document == msgspec.json.decode(msgspec.json.encode(document), type=model.LatencyReport)
             table.render(report, Console(file=io.StringIO(), width=120))
+            for form in (csv, html, markdown):
+                form.render([document])
             for _ in range(15 if times < 2 else 0):
                 doubled(store)
             store.compact(NOW)

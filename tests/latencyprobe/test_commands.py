@@ -139,6 +139,54 @@ def test_report_fails_on_violated_only_if_asked(
     assert (1, True) == (code, out.startswith("0 of 1 objectives met; worst: redis/fast is Violated\n"))
 
 
+@pytest.mark.parametrize(
+    ("form", "first", "last"),
+    [
+        ("html", "<!doctype html>", "</html>"),
+        ("markdown", "## shop: 1 of 3 objectives met; worst: checkout/fast is Violated", "| 44.2ms |"),
+        ("csv", "namespace,probe,objective,", "shop,checkout,calls,"),
+    ],
+)
+def test_report_has_forms_for_files(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, form: str, first: str, last: str
+) -> None:
+    code, out, err = run(capfd, "report", "--store", store_of_today.path, "-o", form)
+    assert (0, "") == (code, err)
+    assert out.endswith("\n")
+    lines = out.splitlines()
+    assert (True, True) == (lines[0].startswith(first), lines[-1].startswith(last))
+
+
+def test_report_links_its_traces(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    address = "https://tempo/{traceId}?a=1&b"
+    args = ("report", "--store", store_of_today.path, "--trace-url", address, "-o")
+    assert f'href="https://tempo/{59:032x}?a=1&amp;b"' in run(capfd, *args, "html")[1]
+    assert f"](https://tempo/{59:032x}?a=1&b)" in run(capfd, *args, "markdown")[1]
+
+
+@pytest.mark.parametrize(
+    ("form", "address", "said"),
+    [
+        ("html", "javascript:{traceId}", "Invalid value for '--trace-url': no http or https address"),
+        ("html", "http://jaeger/", "Invalid value for '--trace-url': {traceId} is not in its path"),
+        ("csv", "http://jaeger/{traceId}", "--trace-url goes with -o html or markdown"),
+    ],
+)
+def test_report_refuses_an_address_that_leads_to_no_trace(
+    capfd: pytest.CaptureFixture[str], form: str, address: str, said: str
+) -> None:
+    code, out, err = run(capfd, "report", "-o", form, "--trace-url", address)
+    assert (2, "", True) == (code, out, err.startswith(f"latencyprobe: {said}"))
+
+
+def test_rows_that_found_no_room_are_told_beside_the_csv(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latencyprobe.report.build.MAX_RESULTS", 2)
+    code, out, err = run(capfd, "report", "--store", store_of_today.path, "-o", "csv")
+    assert (0, 3, "latencyprobe: shop: 1 more objectives are not shown.\n") == (code, len(out.splitlines()), err)
+
+
 def test_report_without_a_store_says_what_to_do(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

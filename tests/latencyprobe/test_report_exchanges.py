@@ -6,19 +6,12 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from latencyprobe.report import build, exchanges, model
+from latencyprobe.report import exchanges, model
 from latencyprobe.slo.evaluate import State
-from latencyprobe.store import SqliteStore
 
-NOW = 1_790_000_000 // 60 * 60
 COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
 STAGES = (model.Stage("server_read_delay", "123.4ms"),)
 SLOW = model.Slow(f"{7:032x}", "2026-09-21T14:03:00Z", "123.4ms", STAGES, "shop/frontend")
-
-
-def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
-    fast = next(result for result in build.build(store, store.objectives(), NOW).results if result.objective == "fast")
-    assert 5 == len(exchanges.slowest([fast, fast]))
 
 
 def listed(*some: model.Slow, width: int) -> str:

@@ -1,0 +1,122 @@
+"""Where the marks of a report's pictures are: the figures of the model as places along an axis. Pure.
+
+Called by html.py. Places and widths are in percent of the picture's width; what a mark says is the text beside it.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from latencyprobe import stages
+from latencyprobe.report import units, words
+from latencyprobe.report.model import Result, Slow
+from latencyprobe.report.units import duration_ns
+from latencyprobe.slo.evaluate import State
+
+_WHOLE = Decimal(100)
+
+
+class Mark(NamedTuple):
+    """A piece of a bar, in percent of the picture. `colour`: a class of report.css.j2."""
+
+    label: str
+    start: float
+    width: float
+    colour: str
+
+
+class Budget(NamedTuple):
+    """An error budget as a bar; `limit`: where the whole budget is spent, in percent of the picture."""
+
+    spent: Mark
+    over: Mark | None
+    limit: float
+
+
+class Quantile(NamedTuple):
+    """A duration on the logarithmic axis; `late`: it is above the threshold."""
+
+    name: str
+    duration: str
+    at: float
+    late: bool
+
+
+class Latency(NamedTuple):
+    """The quantiles of an objective and its threshold on one logarithmic axis, and the axis's powers of ten."""
+
+    quantiles: tuple[Quantile, ...]
+    threshold: float
+    ticks: tuple[tuple[str, float], ...]
+
+
+def colour(stage: str) -> str:
+    """Return the class of a stage's colour; those of other versions share one."""
+    return f"k-{stages.BY_NAME[stage].colour}" if stage in stages.BY_NAME else "k-white"
+
+
+def state(of: State) -> str:
+    """Return the class of a state's colour."""
+    return f"s-{of.colour.split()[-1]}"
+
+
+def budget(result: Result) -> Budget | None:
+    """Return how much of the budget is spent; `None` where it is not known."""
+    if result.error_budget_remaining is None:
+        return None
+    spent = _WHOLE - Decimal(result.error_budget_remaining)
+    scale = _WHOLE / max(spent, _WHOLE)
+    within, over = min(spent, _WHOLE) * scale, max(spent - _WHOLE, Decimal(0)) * scale
+    overspent = Mark("beyond the budget", float(within), float(over), "k-over") if over else None
+    return Budget(Mark("spent", 0.0, float(within), "k-spent"), overspent, float(_WHOLE * scale))
+
+
+def burned_by(result: Result) -> tuple[Mark, ...]:
+    """Return the stages that made events bad, by how many each did."""
+    one_after_another = ((one.stage, Decimal(one.share)) for one in result.bad_by_stage)
+    return tuple(_stacked(one_after_another, _WHOLE))
+
+
+def waterfall(slow: Slow) -> tuple[Mark, ...]:
+    """Return the stages of one exchange one after another. That is how they came, but for `network`: it lies on both
+    ways and is drawn as one."""
+    return tuple(_stacked(((one.stage, Decimal(duration_ns(one.duration))) for one in slow.stages), Decimal(0)))
+
+
+def latency(result: Result) -> Latency | None:
+    """Return the quantiles beside the threshold; `None` without any."""
+    found = result.quantiles
+    if found is None:
+        return None
+    named = (("p50", found.p50), ("p90", found.p90), ("p99", found.p99), ("p99.9", found.p999))
+    threshold_ns = duration_ns(result.threshold)
+    every_ns = [max(1, duration_ns(text)) for _, text in named] + [max(1, threshold_ns)]
+    low = math.floor(math.log10(min(every_ns)))
+    high = max(math.ceil(math.log10(max(every_ns))), low + 1)
+
+    def at(value_ns: int) -> float:
+        return 100 * (math.log10(max(1, value_ns)) - low) / (high - low)
+
+    step = math.ceil((high - low) / 3)  # more labels would touch each other
+    return Latency(
+        tuple(Quantile(n, text, at(duration_ns(text)), duration_ns(text) > threshold_ns) for n, text in named),
+        at(threshold_ns),
+        tuple((units.duration(10**power), at(10**power)) for power in range(low, high + 1, step)),
+    )
+
+
+def drawn(results: Sequence[Result]) -> list[stages.Stage]:
+    """Return the stages that the pictures of these results show, each once, in the order of their table."""
+    found = {one.stage for result in results for one in result.bad_by_stage}
+    found |= {one.stage for _, slow in words.slowest(results) for one in slow.stages}
+    return [stage for name, stage in stages.BY_NAME.items() if name in found]
+
+
+def _stacked(lengths: Iterable[tuple[str, Decimal]], whole: Decimal) -> Iterator[Mark]:
+    """Yield lengths one after another. `whole`: what the picture's width stands for, at least."""
+    listed, reached = list(lengths), Decimal(0)
+    scale = _WHOLE / (max(whole, sum((length for _, length in listed), Decimal(0))) or 1)
+    for stage, length in listed:
+        yield Mark(stage, float(reached * scale), float(length * scale), colour(stage))
+        reached += length

@@ -1,0 +1,63 @@
+"""The report as one HTML page that needs nothing else: for a browser, a mail, a printer. It has no script.
+
+Receives reports and returns text. report.html.j2 is the page and objective.html.j2 one objective of it: jinja2 escapes
+all that they print, because names come from others. words.py has the sentences, drawing.py the pictures' geometry.
+"""
+
+from collections.abc import Sequence
+
+import jinja2
+
+from latencyprobe import exclusions
+from latencyprobe.causes import told
+from latencyprobe.report import drawing, links, turns, words
+from latencyprobe.report.model import Coverage, LatencyReport
+from latencyprobe.slo.evaluate import State
+from latencyprobe.text import printable
+
+
+def render(reports: Sequence[LatencyReport], trace_url: str = "") -> str:
+    """Return the page of these namespaces. `trace_url`: an address that links.py accepts; empty for no links."""
+    page = _environment(trace_url).get_template("report.html.j2")
+    return page.render(reports=reports, stages=drawing.drawn([one for found in reports for one in found.results]))
+
+
+def _environment(trace_url: str) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("latencyprobe", "report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_readable,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"short": words.short, "cause": told, "utc": _utc, "excluded": _excluded}
+    environment.globals |= {
+        "words": words,
+        "drawing": drawing,
+        "turns": turns,
+        "states": tuple(State),
+        "link": lambda trace_id: links.link(trace_url, trace_id),
+    }
+    return environment
+
+
+def _readable(value: object) -> object:
+    """Replace what would hide text or turn it around. Markup is a macro's, whose text has come through here."""
+    return printable(value) if type(value) is str else value
+
+
+def _utc(moment: str) -> str:
+    return moment.replace("T", " ").replace("Z", " UTC")
+
+
+def _excluded(coverage: Coverage) -> list[tuple[str, str, int]]:
+    """Return word, meaning and turns of each reason for which turns count as no RPC."""
+    known = exclusions.BY_NAME
+    return [
+        (known[one.reason].word, known[one.reason].meaning, one.turns)
+        if one.reason in known
+        else (one.reason, "", one.turns)
+        for one in coverage.exclusions
+    ]

@@ -1,0 +1,95 @@
+"""The report as Markdown, as GitHub and GitLab read it: for an issue, in the words of the table. Pure.
+
+An issue holds 65,536 characters: what does not fit is left out, of the best objectives first, and said. Names come from
+others: none of them becomes markup, a link or a mention.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from latencyprobe.report import links, units, words
+from latencyprobe.report.model import LatencyReport, Result, Slow
+from latencyprobe.text import printable
+
+MAX_CHARACTERS = 60_000
+_HEAD = ("| State | Objective | SLI | goal | budget left |", "| --- | --- | ---: | ---: | ---: |")
+_SHOWN = 5  # of the slowest, as in the table
+_SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.")
+_REFERENCE = re.compile(r"(?<!\w)[@#!%](?=\w)|(?<=\w)@(?=\w)")  # @user, #1, GitLab's !1 and %1, an address of mail
+_OPENING = re.compile(r"^(?:[-+=#](?!\w)|#+|\d+(?=[.)](?:\s|$)))")
+_NO_LINK = "\u2060"  # a word joiner: it has no width
+
+
+class _Room:
+    """How many characters are left. Lines are taken together or not at all, and after some that were not none are."""
+
+    def __init__(self, characters: int) -> None:
+        self._left = characters
+
+    def takes(self, lines: Sequence[str]) -> bool:
+        """Return whether there was room for these."""
+        self._left -= sum(len(line) + 1 for line in lines)
+        return self._left >= 0
+
+
+def render(reports: Sequence[LatencyReport], trace_url: str = "") -> str:
+    """Return the Markdown of these namespaces. `trace_url`: an address that links.py accepts; empty for no links."""
+    if not reports:
+        return escaped(words.NO_REPORT)
+    return "\n\n".join(_namespace(found, trace_url, MAX_CHARACTERS // len(reports)) for found in reports)
+
+
+def escaped(text: str) -> str:
+    """Return text that Markdown shows as it is, at the beginning of a line too."""
+    text = _SPECIAL.sub(lambda found: f"\\{found[0]}", printable(text).strip())
+    text = _REFERENCE.sub(lambda found: found[0] + _NO_LINK, text)
+    return _OPENING.sub(lambda found: f"\\{found[0]}" if not found[0].isdigit() else f"{found[0]}\\", text)
+
+
+def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
+    name = report.metadata.namespace
+    if not report.results:
+        return f"## {escaped(name)}\n\n{escaped(words.NO_OBJECTIVES)}"
+    room = _Room(characters)
+    rows = [row for row in map(_row, report.results) if room.takes([row])]
+    slowest = [*_slowest(words.slowest(report.results)[:_SHOWN], trace_url)]
+    slowest = slowest if room.takes(slowest) else []
+    notes = [lines for lines in map(_notes, report.results[: len(rows)]) if room.takes(lines)]
+    said = [words.not_shown(left)] if (left := len(report.results) - len(rows) + report.omitted) else []
+    if more := len(rows) - len(notes):
+        said.append(f"What else there is to know of {units.number(more, 'objective')} found no room.")
+    parts = [[f"## {escaped(words.headline(report, name))}"], [*_HEAD, *rows], *notes, slowest, said]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _row(result: Result) -> str:
+    cells = result.state.words, words.name(result), words.percent(result.sli), f"{result.goal} %", words.budget(result)
+    return f"| {' | '.join(map(escaped, cells))} |"
+
+
+def _notes(result: Result) -> list[str]:
+    notes = ((escaped(note.text), note.advice) for note in words.notes(result))
+    title = f"### {escaped(f'{words.name(result)}: {result.state.words}')}"
+    return [title, "", *(f"- **{text}**" if advice else f"- {text}" for text, advice in notes)]
+
+
+def _slowest(exchanges: Sequence[tuple[Result, Slow]], trace_url: str) -> Iterable[str]:
+    if not exchanges:
+        return
+    yield "| slowest | mostly, and why | stages | target | peer | UTC | trace id |"
+    yield "| ---: | --- | --- | --- | --- | --- | --- |"
+    for result, slow in exchanges:
+        said = [words.largest(slow), *(words.explained(one, result, slow) for one in slow.evidence)]
+        why = "<br>".join(map(escaped, filter(None, said)))
+        for one in slow.waited_for:
+            why += f"<br>{escaped(words.waited_for(one))}: {_trace(one.trace_id, trace_url)}"
+        stages = ", ".join(f"{stage.stage} {words.short(stage.duration, 3)}" for stage in slow.stages)
+        time = slow.time[5:16].replace("T", " ")
+        texts = map(escaped, (stages, result.target, slow.peer, time))
+        yield f"| {words.short(slow.duration, 4)} | {why} | {' | '.join(texts)} | {_trace(slow.trace_id, trace_url)} |"
+
+
+def _trace(trace_id: str, trace_url: str) -> str:
+    text = f"`{trace_id}`" if re.fullmatch("[0-9a-f]+", trace_id) else escaped(trace_id)
+    address = links.link(trace_url, trace_id).replace("(", "%28").replace(")", "%29")
+    return f"[{text}]({address})" if address else text

@@ -1,0 +1,206 @@
+"""A report in words: the sentences, names and figures that every form for a person shares. Pure.
+
+Called by table.py, markdown.py and html.py, which only set them. Nothing here is escaped: a form does that for its own.
+"""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+from latencyprobe import stages, unsent
+from latencyprobe.causes import told
+from latencyprobe.plan import Role
+from latencyprobe.report import causes, held, pressure, turns, units
+from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, WaitedFor
+from latencyprobe.report.units import duration_ns
+from latencyprobe.slo.evaluate import State
+from latencyprobe.stages import PROCESS
+
+NO_REPORT = "No report yet: `kubectl apply` a LatencyProbe, or measure with `latencyprobe run --port PORT`."
+NO_OBJECTIVES = (
+    "No objectives: add spec.objectives to a LatencyProbe (examples/redis.yaml shows one), then measure again."
+)
+_SIGNALS = {"retransmits": "resent", "handshakes": "connect", "waits": "of it"}  # as a verb, and shorter
+_ON_THE_WAY = {stage.name for stage in (stages.NETWORK, stages.WAIT, stages.RECEIVE)}
+
+
+class Note(NamedTuple):
+    """A sentence below an objective. `advice`: it says what to do."""
+
+    text: str
+    advice: bool = False
+
+
+def slowest(results: Iterable[Result]) -> list[tuple[Result, Slow]]:
+    """Return the slowest exchanges of all results, slowest first; one that several objectives name appears once."""
+    distinct = {(slow.trace_id, r.perspective, slow.time): (r, slow) for r in results for slow in r.slowest}
+    return sorted(distinct.values(), key=lambda item: -duration_ns(item[1].duration))
+
+
+def met(report: Report | LatencyReport) -> str:
+    """Return how many objectives of all are met."""
+    return f"{report.summary[State.MET.column]} of {len(report.results) + report.omitted} objectives met"
+
+
+def worst(report: Report | LatencyReport) -> Result | None:
+    """Return the worst objective, `None` where all that are shown are met."""
+    first = next(iter(report.results), None)
+    return None if first is None or first.state is State.MET else first
+
+
+def headline(report: Report | LatencyReport, title: str = "") -> str:
+    """Return how many objectives are met and the worst. `title`: of the namespace, where there may be several."""
+    found = worst(report)
+    said = f"; worst: {name(found)} is {found.state.words}" if found else ""
+    return f"{title}: {met(report)}{said}" if title else met(report) + said
+
+
+def omitted(report: Report | LatencyReport) -> str:
+    """Return how many objectives found no room in the report; empty where all did."""
+    return not_shown(report.omitted) if report.omitted else ""
+
+
+def not_shown(objectives: int) -> str:
+    """Return how many objectives are left out."""
+    return f"{objectives} more objectives are not shown."
+
+
+def notes(result: Result) -> Iterable[Note]:
+    """Yield what a person should know about one objective beyond its figures, most important first."""
+    if result.reason:
+        yield Note(f"not evaluated{' with the latest counts' if result.events else ''}: {result.reason}")
+        return
+    if result.state is State.NO_DATA:
+        remedy = "send traffic; is the target's port right?"
+        if turns.mostly_none(result):
+            remedy = "most turns count as no RPC"
+        yield Note(f"needs {result.events_needed:,} events to judge, has {result.events:,}: {remedy}")
+    elif result.bad and result.bad_by_stage:
+        yield Note("burned by " + ", ".join(f"{s.stage} {s.share} %" for s in result.bad_by_stage[:3] if s.events))
+    if result.waited_for:
+        first, *others = result.waited_for[:3]
+        more = "".join(f", {one.share} % for {one.peer}" for one in others)
+        yield Note(f"of {PROCESS.name}, {first.share} % waiting for {first.peer}{more}")
+    if went_to := causes.line(result):
+        yield Note(went_to)
+    for one in (one for one in result.evidence if one.events):
+        of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
+        yield Note(f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most")
+    if remedy := held.advice(result):
+        yield Note(remedy, advice=True)
+    if held_up := pressure.told(result):
+        yield Note(held_up)
+    if remedy := pressure.advice(result):
+        yield Note(remedy, advice=True)
+    firing = next((burn for burn in result.burn_rates if burn.state == "Firing"), None)
+    if firing and result.state is not State.NO_DATA:  # too few events say nothing
+        rates = f"{firing.long_rate}× over {firing.long} and {firing.short_rate}× over {firing.short}"
+        yield Note(f"burns {rates}: {firing.severity} above {firing.factor}×")
+    seen, facts = result.coverage, [f"{result.bad:,} of {result.events:,} bad"]
+    missing = {
+        f"{seen.ambiguous:,} ambiguous": seen.ambiguous,
+        f"{seen.lost:,} lost": seen.lost,
+        f"{units.number(seen.nodes_missing, 'node')} missing": seen.nodes_missing,
+        f"{seen.gaps} not measured": seen.gaps != "0s",
+    }
+    missing |= {f"{one.lost:,} records of {one.signal} lost": one.lost for one in result.evidence}
+    if any(missing.values()):
+        yield Note(f"coverage {seen.ratio} %: " + ", ".join(text for text, there in missing.items() if there))
+    else:
+        facts.append("coverage 100 %")
+    no_rpc, advice = turns.of_coverage(seen), turns.advice(result)
+    if advice:
+        yield Note(no_rpc)
+        yield Note(advice, advice=True)
+    facts += _recorded(result)
+    if result.quantiles:
+        facts.append(f"p50 {result.quantiles.p50}, p99 {result.quantiles.p99}")
+    if result.events:
+        yield Note("; ".join(facts))
+    if result.bad and result.top_peers:
+        yield Note("bad by peer: " + ", ".join(f"{peer.peer} {peer.bad:,}" for peer in result.top_peers[:3]))
+    if no_rpc and not advice:
+        yield Note(no_rpc)
+    since = f" since {result.since[:16].replace('T', ' ')}" if result.since else ""
+    yield Note(
+        f"{result.perspective.lower()} side of {result.target} within {result.threshold}, {result.window}{since}"
+    )
+
+
+def _recorded(result: Result) -> Iterable[str]:
+    """Yield how many turns have a record, where its limit left some out, and how many of those were joined."""
+    seen, could_join, of = result.coverage, max(result.events, 1), ""
+    if seen.sampled_out:
+        could_join, of = max(seen.seen - seen.sampled_out - seen.records_lost, 1), " of these"
+        in_percent = f"{units.percent(Fraction(could_join, seen.seen), 1)} % of"
+        share = f"1 in {seen.seen / could_join:,.0f}" if seen.seen >= 2 * could_join else in_percent
+        yield f"sampled {share} turns"
+    if seen.joined:
+        yield f"{100 * min(seen.joined, could_join) // could_join} %{of} joined"
+
+
+def largest(slow: Slow) -> str:
+    """Return an exchange's error, or its longest stage and how long that took; empty where neither is known."""
+    if slow.error or not slow.stages:
+        return slow.error
+    stage = max(slow.stages, key=lambda stage: duration_ns(stage.duration))
+    return f"{stage.stage} {short(stage.duration, 3)}"
+
+
+def explained(one: EvidenceSummary, result: Result, slow: Slow) -> str:
+    """Return what a signal says of one exchange as a sentence: `resent rto ×2, 812ms`."""
+    if one.signal == unsent.SIGNAL:
+        return _unsent(one, result, slow)
+    count = f" ×{one.count}" if one.count > 1 else ""
+    wait = f", {short(one.wait, 3)}" if one.wait else ""
+    what = told(one.what) if one.signal == "waits" else one.what
+    return f"{_SIGNALS.get(one.signal, one.signal)} {what}{count}{wait}"
+
+
+def _unsent(one: EvidenceSummary, result: Result, slow: Slow) -> str:
+    """Say who held bytes, and whether that is part of what is printed above it: a server's half ends before its own
+    kernel sends, and no stage of sending, processing or reading holds it."""
+    own = result.perspective == Role.SERVER and one.what.startswith("server")
+    longest = max(slow.stages, key=lambda stage: duration_ns(stage.duration)).stage if slow.stages else ""
+    inside = not own and not slow.error and longest in _ON_THE_WAY
+    said = unsent.sentence(one.what, short(one.wait, 3) if one.wait else "0 ms")
+    return f"of it {said}" if inside else f"then {said}" if own else said
+
+
+def waited_for(one: WaitedFor) -> str:
+    """Return whom a server waited for while it processed one exchange, and for how long."""
+    return f"waited for {one.peer}{f' ×{one.calls}' if one.calls > 1 else ''}, {short(one.wait, 3)}"
+
+
+def name(result: Result) -> str:
+    """Return an objective's name within its namespace."""
+    return f"{result.probe}/{result.objective}"
+
+
+def percent(value: str | None) -> str:
+    """Return a share with its unit, empty where it is not known."""
+    return "" if value is None else f"{value} %"
+
+
+def sli(result: Result) -> str:
+    """Return it with two digits more than the goal has; what is left off makes it look no better."""
+    if result.sli is None:
+        return ""
+    whole, _, decimals = result.sli.partition(".")
+    shown = decimals[: len(result.goal.partition(".")[2]) + 2].rstrip("0")
+    return f"{whole}.{shown} %" if shown else f"{whole} %"
+
+
+def budget(result: Result) -> str:
+    """Return the error budget that is left, in percent; of one that is overspent how many times it is spent. Too few
+    events say nothing of it."""
+    if result.state is State.NO_DATA:
+        return ""
+    left = Decimal(result.error_budget_remaining or 0)
+    return percent(result.error_budget_remaining) if left >= 0 else f"{1 - left / 100:.1f}× spent"
+
+
+def short(duration: str, digits: int) -> str:
+    """Return a duration of the model with at most `digits` significant digits."""
+    return units.duration(duration_ns(duration), digits)

@@ -1,0 +1,229 @@
+"""report/html.py: what a browser gets. Nothing that a report holds becomes markup."""
+
+import io
+import re
+import tomllib
+from collections import Counter
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from rich.console import Console
+
+from latencyprobe import stages
+from latencyprobe.report import html, table
+from latencyprobe.report.model import BadStage, LatencyReport, Stage
+from latencyprobe.slo.evaluate import State
+from latencyprobe.text import printable
+from tests.latencyprobe.report_examples import HOSTILE, IDLE, RICH, SLOW, document, hostile, many
+
+ROOT = Path(__file__).parents[2]
+TRACES = "http://jaeger:16686/trace/{traceId}"
+VOID = {"meta", "br"}
+Attributes = dict[str, str | None]
+
+
+class Page(HTMLParser):
+    """A page that is read; what is not well-formed fails."""
+
+    def __init__(self, reports: list[LatencyReport], trace_url: str = TRACES) -> None:
+        super().__init__()
+        self.source = html.render(reports, trace_url)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, Attributes]] = []
+        self.pieces: list[str] = []
+        self.feed(self.source)
+        self.close()
+        assert [] == self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(attrs) == len(dict(attrs)), f"an attribute of {tag} twice"
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert "svg" in self.open, f"<{tag}/> is for SVG"
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag == self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.pieces.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def all(self, *tags: str) -> list[Attributes]:
+        return [attributes for tag, attributes in self.tags if tag in tags]
+
+
+REPORTS = {
+    "none": [],
+    "no objectives": [document()],
+    "rich and idle": [document(RICH, IDLE), document(IDLE, namespace="bank")],
+    "256": [many()],
+    "long names": [document(replace(RICH, probe="p" * 63, objective="o" * 63), namespace="n" * 63)],
+    "hostile": [hostile()],
+}
+every = pytest.mark.parametrize("name", REPORTS)
+
+
+@cache
+def page_of(name: str) -> Page:
+    return Page(REPORTS[name])
+
+
+@every
+def test_page_is_well_formed_and_its_links_lead_somewhere(name: str) -> None:
+    page = page_of(name)
+    assert page.source.startswith("<!doctype html>\n<html lang=")
+    ids = Counter(attributes["id"] for _, attributes in page.tags if "id" in attributes)
+    assert [] == [one for one, times in ids.items() if times > 1]
+    inside = {str(one["href"]) for one in page.all("a") if str(one["href"]).startswith("#")}
+    named = {str(name) for _, one in page.tags for name in str(one.get("aria-labelledby") or "").split()}
+    assert {one[1:] for one in inside} | named <= set(ids)
+
+
+@every
+def test_page_needs_nothing_else_and_runs_nothing(name: str) -> None:
+    page = page_of(name)
+    assert [] == page.all("script", "link", "img", "iframe", "object", "embed", "form", "base", "foreignobject", "use")
+    assert "url(" not in page.source
+    assert "@import" not in page.source
+    names = {name for _, attributes in page.tags for name in attributes}
+    assert [] == [name for name in names if name.startswith("on") or name in ("src", "style", "srcset", "xlink:href")]
+    assert all(str(one["href"]).startswith(("#n", "http://jaeger:16686/trace/")) for one in page.all("a"))
+    assert any(str(one.get("content")).startswith("default-src 'none'") for one in page.all("meta"))
+
+
+@every
+def test_page_can_be_read_without_seeing_it(name: str) -> None:
+    page = page_of(name)
+    assert [1, 1] == [len(page.all(tag)) for tag in ("h1", "main")]
+    assert all(one.get("scope") in ("col", "row") for one in page.all("th"))
+    assert all(one.get("aria-hidden") == "true" or {"role", "aria-label"} <= set(one) for one in page.all("svg"))
+    tables = [part.partition("</table>")[0] for part in page.source.split("<table")[1:]]
+    assert all('scope="col"' in one for one in tables)
+    assert len(page.all("article")) == sum(len(one.results) for one in REPORTS[name])
+
+
+def test_every_figure_of_the_table_is_on_the_page() -> None:
+    shown = [document(RICH, IDLE)]
+    file = io.StringIO()
+    table.render(shown[0], Console(file=file, width=200), "shop")
+    figures = {word.strip("();:,") for word in file.getvalue().split() if any(c.isdigit() for c in word)}
+    text = Page(shown).text
+    assert len(figures) > 50
+    assert [] == sorted(figure for figure in figures if figure not in text)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "0 of 2 objectives met; worst: checkout/fast is Violated",
+        "as of 2026-09-21 14:13:00 UTC",
+        "10.2× spent; the budget ends at the line",
+        "812ms above",
+        "no events in 5m",
+        "bytes of the slowest were held by the server's kernel: Nagle, until the client's ACK",
+        "one turn that overlaps the next",
+        "time not measured",
+        "63.43ms, mostly network 41.2ms",
+        "waited for shop/redis:6379 ×3, 17.1ms",
+        "what neither host accounts for",
+        "needs 100 events to judge, has 0",
+    ],
+)
+def test_page_says(said: str) -> None:
+    assert said in " ".join(page_of("rich and idle").text.split())
+
+
+def test_hostile_text_is_only_text_and_nothing_turns_it_around() -> None:
+    page = page_of("hostile")
+    assert printable(HOSTILE) in page.text
+    assert "alert(1)" not in {str(value) for _, one in page.tags for name, value in one.items() if name != "aria-label"}
+    assert "\u202e" not in page.source
+    assert "{{ 7*7 }}" in page.text
+    classes = {word for _, one in page.tags for word in str(one.get("class") or "").split()}
+    assert all(re.fullmatch(r"[a-z_-]+", one) for one in classes)
+
+
+@settings(max_examples=50)
+@given(st.text(min_size=1, max_size=80))
+def test_any_name_is_shown_as_it_is(name: str) -> None:
+    slow = replace(SLOW, peer=name, trace_id=name, stages=(Stage(name, "1ms"),))
+    page = Page([document(replace(RICH, objective=name, slowest=(slow,)), namespace=name)])
+    assert printable(name) in page.text
+    assert {tag for tag, _ in page.tags} <= {tag for tag, _ in page_of("rich and idle").tags}
+
+
+def test_traces_are_links_only_where_an_address_is_given() -> None:
+    found = {one["href"] for one in Page([document(RICH)]).all("a")}
+    assert {TRACES.replace("{traceId}", one * 32) for one in ("5", "d")} <= found
+    without = Page([document(RICH)], trace_url="")
+    assert "5" * 32 in without.text
+    assert all(str(one["href"]).startswith("#") for one in without.all("a"))
+
+
+def test_objective_without_figures_has_no_pictures_of_them() -> None:
+    article = Page([document(IDLE)]).source.partition("<article")[2].partition("</article>")[0]
+    assert "<svg" not in article
+    assert "<table" not in article
+
+
+def test_all_objectives_and_those_left_out_are_told() -> None:
+    page = page_of("256")
+    assert 256 == len(page.all("article"))
+    assert "0 of 257 objectives met" in page.text
+    assert "1 more objectives are not shown." in page.text
+
+
+def test_stages_of_this_and_of_other_versions_have_a_colour() -> None:
+    listed = tuple(BadStage(name, 1, "9", "1s") for name in (*stages.BY_NAME, "later"))
+    page = Page([document(replace(RICH, bad_by_stage=listed))])
+    used = {word for one in page.all("rect") for word in str(one["class"]).split() if word.startswith("k-")}
+    assert {f"k-{stage.colour}" for stage in stages.BY_NAME.values()} | {"k-white"} <= used
+    assert [] == [one for one in used if f".{one} {{ fill: var(" not in page.source]
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_state_has_a_colour(state: State) -> None:
+    page = Page([document(replace(RICH, state=state))])
+    (article,) = page.all("article")
+    assert f".{article['class']} {{ --state: var(--{article['class']}); }}" in page.source
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb (WCAG 2.2)."""
+    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_and_marks_stand_out(scheme: int) -> None:
+    blocks = re.findall(r":root \{ ([^}]*--link[^}]*) \}", Page([]).source)
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", blocks[scheme]))
+    grounds = [luminance(colours[name]) for name in ("page", "card")]
+    for name, colour in colours.items():
+        if name in ("page", "card", "line", "track"):
+            continue
+        wanted = 3 if name.startswith("k-") else 4.5
+        for ground in grounds:
+            low, high = sorted((luminance(colour), ground))
+            assert (high + 0.05) / (low + 0.05) >= wanted, name
+
+
+def test_templates_go_into_the_wheel() -> None:
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    packed = {file for pattern in data["latencyprobe"] for file in (ROOT / "latencyprobe").glob(pattern)}
+    others = {file for file in (ROOT / "latencyprobe").rglob("*.*") if file.suffix not in (".py", ".pyc")}
+    assert others == packed != set()

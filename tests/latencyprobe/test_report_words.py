@@ -1,0 +1,52 @@
+"""report/words.py: what every form for a person says alike."""
+
+import pytest
+from msgspec.structs import replace
+
+from latencyprobe.report import build, model, words
+from latencyprobe.slo.evaluate import State
+from latencyprobe.store import SqliteStore
+
+NOW = 1_790_000_000 // 60 * 60
+COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
+MET = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 9, 0, 1, COVERAGE, "")
+
+
+def report(*results: model.Result, omitted: int = 0) -> model.Report:
+    counts = {state.column: sum(one.state is state for one in results) for state in State}
+    return model.Report(counts, results, omitted)
+
+
+def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
+    fast = next(result for result in build.build(store, store.objectives(), NOW).results if result.objective == "fast")
+    assert 5 == len(words.slowest([fast, fast]))
+
+
+def test_headline_names_the_worst_and_counts_what_found_no_room() -> None:
+    violated = replace(MET, state=State.VIOLATED)
+    assert "shop: 1 of 2 objectives met; worst: p/o is Violated" == words.headline(report(violated, MET), "shop")
+    assert "1 of 4 objectives met" == words.headline(report(MET, omitted=3))
+    assert "3 more objectives are not shown." == words.omitted(report(MET, omitted=3))
+    assert "" == words.omitted(report(MET))
+
+
+@pytest.mark.parametrize(
+    ("left", "said"), [("12.3", "12.3 %"), ("0", "0 %"), ("-900", "10.0× spent"), (None, ""), ("100", "100 %")]
+)
+def test_a_budget_is_what_is_left_or_how_often_it_is_spent(left: str | None, said: str) -> None:
+    assert said == words.budget(replace(MET, error_budget_remaining=left))
+
+
+def test_advice_is_told_from_facts() -> None:
+    coverage = model.Coverage("51", 10_000, 4900, 0, 0, 0, 0, 0, "0s", (model.Exclusion("overlap", 4900),))
+    notes = list(words.notes(replace(MET, coverage=coverage, events=5100)))
+    assert [False, False, True, False, False] == [note.advice for note in notes]
+    assert notes[2].text.startswith("overlapping: requests and answers cross")
+
+
+def test_a_failed_exchange_is_mostly_its_error() -> None:
+    stages = (model.Stage("process", "40.1234ms"), model.Stage("send", "1ms"))
+    slow = model.Slow("7", "2026-09-21T14:03:00Z", "41.1234ms", stages)
+    assert "process 40.1ms" == words.largest(slow)
+    assert "reset" == words.largest(replace(slow, error="reset"))
+    assert "" == words.largest(replace(slow, stages=()))
