@@ -38,18 +38,21 @@ def render(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
         table.add_column("trace id", no_wrap=True)
     for result, slow in exchanges:
         about = [seen_at(result), slow.peer, slow.time[5:19].replace("T", " ")]
-        if wide and not wider:
-            about[:2] = ["\n".join(filter(None, about[:2]))]
-        beside = [*(about if wide else ()), *(() if narrow else (slow.trace_id,))]
-        below = [*(() if wide else filter(None, about)), *((slow.trace_id,) if narrow else ())]
+        inside = about if wider else [about[0], about[2]] if wide else []  # in columns of their own
+        beside = [*inside, *(() if narrow else (slow.trace_id,))]
+        peer = [] if wider or not slow.peer else [f"peer {slow.peer}"]
+        below = [
+            *(() if wide else about[:1]),
+            *peer,
+            *(() if wide else about[2:]),
+            *((slow.trace_id,) if narrow else ()),
+        ]
         said = "\n".join((words.largest(slow), *(words.explained(one, result, slow) for one in slow.evidence), *below))
         # as Text: a name in brackets is no markup
         table.add_row(Text(words.short(slow.duration, 4)), _bar(slow, console), *map(Text, (said, *beside)))
         for one in slow.waited_for:
             said = f"{words.waited_for(one)}\n{one.trace_id}" if narrow else words.waited_for(one)
-            table.add_row(
-                "", "", *map(Text, (said, *("" for _ in about if wide), *(() if narrow else (one.trace_id,))))
-            )
+            table.add_row("", "", *map(Text, (said, *("" for _ in inside), *(() if narrow else (one.trace_id,)))))
     console.print(table)
     drawn = {stage for _, slow in exchanges for stage, glyphs in _glyphs(slow) if glyphs}
     legend: dict[tuple[str, str], list[str]] = {}  # stages of one kind share a letter and a colour

@@ -63,7 +63,7 @@ def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
 
 
 def _row(result: Result) -> str:
-    cells = result.state.words, words.name(result), words.percent(result.sli), f"{result.goal} %", words.budget(result)
+    cells = result.state.words, words.name(result), words.sli(result), f"{result.goal} %", words.budget(result)
     return f"| {' | '.join(map(escaped, cells))} |"
 
 
