@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 import msgspec
 
+from latencyprobe import asked
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe.options import FILE, OUTPUT, Duration
 from latencyprobe.plan import NodePlan, Target
 from latencyprobe.protocol import Protocol
-from latencyprobe.spec import LatencyProbe
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.telemetry.endpoints import delta_requested, endpoints
@@ -35,21 +35,7 @@ Measures until Ctrl-C, SIGTERM or the end of --duration, then prints the report.
 Needs root, or CAP_BPF and CAP_PERFMON. All OTEL_EXPORTER_OTLP_* variables are honoured.
 """
 )
-@click.option(
-    "-f",
-    "--file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="LatencyProbe file (YAML); - for standard input.",
-)
-@click.option(
-    "--port",
-    "ports",
-    type=click.IntRange(1, 65535),
-    multiple=True,
-    metavar="PORT",
-    help="Without a file: a port of this host's servers, or that its clients connect to; repeatable.",
-)
+@asked.file_or_ports
 @click.option("--threshold", metavar="DURATION", help="With --port: an RPC is good within this time. Default: 100ms.")
 @click.option(
     "--protocol",
@@ -90,7 +76,7 @@ def run(
     config = settings.from_environment()
     if every:
         config = msgspec.structs.replace(config, records_per_second=0)
-    probes = _probes(file, ports, threshold, protocol)
+    probes = asked.probes(file, ports, threshold, protocol)
     plan, notices = local_plan(probes, config.node, pairing_key(pair_key))
     export = Export(endpoints(os.environ, otlp), delta_requested(os.environ), shared_key=pair_key is not None)
     for notice in notices:
@@ -196,22 +182,6 @@ def plan(file: Path, output: str) -> None:
             click.echo(f"  {line}")
     for notice in notices:
         click.echo(f"note: {notice}")
-
-
-def _probes(
-    file: Path | None, ports: tuple[int, ...], threshold: str | None, protocol: str | None
-) -> tuple[LatencyProbe, ...]:
-    from latencyprobe import parsing, starting  # noqa: PLC0415
-
-    usage = click.get_current_context()
-    if (file is None) == (not ports):
-        raise click.UsageError("give -f FILE or --port PORT: what to measure", usage)
-    if file is None:
-        document = starting.of_ports(ports, threshold=threshold or starting.THRESHOLD, protocol=protocol)
-        return (parsing.parse(document, source="--port"),)
-    if threshold or protocol:
-        raise click.UsageError("--threshold and --protocol go with --port: a file has its own", usage)
-    return parsing.load_file(file)
 
 
 def _describe(made: NodePlan, target: Target, listening: frozenset[int]) -> list[str]:

@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from latencyprobe import parsing, starting
+from latencyprobe import asked
 from latencyprobe.ending import ending
 from latencyprobe.options import OUTPUT, Duration
 from latencyprobe.plan import NodePlan
@@ -40,15 +40,7 @@ Rows are of the last interval alone. Keys: q ends, space pauses, s sorts, / filt
 Needs root, or CAP_BPF and CAP_PERFMON.
 """
 )
-@click.option("-f", "--file", type=click.Path(path_type=Path), metavar="FILE", help="LatencyProbe file (YAML).")
-@click.option(
-    "--port",
-    "ports",
-    type=click.IntRange(1, 65535),
-    multiple=True,
-    metavar="PORT",
-    help="Without a file: a port of this host's servers, or that its clients connect to; repeatable.",
-)
+@asked.file_or_ports
 @click.option("--interval", type=Duration(), default="2s", show_default=True, help="What a row is of, and how often.")
 @click.option("--sort", type=click.Choice(list(Sort)), default=Sort.P99, show_default=True, help="The largest first.")
 @click.option("--peer", default="", metavar="TEXT", help="Only rows with this text: a peer, process, target or side.")
@@ -67,11 +59,8 @@ def top(
     output: str,
 ) -> None:
     """Show which RPCs of this host are slow now: by target, process and peer."""
-    if (file is None) == (not ports):
-        raise click.UsageError("give -f FILE or --port PORT: what to measure", click.get_current_context())
-    probes = parsing.load_file(file) if file else (parsing.parse(starting.of_ports(ports), source="--port"),)
     config = settings.from_environment()
-    plan, notices = local_plan(probes, config.node, b"")
+    plan, notices = local_plan(asked.probes(file, ports), config.node, b"")
     for notice in notices:
         click.echo(f"latencyprobe: {notice}", err=True)
     control = LocalControl(_without_evidence(plan), lambda _: None)
