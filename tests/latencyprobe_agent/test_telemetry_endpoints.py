@@ -21,6 +21,15 @@ def test_a_variable_that_cannot_be_used_is_named(environ: dict[str, str], says: 
         endpoints(environ)
 
 
+@pytest.mark.parametrize("signal", ["traces", "metrics"])
+@pytest.mark.parametrize("path", ["", "/otlp"])
+def test_the_path_of_one_signal_is_no_endpoint_of_all(signal: str, path: str) -> None:
+    with pytest.raises(ConfigError, match=f"the path of a signal is added to it: give http://c:4318{path}$"):
+        endpoints({}, f"http://c:4318{path}/v1/{signal}/")
+    own = {f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT": f"http://c:4318{path}/v1/{signal}"}
+    assert endpoints(own)[0].url.endswith(f"/v1/{signal}")
+
+
 @pytest.mark.parametrize(
     ("environ", "signals"),
     [

@@ -72,6 +72,20 @@ def test_spans_that_an_accepted_request_lost_are_counted(otlp_sink: Any) -> None
     assert sender({"OTEL_EXPORTER_OTLP_ENDPOINT": otlp_sink.url}).send(b"x").rejected == 3
 
 
+@pytest.mark.parametrize("content_type", ["text/html", "text/html; charset=utf-8", "application/xhtml+xml"])
+def test_a_web_page_is_no_collector_though_it_answers_200(otlp_sink: Any, content_type: str) -> None:
+    otlp_sink.headers = {"content-type": content_type}
+    answer = sender({}, otlp_sink.url).send(b"")
+    assert (answer.error, answer.retryable) == ("not_a_collector", False)
+    assert "web page" in answer.detail
+
+
+@pytest.mark.parametrize("content_type", ["application/x-protobuf", "application/json", "text/plain"])
+def test_what_collectors_answer_with_besides_is_no_matter(otlp_sink: Any, content_type: str) -> None:
+    otlp_sink.headers = {"content-type": content_type}
+    assert sender({}, otlp_sink.url).send(b"") == otlp.Answer()
+
+
 def test_an_unreachable_collector_is_an_answer_too() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

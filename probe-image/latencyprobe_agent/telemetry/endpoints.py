@@ -69,6 +69,9 @@ def _settings(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | No
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"OTLP endpoint {base!r}: not an http or https URL such as http://localhost:4318")
+    if not own and parts.path.rstrip("/").endswith(tuple(f"/v1/{each}" for each in _SIGNALS)):
+        of_all = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').rpartition('/v1/')[0]}"
+        raise ConfigError(f"OTLP endpoint {base!r}: the path of a signal is added to it: give {of_all}")
     compression = read("COMPRESSION", "none")
     if compression not in ("none", "gzip", "deflate"):
         raise ConfigError(f"{_PREFIX}COMPRESSION: {compression!r} is not supported: use gzip, deflate or none")

@@ -95,6 +95,8 @@ class HttpTransport:
             response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             return Answer(type(error).__name__, _innermost(error), retryable=True)
+        if response.status in (200, 202) and "html" in response.headers.get("content-type", ""):
+            return Answer("not_a_collector", "answered with a web page: that is no collector's OTLP port")
         if response.status in (200, 202):
             return Answer(rejected=_rejected(answer, self._kind))
         return Answer(
