@@ -45,10 +45,10 @@ class Commands(click.Group):
         return command
 
 
-def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, what the command returns, 1 failure, 2 usage."""
+def run(args: Sequence[str] | None = None, called: str = "latencyprobe") -> int:
+    """Run the command line; return 0, what the command returns, 1 failure, 2 usage. `called`: what a person typed."""
     try:
-        return group.main(args, prog_name="latencyprobe", standalone_mode=False) or 0
+        return group.main(args, prog_name=called, standalone_mode=False) or 0
     except click.ClickException as error:
         where = f": see {ctx.command_path} --help" if (ctx := getattr(error, "ctx", None)) else ""
         _complain(error.format_message().rstrip(".") + where)

@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 
 from latencyprobe.errors import ReportError
+from latencyprobe.kubectl import PLUGIN
 from latencyprobe.options import Duration
 from latencyprobe.report import build, csv, exchanges, explain, kubectl, links, markdown, table, units, words
 from latencyprobe.report.model import LatencyReport, of_target, updated_unix_ns
@@ -27,11 +28,22 @@ _SINCE = click.option("--since", type=Duration(), help="Figures of the last 5m, 
 
 
 class _Source(NamedTuple):
-    """Where reports come from: at most one of these."""
+    """Where reports come from: at most one of these. `namespace` "": that of kubectl's context."""
 
     namespace: str | None
     all_namespaces: bool
     store: Path | None
+
+    @classmethod
+    def of(cls, namespace: str | None, all_namespaces: bool, store: Path | None) -> "_Source":
+        """Return what was asked for; by default this host's store, of the plugin the context's namespace."""
+        chosen = [name for name, given in (("-n", namespace), ("-A", all_namespaces), ("--store", store)) if given]
+        context = click.get_current_context()
+        if len(chosen) > 1:
+            raise click.UsageError(f"{' and '.join(chosen)} exclude each other", context)
+        if not chosen and context.find_root().info_name == PLUGIN:
+            namespace = ""
+        return cls(namespace, all_namespaces, store)
 
     @property
     def of_cluster(self) -> bool:
@@ -96,7 +108,7 @@ def report(
     """Print the SLO report: state, budget, and which stage burned it."""
     if trace_url and output not in _LINKING:
         raise click.UsageError(f"--trace-url goes with -o {' or '.join(_LINKING)}", click.get_current_context())
-    source = _Source(namespace, all_namespaces, store)
+    source = _Source.of(namespace, all_namespaces, store)
     if since and source.of_cluster:
         raise click.UsageError(
             "--since needs a store; reports of a cluster are of whole windows: try `latencyprobe slow -n NAMESPACE`",
@@ -152,7 +164,7 @@ def slow(
     output: str,
 ) -> None:
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
-    reports = _of_target(_reports(_Source(namespace, all_namespaces, store), since), target)
+    reports = _of_target(_reports(_Source.of(namespace, all_namespaces, store), since), target)
     found = words.slowest(result for one in reports for result in one.results)
     from_ns = time.time_ns() - round(since * 1e9) if since else 0
     found = [item for item in found if units.unix_ns(item[1].time) >= from_ns][:limit]
@@ -184,7 +196,7 @@ Examples:
 @click.argument("trace", required=False, default="")
 def explain_(namespace: str | None, all_namespaces: bool, store: Path | None, trace: str) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
-    results = [result for one in _reports(_Source(namespace, all_namespaces, store)) for result in one.results]
+    results = [result for one in _reports(_Source.of(namespace, all_namespaces, store)) for result in one.results]
     found = explain.find(results, trace.lower())
     traces = dict.fromkeys(slow.trace_id for _, slow in found)
     if not found:
@@ -199,9 +211,6 @@ def explain_(namespace: str | None, all_namespaces: bool, store: Path | None, tr
 
 
 def _reports(source: _Source, since_s: float | None = None) -> tuple[LatencyReport, ...]:
-    chosen = [name for name, given in zip(("-n", "-A", "--store"), source, strict=True) if given]
-    if len(chosen) > 1:
-        raise click.UsageError(f"{' and '.join(chosen)} exclude each other", click.get_current_context())
     if source.of_cluster:
         return kubectl.reports(source.namespace)
     back_s = None if since_s is None else math.ceil(since_s)

@@ -12,11 +12,11 @@ class _List(msgspec.Struct, frozen=True):
 
 
 def reports(namespace: str | None) -> tuple[LatencyReport, ...]:
-    """Return the LatencyReport of a namespace, or with `None` of all, by namespace.
+    """Return the LatencyReport of a namespace ("": that of kubectl's context), or with `None` of all, by namespace.
 
     Raises ClusterError with what kubectl said.
     """
-    where = ["--all-namespaces"] if namespace is None else ["--namespace", namespace]
+    where = ["--all-namespaces"] if namespace is None else ["--namespace", namespace] if namespace else []
     output = kubectl.get(("latencyreports.latencyprobe.dev", *where), "read a local store with --store FILE")
     try:
         found = msgspec.json.decode(output, type=_List).items

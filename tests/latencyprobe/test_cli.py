@@ -117,3 +117,9 @@ def test_the_exit_code_holds_when_nobody_hears_the_complaint(words: str, code: i
 def test_output_that_is_closed_is_no_error() -> None:
     run = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *COMMAND, "version"], capture_output=True, check=False)
     assert (0, b"") == (run.returncode, run.stderr)
+
+
+def test_kubectl_finds_it_as_a_plugin() -> None:
+    plugin = Path(sys.executable).with_name("kubectl-latencyprobe")
+    done = subprocess.run([plugin, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: kubectl latencyprobe ")

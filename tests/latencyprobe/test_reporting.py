@@ -1,0 +1,239 @@
+"""reporting.py: what report, slow and explain print and return, of a store and of a cluster."""
+
+import json
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from latencyprobe import group, kubectl
+from latencyprobe.plan import Role
+from latencyprobe.report import units
+from latencyprobe.sli import SliRow
+from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.store import SqliteStore, default_path
+from tests.support.fake_kubectl import FakeKubectl
+
+DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
+
+
+def run(capfd: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    code = group.run([str(arg) for arg in args])
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def test_report_of_a_store_is_one_latencyreport(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    code, out, err = run(capfd, "report", "--store", store_of_today.path, "-o", "json")
+    document = json.loads(out)
+    assert (0, "", 1) == (code, err, len(out.splitlines()))
+    assert ("LatencyReport", "shop") == (document["kind"], document["metadata"]["namespace"])
+    as_yaml = yaml.safe_load(run(capfd, "report", "--store", store_of_today.path, "-o", "yaml")[1])
+    assert (document["summary"], document["metadata"]) == (as_yaml["summary"], as_yaml["metadata"])
+
+
+def test_report_of_several_namespaces_is_a_list(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    (first, *_) = store_of_today.objectives()
+    key = first.key._replace(namespace="bank")
+    store_of_today.define("bank", "checkout", [msgspec.structs.replace(first, key=key)])
+    document = json.loads(run(capfd, "report", "--store", store_of_today.path, "-o", "json")[1])
+    assert ("List", ["bank", "shop"]) == (document["kind"], [i["metadata"]["namespace"] for i in document["items"]])
+    text = run(capfd, "report", "--store", store_of_today.path)[1]
+    assert "bank: 0 of 1 objectives met" in text
+    assert "shop: " in text
+
+
+def test_report_fails_on_violated_only_if_asked(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    now = int(time.time()) // 60 * 60
+    key = ObjectiveKey("default", "redis", "", "fast", "h1", Role.SERVER)
+    with SqliteStore(default_path()) as store:
+        store.define(
+            "default", "redis", [Objective(key, "redis", 25_000_000, "99", "1d", 100, errors_count_as_bad=True)]
+        )
+        store.add([SliRow(*key, minute=now - 60, good=100, bad=100)])
+    assert 0 == run(capfd, "report")[0]
+    code, out, _ = run(capfd, "report", "--fail-on", "violated")
+    assert (1, True) == (code, out.startswith("0 of 1 objectives met; worst: redis/fast is Violated\n"))
+
+
+@pytest.mark.parametrize(
+    ("form", "first", "last"),
+    [
+        ("html", "<!doctype html>", "</html>"),
+        ("markdown", "## shop: 1 of 3 objectives met; worst: checkout/fast is Violated", "| 44.2ms |"),
+        ("csv", "namespace,probe,objective,", "shop,checkout,calls,"),
+    ],
+)
+def test_report_has_forms_for_files(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, form: str, first: str, last: str
+) -> None:
+    code, out, err = run(capfd, "report", "--store", store_of_today.path, "-o", form)
+    assert (0, "") == (code, err)
+    assert out.endswith("\n")
+    lines = out.splitlines()
+    assert (True, True) == (lines[0].startswith(first), lines[-1].startswith(last))
+
+
+def test_report_links_its_traces(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    address = "https://tempo/{traceId}?a=1&b"
+    args = ("report", "--store", store_of_today.path, "--trace-url", address, "-o")
+    assert f'href="https://tempo/{59:032x}?a=1&amp;b"' in run(capfd, *args, "html")[1]
+    assert f"](https://tempo/{59:032x}?a=1&b)" in run(capfd, *args, "markdown")[1]
+
+
+@pytest.mark.parametrize(
+    ("form", "address", "said"),
+    [
+        ("html", "javascript:{traceId}", "Invalid value for '--trace-url': no http or https address"),
+        ("html", "http://jaeger/", "Invalid value for '--trace-url': {traceId} is not in its path"),
+        ("csv", "http://jaeger/{traceId}", "--trace-url goes with -o html or markdown"),
+    ],
+)
+def test_report_refuses_an_address_that_leads_to_no_trace(
+    capfd: pytest.CaptureFixture[str], form: str, address: str, said: str
+) -> None:
+    code, out, err = run(capfd, "report", "-o", form, "--trace-url", address)
+    assert (2, "", True) == (code, out, err.startswith(f"latencyprobe: {said}"))
+
+
+def test_rows_that_found_no_room_are_told_beside_the_csv(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latencyprobe.report.build.MAX_RESULTS", 2)
+    code, out, err = run(capfd, "report", "--store", store_of_today.path, "-o", "csv")
+    assert (0, 3, "latencyprobe: shop: 1 more objectives are not shown.\n") == (code, len(out.splitlines()), err)
+
+
+def test_report_without_a_store_says_what_to_do(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    code, out, err = run(capfd, "report")
+    remedy = "measure with `latencyprobe run --port PORT` first"
+    expected = f"latencyprobe: {tmp_path}/latencyprobe/sli.db: no such store: {remedy}"
+    assert (1, "", True) == (code, out, err.startswith(expected))
+
+
+def test_sources_exclude_each_other(capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capfd, "report", "-n", "shop", "-A")
+    assert (2, "latencyprobe: -n and -A exclude each other: see latencyprobe report --help\n") == (code, err)
+
+
+def test_slow_prints_one_object_a_line(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    code, out, _ = run(capfd, "slow", "--store", store_of_today.path, "--target", "cart", "-o", "json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (0, 5) == (code, len(lines))
+    assert ["ok", "rto"] == [hit["what"] for hit in lines[0]["evidence"]]
+    assert ("cart", "Server", f"{59:032x}") == tuple(lines[0][name] for name in ("target", "perspective", "traceId"))
+
+
+def test_slow_table_shows_stages_and_trace_ids(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    out = run(capfd, "slow", "--store", store_of_today.path)[1]
+    assert f"{59:032x}" in out
+    assert "process 40.1ms" in out
+    assert "resent rto, 812ms" in out
+
+
+def test_slow_refuses_an_unknown_target(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    code, _, err = run(capfd, "slow", "--store", store_of_today.path, "--target", "basket")
+    assert (2, True) == (code, "'basket' is no target: one of cart" in err)
+
+
+def test_figures_of_the_last_minutes_are_those_of_no_others(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    code, out, _ = run(capfd, "report", "--store", store_of_today.path, "--since", "10m", "-o", "json")
+    fast = next(one for one in json.loads(out)["results"] if one["objective"] == "fast")
+    assert (code, fast["state"]) == (0, "Violated"), "as of its window"
+    assert fast["events"] in (10_000, 11_000), "whole minutes"
+    assert fast["bad"] * 100 == fast["events"]
+    assert not fast.keys() & {"topPeers", "waitedFor"}, "kept by the hour"
+
+
+def test_slow_of_the_last_minutes_leaves_out_older_ones(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    recent = run(capfd, "slow", "--store", store_of_today.path, "--since", "15m", "--limit", "2", "-o", "json")[1]
+    assert [f"{number:032x}" for number in (59, 58)] == [json.loads(line)["traceId"] for line in recent.splitlines()]
+    code, out, _ = run(capfd, "slow", "--store", store_of_today.path, "--since", "5m")
+    assert (0, "None of the slowest RPCs of each hour began within the last 5m") == (code, out.partition(":")[0])
+
+
+def test_report_of_one_target_counts_its_objectives(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    (first, *_) = store_of_today.objectives()
+    key = first.key._replace(objective="other")
+    store_of_today.define("shop", "second", [msgspec.structs.replace(first, key=key, target="basket")])
+    document = json.loads(run(capfd, "report", "--store", store_of_today.path, "--target", "basket", "-o", "json")[1])
+    assert [one["objective"] for one in document["results"]] == ["other"]
+    assert sum(document["summary"].values()) == 1
+    code, _, err = run(capfd, "report", "--store", store_of_today.path, "--target", "till")
+    assert (2, True) == (code, "'till' is no target: one of basket, cart" in err)
+
+
+def test_report_of_a_cluster_says_how_old_it_is_and_refuses_since(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, fake_kubectl: FakeKubectl, tmp_path: Path
+) -> None:
+    document = json.loads(run(capfd, "report", "--store", store_of_today.path, "-o", "json")[1])
+    for result in document["results"]:
+        result["updated"] = units.iso((int(time.time()) - 600) * 10**9)
+    (tmp_path / "reports").write_text(json.dumps({"items": [document]}))
+    fake_kubectl(f"/bin/cat {tmp_path}/reports")
+    out = run(capfd, "report", "-n", "shop")[1]
+    assert "is Violated; updated 10m" in out
+    assert "ago: is the operator running?" in out
+    code, _, err = run(capfd, "report", "-n", "shop", "--since", "5m")
+    assert (2, True) == (code, "--since needs a store; reports of a cluster are of whole windows" in err)
+
+
+def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    for trace in ("", f"{59:032x}"):
+        out = run(capfd, "explain", "--store", store_of_today.path, *([trace] if trace else []))[1]
+        assert out.startswith(f"trace {59:032x}\n")
+        assert "why: resent rto, 812ms" in out
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        ("0", "'0' begins 5 trace ids: give more of one: 0000"),
+        (
+            "f",
+            "no RPC whose trace id begins with 'f' is among the slowest: `latencyprobe slow` lists those that can be",
+        ),
+    ],
+)
+def test_explain_says_which_it_cannot_tell(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, trace: str, message: str
+) -> None:
+    code, out, err = run(capfd, "explain", "--store", store_of_today.path, trace)
+    assert (1, "", True) == (code, out, err.startswith(f"latencyprobe: {message}"))
+
+
+@pytest.mark.parametrize(
+    ("args", "asked"),
+    [
+        (["report"], "get latencyreports.latencyprobe.dev --output json"),
+        (["slow", "-n", "bank"], "get latencyreports.latencyprobe.dev --namespace bank --output json"),
+        (["report", "-A"], "get latencyreports.latencyprobe.dev --all-namespaces --output json"),
+    ],
+)
+def test_as_a_plugin_of_kubectl_reports_are_the_clusters(
+    fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str], args: list[str], asked: str
+) -> None:
+    called = fake_kubectl("""echo '{"items": []}'""")
+    assert group.run(args, kubectl.PLUGIN) == 0
+    assert called.read_text() == f"{asked}\n"
+
+
+def test_a_plugin_is_called_as_it_was_typed(capfd: pytest.CaptureFixture[str]) -> None:
+    group.run(["report", "--help"], kubectl.PLUGIN)
+    assert "Usage: kubectl latencyprobe report" in capfd.readouterr().out
