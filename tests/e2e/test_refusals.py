@@ -52,3 +52,13 @@ def test_both_accept_what_is_right(release: Chart, cluster: Cluster, namespace: 
     ours = validate(*GOOD)
 
     assert ours.returncode == 0, ours.stderr
+
+
+def test_the_same_manifest_is_applied_again_server_side_without_a_conflict(
+    release: Chart, cluster: Cluster, namespace: str
+) -> None:
+    """Others may own the fields by now: who applied them client-side before."""
+    for path in GOOD:
+        cluster.kubectl("apply", "-n", namespace, "-f", str(path))
+        cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", str(path))
+        cluster.kubectl("delete", "--wait=false", "-n", namespace, "-f", str(path))

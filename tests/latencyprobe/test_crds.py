@@ -66,6 +66,21 @@ def test_latencyprobe_schema_says_what_the_parser_says() -> None:
     assert [] == differences(inspect.type_info(LatencyProbeSpec), found, "spec")
 
 
+def test_nothing_is_added_to_what_is_applied_as_a_whole() -> None:
+    """Else applying the same manifest again, server-side, is a conflict."""
+
+    def defaults(found: Any, *, inside: bool = False) -> list[Any]:
+        if isinstance(found, list):
+            return [one for entry in found for one in defaults(entry, inside=inside)]
+        if not isinstance(found, dict):
+            return []
+        own = [found] if inside and "default" in found else []
+        inside = inside or found.get("x-kubernetes-map-type") == "atomic"
+        return own + [one for entry in found.values() for one in defaults(entry, inside=inside)]
+
+    assert [] == defaults(schema("latencyprobe")["properties"]["spec"])
+
+
 def names(kind: inspect.Type) -> Any:
     """Return the tree of field names of a type."""
     if isinstance(kind, inspect.UnionType):
