@@ -12,7 +12,10 @@ from tests.support.releases import ROOT, unpack_previous
 UPPER = {"maximum", "maxLength", "maxItems", "maxProperties"}
 LOWER = {"minimum", "minLength", "minItems", "minProperties"}
 # Rules that are new, and refuse only what the operator itself never took.
-MENDED = {"self.ports.all(p, type(p) == int ? true : self.role != 'Client')"}  # 80.0, which is no port's number or name
+MENDED = {
+    "self.ports.all(p, type(p) == int ? true : self.role != 'Client')",  # 80.0, which is no port's number or name
+    "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",  # values may be absent now
+}
 INSIDE = {"properties", "items", "additionalProperties"}
 
 
@@ -38,6 +41,8 @@ def narrower(old: Any, new: Any, at: str = "") -> Iterator[str]:
             fine = now is None or (was is not None and now <= was)
         elif name == "enum":
             fine = now is None or (was is not None and set(was) <= set(now))
+        elif name == "default":
+            fine = was == now or (now is None and was in ({}, []))  # to both releases what is absent is empty
         elif name == "required":
             fine = set(now or ()) <= set(was or ())
         elif name == "x-kubernetes-validations":
