@@ -59,6 +59,8 @@ def test_the_same_manifest_is_applied_again_server_side_without_a_conflict(
 ) -> None:
     """Others may own the fields by now: who applied them client-side before."""
     for path in GOOD:
+        if path.name == "nulls.yaml":
+            continue  # a null is applied as one, and kept as its default
         cluster.kubectl("apply", "-n", namespace, "-f", str(path))
         cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", str(path))
         cluster.kubectl("delete", "--wait=false", "-n", namespace, "-f", str(path))
