@@ -20,12 +20,12 @@ def main(args: Sequence[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
 
-    from latencyprobe import group, kubectl, output  # noqa: PLC0415 - only now do signals end us quietly
+    from latencyprobe import group, options, output  # noqa: PLC0415 - only now do signals end us quietly
 
     if sys.stdout:
         sys.stdout = output.checked(sys.stdout)
     _, _, program = sys.argv[0].rpartition("/")
-    sys.exit(group.run(args, kubectl.PLUGIN if program.startswith("kubectl-") else "latencyprobe"))
+    sys.exit(group.run(args, options.PLUGIN if program.startswith("kubectl-") else "latencyprobe"))
 
 
 def _end(number: int, _: FrameType | None) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from latencyprobe.errors import ClusterError
 
-PLUGIN = "kubectl latencyprobe"  # as which kubectl runs us: then reports are the cluster's
 _LOGGED = re.compile(r"[EWI]\d{4} ")  # by klog, above what kubectl itself says
 
 

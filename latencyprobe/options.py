@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+PLUGIN = "kubectl latencyprobe"  # as which kubectl runs us: then reports are the cluster's
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
 

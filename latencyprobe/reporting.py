@@ -11,8 +11,7 @@ import msgspec
 from rich.console import Console
 
 from latencyprobe.errors import ReportError
-from latencyprobe.kubectl import PLUGIN
-from latencyprobe.options import Duration
+from latencyprobe.options import PLUGIN, Duration
 from latencyprobe.report import build, csv, exchanges, explain, kubectl, links, markdown, table, units, words
 from latencyprobe.report.model import LatencyReport, of_target, updated_unix_ns
 from latencyprobe.slo.evaluate import State

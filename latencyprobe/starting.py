@@ -18,6 +18,7 @@ _BY_PORT: Mapping[int, Mapping[str, object]] = {
     50051: {"protocol": Protocol.HTTP2.value},
 }
 _BY_STREAM = ("grpc", "h2c", "http2", "kubernetes.io/h2c")  # appProtocol, or the beginning of a port's name
+_LONGEST = 63 - len("-fast")  # of a target's name, so that its objective's has room
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 
 Document = dict[str, Any]
@@ -51,21 +52,20 @@ def of_object(found: Mapping[str, Any], *, threshold: str = THRESHOLD) -> Docume
     name = metadata["name"][:63].strip("-.").replace(".", "-")
     by_stream = [port for port, streams in ports.items() if streams]
     by_turns = [port for port, streams in ports.items() if not streams]
-    targets = [
-        {"name": name if not of_both else f"{name[:59]}-{ending}", "podSelector": selector, **ports_of, **protocol}
-        for ending, ports_of, protocol, of_both in (
-            ("tcp", _ports(by_turns), {}, bool(by_stream)),
-            ("grpc", _ports(by_stream), {"protocol": Protocol.HTTP2.value}, bool(by_turns)),
-        )
-        if ports_of or (ending == "tcp" and not ports)
-    ]
+    stem = name[: _LONGEST - len("-grpc")]
+    targets: list[Document] = []
+    if by_turns or not ports:
+        targets.append({"name": f"{stem}-tcp" if by_stream else name, "podSelector": selector, **_ports(by_turns)})
+    if by_stream:
+        of_streams = {**_ports(by_stream), "protocol": Protocol.HTTP2.value}
+        targets.append({"name": f"{stem}-grpc" if by_turns else name, "podSelector": selector, **of_streams})
     return _document({"name": name, "namespace": metadata.get("namespace", "default")}, targets, threshold)
 
 
 def _document(metadata: Document, targets: Sequence[Document], threshold: str) -> Document:
     objectives = [
         {
-            "name": f"{one['name'][:58]}-fast",
+            "name": f"{one['name'][:_LONGEST]}-fast",
             "target": one["name"],
             "threshold": threshold,
             "goal": GOAL,
@@ -85,6 +85,8 @@ def _of_service(name: str, spec: Mapping[str, Any]) -> tuple[Document, dict[int 
         for one in spec.get("ports", ())
         if one.get("protocol", "TCP") == "TCP"
     }
+    if not ports:
+        raise SpecError("spec.ports", "has no TCP port: nothing else is measured", name)
     return {"matchLabels": spec["selector"]}, ports
 
 

@@ -62,8 +62,8 @@ def state(of: State) -> str:
 
 
 def budget(result: Result) -> Budget | None:
-    """Return how much of the budget is spent; `None` where it is not known."""
-    if result.error_budget_remaining is None:
+    """Return how much of the budget is spent; `None` where it is not known, or too few events say nothing of it."""
+    if result.error_budget_remaining is None or result.state is State.NO_DATA:
         return None
     spent = _WHOLE - Decimal(result.error_budget_remaining)
     scale = _WHOLE / max(spent, _WHOLE)

@@ -37,7 +37,7 @@ def render(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
     if not narrow:
         table.add_column("trace id", no_wrap=True)
     for result, slow in exchanges:
-        about = [seen_at(result), slow.peer, slow.time[5:19].replace("T", " ")]
+        about = [words.seen_at(result), slow.peer, slow.time[5:19].replace("T", " ")]
         inside = about if wider else [about[0], about[2]] if wide else []  # in columns of their own
         beside = [*inside, *(() if narrow else (slow.trace_id,))]
         peer = [] if wider or not slow.peer else [f"peer {slow.peer}"]
@@ -60,11 +60,6 @@ def render(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
         if stage in drawn:
             legend.setdefault((block(stage, console), stage_of(stage).colour), []).append(stage)
     console.print(Text("  ").join(Text.assemble(drawing, f" {', '.join(names)}") for drawing, names in legend.items()))
-
-
-def seen_at(result: Result) -> str:
-    """Return at which end of whose connections it was measured: one exchange may be told by both."""
-    return f"{result.target}, {result.perspective.lower()}"
 
 
 def _bar(slow: Slow, console: Console) -> Text:

@@ -76,7 +76,7 @@ def _notes(result: Result) -> list[str]:
 def _slowest(exchanges: Sequence[tuple[Result, Slow]], trace_url: str) -> Iterable[str]:
     if not exchanges:
         return
-    yield "| slowest | mostly, and why | stages | target | peer | UTC | trace id |"
+    yield "| slowest | mostly, and why | stages | seen at | peer | UTC | trace id |"
     yield "| ---: | --- | --- | --- | --- | --- | --- |"
     for result, slow in exchanges:
         said = [words.largest(slow), *(words.explained(one, result, slow) for one in slow.evidence)]
@@ -84,8 +84,8 @@ def _slowest(exchanges: Sequence[tuple[Result, Slow]], trace_url: str) -> Iterab
         for one in slow.waited_for:
             why += f"<br>{escaped(words.waited_for(one))}: {_trace(one.trace_id, trace_url)}"
         stages = ", ".join(f"{stage.stage} {words.short(stage.duration, 3)}" for stage in slow.stages)
-        time = slow.time[5:16].replace("T", " ")
-        texts = map(escaped, (stages, result.target, slow.peer, time))
+        time = slow.time[5:19].replace("T", " ")
+        texts = map(escaped, (stages, words.seen_at(result), slow.peer, time))
         yield f"| {words.short(slow.duration, 4)} | {why} | {' | '.join(texts)} | {_trace(slow.trace_id, trace_url)} |"
 
 

@@ -178,6 +178,11 @@ def name(result: Result) -> str:
     return f"{result.probe}/{result.objective}"
 
 
+def seen_at(result: Result) -> str:
+    """Return at which end of whose connections it was measured: one exchange may be told by both."""
+    return f"{result.target}, {result.perspective.lower()}"
+
+
 def percent(value: str | None) -> str:
     """Return a share with its unit, empty where it is not known."""
     return "" if value is None else f"{value} %"

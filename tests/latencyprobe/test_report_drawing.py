@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from latencyprobe import stages
 from latencyprobe.report import drawing, model
+from latencyprobe.slo.evaluate import State
 from tests.latencyprobe.report_examples import IDLE, RICH, SLOW
 
 
@@ -23,6 +24,7 @@ def test_overspent_budget_ends_where_it_ends() -> None:
 
 def test_what_is_not_known_is_not_drawn() -> None:
     assert drawing.budget(IDLE) is None
+    assert drawing.budget(replace(RICH, state=State.NO_DATA)) is None
     assert drawing.latency(IDLE) is None
     assert () == drawing.burned_by(IDLE)
     assert () == drawing.waterfall(replace(SLOW, stages=()))

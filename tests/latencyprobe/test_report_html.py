@@ -179,6 +179,15 @@ def test_objective_without_figures_has_no_pictures_of_them() -> None:
     assert "<table" not in article
 
 
+def test_too_few_events_have_no_budget_and_no_alert() -> None:
+    article = (
+        Page([document(replace(RICH, state=State.NO_DATA))]).source.partition("<article")[2].partition("</article>")[0]
+    )
+    assert "budget left" not in article.lower()
+    assert "Error budget" not in article
+    assert "Firing" not in article
+
+
 def test_all_objectives_and_those_left_out_are_told() -> None:
     page = page_of("256")
     assert 256 == len(page.all("article"))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from latencyprobe import group, kubectl
+from latencyprobe import group, options
 from latencyprobe.plan import Role
 from latencyprobe.report import units
 from latencyprobe.sli import SliRow
@@ -230,10 +230,10 @@ def test_as_a_plugin_of_kubectl_reports_are_the_clusters(
     fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str], args: list[str], asked: str
 ) -> None:
     called = fake_kubectl("""echo '{"items": []}'""")
-    assert group.run(args, kubectl.PLUGIN) == 0
+    assert group.run(args, options.PLUGIN) == 0
     assert called.read_text() == f"{asked}\n"
 
 
 def test_a_plugin_is_called_as_it_was_typed(capfd: pytest.CaptureFixture[str]) -> None:
-    group.run(["report", "--help"], kubectl.PLUGIN)
+    group.run(["report", "--help"], options.PLUGIN)
     assert "Usage: kubectl latencyprobe report" in capfd.readouterr().out

@@ -85,9 +85,15 @@ def test_a_long_name_with_dots_is_cut_to_what_names_may_be() -> None:
     assert target.name == "a-b" + "c" * 60
 
 
+def test_a_long_name_with_both_kinds_of_ports_has_names_that_differ() -> None:
+    document = starting.of_object(service({"port": 80}, {"port": 9000, "name": "grpc"}, name="c" * 63))
+    assert len(targets(document)) == 2
+
+
 @pytest.mark.parametrize(
     ("found", "message"),
     [
+        (service({"port": 53, "protocol": "UDP"}), "web: spec.ports: has no TCP port"),
         (service(selector={}), "web: spec.selector: is empty: pods of a Service without one are not known"),
         (
             {"kind": "Node", "metadata": {"name": "n1"}},

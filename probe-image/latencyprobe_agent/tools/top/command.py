@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import click
@@ -76,7 +76,7 @@ def top(
             if output == "json":
                 draw: _Draw = _print_json
             elif plain or not console.is_terminal or not sys.stdin.isatty():
-                draw = lambda *figures: screen.print_plain(console, *figures)  # noqa: E731
+                draw = partial(screen.print_plain, console)
                 console.print("attached; Ctrl-C ends", style="dim")
             else:
                 draw = stack.enter_context(screen.Screen(console)).draw
