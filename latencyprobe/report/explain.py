@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencyprobe import stages
+from latencyprobe.plan import Role
 from latencyprobe.report import exchanges, units, words
 from latencyprobe.report.model import Result, Slow
 from latencyprobe.report.units import duration_ns
@@ -55,7 +56,8 @@ def render(ends: Sequence[tuple[Result, Slow]], console: Console) -> None:
 def _title(result: Result, slow: Slow) -> Text:
     since = slow.time.replace("T", " ").removesuffix("Z")
     where = f"at the {result.perspective.lower()}'s side of {result.probe}/{result.target}"
-    halves = ", joined with the server's half" if slow.joined else ""
+    other = "client" if result.perspective == Role.SERVER else "server"
+    halves = f", joined with the {other}'s half" if slow.joined else ""
     peer = f"; at the other end {slow.peer}" if slow.peer else ""
     error = f"; failed: {slow.error}" if slow.error else ""
     return Text.assemble(

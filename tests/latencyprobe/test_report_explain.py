@@ -68,6 +68,7 @@ def test_it_fits_the_terminal(width: int) -> None:
 
 
 def test_it_says_which_end_when_with_whom_and_that_both_halves_are_known() -> None:
+    assert "joined with the client's half" in explained((SERVER, replace(HALF, joined=True)), width=200)
     found = " ".join(explained((CLIENT, JOINED), (SERVER, HALF), width=200).split())
     assert (
         "100ms from 2026-09-21 14:03:00.123 UTC on, at the client's side of p/cart, joined with the server's half"
