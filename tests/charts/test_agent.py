@@ -37,7 +37,16 @@ def test_kernel_rights_are_bpf_and_perfmon_and_nothing_else(pod: Any, container:
 
 
 def test_no_namespace_of_the_host_is_shared(pod: Any) -> None:
-    assert not {"hostPID", "hostNetwork", "hostIPC", "shareProcessNamespace"} & pod.keys()
+    assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
+
+
+def test_no_container_is_process_1_to_which_an_early_signal_is_lost(render: Render) -> None:
+    manifests = render()
+    with_host = render(agent={"userStacks": True}).one("DaemonSet")["spec"]["template"]["spec"]
+
+    for kind in ("DaemonSet", "Deployment", "Job"):
+        assert manifests.one(kind)["spec"]["template"]["spec"]["shareProcessNamespace"] is True, kind
+    assert "shareProcessNamespace" not in with_host  # the API server refuses both
 
 
 def test_host_is_seen_through_one_read_only_cgroup_mount(pod: Any, container: Any) -> None:

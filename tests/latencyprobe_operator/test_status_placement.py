@@ -95,6 +95,17 @@ def test_agent_that_runs_without_a_word_and_one_that_is_being_made_are_told_apar
     assert missing(planned)[0] == "AgentEnded"
 
 
+def test_agent_that_was_told_to_end_is_not_ready_though_it_still_reports(planned: Any, make: Any) -> None:
+    planned.report("n1", 5)
+    planned.state.put("pods", agent(make))
+    assert ready(planned, 6).status == "True"
+    planned.state.put("pods", agent(make, terminating=True))
+    found = ready(planned, 6)
+    assert (found.status, found.reason, found.message) == ("Unknown", "AgentStarting", "waiting for the agent on n1")
+    planned.state.put("pods", agent(make, "agent-y"))
+    assert ready(planned, 6).status == "True"
+
+
 def test_new_agent_beside_one_that_ends_is_the_one_that_counts(planned: Any, make: Any) -> None:
     for names in (("agent-a", "agent-b"), ("agent-b", "agent-a")):
         for name in names:

@@ -240,6 +240,7 @@ def _probes_ready(
         return Condition("ProbesReady", "False", *placement.told(missing))
     # an agent that is ready for an earlier plan need not have this LatencyProbe in it
     late = [n for n in by_state[NodeState.READY] if not agents.measures(n, _targets(resolved, n))]
+    late += placement.ending([n for n in by_state[NodeState.READY] if n not in late])
     if starting := by_state[NodeState.STARTING] + late:
         hint = placement.hint(by_state[NodeState.STARTING])
         why = f"waiting for the agent on {some(starting)}" + (f"; {hint}" if hint else "")

@@ -72,6 +72,11 @@ class Placement:
         parts = [f"no agent reports from {some([n for n, _ in found])}: {found[0][1]}" for _, found in most[:_REASONS]]
         return most[0][0], "; ".join(parts)
 
+    def ending(self, nodes: Sequence[str]) -> list[str]:
+        """Return those of these nodes whose agent's pod was told to end and has no follower yet: what it reports now
+        is soon over."""
+        return [name for name in nodes if (pod := self._pods.get(name)) and pod.terminating]
+
     def hint(self, nodes: Sequence[str]) -> str:
         """Return what keeps the first of these nodes from having an agent that waiting does not mend, empty without."""
         found = ((name, self.why(name)) for name in nodes)

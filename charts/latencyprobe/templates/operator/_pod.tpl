@@ -1,5 +1,6 @@
 {{/* What the Deployment and the pre-delete Job share. */}}
 {{- define "latencyprobe.operatorPod" -}}
+shareProcessNamespace: true # process 1 would miss a SIGTERM before Python takes it
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
