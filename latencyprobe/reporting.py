@@ -188,14 +188,19 @@ def slow(
 Examples:
   latencyprobe explain                         the slowest RPC of this host
   latencyprobe explain 4bf92f35                by the beginning of its trace id, as `slow` prints it
+  latencyprobe explain -n shop --target cart   the slowest one of this target
   latencyprobe explain -n shop 4bf92f35
 """,
 )
 @_sources
+@click.option("--target", help="Only this target's.")
 @click.argument("trace", required=False, default="")
-def explain_(namespace: str | None, all_namespaces: bool, store: Path | None, trace: str) -> None:
+def explain_(
+    *, namespace: str | None, all_namespaces: bool, store: Path | None, target: str | None, trace: str
+) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
-    results = [result for one in _reports(_Source.of(namespace, all_namespaces, store)) for result in one.results]
+    reports = _of_target(_reports(_Source.of(namespace, all_namespaces, store)), target)
+    results = [result for one in reports for result in one.results]
     found = explain.find(results, trace.lower())
     traces = dict.fromkeys(slow.trace_id for _, slow in found)
     if not found:

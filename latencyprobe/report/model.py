@@ -53,8 +53,9 @@ class BadStage(_Model, frozen=True):
 
 class Explained(_Model, frozen=True):
     """What TCP did to the events, by signal: how many it hit and how many of them were bad, each also in percent of all
-    and of the bad ones; `wait`: the time that it cost them at most. From records: exchanges whose record is among the
-    `lost` are not among them."""
+    and of the bad ones; `wait`: the time that it cost them at most. Of `handshakes`: before how many connecting took
+    longer than the threshold, and that time. From records: exchanges whose record is among the `lost` are not among
+    them."""
 
     signal: str
     events: int

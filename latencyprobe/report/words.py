@@ -12,7 +12,7 @@ from latencyprobe import stages, unsent
 from latencyprobe.causes import told
 from latencyprobe.plan import Role
 from latencyprobe.report import causes, held, pressure, turns, units
-from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, WaitedFor
+from latencyprobe.report.model import EvidenceSummary, Explained, LatencyReport, Report, Result, Slow, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 from latencyprobe.stages import PROCESS
@@ -21,7 +21,8 @@ NO_REPORT = "No report yet: `kubectl apply` a LatencyProbe, or measure with `lat
 NO_OBJECTIVES = (
     "No objectives: add spec.objectives to a LatencyProbe (examples/redis.yaml shows one), then measure again."
 )
-_SIGNALS = {"retransmits": "resent", "handshakes": "connect", "waits": "of it"}  # as a verb, and shorter
+HANDSHAKES = "handshakes"  # of the first exchange of a connection
+_SIGNALS = {"retransmits": "resent", HANDSHAKES: "connect", "waits": "of it"}  # as a verb, and shorter
 _ON_THE_WAY = {stage.name for stage in (stages.NETWORK, stages.WAIT, stages.RECEIVE)}
 
 
@@ -85,8 +86,7 @@ def notes(result: Result) -> Iterable[Note]:
     if went_to := causes.line(result):
         yield Note(went_to)
     for one in (one for one in result.evidence if one.events):
-        of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
-        yield Note(f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most")
+        yield from _hit(one, result)
     if remedy := held.advice(result):
         yield Note(remedy, advice=True)
     if held_up := pressure.told(result):
@@ -126,6 +126,19 @@ def notes(result: Result) -> Iterable[Note]:
     yield Note(
         f"{result.perspective.lower()} side of {result.target} within {result.threshold}, {result.window}{since}"
     )
+
+
+def _hit(one: Explained, result: Result) -> Iterable[Note]:
+    """Yield how many events a signal explains. Connecting is before an RPC and in no duration: it is told apart."""
+    of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
+    if one.signal != HANDSHAKES:
+        yield Note(f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most")
+        return
+    yield Note(
+        f"before {of_bad}{one.share} % of all, connecting took longer than {result.threshold}: {one.wait} in all, "
+        "outside of the RPCs' own time"
+    )
+    yield Note("keep connections open; `latencyprobe handshakes` there shows which open late, and why", advice=True)
 
 
 def _recorded(result: Result) -> Iterable[str]:

@@ -199,6 +199,10 @@ def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
         out = run(capfd, "explain", "--store", store_of_today.path, *([trace] if trace else []))[1]
         assert out.startswith(f"trace {59:032x}\n")
         assert "why: resent rto, 812ms" in out
+    out = run(capfd, "explain", "--store", store_of_today.path, "--target", "cart")[1]
+    assert out.startswith(f"trace {59:032x}\n")
+    code, _, err = run(capfd, "explain", "--store", store_of_today.path, "--target", "nowhere")
+    assert (code, "'nowhere' is no target: one of cart" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
