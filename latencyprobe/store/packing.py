@@ -5,7 +5,7 @@ never fails: a blob with a count of MAX_SUM, which no honest one reaches, is add
 bits is kept as a float (5,000 nodes on which 22 bad exchanges are under way all day spend 300 years in it).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -117,18 +117,54 @@ def pack_detail(detail: Detail) -> bytes:
 
 def unpack_detail(blob: bytes) -> Detail:
     """Return what `pack_detail` packed. Raises Unreadable."""
-    if not blob:
-        return Detail()
-    packed = _decoded(_detail, blob)
-    dense, coded = packed.dense, packed.stages
-    histogram = {}
-    index = dense[0] if dense else 0
+    return summed((blob,))
+
+
+def summed(blobs: Iterable[bytes]) -> Detail:
+    """Return the sum of what `pack_detail` packed; a window has hundreds. Raises Unreadable where one cannot be."""
+    histogram: dict[int, int] = {}
+    parts = []
+    for blob in blobs:
+        if blob:
+            packed = _decoded(_detail, blob)
+            _add_buckets(histogram, packed.dense)
+            parts.append(_unpacked(packed))
+    return Detail(
+        histogram,
+        added(*(part.stage_ns for part in parts)),
+        added(*(part.dominant for part in parts)),
+        added_evidence(*(part.evidence for part in parts)),
+        added(*(part.exclusions for part in parts)),
+        sum(part.sampled_out for part in parts),
+        added_pressure(*(part.pressure for part in parts)),
+        added(*(part.cause_ns for part in parts)),
+    )
+
+
+def _add_buckets(histogram: dict[int, int], dense: list[int]) -> None:
+    """Add the buckets of one blob in place, at once as they are unpacked: they are most of it."""
+    if not dense:
+        return
+    index = last = first = dense[0]
+    get = histogram.get
     for count in dense[1:]:
         if count > 0:
-            histogram[index] = count
-        index += 1 if count > 0 else -count
+            histogram[index] = get(index, 0) + count
+            last = index
+            index += 1
+        else:
+            index -= count
+    for bucket in (first, last):
+        if bucket not in HISTOGRAM_INDEXES:
+            raise Unreadable(f"histogram: there is no bucket {bucket}")
+    if len(dense) > 1:
+        _check("histogram", (max(dense[1:]),))
+
+
+def _unpacked(packed: _Packed) -> Detail:
+    """Return all but the histogram."""
     try:
-        by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
+        by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in packed.stages.items()}
         stage_ns = {name: int(total_ns) for name, (total_ns, _) in by_stage.items() if total_ns}
         evidence = {
             name: EvidenceCount(n.exchanges, n.bad, int(n.wait_ns), n.lost) for name, n in packed.evidence.items()
@@ -139,27 +175,20 @@ def unpack_detail(blob: bytes) -> Detail:
     except (KeyError, OverflowError, ValueError) as error:
         raise Unreadable(f"stages, evidence, pressure, causes or exclusions: {error}") from error
     dominant = {name: count for name, (_, count) in by_stage.items() if count}
-    for bucket in (min(histogram), max(histogram)) if histogram else ():
-        if bucket not in HISTOGRAM_INDEXES:
-            raise Unreadable(f"histogram: there is no bucket {bucket}")
-    _check("histogram", histogram.values())
     _check("dominant", dominant.values())
     _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad, n.lost)])
     _check("exclusions", reasons.values())
-    _check("sampled_out", [packed.sampled_out])
-    return Detail(histogram, stage_ns, dominant, evidence, reasons, packed.sampled_out, held, cause_ns)
+    _check("sampled_out", (packed.sampled_out,))
+    return Detail({}, stage_ns, dominant, evidence, reasons, packed.sampled_out, held, cause_ns)
 
 
 def add_details(one: bytes, other: bytes) -> bytes:
     """Add up two blobs; SQLite calls it where a row is already there. What cannot be read stays, for readers to see."""
     try:
-        a, b = unpack_detail(one), unpack_detail(other)
+        total = summed((one, other))
     except Unreadable:
         return one
-    sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
-    reasons, evidence = added(a.exclusions, b.exclusions), added_evidence(a.evidence, b.evidence)
-    held, cause_ns = added_pressure(a.pressure, b.pressure), folded(added(a.cause_ns, b.cause_ns))
-    return pack_detail(Detail(*sums, evidence, reasons, a.sampled_out + b.sampled_out, held, cause_ns))
+    return pack_detail(replace(total, cause_ns=folded(total.cause_ns)))
 
 
 def pack_exemplars(exemplars: Exemplars) -> bytes:

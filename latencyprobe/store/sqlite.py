@@ -17,7 +17,7 @@ import msgspec
 
 from latencyprobe.bounds import MAX_SUM
 from latencyprobe.errors import StoreError
-from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
+from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
@@ -158,17 +158,13 @@ class SqliteStore:
             kept, series = self._horizons(), self._known(key)
             rows = spans(since, until, kept)
             start = rows[0].since if rows else since
-            total = SliRow(*key, minute=start)
-            for span in rows:
-                for counts in self._db.execute(f"SELECT * FROM counts {statements.IN_SPAN}", (series, *span)):
-                    total = merged(total, columns.row(key, counts))
-            for span in spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S)):
-                query = f"SELECT exemplars FROM exemplars {statements.IN_SPAN}"
-                for (blob,) in self._db.execute(query, (series, *span)):
-                    seen = packing.unpack_exemplars(blob)
-                    slowest = tuple(slow for slow in seen.slowest if start <= slow.start_unix_ns // 10**9 < until)
-                    more = SliRow(*key, minute=start, slowest=slowest, peers=seen.peers, waited_ns=seen.waited_ns)
-                    total = merged(total, more)
+            query = f"SELECT * FROM counts {statements.IN_SPAN}"
+            stored = [counts for span in rows for counts in self._db.execute(query, (series, *span))]
+            total = columns.total(key, start, stored)
+            query = f"SELECT exemplars FROM exemplars {statements.IN_SPAN}"
+            by_hour = spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S))
+            blobs = [blob for span in by_hour for (blob,) in self._db.execute(query, (series, *span))]
+            total = columns.with_exemplars(total, blobs, until)
         return msgspec.structs.replace(total, good=max(total.good, 0), bad=max(total.bad, 0))  # see bounds.TORN
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
