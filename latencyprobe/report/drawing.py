@@ -15,6 +15,7 @@ from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 
 _WHOLE = Decimal(100)
+_HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
 class Mark(NamedTuple):
@@ -32,6 +33,15 @@ class Budget(NamedTuple):
     spent: Mark
     over: Mark | None
     limit: float
+
+
+class BurnDown(NamedTuple):
+    """What was left of a budget over the window: corners of a line, in percent from the left and the top,
+    which is the whole budget; `spent`: how far down none is left; `lowest`: what the bottom is, of an overspent one."""
+
+    points: tuple[tuple[float, float], ...]
+    spent: float
+    lowest: str
 
 
 class Quantile(NamedTuple):
@@ -70,6 +80,35 @@ def budget(result: Result) -> Budget | None:
     within, over = min(spent, _WHOLE) * scale, max(spent - _WHOLE, Decimal(0)) * scale
     overspent = Mark("beyond the budget", float(within), float(over), "k-over") if over else None
     return Budget(Mark("spent", 0.0, float(within), "k-spent"), overspent, float(_WHOLE * scale))
+
+
+def burn_down(result: Result) -> BurnDown | None:
+    """Return how the budget went; `None` where it is not known."""
+    found = result.burn_down
+    if found is None or not found.left:
+        return None
+    left = [float(one) for one in found.left]
+    since_s, updated_s = units.unix_ns(found.since) / 1e9, units.unix_ns(result.updated) / 1e9
+    window_s, step_s = units.span_s(result.window), units.span_s(found.step)
+    low = min(*left, 0.0)
+
+    def across(at_s: float) -> float:
+        return 100 * max(0.0, min(1.0, 1 - (updated_s - at_s) / window_s))
+
+    def down(percent: float) -> float:
+        return 100 * (100 - percent) / (100 - low)
+
+    points = [(across(since_s), 0.0)]
+    points += [(across(since_s + (i + 1) * step_s), down(percent)) for i, percent in enumerate(left)]
+    return BurnDown(tuple(points), down(0.0), f"{low:,.0f} %" if low < 0 else "")
+
+
+def sparkline(left: Sequence[str], width: int) -> str:
+    """Return what was left of a budget as at most so many characters, the least of each stretch; an overspent one is as
+    low as an empty one."""
+    wide = min(width, len(left))
+    least = [min(map(float, left[i * len(left) // wide : (i + 1) * len(left) // wide])) for i in range(wide)]
+    return "".join(_HEIGHTS[max(0, min(len(_HEIGHTS) - 1, int(one * len(_HEIGHTS) / 100)))] for one in least)
 
 
 def burned_by(result: Result) -> tuple[Mark, ...]:

@@ -66,7 +66,7 @@ def total(key: ObjectiveKey, start: int, stored: Collection[tuple[Any, ...]]) ->
         minute=start,
         good=good,
         bad=bad,
-        coverage=Coverage(*numbers, parts.sampled_out),
+        coverage=Coverage(*[*numbers, parts.sampled_out]),
         histogram=parts.histogram,
         stage_ns=parts.stage_ns,
         dominant=parts.dominant,
