@@ -3,6 +3,7 @@
 Called by html.py. Places and widths are in percent of the picture's width; what a mark says is the text beside it.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -15,6 +16,7 @@ from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 
 _WHOLE = Decimal(100)
+_LABEL = 16.0  # the height of a label beside a burn-down, in percent of it
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
@@ -36,12 +38,15 @@ class Budget(NamedTuple):
 
 
 class BurnDown(NamedTuple):
-    """What was left of a budget over the window: corners of a line, in percent from the left and the top,
-    which is the whole budget; `spent`: how far down none is left; `lowest`: what the bottom is, of an overspent one."""
+    """What was left of a budget over the window: corners in percent from the left, and from the top, which is the whole
+    budget. `within`, `over`: areas of what was left and of what was overspent; `zero`: how far down nothing is left;
+    `labels`: what stands beside the picture, and how far down."""
 
-    points: tuple[tuple[float, float], ...]
-    spent: float
-    lowest: str
+    line: tuple[tuple[float, float], ...]
+    within: tuple[tuple[float, float], ...]
+    over: tuple[tuple[float, float], ...]
+    zero: float
+    labels: tuple[tuple[str, float], ...]
 
 
 class Quantile(NamedTuple):
@@ -98,9 +103,21 @@ def burn_down(result: Result) -> BurnDown | None:
     def down(percent: float) -> float:
         return 100 * (100 - percent) / (100 - low)
 
-    points = [(across(since_s), 0.0)]
-    points += [(across(since_s + (i + 1) * step_s), down(percent)) for i, percent in enumerate(left)]
-    return BurnDown(tuple(points), down(0.0), f"{low:,.0f} %" if low < 0 else "")
+    line = [(across(since_s), 0.0)]
+    line += [(across(since_s + (i + 1) * step_s), down(percent)) for i, percent in enumerate(left)]
+    zero, ends = down(0.0), ((line[-1][0], down(0.0)), (line[0][0], down(0.0)))
+    within, over = (tuple((x, limit(y, zero)) for x, y in line) + ends for limit in (min, max))
+    overspent = [("0 %", zero), (f"{low:,.0f} %", 100.0)] if low < 0 else [("0 %", 100.0)]
+    labels = tuple(_apart([("100 %", 0.0), *overspent]))
+    return BurnDown(tuple(line), within, over if low < 0 else (), zero, labels)
+
+
+def _apart(labels: Iterable[tuple[str, float]]) -> Iterator[tuple[str, float]]:
+    """Yield labels from the top, of two that would touch each other the lower one; its place says where it belongs."""
+    found = list(labels)
+    for one, following in itertools.zip_longest(found, found[1:]):
+        if following is None or following[1] - one[1] > _LABEL:
+            yield one
 
 
 def sparkline(left: Sequence[str], width: int) -> str:
