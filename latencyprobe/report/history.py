@@ -58,9 +58,11 @@ def week_before(store: Store, objective: Objective, when: When, first: int | Non
 
     `first`: the first minute of the series.
     """
-    until, goal = when.until - _WEEK_S, goal_fraction(objective.goal)
-    since = when.now - _WEEK_S - WINDOW_S[objective.window]
-    if first is None or max(first, store.horizons().days) > since:
+    kept, goal = store.horizons(), goal_fraction(objective.goal)
+    until = when.until - _WEEK_S
+    until -= until % kept.finest_s(until)  # what a wider row has of later is not told
+    since = until - WINDOW_S[objective.window]
+    if first is None or max(first, kept.days) > since:
         return None
     row = store.read(objective.key, since, until)
     sli, left = share_of_good(row), budget_remaining(row.good, row.good + row.bad, goal)

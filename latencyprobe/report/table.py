@@ -76,7 +76,12 @@ def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Tab
 
 def _print_burn_down(result: Result, console: Console) -> None:
     """Print how the budget went as one line, where there is room and letters for it."""
-    if result.burn_down is None or console.width < _DRAWN_FROM or console.options.ascii_only:
+    if (
+        result.burn_down is None
+        or len(result.burn_down.left) < 2
+        or console.width < _DRAWN_FROM
+        or console.options.ascii_only
+    ):
         return
     line = Text.assemble(
         "budget since ",
