@@ -1,6 +1,7 @@
 """What a report costs by the number of objectives: bytes of the store, and time to evaluate and to render.
 
-The stores are made (made_store.py): 98 days of each objective, so a window of 90 days and the one a week before. CPU time of one core, medians.
+The stores are made (made_store.py): 98 days of each objective, so a window of 90 days and the one a week before.
+CPU time of one core, medians.
 `python -m benchmarks.reports`; docs/design/cost.md, "Reports".
 """
 

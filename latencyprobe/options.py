@@ -36,6 +36,8 @@ class Moment(click.ParamType[int]):
         except ValueError:
             self.fail(f"{text!r} is no date such as 2026-11-01 and no instant such as 2026-11-01T14:30Z", param, ctx)
         began = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+        if began < 0:
+            self.fail(f"{text} is before 1970", param, ctx)
         if began > now:
             self.fail(f"{text} is still to come", param, ctx)
         return min(began + 86_400, now) if _DATE.fullmatch(text) else began

@@ -51,7 +51,13 @@ Examples:
 @click.option("--at", type=Moment(), help="As it was then, from a store: a date (its end, UTC) or an instant.")
 @sources.TARGET
 @sources.PEER
-@click.option("--sort", type=click.Choice(list(Sort)), default=Sort.STATE, show_default=True, help="Worst first.")
+@click.option(
+    "--sort",
+    type=click.Choice([one.value for one in Sort]),
+    default=Sort.STATE.value,
+    show_default=True,
+    help="Worst first.",
+)
 @click.option("--limit", type=_AT_MOST, help="Show so many objectives of each namespace at most.")
 @click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option("--interval", type=Duration(), default="5s", show_default=True, help="With --watch: how often.")

@@ -90,7 +90,7 @@ def budget(result: Result) -> Budget | None:
 def burn_down(result: Result) -> BurnDown | None:
     """Return how the budget went; `None` where it is not known, or of one step alone."""
     found = result.burn_down
-    if found is None or len(found.left) < 2:
+    if found is None or len(found.left) < 2 or result.state is State.NO_DATA:
         return None
     left = [float(one) for one in found.left]
     since_s, updated_s = units.unix_ns(found.since) / 1e9, units.unix_ns(result.updated) / 1e9

@@ -216,7 +216,7 @@ def since(result: Result) -> str:
 def weeks(result: Result) -> Iterable[tuple[str, str, str]]:
     """Yield what there is of this window and of the one a week before, by name; nothing where that is not known."""
     before = result.week_before
-    if before is None:
+    if before is None or result.state is State.NO_DATA:
         return
     then = msgspec.structs.replace(
         result, sli=before.sli, error_budget_remaining=before.error_budget_remaining, state=State.MET

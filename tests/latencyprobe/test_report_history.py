@@ -25,12 +25,11 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     clock = Clock(NOW - 120 * DAY_S)
     with SqliteStore(tmp_path / "sli.db", clock=clock, steady=clock) as opened:
         opened.define("shop", "checkout", [FAST])
-        for at in range(NOW - 120 * DAY_S, NOW, EVERY_S):
-            clock.now = at
-            bad = 20 if at >= NOW - 7 * DAY_S else 5
-            stage = "process" if bad == 20 else "send"
-            counts = {"dominant": {stage: bad}, "histogram": {-200: 990, (-100 if bad == 20 else -150): 10}}
-            opened.add([row(at, good=1000 - bad, bad=bad, **counts)])
+        for day in range(NOW - 120 * DAY_S, NOW, DAY_S):
+            clock.now = day
+            bad, stage, bucket = (20, "process", -100) if day >= NOW - 7 * DAY_S else (5, "send", -150)
+            counts = {"dominant": {stage: bad}, "histogram": {-200: 990, bucket: 10}}
+            opened.add(row(at, good=1000 - bad, bad=bad, **counts) for at in range(day, day + DAY_S, EVERY_S))
         clock.now = NOW
         opened.compact(NOW)
         yield opened
@@ -89,9 +88,9 @@ def test_week_before_is_the_same_window_as_it_was_reported_then(store: SqliteSto
 def test_week_before_is_not_told_where_not_all_of_it_was_counted(tmp_path: Path, window: str, days: int) -> None:
     clock = Clock(NOW - days * DAY_S)
     with SqliteStore(tmp_path / "young.db", clock=clock, steady=clock) as young:
-        for at in range(NOW - days * DAY_S, NOW, 6 * HOUR_S):
-            clock.now = at
-            young.add([row(at, good=1000)])
+        for day in range(NOW - days * DAY_S, NOW, DAY_S):
+            clock.now = day
+            young.add([row(day, good=1000)])
         assert judged(young, window).week_before is None
 
 

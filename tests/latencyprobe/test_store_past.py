@@ -25,9 +25,9 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
     """Yield a store of 100 days: 10 good ones and 1 bad one every 6 hours."""
     with SqliteStore(tmp_path / "sli.db", clock=clock, steady=clock) as opened:
         opened.define("shop", "checkout", [FAST])
-        for at in range(NOW - 100 * DAY_S, NOW, 6 * HOUR_S):
-            clock.now = at
-            opened.add([row(at, good=10, bad=1)])
+        for day in range(NOW - 100 * DAY_S, NOW, DAY_S):
+            clock.now = day
+            opened.add(row(at, good=10, bad=1) for at in range(day, day + DAY_S, 6 * HOUR_S))
         clock.now = NOW
         opened.compact(NOW)
         yield opened
