@@ -2,7 +2,7 @@
 
 The stores are made (made_store.py): 98 days of each objective, so a window of 90 days and the one a week before.
 CPU time of one core, medians.
-`python -m benchmarks.reports`; docs/design/cost.md, "Reports".
+`python -m benchmarks.reports`; docs/design/objectives.md, "History".
 """
 
 import statistics

@@ -276,24 +276,22 @@ def test_report_of_a_moment_is_as_it_was_then(capfd: pytest.CaptureFixture[str],
     assert then["updated"] == f"{days_ago(12)[:13]}:00:00Z"
     assert err.startswith("latencyprobe: As of ")
     assert "from counts of whole hours: burn rates over less are not known any more." in err
-    assert {"30m", "2h"} & {burn["short"] for burn in now["burnRates"]}
-    assert all(burn["short"] not in ("5m", "30m") for burn in then["burnRates"])
+    assert ["5m", "30m"] == [burn["short"] for burn in now["burnRates"]]
+    assert "burnRates" not in then
 
 
 def test_table_of_a_moment_says_so_and_how_far_the_store_reaches(
     capfd: pytest.CaptureFixture[str], store_of_weeks: Path
 ) -> None:
-    date = days_ago(36)[:10]
+    date = days_ago(38)[:10]
     code, out, err = run(capfd, "report", "--store", store_of_weeks, "--at", date)
     first, second, third = out.splitlines()[:3]
     assert (0, "") == (code, err)
     assert first.startswith("As of ")
     assert " 00:00 UTC, from counts of whole days: " in first
     reach = f"The store reaches back to {days_ago(40)[:10]} "
-    assert (True, True) == (
-        second.startswith(reach),
-        second.endswith(": windows that began before hold what came since."),
-    )
+    assert second.startswith(reach)
+    assert second.endswith(": windows that began before hold what came since.")
     assert "updated" not in third
 
 
