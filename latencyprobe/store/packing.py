@@ -122,15 +122,13 @@ def unpack_detail(blob: bytes) -> Detail:
 
 def summed(blobs: Iterable[bytes]) -> Detail:
     """Return the sum of what `pack_detail` packed; a window has hundreds. Raises Unreadable where one cannot be."""
-    histogram: dict[int, int] = {}
-    parts = []
-    for blob in blobs:
-        if blob:
-            packed = _decoded(_detail, blob)
-            _add_buckets(histogram, packed.dense)
-            parts.append(_unpacked(packed))
+    histogram, parts = _Histogram(), []
+    for blob in filter(None, blobs):
+        packed = _decoded(_detail, blob)
+        histogram.add(packed.dense)
+        parts.append(_unpacked(packed))
     return Detail(
-        histogram,
+        histogram.total(),
         added(*(part.stage_ns for part in parts)),
         added(*(part.dominant for part in parts)),
         added_evidence(*(part.evidence for part in parts)),
@@ -141,24 +139,35 @@ def summed(blobs: Iterable[bytes]) -> Detail:
     )
 
 
-def _add_buckets(histogram: dict[int, int], dense: list[int]) -> None:
-    """Add the buckets of one blob in place, at once as they are unpacked: they are most of it."""
-    if not dense:
-        return
-    index = last = first = dense[0]
-    get = histogram.get
-    for count in dense[1:]:
-        if count > 0:
-            histogram[index] = get(index, 0) + count
-            last = index
-            index += 1
-        else:
-            index -= count
-    for bucket in (first, last):
-        if bucket not in HISTOGRAM_INDEXES:
-            raise Unreadable(f"histogram: there is no bucket {bucket}")
-    if len(dense) > 1:
-        _check("histogram", (max(dense[1:]),))
+class _Histogram:
+    """The sum of histograms, added as they are unpacked: they are most of a blob, and this most of a report's time."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * len(HISTOGRAM_INDEXES)
+        self._low, self._high = len(HISTOGRAM_INDEXES), 0
+
+    def add(self, dense: list[int]) -> None:
+        if not dense:
+            return
+        total, first, rest = self._counts, HISTOGRAM_INDEXES.start, iter(dense)
+        begin = at = next(rest) - first
+        try:
+            for count in rest:
+                if count > 0:
+                    total[at] += count
+                    at += 1
+                else:
+                    at -= count
+        except IndexError:
+            at += 1
+        if begin < 0 or at > len(total):
+            raise Unreadable(f"histogram: there is no bucket {first + (begin if begin < 0 else at - 1)}")
+        _check("histogram", (max(dense),))
+        self._low, self._high = min(self._low, begin), max(self._high, at)
+
+    def total(self) -> dict[int, int]:
+        low, first = self._low, HISTOGRAM_INDEXES.start
+        return {first + i: count for i, count in enumerate(self._counts[low : self._high], low) if count}
 
 
 def _unpacked(packed: _Packed) -> Detail:
