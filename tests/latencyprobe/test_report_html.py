@@ -23,7 +23,7 @@ from tests.latencyprobe.report_examples import HOSTILE, IDLE, RICH, SLOW, docume
 
 ROOT = Path(__file__).parents[2]
 TRACES = "http://jaeger:16686/trace/{traceId}"
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "wbr"}
 Attributes = dict[str, str | None]
 
 
