@@ -8,6 +8,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
+import msgspec
+
 from latencyprobe import stages, unsent
 from latencyprobe.causes import told
 from latencyprobe.plan import Role
@@ -46,7 +48,7 @@ def met(report: Report | LatencyReport) -> str:
 
 def worst(report: Report | LatencyReport) -> Result | None:
     """Return the worst objective, `None` where all that are shown are met."""
-    first = next(iter(report.results), None)
+    first = min(report.results, key=lambda one: list(State).index(one.state), default=None)
     return None if first is None or first.state is State.MET else first
 
 
@@ -217,6 +219,27 @@ def budget(result: Result) -> str:
         return ""
     left = Decimal(result.error_budget_remaining or 0)
     return percent(result.error_budget_remaining) if left >= 0 else f"{1 - left / 100:.1f}× spent"
+
+
+def since(result: Result) -> str:
+    """Return where the burn-down begins, in words."""
+    return f"{result.burn_down.since[:16].replace('T', ' ')} UTC" if result.burn_down else ""
+
+
+def weeks(result: Result) -> Iterable[tuple[str, str, str]]:
+    """Yield what there is of this window and of the one a week before, by name; nothing where that is not known."""
+    before = result.week_before
+    if before is None or result.state is State.NO_DATA:
+        return
+    then = msgspec.structs.replace(
+        result, sli=before.sli, error_budget_remaining=before.error_budget_remaining, state=State.MET
+    )
+    yield "SLI", sli(result), sli(then)
+    yield "budget left", budget(result), budget(then)
+    yield "bad events", f"{result.bad:,} of {result.events:,}", f"{before.bad:,} of {before.events:,}"
+    yield "p99", result.quantiles.p99 if result.quantiles else "", before.p99
+    mostly = next((f"{one.stage} {one.share} %" for one in result.bad_by_stage if one.events), "")
+    yield "mostly burned by", mostly or "–", f"{before.stage} {before.share} %" if before.stage else "–"
 
 
 def short(duration: str, digits: int) -> str:
