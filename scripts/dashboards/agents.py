@@ -26,7 +26,7 @@ def build() -> Dashboard:
         [
             tile("Agents", "none", running, told="Whose metrics arrive.", width=6),
             tile(
-                "Records lost",
+                "Share of records lost",
                 "percentunit",
                 f"{_all(names.RECORDS_LOST)} / ({_all(names.RECORDS_READ)} + {_all(names.RECORDS_LOST)} > 0)",
                 told="Share that the kernel could not hand over. Objectives and counts do not depend on records; "
@@ -35,7 +35,7 @@ def build() -> Dashboard:
                 steps=[(None, "green"), (0.001, "orange"), (0.01, "red")],
             ),
             tile(
-                "Longest delay of a drain",
+                "Longest delay",
                 "s",
                 f"max({of(names.DRAIN_LAG, AGENT)})",
                 told="Between two reads of the ring; a ring that is full meanwhile loses records.",

@@ -86,7 +86,7 @@ def build() -> Dashboard:
                 steps=[(None, "red"), (0.9, "green")],
             ),
             rows(
-                "Objectives",
+                "What objectives ask for and get",
                 {
                     NAMESPACE: "Namespace",
                     PROBE: "Probe",
@@ -102,7 +102,7 @@ def build() -> Dashboard:
                     Column("Burn rate 6 h", "none", burn_rate(HERE, "6h"), 2),
                     Column("Events, in this range", "short", _events("$__range")),
                 ],
-                told="What objectives ask for and get. A burn rate of 1 spends exactly the error budget of the "
+                told="A burn rate of 1 spends exactly the error budget of the "
                 "objective's window. The objective's name leads to its budget and alerts.",
                 link=LINK,
             ),
