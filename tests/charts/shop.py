@@ -89,7 +89,7 @@ def exported(until_s: int) -> Iterator[bytes]:
 def scraped(until_s: int) -> Iterator[Sampled]:
     """What a Prometheus reads at the operator's /metrics each minute."""
     for minute in range(1, MINUTES + 1):
-        text = exposition(OperatorCollector(_sources(minute)))().decode()
+        text = exposition(OperatorCollector(sources(minute)))().decode()
         at_ms = (until_s - (MINUTES - minute) * 60) * 1000
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -229,7 +229,8 @@ def _stall(owner: int, minute: int) -> Stall:
     return Stall(f"/{owner}", 60 * 10**6, {}, Reading(0, (quota,), some, some))
 
 
-def _sources(minute: int) -> Sources:
+def sources(minute: int) -> Sources:
+    """What the operator's metrics are read from in this minute."""
     return Sources(
         informers=list,
         node_states=lambda: [NodeState.READY, NodeState.MISSING],

@@ -20,7 +20,7 @@ import yaml
 from latencyprobe.slo.windows import WINDOW_S, alerts
 from latencyprobe.spec import goal_fraction
 from tests.charts import shop
-from tests.charts.schemas import REPOSITORY
+from tests.charts.schemas import REPOSITORY, Conform
 from tests.support.prometheus import Sample, Server, needs_prometheus, prometheus
 from tests.support.remote_write import OPTIONS, translated, write
 
@@ -255,3 +255,19 @@ def test_lost_records_are_a_share_of_all(store: Store) -> None:
     assert one_value(store, "agents", "Agents") == 1
     assert one_value(store, "agents", "Longest delay") == 0.3
     assert one_value(store, "agents", "Share of records lost") == pytest.approx(1 / 1001)
+
+
+@pytest.mark.cluster
+def test_the_chart_has_them_where_the_sidecar_looks_and_only_when_asked(render: Any, conform: Conform) -> None:
+    found = [one for one in render() if "dashboard" in one["metadata"]["name"]]
+    assert found == []
+    asked_for = {"namespace": "grafana", "labels": {"grafana_dashboard": "1"}, "annotations": {"grafana_folder": "LP"}}
+    manifests = render(dashboards={"enabled": True, **asked_for})
+    conform(yaml.safe_dump_all(manifests))
+    found = [one for one in manifests if one["metadata"]["labels"].get("grafana_dashboard") == "1"]
+    assert {("grafana", "LP")} == {
+        (one["metadata"]["namespace"], one["metadata"]["annotations"]["grafana_folder"]) for one in found
+    }
+    files = {name: json.loads(text) for one in found for name, text in one["data"].items()}
+    assert files == {f"latencyprobe-{name}.json": page for name, page in PAGES.items()}
+    assert max(len(text) for one in found for text in one["data"].values()) < 1 << 20, "what a ConfigMap holds"
