@@ -16,8 +16,13 @@ FOLDER = Path(__file__).parents[1] / "charts/latencyprobe/files/dashboards"
 def texts() -> dict[str, str]:
     """Return the text of each file, by its name."""
     pages = {"overview": overview, "objective": objective, "stages": stages, "agents": agents}
-    encoder = JSONEncoder(sort_keys=True, indent=2)
-    return {f"{name}.json": encoder.encode(module.build().build()) + "\n" for name, module in pages.items()}
+    encoder, written = JSONEncoder(sort_keys=True, indent=2), {}
+    for name, module in pages.items():
+        page = module.build().build()
+        for variable in page.templating.list_val:
+            variable.auto = variable.auto_min = variable.auto_count = None  # of intervals alone, says Grafana's schema
+        written[f"{name}.json"] = encoder.encode(page) + "\n"
+    return written
 
 
 if __name__ == "__main__":

@@ -140,6 +140,11 @@ def test_every_alert_has_a_test_of_its_own() -> None:
     assert ILL.keys() == ALERTS.keys()
 
 
+def test_every_alert_is_told_of() -> None:
+    told = (REPOSITORY / "docs/dashboards.md").read_text()
+    assert [] == [alert for alert in ALERTS if f"\n| `{alert}` |" not in told]
+
+
 def test_rules_ask_for_metrics_that_agents_and_the_operator_have() -> None:
     ours = {promql.series(metric.name, metric.unit, metric.kind) for metric in conventions.METRICS}
     families = OperatorCollector(shop.sources(1)).collect()
