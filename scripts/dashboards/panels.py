@@ -170,7 +170,6 @@ def page(
         .time("now-3h", "now")
         .refresh("1m")
         .tooltip(DashboardCursorSync.CROSSHAIR)
-        .readonly()
         .with_variable(data_source())
     )
     for variable in variables:
