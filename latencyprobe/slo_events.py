@@ -1,10 +1,13 @@
-"""The metric of good and bad events of objectives: how it and its attributes are spelled.
+"""The metrics of objectives, their good and bad events first: how they and their attributes are spelled.
 
 Agents send it, and say in their vocabulary what each name means; rules/ asks a Prometheus for what became of it there.
 """
 
 SLO_EVENTS = "latencyprobe.slo.events"
 UNIT = "{event}"
+SLO_GOAL = "latencyprobe.slo.goal"
+SLO_THRESHOLD = "latencyprobe.slo.threshold"
+SLO_WINDOW = "latencyprobe.slo.window"
 
 PROBE_NAMESPACE = "latencyprobe.probe.namespace"
 PROBE = "latencyprobe.probe"

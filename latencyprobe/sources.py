@@ -83,7 +83,9 @@ def options(command: _Command) -> _Command:
     return command
 
 
-def chosen(reports: tuple[LatencyReport, ...], target: str | None, peer: str | None) -> tuple[LatencyReport, ...]:
+def chosen(
+    reports: tuple[LatencyReport, ...], target: str | None, peer: str | None = None
+) -> tuple[LatencyReport, ...]:
     """Return what one target has, and what is known of peers with this text. Raises click.BadParameter for neither."""
     if target is not None:
         targets = {result.target for one in reports for result in one.results}

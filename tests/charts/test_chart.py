@@ -108,6 +108,8 @@ def test_names_of_a_long_release_name_stay_valid(render: Render) -> None:
         ({"crds": {"keep": "yes"}}, "/crds/keep"),
         ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "/metrics/serviceMonitor/interval"),
         ({"metrics": {"serviceMonitor": {"prometheus": {"serviceAccount": "p"}}}}, "prometheus/namespace"),
+        ({"metrics": {"prometheusRule": {"enabled": 1}}}, "/metrics/prometheusRule/enabled"),
+        ({"dashboards": {"labels": {"grafana_dashboard": 1}}}, "/dashboards/labels/grafana_dashboard"),
         ({"typo": 1}, "typo"),
     ],
 )

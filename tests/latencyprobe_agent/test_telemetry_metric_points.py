@@ -10,7 +10,7 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import Rules, TargetSet
-from latencyprobe_agent.telemetry.metric_points import count_points, record_points
+from latencyprobe_agent.telemetry.metric_points import count_points, objective_points, record_points
 from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Histogram, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
@@ -66,6 +66,20 @@ EVENTS = counts(
         "sum": 2_000_000_000,
     }
 )
+
+
+def test_an_objective_tells_what_it_asks_for() -> None:
+    found = by_series(list(objective_points("agent", PLAN)))
+    of_strict = {name: value for (name, *labels), value in found.items() if labels == ["p", "cart", "strict", "server"]}
+    assert of_strict == {
+        "latencyprobe.slo.goal": 0.99,
+        "latencyprobe.slo.threshold": 25e-9,
+        "latencyprobe.slo.window": 28 * 86400,
+    }
+    assert found["latencyprobe.slo.threshold", "q", "all", "lenient", "server"] == 10e-9
+    later = msgspec.structs.replace(PLAN, objectives=(msgspec.structs.replace(STRICT, window="14d"),))
+    assert {names.SLO_GOAL, names.SLO_THRESHOLD} == {point.metric for point in objective_points("agent", later)}
+    assert {"agent"} == {point.observed for point in objective_points("agent", PLAN)}
 
 
 def test_every_target_of_a_set_gets_its_points() -> None:
