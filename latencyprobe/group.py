@@ -56,6 +56,11 @@ def run(args: Sequence[str] | None = None, called: str = "latencyprobe") -> int:
     except LatencyProbeError as error:
         _complain(str(error))
         return 1
+    except ModuleNotFoundError as error:  # commands import late
+        if str(error.name).startswith("latencyprobe"):
+            raise
+        _complain(f"this command needs {error.name}, which is not installed: pip install latencyprobe")
+        return 1
 
 
 def _complain(message: str) -> None:
@@ -70,8 +75,8 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _unavailable(entry_point: EntryPoint, module: str) -> click.Command:
-    extra = entry_point.module.partition(".")[0].removeprefix("latencyprobe_")
-    remedy = f"pip install 'latencyprobe[{extra}]'"
+    part = entry_point.module.partition(".")[0].removeprefix("latencyprobe_")
+    remedy = "pip install latencyprobe" if part == "agent" else f"pip install 'latencyprobe[{part}]'"
 
     def fail(**_: Any) -> None:
         raise LatencyProbeError(f"the command {entry_point.name!r} needs {module}, which is not installed: {remedy}")
