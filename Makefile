@@ -10,7 +10,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 MACHINE := $(shell uname -m)
 ARCH := $(or $(patsubst aarch64,arm64,$(filter aarch64,$(MACHINE))),$(patsubst x86_64,x86,$(filter x86_64,$(MACHINE))),$(MACHINE))
 CLANG := clang-19
-BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu -ffile-prefix-map=$(CURDIR)=.
+BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu "-ffile-prefix-map=$(CURDIR)=."
 # http2.bpf.c is for Linux 6.12 and newer, and needs the results of atomic operations.
 build/bpf/http2.bpf.o: BPF_FLAGS := $(subst mcpu=v2,mcpu=v3,$(BPF_FLAGS))
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))

@@ -15,6 +15,6 @@ def build(release: Release) -> None:
         raise ReleaseError(f"images: building them needs root; without them: {REMEDY}")
     environ = os.environ | {"SOURCE_DATE_EPOCH": str(release.epoch)}
     output([release.tree / "scripts/setup", "--test"], release.tree, environ)
-    for what, folder in (("archives", release.made / "images"), ("sbom", release.made / "sbom")):
+    for what, folder in (("releases", release.made / "images"), ("sbom", release.made / "sbom")):
         folder.mkdir()
         output([release.tree / "tests/e2e/bench/bench", what, folder], release.tree, environ)
