@@ -3,7 +3,7 @@ compiled eBPF programs, which make it a wheel for one kind of machine, man pages
 
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
@@ -32,13 +32,16 @@ class WithPrograms(build_py):
         return [(source, str(folder / Path(source).name)) for source in PROGRAMS]
 
 
-class ForOneMachine(bdist_wheel):
-    """With programs in it: for any Python 3 on this kind of machine."""
+class ForOneMachine(Distribution):
+    """What depends on the machine if programs are in it, though Python has nothing to compile."""
 
-    def finalize_options(self) -> None:
-        """Say that the contents depend on the machine."""
-        super().finalize_options()
-        self.root_is_pure = self.root_is_pure and not PROGRAMS
+    def has_ext_modules(self) -> bool:
+        """Tell setuptools so, in its own words."""
+        return bool(PROGRAMS)
+
+
+class ForAnyPython(bdist_wheel):
+    """A wheel for any Python 3."""
 
     def get_tag(self) -> tuple[str, str, str]:
         """Return the tag: no part of it depends on Python's own interfaces."""
@@ -46,6 +49,7 @@ class ForOneMachine(bdist_wheel):
 
 
 setup(
-    cmdclass={"build_py": WithPrograms, "bdist_wheel": ForOneMachine},
+    distclass=ForOneMachine,
+    cmdclass={"build_py": WithPrograms, "bdist_wheel": ForAnyPython},
     data_files=[(f"share/{path.parent.relative_to('build/share')}", [str(path)]) for path in SHARED],
 )

@@ -26,7 +26,7 @@ Version: {version}
 Architecture: {architecture}
 Maintainer: {maintainer}
 Installed-Size: {kib}
-Depends: python3 (>= {first}), python3 (<< {behind}), libbpf1 (>= 1:1.1), libc6 (>= 2.28), libgcc-s1, libstdc++6
+Depends: python3 (>= {first}), python3 (<< {behind}), libbpf1 (>= 1:1.1), libc6 (>= 2.28), libgcc-s1, libstdc++6, zlib1g
 Section: net
 Priority: optional
 Description: tell where an RPC's time went, from the kernel

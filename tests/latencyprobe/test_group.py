@@ -9,7 +9,7 @@ import pytest
 from latencyprobe import group
 from latencyprobe.errors import LatencyProbeError
 
-REMEDY = "pip install 'latencyprobe[nowhere]'"
+REMEDY = "pip install 'latencyprobe[operator]'"
 DEFAULT = "pip install latencyprobe\n"
 
 
@@ -28,7 +28,7 @@ def sample(what: str) -> int:
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = {
         "sample": EntryPoint("sample", f"{__name__}:sample", "latencyprobe.commands"),
-        "operator": EntryPoint("operator", "latencyprobe_nowhere.commands:operator", "latencyprobe.commands"),
+        "operator": EntryPoint("operator", "latencyprobe_operator.nowhere:operator", "latencyprobe.commands"),
         "run": EntryPoint("run", "latencyprobe_agent.nowhere:run", "latencyprobe.commands"),
     }
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or type(sys)(__name__))
@@ -45,14 +45,16 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             ["sample", "import"],
             1,
-            "latencyprobe: this command needs numpy, which is not installed: pip install latencyprobe\n",
+            "latencyprobe: the command 'sample' needs numpy, which is not installed: " + DEFAULT,
         ),
         (["sample"], 2, "latencyprobe: Missing argument 'WHAT': see latencyprobe sample --help\n"),
         (["nonsense"], 2, "latencyprobe: No such command 'nonsense': see latencyprobe --help\n"),
         (
             ["operator", "--cleanup"],
             1,
-            "latencyprobe: the command 'operator' needs latencyprobe_nowhere, which is not installed: " + REMEDY + "\n",
+            "latencyprobe: the command 'operator' needs latencyprobe_operator.nowhere, which is not installed: "
+            + REMEDY
+            + "\n",
         ),
         (
             ["run", "--port", "6379"],

@@ -13,8 +13,8 @@ from elftools.elf.elffile import ELFFile
 from release import deb
 from release.source import Release
 
-# What Depends brings: glibc's, gcc's, and the loader. Everything else must come along.
-OF_THE_SYSTEM = re.compile(r"(?:libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+|ld-linux[\w-]*)\.so\.\d+")
+# What Depends brings: glibc's and its loader, gcc's, zlib. Everything else must come along.
+OF_THE_SYSTEM = re.compile(r"(?:libc|libm|libdl|libpthread|librt|libgcc_s|libz|libstdc\+\+|ld-linux[\w-]*)\.so\.\d+")
 
 
 def test_dpkg_is_told_of_all_pythons_that_it_is_for_and_of_no_other() -> None:

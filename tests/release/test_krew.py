@@ -77,7 +77,7 @@ def test_krew_installs_the_plugin_by_the_manifest(begun: Release, built: Path, t
     assert "Traceback" not in ask("report").stderr
     lacking = ask("run", "--port", "6379")
     assert (lacking.returncode, lacking.stdout) == (1, "")
-    assert lacking.stderr.startswith("latencyprobe: this command needs numpy, which is not installed")
+    assert lacking.stderr.startswith("latencyprobe: the command 'run' needs numpy, which is not installed")
 
 
 def test_every_archive_has_packages_for_each_python() -> None:

@@ -34,8 +34,8 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def latencyprobe(installed: Path) -> Run:
     """Run the program, in its folder, knowing nothing of ours."""
 
-    def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        environ = {"PATH": "/usr/bin:/bin", "HOME": str(installed.parent), "LANG": "C.UTF-8"}
+    def run(*words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+        environ = {"PATH": "/usr/bin:/bin", "HOME": str(installed.parent), "LANG": "C.UTF-8", **more}
         command = [*UNPRIVILEGED, installed / "bin/latencyprobe", *words]
         return subprocess.run(command, cwd=installed.parent, env=environ, capture_output=True, text=True, check=False)
 
@@ -68,7 +68,7 @@ def test_a_plain_install_has_all_that_commands_of_a_host_import(latencyprobe: Ru
     assert latencyprobe("validate", ROOT / "examples/redis.yaml").returncode == 0
     told = {name: latencyprobe(name, "--help") for name in ("run", "top", "flame", "record", "tcprt", "init")}
     assert {name: done.stderr for name, done in told.items()} == dict.fromkeys(told, "")
-    assert "pip install 'latencyprobe[operator]'" in latencyprobe("operator").stderr
+    assert "pip install 'latencyprobe[operator]'" in latencyprobe("operator", LATENCYPROBE_NAMESPACE="watch").stderr
 
 
 def test_doctor_finds_the_programs_in_it(latencyprobe: Run, installed: Path) -> None:
