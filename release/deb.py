@@ -19,6 +19,7 @@ PREFIX = "usr/lib/latencyprobe"
 PROGRAMS = ("latencyprobe", "kubectl-latencyprobe")
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # as Debian calls them
 MAINTAINER = "LatencyProbe maintainers <maintainers@latencyprobe.invalid>"
+_SCRIPTS = Path(__file__).parent / "debian"  # that dpkg runs
 _BLOCK_BYTES = 4096  # of file systems: below it a link saves nothing
 _CONTROL = """\
 Package: latencyprobe
@@ -66,20 +67,6 @@ latencyprobe ({version}) unstable; urgency=medium
   * Release {version}.
 
  -- {maintainer}  {date}
-"""
-_POSTINST = """\
-#!/bin/sh
-set -e
-if [ "$1" = configure ]; then
-	cd /usr/lib/latencyprobe/lib
-	own=$(/usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
-	/usr/bin/python3 -m compileall -qq python3 "$own" || true # without bytecode it only starts more slowly
-fi
-"""
-_PRERM = """\
-#!/bin/sh
-set -e
-find /usr/lib/latencyprobe/lib -name __pycache__ -type d -prune -exec rm -rf {} +
 """
 
 
@@ -135,7 +122,8 @@ def control(files: dict[str, bytes], version: str, architecture: str) -> dict[st
     )
     # Debian's sums of installed files (dpkg --verify), which are of this kind
     sums = (f"{hashlib.md5(data, usedforsecurity=False).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
-    texts = {"control": told, "md5sums": "".join(sums), "postinst": _POSTINST, "prerm": _PRERM}
+    texts = {"control": told, "md5sums": "".join(sums)}
+    texts |= {name: (_SCRIPTS / name).read_text() for name in ("postinst", "prerm")}
     return {f"DEBIAN/{name}": text.encode() for name, text in texts.items()}
 
 
