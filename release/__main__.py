@@ -6,6 +6,7 @@ The same commit gives the same bits, wherever and whenever, with the same versio
 """
 
 import hashlib
+import os
 import shutil
 import sys
 import tempfile
@@ -28,6 +29,7 @@ PARTS = ("deb", "krew", "chart", "images")  # each can be left out; the wheel is
 @click.option("--dirty", is_flag=True, help="Also of files that differ from the commit: to try it.")
 def main(without: tuple[str, ...], url: str, to: Path, *, dirty: bool) -> None:
     """Build what a release consists of."""
+    os.umask(0o022)  # a wheel has the modes of what is built
     try:
         version, epoch = source.version(ROOT), source.epoch(ROOT)
         if (changed := source.changes(ROOT)) and not dirty:

@@ -13,10 +13,8 @@ ROOT = Path(__file__).parents[2]
 WITHOUT = [word for part in ("krew", "chart", "images") for word in ("--without", part)]
 
 
-def build(folder: Path, umask: str, **more: str) -> dict[str, str]:
-    """Release a copy of this tree as a commit of its own; return the sums of what was made, by name."""
-    tree = folder / "tree"
-    source.copy(ROOT, tree)
+def build(tree: Path, umask: str, **more: str) -> dict[str, str]:
+    """Release a copied tree as a commit of its own; return the sums of what was made, by name."""
     date = "2026-01-02T03:04:05Z"
     who = {f"GIT_{role}_{field}": "a" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
     environ = os.environ | who | {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} | more
@@ -38,8 +36,11 @@ def build(folder: Path, umask: str, **more: str) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_two_builds_in_two_folders_are_the_same_bits(tmp_path: Path) -> None:
-    first = build(tmp_path / "one", "022", TZ="UTC", PYTHONHASHSEED="1", LANG="C.UTF-8")
-    second = build(tmp_path / "a longer name", "077", TZ="Asia/Tokyo", PYTHONHASHSEED="2", LANG="C", COLUMNS="40")
+    trees = [tmp_path / name for name in ("one", "a longer name")]
+    for tree in trees:
+        source.copy(ROOT, tree)
+    first = build(trees[0], "022", TZ="UTC", PYTHONHASHSEED="1", LANG="C.UTF-8")
+    second = build(trees[1], "077", TZ="Asia/Tokyo", PYTHONHASHSEED="2", LANG="C", COLUMNS="40")
 
     assert second == first
     kinds = {Path(name).suffix for name in first}
