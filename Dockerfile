@@ -22,6 +22,7 @@ ENV PINNED="--only-binary :all: --require-hashes -r requirements.txt"
 ENV COMPILE="python3 -m compileall -q --invalidation-mode unchecked-hash" SITE="/opt/latencyprobe/lib/python3*/site-packages"
 WORKDIR /src
 
+# Without setup.py: programs come from their own stage, once, and the operator needs none.
 FROM pip AS wheel
 COPY pyproject.toml README.md LICENSE ./
 COPY latencyprobe latencyprobe

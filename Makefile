@@ -5,16 +5,17 @@ SHELL := bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-# -- eBPF: compiled ahead, CO-RE. -mcpu=v2: newer defaults emit atomics that Linux 5.10 refuses.
+# -- eBPF: compiled ahead, CO-RE. -mcpu=v2: newer defaults emit atomics that Linux 5.10 refuses. Line numbers in them name
+# files: those of the repository without where it lies, so that every checkout compiles the same bits.
 MACHINE := $(shell uname -m)
 ARCH := $(or $(patsubst aarch64,arm64,$(filter aarch64,$(MACHINE))),$(patsubst x86_64,x86,$(filter x86_64,$(MACHINE))),$(MACHINE))
 CLANG := clang-19
-BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu
+BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -I bpf -idirafter /usr/include/$(MACHINE)-linux-gnu "-ffile-prefix-map=$(CURDIR)=."
 # http2.bpf.c is for Linux 6.12 and newer, and needs the results of atomic operations.
 build/bpf/http2.bpf.o: BPF_FLAGS := $(subst mcpu=v2,mcpu=v3,$(BPF_FLAGS))
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 
-.PHONY: help setup bpf gen demo lint unit check manifests sbom test fresh test-kernels bench bench-scale everything clean
+.PHONY: help setup bpf gen demo lint unit check manifests sbom release test fresh test-kernels bench bench-scale everything clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -57,6 +58,9 @@ sbom: ## build/sbom/: what both images hold, as CycloneDX (needs root, builds th
 	@scripts/setup --test
 	@mkdir -p build/sbom
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) tests/e2e/bench/bench sbom build/sbom
+
+release: .venv/inputs ## build/release/: wheel, deb, chart, manifests, images, SBOMs, plugin of kubectl, sums; WITHOUT=images: no root
+	@$(BIN)/python -m release $(WITHOUT:%=--without %) $(URL:%=--url %)
 
 #: Prove it, measure it
 test: everything ## everything, the real two-node cluster included (installs and builds what it needs)

@@ -24,6 +24,7 @@ Examples:
 Shell completion:
   eval "$(_LATENCYPROBE_COMPLETE=bash_source latencyprobe)"     also zsh_source, fish_source
 """
+_EXTRAS = ("operator",)  # parts of which a plain install has not all that they import
 
 
 class Commands(click.Group):
@@ -43,6 +44,16 @@ class Commands(click.Group):
         except ModuleNotFoundError as error:
             return _unavailable(entry_point, str(error.name))
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, which may import late what is not installed."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            entry_point = _entry_points().get(str(ctx.invoked_subcommand))
+            if entry_point is None or str(error.name).startswith("latencyprobe"):
+                raise
+            raise LatencyProbeError(_lacking(entry_point, str(error.name))) from error
 
 
 def run(args: Sequence[str] | None = None, called: str = "latencyprobe") -> int:
@@ -70,14 +81,20 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _unavailable(entry_point: EntryPoint, module: str) -> click.Command:
-    extra = entry_point.module.partition(".")[0].removeprefix("latencyprobe_")
-    remedy = f"pip install 'latencyprobe[{extra}]'"
-
     def fail(**_: Any) -> None:
-        raise LatencyProbeError(f"the command {entry_point.name!r} needs {module}, which is not installed: {remedy}")
+        raise LatencyProbeError(_lacking(entry_point, module))
 
     everything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-    return click.Command(entry_point.name, everything, fail, help=f"(not installed: {remedy})")
+    return click.Command(entry_point.name, everything, fail, help=f"(not installed: {_remedy(entry_point)})")
+
+
+def _lacking(entry_point: EntryPoint, module: str) -> str:
+    return f"the command {entry_point.name!r} needs {module}, which is not installed: {_remedy(entry_point)}"
+
+
+def _remedy(entry_point: EntryPoint) -> str:
+    part = entry_point.module.partition(".")[0].removeprefix("latencyprobe_")
+    return f"pip install 'latencyprobe[{part}]'" if part in _EXTRAS else "pip install latencyprobe"
 
 
 def _help(ctx: click.Context) -> None:

@@ -33,7 +33,7 @@ REPORT = VERSION["schema"]["openAPIV3Schema"]["properties"]["results"]["items"][
 
 
 def test_the_files_that_contributing_names_exist() -> None:
-    folders = ("bpf", "crds", "docs", "latencyprobe", "operator", "probe-image", "tests")
+    folders = ("bpf", "crds", "docs", "latencyprobe", "operator", "probe-image", "release", "tests")
     files = [*ROOT.glob("*.*"), *(file for folder in folders for file in (ROOT / folder).rglob("*.*"))]
     named = set(re.findall(r"`([a-z_./]+\.(?:py|h|md|yaml|toml))`", text("CONTRIBUTING.md")))
     assert len(named) > 20

@@ -8,7 +8,7 @@ LATENCYPROBE_TOKEN_FILE   projected service account token, audience `latencyprob
 LATENCYPROBE_CA_FILE      CA that signed the directory's certificate
 LATENCYPROBE_CGROUP_ROOT  the host's cgroup mount (in the pod /host/cgroup, read-only)
 LATENCYPROBE_STATE_DIR    the last plan and counts that wait for the directory are kept here (emptyDir)
-LATENCYPROBE_BPF_DIR      folder of exchange.bpf.o
+LATENCYPROBE_BPF_DIR      folder of exchange.bpf.o; without it those of the checkout, then those in the wheel
 LATENCYPROBE_HEALTH_PORT  GET /healthz: the loop turns; /readyz: it measures. 0 switches it off
 LATENCYPROBE_RECORDS_PER_SECOND, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES, LATENCYPROBE_RING_BYTES,
 LATENCYPROBE_OUTBOX_BYTES bounds and sizes; see the fields below
@@ -28,7 +28,7 @@ import msgspec
 
 from latencyprobe.errors import LatencyProbeError
 
-_INSTALLED_BPF = Path("/usr/lib/latencyprobe/bpf")
+_PACKAGED_BPF = Path(__file__).parent / "bpf"  # setup.py puts them there
 _RECORD_BYTES = 200  # of the ring, about: 232, with its header, would double the ring of 5,000 records a second
 BURST_S = 2  # worth of records that may come at once (bpf/events.h, LP_BURST_WINDOWS)
 _LEAST_RING_BYTES, _MOST_RING_BYTES = 2 << 20, 8 << 20
@@ -49,7 +49,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: Path = Path("/etc/latencyprobe/ca.crt")
     cgroup_root: Path | None = None
     state_dir: Path = Path("/var/lib/latencyprobe")
-    bpf_dir: Path = _INSTALLED_BPF
+    bpf_dir: Path = _PACKAGED_BPF
     health_port: int = 8081
     pod: str = ""
     pod_namespace: str = ""
@@ -110,7 +110,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
         )
         if environ.get(name)
     }
-    paths.setdefault("bpf_dir", _CHECKOUT_BPF if _CHECKOUT_BPF.is_dir() else _INSTALLED_BPF)
+    paths.setdefault("bpf_dir", _CHECKOUT_BPF if _CHECKOUT_BPF.is_dir() else _PACKAGED_BPF)
     numbers = {
         field: _number(environ, name, lowest, highest)
         for field, name, lowest, highest in (

@@ -16,11 +16,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DECLARED = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 # What imports the packages of an extra; "" is what everybody gets.
 IMPORTERS = {
-    "": ["latencyprobe"],
-    "agent": ["probe-image"],
+    "": ["latencyprobe", "probe-image"],
     "grpc": ["probe-image"],
     "operator": ["operator"],
-    "dev": ["tests", "benchmarks", "scripts"],
+    "dev": ["tests", "benchmarks", "scripts", "release"],
 }
 COMMANDS_AND_PLUGINS = {
     "import-linter",
@@ -79,13 +78,20 @@ def test_what_is_declared_is_imported(extra):
 
 @pytest.mark.parametrize(
     ("folder", "extras"),
-    [("latencyprobe", [""]), ("probe-image", ["", "agent", "grpc"]), ("operator", ["", "operator"])],
+    [("latencyprobe", [""]), ("probe-image", ["", "grpc"]), ("operator", ["", "operator"])],
 )
 def test_what_a_package_imports_is_declared(folder, extras):
     ours = {"latencyprobe", "latencyprobe_agent", "latencyprobe_operator"}
     roots = {module.partition(".")[0] for module in modules(folder)}
     assert set() == imported(folder) - declared(*extras)
     assert roots - sys.stdlib_module_names - ours <= INSTALLED.keys(), "all is installed here"
+
+
+def test_what_only_the_agent_has_is_imported_by_nobody_else():
+    """Neither the operator's image nor krew's plugin has it."""
+    shared = {"click", "jinja2", "msgspec", "pyyaml", "rich"}
+    assert imported("latencyprobe") == shared
+    assert imported("operator") <= shared | declared("operator")
 
 
 @pytest.mark.parametrize("folder", IMPORTERS["dev"])

@@ -9,13 +9,16 @@ import pytest
 from latencyprobe import group
 from latencyprobe.errors import LatencyProbeError
 
-REMEDY = "pip install 'latencyprobe[nowhere]'"
+REMEDY = "pip install 'latencyprobe[operator]'"
+DEFAULT = "pip install latencyprobe\n"
 
 
 @click.command()
 @click.argument("what")
 def sample(what: str) -> int:
     """Do as told."""
+    if what == "import":
+        raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
     if what == "fail":
         raise LatencyProbeError("the disk is full: make room")
     return int(what)
@@ -25,7 +28,8 @@ def sample(what: str) -> int:
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = {
         "sample": EntryPoint("sample", f"{__name__}:sample", "latencyprobe.commands"),
-        "operator": EntryPoint("operator", "latencyprobe_nowhere.commands:operator", "latencyprobe.commands"),
+        "operator": EntryPoint("operator", "latencyprobe_operator.nowhere:operator", "latencyprobe.commands"),
+        "run": EntryPoint("run", "latencyprobe_agent.nowhere:run", "latencyprobe.commands"),
     }
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or type(sys)(__name__))
     monkeypatch.setattr(sys.modules[__name__], "sample", sample, raising=False)
@@ -38,12 +42,24 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
         (["sample", "0"], 0, ""),
         (["sample", "3"], 3, ""),
         (["sample", "fail"], 1, "latencyprobe: the disk is full: make room\n"),
+        (
+            ["sample", "import"],
+            1,
+            "latencyprobe: the command 'sample' needs numpy, which is not installed: " + DEFAULT,
+        ),
         (["sample"], 2, "latencyprobe: Missing argument 'WHAT': see latencyprobe sample --help\n"),
         (["nonsense"], 2, "latencyprobe: No such command 'nonsense': see latencyprobe --help\n"),
         (
             ["operator", "--cleanup"],
             1,
-            "latencyprobe: the command 'operator' needs latencyprobe_nowhere, which is not installed: " + REMEDY + "\n",
+            "latencyprobe: the command 'operator' needs latencyprobe_operator.nowhere, which is not installed: "
+            + REMEDY
+            + "\n",
+        ),
+        (
+            ["run", "--port", "6379"],
+            1,
+            "latencyprobe: the command 'run' needs latencyprobe_agent.nowhere, which is not installed: " + DEFAULT,
         ),
     ],
 )

@@ -17,11 +17,14 @@ def test_doctor_names_consequence_and_remedy_and_fails_when_nothing_can_be_measu
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("LATENCYPROBE_DIRECTORY", f"https://localhost:{free_port()}")
     monkeypatch.setenv("LATENCYPROBE_TOKEN_FILE", str(tmp_path / "no-token"))
+    monkeypatch.setenv("LATENCYPROBE_BPF_DIR", str(tmp_path))
     result = CliRunner().invoke(commands.doctor, ["-o", "json"], standalone_mode=False)
     assert result.return_value == 1
     findings = {line["subject"]: line for line in map(json.loads, result.output.splitlines())}
     assert findings["type information"]["verdict"] == "fail"
     assert "CONFIG_DEBUG_INFO_BTF" in findings["type information"]["remedy"]
+    assert findings["eBPF objects"]["detail"] == f"no {tmp_path}/exchange.bpf.o"
+    assert "`make bpf`" in findings["eBPF objects"]["remedy"]
     assert findings["programs"]["verdict"] == "fail"
     assert "Connection refused" in findings["collector, traces"]["detail"]
     assert "no-token" in findings["directory"]["detail"]

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import latencyprobe_agent
 from latencyprobe_agent.config import BURST_S, ConfigError, from_environment
 from latencyprobe_agent.vocabulary.records import BURST_WINDOWS, WINDOW_SHIFT
 
@@ -67,3 +68,14 @@ def test_the_ring_holds_what_may_come_at_once_unless_its_size_is_given(variables
 
 def test_the_burst_that_the_ring_holds_is_the_kernels() -> None:
     assert BURST_S == round((BURST_WINDOWS << WINDOW_SHIFT) / 1e9)
+
+
+def test_programs_are_those_of_the_checkout_or_else_of_the_installed_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("latencyprobe_agent.config._CHECKOUT_BPF", tmp_path)
+    assert from_environment({}).bpf_dir == tmp_path
+
+    monkeypatch.setattr("latencyprobe_agent.config._CHECKOUT_BPF", tmp_path / "none")
+    assert from_environment({}).bpf_dir == Path(latencyprobe_agent.__file__).parent / "bpf"
+    assert from_environment({"LATENCYPROBE_BPF_DIR": str(tmp_path)}).bpf_dir == tmp_path

@@ -26,6 +26,7 @@ from latencyprobe_agent.kernel.hooks import (
     missing_capabilities,
 )
 from latencyprobe_agent.kernel.http2 import Http2Programs
+from latencyprobe_agent.kernel.libbpf import REMEDY
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.tracking import Knobs, TrackerPrograms
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
@@ -60,6 +61,7 @@ def examine(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("kernel", Verdict.OK, f"Linux {platform.release()} on {platform.machine()}")
     yield _capabilities(Path("/proc/self/status").read_text())
     yield _type_information(Path(environ.get(KERNEL_BTF_VARIABLE) or KERNEL_BTF))
+    yield _objects(config.bpf_object)
     yield (programs := _programs(config))
     if programs.verdict is not Verdict.FAIL:
         yield _http2(config)
@@ -94,6 +96,12 @@ def _type_information(btf: Path) -> Finding:
             f"use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or name a BTF file in {KERNEL_BTF_VARIABLE}",
         )
     return Finding("type information", Verdict.OK, f"{btf}, {btf.stat().st_size >> 10:,} KiB")
+
+
+def _objects(first: Path) -> Finding:
+    if not first.exists():
+        return Finding("eBPF objects", Verdict.FAIL, f"no {first}", "there is nothing to load", REMEDY)
+    return Finding("eBPF objects", Verdict.OK, f"{len(list(first.parent.glob('*.bpf.o')))} in {first.parent}")
 
 
 def _programs(config: Config) -> Finding:

@@ -11,6 +11,7 @@ from functools import cache
 
 from latencyprobe.errors import Unsupported
 
+_HOW_TO_INSTALL = "install Debian's package libbpf1, or your distribution's libbpf 1.1 or newer"
 _WARN = 0  # enum libbpf_print_level
 _MESSAGES_KEPT = 200
 
@@ -174,7 +175,7 @@ def lib() -> c.CDLL:
     try:
         loaded = c.CDLL("libbpf.so.1", use_errno=True)
     except OSError as e:
-        raise Unsupported("LibbpfMissing", f"cannot load libbpf.so.1 ({e}): install the package libbpf1") from e
+        raise Unsupported("LibbpfMissing", f"cannot load libbpf.so.1 ({e}): {_HOW_TO_INSTALL}") from e
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments

@@ -20,6 +20,7 @@ from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import (
     CLSACT_EGRESS,
     CLSACT_INGRESS,
+    REMEDY,
     TCX_EGRESS,
     TCX_INGRESS,
     Link,
@@ -101,7 +102,7 @@ class PacketPrograms(Attached):
         try:
             opened = Object(path)
         except OSError as e:
-            raise Unsupported("ObjectUnreadable", f"{e}: build it with `make bpf`") from e
+            raise Unsupported("ObjectUnreadable", f"{e}: {REMEDY}") from e
         links: dict[str, list[Link]] = defaultdict(list)
         made: list[int] = []
         try:

@@ -122,11 +122,26 @@ build_project() {
   say "images built in $((SECONDS - started)) s"
 }
 
+project_version() { sed -n 's/^version = "\(.*\)"$/\1/p;T;q' "$REPOSITORY/pyproject.toml"; }
+
+# releases FOLDER: writes there each of the project's images as an OCI archive, under the name that the chart asks for.
+releases() {
+  local tag part name
+  tag=$(locked "$CACHE/project" project_images)
+  for part in agent operator; do
+    name=docker.io/latencyprobe/$part:$(project_version)
+    builder tag "$REGISTRY/$part:$tag" "$name"
+    archive_images "$1/latencyprobe-$part-${name##*:}.oci.tar" "$name"
+    builder rmi "$name" >/dev/null # the name alone
+    say "$1/latencyprobe-$part-${name##*:}.oci.tar: $name"
+  done
+}
+
 # sboms FOLDER: writes there what each of the project's images holds, as CycloneDX.
 sboms() {
   local tag part container root version
   tag=$(locked "$CACHE/project" project_images)
-  version=$(sed -n 's/^version = "\(.*\)"$/\1/p;T;q' "$REPOSITORY/pyproject.toml")
+  version=$(project_version)
   for part in agent operator; do
     container=$(builder from --pull-never "$REGISTRY/$part:$tag")
     root=$(builder mount "$container")

@@ -26,6 +26,7 @@ recipe() {
     helm) package=helm.sh/helm/v4/cmd/helm ;;
     jaeger) module=github.com/jaegertracing/jaeger@v1.76.0 ;;
     kubeconform) module=github.com/yannh/kubeconform@v0.8.0 ;; # holds manifests against schemas: tests/charts
+    krew) module=sigs.k8s.io/krew@v0.4.4 ;; # installs plugins of kubectl: tests/release/test_krew.py
     oslo) module=github.com/OpenSLO/oslo@v0.12.0 ;; # checks documents of OpenSLO: tests/latencyprobe/test_rules_openslo.py
   esac
   [[ -n $module ]] || return 0
