@@ -22,7 +22,12 @@ def watch(render: Callable[[], str], console: Console, interval_s: float, betwee
     over = threading.Event()
     with ExitStack() as stack:
         stack.enter_context(ending(over.set))
-        text = render()
+        try:
+            text = render()
+        except LatencyProbeError:
+            if over.is_set():  # kubectl is ended by the same Ctrl-C
+                return
+            raise
         if console.is_terminal:
             stack.enter_context(console.screen(hide_cursor=True))
         while not over.is_set():
@@ -51,6 +56,6 @@ def _draw(text: str, console: Console) -> None:
     room = console.height - 1
     if len(lines) > room:
         left_out = len(lines) - room + 1
-        lines = [*lines[: room - 1], f"... {left_out} more lines: a higher window, --limit, --target or --peer"]
+        lines = [*lines[: room - 1], f"... {left_out} more lines: a taller window, --limit, --target or --peer"]
     console.file.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
     console.file.flush()

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from latencyprobe import stages
 from latencyprobe.report import html, table
-from latencyprobe.report.model import BadStage, LatencyReport, Stage
+from latencyprobe.report.model import BadStage, BurnDown, LatencyReport, Stage
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 from tests.latencyprobe.report_examples import HOSTILE, IDLE, RICH, SLOW, document, hostile, many
@@ -251,7 +251,7 @@ def test_worst_is_linked_wherever_it_stands() -> None:
 
 
 def test_what_has_no_history_has_no_picture_of_it() -> None:
-    young = replace(RICH, burn_down=replace(RICH.burn_down, left=("-920",)), week_before=None)
+    young = replace(RICH, burn_down=BurnDown("2026-09-20T14:13:00Z", "6h", ("-920",)), week_before=None)
     source = Page([document(young)]).source
     assert "Burn-down" not in source
     assert "Against the week before" not in source

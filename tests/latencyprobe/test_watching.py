@@ -60,3 +60,11 @@ def test_what_fails_later_is_told_and_tried_again() -> None:
 def test_what_fails_at_first_is_raised() -> None:
     with pytest.raises(ReportError, match="no store"):
         watched([ReportError("no store")])
+
+
+def test_what_fails_because_it_was_ended_is_no_failure() -> None:
+    def render() -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise ReportError("kubectl: signal: interrupt")
+
+    watching.watch(render, Console(file=io.StringIO()), 0.001)
