@@ -13,7 +13,7 @@ import msgspec
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError, StoreError
 from latencyprobe.manifest import API_VERSION
-from latencyprobe.report import causes, pressure, units
+from latencyprobe.report import both_ends, causes, pressure, units
 from latencyprobe.report.model import (
     BadStage,
     BurnRate,
@@ -29,6 +29,7 @@ from latencyprobe.report.model import (
     Waited,
     summary,
 )
+from latencyprobe.report.now import now as of_now
 from latencyprobe.report.slow import slow
 from latencyprobe.report.turns import by_size
 from latencyprobe.sli import SLOWEST, SliRow, most
@@ -79,7 +80,8 @@ def build(
     for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
     counts, or is None; then no result looks healthy. Raises StoreError when the whole store fails, unless that is told.
     """
-    when = _When(now_unix_s, since_s)
+    objectives = tuple(objectives)
+    when = _When(now_unix_s, since_s, both_ends.pairs(objectives))
     verdicts = [
         _judged(store, objective, when, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
@@ -98,10 +100,12 @@ _Rank = tuple[int, Fraction, str, str]
 
 
 class _When(NamedTuple):
-    """Unix time of the report, and for how many seconds back its figures are, if not for each window."""
+    """Unix time of the report, for how many seconds back its figures are, if not for each window, and the series of
+    the other ends."""
 
     now: int
     since_s: int | None
+    ends: both_ends.Pairs
 
 
 def _judged(
@@ -150,7 +154,8 @@ def _judge(store: Store, objective: Objective, when: _When, nodes_missing: int) 
     row = store.read(key, now - WINDOW_S[objective.window], until)
     burned = {length_s: store.events(key, now - length_s, until) for length_s in windows_needed(objective)}
     verdict = evaluate(objective, row, burned)
-    first = store.since(key)
+    first, ends = store.since(key), both_ends.reads(store, key, when.ends)
+    since = now - (when.since_s or WINDOW_S[objective.window])
     if when.since_s is not None:
         row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
         verdict = verdict._replace(sli=share_of_good(row), coverage=coverage_ratio(row))
@@ -180,6 +185,9 @@ def _judge(store: Store, objective: Objective, when: _When, nodes_missing: int) 
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
         waited_for=_waited(row),
         causes=causes.of(row),
+        other_end=both_ends.of(ends, since, until),
+        fastest=both_ends.fastest(ends, row),
+        now=of_now(ends, first, now, _bad_by_stage),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result

@@ -31,7 +31,7 @@ class Registry:
     """LatencyProbes by namespace and name. `suspended_by`: what an administrator has suspended all of them by, and how
     to take it back. `changed` is called when an entry comes, changes or goes."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, changed: Callable[[], object]) -> None:
         self.entries: dict[Key, Entry] = {}
         self.written: dict[Key, Status] = {}
         self.suspended_by = ""
