@@ -74,7 +74,7 @@ class Operator:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
         cluster, writes, state, agents = Cluster(api), Writes(term.left_s), ClusterState(), Agents()
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
-        registry = Registry(lambda: (changed.set(), edited.set()))
+        registry = Registry(changed.set, edited.set)
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
         self._store_thread = StoreThread(

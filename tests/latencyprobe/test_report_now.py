@@ -21,8 +21,8 @@ def test_only_the_last_full_minutes_count(empty_store: SqliteStore) -> None:
     one = objective(Role.SERVER)
     empty_store.define("shop", "checkout", [one])
     for minute, events in ((NOW - 600, 9000), (NOW - 300, 300), (NOW - 60, 300), (NOW, 777)):
-        bad = {"bad": events // 10, "dominant": {"process": events // 10}}
-        row = SliRow(*one.key, minute=minute, good=events - events // 10, histogram={FAST: events}, **bad)
+        bad = events // 10
+        row = SliRow(*one.key, minute, events - bad, bad, {FAST: events}, dominant={"process": bad})
         empty_store.add([row])
     found = of(empty_store, NOW + 20)
     assert found is not None
