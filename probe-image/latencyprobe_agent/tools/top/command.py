@@ -120,11 +120,11 @@ class _Form(enum.Enum):
 _Draw = Callable[[View, Sequence[Row], Text], None]
 
 
-def _drawing(stack: ExitStack, console: Console, columns: screen.Columns, form: _Form) -> _Draw:
+def _drawing(stack: ExitStack, console: Console, layout: screen.Layout, form: _Form) -> _Draw:
     """Return who shows rows, until `stack` is closed."""
     if form is _Form.SCREEN:
-        return stack.enter_context(screen.Screen(console, columns)).draw
-    return _print_json if form is _Form.JSON else partial(screen.print_plain, console, columns=columns)
+        return stack.enter_context(screen.Screen(console, layout)).draw
+    return _print_json if form is _Form.JSON else partial(screen.print_plain, console, layout=layout)
 
 
 def _of_cluster(

@@ -26,18 +26,16 @@ _AROUND = 4  # lines that are no rows
 
 
 class Columns(NamedTuple):
-    """What a table shows: names, then figures, of each at three widths. From `wide` on the stages have a bar, below
-    `narrow` not even their name."""
+    """What a table shows from a width on: names, then figures; a bar of the stages, and the name of the longest."""
 
-    names: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-    figures: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-    wide: int
-    narrow: int
+    least: int
+    names: tuple[str, ...]
+    figures: tuple[str, ...]
+    bar: bool = False
+    mostly: bool = True
 
-    def at(self, width: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names and figures that have room."""
-        place = 0 if width >= self.wide else 2 if width < self.narrow else 1
-        return self.names[place], self.figures[place]
+
+Layout = Sequence[Columns]  # the widest first; the last one fits all
 
 
 def _duration(ns: int | None) -> Text:
@@ -65,40 +63,39 @@ _FIGURES: dict[str, tuple[int, Callable[[Row], Text]]] = {
     "state": (10, _state),
 }
 _OF_HOST = ("RPC/s", "p50", "p99", "errors")
-HOST = Columns(
-    (("target", "side", "process", "peer"), ("side", "process", "peer"), ("process", "peer")), (_OF_HOST,) * 3, 110, 80
+HOST = (
+    Columns(110, ("target", "side", "process", "peer"), _OF_HOST, bar=True),
+    Columns(80, ("side", "process", "peer"), _OF_HOST),
+    Columns(0, ("process", "peer"), _OF_HOST, mostly=False),
 )
-CLUSTER = Columns(
-    (("target", "side", "objective"), ("side", "objective"), ("objective",)),
-    (
-        ("RPC/s", "p50", "p99", "other p50", "other p99", "bad", "state"),
-        ("RPC/s", "p50", "p99", "other p99", "bad", "state"),
-        ("RPC/s", "p50", "p99", "bad", "state"),
-    ),
-    150,
-    100,
+_ENDS = ("p50", "p99", "other p50", "other p99")
+CLUSTER = (
+    Columns(150, ("target", "side", "objective"), ("RPC/s", *_ENDS, "bad", "state"), bar=True),
+    Columns(110, ("side", "objective"), ("RPC/s", "p50", "p99", "other p99", "bad", "state")),
+    Columns(80, ("objective",), ("RPC/s", "p99", "other p99", "bad", "state"), mostly=False),
+    Columns(0, ("objective",), ("RPC/s", "p99", "bad", "state"), mostly=False),
 )
 
 
-def table(shown: Sequence[Row], console: Console, room: int | None = None, columns: Columns = HOST) -> Table:
+def table(shown: Sequence[Row], console: Console, room: int | None = None, layout: Layout = HOST) -> Table:
     """Return rows as a table, at most `room` of them. Figures are whole; names get what is left of the width."""
-    wide, narrow = console.width >= columns.wide, console.width < columns.narrow
-    names, figures = columns.at(console.width)
-    taken = sum(_FIGURES[name][0] for name in figures) + (_BAR + 2) * wide
-    left = console.width - taken - 2 * (len(names) + len(figures) + 1)
-    longest = max(6, left // (len(names) + (not narrow)))
+    columns = next(one for one in layout if console.width >= one.least)
+    names, figures = columns.names, columns.figures
+    taken = sum(_FIGURES[name][0] for name in figures) + (_BAR + 2) * columns.bar
+    left = console.width - taken - 2 * (len(names) + len(figures) + columns.mostly)
+    longest = max(6, left // (len(names) + columns.mostly))
     found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in names:
         found.add_column(name, no_wrap=True, overflow="ellipsis", max_width=longest)
     for name in figures:
         found.add_column(name, justify="right", no_wrap=True, min_width=_FIGURES[name][0])
-    if wide:
+    if columns.bar:
         found.add_column("stages", no_wrap=True, min_width=_BAR)
-    if not narrow:
+    if columns.mostly:
         found.add_column("mostly", no_wrap=True, overflow="ellipsis", max_width=longest)
     for row in shown[:room]:
         words = (Text(getattr(row, name)) for name in names)
-        beside = [*([_bar(row, console)] if wide else ()), *(() if narrow else (Text(row.mostly),))]
+        beside = [*([_bar(row, console)] if columns.bar else ()), *((Text(row.mostly),) if columns.mostly else ())]
         found.add_row(*words, *(_FIGURES[name][1](row) for name in figures), *beside)
     return found
 
@@ -153,9 +150,9 @@ class Keys(AbstractContextManager["Keys"]):
 class Screen(AbstractContextManager["Screen"]):
     """The whole terminal, until it is left."""
 
-    def __init__(self, console: Console, columns: Columns = HOST) -> None:
+    def __init__(self, console: Console, layout: Layout = HOST) -> None:
         self._console = console
-        self._columns = columns
+        self._layout = layout
         self._live = Live(console=console, screen=True, auto_refresh=False)
 
     def __enter__(self) -> "Screen":
@@ -171,18 +168,18 @@ class Screen(AbstractContextManager["Screen"]):
         below = Text(HELP, "dim")
         if len(shown) > room:
             below.append(f"  {len(shown) - room} more rows have no room", "yellow")
-        body = table(shown, self._console, room, self._columns) if shown else Text("no RPC in this interval", "dim")
+        body = table(shown, self._console, room, self._layout) if shown else Text("no RPC in this interval", "dim")
         self._live.update(Group(headline(view, found, shown), told, body, below), refresh=True)
 
 
-def print_plain(console: Console, view: View, found: Sequence[Row], told: Text, columns: Columns = HOST) -> None:
+def print_plain(console: Console, view: View, found: Sequence[Row], told: Text, layout: Layout = HOST) -> None:
     """Print the rows below what was printed before."""
     shown = view.shown(found)
     console.print(Text.assemble(time.strftime("%H:%M:%S "), headline(view, found, shown)))
     if told:
         console.print(told)
     if shown:
-        console.print(table(shown, console, columns=columns))
+        console.print(table(shown, console, layout=layout))
     console.print()
 
 
