@@ -163,7 +163,8 @@ def slow(
     output: str,
 ) -> None:
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
-    reports = _of_target(_reports(_Source.of(namespace, all_namespaces, store), since), target)
+    source = _Source.of(namespace, all_namespaces, store)
+    reports = _of_target(_reports(source, since), target)
     found = words.slowest(result for one in reports for result in one.results)
     from_ns = time.time_ns() - round(since * 1e9) if since else 0
     found = [item for item in found if units.unix_ns(item[1].time) >= from_ns][:limit]
@@ -173,6 +174,8 @@ def slow(
             click.echo(msgspec.json.encode(about | msgspec.to_builtins(exchange)).decode())
     elif found:
         exchanges.render(found, _console())
+        if source.of_cluster:
+            _console().print(table.age(max(map(_age_s, reports)), ""))
     elif since:
         back = units.time_span(round(since))
         click.echo(
@@ -242,10 +245,13 @@ def _print_tables(reports: tuple[LatencyReport, ...], *, titled: bool, since: fl
     for i, found in enumerate(reports):
         if i:
             console.print()
-        age_s = (time.time_ns() - updated_unix_ns(found)) // 10**9
-        table.render(found, console, found.metadata.namespace if titled else "", back, age_s)
+        table.render(found, console, found.metadata.namespace if titled else "", back, _age_s(found))
     if not reports:
         console.print(words.NO_REPORT)
+
+
+def _age_s(report: LatencyReport) -> int:
+    return (time.time_ns() - updated_unix_ns(report)) // 10**9
 
 
 def _console() -> Console:
