@@ -185,7 +185,8 @@ def slow(
     output: str,
 ) -> None:
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
-    reports = sources.chosen(Source.of(namespace, all_namespaces, store).read(since).reports, target, peer)
+    source = Source.of(namespace, all_namespaces, store)
+    reports = sources.chosen(source.read(since).reports, target, peer)
     found = words.slowest(result for one in reports for result in one.results)
     from_ns = time.time_ns() - round(since * 1e9) if since else 0
     found = [item for item in found if units.unix_ns(item[1].time) >= from_ns][:limit]
@@ -195,6 +196,8 @@ def slow(
             click.echo(msgspec.json.encode(about | msgspec.to_builtins(exchange)).decode())
     elif found:
         exchanges.render(found, _console())
+        if source.of_cluster:
+            _console().print(table.age(max(map(_age_s, reports)), ""))
     elif since:
         back = units.time_span(round(since))
         click.echo(
@@ -243,10 +246,14 @@ def _print_tables(
     for i, found in enumerate(reports):
         if i:
             console.print()
-        age_s = 0 if past else (time.time_ns() - updated_unix_ns(found)) // 10**9
+        age_s = 0 if past else _age_s(found)
         table.render(found, console, found.metadata.namespace if titled else "", back, age_s)
     if not reports:
         console.print(words.NO_REPORT)
+
+
+def _age_s(report: LatencyReport) -> int:
+    return (time.time_ns() - updated_unix_ns(report)) // 10**9
 
 
 def _console() -> Console:

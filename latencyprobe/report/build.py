@@ -6,14 +6,14 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError, StoreError
 from latencyprobe.manifest import API_VERSION
-from latencyprobe.report import causes, history, pressure, units
+from latencyprobe.report import both_ends, causes, history, pressure, units
 from latencyprobe.report.history import When
 from latencyprobe.report.model import (
     BadStage,
@@ -30,6 +30,7 @@ from latencyprobe.report.model import (
     Waited,
     summary,
 )
+from latencyprobe.report.now import now as of_now
 from latencyprobe.report.slow import slow
 from latencyprobe.report.turns import by_size
 from latencyprobe.sli import SLOWEST, SliRow, most
@@ -86,9 +87,10 @@ def build(
     for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
     counts, or is None; then no result looks healthy. Raises StoreError when the whole store fails, unless that is told.
     """
-    when = When(now_unix_s, since_s, past_rows_s)
+    objectives = tuple(objectives)
+    asked = _Asked(When(now_unix_s, since_s, past_rows_s), both_ends.pairs(objectives))
     verdicts = [
-        _judged(store, objective, when, (nodes_missing or {}).get(objective.key, 0), incomplete)
+        _judged(store, objective, asked, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
     ]
     verdicts.sort(key=lambda verdict: verdict[0])
@@ -104,13 +106,20 @@ _ORDER = {state: rank for rank, state in enumerate(State)}
 _Rank = tuple[int, Fraction, str, str]
 
 
+class _Asked(NamedTuple):
+    """What all objectives of a report share: its moment, and the series of the other ends."""
+
+    when: When
+    ends: both_ends.Pairs
+
+
 def _judged(
-    store: Store | None, objective: Objective, when: When, nodes_missing: int, incomplete: str
+    store: Store | None, objective: Objective, asked: _Asked, nodes_missing: int, incomplete: str
 ) -> tuple[_Rank, Result]:
     try:
         if store is None:
             raise StoreError(incomplete)
-        found = _judge(store, objective, when, nodes_missing)
+        found = _judge(store, objective, asked, nodes_missing)
         return _with_reason(found, incomplete) if incomplete else found
     except Exception as error:
         key, foreseen = objective.key, isinstance(error, LatencyProbeError)
@@ -130,7 +139,7 @@ def _judged(
             bad=0,
             events_needed=events_needed(goal_fraction(objective.goal), objective.min_events),
             coverage=Coverage("0", *(0,) * 6, nodes_missing, "0s"),
-            updated=units.iso(when.now * 10**9),
+            updated=units.iso(asked.when.now * 10**9),
             reason=(incomplete or reason)[:MAX_REASON],
         )
         return (_ORDER[result.state], Fraction(0), key.probe, key.objective), result
@@ -144,13 +153,15 @@ def _with_reason(found: tuple[_Rank, Result], incomplete: str) -> tuple[_Rank, R
     return (_ORDER[state], *rank), told  # type: ignore[return-value]  # the rest of a rank is as it was
 
 
-def _judge(store: Store, objective: Objective, when: When, nodes_missing: int) -> tuple[_Rank, Result]:
+def _judge(store: Store, objective: Objective, asked: _Asked, nodes_missing: int) -> tuple[_Rank, Result]:
+    when = asked.when
     key, now, until = objective.key, when.now, when.until
     row = store.read(key, now - WINDOW_S[objective.window], until)
     lengths = (length_s for length_s in windows_needed(objective) if length_s >= (when.past_rows_s or 0))
     burned = {length_s: store.events(key, now - length_s, until) for length_s in lengths}
     verdict = evaluate(objective, row, burned)
-    first = store.since(key)
+    first, ends = store.since(key), both_ends.reads(store, key, asked.ends)
+    since = now - (when.since_s or WINDOW_S[objective.window])
     if when.since_s is not None:
         row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
         verdict = verdict._replace(sli=share_of_good(row), coverage=coverage_ratio(row))
@@ -182,6 +193,9 @@ def _judge(store: Store, objective: Objective, when: When, nodes_missing: int) -
         causes=causes.of(row),
         burn_down=None if verdict.state is State.NO_DATA else history.burned(store, objective, when),
         week_before=None if when.since_s is not None else history.week_before(store, objective, when, first),
+        other_end=both_ends.of(ends, since, until),
+        fastest=both_ends.fastest(ends, row),
+        now=of_now(ends, first, now, _bad_by_stage),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result

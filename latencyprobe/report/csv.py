@@ -71,6 +71,9 @@ COLUMNS: dict[str, Callable[[Result], _Cell]] = {
     "since": lambda one: one.since,
     "updated": lambda one: one.updated,
     "reason": lambda one: one.reason,
+    "other_end": lambda one: one.other_end.perspective if one.other_end else None,
+    "other_end_p50_ms": lambda one: _ms(one.other_end.p50) if one.other_end else None,
+    "other_end_p99_ms": lambda one: _ms(one.other_end.p99) if one.other_end else None,
 }
 
 

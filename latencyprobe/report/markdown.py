@@ -51,6 +51,7 @@ def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
     if not report.results:
         return f"## {escaped(name)}\n\n{escaped(words.NO_OBJECTIVES)}"
     room = _Room(characters)
+    as_of = [f"As of {escaped(max(result.updated for result in report.results))}."]
     rows = [row for row in map(_row, report.results) if room.takes([row])]
     slowest = [*_slowest(words.slowest(report.results)[:_SHOWN], trace_url)]
     slowest = slowest if room.takes(slowest) else []
@@ -58,7 +59,8 @@ def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
     said = [words.not_shown(left)] if (left := len(report.results) - len(rows) + report.omitted) else []
     if more := len(rows) - len(notes):
         said.append(f"What else there is to know of {units.number(more, 'objective')} found no room.")
-    parts = [[f"## {escaped(words.headline(report, name))}"], [*_HEAD, *rows], *notes, slowest, said]
+    as_of = as_of if room.takes(as_of) else []
+    parts = [[f"## {escaped(words.headline(report, name))}"], as_of, [*_HEAD, *rows], *notes, slowest, said]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 

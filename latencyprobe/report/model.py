@@ -189,9 +189,35 @@ class WeekBefore(_Model, frozen=True):
     share: str = ""
 
 
+class OtherEnd(_Model, frozen=True):
+    """The same target's durations at the other end of its connections (both_ends.py): of how many events there, within
+    1.1 %. `fastest`: of all, no less than a round trip where it is a caller's."""
+
+    perspective: str
+    events: int
+    p50: str
+    p99: str
+    fastest: str
+
+
+class Now(_Model, frozen=True):
+    """The last full minutes. `over`: how long they are; `rate`: events a second; `bad` in percent; `stages`: of bad
+    events, those that dominated most, as many as a bar shows. Two digits: less is no change (docs/slo.md)."""
+
+    over: str
+    rate: str
+    bad: str
+    p50: str
+    p99: str
+    other_p50: str | None = None
+    other_p99: str | None = None
+    stages: tuple[BadStage, ...] = ()
+
+
 class Result(_Model, frozen=True):
     """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events. `reason`:
-    why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then."""
+    why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then.
+    `fastest`: the shortest duration of a caller, where both ends are known."""
 
     probe: str
     objective: str
@@ -221,6 +247,9 @@ class Result(_Model, frozen=True):
     causes: tuple[Cause, ...] = ()
     burn_down: BurnDown | None = None
     week_before: WeekBefore | None = None
+    other_end: OtherEnd | None = None
+    fastest: str = ""
+    now: Now | None = None
 
 
 class Report(_Model, frozen=True):

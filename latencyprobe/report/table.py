@@ -28,7 +28,7 @@ def render(report: Report | LatencyReport, console: Console, title: str = "", si
     if not report.results:
         console.print(words.NO_OBJECTIVES, style="yellow", highlight=False)
         return
-    console.print(_headline(report, title).append_text(_age(age_s)))
+    console.print(_headline(report, title).append_text(age(age_s)))
     if since:
         console.print(f"Figures of the last {since}; state, budget and burn rates of each objective's window.")
     console.print()
@@ -55,10 +55,11 @@ def _headline(report: Report | LatencyReport, title: str) -> Text:
     return line
 
 
-def _age(age_s: int) -> Text:
+def age(age_s: int, before: str = "; ") -> Text:
+    """Return how long ago a report was made, where that is not now; with a warning where nobody seems to renew it."""
     if age_s < _FRESH_S:
         return Text()
-    told = f"; updated {units.time_span(age_s)} ago"
+    told = f"{before}updated {units.time_span(age_s)} ago"
     return Text(told) if age_s < _STALE_S else Text(f"{told}: is the operator running?", "yellow")
 
 

@@ -13,7 +13,7 @@ import msgspec
 from latencyprobe import stages, unsent
 from latencyprobe.causes import told
 from latencyprobe.plan import Role
-from latencyprobe.report import causes, held, pressure, turns, units
+from latencyprobe.report import both_ends, causes, held, pressure, turns, units
 from latencyprobe.report.model import EvidenceSummary, Explained, LatencyReport, Report, Result, Slow, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
@@ -99,6 +99,8 @@ def notes(result: Result) -> Iterable[Note]:
     if firing and result.state is not State.NO_DATA:  # too few events say nothing
         rates = f"{firing.long_rate}× over {firing.long} and {firing.short_rate}× over {firing.short}"
         yield Note(f"burns {rates}: {firing.severity} above {firing.factor}×")
+    if beyond := both_ends.advice(result):
+        yield Note(beyond, advice=True)
     seen, facts = result.coverage, [f"{result.bad:,} of {result.events:,} bad"]
     missing = {
         f"{seen.ambiguous:,} ambiguous": seen.ambiguous,
@@ -120,6 +122,8 @@ def notes(result: Result) -> Iterable[Note]:
         facts.append(f"p50 {result.quantiles.p50}, p99 {result.quantiles.p99}")
     if result.events:
         yield Note("; ".join(facts))
+    if of_other := both_ends.told(result):
+        yield Note(of_other)
     if result.bad and result.top_peers:
         yield Note("bad by peer: " + ", ".join(f"{peer.peer} {peer.bad:,}" for peer in result.top_peers[:3]))
     if no_rpc and not advice:

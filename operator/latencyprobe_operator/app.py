@@ -31,7 +31,7 @@ from latencyprobe_operator.plan.deliveries import Deliveries
 from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.suspension import suspended_by
-from latencyprobe_operator.reports.evaluation import OBSERVE_S, Evaluation
+from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluation
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 from latencyprobe_operator.status.conditions import StoreState
@@ -71,10 +71,10 @@ class Operator:
     """The parts of the process. The directory serves health and metrics from the first moment, agents once we lead."""
 
     def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
-        changed, planned, status_changed = Trigger(), Trigger(), Trigger()
+        changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
         cluster, writes, state, agents = Cluster(api), Writes(term.left_s), ClusterState(), Agents()
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
-        registry = Registry(changed.set)
+        registry = Registry(changed.set, edited.set)
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
         self._store_thread = StoreThread(
@@ -139,6 +139,7 @@ class Operator:
             Gated(Every("asked", SAVE_S, ingest.asked.save), self._store_thread.works),
             Gated(Every("compaction", HOUR_S, self._store_thread.compact), self._store_thread.works),
             evaluation,
+            Edits(evaluation, edited),
             Gated(statuses, term.may_write),
         )
         self._others: tuple[Loop, ...] = (

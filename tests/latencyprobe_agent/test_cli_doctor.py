@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from latencyprobe_agent.cli import commands
+from latencyprobe_agent.cli import commands, doctor
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF
 from tests.support.cgroup_trees import hybrid
 from tests.support.ports import free_port
@@ -29,6 +29,23 @@ def test_doctor_names_consequence_and_remedy_and_fails_when_nothing_can_be_measu
     assert "Connection refused" in findings["collector, traces"]["detail"]
     assert "no-token" in findings["directory"]["detail"]
     assert all(finding["remedy"] for finding in findings.values() if finding["verdict"] == "warn")
+
+
+def test_what_a_signal_does_without_is_no_ok_and_has_a_remedy() -> None:
+    found = doctor._partly("retransmits", "retransmit by tp_btf", {"loss_probe": "[Errno 1] Operation not permitted"})
+    assert found.verdict is doctor.Verdict.WARN
+    assert "missing loss_probe: [Errno 1] Operation not permitted" in found.detail
+    assert "tail loss probes" in found.consequence
+    assert "CONFIG_FUNCTION_TRACER" in found.remedy
+    unknown = doctor._partly("new", "a by tp_btf", {"b": "not there"})
+    assert unknown.consequence
+    assert unknown.remedy
+    assert doctor._partly("new", "a by tp_btf", {}).verdict is doctor.Verdict.OK
+
+
+def test_every_event_that_may_be_missing_says_what_is_lost_without_it() -> None:
+    optional = {event for one in (*doctor.EVIDENCE, *doctor.TRACKERS) for event in one.optional}
+    assert optional == set(doctor._WITHOUT)
 
 
 @pytest.mark.root

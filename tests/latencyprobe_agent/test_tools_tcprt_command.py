@@ -34,7 +34,7 @@ def test_json_is_the_corrected_account():
 
 def test_the_table_has_a_row_per_record():
     header, first, _, last = run().output.splitlines()
-    assert ["TIME", "REC", "LOCAL", "PEER", "TASK"] == header.split()[:5]
+    assert ["TIME", "REC", "LOCAL", "PEER", "TASK", "TOTAL-MS", "SERVER-MS", "RECV-MS"] == header.split()[:8]
     assert ["R", "10.0.0.1:3306", "10.0.0.2:43210", "1", "9.000", "5.000", "1.000", "2896", "1600"] == first.split()[
         1:10
     ]

@@ -4,6 +4,7 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from latencyprobe_agent.tools.top import screen
 from latencyprobe_agent.tools.top.view import Row, Sort, View
@@ -56,7 +57,7 @@ def test_space_pauses_and_q_ends() -> None:
 def test_it_fits_the_terminal(width: int) -> None:
     file = io.StringIO()
     long = row("p" * 60, rate=1_234_567.8, p50_ns=123_456, p99_ns=98_765_432, errors=0.123)
-    screen.print_plain(Console(file=file, width=width), View(wanted="p", paused=True), [long, row("x")], 7)
+    screen.print_plain(Console(file=file, width=width), View(wanted="p", paused=True), [long, row("x")], Text("7 lost"))
     text = file.getvalue()
     assert max(map(len, text.splitlines())) <= width
     for said in ("1,234,569 RPC/s", "sorted by p99", "7 lost", "98.8ms", "12.3 %"):
@@ -65,11 +66,11 @@ def test_it_fits_the_terminal(width: int) -> None:
 
 def test_stages_have_letters_where_there_are_no_colours() -> None:
     file = io.StringIO()
-    screen.print_plain(Console(file=file, width=120), View(), [row()], 0)
+    screen.print_plain(Console(file=file, width=120), View(), [row()], Text())
     assert "rrdddPPPPPPPPPss" in file.getvalue()
 
 
 def test_an_interval_without_rpcs_says_so_in_its_headline() -> None:
     file = io.StringIO()
-    screen.print_plain(Console(file=file, width=120), View(), [], 0)
+    screen.print_plain(Console(file=file, width=120), View(), [], Text())
     assert "0 RPC/s  0 rows" in file.getvalue()

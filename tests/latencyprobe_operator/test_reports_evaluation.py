@@ -15,10 +15,11 @@ from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster.calls import FakeCluster
 from latencyprobe_operator.cluster.loops import Trigger
+from latencyprobe_operator.cluster.objects import Namespace
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.reports import evaluation as evaluation_
 from latencyprobe_operator.reports import expected as expected_
-from latencyprobe_operator.reports.evaluation import Evaluation
+from latencyprobe_operator.reports.evaluation import Edits, Evaluation
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 
@@ -130,6 +131,57 @@ def test_store_that_fails_leaves_the_figures_of_the_last_evaluation(play: Callab
         with pytest.raises(StoreError):
             await world.evaluation.turn()
         assert world.evaluation.figures(KEY) == figures
+
+    play(scene)
+
+
+def test_an_edit_is_in_the_report_within_moments_and_other_namespaces_wait_for_their_minute(
+    play: Callable[..., None], make: Any
+) -> None:
+    async def scene(world: World) -> None:
+        def written() -> dict[str, list[str]]:
+            calls, world.cluster.calls = world.cluster.calls, []
+            return {call[1]: [result["probe"] for result in call[2]["results"]] for call in calls}
+
+        edited = Trigger()
+        edits = Edits(world.evaluation, edited)
+        bank = make.probe("till", namespace="bank")
+        world.planned.state.put("namespaces", Namespace("bank"))
+        world.probes |= {("bank", "till"): bank}
+        await world.evaluation.turn()
+        assert set(written()) == {"shop", "bank"}
+        await edits.turn()
+        assert written() == {}, "nothing was edited"
+
+        world.probes |= {("shop", "second"): make.probe("second")}
+        await edits.turn()
+        assert {ns: sorted(probes) for ns, probes in written().items()} == {"shop": ["checkout", "second"]}
+        assert world.evaluation.figures(("shop", "second"))
+
+        del world.probes["shop", "second"]
+        await edits.turn()
+        assert written() == {"shop": ["checkout"]}
+        assert world.evaluation.figures(("shop", "second")) == []
+
+        del world.probes["bank", "till"]
+        await edits.turn()
+        assert written() == {}, "its report goes with its last LatencyProbe"
+        assert world.evaluation.figures(("bank", "till")) == []
+
+    play(scene)
+
+
+def test_an_edit_makes_a_turn_due_and_one_that_failed_comes_again(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(world: World) -> None:
+        monkeypatch.setattr(evaluation_, "SETTLE_S", 0.0)
+        edited = Trigger()
+        edits = Edits(world.evaluation, edited)
+        edited.set()
+        async with asyncio.timeout(10):
+            await edits.due(failed=False)
+            await edits.due(failed=True)
 
     play(scene)
 

@@ -10,6 +10,7 @@ from latencyprobe.plan import TargetStatus
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.placement import Placement
+from latencyprobe_operator.status.reconcile import transitions
 from latencyprobe_operator.status.registry import Entry
 from latencyprobe_operator.status.status import status
 
@@ -129,3 +130,31 @@ def test_largest_status_stays_below_16_kib(make: Any) -> None:
     found = of(planned, 6, figures=[{"objective": f"{i:02}{name[2:]}", **result} for i in range(32)])
     size = len(json.dumps(found))
     assert size < 16 << 10, f"{size} B"
+
+
+def test_a_ready_target_without_traffic_for_five_minutes_is_worth_one_warning_also_after_a_restart(
+    planned: Any,
+) -> None:
+    planned.report("n1", 5, seen=0)
+    first = of(planned, 6)
+    early = of(planned, 6, previous=first, now="2026-01-01T00:04:59Z")
+    late = of(planned, 6, previous=early, now="2026-01-01T00:05:00Z")
+    later = of(planned, 6, previous=late, now="2026-01-01T00:30:00Z")
+    assert transitions(early, first) == []
+    (warning,) = transitions(late, early)
+    assert warning[:2] == ("Warning", "NoTraffic")
+    assert "check ports" in warning[2]
+    assert transitions(later, late) == []
+    assert later["measuring"] == "No: NoTraffic"
+    planned.report("n1", 7, seen=3)
+    assert [kind for kind, *_ in transitions(of(planned, 8, previous=later), later)] == ["Normal"]
+
+
+def test_agents_that_are_not_ready_are_not_said_to_see_nothing_for_long(planned: Any) -> None:
+    planned.report("n1", 5, seen=0)
+    first = of(planned, 6)
+    gone = of(planned, 600, previous=first, now="2026-01-01T00:10:00Z")
+    assert transitions(gone, first)[0][0] == "Warning"
+    planned.report("n1", 601, seen=0)
+    back = of(planned, 602, previous=gone, now="2026-01-01T00:10:10Z")
+    assert all(reason != "NoTraffic" for _, reason, _ in transitions(back, gone))

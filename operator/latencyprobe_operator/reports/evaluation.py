@@ -1,8 +1,10 @@
-"""The evaluation of all objectives, once a minute, when the minute's counts are complete."""
+"""The evaluation of all objectives, once a minute, when the minute's counts are complete; of namespaces whose
+LatencyProbes were edited within moments."""
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 from latencyprobe.errors import StoreError
@@ -19,6 +21,7 @@ from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 
 OBSERVE_S = 2.0
+SETTLE_S = 3.0  # of a burst of edits: a namespace's report is written no more often for them
 _SLICE = 100  # groups of objectives whose expected time is stored at once
 
 
@@ -57,6 +60,8 @@ class Evaluation:
         self._writer = writer
         self._evaluated = evaluated
         self._last = _Last({}, "")
+        self._judged_probes: dict[str, list[LatencyProbe]] = {}
+        self._alone = asyncio.Lock()
 
     @property
     def incomplete(self) -> str:
@@ -70,18 +75,38 @@ class Evaluation:
     async def turn(self) -> None:
         """Store the expected time, evaluate, write the reports that changed. In slices: counts of agents are stored
         between them."""
-        now, probes = int(time.time()), list(self._probes().values())
-        self.expected.finish(now, self._upload_s())
+        async with self._alone:
+            self.expected.finish(int(time.time()), self._upload_s())
+            await self._evaluate(documents.by_namespace(self._probes().values()))
+
+    async def edited(self) -> None:
+        """Evaluate the namespaces whose LatencyProbes came, changed or went since then, and no others."""
+        async with self._alone:
+            grouped, before = documents.by_namespace(self._probes().values()), self._judged_probes
+            changed = {ns for ns in grouped.keys() | before.keys() if grouped.get(ns) != before.get(ns)}
+            if changed:
+                await self._evaluate(grouped, changed)
+
+    async def _evaluate(self, grouped: dict[str, list[LatencyProbe]], changed: Set[str] | None = None) -> None:
+        """Evaluate namespaces, by default all, and write the reports that changed."""
+        now, probes = int(time.time()), [probe for owners in grouped.values() for probe in owners]
+        chosen = [probe for probe in probes if changed is None or probe.namespace in changed]
+        why = ""
         try:
             await self._store(probes)
-            self._last = _Last(await self._judged(probes, now), "")
+            found = await self._judged(chosen, now)
         except StoreError as error:
             if not error.reason:
                 raise
             why = f"the latest counts are missing: {error}"[: build.MAX_REASON]
-            self._last = _Last(await self._judged(probes, now, why), why)
-        for report in self._last.reports.values():
+            found = await self._judged(chosen, now, why)
+        if changed is not None and why != self._last.incomplete:
+            await self._evaluate(grouped)  # the store failed, or works again: that is about all of them
+            return
+        for report in found.values():
             self.counts.update("failed" if "reason" in result else "ok" for result in report["results"])
+        kept = {ns: report for ns, report in self._last.reports.items() if ns in grouped} if changed else {}
+        self._last, self._judged_probes = _Last(kept | found, why), grouped
         self._evaluated.set()
         await self._writer.write(self._last.reports)
 
@@ -114,3 +139,23 @@ class Evaluation:
         """Return a LatencyProbe's results of the last evaluation."""
         results = self._last.reports.get(key[0], {}).get("results", ())
         return [result for result in results if result["probe"] == key[1]]
+
+
+class Edits:
+    """A loop: evaluates what was edited. `edited` makes a turn due."""
+
+    name = "edits"
+
+    def __init__(self, evaluation: Evaluation, edited: Trigger) -> None:
+        self._evaluation = evaluation
+        self._edited = edited
+
+    async def due(self, *, failed: bool) -> None:
+        """Wait for an edit, and for those that come with it; what a failed turn left undone is one."""
+        if failed:
+            self._edited.set()
+        await self._edited.wait(settle_s=SETTLE_S)
+
+    async def turn(self) -> None:
+        """Evaluate the namespaces that were edited."""
+        await self._evaluation.edited()

@@ -17,6 +17,10 @@ from latencyprobe_operator.status import protocols
 from latencyprobe_operator.status.placement import Placement, some
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
+NO_TRAFFIC = "NoTraffic"
+_CHECK = "check ports and role, and that something calls these pods"
+_NONE_YET = f"agents are ready but saw no exchange yet: {_CHECK}"
+NONE_FOR_LONG = f"agents have been ready for 5 minutes and saw no exchange: {_CHECK}"
 _OWN_SUSPEND = "spec.suspend is true: set it to false to measure"
 
 
@@ -267,8 +271,7 @@ def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agen
     seen = (t.seen for node in working for t in agents.of[node].status.targets if t.id.startswith(prefix))
     if any(seen):
         return Condition("Measuring", "True", "Measuring", "")
-    message = "agents are ready but saw no exchange yet: check ports and role, and that something calls these pods"
-    return Condition("Measuring", "False", "NoTraffic", message)
+    return Condition("Measuring", "False", NO_TRAFFIC, _NONE_YET)
 
 
 def _prefix(resolved: Resolved) -> str:

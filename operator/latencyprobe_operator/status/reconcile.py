@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 from latencyprobe_operator.cluster.objects import Key, Node
-from latencyprobe_operator.status.conditions import MAX_MESSAGE, MAX_REASON, Condition
+from latencyprobe_operator.status.conditions import MAX_MESSAGE, MAX_REASON, NONE_FOR_LONG, Condition
 
 Status = dict[str, Any]
 
@@ -57,10 +57,14 @@ def status_writes(desired: Mapping[Key, Status], written: Mapping[Key, Status]) 
 
 def transitions(new: Status, old: Status | None) -> list[tuple[str, str, str]]:
     """Return the events that a status change is worth: (Normal or Warning, reason, note) of the Ready condition, of
-    Measuring when it begins, and of objectives that spend their budget or have it again."""
-    was = {c["type"]: (c["status"], c["reason"]) for c in (old or {}).get("conditions", ())}
+    Measuring when it begins or when nothing came for long, and of objectives that spend their budget or have it again.
+    """
+    before = {c["type"]: c for c in (old or {}).get("conditions", ())}
+    was = {name: (c["status"], c["reason"]) for name, c in before.items()}
     worth = []
     for c in new["conditions"]:
+        if c["message"] == NONE_FOR_LONG and before.get(c["type"], {}).get("message") != NONE_FOR_LONG:
+            worth.append(("Warning", c["reason"], c["message"]))
         if was.get(c["type"]) == (c["status"], c["reason"]) or c["status"] == "Unknown":
             continue
         if c["type"] == "Ready":

@@ -29,9 +29,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 class Registry:
     """LatencyProbes by namespace and name. `suspended_by`: what an administrator has suspended all of them by, and how
-    to take it back. `changed` is called when an entry comes, changes or goes."""
+    to take it back. each of `changed` is called when an entry comes, changes or goes."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, *changed: Callable[[], None]) -> None:
         self.entries: dict[Key, Entry] = {}
         self.written: dict[Key, Status] = {}
         self.suspended_by = ""
@@ -56,7 +56,7 @@ class Registry:
             self.entries[key] = entry
             if known is None or known.uid != entry.uid:
                 self.written[key] = document.get("status") or {}
-            self._changed()
+            self._tell()
         return entry
 
     def happened(self, kind: str | None, document: Mapping[str, Any]) -> None:
@@ -76,7 +76,11 @@ class Registry:
         if known is not None and known.uid == uid:
             del self.entries[key]
             self.written.pop(key, None)
-            self._changed()
+            self._tell()
+
+    def _tell(self) -> None:
+        for changed in self._changed:
+            changed()
 
     async def resync(self, read: Callable[[], Awaitable[Iterable[Mapping[str, Any]]]]) -> None:
         """Take the whole list that `read` returns. What came or went while it was read is newer than the list; else the

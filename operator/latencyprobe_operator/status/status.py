@@ -5,6 +5,7 @@ SLO figures are those of the last evaluation, so they change at most once a minu
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from latencyprobe.slo.evaluate import State
@@ -18,6 +19,7 @@ from latencyprobe_operator.status.reconcile import Status, with_times
 from latencyprobe_operator.status.registry import Entry
 
 MAX_REASON = 63
+QUIET_S = 300  # ready agents that saw nothing for so long are worth an event: NONE_FOR_LONG says the same
 MAX_CLASS = 63  # characters: the CRD's limit
 
 _WORST_FIRST = list(State)
@@ -56,10 +58,11 @@ def status(
     if entry.probe is not None and entry.probe.spec.objectives:
         found = (*found, *conditions.store(store))
     ready = sum(state is NodeState.READY for state in states.values())
+    timed = _quiet_for_long(with_times(found, previous, entry.generation, now), now)
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
     document: Status = {
         "observedGeneration": entry.generation,
-        "conditions": with_times(found, previous, entry.generation, now),
+        "conditions": timed,
         "nodes": f"{ready}/{len(states)}",
         "pods": sum(count.pods for count in resolved.counts) if resolved else 0,
         "targets": [_target(count, resolved, states, agents) for count in resolved.counts] if resolved else [],
@@ -75,6 +78,20 @@ def status(
         document["p99"] = (worst.get("quantiles") or {}).get("p99")
         document["budget"] = worst.get("errorBudgetRemaining")
     return {k: v for k, v in document.items() if v is not None}
+
+
+def _quiet_for_long(timed: list[Status], now: str) -> list[Status]:
+    """Return the conditions, of which NoTraffic says when agents have been ready for QUIET_S without an exchange. That
+    it says so is kept in the status, so the event of it comes once, whoever leads."""
+    by_type = {one["type"]: one for one in timed}
+    measuring, ready = by_type.get("Measuring"), by_type.get("ProbesReady")
+    if measuring is None or ready is None or (measuring["reason"], ready["status"]) != (conditions.NO_TRAFFIC, "True"):
+        return timed
+    since = max(measuring["lastTransitionTime"], ready["lastTransitionTime"], key=datetime.fromisoformat)
+    if (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds() < QUIET_S:
+        return timed
+    told = {**measuring, "message": conditions.NONE_FOR_LONG}
+    return [told if one is measuring else one for one in timed]
 
 
 def _target(count: TargetCount, resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Status:

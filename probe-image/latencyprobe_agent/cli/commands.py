@@ -137,7 +137,11 @@ Examples:
 )
 @OUTPUT
 def doctor(output: str) -> int:
-    """Show what this kernel, these capabilities and this configuration can do; exit 1 when nothing can be measured."""
+    """Show what this kernel, these capabilities and this configuration can do.
+
+    Each line is ok, or says what is missing, what follows (so) and what to do (do). Exits 0 where RPCs can be measured,
+    also where something is missing (warn), and 1 where nothing can be (fail).
+    """
     from latencyprobe_agent.cli.doctor import Verdict, examine  # noqa: PLC0415
 
     colours = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}

@@ -36,6 +36,14 @@ from latencyprobe_agent.telemetry.endpoints import endpoints
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 _REPORTED_ABOVE = ("MissingCapability", "KernelBtfMissing")
+_NEWER = "use a newer kernel"
+_TRACEABLE = "use a kernel whose functions can be traced (CONFIG_FUNCTION_TRACER=y), by this process"
+_WITHOUT = {  # optional events: what is lost without each, and what to do
+    "loss_probe": ("`retransmits --lossprobe` counts tail loss probes instead of showing each", _TRACEABLE),
+    "cong_state": ("retransmits are not told as taken back (undo)", _NEWER),
+    "waking": ("who waits for a processor and who for something else is not told apart", _NEWER),
+    "uring": ("first answers through io_uring are not seen", _NEWER),
+}
 
 
 class Verdict(StrEnum):
@@ -165,12 +173,20 @@ def _attached(
     try:
         with attach() as programs:
             variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
-            absent = "; ".join(
-                f"{event}: {why}" for (event, _), why in programs.refused.items() if event not in programs.variants
-            )
+            absent = {event: why for (event, _), why in programs.refused.items() if event not in programs.variants}
     except (Unsupported, AbiMismatch) as error:
         return Finding(subject, Verdict.WARN, getattr(error, "reason", "AbiMismatch"), lost, _one_line(error))
-    return Finding(subject, Verdict.OK, variants + (f" (without {absent})" if absent else ""))
+    return _partly(subject, variants, absent)
+
+
+def _partly(subject: str, variants: str, absent: Mapping[str, str]) -> Finding:
+    """Return the finding on what is attached, with what it does without. `absent`: event → why it cannot be seen."""
+    if not absent:
+        return Finding(subject, Verdict.OK, variants)
+    lost, remedies = zip(*(_WITHOUT.get(event, (f"`{event}` is not seen", _NEWER)) for event in absent), strict=True)
+    why = "; ".join(f"{event}: {' '.join(reason.split())}" for event, reason in absent.items())
+    detail = f"{variants}; missing {why}"
+    return Finding(subject, Verdict.WARN, detail, "; ".join(lost), "; ".join(dict.fromkeys(remedies)))
 
 
 def _symbols(status: str) -> Finding:

@@ -12,8 +12,8 @@ from latencyprobe_agent.tools.tcprt.operations import NO_RTT
 
 _ROW = "%-15s %-3s %-22s %-22s %6s %10s %10s %10s %10s %10s %11s %8s %s"
 HEADER = _ROW % (
-    *("TIME", "REC", "LOCAL", "PEER", "TASK", "TOTAL", "SERVER", "RECV"),
-    *("SENT-BYTES", "RECV-BYTES", "RETRANSMITS", "RTT", "REORDER"),
+    *("TIME", "REC", "LOCAL", "PEER", "TASK", "TOTAL-MS", "SERVER-MS", "RECV-MS"),
+    *("SENT-BYTES", "RECV-BYTES", "RETRANSMITS", "RTT-MS", "REORDER"),
 )
 
 

@@ -1,5 +1,7 @@
-"""`latencyprobe top`: which RPCs of this host are slow now, by target, end, process and peer."""
+"""`latencyprobe top`: which RPCs are slow now: of this host by target, of a cluster by objective."""
 
+import enum
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from latencyprobe import asked
 from latencyprobe.ending import ending
@@ -26,6 +29,7 @@ from latencyprobe_agent.tools.top.view import Row, Sort, View, rows
 from latencyprobe_agent.vocabulary.now import Now
 
 _PIPE_WIDTH = 120
+_INTERVAL_S = 2.0
 
 
 @click.command(
@@ -35,15 +39,21 @@ Examples:
   latencyprobe top --port 6379 --port 5432 --sort rate --peer 10.0.
   latencyprobe top -f examples/redis.yaml --plain --duration 10s
   latencyprobe top --port 8080 -o json | jq 'select(.p99_ns > 5e6)'
+  latencyprobe top -n shop                     a namespace of the cluster; -A for all
 \b
-Rows are of the last interval alone. Keys: q ends, space pauses, s sorts, / filters, Esc shows all.
-Needs root, or CAP_BPF and CAP_PERFMON.
+Rows are of the last interval alone; of a cluster of the last five full minutes, as its LatencyReports tell, with bad
+ones in place of errors. Keys: q ends, space pauses, s sorts, / filters, Esc shows all.
+This host's need root, or CAP_BPF and CAP_PERFMON; a cluster's a kubectl that may get latencyreports.
 """
 )
 @asked.file_or_ports
-@click.option("--interval", type=Duration(), default="2s", show_default=True, help="What a row is of, and how often.")
+@click.option(
+    "--interval", type=Duration(), help="How often; on a host also what a row is of [default: 2s, of a cluster 5s]"
+)
 @click.option("--sort", type=click.Choice(list(Sort)), default=Sort.P99, show_default=True, help="The largest first.")
 @click.option("--peer", default="", metavar="TEXT", help="Only rows with this text: a peer, process, target or side.")
+@click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of the cluster, through kubectl.")
 @click.option("-w", "--plain", is_flag=True, help="Print tables one after the other, as on a pipe.")
 @click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
 @OUTPUT
@@ -51,35 +61,40 @@ def top(
     *,
     file: Path | None,
     ports: tuple[int, ...],
-    interval: float,
+    interval: float | None,
+    namespace: str | None,
+    all_namespaces: bool,
     sort: Sort,
     peer: str,
     plain: bool,
     duration: float | None,
     output: str,
 ) -> None:
-    """Show which RPCs of this host are slow now: by target, process and peer."""
+    """Show which RPCs are slow now: of this host by target, process and peer, of a cluster by objective."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PIPE_WIDTH)
+    view = View(Sort(sort), peer)
+    form = _Form.of(console, plain, output)
+    if namespace is not None or all_namespaces:
+        if file or ports or (namespace is not None and all_namespaces):
+            raise click.UsageError("-f, --port, -n and -A exclude each other", click.get_current_context())
+        _of_cluster(console, view, form, None if all_namespaces else namespace, (interval, duration))
+        return
+    interval = interval or _INTERVAL_S
     config = settings.from_environment()
     plan, notices = local_plan(asked.probes(file, ports), config.node, b"")
     for notice in notices:
         click.echo(f"latencyprobe: {notice}", err=True)
     control = LocalControl(_without_evidence(plan), lambda _: None)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PIPE_WIDTH)
-    view = View(Sort(sort), peer)
 
     @contextmanager
     def opened(_: Now) -> Iterator[Sequence[Listener]]:
         with ExitStack() as stack:
             stack.enter_context(ending(agent.stop))
-            if output == "json":
-                draw: _Draw = _print_json
-            elif plain or not console.is_terminal or not sys.stdin.isatty():
-                draw = partial(screen.print_plain, console)
+            draw = _drawing(stack, console, screen.HOST, form)
+            if form is _Form.PLAIN:
                 console.print("attached; Ctrl-C ends", style="dim")
-            else:
-                draw = stack.enter_context(screen.Screen(console)).draw
             keys = stack.enter_context(screen.Keys())
             yield (Top(view, keys, draw, agent.stop, interval),)
 
@@ -87,7 +102,59 @@ def top(
     agent.run(duration)
 
 
-_Draw = Callable[[View, Sequence[Row], int], None]
+class _Form(enum.Enum):
+    """How rows are shown."""
+
+    SCREEN = enum.auto()
+    PLAIN = enum.auto()
+    JSON = enum.auto()
+
+    @classmethod
+    def of(cls, console: Console, plain: bool, output: str) -> "_Form":
+        """Return the form asked for; without a terminal to draw on and to press keys it is not the screen."""
+        if output == "json":
+            return cls.JSON
+        return cls.SCREEN if console.is_terminal and sys.stdin.isatty() and not plain else cls.PLAIN
+
+
+_Draw = Callable[[View, Sequence[Row], Text], None]
+
+
+def _drawing(stack: ExitStack, console: Console, layout: screen.Layout, form: _Form) -> _Draw:
+    """Return who shows rows, until `stack` is closed."""
+    if form is _Form.SCREEN:
+        return stack.enter_context(screen.Screen(console, layout)).draw
+    return _print_json if form is _Form.JSON else partial(screen.print_plain, console, layout=layout)
+
+
+def _of_cluster(
+    console: Console, view: View, form: _Form, namespace: str | None, pace: tuple[float | None, float | None]
+) -> None:
+    """Show rows of LatencyReports. `pace`: seconds between two looks, and until the end; without the latter a pipe has
+    one look."""
+    from latencyprobe.report import kubectl  # noqa: PLC0415 - an agent starts no kubectl
+    from latencyprobe_agent.tools.top import cluster  # noqa: PLC0415 - it needs none of the reports' forms
+
+    interval_s, duration_s = pace
+    read = partial(kubectl.reports, namespace)
+    once = duration_s is None and form is not _Form.SCREEN and not console.is_terminal
+    until_s = time.monotonic() + (0 if once else math.inf if duration_s is None else duration_s)
+    with ExitStack() as stack:
+        ended = stack.enter_context(_ended())
+        found = cluster.looked(read(), time.time_ns())  # its failure is no matter of the screen
+        keys = screen.Keys()
+        draw = _drawing(stack, console, screen.CLUSTER, form)
+        stack.enter_context(keys)
+        watching = cluster.Watching(read, keys.pressed, draw, ended)
+        watching.run(view, found, poll_s=interval_s or cluster.POLL_S, until_s=until_s)
+
+
+@contextmanager
+def _ended() -> Iterator[Callable[[], bool]]:
+    """Yield whether Ctrl-C or SIGTERM asked for the end."""
+    asked_for: list[bool] = []
+    with ending(lambda: asked_for.append(True)):
+        yield lambda: bool(asked_for)
 
 
 class Top(Listener):
@@ -103,7 +170,7 @@ class Top(Listener):
         self._interval_s = interval_s
         self._tally = Tally()
         self._found: Sequence[Row] = ()
-        self._lost = 0
+        self._lost = Text()
         self._since_s = time.monotonic()
 
     def take(self, turn: Turn) -> None:
@@ -114,7 +181,7 @@ class Top(Listener):
         if self._view.ended:
             self._stop()
         self._tally.add(turn.halves)
-        self._lost = sum(turn.stats.lost.values()) if turn.stats else self._lost
+        self._lost = _lost(sum(turn.stats.lost.values())) if turn.stats else self._lost
         passed_s = time.monotonic() - self._since_s
         if passed_s >= self._interval_s:
             self._since_s += passed_s
@@ -130,6 +197,10 @@ class Top(Listener):
         """Leave the screen to others: it is closed by who opened it."""
 
 
+def _lost(records: int) -> Text:
+    return Text(f"{records:,} lost" if records else "", "bold red")
+
+
 @lru_cache(maxsize=4096)
 def _process_name(tgid: int) -> str:
     try:
@@ -139,7 +210,7 @@ def _process_name(tgid: int) -> str:
     return f"{name} {tgid}"
 
 
-def _print_json(view: View, found: Sequence[Row], _: int) -> None:
+def _print_json(view: View, found: Sequence[Row], _: Text) -> None:
     unix_ns = time.time_ns()
     for row in view.shown(found):
         click.echo(screen.as_json(row, unix_ns))

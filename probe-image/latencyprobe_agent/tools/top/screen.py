@@ -6,8 +6,9 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from typing import NamedTuple
 
 import msgspec
 from rich.console import Console, Group
@@ -17,56 +18,105 @@ from rich.text import Text
 
 from latencyprobe import stages
 from latencyprobe.report import units
-from latencyprobe_agent.tools.top.view import HELP, Row, View
+from latencyprobe.slo.evaluate import State
+from latencyprobe_agent.tools.top.view import HELP, Row, View, total
 
 _BAR = 16
 _AROUND = 4  # lines that are no rows
-_NARROW, _WIDE = 80, 110  # below the one only processes and peers have room, from the other on the bar has too
-_NAMES = ("target", "side", "process", "peer")
-_FIGURES = {"RPC/s": 11, "p50": 6, "p99": 6, "errors": 6}
 
 
-def table(shown: Sequence[Row], console: Console, room: int | None = None) -> Table:
+class Columns(NamedTuple):
+    """What a table shows from a width on: names, then figures; a bar of the stages, and the name of the longest."""
+
+    least: int
+    names: tuple[str, ...]
+    figures: tuple[str, ...]
+    bar: bool = False
+    mostly: bool = True
+
+
+Layout = Sequence[Columns]  # the widest first; the last one fits all
+
+
+def _duration(ns: int | None) -> Text:
+    return Text("" if ns is None else units.duration(ns))
+
+
+def _share(row: Row) -> Text:
+    return Text(f"{100 * row.errors:.3g} %" if row.errors else "", "bold red")
+
+
+def _state(row: Row) -> Text:
+    state = _STATES[row.state]
+    return Text(state.words, state.colour)
+
+
+_STATES = {state.value: state for state in State}
+_FIGURES: dict[str, tuple[int, Callable[[Row], Text]]] = {
+    "RPC/s": (11, lambda row: Text(f"{row.rate:,.1f}")),
+    "p50": (6, lambda row: _duration(row.p50_ns)),
+    "p99": (6, lambda row: _duration(row.p99_ns)),
+    "other p50": (9, lambda row: _duration(row.other_p50_ns)),
+    "other p99": (9, lambda row: _duration(row.other_p99_ns)),
+    "errors": (6, _share),
+    "bad": (6, _share),
+    "state": (10, _state),
+}
+_OF_HOST = ("RPC/s", "p50", "p99", "errors")
+HOST = (
+    Columns(110, ("target", "side", "process", "peer"), _OF_HOST, bar=True),
+    Columns(80, ("side", "process", "peer"), _OF_HOST),
+    Columns(0, ("process", "peer"), _OF_HOST, mostly=False),
+)
+_ENDS = ("p50", "p99", "other p50", "other p99")
+CLUSTER = (
+    Columns(150, ("target", "side", "objective"), ("RPC/s", *_ENDS, "bad", "state"), bar=True),
+    Columns(110, ("side", "objective"), ("RPC/s", "p50", "p99", "other p99", "bad", "state")),
+    Columns(80, ("objective",), ("RPC/s", "p99", "other p99", "bad", "state"), mostly=False),
+    Columns(0, ("objective",), ("RPC/s", "p99", "bad", "state"), mostly=False),
+)
+
+
+def table(shown: Sequence[Row], console: Console, room: int | None = None, layout: Layout = HOST) -> Table:
     """Return rows as a table, at most `room` of them. Figures are whole; names get what is left of the width."""
-    wide, narrow = console.width >= _WIDE, console.width < _NARROW
-    names = ("process", "peer") if narrow else ("side", "process", "peer") if not wide else _NAMES
-    left = console.width - sum(_FIGURES.values()) - (_BAR + 2) * wide - 2 * (len(names) + len(_FIGURES) + 1)
-    longest = max(6, left // (len(names) + (not narrow)))
+    columns = next(one for one in layout if console.width >= one.least)
+    names, figures = columns.names, columns.figures
+    taken = sum(_FIGURES[name][0] for name in figures) + (_BAR + 2) * columns.bar
+    left = console.width - taken - 2 * (len(names) + len(figures) + columns.mostly)
+    longest = max(6, left // (len(names) + columns.mostly))
     found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in names:
         found.add_column(name, no_wrap=True, overflow="ellipsis", max_width=longest)
-    for name, width in _FIGURES.items():
-        found.add_column(name, justify="right", no_wrap=True, min_width=width)
-    if wide:
+    for name in figures:
+        found.add_column(name, justify="right", no_wrap=True, min_width=_FIGURES[name][0])
+    if columns.bar:
         found.add_column("stages", no_wrap=True, min_width=_BAR)
-    if not narrow:
+    if columns.mostly:
         found.add_column("mostly", no_wrap=True, overflow="ellipsis", max_width=longest)
     for row in shown[:room]:
-        words = [getattr(row, name) for name in names]
-        words += [f"{row.rate:,.1f}", units.duration(row.p50_ns), units.duration(row.p99_ns)]
-        errors = Text(f"{100 * row.errors:.3g} %" if row.errors else "", "bold red")
-        beside = [*([_bar(row, console)] if wide else ()), *(() if narrow else (Text(row.mostly),))]
-        found.add_row(*map(Text, words), errors, *beside)
+        words = (Text(getattr(row, name)) for name in names)
+        beside = [*([_bar(row, console)] if columns.bar else ()), *((Text(row.mostly),) if columns.mostly else ())]
+        found.add_row(*words, *(_FIGURES[name][1](row) for name in figures), *beside)
     return found
 
 
-def headline(view: View, found: Sequence[Row], shown: Sequence[Row], lost: int) -> Text:
+def headline(view: View, found: Sequence[Row], shown: Sequence[Row]) -> Text:
     """Return the line above the rows: all together, what is left out, and by what they are sorted."""
-    text = Text(
-        f"{sum(row.rate for row in found if row.side == 'server') or sum(row.rate for row in found):,.0f} RPC/s", "bold"
-    )
+    text = Text(f"{total(found):,.0f} RPC/s", "bold")
     text.append(f"  {units.number(len(found), 'row')}, sorted by {view.sort.value}", "none")
     if view.wanted or view.typing:
         text.append(f"  /{view.wanted}{'_' if view.typing else f': {len(shown)} of them'}", "cyan")
-    if lost:
-        text.append(f"  {lost:,} lost", "bold red")
     return text.append("  paused", "bold yellow") if view.paused else text
 
 
 def as_json(row: Row, unix_ns: int) -> str:
-    """Return a row as one JSON object with units in its names."""
-    shares = {f"{stage}_share": round(share, 4) for stage, share in row.stages}
-    fields = {"time": units.iso(unix_ns), **row._asdict(), **shares}
+    """Return a row as one JSON object with units in its names, and what it has. Of an objective shares are of bad
+    ones."""
+    fields = {"time": units.iso(unix_ns)} | {name: has for name, has in row._asdict().items() if has not in ("", None)}
+    bad = "bad_" if row.objective else ""
+    fields |= {f"{stage}_{bad}share": round(share, 4) for stage, share in row.stages}
+    if row.objective:
+        fields["bad_share"] = fields.pop("errors")
     del fields["stages"]
     return msgspec.json.encode(fields).decode()
 
@@ -100,8 +150,9 @@ class Keys(AbstractContextManager["Keys"]):
 class Screen(AbstractContextManager["Screen"]):
     """The whole terminal, until it is left."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, layout: Layout = HOST) -> None:
         self._console = console
+        self._layout = layout
         self._live = Live(console=console, screen=True, auto_refresh=False)
 
     def __enter__(self) -> "Screen":
@@ -111,22 +162,24 @@ class Screen(AbstractContextManager["Screen"]):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def draw(self, view: View, found: Sequence[Row], lost: int) -> None:
-        """Show the rows that fit."""
+    def draw(self, view: View, found: Sequence[Row], told: Text) -> None:
+        """Show the rows that fit. `told`: what is to be known of them all."""
         shown, room = view.shown(found), max(1, self._console.height - _AROUND)
         below = Text(HELP, "dim")
         if len(shown) > room:
             below.append(f"  {len(shown) - room} more rows have no room", "yellow")
-        body = table(shown, self._console, room) if shown else Text("no RPC in this interval", "dim")
-        self._live.update(Group(headline(view, found, shown, lost), Text(), body, below), refresh=True)
+        body = table(shown, self._console, room, self._layout) if shown else Text("no RPC in this interval", "dim")
+        self._live.update(Group(headline(view, found, shown), told, body, below), refresh=True)
 
 
-def print_plain(console: Console, view: View, found: Sequence[Row], lost: int) -> None:
+def print_plain(console: Console, view: View, found: Sequence[Row], told: Text, layout: Layout = HOST) -> None:
     """Print the rows below what was printed before."""
     shown = view.shown(found)
-    console.print(Text.assemble(time.strftime("%H:%M:%S "), headline(view, found, shown, lost)))
+    console.print(Text.assemble(time.strftime("%H:%M:%S "), headline(view, found, shown)))
+    if told:
+        console.print(told)
     if shown:
-        console.print(table(shown, console))
+        console.print(table(shown, console, layout=layout))
     console.print()
 
 

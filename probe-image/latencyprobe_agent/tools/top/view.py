@@ -25,7 +25,10 @@ class Sort(enum.StrEnum):
 
 class Row(NamedTuple):
     """One line. `rate`: RPCs a second; `errors`: the share that failed, of 1; `stages`: (stage, its share of the time,
-    of 1), in their order."""
+    of 1), in their order.
+
+    Of a cluster (cluster.py) it is of an objective, without process and peer: `errors` is the share of bad ones,
+    `stages` those that dominated most of these; `other_*`: at the other end, `None` where that is not known."""
 
     target: str
     side: str
@@ -36,11 +39,28 @@ class Row(NamedTuple):
     p99_ns: int
     errors: float
     stages: tuple[tuple[str, float], ...]
+    namespace: str = ""
+    objective: str = ""
+    state: str = ""
+    other_p50_ns: int | None = None
+    other_p99_ns: int | None = None
+    updated: str = ""
 
     @property
     def mostly(self) -> str:
         """The stage that takes most of the time."""
-        return max(self.stages, key=lambda stage: stage[1])[0]
+        return max(self.stages, key=lambda stage: stage[1])[0] if self.stages else ""
+
+    @property
+    def words(self) -> str:
+        """All that a filter may find."""
+        return " ".join((self.target, self.side, self.process, self.peer, self.objective, self.state)).lower()
+
+    @property
+    def of(self) -> tuple[str, ...]:
+        """Whose RPCs these are: several objectives of one target count the same."""
+        probe = self.objective.rpartition("/")[0]
+        return self.namespace, probe, self.target, self.side, self.process, self.peer
 
 
 class View(NamedTuple):
@@ -78,8 +98,16 @@ class View(NamedTuple):
         """Return the rows that are wanted, in order."""
         by = {Sort.P99: _p99, Sort.P50: _p50, Sort.RATE: _rate, Sort.ERRORS: _errors}[self.sort]
         text = self.wanted.lower()
-        kept = (row for row in rows if text in f"{row.target} {row.side} {row.process} {row.peer}".lower())
-        return sorted(kept, key=lambda row: (-by(row), -row.rate, row.target, row.side, row.process, row.peer))
+        kept = (row for row in rows if text in row.words)
+        return sorted(kept, key=lambda row: (-by(row), -row.rate, row.of, row.objective))
+
+
+def total(rows: Iterable[Row]) -> float:
+    """Return how many RPCs a second all rows have together: those of servers, else of clients."""
+    by_side: dict[str, dict[tuple[str, ...], float]] = {}
+    for row in rows:
+        by_side.setdefault(row.side, {})[row.of] = row.rate
+    return sum(by_side.get("server", by_side.get("client", {})).values())
 
 
 def rows(

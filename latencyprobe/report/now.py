@@ -1,0 +1,53 @@
+"""The last full minutes of an objective: a few figures, for `top` of a cluster. Called by build.py. Pure.
+
+Full minutes alone, as counts come by the minute: of the current one a rate would be too low.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from latencyprobe.report import units
+from latencyprobe.report.both_ends import Ends
+from latencyprobe.report.model import BadStage, Now
+from latencyprobe.sli import SliRow
+from latencyprobe.slo.histogram import quantile_ns
+from latencyprobe.slo.windows import MINUTE_S
+
+NOW_S = 5 * MINUTE_S
+_DIGITS = 2
+_STAGES = 4
+
+Stages = Callable[[SliRow], tuple[BadStage, ...]]
+
+
+def now(ends: Ends, first: int | None, now_unix_s: int, stages: Stages) -> Now | None:
+    """Return the figures of the last full minutes, `None` without events. `first`: since when it counts; `stages`: of
+    its bad events."""
+    until = now_unix_s // MINUTE_S * MINUTE_S
+    since = max(until - NOW_S, first or 0)
+    if since >= until:
+        return None
+    row = ends.own(since, until)
+    p50, p99 = _quantiles(row)
+    if p50 is None or p99 is None:
+        return None
+    events = row.good + row.bad
+    return Now(
+        units.time_span(until - since),
+        rate(Fraction(events, until - since)),
+        f"{float(units.percent(Fraction(row.bad, max(events, 1)), 4)):.{_DIGITS}g}",
+        *(p50, p99, *(_quantiles(ends.other(since, until)) if ends.other else (None, None))),
+        stages(row)[:_STAGES],
+    )
+
+
+def rate(value: Fraction) -> str:
+    """Return events a second with two digits, whole ones above 100 with three."""
+    exact = float(value)
+    return f"{float(f'{exact:.{_DIGITS + (exact >= 100)}g}'):g}" if exact < 1e6 else f"{exact:.0f}"
+
+
+def _quantiles(row: SliRow) -> tuple[str | None, str | None]:
+    found = (quantile_ns(row.histogram, Fraction(q)) for q in ("0.5", "0.99"))
+    p50, p99 = (None if ns is None else units.duration(ns, _DIGITS) for ns in found)
+    return p50, p99

@@ -1,0 +1,120 @@
+"""Rows of a cluster: what its LatencyReports tell of the last full minutes.
+
+LatencyReports are what a user may read, and are written once a minute: what is shown is as old, and says so.
+"""
+
+import select
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from rich.text import Text
+
+from latencyprobe import stages
+from latencyprobe.errors import ClusterError
+from latencyprobe.report import units
+from latencyprobe.report.model import LatencyReport, Now, Result
+from latencyprobe_agent.tools.top.view import Row, View
+
+POLL_S = 5.0  # between two looks at reports that are written once a minute
+_KEYS_S = 0.2
+_STALE_S = 180
+
+Read = Callable[[], Sequence[LatencyReport]]
+Draw = Callable[[View, Sequence[Row], Text], None]
+
+
+class Looked(NamedTuple):
+    """What was found: rows, and what is to be known about them all. `fresh`: nothing of that is a warning."""
+
+    rows: Sequence[Row]
+    told: str
+    fresh: bool = True
+
+
+def looked(reports: Sequence[LatencyReport], now_unix_ns: int) -> Looked:
+    """Return a row for each objective that had events in the last full minutes, and what to know of them all."""
+    named = [(report.metadata.namespace, result) for report in reports for result in report.results]
+    updated = [units.unix_ns(result.updated) for _, result in named]
+    several = len({namespace for namespace, _ in named}) > 1
+    rows = [_row(namespace, result, result.now, several) for namespace, result in named if result.now is not None]
+    age_s = max(0, (now_unix_ns - min(updated)) // 10**9) if updated else 0
+    stale = age_s > _STALE_S
+    said = [f"updated {units.time_span(age_s)} ago{': is the operator running?' if stale else ''}"] if updated else []
+    if quiet := len(named) - len(rows):
+        said.append(f"{units.number(quiet, 'objective')} without RPCs")
+    if omitted := sum(report.omitted for report in reports):
+        said.append(f"{units.number(omitted, 'objective')} found no room in the reports")
+    return Looked(rows, ", ".join(said) if rows else _why_empty(named, said), bool(rows) and not stale)
+
+
+def _why_empty(named: Sequence[tuple[str, Result]], said: Sequence[str]) -> str:
+    if not named:
+        return "no LatencyReport: `kubectl apply` a LatencyProbe with objectives"
+    reasons = dict.fromkeys(result.reason for _, result in named if result.reason)
+    why = next(iter(reasons), "") or "`kubectl get latencyprobes` says in MEASURING why"
+    return f"{', '.join(said)} in the last minutes: {why}"
+
+
+def _row(namespace: str, result: Result, now: Now, several: bool) -> Row:
+    shares = tuple((one.stage, float(one.share) / 100) for one in now.stages if one.stage in stages.BY_NAME)
+    return Row(
+        target=result.target,
+        side=result.perspective.lower(),
+        process="",
+        peer="",
+        rate=float(now.rate),
+        p50_ns=units.duration_ns(now.p50),
+        p99_ns=units.duration_ns(now.p99),
+        errors=float(Decimal(now.bad)) / 100,
+        stages=shares,
+        namespace=namespace,
+        objective=f"{f'{namespace}/' if several else ''}{result.probe}/{result.objective}",
+        state=result.state.value,
+        other_p50_ns=units.duration_ns(now.other_p50) if now.other_p50 else None,
+        other_p99_ns=units.duration_ns(now.other_p99) if now.other_p99 else None,
+        updated=result.updated,
+    )
+
+
+class Watching(NamedTuple):
+    """Shows rows until a key, or `ended`, says no more. `pressed`: keys since it was asked last."""
+
+    read: Read
+    pressed: Callable[[], Iterable[str]]
+    draw: Draw
+    ended: Callable[[], bool]
+
+    def run(self, view: View, found: Looked, *, poll_s: float, until_s: float) -> None:
+        """Show what was found, and again what is found each `poll_s`, until `until_s` (monotonic clock)."""
+        next_s, drawn = time.monotonic() + poll_s, False
+        while not (view.ended or self.ended()):
+            before = view
+            for key in self.pressed():
+                view = view.pressed(key)
+            if time.monotonic() >= next_s and not view.paused:
+                found, drawn = self._again(found), False
+                next_s = time.monotonic() + poll_s
+            if not drawn or view != before:
+                self.draw(view, found.rows, Text(found.told, "dim" if found.fresh else "yellow"))
+                drawn = True
+            if (left_s := until_s - time.monotonic()) <= 0:
+                return
+            _wait(min(_KEYS_S, left_s))
+
+    def _again(self, found: Looked) -> Looked:
+        """Return what is found now; where that fails, what was found before, and why."""
+        try:
+            return looked(self.read(), time.time_ns())
+        except ClusterError as error:
+            return found._replace(told=f"not read again: {error}", fresh=False)
+
+
+def _wait(seconds: float) -> None:
+    """Wait for a key where there is a terminal to press it on."""
+    if sys.stdin and sys.stdin.isatty():
+        select.select([sys.stdin], [], [], seconds)
+    else:
+        time.sleep(seconds)
