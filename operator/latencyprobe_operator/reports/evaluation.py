@@ -26,10 +26,18 @@ _SLICE = 100  # groups of objectives whose expected time is stored at once
 
 
 class _Last(NamedTuple):
-    """The last evaluation: reports by namespace, and why they lack the latest counts."""
+    """The last evaluation: reports by namespace, why they lack the latest counts, and the LatencyProbes they are of."""
 
     reports: dict[str, documents.Document]
     incomplete: str
+    probes: dict[str, list[LatencyProbe]]
+
+
+class _Nodes(NamedTuple):
+    """What nodes should measure, and what their agents tell."""
+
+    planner: Planner
+    agents: Agents
 
 
 class Evaluation:
@@ -54,13 +62,11 @@ class Evaluation:
         self.expected = ExpectedTime()
         self._probes = probes
         self._upload_s = upload_s
-        self._planner = planner
-        self._agents = agents
+        self._nodes = _Nodes(planner, agents)
         self._store_thread = store_thread
         self._writer = writer
         self._evaluated = evaluated
-        self._last = _Last({}, "")
-        self._judged_probes: dict[str, list[LatencyProbe]] = {}
+        self._last = _Last({}, "", {})
         self._alone = asyncio.Lock()
 
     @property
@@ -82,7 +88,7 @@ class Evaluation:
     async def edited(self) -> None:
         """Evaluate the namespaces whose LatencyProbes came, changed or went since then, and no others."""
         async with self._alone:
-            grouped, before = documents.by_namespace(self._probes().values()), self._judged_probes
+            grouped, before = documents.by_namespace(self._probes().values()), self._last.probes
             changed = {ns for ns in grouped.keys() | before.keys() if grouped.get(ns) != before.get(ns)}
             if changed:
                 await self._evaluate(grouped, changed)
@@ -106,7 +112,7 @@ class Evaluation:
         for report in found.values():
             self.counts.update("failed" if "reason" in result else "ok" for result in report["results"])
         kept = {ns: report for ns, report in self._last.reports.items() if ns in grouped} if changed else {}
-        self._last, self._judged_probes = _Last(kept | found, why), grouped
+        self._last = _Last(kept | found, why, grouped)
         self._evaluated.set()
         await self._writer.write(self._last.reports)
 
@@ -121,8 +127,8 @@ class Evaluation:
 
     async def _judged(self, probes: list[LatencyProbe], now: int, why: str = "") -> dict[str, documents.Document]:
         """Return the report of each namespace. `why`: as of `documents.evaluate`, of whatever can be read then."""
-        states = self._agents.states(self._planner.nodes, self._planner.plan_of, time.monotonic())
-        missing = missing_nodes(self._planner.plans, states)
+        states = self._nodes.agents.states(self._nodes.planner.nodes, self._nodes.planner.plan_of, time.monotonic())
+        missing = missing_nodes(self._nodes.planner.plans, states)
         thread = self._store_thread
         return {
             namespace: await thread.run(
@@ -133,7 +139,7 @@ class Evaluation:
 
     async def observe(self) -> None:
         """Add the time since the last call to what is expected of the nodes that should measure now."""
-        self.expected.observe(self._planner.plans, self._agents, time.monotonic(), time.time())
+        self.expected.observe(self._nodes.planner.plans, self._nodes.agents, time.monotonic(), time.time())
 
     def figures(self, key: Key) -> list[documents.Document]:
         """Return a LatencyProbe's results of the last evaluation."""
