@@ -7,7 +7,6 @@ answered to others. Where no objective has it, nothing is told: records are samp
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +16,6 @@ from latencyprobe.report import units
 from latencyprobe.report.model import OtherEnd, Result
 from latencyprobe.report.units import duration_ns
 from latencyprobe.sli import SliRow
-from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import Store
 
@@ -73,18 +71,16 @@ def _read_if_whole(store: Store, key: ObjectiveKey, since: int, until: int) -> S
 def of(ends: Ends, since: int, until: int) -> OtherEnd | None:
     """Return what the other end tells of a window; `None` where it is not known, or has no durations."""
     row = ends.other(since, until) if ends.other else None
-    found = [quantile_ns(row.histogram, Fraction(q)) for q in ("0", "0.5", "0.99")] if row else [None] * 3
-    if row is None or found[1] is None:
+    if row is None:
         return None
-    shortest, p50, p99 = (units.duration(ns or 0) for ns in found)
-    return OtherEnd(row.perspective, row.good + row.bad, p50, p99, shortest)
+    shortest, p50, p99 = (units.quantile(row.histogram, share) for share in ("0", "0.5", "0.99"))
+    return OtherEnd(row.perspective, row.good + row.bad, p50, p99, shortest) if shortest and p50 and p99 else None
 
 
 def fastest(ends: Ends, row: SliRow) -> str:
     """Return the shortest duration of a row of a caller's side, where both ends are known; else nothing."""
     caller = ends.other is not None and row.perspective is Role.CLIENT
-    found = quantile_ns(row.histogram, Fraction(0)) if caller else None
-    return "" if found is None else units.duration(found)
+    return (units.quantile(row.histogram, "0") or "") if caller else ""
 
 
 def told(result: Result) -> str:

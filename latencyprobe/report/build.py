@@ -44,7 +44,6 @@ from latencyprobe.slo.evaluate import (
     share_of_good,
     windows_needed,
 )
-from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.slo.windows import WINDOW_S
 from latencyprobe.spec import goal_fraction
@@ -165,6 +164,8 @@ def _judge(store: Store, objective: Objective, asked: _Asked, nodes_missing: int
     if when.since_s is not None:
         row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
         verdict = verdict._replace(sli=share_of_good(row), coverage=coverage_ratio(row))
+    shares = ("0.5", "0.9", "0.99", "0.999")
+    found = [told for share in shares if (told := units.quantile(row.histogram, share))]
     result = Result(
         probe=key.probe,
         objective=key.objective,
@@ -182,7 +183,7 @@ def _judge(store: Store, objective: Objective, asked: _Asked, nodes_missing: int
         sli=None if verdict.sli is None else units.percent(verdict.sli, 5),
         error_budget_remaining=None if verdict.remaining is None else units.percent(verdict.remaining, 1),
         burn_rates=tuple(map(_burn_rate, verdict.burns)),
-        quantiles=_quantiles(row),
+        quantiles=Quantiles(*found) if found else None,
         bad_by_stage=_bad_by_stage(row),
         evidence=_evidence(row),
         pressure=pressure.of(row),
@@ -235,11 +236,6 @@ def _burn_rate(burn: Burn) -> BurnRate:
         long_rate=units.rate(burn.long_rate),
         short_rate=units.rate(burn.short_rate),
     )
-
-
-def _quantiles(row: SliRow) -> Quantiles | None:
-    found = [quantile_ns(row.histogram, Fraction(q)) for q in ("0.5", "0.9", "0.99", "0.999")]
-    return Quantiles(*(units.duration(value_ns or 0) for value_ns in found)) if found[0] is not None else None
 
 
 def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:

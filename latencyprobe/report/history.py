@@ -11,7 +11,6 @@ from latencyprobe.report.model import BurnDown, WeekBefore
 from latencyprobe.slo.burndown import burn_down, step_s
 from latencyprobe.slo.burnrate import budget_remaining
 from latencyprobe.slo.evaluate import events_needed, share_of_good
-from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.objective import Objective
 from latencyprobe.slo.windows import DAY_S, WINDOW_S
 from latencyprobe.spec import goal_fraction
@@ -68,14 +67,13 @@ def week_before(store: Store, objective: Objective, when: When, first: int | Non
     sli, left = share_of_good(row), budget_remaining(row.good, row.good + row.bad, goal)
     if sli is None or left is None or row.good + row.bad < events_needed(goal, objective.min_events):
         return None
-    p99_ns = quantile_ns(row.histogram, Fraction(99, 100))
     stage = max(row.dominant, key=lambda name: row.dominant[name], default="")
     return WeekBefore(
         events=row.good + row.bad,
         bad=row.bad,
         sli=units.percent(sli, 5),
         error_budget_remaining=units.percent(left, 1),
-        p99="" if p99_ns is None else units.duration(p99_ns),
+        p99=units.quantile(row.histogram, "0.99") or "",
         stage=stage[:63],
         share=units.percent(Fraction(min(row.dominant[stage], row.bad), row.bad), 1) if stage and row.bad else "",
     )

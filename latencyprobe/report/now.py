@@ -10,7 +10,6 @@ from latencyprobe.report import units
 from latencyprobe.report.both_ends import Ends
 from latencyprobe.report.model import BadStage, Now
 from latencyprobe.sli import SliRow
-from latencyprobe.slo.histogram import quantile_ns
 from latencyprobe.slo.windows import MINUTE_S
 
 NOW_S = 5 * MINUTE_S
@@ -48,6 +47,4 @@ def rate(value: Fraction) -> str:
 
 
 def _quantiles(row: SliRow) -> tuple[str | None, str | None]:
-    found = (quantile_ns(row.histogram, Fraction(q)) for q in ("0.5", "0.99"))
-    p50, p99 = (None if ns is None else units.duration(ns, _DIGITS) for ns in found)
-    return p50, p99
+    return units.quantile(row.histogram, "0.5", _DIGITS), units.quantile(row.histogram, "0.99", _DIGITS)

@@ -4,9 +4,12 @@ No floats cross the Kubernetes API: docs/design/objectives.md, "Numbers".
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
+
+from latencyprobe.slo.histogram import quantile_ns
 
 _SPAN_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _UNITS = (("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000))
@@ -21,6 +24,12 @@ def duration(value_ns: int, digits: int = 3) -> str:
     decimals = max(0, digits - len(str(int(value)))) if unit_ns > 1 else 0
     text = f"{value:.{decimals}f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text) + unit
+
+
+def quantile(histogram: Mapping[int, int], share: str, digits: int = 3) -> str | None:
+    """Return what this share of the durations, as in `0.99`, lies within; `None` of none."""
+    value_ns = quantile_ns(histogram, Fraction(share))
+    return None if value_ns is None else duration(value_ns, digits)
 
 
 def duration_ns(text: str) -> int:
