@@ -81,7 +81,6 @@ def build(
 
     `since_s`: for how many seconds back its figures are; state, budget and burn rates are those of the window anyway.
     `past_rows_s`: of a moment that is over, as of `history.When`; alerts over windows shorter than that are not told.
-
     `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
     for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
     counts, or is None; then no result looks healthy. Raises StoreError when the whole store fails, unless that is told.
