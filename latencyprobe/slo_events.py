@@ -10,6 +10,7 @@ PROBE_NAMESPACE = "latencyprobe.probe.namespace"
 PROBE = "latencyprobe.probe"
 TARGET = "latencyprobe.target"
 OBJECTIVE = "latencyprobe.objective"
+DEFINITION = "latencyprobe.objective.definition"
 PERSPECTIVE = "latencyprobe.perspective"
 OUTCOME = "latencyprobe.outcome"
 

@@ -66,6 +66,7 @@ def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], 
             of_objective = (
                 *labels,
                 (names.OBJECTIVE, events.objective.name),
+                (names.DEFINITION, events.objective.hash),
                 (names.PERSPECTIVE, slo_events.perspective(events.objective.perspective)),
             )
             for outcome, count in ((slo_events.GOOD, events.good), (slo_events.BAD, events.bad)):

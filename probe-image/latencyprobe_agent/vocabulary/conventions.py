@@ -158,6 +158,7 @@ ROOT_REASON = Attribute("latencyprobe.root.reason", span="why a SERVER span has 
 ROLE = Attribute("latencyprobe.role", point="`client` or `server`")
 STAGE = Attribute("latencyprobe.stage", point="the stage")
 OBJECTIVE = Attribute(slo_events.OBJECTIVE, point="name of the objective")
+DEFINITION = Attribute(slo_events.DEFINITION, point="digest of what makes its counts comparable: another after an edit")
 PERSPECTIVE = Attribute(slo_events.PERSPECTIVE, point="`client` or `server`")
 OUTCOME = Attribute(
     slo_events.OUTCOME,
