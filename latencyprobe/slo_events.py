@@ -1,10 +1,15 @@
-"""The metric of good and bad events of objectives: how it and its attributes are spelled.
+"""The metrics that objectives are judged by: how they and their attributes are spelled.
 
-Agents send it, and say in their vocabulary what each name means; rules/ asks a Prometheus for what became of it there.
+Agents send them, and say in their vocabulary what each name means; rules/ and shared_store/ ask a Prometheus for what
+became of them there.
 """
 
 SLO_EVENTS = "latencyprobe.slo.events"
 UNIT = "{event}"
+SERVER_DURATION = "latencyprobe.server.duration"  # of all events of a target, in s
+CLIENT_DURATION = "latencyprobe.client.duration"
+EXCLUDED = "latencyprobe.exchange.excluded"
+EXCLUDED_UNIT = "{exchange}"
 
 PROBE_NAMESPACE = "latencyprobe.probe.namespace"
 PROBE = "latencyprobe.probe"
@@ -13,6 +18,8 @@ OBJECTIVE = "latencyprobe.objective"
 DEFINITION = "latencyprobe.objective.definition"
 PERSPECTIVE = "latencyprobe.perspective"
 OUTCOME = "latencyprobe.outcome"
+ROLE = "latencyprobe.role"
+REASON = "latencyprobe.reason"
 
 GOOD = "good"
 BAD = "bad"

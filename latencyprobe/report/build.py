@@ -47,7 +47,7 @@ from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.slo.windows import WINDOW_S
 from latencyprobe.spec import goal_fraction
 from latencyprobe.stages import PROCESS
-from latencyprobe.store import Store
+from latencyprobe.store import Counts
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ KIND = "LatencyReport"
 
 
 def build(
-    store: Store | None,
+    store: Counts | None,
     objectives: Iterable[Objective],
     now_unix_s: int,
     nodes_missing: Mapping[ObjectiveKey, int] | None = None,
@@ -105,7 +105,7 @@ class _When(NamedTuple):
 
 
 def _judged(
-    store: Store | None, objective: Objective, when: _When, nodes_missing: int, incomplete: str
+    store: Counts | None, objective: Objective, when: _When, nodes_missing: int, incomplete: str
 ) -> tuple[_Rank, Result]:
     try:
         if store is None:
@@ -144,7 +144,7 @@ def _with_reason(found: tuple[_Rank, Result], incomplete: str) -> tuple[_Rank, R
     return (_ORDER[state], *rank), told  # type: ignore[return-value]  # the rest of a rank is as it was
 
 
-def _judge(store: Store, objective: Objective, when: _When, nodes_missing: int) -> tuple[_Rank, Result]:
+def _judge(store: Counts, objective: Objective, when: _When, nodes_missing: int) -> tuple[_Rank, Result]:
     key, now = objective.key, when.now
     until = now + 1  # with the current second, which at a full minute is in a row of its own
     row = store.read(key, now - WINDOW_S[objective.window], until)
@@ -180,6 +180,7 @@ def _judge(store: Store, objective: Objective, when: _When, nodes_missing: int) 
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
         waited_for=_waited(row),
         causes=causes.of(row),
+        untold=store.untold(key, now - (when.since_s or WINDOW_S[objective.window]), until),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result

@@ -168,7 +168,9 @@ class Peer(_Model, frozen=True):
 
 class Result(_Model, frozen=True):
     """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events. `reason`:
-    why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then."""
+    why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then.
+    `untold`: fields that the store which it was read from does not know (`coverage.lost`): empty or 0, say nothing.
+    """
 
     probe: str
     objective: str
@@ -196,6 +198,7 @@ class Result(_Model, frozen=True):
     reason: str = ""
     waited_for: tuple[Waited, ...] = ()
     causes: tuple[Cause, ...] = ()
+    untold: tuple[str, ...] = ()
 
 
 class Report(_Model, frozen=True):

@@ -8,7 +8,7 @@ from latencyprobe import slo_events
 from latencyprobe.rules import promql
 from latencyprobe.slo.objective import Objective
 
-SERIES = promql.counter(slo_events.SLO_EVENTS, slo_events.UNIT)
+SERIES = promql.series(slo_events.SLO_EVENTS, slo_events.UNIT, "counter")
 OUTCOME = promql.label(slo_events.OUTCOME)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
+_SUFFIXES = {"s": "_seconds", "By": "_bytes"}
 _UNITS_S = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
@@ -18,21 +19,32 @@ def label(attribute: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", attribute)
 
 
-def counter(metric: str, unit: str) -> str:
-    """Return the name of the series that a counter becomes. `unit` in UCUM.
+def series(metric: str, unit: str, kind: str) -> str:
+    """Return the name of the series that a metric becomes. `unit` in UCUM; `kind`: `counter`, `gauge` or `histogram`.
 
-    What stands in braces is an annotation and becomes no suffix. Raises ValueError for a unit that would become one:
-    no metric that rules ask for has one.
+    What stands in braces is an annotation and becomes no suffix. Raises ValueError for a unit whose suffix is not known
+    here: no metric of ours has one.
     """
-    if not re.fullmatch(r"\{.*\}", unit):
+    if kind == "gauge" and unit == "1":
+        suffix = "_ratio"
+    elif re.fullmatch(r"\{.*\}", unit):
+        suffix = ""
+    elif unit in _SUFFIXES:
+        suffix = _SUFFIXES[unit]
+    else:
         raise ValueError(f"{metric}: the suffix of unit {unit!r} is not known")
-    return f"{label(metric)}_total"
+    return label(metric).removesuffix(suffix) + suffix + ("_total" if kind == "counter" else "")
 
 
 def selector(series: str, matching: Mapping[str, str]) -> str:
-    """Return a selector of the series whose labels equal these. Values are names of Kubernetes: nothing to escape."""
-    matchers = ",".join(f'{name}="{value}"' for name, value in matching.items())
+    """Return a selector of the series whose labels equal these."""
+    matchers = ",".join(f'{name}="{_escaped(value)}"' for name, value in matching.items())
     return f"{series}{{{matchers}}}"
+
+
+def _escaped(value: str) -> str:
+    """Return a value as it stands between quotes. Names of Kubernetes have nothing to escape; others may."""
+    return value.translate({ord("\\"): r"\\", ord('"'): r"\"", ord("\n"): r"\n"})
 
 
 def duration(seconds: int) -> str:

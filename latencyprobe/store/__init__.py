@@ -1,4 +1,4 @@
-"""Where SLI counts live: one small interface, and SQLite behind it."""
+"""Where SLI counts live: one small interface, and SQLite behind it; shared_store/ reads them elsewhere."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,8 +10,24 @@ from latencyprobe.store.opening import DAMAGED, FULL, default_path
 from latencyprobe.store.sqlite import SqliteStore
 
 
-class Store(Protocol):
-    """What agent, operator and reports ask of a store. Every call raises StoreError when the store cannot be used."""
+class Counts(Protocol):
+    """What evaluation and reports ask of a store. Every call raises StoreError when the store cannot be used."""
+
+    def since(self, key: ObjectiveKey) -> int | None:
+        """Return the first minute of a series, `None` without counts."""
+
+    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
+        """Return the sum of a window; its `minute` is the window's start as it was aligned."""
+
+    def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
+        """Return the good and bad events of a window."""
+
+    def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
+        """Return which fields of a Result (report/model.py) the store does not know of a window."""
+
+
+class Store(Counts, Protocol):
+    """What agent and operator ask of the store that they write, besides."""
 
     def define(self, namespace: str, probe: str, objectives: Iterable[Objective]) -> None:
         """Keep a LatencyProbe's objectives, and retire those that it no longer has."""
@@ -28,17 +44,8 @@ class Store(Protocol):
     def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> None:
         """Say how much measured time minutes should have: (objectives, minute, ms)."""
 
-    def since(self, key: ObjectiveKey) -> int | None:
-        """Return the first minute of a series, `None` without counts."""
-
-    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
-        """Return the sum of a window; its `minute` is the window's start as it was aligned."""
-
-    def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
-        """Return the good and bad events of a window."""
-
     def compact(self, now: int) -> None:
         """Delete what is older than it has to be kept."""
 
 
-__all__ = ["DAMAGED", "FULL", "SqliteStore", "Store", "default_path"]
+__all__ = ["DAMAGED", "FULL", "Counts", "SqliteStore", "Store", "default_path"]
