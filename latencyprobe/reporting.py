@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -10,12 +10,15 @@ import click
 import msgspec
 from rich.console import Console
 
+from latencyprobe import parsing
 from latencyprobe.errors import ReportError
 from latencyprobe.options import PLUGIN, Duration
 from latencyprobe.report import build, csv, exchanges, explain, kubectl, links, markdown, table, units, words
 from latencyprobe.report.model import LatencyReport, of_target, updated_unix_ns
 from latencyprobe.slo.evaluate import State
-from latencyprobe.store import SqliteStore, default_path
+from latencyprobe.slo.objective import Objective
+from latencyprobe.slo.objective import objectives as of_probe
+from latencyprobe.store import Counts, SqliteStore, default_path
 
 _PIPE_WIDTH = 120  # what the renderings are made for; a pipe has no width of its own
 _FORMS = ["table", "json", "yaml", "html", "markdown", "csv"]
@@ -31,10 +34,11 @@ class _Source(NamedTuple):
 
     namespace: str | None
     all_namespaces: bool
-    store: Path | None
+    store: str | None
+    file: Path | None = None
 
     @classmethod
-    def of(cls, namespace: str | None, all_namespaces: bool, store: Path | None) -> "_Source":
+    def of(cls, namespace: str | None, all_namespaces: bool, store: str | None, file: Path | None = None) -> "_Source":
         """Return what was asked for; by default this host's store, of the plugin the context's namespace."""
         chosen = [name for name, given in (("-n", namespace), ("-A", all_namespaces), ("--store", store)) if given]
         context = click.get_current_context()
@@ -42,7 +46,18 @@ class _Source(NamedTuple):
             raise click.UsageError(f"{' and '.join(chosen)} exclude each other", context)
         if not chosen and context.find_root().info_name == PLUGIN:
             namespace = ""
-        return cls(namespace, all_namespaces, store)
+        source = cls(namespace, all_namespaces, store, file)
+        if source.is_shared and not file:
+            problem = "a shared store has counts alone: `report` asks for it with -f FILE, whose objectives are judged"
+            raise click.UsageError(problem, context)
+        if file and not source.is_shared:
+            raise click.UsageError("-f goes with --store http://HOST:9090", context)
+        return source
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether they are of a server with the agents' metrics."""
+        return (self.store or "").startswith(("http://", "https://"))
 
     @property
     def of_cluster(self) -> bool:
@@ -59,7 +74,9 @@ def _trace_url(_: click.Context, __: click.Parameter, address: str) -> str:
 def _sources(command: _Command) -> _Command:
     """Add the options that say where reports come from."""
     for option in (
-        click.option("--store", type=click.Path(path_type=Path), help="A local store; default: this user's own."),
+        click.option(
+            "--store", help="A local store; default: this user's own. Of `report` also http://PROMETHEUS:9090."
+        ),
         click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of the cluster, through kubectl."),
         click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl."),
     ):
@@ -77,9 +94,18 @@ Examples:
   latencyprobe report -n shop -o html --trace-url 'http://jaeger:16686/trace/{traceId}' > shop.html
   latencyprobe report -n shop -o markdown      for an issue; -o csv for a spreadsheet
   latencyprobe report --fail-on violated       in a pipeline: exits 1
+  latencyprobe report --store http://prometheus:9090 -f shop.yaml
+                                               by what a Prometheus has of these objectives
 """
 )
 @_sources
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --store http://...: LatencyProbes whose objectives are judged.",
+)
 @_SINCE
 @click.option("--target", help="Only this target's.")
 @click.option("-o", "--output", type=click.Choice(_FORMS), default="table", show_default=True)
@@ -97,7 +123,8 @@ def report(
     *,
     namespace: str | None,
     all_namespaces: bool,
-    store: Path | None,
+    store: str | None,
+    file: Path | None,
     since: float | None,
     target: str | None,
     output: str,
@@ -107,7 +134,7 @@ def report(
     """Print the SLO report: state, budget, and which stage burned it."""
     if trace_url and output not in _LINKING:
         raise click.UsageError(f"--trace-url goes with -o {' or '.join(_LINKING)}", click.get_current_context())
-    source = _Source.of(namespace, all_namespaces, store)
+    source = _Source.of(namespace, all_namespaces, store, file)
     if since and source.of_cluster:
         raise click.UsageError(
             "--since needs a store; reports of a cluster are of whole windows: try `latencyprobe slow -n NAMESPACE`",
@@ -156,7 +183,7 @@ def slow(
     *,
     namespace: str | None,
     all_namespaces: bool,
-    store: Path | None,
+    store: str | None,
     since: float | None,
     target: str | None,
     limit: int | None,
@@ -193,7 +220,7 @@ Examples:
 )
 @_sources
 @click.argument("trace", required=False, default="")
-def explain_(namespace: str | None, all_namespaces: bool, store: Path | None, trace: str) -> None:
+def explain_(namespace: str | None, all_namespaces: bool, store: str | None, trace: str) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
     results = [result for one in _reports(_Source.of(namespace, all_namespaces, store)) for result in one.results]
     found = explain.find(results, trace.lower())
@@ -213,16 +240,27 @@ def _reports(source: _Source, since_s: float | None = None) -> tuple[LatencyRepo
     if source.of_cluster:
         return kubectl.reports(source.namespace)
     back_s = None if since_s is None else math.ceil(since_s)
+    if source.is_shared:
+        from latencyprobe.shared_store import shared_counts  # noqa: PLC0415 - HTTP, which no other report needs
+
+        assert source.store is not None
+        assert source.file is not None
+        objectives = [objective for probe in parsing.load_file(source.file) for objective in of_probe(probe)]
+        return _built(shared_counts(source.store), objectives, back_s)
     with SqliteStore(source.store or default_path(), readonly=True) as opened:
-        objectives = opened.objectives()
-        now = int(time.time())
-        return tuple(
-            build.document(
-                name,
-                build.build(opened, [o for o in objectives if o.key.namespace == name], now, since_s=back_s),
-            )
-            for name in sorted({objective.key.namespace for objective in objectives})
+        return _built(opened, opened.objectives(), back_s)
+
+
+def _built(counts: Counts, objectives: Sequence[Objective], back_s: int | None) -> tuple[LatencyReport, ...]:
+    """Return the report of each namespace."""
+    now = int(time.time())
+    return tuple(
+        build.document(
+            name,
+            build.build(counts, [o for o in objectives if o.key.namespace == name], now, since_s=back_s),
         )
+        for name in sorted({objective.key.namespace for objective in objectives})
+    )
 
 
 def _of_target(reports: tuple[LatencyReport, ...], target: str | None) -> tuple[LatencyReport, ...]:

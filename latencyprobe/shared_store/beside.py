@@ -23,6 +23,7 @@ class Beside:
     def __init__(self, shared: PrometheusCounts, own: Counts | None) -> None:
         self._shared = shared
         self._own = own
+        self._rows: dict[tuple[ObjectiveKey, int, int], SliRow | None] = {}
 
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series in the shared store."""
@@ -55,11 +56,17 @@ class Beside:
 
     def _explains(self, key: ObjectiveKey, since: int, until: int, row: SliRow) -> SliRow | None:
         """Return our own row if it is of the same events."""
-        if self._own is None:
-            return None
-        try:
-            own = self._own.read(key, since, until)
-        except StoreError:
+        at = (key, since, until)
+        if at not in self._rows:
+            self._rows[at] = self._own_row(*at)
+        own = self._rows[at]
+        if own is None:
             return None
         ours, all_ = own.good + own.bad, row.good + row.bad
         return own if ours >= COMPLETE_FROM * all_ and all_ >= COMPLETE_FROM * Fraction(ours) else None
+
+    def _own_row(self, key: ObjectiveKey, since: int, until: int) -> SliRow | None:
+        try:
+            return self._own.read(key, since, until) if self._own else None
+        except StoreError:
+            return None
