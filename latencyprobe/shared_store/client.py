@@ -82,7 +82,10 @@ class Client:
             finally:
                 response.close()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            self._fail(f"no answer: {_plain(error)}: is it up, and reached from here under this URL?", error)
+            remedy = "is it up, and reached from here under this URL?"
+            if isinstance(getattr(error, "reason", error), urllib3.exceptions.SSLError):
+                remedy = f"give the authority of its certificate by {PREFIX}CA_FILE (slo.prometheus.caConfigMap)"
+            self._fail(f"no answer: {_plain(error)}: {remedy}", error)
         return self._understood(response.status, response.headers, answer)
 
     def _headers(self) -> dict[str, str]:
