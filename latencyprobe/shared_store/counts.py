@@ -42,10 +42,12 @@ class PrometheusCounts:
         client: Client,
         since: dict[ObjectiveKey, int] | None = None,
         *,
+        clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._since = {} if since is None else since
+        self._clock = clock
         self._steady = steady
         self._until_s = steady() + BUDGET_S
         self._known: dict[tuple[object, ...], Any] = {}
@@ -53,7 +55,7 @@ class PrometheusCounts:
     def since(self, key: ObjectiveKey) -> int | None:
         """Return when a series has its first sample, to the minute, at most 90 days ago; `None` without any."""
         if key not in self._since:
-            last = int(time.time())
+            last = int(self._clock())
             first = self._first(key, last - _BACK_S, last, _STEP_S)
             if first is not None and first > last - _BACK_S:
                 first = self._first(key, first - _STEP_S, first, MINUTE_S)

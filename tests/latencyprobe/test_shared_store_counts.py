@@ -1,7 +1,6 @@
 """The same events through our own store, a real Prometheus and a real VictoriaMetrics: the same report."""
 
 import csv as csv_
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
@@ -16,7 +15,6 @@ from latencyprobe.errors import StoreError
 from latencyprobe.report import build, csv, html, words
 from latencyprobe.report.model import Coverage, Result
 from latencyprobe.report.units import duration_ns
-from latencyprobe.shared_store import counts as counts_module
 from latencyprobe.shared_store.client import FAILED, Client
 from latencyprobe.shared_store.counts import NOT_IN_METRICS, PrometheusCounts
 from latencyprobe.shared_store.settings import Settings
@@ -181,11 +179,11 @@ def test_a_short_window_is_not_extrapolated(tmp_path: Path) -> None:
 def test_a_series_is_known_from_its_first_sample_on(tmp_path: Path, started: Started) -> None:
     log = Log(600)
     with started(tmp_path, log, []) as server:
-        now = int(time.time())
-        if now - counts_module._BACK_S > log.first:  # these samples are of the year 2024
-            assert counts(server).since(KEY) is None
-        asked = counts(server)
-        assert log.first == asked._first(KEY, log.first - DAY_S, NOW, 60)
+        asked = Client(Settings(server.url))
+        assert log.first == PrometheusCounts(asked, clock=lambda: NOW).since(KEY)
+        known: dict[ObjectiveKey, int] = {}
+        assert PrometheusCounts(asked, known, clock=lambda: NOW + 91 * DAY_S).since(KEY) is None
+        assert known == {}, "it may still come"
 
 
 @pytest.mark.parametrize("started", SERVERS)
