@@ -4,12 +4,10 @@ What judges an objective comes from the shared store alone. Stages, evidence and
 same events or absent: where our own store has seen less of the window, or cannot be read, the report says so.
 """
 
-from fractions import Fraction
-
 from msgspec.structs import replace
 
 from latencyprobe.errors import StoreError
-from latencyprobe.shared_store.counts import PrometheusCounts
+from latencyprobe.shared_store.counts import NothingStored, PrometheusCounts
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import COMPLETE_FROM, Events
 from latencyprobe.slo.objective import ObjectiveKey
@@ -23,7 +21,7 @@ class Beside:
     def __init__(self, shared: PrometheusCounts, own: Counts | None) -> None:
         self._shared = shared
         self._own = own
-        self._rows: dict[tuple[ObjectiveKey, int, int], SliRow | None] = {}
+        self._rows: dict[tuple[ObjectiveKey, int, int], tuple[SliRow, bool]] = {}
 
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series in the shared store."""
@@ -35,11 +33,7 @@ class Beside:
 
     def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
         """Return what the shared store has of a window, explained by our own."""
-        row = self._shared.read(key, since, until)
-        own = self._explains(key, since, until, row)
-        if own is None:
-            return row
-        return replace(own, minute=since, good=row.good, bad=row.bad, histogram=row.histogram or own.histogram)
+        return self._both(key, since, until)[0]
 
     def events_by_step(self, key: ObjectiveKey, since: int, until: int, step_s: int) -> list[Events]:
         """Return the same step by step."""
@@ -51,22 +45,35 @@ class Beside:
 
     def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
         """Return what of a Result neither knows."""
-        row = self._shared.read(key, since, until)
-        return () if self._explains(key, since, until, row) else self._shared.untold(key, since, until)
+        _, explained = self._both(key, since, until)
+        return () if explained else self._shared.untold(key, since, until)
 
-    def _explains(self, key: ObjectiveKey, since: int, until: int, row: SliRow) -> SliRow | None:
-        """Return our own row if it is of the same events."""
+    def _both(self, key: ObjectiveKey, since: int, until: int) -> tuple[SliRow, bool]:
+        """Return the row of a window, and whether our own store explains it."""
         at = (key, since, until)
         if at not in self._rows:
-            self._rows[at] = self._own_row(*at)
-        own = self._rows[at]
-        if own is None:
-            return None
-        ours, all_ = own.good + own.bad, row.good + row.bad
-        return own if ours >= COMPLETE_FROM * all_ and all_ >= COMPLETE_FROM * Fraction(ours) else None
+            own = self._own_row(*at)
+            try:
+                row = self._shared.read(*at)
+            except NothingStored:
+                if own is None or own.good + own.bad:
+                    raise
+                self._rows[at] = own, True  # nobody has seen an event: there was none
+            else:
+                self._rows[at] = _explained(row, own)
+        return self._rows[at]
 
     def _own_row(self, key: ObjectiveKey, since: int, until: int) -> SliRow | None:
         try:
             return self._own.read(key, since, until) if self._own else None
         except StoreError:
             return None
+
+
+def _explained(row: SliRow, own: SliRow | None) -> tuple[SliRow, bool]:
+    """Return a row with what our own tells besides, if that is of the same events; and whether it is."""
+    counted, ours = row.good + row.bad, own.good + own.bad if own else 0
+    if own is None or ours < COMPLETE_FROM * counted or counted < COMPLETE_FROM * ours:
+        return row, False
+    whole = replace(own, minute=row.minute, good=row.good, bad=row.bad, histogram=row.histogram or own.histogram)
+    return whole, True

@@ -30,11 +30,15 @@ _QUANTILES = "quantiles"
 T = TypeVar("T")
 
 
+class NothingStored(StoreError):  # noqa: N818 - what is the matter
+    """The server has nothing of a namespace in a window."""
+
+
 class PrometheusCounts:
     """Counts of a shared store for one evaluation: what all objectives of a namespace have in a window is asked once.
 
     `since`: what is known from earlier ones of when series began. Raises StoreError: with the reason `FAILED` where the
-    server cannot be used, without one where it has nothing of a namespace.
+    server cannot be used, without one (NothingStored) where it has nothing of a namespace.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class PrometheusCounts:
         """Return what metrics carry of a window: events, their durations, and turns that are none."""
         counted = self._counted(key.namespace, since, until)
         if not counted:
-            raise StoreError(
+            raise NothingStored(
                 f"{self._client.url}: no {questions.EVENTS} of namespace {key.namespace} in this window: no traffic "
                 "yet, or the agents' metrics (otlp.endpoint) do not arrive there, or not under these names"
             )

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import time
+from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -113,7 +114,7 @@ class Operator:
             deliveries=deliveries,
             suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),
         )
-        shared = _shared_store(config)
+        shared = _shared_store(config, self._store_thread.failures)
         report_writer = ReportWriter(cluster, writes, state)
         evaluation = Evaluation(
             planner,
@@ -206,10 +207,10 @@ class Operator:
         await until_one_ends(*(self._loops.run(loop) for loop in self._then))
 
 
-def _shared_store(config: Config) -> SharedStore | None:
+def _shared_store(config: Config, failures: Counter[str]) -> SharedStore | None:
     if config.shared_store is None:
         return None
-    return SharedStore(config.shared_store, partial(SqliteStore, config.store, readonly=True))
+    return SharedStore(config.shared_store, partial(SqliteStore, config.store, readonly=True), failures)
 
 
 def _store_state(thread: StoreThread, evaluation: Evaluation, shared: SharedStore | None) -> StoreState:

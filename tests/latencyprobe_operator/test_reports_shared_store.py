@@ -3,11 +3,13 @@
 import asyncio
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from latencyprobe.shared_store import counts
 from latencyprobe.shared_store.settings import Settings
@@ -57,13 +59,25 @@ class World:
         self.planned = make.planned(make.pod("cart-1"), clients={"scope": "None"})
         self.planned.report("n1", 0)
         (self.objective,) = objectives(self.planned.probe)
+        self.row = SliRow(
+            *self.objective.key,
+            minute=(NOW - 3600) // 60 * 60,
+            good=900,
+            bad=100,
+            coverage=Coverage(seen=1000),
+            dominant={"process": 100},
+            stage_ns={"process": 10**9},
+        )
         self.file = folder / "sli.db"
+        self.failures: Counter[str] = Counter()
 
     def turn(self, url: str, meanwhile: Callable[[StoreThread], Awaitable[None]] | None = None) -> tuple[Result, str]:
         """The result of one evaluation by the store at `url`, and what is wrong with that one."""
 
         async def whole() -> tuple[Result, str]:
-            shared = SharedStore(Settings(url, timeout_s=1), lambda: SqliteStore(self.file, readonly=True))
+            shared = SharedStore(
+                Settings(url, timeout_s=1), lambda: SqliteStore(self.file, readonly=True), self.failures
+            )
             async with StoreThread(lambda: SqliteStore(self.file)) as thread:
                 evaluation = Evaluation(
                     self.planned.planner,
@@ -75,16 +89,7 @@ class World:
                     evaluated=Trigger(),
                     shared=shared,
                 )
-                row = SliRow(
-                    *self.objective.key,
-                    minute=(NOW - 3600) // 60 * 60,
-                    good=900,
-                    bad=100,
-                    coverage=Coverage(seen=1000),
-                    dominant={"process": 100},
-                    stage_ns={"process": 10**9},
-                )
-                await thread.run(thread.store.add, [row])
+                await thread.run(thread.store.add, [self.row])
                 turn = asyncio.create_task(evaluation.turn())
                 if meanwhile:
                     await meanwhile(thread)
@@ -119,12 +124,29 @@ def test_what_our_own_store_knows_of_other_events_explains_nothing(world: World,
     assert {"badByStage", "coverage.lost", "quantiles", "slowest"} <= set(figures["untold"])
 
 
+@needs_prometheus
+def test_a_server_without_what_our_own_store_has_seen_is_told(world: World, tmp_path: Path) -> None:
+    with prometheus(tmp_path / "server") as server:
+        figures, _ = world.turn(server.url)
+    assert figures["state"] == "Incomplete"
+    assert "the agents' metrics (otlp.endpoint) do not arrive there" in figures["reason"]
+
+
+@needs_prometheus
+def test_without_any_traffic_nothing_is_wrong(world: World, tmp_path: Path) -> None:
+    world.row = replace(world.row, good=0, bad=0, dominant={}, stage_ns={})
+    with prometheus(tmp_path / "server") as server:
+        figures, _ = world.turn(server.url)
+    assert (figures["state"], figures["events"], "reason" in figures) == ("NoData", 0, False)
+
+
 def test_a_server_that_is_away_leaves_our_own_counts_and_a_condition(world: World) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     figures, problem = world.turn(url)
     assert (figures["events"], figures["bad"], figures["state"]) == (1000, 100, "Violated")
     assert figures["reason"].startswith(f"these are the operator's own counts: {url}: no answer")
     assert "refused" in problem
+    assert world.failures == {"SharedStoreFailed": 1}
 
 
 def test_a_server_that_never_answers_holds_up_no_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

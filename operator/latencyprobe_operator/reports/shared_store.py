@@ -6,6 +6,7 @@ stored here, and the report of such a minute is of these.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,10 +27,11 @@ log = logging.getLogger(__name__)
 
 class SharedStore:
     """`problem`: why it has not judged the last reports, empty while it does. `open_own`: our own store, to read what
-    metrics do not carry."""
+    metrics do not carry; `failures`: by reason."""
 
-    def __init__(self, settings: Settings, open_own: Callable[[], SqliteStore]) -> None:
+    def __init__(self, settings: Settings, open_own: Callable[[], SqliteStore], failures: Counter[str]) -> None:
         self.problem = ""
+        self._failures = failures
         self._client = Client(settings)
         self._open_own = open_own
         self._since: dict[ObjectiveKey, int] = {}
@@ -46,6 +48,7 @@ class SharedStore:
             if str(error) != self.problem:
                 log.error("%s; reports are of the operator's own counts", error)
             self.problem = str(error)
+            self._failures[error.reason] += 1
             raise
         if self.problem:
             log.info("the shared store answers again")
