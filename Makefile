@@ -40,7 +40,7 @@ unit: ## tests that need no root, cluster or clang, and no patience
 bpf: $(BPF_OBJECTS) ## compile the eBPF programs to build/bpf/
 	@:
 
-gen: ## regenerate what is generated: records.py, syscalls.py, histogram.h, docs/telemetry.md
+gen: ## regenerate what is generated: records.py, syscalls.py, histogram.h, docs/telemetry.md, dashboards
 	@for script in scripts/gen_*.py; do $(BIN)/python "$$script"; done
 
 clean: ## remove what was built here (caches outside the repository stay)

@@ -1,6 +1,8 @@
 """Options that commands of several packages share: a LatencyProbe file, a form of output, a duration."""
 
 import re
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -8,6 +10,7 @@ import click
 PLUGIN = "kubectl latencyprobe"  # as which kubectl runs us: then reports are the cluster's
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
+_DATE = re.compile(r"\d{4}-?(?:\d{4}|W\d\d(?:-?\d)?|\d\d-\d\d)")
 
 FILE = click.option(
     "-f",
@@ -18,6 +21,26 @@ FILE = click.option(
     help="LatencyProbe file (YAML); - is standard input.",
 )
 OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+
+
+class Moment(click.ParamType[int]):
+    """A moment that is over, ISO 8601, in Unix s: an instant, in UTC unless it says otherwise, or a date: its end."""
+
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return Unix seconds; of today, now."""
+        text, now = str(value), int(time.time())
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r} is no date such as 2026-11-01 and no instant such as 2026-11-01T14:30Z", param, ctx)
+        began = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+        if began < 0:
+            self.fail(f"{text} is before 1970", param, ctx)
+        if began > now:
+            self.fail(f"{text} is still to come", param, ctx)
+        return min(began + 86_400, now) if _DATE.fullmatch(text) else began
 
 
 class Duration(click.ParamType[float]):

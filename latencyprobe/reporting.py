@@ -2,86 +2,34 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 import click
 import msgspec
 from rich.console import Console
 
-from latencyprobe import parsing
+from latencyprobe import sources, watching
 from latencyprobe.errors import ReportError
-from latencyprobe.options import PLUGIN, Duration
-from latencyprobe.report import build, csv, exchanges, explain, kubectl, links, markdown, table, units, words
-from latencyprobe.report.model import LatencyReport, of_target, updated_unix_ns
+from latencyprobe.options import Duration, Moment
+from latencyprobe.report import choosing, csv, exchanges, explain, links, markdown, table, units, words
+from latencyprobe.report.choosing import Sort
+from latencyprobe.report.model import LatencyReport, updated_unix_ns
 from latencyprobe.slo.evaluate import State
-from latencyprobe.slo.objective import Objective
-from latencyprobe.slo.objective import objectives as of_probe
-from latencyprobe.store import Counts, SqliteStore, default_path
+from latencyprobe.sources import Found, Source
 
 _PIPE_WIDTH = 120  # what the renderings are made for; a pipe has no width of its own
 _FORMS = ["table", "json", "yaml", "html", "markdown", "csv"]
 _LINKING = ["html", "markdown"]
-_Command = TypeVar("_Command", bound=Callable[..., object])
-
-
-_SINCE = click.option("--since", type=Duration(), help="Figures of the last 5m, say, in whole minutes.")
-
-
-class _Source(NamedTuple):
-    """Where reports come from: at most one of these. `namespace` "": that of kubectl's context."""
-
-    namespace: str | None
-    all_namespaces: bool
-    store: str | None
-    file: Path | None = None
-
-    @classmethod
-    def of(cls, namespace: str | None, all_namespaces: bool, store: str | None, file: Path | None = None) -> "_Source":
-        """Return what was asked for; by default this host's store, of the plugin the context's namespace."""
-        chosen = [name for name, given in (("-n", namespace), ("-A", all_namespaces), ("--store", store)) if given]
-        context = click.get_current_context()
-        if len(chosen) > 1:
-            raise click.UsageError(f"{' and '.join(chosen)} exclude each other", context)
-        if not chosen and context.find_root().info_name == PLUGIN:
-            namespace = ""
-        source = cls(namespace, all_namespaces, store, file)
-        if source.is_shared and not file:
-            problem = "a shared store has counts alone: `report` asks for it with -f FILE, whose objectives are judged"
-            raise click.UsageError(problem, context)
-        if file and not source.is_shared:
-            raise click.UsageError("-f goes with --store http://HOST:9090", context)
-        return source
-
-    @property
-    def is_shared(self) -> bool:
-        """Return whether they are of a server with the agents' metrics."""
-        return (self.store or "").startswith(("http://", "https://"))
-
-    @property
-    def of_cluster(self) -> bool:
-        """Return whether they come through kubectl."""
-        return self.namespace is not None or self.all_namespaces
+_WATCHED = {"table": "\n", "json": "", "yaml": "---\n"}  # and what comes in between, in a pipe
+_AT_MOST = click.IntRange(1)
 
 
 def _trace_url(_: click.Context, __: click.Parameter, address: str) -> str:
     if address and (problem := links.problem(address)):
         raise click.BadParameter(problem)
     return address
-
-
-def _sources(command: _Command) -> _Command:
-    """Add the options that say where reports come from."""
-    for option in (
-        click.option(
-            "--store", help="A local store; default: this user's own. Of `report` also http://PROMETHEUS:9090."
-        ),
-        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of the cluster, through kubectl."),
-        click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.command(
@@ -91,6 +39,8 @@ Examples:
   latencyprobe report -n shop                  a namespace of the cluster
   latencyprobe report -A -o json | jq .
   latencyprobe report --since 5m               the last minutes
+  latencyprobe report --at 2026-11-01          as it was at the end of that day, UTC; or 2026-11-01T14:30Z
+  latencyprobe report --watch --sort burn      again and again, until Ctrl-C
   latencyprobe report -n shop -o html --trace-url 'http://jaeger:16686/trace/{traceId}' > shop.html
   latencyprobe report -n shop -o markdown      for an issue; -o csv for a spreadsheet
   latencyprobe report --fail-on violated       in a pipeline: exits 1
@@ -98,7 +48,7 @@ Examples:
                                                by what a Prometheus has of these objectives
 """
 )
-@_sources
+@sources.options
 @click.option(
     "-f",
     "--file",
@@ -106,8 +56,20 @@ Examples:
     metavar="FILE",
     help="With --store http://...: LatencyProbes whose objectives are judged.",
 )
-@_SINCE
-@click.option("--target", help="Only this target's.")
+@sources.SINCE
+@click.option("--at", type=Moment(), help="As it was then, from a store: a date (its end, UTC) or an instant.")
+@sources.TARGET
+@sources.PEER
+@click.option(
+    "--sort",
+    type=click.Choice([one.value for one in Sort]),
+    default=Sort.STATE.value,
+    show_default=True,
+    help="Worst first.",
+)
+@click.option("--limit", type=_AT_MOST, help="Show so many objectives of each namespace at most.")
+@click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("--interval", type=Duration(), default="5s", show_default=True, help="With --watch: how often.")
 @click.option("-o", "--output", type=click.Choice(_FORMS), default="table", show_default=True)
 @click.option(
     "--trace-url",
@@ -126,26 +88,66 @@ def report(
     store: str | None,
     file: Path | None,
     since: float | None,
+    at: int | None,
     target: str | None,
+    peer: str | None,
+    sort: str,
+    limit: int | None,
+    watch: bool,
+    interval: float,
     output: str,
     trace_url: str,
     fail_on: str | None,
 ) -> int:
     """Print the SLO report: state, budget, and which stage burned it."""
-    if trace_url and output not in _LINKING:
-        raise click.UsageError(f"--trace-url goes with -o {' or '.join(_LINKING)}", click.get_current_context())
-    source = _Source.of(namespace, all_namespaces, store, file)
-    if since and source.of_cluster:
-        raise click.UsageError(
-            "--since needs a store; reports of a cluster are of whole windows: try `latencyprobe slow -n NAMESPACE`",
-            click.get_current_context(),
+    source = Source.of(namespace, all_namespaces, store, file)
+    for wrong, why in (
+        (trace_url and output not in _LINKING, f"--trace-url goes with -o {' or '.join(_LINKING)}"),
+        (since and source.of_cluster, f"--since needs a store; {_OF_CLUSTER}: try `latencyprobe slow -n NAMESPACE`"),
+        (at and source.of_cluster, f"--at needs a store; {_OF_CLUSTER}: the page of -o html has their burn-down"),
+        (watch and at, "--watch and --at exclude each other: what is over does not change"),
+        (watch and fail_on, "--watch and --fail-on exclude each other: the one never ends by itself"),
+        (watch and output not in _WATCHED, f"--watch goes with -o {', '.join(_WATCHED)}"),
+    ):
+        if wrong:
+            raise click.UsageError(why, click.get_current_context())
+
+    def shown() -> Found:
+        found = source.read(since, at)
+        kept = sources.chosen(found.reports, target, peer)
+        return found._replace(
+            reports=tuple(choosing.first(choosing.sorted_by(one, Sort(sort)), limit) for one in kept),
+            said=(*found.said, *([_OF_PEERS.format(peer)] if peer else ())),
         )
-    reports = _of_target(_reports(source, since), target)
-    if output == "table":
-        _print_tables(reports, titled=source.of_cluster or len(reports) > 1, since=since)
-    else:
-        click.echo(_written(reports, output, trace_url), nl=False)
-    return 1 if fail_on and any(found.summary[fail_on] for found in reports) else 0
+
+    titled, past = source.of_cluster, at is not None
+    text = partial(_text, output=output, trace_url=trace_url, titled=titled, since=since, past=past)
+    if watch:
+        console = _console()
+        watching.watch(lambda: text(shown(), console), console, interval, _WATCHED[output])
+        return 0
+    found = shown()
+    click.echo(text(found, _console()), nl=False)
+    return 1 if fail_on and any(one.summary[fail_on] for one in found.reports) else 0
+
+
+_OF_CLUSTER = "reports of a cluster are of whole windows until now"
+_OF_PEERS = "Of peers only those with {!r} in their name; state, SLI and budget are of all."
+
+
+def _text(
+    found: Found, console: Console, *, output: str, trace_url: str, titled: bool, since: float | None, past: bool
+) -> str:
+    """Return reports in one form; what has to be known of all goes to standard error beside those for programs."""
+    if output != "table":
+        for said in found.said:
+            click.echo(f"latencyprobe: {said}", err=True)
+        return _written(found.reports, output, trace_url)
+    with console.capture() as captured:
+        for said in found.said:
+            console.print(said, markup=False)
+        _print_tables(console, found.reports, titled=titled or len(found.reports) > 1, since=since, past=past)
+    return captured.get()
 
 
 def _written(reports: tuple[LatencyReport, ...], output: str, trace_url: str) -> str:
@@ -171,13 +173,15 @@ Examples:
   latencyprobe slow                            on this host
   latencyprobe slow -n shop --target cart
   latencyprobe slow --since 5m --limit 3
+  latencyprobe slow --peer shop/frontend
   latencyprobe slow -o json | jq -r .traceId
 """
 )
-@_sources
-@_SINCE
-@click.option("--target", help="Only this target's.")
-@click.option("--limit", type=click.IntRange(1), help="Print so many at most.")
+@sources.options
+@sources.SINCE
+@sources.TARGET
+@sources.PEER
+@click.option("--limit", type=_AT_MOST, help="Print so many at most.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def slow(
     *,
@@ -186,11 +190,12 @@ def slow(
     store: str | None,
     since: float | None,
     target: str | None,
+    peer: str | None,
     limit: int | None,
     output: str,
 ) -> None:
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
-    reports = _of_target(_reports(_Source.of(namespace, all_namespaces, store), since), target)
+    reports = sources.chosen(Source.of(namespace, all_namespaces, store).read(since).reports, target, peer)
     found = words.slowest(result for one in reports for result in one.results)
     from_ns = time.time_ns() - round(since * 1e9) if since else 0
     found = [item for item in found if units.unix_ns(item[1].time) >= from_ns][:limit]
@@ -215,14 +220,17 @@ def slow(
 Examples:
   latencyprobe explain                         the slowest RPC of this host
   latencyprobe explain 4bf92f35                by the beginning of its trace id, as `slow` prints it
+  latencyprobe explain -n shop --target cart   the slowest one of this target
   latencyprobe explain -n shop 4bf92f35
 """,
 )
-@_sources
+@sources.options
+@sources.TARGET
 @click.argument("trace", required=False, default="")
-def explain_(namespace: str | None, all_namespaces: bool, store: str | None, trace: str) -> None:
+def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, target: str | None, trace: str) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
-    results = [result for one in _reports(_Source.of(namespace, all_namespaces, store)) for result in one.results]
+    reports = sources.chosen(Source.of(namespace, all_namespaces, store).read().reports, target)
+    results = [result for one in reports for result in one.results]
     found = explain.find(results, trace.lower())
     traces = dict.fromkeys(slow.trace_id for _, slow in found)
     if not found:
@@ -236,51 +244,14 @@ def explain_(namespace: str | None, all_namespaces: bool, store: str | None, tra
     explain.render([item for item in found if item[1].trace_id == chosen], _console())
 
 
-def _reports(source: _Source, since_s: float | None = None) -> tuple[LatencyReport, ...]:
-    if source.of_cluster:
-        return kubectl.reports(source.namespace)
-    back_s = None if since_s is None else math.ceil(since_s)
-    if source.is_shared:
-        from latencyprobe.shared_store import shared_counts  # noqa: PLC0415 - HTTP, which no other report needs
-
-        assert source.store is not None
-        assert source.file is not None
-        objectives = [objective for probe in parsing.load_file(source.file) for objective in of_probe(probe)]
-        return _built(shared_counts(source.store), objectives, back_s)
-    with SqliteStore(source.store or default_path(), readonly=True) as opened:
-        return _built(opened, opened.objectives(), back_s)
-
-
-def _built(counts: Counts, objectives: Sequence[Objective], back_s: int | None) -> tuple[LatencyReport, ...]:
-    """Return the report of each namespace."""
-    now = int(time.time())
-    return tuple(
-        build.document(
-            name,
-            build.build(counts, [o for o in objectives if o.key.namespace == name], now, since_s=back_s),
-        )
-        for name in sorted({objective.key.namespace for objective in objectives})
-    )
-
-
-def _of_target(reports: tuple[LatencyReport, ...], target: str | None) -> tuple[LatencyReport, ...]:
-    """Return the reports with the results of one target alone."""
-    if target is None:
-        return reports
-    targets = {result.target for one in reports for result in one.results}
-    if target not in targets:
-        raise click.BadParameter(
-            f"{target!r} is no target: one of {', '.join(sorted(targets)) or 'none'}", param_hint="--target"
-        )
-    return tuple(of_one for one in reports if (of_one := of_target(one, target)).results)
-
-
-def _print_tables(reports: tuple[LatencyReport, ...], *, titled: bool, since: float | None) -> None:
-    console, back = _console(), units.time_span(math.ceil(since)) if since else ""
+def _print_tables(
+    console: Console, reports: Sequence[LatencyReport], *, titled: bool, since: float | None, past: bool
+) -> None:
+    back = units.time_span(math.ceil(since)) if since else ""
     for i, found in enumerate(reports):
         if i:
             console.print()
-        age_s = (time.time_ns() - updated_unix_ns(found)) // 10**9
+        age_s = 0 if past else (time.time_ns() - updated_unix_ns(found)) // 10**9
         table.render(found, console, found.metadata.namespace if titled else "", back, age_s)
     if not reports:
         console.print(words.NO_REPORT)

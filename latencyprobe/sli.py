@@ -161,26 +161,25 @@ class SliAnswer(_Wire, frozen=True):
     next_upload_s: float = 0.0
 
 
-def merged(one: SliRow, other: SliRow) -> SliRow:
-    """Add up two rows of one objective; the result keeps the first one's `minute`."""
-    coverage = map(
-        sum, zip(msgspec.structs.astuple(one.coverage), msgspec.structs.astuple(other.coverage), strict=True)
-    )
+def merged(one: SliRow, *others: SliRow) -> SliRow:
+    """Add up rows of one objective; the result keeps the first one's `minute`."""
+    rows = (one, *others)
+    coverage = map(sum, zip(*(msgspec.structs.astuple(row.coverage) for row in rows), strict=True))
     return replace(
         one,
-        good=one.good + other.good,
-        bad=one.bad + other.bad,
-        histogram=added(one.histogram, other.histogram),
-        stage_ns=added(one.stage_ns, other.stage_ns),
-        dominant=added(one.dominant, other.dominant),
+        good=sum(row.good for row in rows),
+        bad=sum(row.bad for row in rows),
+        histogram=added(*(row.histogram for row in rows)),
+        stage_ns=added(*(row.stage_ns for row in rows)),
+        dominant=added(*(row.dominant for row in rows)),
         coverage=Coverage(*coverage),
-        slowest=slowest((*one.slowest, *other.slowest)),
-        peers=most(added(one.peers, other.peers)),
-        evidence=added_evidence(one.evidence, other.evidence),
-        exclusions=added(one.exclusions, other.exclusions),
-        pressure=added_pressure(one.pressure, other.pressure),
-        waited_ns=most(added(one.waited_ns, other.waited_ns)),
-        cause_ns=folded(added(one.cause_ns, other.cause_ns)),
+        slowest=slowest(slow for row in rows for slow in row.slowest),
+        peers=most(added(*(row.peers for row in rows))),
+        evidence=added_evidence(*(row.evidence for row in rows)),
+        exclusions=added(*(row.exclusions for row in rows)),
+        pressure=added_pressure(*(row.pressure for row in rows)),
+        waited_ns=most(added(*(row.waited_ns for row in rows))),
+        cause_ns=folded(added(*(row.cause_ns for row in rows))),
     )
 
 
@@ -189,29 +188,30 @@ def missing(row: SliRow) -> int:
     return max(row.good + row.bad, 0) + row.coverage.ambiguous + row.coverage.lost
 
 
-def added_evidence(one: Mapping[str, EvidenceCount], other: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
+def added_evidence(*counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
     """Add up what signals explain."""
-    total = dict(one)
-    for signal, count in other.items():
-        before = msgspec.structs.astuple(total.get(signal, EvidenceCount()))
-        total[signal] = EvidenceCount(*map(sum, zip(before, msgspec.structs.astuple(count), strict=True)))
-    return total
+    return {signal: EvidenceCount(*sums) for signal, sums in _added_fields(counts).items()}
 
 
-def added_pressure(one: Mapping[str, PressureTime], other: Mapping[str, PressureTime]) -> dict[str, PressureTime]:
+def added_pressure(*times: Mapping[str, PressureTime]) -> dict[str, PressureTime]:
     """Add up what held up containers."""
-    total = dict(one)
-    for kind, time in other.items():
-        before = msgspec.structs.astuple(total.get(kind, PressureTime()))
-        total[kind] = PressureTime(*map(sum, zip(before, msgspec.structs.astuple(time), strict=True)))
-    return total
+    return {kind: PressureTime(*sums) for kind, sums in _added_fields(times).items()}
 
 
-def added(one: Mapping[K, int], other: Mapping[K, int]) -> dict[K, int]:
-    """Add up two sparse counts."""
-    total = dict(one)
-    for key, count in other.items():
-        total[key] = total.get(key, 0) + count
+def _added_fields(counts: Iterable[Mapping[str, EvidenceCount] | Mapping[str, PressureTime]]) -> dict[str, list[int]]:
+    by_name: dict[str, list[tuple[int, ...]]] = {}
+    for one in counts:
+        for name, count in one.items():
+            by_name.setdefault(name, []).append(msgspec.structs.astuple(count))
+    return {name: [sum(field) for field in zip(*fields, strict=True)] for name, fields in by_name.items()}
+
+
+def added(*counts: Mapping[K, int]) -> dict[K, int]:
+    """Add up sparse counts."""
+    total: dict[K, int] = {}
+    for one in counts:
+        for key, count in one.items():
+            total[key] = total.get(key, 0) + count
     return total
 
 

@@ -1,4 +1,4 @@
-"""The metrics that objectives are judged by: how they and their attributes are spelled.
+"""The metrics of objectives, their good and bad events first: how they and their attributes are spelled.
 
 Agents send them, and say in their vocabulary what each name means; rules/ and shared_store/ ask a Prometheus for what
 became of them there.
@@ -10,6 +10,9 @@ SERVER_DURATION = "latencyprobe.server.duration"  # of all events of a target, i
 CLIENT_DURATION = "latencyprobe.client.duration"
 EXCLUDED = "latencyprobe.exchange.excluded"
 EXCLUDED_UNIT = "{exchange}"
+SLO_GOAL = "latencyprobe.slo.goal"
+SLO_THRESHOLD = "latencyprobe.slo.threshold"
+SLO_WINDOW = "latencyprobe.slo.window"
 
 PROBE_NAMESPACE = "latencyprobe.probe.namespace"
 PROBE = "latencyprobe.probe"

@@ -6,14 +6,15 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError, StoreError
 from latencyprobe.manifest import API_VERSION
-from latencyprobe.report import causes, pressure, units
+from latencyprobe.report import causes, history, pressure, units
+from latencyprobe.report.history import When
 from latencyprobe.report.model import (
     BadStage,
     BurnRate,
@@ -58,6 +59,10 @@ _STAGES = 16
 _SIGNALS = 8
 _REASONS = 16
 _WHOLE = 12  # results that keep their slowest exchanges whatever the size: 12 × 20 KiB at their longest
+_GIVEN_UP: tuple[dict[str, Any], ...] = (
+    {"burn_down": None, "week_before": None},
+    {"slowest": (), "top_peers": (), "waited_for": (), "causes": ()},
+)
 NAME = "latency"
 KIND = "LatencyReport"
 
@@ -70,16 +75,18 @@ def build(
     incomplete: str = "",
     *,
     since_s: int | None = None,
+    past_rows_s: int | None = None,
 ) -> Report:
     """Evaluate objectives at `now_unix_s` and return their report, worst first, within its bounds.
 
     `since_s`: for how many seconds back its figures are; state, budget and burn rates are those of the window anyway.
+    `past_rows_s`: of a moment that is over, as of `history.When`; alerts over windows shorter than that are not told.
 
     `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
     for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
     counts, or is None; then no result looks healthy. Raises StoreError when the whole store fails, unless that is told.
     """
-    when = _When(now_unix_s, since_s)
+    when = When(now_unix_s, since_s, past_rows_s)
     verdicts = [
         _judged(store, objective, when, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
@@ -97,15 +104,8 @@ _ORDER = {state: rank for rank, state in enumerate(State)}
 _Rank = tuple[int, Fraction, str, str]
 
 
-class _When(NamedTuple):
-    """Unix time of the report, and for how many seconds back its figures are, if not for each window."""
-
-    now: int
-    since_s: int | None
-
-
 def _judged(
-    store: Counts | None, objective: Objective, when: _When, nodes_missing: int, incomplete: str
+    store: Counts | None, objective: Objective, when: When, nodes_missing: int, incomplete: str
 ) -> tuple[_Rank, Result]:
     try:
         if store is None:
@@ -144,11 +144,11 @@ def _with_reason(found: tuple[_Rank, Result], incomplete: str) -> tuple[_Rank, R
     return (_ORDER[state], *rank), told  # type: ignore[return-value]  # the rest of a rank is as it was
 
 
-def _judge(store: Counts, objective: Objective, when: _When, nodes_missing: int) -> tuple[_Rank, Result]:
-    key, now = objective.key, when.now
-    until = now + 1  # with the current second, which at a full minute is in a row of its own
+def _judge(store: Counts, objective: Objective, when: When, nodes_missing: int) -> tuple[_Rank, Result]:
+    key, now, until = objective.key, when.now, when.until
     row = store.read(key, now - WINDOW_S[objective.window], until)
-    burned = {length_s: store.events(key, now - length_s, until) for length_s in windows_needed(objective)}
+    lengths = (length_s for length_s in windows_needed(objective) if length_s >= (when.past_rows_s or 0))
+    burned = {length_s: store.events(key, now - length_s, until) for length_s in lengths}
     verdict = evaluate(objective, row, burned)
     first = store.since(key)
     if when.since_s is not None:
@@ -180,6 +180,8 @@ def _judge(store: Counts, objective: Objective, when: _When, nodes_missing: int)
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
         waited_for=_waited(row),
         causes=causes.of(row),
+        burn_down=None if verdict.state is State.NO_DATA else history.burned(store, objective, when),
+        week_before=None if when.since_s is not None else history.week_before(store, objective, when, first),
         untold=store.untold(key, now - (when.since_s or WINDOW_S[objective.window]), until),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
@@ -193,14 +195,15 @@ def _recent(row: SliRow, since: int) -> SliRow:
 
 
 def _bounded(results: Sequence[Result]) -> Report:
-    """Keep within MAX_RESULTS and MAX_BYTES: the best give up their exemplars first, then their place."""
+    """Keep within MAX_RESULTS and MAX_BYTES: the best give up their history first, then their exemplars and place."""
     kept = list(results[:MAX_RESULTS])
     sizes = [len(msgspec.json.encode(result)) for result in kept]
     room = MAX_BYTES - 4096  # metadata with its owner references, summary
-    for i in reversed(range(_WHOLE, len(kept))):
-        if sum(sizes) > room:
-            kept[i] = msgspec.structs.replace(kept[i], slowest=(), top_peers=(), waited_for=(), causes=())
-            sizes[i] = len(msgspec.json.encode(kept[i]))
+    for given_up in _GIVEN_UP:
+        for i in reversed(range(_WHOLE, len(kept))):
+            if sum(sizes) > room:
+                kept[i] = msgspec.structs.replace(kept[i], **given_up)
+                sizes[i] = len(msgspec.json.encode(kept[i]))
     while sum(sizes) > room:
         kept.pop()
         sizes.pop()

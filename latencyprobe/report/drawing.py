@@ -3,6 +3,7 @@
 Called by html.py. Places and widths are in percent of the picture's width; what a mark says is the text beside it.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -15,6 +16,8 @@ from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 
 _WHOLE = Decimal(100)
+_LABEL = 16.0  # the height of a label beside a burn-down, in percent of it
+_HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
 class Mark(NamedTuple):
@@ -32,6 +35,18 @@ class Budget(NamedTuple):
     spent: Mark
     over: Mark | None
     limit: float
+
+
+class BurnDown(NamedTuple):
+    """What was left of a budget over the window: corners in percent from the left, and from the top, which is the whole
+    budget. `within`, `over`: areas of what was left and of what was overspent; `zero`: how far down nothing is left;
+    `labels`: what stands beside the picture, and how far down."""
+
+    line: tuple[tuple[float, float], ...]
+    within: tuple[tuple[float, float], ...]
+    over: tuple[tuple[float, float], ...]
+    zero: float
+    labels: tuple[tuple[str, float], ...]
 
 
 class Quantile(NamedTuple):
@@ -70,6 +85,47 @@ def budget(result: Result) -> Budget | None:
     within, over = min(spent, _WHOLE) * scale, max(spent - _WHOLE, Decimal(0)) * scale
     overspent = Mark("beyond the budget", float(within), float(over), "k-over") if over else None
     return Budget(Mark("spent", 0.0, float(within), "k-spent"), overspent, float(_WHOLE * scale))
+
+
+def burn_down(result: Result) -> BurnDown | None:
+    """Return how the budget went; `None` where it is not known, or of one step alone."""
+    found = result.burn_down
+    if found is None or len(found.left) < 2 or result.state is State.NO_DATA:
+        return None
+    left = [float(one) for one in found.left]
+    since_s, updated_s = units.unix_ns(found.since) / 1e9, units.unix_ns(result.updated) / 1e9
+    window_s, step_s = units.span_s(result.window), units.span_s(found.step)
+    low = min(*left, 0.0)
+
+    def across(at_s: float) -> float:
+        return 100 * max(0.0, min(1.0, 1 - (updated_s - at_s) / window_s))
+
+    def down(percent: float) -> float:
+        return 100 * (100 - percent) / (100 - low)
+
+    line = [(across(since_s), 0.0)]
+    line += [(across(since_s + (i + 1) * step_s), down(percent)) for i, percent in enumerate(left)]
+    zero, ends = down(0.0), ((line[-1][0], down(0.0)), (line[0][0], down(0.0)))
+    within, over = (tuple((x, limit(y, zero)) for x, y in line) + ends for limit in (min, max))
+    overspent = [("0 %", zero), (f"{low:,.0f} %", 100.0)] if low < 0 else [("0 %", 100.0)]
+    labels = tuple(_apart([("100 %", 0.0), *overspent]))
+    return BurnDown(tuple(line), within, over if low < 0 else (), zero, labels)
+
+
+def _apart(labels: Iterable[tuple[str, float]]) -> Iterator[tuple[str, float]]:
+    """Yield labels from the top, of two that would touch each other the lower one; its place says where it belongs."""
+    found = list(labels)
+    for one, following in itertools.zip_longest(found, found[1:]):
+        if following is None or following[1] - one[1] > _LABEL:
+            yield one
+
+
+def sparkline(left: Sequence[str], width: int) -> str:
+    """Return what was left of a budget as at most so many characters, the least of each stretch; an overspent one is as
+    low as an empty one."""
+    wide = min(width, len(left))
+    least = [min(map(float, left[i * len(left) // wide : (i + 1) * len(left) // wide])) for i in range(wide)]
+    return "".join(_HEIGHTS[max(0, min(len(_HEIGHTS) - 1, int(one * len(_HEIGHTS) / 100)))] for one in least)
 
 
 def burned_by(result: Result) -> tuple[Mark, ...]:

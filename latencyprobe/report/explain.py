@@ -28,6 +28,10 @@ _MORE = {  # where the longest stage alone does not say why: on the host where i
     stages.RECEIVE: "latencyprobe tcprt, retransmits: how the message came",
     stages.WAIT: "nothing of the server's half is known: is it measured? its own objective tells",
 }
+_ACCEPTED_LATE = (
+    "the first on its connection: waiting for accept() is part of its read_delay; `ss -ltn` shows that queue (Recv-Q), "
+    "more workers take from it sooner"
+)
 _KIND = {
     stages.CLIENT_SEND: stages.SEND,
     stages.SERVER_SEND: stages.SEND,
@@ -93,9 +97,24 @@ def _why(result: Result, slow: Slow) -> Iterable[str]:
         yield f"mostly {longest.stage}: {stage.meaning}" if stage.meaning else f"mostly {longest.stage}"
     for one in slow.evidence:
         yield f"why: {words.explained(one, result, slow)}"
+    if longest is not None and _opened_connection(slow) and _of_server(result, longest.stage) is stages.READ_DELAY:
+        yield f"why: {_ACCEPTED_LATE}"
     for call in slow.waited_for:
         yield f"why: {words.waited_for(call)}: latencyprobe explain {call.trace_id}"
     if longest is not None and not slow.evidence and not slow.waited_for:
         stage = exchanges.stage_of(longest.stage)
         if more := _MORE.get(_KIND.get(stage, stage)):
             yield f"more: {more}"
+
+
+def _opened_connection(slow: Slow) -> bool:
+    """Return whether it was the first on its connection: only such a one is explained by the handshake."""
+    return any(one.signal == words.HANDSHAKES for one in slow.evidence)
+
+
+def _of_server(result: Result, name: str) -> stages.Stage | None:
+    """Return which stage of the server's that is, `None` where it is the client's own or the way."""
+    stage = exchanges.stage_of(name)
+    if stage is stages.SERVER_READ_DELAY:
+        return stages.READ_DELAY
+    return stage if result.perspective == Role.SERVER else None

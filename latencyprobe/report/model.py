@@ -53,8 +53,9 @@ class BadStage(_Model, frozen=True):
 
 class Explained(_Model, frozen=True):
     """What TCP did to the events, by signal: how many it hit and how many of them were bad, each also in percent of all
-    and of the bad ones; `wait`: the time that it cost them at most. From records: exchanges whose record is among the
-    `lost` are not among them."""
+    and of the bad ones; `wait`: the time that it cost them at most. Of `handshakes`: before how many connecting took
+    longer than the threshold, and that time. From records: exchanges whose record is among the `lost` are not among
+    them."""
 
     signal: str
     events: int
@@ -166,6 +167,28 @@ class Peer(_Model, frozen=True):
     bad: int
 
 
+class BurnDown(_Model, frozen=True):
+    """How the error budget of the window went: what was `left` of it after each `step`, in percent and negative when
+    overspent. `since`: when the first step began; the last one may not be over."""
+
+    since: str
+    step: str
+    left: tuple[str, ...]
+
+
+class WeekBefore(_Model, frozen=True):
+    """The same figures of the window that ended a week before: `stage` is the one that took longest of most bad events,
+    and of how many of them in percent."""
+
+    events: int
+    bad: int
+    sli: str
+    error_budget_remaining: str
+    p99: str = ""
+    stage: str = ""
+    share: str = ""
+
+
 class Result(_Model, frozen=True):
     """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events. `reason`:
     why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then.
@@ -198,6 +221,8 @@ class Result(_Model, frozen=True):
     reason: str = ""
     waited_for: tuple[Waited, ...] = ()
     causes: tuple[Cause, ...] = ()
+    burn_down: BurnDown | None = None
+    week_before: WeekBefore | None = None
     untold: tuple[str, ...] = ()
 
 
@@ -237,9 +262,3 @@ def summary(results: Iterable[Result]) -> Summary:
 def updated_unix_ns(report: LatencyReport) -> int:
     """Return when a report was made, Unix time in ns; 0 for one without results."""
     return max((units.unix_ns(result.updated) for result in report.results), default=0)
-
-
-def of_target(report: LatencyReport, target: str) -> LatencyReport:
-    """Return the report with the results of one target alone."""
-    results = tuple(result for result in report.results if result.target == target)
-    return msgspec.structs.replace(report, summary=summary(results), results=results, omitted=0)

@@ -11,13 +11,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latencyprobe.report import exchanges, units, words
-from latencyprobe.report.model import LatencyReport, Report
+from latencyprobe.report import drawing, exchanges, units, words
+from latencyprobe.report.model import LatencyReport, Report, Result
 from latencyprobe.report.words import Note
 
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _INDENT = 12  # of an objective's details: below its name
 _HANGING = 2
+_SPARKLINE, _DRAWN_FROM = 40, 90  # characters of a burn-down, and of a line that has room for it
 _FRESH_S, _STALE_S = 2, 180  # a report of a cluster is written once a minute
 
 
@@ -36,6 +37,7 @@ def render(report: Report | LatencyReport, console: Console, title: str = "", si
         state = Text(result.state.words, result.state.colour)
         figures = (words.sli(result), f"{result.goal} %", words.budget(result))
         console.print(_line((state, words.name(result), *figures), console))
+        _print_burn_down(result, console)
         for note in words.notes(result):
             _print_note(note, console)
     if more := words.omitted(report):
@@ -70,6 +72,24 @@ def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Tab
         line.add_column(width=width, justify="right", no_wrap=True)
     line.add_row(*cells, style=style)
     return line
+
+
+def _print_burn_down(result: Result, console: Console) -> None:
+    """Print how the budget went as one line, where there is room and letters for it."""
+    if (
+        result.burn_down is None
+        or len(result.burn_down.left) < 2
+        or console.width < _DRAWN_FROM
+        or console.options.ascii_only
+    ):
+        return
+    line = Text.assemble(
+        "budget since ",
+        f"{words.since(result)} ",
+        (drawing.sparkline(result.burn_down.left, _SPARKLINE), result.state.colour),
+        f" {words.budget(result)}",
+    )
+    console.print(Padding(line, (0, 0, 0, _INDENT), expand=False))
 
 
 def _print_note(note: Note, console: Console) -> None:

@@ -3,10 +3,12 @@
 No floats cross the Kubernetes API: docs/design/objectives.md, "Numbers".
 """
 
+import re
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 
+_SPAN_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _UNITS = (("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000))
 
 
@@ -30,11 +32,16 @@ def duration_ns(text: str) -> int:
 def time_span(seconds: int) -> str:
     """Return a whole number of seconds in its two largest units: `1h5m`, `90d`, `0s`."""
     parts: list[str] = []
-    for unit, unit_s in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+    for unit, unit_s in _SPAN_S.items():
         if seconds >= unit_s and len(parts) < 2:
             parts.append(f"{seconds // unit_s}{unit}")
             seconds %= unit_s
     return "".join(parts) or "0s"
+
+
+def span_s(text: str) -> int:
+    """Return the seconds of what `time_span` wrote."""
+    return sum(int(n) * _SPAN_S[unit] for n, unit in re.findall(r"(\d+)([dhms])", text))
 
 
 def number(n: int, noun: str) -> str:

@@ -8,11 +8,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
+import msgspec
+
 from latencyprobe import stages, unsent
 from latencyprobe.causes import told
 from latencyprobe.plan import Role
 from latencyprobe.report import causes, held, pressure, turns, units
-from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, WaitedFor
+from latencyprobe.report.model import EvidenceSummary, Explained, LatencyReport, Report, Result, Slow, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 from latencyprobe.stages import PROCESS
@@ -21,7 +23,8 @@ NO_REPORT = "No report yet: `kubectl apply` a LatencyProbe, or measure with `lat
 NO_OBJECTIVES = (
     "No objectives: add spec.objectives to a LatencyProbe (examples/redis.yaml shows one), then measure again."
 )
-_SIGNALS = {"retransmits": "resent", "handshakes": "connect", "waits": "of it"}  # as a verb, and shorter
+HANDSHAKES = "handshakes"  # of the first exchange of a connection
+_SIGNALS = {"retransmits": "resent", HANDSHAKES: "connect", "waits": "of it"}  # as a verb, and shorter
 _UNTOLD = {
     "badByStage": "stages of bad RPCs",
     "slowest": "the slowest RPCs",
@@ -54,7 +57,7 @@ def met(report: Report | LatencyReport) -> str:
 
 def worst(report: Report | LatencyReport) -> Result | None:
     """Return the worst objective, `None` where all that are shown are met."""
-    first = next(iter(report.results), None)
+    first = min(report.results, key=lambda one: list(State).index(one.state), default=None)
     return None if first is None or first.state is State.MET else first
 
 
@@ -94,8 +97,7 @@ def notes(result: Result) -> Iterable[Note]:
     if went_to := causes.line(result):
         yield Note(went_to)
     for one in (one for one in result.evidence if one.events):
-        of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
-        yield Note(f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most")
+        yield from _hit(one, result)
     if remedy := held.advice(result):
         yield Note(remedy, advice=True)
     if held_up := pressure.told(result):
@@ -143,6 +145,19 @@ def untold(result: Result) -> str:
     """Return what the store that a result was read from does not know."""
     known = (_UNTOLD.get(field, "") for field in result.untold)
     return "not in the metrics that this is read from: " + ", ".join(filter(None, known))
+
+
+def _hit(one: Explained, result: Result) -> Iterable[Note]:
+    """Yield how many events a signal explains. Connecting is before an RPC and in no duration: it is told apart."""
+    of_bad = f"{one.bad_share} % of the bad ones, " if result.bad else ""
+    if one.signal != HANDSHAKES:
+        yield Note(f"{one.signal} hit {of_bad}{one.share} % of all: {one.wait} waited at most")
+        return
+    yield Note(
+        f"before {of_bad}{one.share} % of all, connecting took longer than {result.threshold}: {one.wait} in all, "
+        "outside of the RPCs' own time"
+    )
+    yield Note("keep connections open; `latencyprobe handshakes` there shows which open late, and why", advice=True)
 
 
 def _recorded(result: Result) -> Iterable[str]:
@@ -221,6 +236,27 @@ def budget(result: Result) -> str:
         return ""
     left = Decimal(result.error_budget_remaining or 0)
     return percent(result.error_budget_remaining) if left >= 0 else f"{1 - left / 100:.1f}× spent"
+
+
+def since(result: Result) -> str:
+    """Return where the burn-down begins, in words."""
+    return f"{result.burn_down.since[:16].replace('T', ' ')} UTC" if result.burn_down else ""
+
+
+def weeks(result: Result) -> Iterable[tuple[str, str, str]]:
+    """Yield what there is of this window and of the one a week before, by name; nothing where that is not known."""
+    before = result.week_before
+    if before is None or result.state is State.NO_DATA:
+        return
+    then = msgspec.structs.replace(
+        result, sli=before.sli, error_budget_remaining=before.error_budget_remaining, state=State.MET
+    )
+    yield "SLI", sli(result), sli(then)
+    yield "budget left", budget(result), budget(then)
+    yield "bad events", f"{result.bad:,} of {result.events:,}", f"{before.bad:,} of {before.events:,}"
+    yield "p99", result.quantiles.p99 if result.quantiles else "", before.p99
+    mostly = next((f"{one.stage} {one.share} %" for one in result.bad_by_stage if one.events), "")
+    yield "mostly burned by", mostly or "–", f"{before.stage} {before.share} %" if before.stage else "–"
 
 
 def short(duration: str, digits: int) -> str:

@@ -113,12 +113,14 @@ def share_of_good(row: SliRow) -> Fraction | None:
 def evaluate(objective: Objective, row: SliRow, burned: Mapping[int, Events]) -> Evaluation:
     """Return the verdict on `row`, the sum of the objective's window.
 
-    `burned`: the events of each window of `windows_needed`, by its length in seconds.
+    `burned`: the events of each window of `windows_needed`, by its length in seconds; an alert one of whose windows
+    is not there is not told.
     """
     goal = goal_fraction(objective.goal)
     events = Events(row.good, row.bad)
     remaining = budget_remaining(events.good, events.total, goal)
-    burns = tuple(_burn(alert, goal, burned, objective.min_events) for alert in alerts(objective.window, goal))
+    told = (alert for alert in alerts(objective.window, goal) if {alert.long_s, alert.short_s} <= burned.keys())
+    burns = tuple(_burn(alert, goal, burned, objective.min_events) for alert in told)
     coverage = coverage_ratio(row)
     needed = events_needed(goal, objective.min_events)
     if remaining is None or events.total < needed:

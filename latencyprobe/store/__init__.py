@@ -6,6 +6,7 @@ from typing import Protocol
 from latencyprobe.sli import SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey
+from latencyprobe.store.levels import Horizons
 from latencyprobe.store.opening import DAMAGED, FULL, default_path
 from latencyprobe.store.sqlite import SqliteStore
 
@@ -21,6 +22,12 @@ class Counts(Protocol):
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
         """Return the good and bad events of a window."""
+
+    def events_by_step(self, key: ObjectiveKey, since: int, until: int, step_s: int) -> list[Events]:
+        """Return the same step by step, from the start of the window as it is aligned to its last step with counts."""
+
+    def horizons(self) -> Horizons:
+        """Return from when on (Unix s) it tells by the minute, by the hour, and at all."""
 
     def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
         """Return which fields of a Result (report/model.py) the store does not know of a window."""
@@ -44,8 +51,11 @@ class Store(Counts, Protocol):
     def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> None:
         """Say how much measured time minutes should have: (objectives, minute, ms)."""
 
+    def objectives_at(self, at: int) -> tuple[Objective, ...]:
+        """Return the objectives that were counted at a moment (Unix s), also such as are retired since."""
+
     def compact(self, now: int) -> None:
         """Delete what is older than it has to be kept."""
 
 
-__all__ = ["DAMAGED", "FULL", "Counts", "SqliteStore", "Store", "default_path"]
+__all__ = ["DAMAGED", "FULL", "Counts", "Horizons", "SqliteStore", "Store", "default_path"]

@@ -25,6 +25,12 @@ class Horizons(NamedTuple):
     hours: int = 0
     days: int = 0
 
+    def finest_s(self, second: int) -> int:
+        """Return the width in seconds of the finest rows that tell of a Unix second."""
+        if second >= self.minutes:
+            return MINUTE_S
+        return HOUR_S if second >= self.hours else DAY_S
+
 
 class Span(NamedTuple):
     """Rows of one width with `since` ≤ start < `until`, in Unix seconds."""
@@ -65,22 +71,24 @@ def boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def spans(since: int, until: int, kept: Horizons) -> list[Span]:
+def spans(since: int, until: int, kept: Horizons, widest_s: int = DAY_S) -> list[Span]:
     """Return the fewest rows that make up a window, each second of it in exactly one, in the order of time.
 
-    Its start is aligned down and its end up to a bound of the finest row that is kept there.
+    Its start is aligned down and its end up to a bound of the finest row that is kept there. `widest_s`: no wider rows
+    are wanted, where finer ones are kept.
     """
-    since = down(since, _finest(since, kept))
-    until = -down(-until, _finest(until, kept))
+    since = down(since, kept.finest_s(since))
+    until = -down(-until, kept.finest_s(until))
+    widths_s = [width_s for width_s in WIDTHS_S if width_s <= max(widest_s, kept.finest_s(since))]
     found = []
-    for width_s, wider_s in itertools.pairwise(WIDTHS_S):
+    for width_s, wider_s in itertools.pairwise(widths_s):
         first, last = -down(-since, wider_s), down(until, wider_s)
         if first >= last:
             break
         found += [Span(width_s, since, first), Span(width_s, last, until)]
         since, until = first, last
     else:
-        width_s = DAY_S
+        width_s = widths_s[-1]
     found.append(Span(width_s, since, until))
     return sorted((span for span in found if span.since < span.until), key=lambda span: span.since)
 
@@ -88,9 +96,3 @@ def spans(since: int, until: int, kept: Horizons) -> list[Span]:
 def down(second: int, width_s: int) -> int:
     """Return the start of the row that `second` lies in."""
     return second - second % width_s
-
-
-def _finest(second: int, kept: Horizons) -> int:
-    if second >= kept.minutes:
-        return MINUTE_S
-    return HOUR_S if second >= kept.hours else DAY_S

@@ -5,7 +5,7 @@ never fails: a blob with a count of MAX_SUM, which no honest one reaches, is add
 bits is kept as a float (5,000 nodes on which 22 bad exchanges are under way all day spend 300 years in it).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -117,18 +117,63 @@ def pack_detail(detail: Detail) -> bytes:
 
 def unpack_detail(blob: bytes) -> Detail:
     """Return what `pack_detail` packed. Raises Unreadable."""
-    if not blob:
-        return Detail()
-    packed = _decoded(_detail, blob)
-    dense, coded = packed.dense, packed.stages
-    histogram = {}
-    index = dense[0] if dense else 0
-    for count in dense[1:]:
-        if count > 0:
-            histogram[index] = count
-        index += 1 if count > 0 else -count
+    return summed((blob,))
+
+
+def summed(blobs: Iterable[bytes]) -> Detail:
+    """Return the sum of what `pack_detail` packed; a window has hundreds. Raises Unreadable where one cannot be."""
+    histogram, parts = _Histogram(), []
+    for blob in filter(None, blobs):
+        packed = _decoded(_detail, blob)
+        histogram.add(packed.dense)
+        parts.append(_unpacked(packed))
+    return Detail(
+        histogram.total(),
+        added(*(part.stage_ns for part in parts)),
+        added(*(part.dominant for part in parts)),
+        added_evidence(*(part.evidence for part in parts)),
+        added(*(part.exclusions for part in parts)),
+        sum(part.sampled_out for part in parts),
+        added_pressure(*(part.pressure for part in parts)),
+        added(*(part.cause_ns for part in parts)),
+    )
+
+
+class _Histogram:
+    """The sum of histograms, added as they are unpacked: they are most of a blob, and this most of a report's time."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * len(HISTOGRAM_INDEXES)
+        self._low, self._high = len(HISTOGRAM_INDEXES), 0
+
+    def add(self, dense: list[int]) -> None:
+        if not dense:
+            return
+        total, first, rest = self._counts, HISTOGRAM_INDEXES.start, iter(dense)
+        begin = at = next(rest) - first
+        try:
+            for count in rest:
+                if count > 0:
+                    total[at] += count
+                    at += 1
+                else:
+                    at -= count
+        except IndexError:
+            at += 1
+        if begin < 0 or at > len(total):
+            raise Unreadable(f"histogram: there is no bucket {first + (begin if begin < 0 else at - 1)}")
+        _check("histogram", (max(dense),))
+        self._low, self._high = min(self._low, begin), max(self._high, at)
+
+    def total(self) -> dict[int, int]:
+        low, first = self._low, HISTOGRAM_INDEXES.start
+        return {first + i: count for i, count in enumerate(self._counts[low : self._high], low) if count}
+
+
+def _unpacked(packed: _Packed) -> Detail:
+    """Return all but the histogram."""
     try:
-        by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in coded.items()}
+        by_stage = {_NAMES[code] if isinstance(code, int) else code: sums for code, sums in packed.stages.items()}
         stage_ns = {name: int(total_ns) for name, (total_ns, _) in by_stage.items() if total_ns}
         evidence = {
             name: EvidenceCount(n.exchanges, n.bad, int(n.wait_ns), n.lost) for name, n in packed.evidence.items()
@@ -139,27 +184,20 @@ def unpack_detail(blob: bytes) -> Detail:
     except (KeyError, OverflowError, ValueError) as error:
         raise Unreadable(f"stages, evidence, pressure, causes or exclusions: {error}") from error
     dominant = {name: count for name, (_, count) in by_stage.items() if count}
-    for bucket in (min(histogram), max(histogram)) if histogram else ():
-        if bucket not in HISTOGRAM_INDEXES:
-            raise Unreadable(f"histogram: there is no bucket {bucket}")
-    _check("histogram", histogram.values())
     _check("dominant", dominant.values())
     _check("evidence", [count for n in evidence.values() for count in (n.exchanges, n.bad, n.lost)])
     _check("exclusions", reasons.values())
-    _check("sampled_out", [packed.sampled_out])
-    return Detail(histogram, stage_ns, dominant, evidence, reasons, packed.sampled_out, held, cause_ns)
+    _check("sampled_out", (packed.sampled_out,))
+    return Detail({}, stage_ns, dominant, evidence, reasons, packed.sampled_out, held, cause_ns)
 
 
 def add_details(one: bytes, other: bytes) -> bytes:
     """Add up two blobs; SQLite calls it where a row is already there. What cannot be read stays, for readers to see."""
     try:
-        a, b = unpack_detail(one), unpack_detail(other)
+        total = summed((one, other))
     except Unreadable:
         return one
-    sums = (added(a.histogram, b.histogram), added(a.stage_ns, b.stage_ns), added(a.dominant, b.dominant))
-    reasons, evidence = added(a.exclusions, b.exclusions), added_evidence(a.evidence, b.evidence)
-    held, cause_ns = added_pressure(a.pressure, b.pressure), folded(added(a.cause_ns, b.cause_ns))
-    return pack_detail(Detail(*sums, evidence, reasons, a.sampled_out + b.sampled_out, held, cause_ns))
+    return pack_detail(replace(total, cause_ns=folded(total.cause_ns)))
 
 
 def pack_exemplars(exemplars: Exemplars) -> bytes:

@@ -16,12 +16,11 @@ from typing import Self
 import msgspec
 
 from latencyprobe.bounds import MAX_SUM
-from latencyprobe.errors import StoreError
-from latencyprobe.sli import Coverage, SliBatch, SliRow, merged
+from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import asked, columns, opening, packing, statements
+from latencyprobe.store import asked, columns, opening, past, statements
 from latencyprobe.store.levels import MINUTES_KEPT_S, WIDTHS_S, Horizons, Pace, boot_s, down, horizons, spans
 from latencyprobe.store.schema import KEY_COLUMNS
 
@@ -154,33 +153,41 @@ class SqliteStore:
         The slowest exchanges are those of the five slowest of each hour (after 35 days: day) that began in it. Raises
         StoreError for this series alone where a sum in it is above its bounds, as rows made that were stored unchecked.
         """
-        with self._transaction("DEFERRED"), _readable():
+        with self._transaction("DEFERRED"), opening.readable():
             kept, series = self._horizons(), self._known(key)
             rows = spans(since, until, kept)
             start = rows[0].since if rows else since
-            total = SliRow(*key, minute=start)
-            for span in rows:
-                for counts in self._db.execute(f"SELECT * FROM counts {statements.IN_SPAN}", (series, *span)):
-                    total = merged(total, columns.row(key, counts))
-            for span in spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S)):
-                query = f"SELECT exemplars FROM exemplars {statements.IN_SPAN}"
-                for (blob,) in self._db.execute(query, (series, *span)):
-                    seen = packing.unpack_exemplars(blob)
-                    slowest = tuple(slow for slow in seen.slowest if start <= slow.start_unix_ns // 10**9 < until)
-                    more = SliRow(*key, minute=start, slowest=slowest, peers=seen.peers, waited_ns=seen.waited_ns)
-                    total = merged(total, more)
+            query = f"SELECT * FROM counts {statements.IN_SPAN}"
+            stored = [counts for span in rows for counts in self._db.execute(query, (series, *span))]
+            total = columns.total(key, start, stored)
+            query = f"SELECT exemplars FROM exemplars {statements.IN_SPAN}"
+            by_hour = spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S))
+            blobs = [blob for span in by_hour for (blob,) in self._db.execute(query, (series, *span))]
+            total = columns.with_exemplars(total, blobs, until)
         return msgspec.structs.replace(total, good=max(total.good, 0), bad=max(total.bad, 0))  # see bounds.TORN
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
         """Return the good and bad events of all rows that overlap [since, until)."""
-        good = bad = 0
         with self._transaction("DEFERRED"):
-            series = self._known(key)
-            for span in spans(since, until, self._horizons()):
-                query = f"SELECT coalesce(sum(good), 0), coalesce(sum(bad), 0) FROM counts {statements.IN_SPAN}"
-                sums = self._db.execute(query, (series, *span)).fetchone()
-                good, bad = good + sums[0], bad + sums[1]
-        return Events(max(good, 0), max(bad, 0))  # see bounds.TORN
+            return past.events(self._db, self._known(key), spans(since, until, self._horizons()))
+
+    def events_by_step(self, key: ObjectiveKey, since: int, until: int, step_s: int) -> list[Events]:
+        """Return the same step by step, from the start of the window as it is aligned to its last step with counts."""
+        with self._transaction("DEFERRED"):
+            rows = spans(since, until, self._horizons(), widest_s=step_s)
+            return past.by_step(self._db, self._known(key), rows, step_s)
+
+    def objectives_at(self, at: int) -> tuple[Objective, ...]:
+        """Return the objectives that were counted at a moment (Unix s), also such as are retired since."""
+        with opening.failures(self.path):
+            return past.objectives(self._db, at)
+
+    def horizons(self) -> Horizons:
+        """Return from when on (Unix s) the rows of each width are all there; of days, from the first counts on."""
+        with opening.failures(self.path):
+            (first,) = self._db.execute("SELECT min(first_minute) FROM series").fetchone()
+            kept = self._horizons()
+        return kept._replace(days=max(kept.days, first or 0))
 
     def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
         """Return nothing: all that a report tells is here."""
@@ -284,11 +291,3 @@ class SqliteStore:
                 if self._db.in_transaction:  # SQLite itself rolls back where the disk is full
                     self._db.execute("ROLLBACK")
                 raise
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except packing.Unreadable as error:
-        raise StoreError(f"its counts are broken ({error}): give the objective another name to begin anew") from error

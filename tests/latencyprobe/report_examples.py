@@ -56,6 +56,8 @@ RICH = model.Result(
     since="2026-09-21T13:13:00Z",
     waited_for=(model.Waited("shop/redis:6379", "20.4s", "85.1"),),
     causes=(model.Cause("recvfrom", "22.6s", "94.2"), model.Cause("unknown", "456ms", "5.8")),
+    burn_down=model.BurnDown("2026-09-20T14:13:00Z", "6h", ("93.1", "41", "-300", "-920")),
+    week_before=model.WeekBefore(58_000, 31, "99.94655", "46.5", "24.1ms", "server_process", "80.6"),
 )
 IDLE = model.Result(
     *("checkout", "idle", "cart", "Server", "25ms", "99", "28d", State.NO_DATA, 0, 0, 100),

@@ -14,8 +14,8 @@ from latencyprobe.sli import Coverage, SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe.store_rows import DAY_S, HOUR_S, MINUTE_S, Clock
+from tests.support.native_writes import Histograms
 from tests.support.prometheus import Series
-from tests.support.remote_write import Histograms
 
 NOW = 20_000 * DAY_S + 5 * HOUR_S
 KEY = ObjectiveKey("shop", "checkout", "u1", "fast", "h1", Role.SERVER)

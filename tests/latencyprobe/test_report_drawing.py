@@ -74,3 +74,41 @@ def test_stages_are_listed_once_in_the_order_of_their_table() -> None:
 
 def test_stage_of_another_version_has_the_colour_of_those() -> None:
     assert ("k-magenta", "k-white") == (drawing.colour("network"), drawing.colour('"><script>'))
+
+
+def down(since: str, *left: str) -> drawing.BurnDown | None:
+    return drawing.burn_down(replace(RICH, window="1d", burn_down=model.BurnDown(since, "6h", left)))
+
+
+def test_burn_down_spans_the_part_of_the_window_that_it_knows() -> None:
+    found = down("2026-09-21T02:13:00Z", "75", "50")
+    assert found is not None
+    assert [(50, 0), (75, 25), (100, 50)] == [pytest.approx(point) for point in found.line]
+    assert ((), 100.0, (("100 %", 0.0), ("0 %", 100.0))) == (found.over, found.zero, found.labels)
+
+
+def test_what_is_overspent_is_below_the_line_and_labels_never_touch() -> None:
+    found = down("2026-09-20T14:13:00Z", "50", "-100")
+    assert found is not None
+    assert (50.0, (("100 %", 0.0), ("0 %", 50.0), ("-100 %", 100.0))) == (found.zero, found.labels)
+    assert all(y <= 50 for _, y in found.within)
+    assert all(y >= 50 for _, y in found.over)
+    far = down("2026-09-20T14:13:00Z", "50", "-10000")
+    assert far is not None
+    assert ["0 %", "-10,000 %"] == [text for text, _ in far.labels]
+
+
+def test_burn_down_of_one_step_is_no_picture() -> None:
+    assert down("2026-09-21T08:13:00Z", "75") is None
+
+
+@pytest.mark.parametrize(
+    ("left", "width", "expected"),
+    [
+        (("100", "50", "0", "-900"), 40, "█▅▁▁"),
+        (("100", "100", "12", "88"), 2, "█▁"),
+        (tuple(map(str, range(100, -20, -1))), 8, "▇▆▅▄▃▁▁▁"),
+    ],
+)
+def test_sparkline_shows_the_least_of_each_stretch(left: tuple[str, ...], width: int, expected: str) -> None:
+    assert expected == drawing.sparkline(left, width)

@@ -93,6 +93,19 @@ def test_where_nothing_explains_it_what_shows_more_is_named(stage: str) -> None:
     assert "more: " in explained((SERVER, told), width=200)
 
 
+def test_late_accept_is_named_where_the_server_was_slow_to_read_a_connections_first_rpc() -> None:
+    opened = (model.EvidenceSummary("handshakes", "ok", 1, "1ms"),)
+    late = replace(HALF, stages=(model.Stage("read_delay", "89ms"), model.Stage("process", "1ms")), evidence=opened)
+    of_pair = (model.Stage("network", "1ms"), model.Stage("server_read_delay", "98ms"))
+    said = "the first on its connection: waiting for accept()"
+    for end in ((SERVER, late), (CLIENT, replace(JOINED, stages=of_pair, evidence=opened))):
+        assert said in explained(end)
+    slow_reader = replace(HALF, stages=late.stages)
+    assert said not in explained((SERVER, slow_reader))
+    assert said not in explained((CLIENT, late)), "that is the client's own delay"
+    assert said not in explained((SERVER, replace(HALF, evidence=opened)))
+
+
 def test_a_failed_one_says_how_and_names_are_no_markup() -> None:
     found = explained((SERVER, replace(HALF, error="[/ECONNRESET]", peer="[bold]", stages=())), width=200)
     assert "failed: [/ECONNRESET]" in found

@@ -23,7 +23,7 @@ from tests.latencyprobe.report_examples import HOSTILE, IDLE, RICH, SLOW, docume
 
 ROOT = Path(__file__).parents[2]
 TRACES = "http://jaeger:16686/trace/{traceId}"
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "wbr"}
 Attributes = dict[str, str | None]
 
 
@@ -131,6 +131,11 @@ def test_every_figure_of_the_table_is_on_the_page() -> None:
         "0 of 2 objectives met; worst: checkout/fast is Violated",
         "as of 2026-09-21 14:13:00 UTC",
         "10.2× spent; the budget ends at the line",
+        "Burn-down what was left of the budget, since 2026-09-20 14:13 UTC",
+        "28d beforenow: 10.2× spent",
+        "budget left46.5 %10.2× spent",
+        "bad events31 of 58,000612 of 60,000",
+        "mostly burned byserver_process 80.6 %network 70.4 %",
         "812ms above",
         "no events in 5m",
         "bytes of the slowest were held by the server's kernel: Nagle, until the client's ACK",
@@ -236,3 +241,17 @@ def test_templates_go_into_the_wheel() -> None:
     packed = {file for pattern in data["latencyprobe"] for file in (ROOT / "latencyprobe").glob(pattern)}
     others = {file for file in (ROOT / "latencyprobe").rglob("*.*") if file.suffix not in (".py", ".pyc")}
     assert others == packed != set()
+
+
+def test_worst_is_linked_wherever_it_stands() -> None:
+    calm = replace(RICH, objective="calm", state=State.MET)
+    page = Page([document(calm, RICH)])
+    assert "worst: checkout/fast is Violated" in " ".join(page.text.split())
+    assert '<a href="#n1-2">checkout/fast</a> is' in page.source
+
+
+def test_what_has_no_history_has_no_picture_of_it() -> None:
+    young = replace(RICH, burn_down=replace(RICH.burn_down, left=("-920",)), week_before=None)
+    source = Page([document(young)]).source
+    assert "Burn-down" not in source
+    assert "Against the week before" not in source

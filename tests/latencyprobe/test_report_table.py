@@ -11,6 +11,7 @@ from latencyprobe.report import build, model, table
 from latencyprobe.report.model import summary
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore
+from tests.latencyprobe.report_examples import RICH
 
 NOW = 1_790_000_000 // 60 * 60
 GOLDEN = Path(__file__).parents[1] / "data" / "reports"
@@ -152,3 +153,9 @@ def test_figures_of_the_last_minutes_say_so(store: SqliteStore) -> None:
     table.render(recent, Console(file=file, width=100), since="5m")
     assert "Figures of the last 5m; state, budget and burn rates of each objective's window." in file.getvalue()
     assert "50 of 5,000 bad" in file.getvalue()
+
+
+def test_burn_down_is_a_line_where_there_is_room() -> None:
+    report = model.Report(summary([RICH]), (RICH,))
+    assert "budget since 2026-09-20 14:13 UTC █▄▁▁ 10.2× spent\n" in printed(report, 90)
+    assert "budget since" not in printed(report, 80)

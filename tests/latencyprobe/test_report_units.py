@@ -69,3 +69,8 @@ def test_rate_has_two_decimals() -> None:
 def test_time_is_utc() -> None:
     assert "2026-01-02T03:04:05Z" == units.iso(1_767_323_045 * 10**9)
     assert "2026-01-02T03:04:05.678Z" == units.iso(1_767_323_045_678_901_234)
+
+
+@pytest.mark.parametrize("seconds", [60, 900, 7200, 21_600, 86_400, 90_000, 28 * 86_400])
+def test_time_span_reads_back(seconds: int) -> None:
+    assert seconds == units.span_s(units.time_span(seconds))

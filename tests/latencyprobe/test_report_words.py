@@ -44,6 +44,14 @@ def test_advice_is_told_from_facts() -> None:
     assert notes[2].text.startswith("overlapping: requests and answers cross")
 
 
+def test_connecting_is_told_as_what_came_before() -> None:
+    late = model.Explained("handshakes", 3, "5", 0, "0", "3.1s")
+    noted = [note.text for note in words.notes(replace(MET, evidence=(late,)))]
+    said = f"before 5 % of all, connecting took longer than {MET.threshold}: 3.1s in all, outside of the RPCs' own time"
+    assert said in noted
+    assert not any("handshakes hit" in text for text in noted)
+
+
 def test_a_failed_exchange_is_mostly_its_error() -> None:
     stages = (model.Stage("process", "40.1234ms"), model.Stage("send", "1ms"))
     slow = model.Slow("7", "2026-09-21T14:03:00Z", "41.1234ms", stages)

@@ -1,6 +1,9 @@
 """reporting.py: what report, slow and explain print and return, of a store and of a cluster."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from latencyprobe.report import units
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore, default_path
+from tests.latencyprobe.store_rows import Clock
 from tests.support.fake_kubectl import FakeKubectl
 from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
 
@@ -200,6 +204,10 @@ def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
         out = run(capfd, "explain", "--store", store_of_today.path, *([trace] if trace else []))[1]
         assert out.startswith(f"trace {59:032x}\n")
         assert "why: resent rto, 812ms" in out
+    out = run(capfd, "explain", "--store", store_of_today.path, "--target", "cart")[1]
+    assert out.startswith(f"trace {59:032x}\n")
+    code, _, err = run(capfd, "explain", "--store", store_of_today.path, "--target", "nowhere")
+    assert (code, "'nowhere' is no target: one of cart" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -291,3 +299,116 @@ def test_a_shared_store_needs_a_file_and_only_report_asks_it(capfd: pytest.Captu
     assert (code, "-f goes with --store http://" in err) == (2, True)
     code, _, err = run(capfd, "report", "--store", "http://me:secret@p", "-f", tmp_path / "shop.yaml")
     assert (code, "TOKEN_FILE" in err, "secret" in err) == (1, True, False)
+
+
+HOUR_S, DAY_S = 3600, 86_400
+KEY = ObjectiveKey("shop", "checkout", "u1", "fast", "h1", Role.SERVER)
+
+
+@pytest.fixture
+def store_of_weeks(tmp_path: Path) -> Path:
+    """Return one of 40 days until now: 100 good events an hour, and 1 bad one in each but those of the last 10 days."""
+    now = int(time.time()) // HOUR_S * HOUR_S
+    clock = Clock(now - 40 * DAY_S)
+    with SqliteStore(tmp_path / "weeks.db", clock=clock, steady=clock) as store:
+        store.define("shop", "checkout", [Objective(KEY, "cart", 25_000_000, "99", "7d", 10, errors_count_as_bad=True)])
+        for day in range(now - 40 * DAY_S, now, DAY_S):
+            clock.now = day
+            bad = int(day < now - 10 * DAY_S)
+            store.add(SliRow(*KEY, minute=at, good=100, bad=bad) for at in range(day, day + DAY_S, HOUR_S))
+        clock.now = now
+        store.compact(now)
+    return tmp_path / "weeks.db"
+
+
+def days_ago(days: float) -> str:
+    return units.iso(int(time.time() - days * DAY_S) * 10**9)
+
+
+def test_report_of_a_moment_is_as_it_was_then(capfd: pytest.CaptureFixture[str], store_of_weeks: Path) -> None:
+    now = json.loads(run(capfd, "report", "--store", store_of_weeks, "-o", "json")[1])["results"][0]
+    assert ("100", "Met") == (now["errorBudgetRemaining"], now["state"])
+    code, out, err = run(capfd, "report", "--store", store_of_weeks, "--at", days_ago(12), "-o", "json")
+    (then,) = json.loads(out)["results"]
+    assert (0, "AtRisk", 7 * 24, "0.9") == (code, then["state"], then["bad"], then["errorBudgetRemaining"])
+    assert then["updated"] == f"{days_ago(12)[:13]}:00:00Z"
+    assert err.startswith("latencyprobe: As of ")
+    assert "from counts of whole hours: burn rates over less are not known any more." in err
+    assert ["5m", "30m"] == [burn["short"] for burn in now["burnRates"]]
+    assert "burnRates" not in then
+
+
+def test_table_of_a_moment_says_so_and_how_far_the_store_reaches(
+    capfd: pytest.CaptureFixture[str], store_of_weeks: Path
+) -> None:
+    date = days_ago(38)[:10]
+    code, out, err = run(capfd, "report", "--store", store_of_weeks, "--at", date)
+    first, second, third = out.splitlines()[:3]
+    assert (0, "") == (code, err)
+    assert first.startswith("As of ")
+    assert " 00:00 UTC, from counts of whole days: " in first
+    reach = f"The store reaches back to {days_ago(40)[:10]} "
+    assert second.startswith(reach)
+    assert second.endswith(": windows that began before hold what came since.")
+    assert "updated" not in third
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--at", days_ago(100)], 1, "or is kept of it: the store reaches back to "),
+        (["--at", days_ago(20), "--since", "5m"], 1, "the store keeps hours alone: give --since 1h or more"),
+        (["--at", "2026-01-01", "-n", "shop"], 2, "--at needs a store; reports of a cluster are of whole windows"),
+        (["--at", "2026-01-01", "--watch"], 2, "--watch and --at exclude each other: what is over does not change"),
+        (["--watch", "--fail-on", "violated"], 2, "--watch and --fail-on exclude each other"),
+        (["--watch", "-o", "html"], 2, "--watch goes with -o table, json, yaml"),
+        (["--sort", "age"], 2, "Invalid value for '--sort': 'age' is not one of 'state', 'budget', 'burn', 'name'"),
+        (["--limit", "0"], 2, "Invalid value for '--limit': 0 is not in the range x>=1"),
+        (["--peer", "nobody"], 2, "no peer has 'nobody' in its name; known are: none"),
+    ],
+)
+def test_what_cannot_be_reported_says_what_can(
+    capfd: pytest.CaptureFixture[str], store_of_weeks: Path, args: list[str], code: int, said: str
+) -> None:
+    store = [] if "-n" in args else ["--store", store_of_weeks]
+    found, out, err = run(capfd, "report", *store, *args)
+    assert (code, "", 1, True) == (found, out, len(err.splitlines()), said in err), err
+
+
+def test_empty_store_has_no_past(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "empty.db").close()
+    code, _, err = run(capfd, "report", "--store", tmp_path / "empty.db", "--at", "2026-01-01")
+    assert (1, True) == (code, "the store has no counts yet: measure with" in err)
+
+
+def test_report_of_a_peer_and_slow_of_it(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    of = ("--store", store_of_today.path, "--peer", "users")
+    out = run(capfd, "report", *of)[1]
+    assert out.startswith("Of peers only those with 'users' in their name; state, SLI and budget are of all.\n")
+    assert "waiting for shop/users:8080" in out
+    assert "waiting for shop/redis" not in out
+    assert 1 == len(run(capfd, "slow", *of, "-o", "json")[1].splitlines())
+    code, _, err = run(capfd, "slow", "--store", store_of_today.path, "--peer", "till")
+    known = "shop/frontend, shop/redis:6379, shop/users:8080"
+    assert (2, True) == (code, f"no peer has 'till' in its name; known are: {known}" in err)
+
+
+def test_report_is_sorted_and_cut(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
+    args = ("report", "--store", store_of_today.path, "--sort", "name", "--limit", "2")
+    document = json.loads(run(capfd, *args, "-o", "json")[1])
+    assert (["calls", "fast"], 1) == ([one["objective"] for one in document["results"]], document["omitted"])
+    assert 3 == sum(document["summary"].values())
+    assert 1 == run(capfd, *args, "--fail-on", "violated")[0]
+    assert "1 of 3 objectives met; worst: checkout/fast is Violated" in run(capfd, *args)[1]
+
+
+def test_watching_prints_again_until_it_is_ended(store_of_today: SqliteStore) -> None:
+    code = "from latencyprobe.cli import main; main()"
+    command = [sys.executable, "-c", code, "report", "--store", str(store_of_today.path), "--watch"]
+    with subprocess.Popen([*command, "--interval", "1ms", "-o", "json"], stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        lines = [json.loads(watching.stdout.readline()) for _ in range(3)]
+        watching.send_signal(signal.SIGINT)
+        watching.stdout.read()
+        assert 0 == watching.wait(10)
+    assert {"LatencyReport"} == {one["kind"] for one in lines}

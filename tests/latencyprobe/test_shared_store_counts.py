@@ -24,6 +24,7 @@ from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.store import Counts
 from tests.latencyprobe.shared_events import KEY, NOW, OBJECTIVE, Log, good_and_bad, other
 from tests.latencyprobe.store_rows import DAY_S, HOUR_S
+from tests.support.native_writes import FEATURES, write
 from tests.support.prometheus import (
     Series,
     Server,
@@ -33,7 +34,6 @@ from tests.support.prometheus import (
     prometheus,
     victoria_metrics,
 )
-from tests.support.remote_write import FEATURES, write
 
 Started = Callable[[Path, Log, list[Series]], AbstractContextManager[Server]]
 

@@ -43,3 +43,11 @@ def test_each_second_is_in_exactly_one_row_that_is_kept(age_s: int, length_s: in
     if since < until:
         assert found[0].since <= since < found[0].since + DAY_S
         assert until <= found[-1].until < until + DAY_S
+
+
+def test_no_rows_are_wider_than_wanted_where_finer_ones_are_kept() -> None:
+    kept = Horizons(minutes=38 * DAY_S, hours=5 * DAY_S)
+    hours = spans(10 * DAY_S, 40 * DAY_S, kept, widest_s=HOUR_S)
+    assert {HOUR_S} == {span.width_s for span in hours}
+    assert 30 * DAY_S == sum(span.until - span.since for span in hours)
+    assert {DAY_S} == {span.width_s for span in spans(DAY_S, 4 * DAY_S, kept, widest_s=HOUR_S)}, "none are finer there"

@@ -1,5 +1,6 @@
 """SLI rows say how many of their exchanges evidence explains, and of the slowest what it says of them."""
 
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from latencyprobe.plan import Role as Perspective
 from latencyprobe.sli import EvidenceCount, EvidenceSummary, merged
+from latencyprobe_agent.measure.evidence import Joined
 from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.pairing import LocalJoin
@@ -96,6 +98,20 @@ def test_the_slowest_exchanges_name_their_evidence_also_when_it_comes_after_they
     )
     assert ({"send": 10 * MS}, "10.0.0.2") == (slow.stages, slow.peer)
     assert ["retransmits"] == list(row.evidence), "a handshake is no loss: how many had one says nothing"
+
+
+def test_who_waited_longer_than_the_threshold_for_what_came_before_is_counted(make_halves):
+    late = replace(CONNECTED, before=lambda records: np.array([20, 30], np.int64)[: len(records)] * MS)
+    slicer, halves = make_slicer(objective()), slow_and_quick(make_halves)
+    halves.rec["flags"][1] = at_level(3)
+    both = explained(halves)  # about the quick one, and two about the slow one
+    opening = Joined(both.evidence.take(np.array([0, 2])), both.half[[0, 2]], *3 * (np.zeros(2, np.int64),))
+
+    slicer.add_evidence("handshakes", late, opening, NOW)
+    assert only(slicer).evidence == {"handshakes": EvidenceCount(exchanges=9, bad=1, wait_ns=190 * MS)}
+
+    slicer.add_evidence("handshakes", replace(late, before=lambda records: np.zeros(len(records), int)), opening, NOW)
+    assert taken(slicer) == ()
 
 
 def test_a_callers_slow_exchange_names_what_its_server_lost(make_halves):

@@ -10,7 +10,7 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import Rules, TargetSet
-from latencyprobe_agent.telemetry.metric_points import count_points, record_points
+from latencyprobe_agent.telemetry.metric_points import count_points, objective_points, record_points
 from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Histogram, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
@@ -68,6 +68,20 @@ EVENTS = counts(
 )
 
 
+def test_an_objective_tells_what_it_asks_for() -> None:
+    found = by_series(list(objective_points("agent", PLAN)))
+    of_strict = {name: value for (name, *labels), value in found.items() if labels == ["p", "cart", "strict", "server"]}
+    assert of_strict == {
+        "latencyprobe.slo.goal": 0.99,
+        "latencyprobe.slo.threshold": 25e-9,
+        "latencyprobe.slo.window": 28 * 86400,
+    }
+    assert found["latencyprobe.slo.threshold", "q", "all", "lenient", "server"] == 10e-9
+    later = msgspec.structs.replace(PLAN, objectives=(msgspec.structs.replace(STRICT, window="14d"),))
+    assert {names.SLO_GOAL, names.SLO_THRESHOLD} == {point.metric for point in objective_points("agent", later)}
+    assert {"agent"} == {point.observed for point in objective_points("agent", PLAN)}
+
+
 def test_every_target_of_a_set_gets_its_points() -> None:
     found = by_series(points_of(EVENTS))
     for probe, target in (("p", "cart"), ("q", "all")):
@@ -105,10 +119,10 @@ def test_each_reason_and_each_error_is_a_point_of_its_own() -> None:
 
 def test_an_objective_finds_its_threshold_in_the_set_and_judges_errors_as_it_says() -> None:
     found = by_series(points_of(EVENTS))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "h1", "server", "good"] == 90 - 3
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "h1", "server", "bad"] == 13
-    assert found["latencyprobe.slo.events", "q", "all", "lenient", "h2", "server", "good"] == 70
-    assert found["latencyprobe.slo.events", "q", "all", "lenient", "h2", "server", "bad"] == 30
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "good"] == 90 - 3
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "bad"] == 13
+    assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "h2", "good"] == 70
+    assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "h2", "bad"] == 30
 
 
 def test_a_target_in_two_sets_is_their_sum() -> None:
@@ -117,8 +131,8 @@ def test_a_target_in_two_sets_is_their_sum() -> None:
         {"set": 2, "within": (1, 4), "outcomes": {Outcome.OK: 5}},
     )
     found = by_series(points_of(both))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "h1", "server", "good"] == 6
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "h1", "server", "bad"] == 2
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "good"] == 6
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "bad"] == 2
 
 
 def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_the_objective() -> None:
@@ -128,8 +142,8 @@ def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_t
         {"set": 4, "within": (4, 10), "outcomes": {Outcome.OK: 50}},
     )
     found = by_series(points_of(both, sets=after))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "h1", "server", "good"] == 2
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "h1", "server", "bad"] == 1
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "good"] == 2
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "bad"] == 1
     durations = found["latencyprobe.server.duration", "p", "cart"]
     assert int(durations.counts.sum()) == 53, "the target's exchanges are all of them"
 

@@ -1,91 +1,159 @@
-"""Sends samples to a Prometheus by its remote write, which takes native histograms too.
+"""OTLP metrics as a Prometheus has them, sent to a real one by remote write, native histograms included.
 
-Source: https://prometheus.io/docs/specs/prw/remote_write_spec/ and prompb/types.proto (version 1); Snappy's format has
-literals, so nothing has to be compressed.
+A Prometheus of Debian takes no OTLP yet. What a newer one makes of it is here: names by `latencyprobe.rules.promql`,
+`job` and `instance` of the resource's service, `target_info` with the rest of the resource, none of it on the series
+unless promoted.
+Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility"; Prometheus, "Remote-Write 1.0", prompb/types.proto.
 """
 
-import struct
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+import cramjam
 import requests
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from opentelemetry.proto.metrics.v1.metrics_pb2 import ExponentialHistogramDataPoint, Metric
 
-from tests.support.prometheus import Series, Server
+from latencyprobe.rules import promql
+from tests.support.otlp import metrics, values
+from tests.support.prometheus import Server
 
-FEATURES = ("--web.enable-remote-write-receiver", "--enable-feature=native-histograms")
-_SCHEMA = 5  # buckets for each power of two: 2^5
+OPTIONS = ("--web.enable-remote-write-receiver", "--enable-feature=native-histograms")
+_AT_ONCE = 20_000  # samples in a request
+
+_FIELDS = {  # prompb/types.proto and remote.proto, as far as it is needed: name, number, type
+    "Label": [("name", 1, "string"), ("value", 2, "string")],
+    "Sample": [("value", 1, "double"), ("timestamp", 2, "int64")],
+    "BucketSpan": [("offset", 1, "sint32"), ("length", 2, "uint32")],
+    "Histogram": [
+        ("count_int", 1, "uint64"),
+        ("sum", 3, "double"),
+        ("schema", 4, "sint32"),
+        ("zero_threshold", 5, "double"),
+        ("zero_count_int", 6, "uint64"),
+        ("positive_spans", 11, "*BucketSpan"),
+        ("positive_deltas", 12, "*sint64"),
+        ("timestamp", 15, "int64"),
+    ],
+    "TimeSeries": [("labels", 1, "*Label"), ("samples", 2, "*Sample"), ("histograms", 4, "*Histogram")],
+    "WriteRequest": [("timeseries", 1, "*TimeSeries")],
+}
 
 
-class Histograms(NamedTuple):
-    """A native histogram by time: (Unix s, count by index of OTLP)."""
+class Sampled(NamedTuple):
+    """One sample: a number, or a point of an exponential histogram."""
 
-    name: str
     labels: Mapping[str, str]
-    samples: Sequence[tuple[float, Mapping[int, int]]]
+    at_ms: int
+    value: float | ExponentialHistogramDataPoint
 
 
-def write(server: Server, series: Sequence[Series | Histograms]) -> None:
-    """Store all samples, which must be later than what is there."""
-    times = sorted({at for one in series for at, _ in one.samples})
-    by_time = [dict(one.samples) for one in series]
-    for i in range(0, len(times), 200):
-        some = times[i : i + 200]
-        body = b"".join(
-            _field(1, _series(one, [(at, values[at]) for at in some if at in values]))
-            for one, values in zip(series, by_time, strict=True)
-        )
-        headers = {"Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0"}
-        answer = requests.post(f"{server.url}/api/v1/write", data=_snappy(body), headers=headers, timeout=60)
-        assert answer.ok, answer.text[:2000]
+def translated(
+    bodies: Iterable[bytes], *, promoted: Collection[str] = (), external: Mapping[str, str] | None = None
+) -> Iterator[Sampled]:
+    """The samples of OTLP requests. `promoted`: attributes of resources that become labels of all series; `external`:
+    labels that all get."""
+    for body in bodies:
+        told = set()
+        for resource, metric in metrics([body]):
+            labels = _of_resource(resource, promoted) | dict(external or {})
+            for point in _points(metric):
+                at_ms = point.time_unix_nano // 10**6
+                of_point = {promql.label(key): str(value) for key, value in values(point.attributes).items()}
+                name = promql.series(metric.name, metric.unit, _kind(metric))
+                value = point if isinstance(point, ExponentialHistogramDataPoint) else _number(point)
+                yield Sampled({"__name__": name, **labels, **of_point}, at_ms, value)
+                if tuple(labels.items()) not in told:
+                    told.add(tuple(labels.items()))
+                    info = {promql.label(key): str(value) for key, value in resource.items() if not _identifies(key)}
+                    yield Sampled({"__name__": "target_info", **labels, **info}, at_ms, 1)
 
 
-def _series(one: Series | Histograms, samples: Sequence[tuple[float, object]]) -> bytes:
-    labels = sorted({"__name__": one.name, **one.labels}.items())
-    body = b"".join(_field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in labels)
-    for at, value in samples:
-        ms = round(at * 1000)
-        if isinstance(value, Mapping):
-            body += _field(4, _histogram(ms, value))
+def write(server: Server, samples: Iterable[Sampled]) -> None:
+    """Send samples, those of each series in the order of time."""
+    batch: list[Sampled] = []
+    for sample in samples:
+        batch.append(sample)
+        if len(batch) >= _AT_ONCE:
+            _send(server, batch)
+            batch = []
+    _send(server, batch)
+
+
+def _send(server: Server, samples: Iterable[Sampled]) -> None:
+    request = _WRITE_REQUEST()
+    series: dict[tuple[tuple[str, str], ...], Any] = {}
+    for sample in samples:
+        key = tuple(sorted((name, value) for name, value in sample.labels.items() if value))
+        if key not in series:
+            series[key] = request.timeseries.add()
+            for name, value in key:
+                series[key].labels.add(name=name, value=value)
+        if isinstance(sample.value, ExponentialHistogramDataPoint):
+            _histogram(series[key].histograms.add(timestamp=sample.at_ms), sample.value)
         else:
-            body += _field(2, _double(1, float(value)) + _varint(2 << 3) + _varint(ms))  # type: ignore[arg-type]
-    return body
+            series[key].samples.add(value=sample.value, timestamp=sample.at_ms)
+    body = bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
+    answer = requests.post(
+        f"{server.url}/api/v1/write",
+        data=body,
+        headers={"Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0"},
+        timeout=60,
+    )
+    assert answer.ok, answer.text[:2000]
 
 
-def _histogram(ms: int, counts: Mapping[int, int]) -> bytes:
-    spans, last = b"", 0
-    indexes = sorted(counts)
-    for index in indexes:
-        offset = index + 1 - last  # theirs is one higher than OTLP's
-        spans += _field(11, _varint(1 << 3) + _varint(_zigzag(offset)) + _varint(2 << 3) + _varint(1))
-        last = index + 2
-    values = b"".join(struct.pack("<d", counts[index]) for index in indexes)
-    number = _double(2, sum(counts.values())) + _double(3, 1.0) + _varint(4 << 3) + _varint(_zigzag(_SCHEMA))
-    zero = _double(5, 1e-9) + _double(7, 0.0)
-    return number + zero + spans + _field(13, values) + _varint(15 << 3) + _varint(ms)
+def _histogram(into: Any, point: ExponentialHistogramDataPoint) -> None:
+    """A native histogram: its bucket `i` ends where OTLP's `i - 1` does."""
+    into.count_int, into.sum, into.schema, into.zero_count_int = point.count, point.sum, point.scale, point.zero_count
+    into.zero_threshold = point.zero_threshold or 1e-128
+    counts = list(point.positive.bucket_counts)
+    if counts:
+        into.positive_spans.add(offset=point.positive.offset + 1, length=len(counts))
+        into.positive_deltas.extend(now - before for before, now in pairwise([0, *counts]))
 
 
-def _field(number: int, body: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(body)) + body
+def _of_resource(resource: Mapping[str, Any], promoted: Collection[str]) -> dict[str, str]:
+    service = [str(resource[name]) for name in ("service.namespace", "service.name") if resource.get(name)]
+    own = {"job": "/".join(service), "instance": str(resource.get("service.instance.id", ""))}
+    return own | {promql.label(name): str(resource[name]) for name in promoted if name in resource}
 
 
-def _double(number: int, value: float) -> bytes:
-    return _varint(number << 3 | 1) + struct.pack("<d", value)
+def _identifies(attribute: str) -> bool:
+    return attribute in {"service.name", "service.namespace", "service.instance.id"}
 
 
-def _zigzag(number: int) -> int:
-    return number << 1 if number >= 0 else (-number << 1) - 1
+def _kind(metric: Metric) -> str:
+    return {"sum": "counter", "gauge": "gauge", "exponential_histogram": "histogram"}[metric.WhichOneof("data")]
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+def _points(metric: Metric) -> Iterable[Any]:
+    found: Iterable[Any] = getattr(metric, metric.WhichOneof("data")).data_points
+    return found
 
 
-def _snappy(body: bytes) -> bytes:
-    """The body as literals of at most 65,536 bytes."""
-    parts = [body[i : i + 65_536] for i in range(0, len(body), 65_536)]
-    return _varint(len(body)) + b"".join(b"\xf4" + struct.pack("<H", len(part) - 1) + part for part in parts)
+def _number(point: Any) -> float:
+    return float(getattr(point, point.WhichOneof("value")))
+
+
+def _write_request() -> Any:
+    """The class of `_FIELDS`' WriteRequest."""
+    file = descriptor_pb2.FileDescriptorProto(name="latencyprobe/tests/prompb.proto", package="prompb", syntax="proto3")
+    field_types = descriptor_pb2.FieldDescriptorProto
+    for message, fields in _FIELDS.items():
+        into = file.message_type.add(name=message)
+        for name, number, kind in fields:
+            single = kind.lstrip("*")
+            repeated = field_types.LABEL_REPEATED if single != kind else field_types.LABEL_OPTIONAL
+            field = into.field.add(name=name, number=number, label=repeated)
+            if single in _FIELDS:
+                field.type, field.type_name = field_types.TYPE_MESSAGE, f".prompb.{single}"
+            else:
+                field.type = getattr(field_types, f"TYPE_{single.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("prompb.WriteRequest"))
+
+
+_WRITE_REQUEST = _write_request()

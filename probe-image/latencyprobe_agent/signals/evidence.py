@@ -108,7 +108,8 @@ class Explains:
     what it cost beyond the others (ns, 0 where that is not known) → `what`, `count` and `wait_ns` of each
     `sli.EvidenceSummary` that it makes. `waits`: what a record does again. By it the join knows how long ago that was
     last done: an upper bound of the record's cost, which the event carries. `lasted`: in its place, for what has a
-    duration: (RECENT_HALF[n], keys) → `Lasted`. `costs`: the records say themselves what they cost.
+    duration: (RECENT_HALF[n], keys) → `Lasted`. `costs`: the records say themselves what they cost. `before`: records →
+    i64[n], ns that the application waited for what they tell before the exchange, in no duration of it; 0 not known.
     `counted`: (COUNTS_KEY[n], EVIDENCE_COUNTS[n] gained) → values of metrics that are exact, rows of these in `rows`.
     `shown`: the joined records of one exchange and their costs → those that become span events, in that order.
     `stacks`: those of one record, which whoever writes the event names. `causes`: joined records, and for how many
@@ -124,6 +125,7 @@ class Explains:
     waits: Repeats | None = None
     counted: Callable[[NDArray[np.void], NDArray[np.void]], Sequence[Sample]] = nothing_counted
     costs: bool = False
+    before: Callable[[NDArray[np.void]], NDArray[np.int64]] | None = None
     lasted: Callable[[NDArray[np.void], NDArray[np.void]], Lasted] | None = None
     shown: Callable[[NDArray[np.void], NDArray[np.int64]], NDArray[np.intp]] = all_shown
     stacks: Callable[[np.void], Sequence[Stack]] = lambda _: ()

@@ -92,4 +92,9 @@ def describe(record: np.void, new_ns: int) -> list[tuple[str, int, int]]:
     return [(str(_OUTCOMES[record["outcome"]]), int(record["n_syn"]), int(record["connect_ns"] or record["rtt_ns"]))]
 
 
-EXPLAINS = Explains(names.HANDSHAKE_EVENT, fields, samples, describe, counted=counted)
+def waited(records: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return how long applications waited in connect(), in ns; 0 at servers, and where the beginning was not seen."""
+    return records["connect_ns"].astype(np.int64)
+
+
+EXPLAINS = Explains(names.HANDSHAKE_EVENT, fields, samples, describe, counted=counted, before=waited)

@@ -100,6 +100,21 @@ def explained(
     return replace(empty(objective, minute), evidence={signal: count})
 
 
+def waited_before(
+    objective: TrackedObjective, explains: Explains, found: Joined | Shared, rows: NDArray[np.intp]
+) -> sli.EvidenceCount | None:
+    """Return how many exchanges the application had waited for, before they began, for longer than the threshold, how
+    many of them are bad ones, and that time, if any: each half for those that it stands for."""
+    if isinstance(found, Shared) or explains.before is None:
+        return None
+    before_ns = explains.before(found.evidence.rec[rows])
+    late = objective.slow(before_ns)
+    half = found.half[rows[late]]
+    bad, stands_for = objective.bad(half["duration_ns"], half["outcome"]), half["adjusted_count"].astype(np.int64)
+    sums = (stands_for, stands_for * bad, stands_for * before_ns[late])
+    return sli.EvidenceCount(*(int(values.sum()) for values in sums)) if late.any() else None
+
+
 def caused(
     objective: TrackedObjective, explains: Explains, found: Joined | Shared, rows: NDArray[np.intp], minute: int
 ) -> SliRow | None:

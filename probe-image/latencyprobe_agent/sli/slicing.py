@@ -111,16 +111,20 @@ class Slicer:
         self._join(pairs, {Role.CLIENT: pairs.of_clients}, _minute(now.unix_ns))
 
     def add_evidence(self, signal: str, explains: Explains, found: Joined | Shared, now: Now) -> None:
-        """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost."""
+        """Take in exchanges that a signal explains: what it says of the slowest; how many, if it knows their cost, or
+        what came before them."""
         minute = _minute(now.unix_ns)
         self._add_summaries(signal, explains, found, minute)
-        if not explains.knows_cost:
+        if not explains.knows_cost and explains.before is None:
             return
         both = found.half["target_set"].astype(np.int64) * 4 + found.half["role"]
         for group in np.unique(both).tolist():
             at = np.flatnonzero((both == group) & (found.half["excluded"] == Excluded.NONE))
             for objective in self._tracked.get((group // 4, group % 4), ()):
-                self._add(rows.explained(objective, signal, found, at, minute))
+                if explains.knows_cost:
+                    self._add(rows.explained(objective, signal, found, at, minute))
+                elif count := rows.waited_before(objective, explains, found, at):
+                    self._add(replace(rows.empty(objective, minute), evidence={signal: count}))
                 if row := rows.caused(objective, explains, found, at, minute):
                     self._add(row)
 

@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from latencyprobe import slo_events
-from latencyprobe.plan import NodePlan, Target
+from latencyprobe.plan import NodePlan, PlannedObjective, Target
+from latencyprobe.slo.windows import WINDOW_S
+from latencyprobe.spec import goal_fraction
 from latencyprobe_agent.measure.counts import Counts
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
@@ -63,15 +65,23 @@ def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], 
                 error = ERRORS[Outcome(index)].type
                 yield Point(key.owner, names.FAILURES, (*role, (names.ERROR_TYPE, error)), count)
         for events in slo.of(target.id, Counts(counts.keys[rows], values)):
-            of_objective = (
-                *labels,
-                (names.OBJECTIVE, events.objective.name),
-                (names.DEFINITION, events.objective.hash),
-                (names.PERSPECTIVE, slo_events.perspective(events.objective.perspective)),
-            )
+            of_objective = (*_objective_labels(target, events.objective), (names.DEFINITION, events.objective.hash))
             for outcome, count in ((slo_events.GOOD, events.good), (slo_events.BAD, events.bad)):
                 with_outcome = (*of_objective, (names.OUTCOME, outcome))
                 yield Point(key.owner, names.SLO_EVENTS, with_outcome, count, events.start_unix_ns)
+
+
+def objective_points(observed: object, plan: NodePlan) -> Iterator[Point]:
+    """Yield what each objective of the plan asks for: its events alone do not tell how many may be bad."""
+    targets = {target.id: target for target in plan.targets}
+    for objective in plan.objectives:
+        if target := targets.get(objective.target):
+            labels = _objective_labels(target, objective)
+            threshold_s = target.thresholds_ns[objective.threshold_index] / 1e9
+            yield Point(observed, names.SLO_GOAL, labels, float(goal_fraction(objective.goal)))
+            yield Point(observed, names.SLO_THRESHOLD, labels, threshold_s)
+            if window_s := WINDOW_S.get(objective.window):  # an operator of a later release may have others
+                yield Point(observed, names.SLO_WINDOW, labels, window_s)
 
 
 def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
@@ -120,6 +130,11 @@ def target_labels(target: Target) -> Labels:
     folded into one, has no namespace, and LatencyProbes of several may have the same name."""
     of_probe = ((names.PROBE, target.probe), (names.PROBE_NAMESPACE, target.namespace))
     return (*of_probe, (names.TARGET, target.name))
+
+
+def _objective_labels(target: Target, objective: PlannedObjective) -> Labels:
+    perspective = slo_events.perspective(objective.perspective)
+    return (*target_labels(target), (names.OBJECTIVE, objective.name), (names.PERSPECTIVE, perspective))
 
 
 def _by_target(counts: Counts, targets: Mapping[str, Target], sets: Mapping[int, TargetSet]) -> dict[_Key, list[int]]:

@@ -6,6 +6,7 @@ from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn
 from latencyprobe_agent.telemetry.count_series import CountSeries
+from latencyprobe_agent.telemetry.metric_points import objective_points
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import MetricRequests, Point, Resource
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
@@ -66,6 +67,7 @@ class Metrics:
         points = [
             *self._counts.points(self._in_force, ended),
             *self._records.points(self._in_force),
+            *objective_points(AGENT, self._in_force.plan),
             *self._own.points(self._stats, self._records.overflow + self._counts.overflow),
         ]
         self._stats = self._stats._replace(drain_lag_s=0.0)

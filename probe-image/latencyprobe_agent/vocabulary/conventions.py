@@ -1,6 +1,6 @@
 """Every name that leaves the agent over OTLP, with what it means: attributes, span events and metrics.
 
-The only module that spells them, but for those that objectives are judged by (`latencyprobe.slo_events`);
+The only module that spells them, but for those of the metrics of objectives (`latencyprobe.slo_events`);
 docs/telemetry.md is made from it (`make gen`). OpenTelemetry's own names are used where they exist (semantic
 conventions 1.44); `rpc.*` and `http.*` never, because no protocol is parsed.
 """
@@ -452,6 +452,14 @@ SLO_EVENTS = Metric(
     "counter",
     "SLI events, good and bad; from 0 again when the objective's definition changes.",
 )
+SLO_GOAL = Metric(
+    slo_events.SLO_GOAL,
+    "1",
+    "gauge",
+    "Share of events that an objective wants to be good; from each agent that counts them.",
+)
+SLO_THRESHOLD = Metric(slo_events.SLO_THRESHOLD, "s", "gauge", "What an event may take at most to be good.")
+SLO_WINDOW = Metric(slo_events.SLO_WINDOW, "s", "gauge", "Length of the objective's window.")
 HANDSHAKE_DURATION = Metric(
     "latencyprobe.tcp.handshake.duration",
     "s",

@@ -1,7 +1,8 @@
-"""Services that are slow for a known reason each (software/slow_server.py), and a pod that asks them."""
+"""Services that are slow for a known reason each (software/slow_server.py), and who asks them (slow_client.py)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,27 @@ class Shop:
         ready = ("wait", "-n", self.namespace, "--for=condition=Ready", "--timeout=90s", "pod", "--all")
         self.cluster.kubectl(*ready, timeout_s=100)
 
-    def ask(self, times: Mapping[str, int]) -> None:
-        """Ask each service so often, all at a time; all have answered when it returns."""
-        words = [f"{name}:{PORT}={n}" for name, n in times.items()]
+    def ask(self, times: Mapping[str, int], ways: Mapping[str, str]) -> None:
+        """Ask each service so often, all at a time and some in their own way; all have answered when it returns."""
+        words = [f"{name}:{PORT}={n}:{ways.get(name, '')}" for name, n in times.items()]
         command = ("python3", f"{FOLDER}/slow_client.py", *words)
         answered = json.loads(self.cluster.exec(_CALLER, *command, namespace=self.namespace).splitlines()[-1])
         assert answered == list(times.values())
+
+    @contextmanager
+    def dropping(self, **rules: str) -> Iterator[None]:
+        """For the block, what comes to or leaves the pod of a service on n2, from or for other nodes, is dropped by
+        `rules`: nftables matches, where `{ip}` is the pod's address."""
+        table = f"slow_{self.namespace.replace('-', '_')}"
+        self.cluster.in_node("n2", "nft", f"add table ip {table}")
+        try:
+            self.cluster.in_node(
+                "n2", "nft", f"add chain ip {table} forward {{ type filter hook forward priority -10 ; }}"
+            )
+            for service, match in rules.items():
+                (pod,) = self.cluster.pods(self.namespace, f"app={service}")
+                rule = match.format(ip=pod["status"]["podIP"])
+                self.cluster.in_node("n2", "nft", f"add rule ip {table} forward {rule} drop")
+            yield
+        finally:
+            self.cluster.in_node("n2", "nft", f"delete table ip {table}")

@@ -8,6 +8,9 @@ A request is a line, its answer a line of 500 bytes. One thread per connection r
   lock MS         needs a lock that another thread holds for so long
   two_writes      writes its headers and its body by a call each
   ask HOST:PORT   asks another service
+  export MIB      answers with so much
+  queue MS        serves one connection at a time, each request for so long; the others wait to be accepted
+  nothing         is not slow: what asks it is, or what lies between
 """
 
 import mmap
@@ -21,6 +24,7 @@ from itertools import count
 from pathlib import Path
 
 ANSWER = b"x" * 499 + b"\n"
+PIECE = 16 << 10  # that a client reads at a time
 SLICES = 32  # of the mapped file: each look-up goes on where the one before ended
 
 Slow = Callable[[], object]
@@ -84,24 +88,46 @@ def ask(address: str) -> Slow:
     return call
 
 
-def connected(host: str, port: int) -> socket.socket:
-    connection = socket.create_connection((host, port))
+def queue(ms: str) -> Slow:
+    return lambda: time.sleep(int(ms) / 1000)
+
+
+def nothing() -> Slow:
+    return lambda: None
+
+
+def connected(host: str, port: int, receive_bytes: int = 0) -> socket.socket:
+    """`receive_bytes`: of the receive buffer, which must be there before the handshake tells of it."""
+    connection = socket.socket()
+    if receive_bytes:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    connection.connect((host, port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def question(connection: socket.socket) -> None:
-    """Ask for one answer, and read all of it."""
+def question(connection: socket.socket, each: Callable[[], object] = lambda: None) -> None:
+    """Ask for one answer and read all of it, line end included. `each`: done before each read."""
     connection.sendall(b"?\n")
-    missing = len(ANSWER)
-    while missing:
-        part = connection.recv(missing)
+    part = b""
+    while not part.endswith(b"\n"):
+        each()
+        part = connection.recv(PIECE)
         if not part:
             raise ConnectionError("closed within an answer")
-        missing -= len(part)
 
 
-REASONS: dict[str, Callable[..., Slow]] = {"disk": disk, "pages": pages, "compute": compute, "lock": lock, "ask": ask}
+REASONS: dict[str, Callable[..., Slow]] = {
+    "disk": disk,
+    "pages": pages,
+    "compute": compute,
+    "lock": lock,
+    "ask": ask,
+    "queue": queue,
+    "nothing": nothing,
+    "two_writes": nothing,
+    "export": lambda _: nothing(),
+}
 
 
 def serve(connection: socket.socket, slow: Slow, parts: tuple[bytes, ...]) -> None:
@@ -112,16 +138,24 @@ def serve(connection: socket.socket, slow: Slow, parts: tuple[bytes, ...]) -> No
                 connection.sendall(part)
 
 
+def answer(reason: str, *arguments: str) -> tuple[bytes, ...]:
+    """What is written by a call each."""
+    if reason == "export":
+        return (b"x" * ((int(arguments[0]) << 20) - 1) + b"\n",)
+    return (ANSWER[:100], ANSWER[100:]) if reason == "two_writes" else (ANSWER,)
+
+
 def main(port: str, reason: str, *arguments: str) -> None:
-    two = reason == "two_writes"
-    slow = (lambda: None) if two else REASONS[reason](*arguments)
-    parts = (ANSWER[:100], ANSWER[100:]) if two else (ANSWER,)
+    slow, parts = REASONS[reason](*arguments), answer(reason, *arguments)
     with socket.create_server(("0.0.0.0", int(port))) as listener:
         while True:
             connection, _ = listener.accept()
-            if not two:
+            if reason != "two_writes":
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=serve, args=(connection, slow, parts), daemon=True).start()
+            if reason == "queue":
+                serve(connection, slow, parts)
+            else:
+                threading.Thread(target=serve, args=(connection, slow, parts), daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+"""What became of an objective over time: the burn-down of its budget, and its window a week before. Called by build.py.
+
+Asks the store; the arithmetic is that of slo/.
+"""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from latencyprobe.report import units
+from latencyprobe.report.model import BurnDown, WeekBefore
+from latencyprobe.slo.burndown import burn_down, step_s
+from latencyprobe.slo.burnrate import budget_remaining
+from latencyprobe.slo.evaluate import events_needed, share_of_good
+from latencyprobe.slo.histogram import quantile_ns
+from latencyprobe.slo.objective import Objective
+from latencyprobe.slo.windows import DAY_S, WINDOW_S
+from latencyprobe.spec import goal_fraction
+from latencyprobe.store import Counts
+
+_WEEK_S = 7 * DAY_S
+
+
+class When(NamedTuple):
+    """The moment of a report, Unix s. `since_s`: for how many seconds back its figures are, if not for each window.
+    `past_rows_s`: of a moment that is over, the width in s of the finest rows that tell of it, a divisor of `now`."""
+
+    now: int
+    since_s: int | None = None
+    past_rows_s: int | None = None
+
+    @property
+    def until(self) -> int:
+        """Return the end of its windows: with the current second, which at a full minute is in a row of its own."""
+        return self.now + 1 if self.past_rows_s is None else self.now
+
+
+def burned(store: Counts, objective: Objective, when: When) -> BurnDown | None:
+    """Return how the budget went, `None` without events."""
+    window_s = WINDOW_S[objective.window]
+    since = when.now - window_s
+    rows_s = store.horizons().finest_s(since)
+    step = step_s(window_s, rows_s)
+    steps = store.events_by_step(objective.key, since, when.until, step)
+    first = next((i for i, events in enumerate(steps) if events.total > 0), None)
+    total = sum(events.total for events in steps)
+    if first is None or total <= 0:
+        return None
+    left = burn_down((events.bad for events in steps), total, goal_fraction(objective.goal))[first:]
+    return BurnDown(
+        since=units.iso((since - since % rows_s + first * step) * 10**9),
+        step=units.time_span(step),
+        left=tuple(units.percent(share, 1) for share in left),
+    )
+
+
+def week_before(store: Counts, objective: Objective, when: When, first: int | None) -> WeekBefore | None:
+    """Return the window a week before; `None` where the store does not hold all of it, or it has too few events.
+
+    `first`: the first minute of the series.
+    """
+    kept, goal = store.horizons(), goal_fraction(objective.goal)
+    until = when.until - _WEEK_S
+    until -= until % kept.finest_s(until)  # what a wider row has of later is not told
+    since = until - WINDOW_S[objective.window]
+    if first is None or max(first, kept.days) > since:
+        return None
+    row = store.read(objective.key, since, until)
+    sli, left = share_of_good(row), budget_remaining(row.good, row.good + row.bad, goal)
+    if sli is None or left is None or row.good + row.bad < events_needed(goal, objective.min_events):
+        return None
+    p99_ns = quantile_ns(row.histogram, Fraction(99, 100))
+    stage = max(row.dominant, key=lambda name: row.dominant[name], default="")
+    return WeekBefore(
+        events=row.good + row.bad,
+        bad=row.bad,
+        sli=units.percent(sli, 5),
+        error_budget_remaining=units.percent(left, 1),
+        p99="" if p99_ns is None else units.duration(p99_ns),
+        stage=stage[:63],
+        share=units.percent(Fraction(min(row.dominant[stage], row.bad), row.bad), 1) if stage and row.bad else "",
+    )

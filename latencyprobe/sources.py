@@ -1,0 +1,177 @@
+"""Where the commands report, slow and explain take their reports from: this host's store, another one, a cluster.
+
+Their shared options, and what is kept of the reports that these say.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import click
+
+from latencyprobe import parsing
+from latencyprobe.errors import ReportError
+from latencyprobe.options import PLUGIN, Duration
+from latencyprobe.report import build, choosing, kubectl, units
+from latencyprobe.report.model import LatencyReport
+from latencyprobe.slo.objective import Objective, objectives
+from latencyprobe.slo.windows import MINUTE_S, WINDOW_S
+from latencyprobe.store import Counts, SqliteStore, Store, default_path
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+_PEERS = 5  # that a message names
+_ROWS = {3600: "hours", 86_400: "days"}
+
+SINCE = click.option("--since", type=Duration(), help="Figures of the last 5m, say, in whole minutes.")
+TARGET = click.option("--target", help="Only this target's.")
+PEER = click.option("--peer", metavar="TEXT", help="Only peers with this text in their name, and who knows of them.")
+
+
+class Found(NamedTuple):
+    """Reports by namespace; `said`: what has to be known of all of them."""
+
+    reports: tuple[LatencyReport, ...]
+    said: tuple[str, ...] = ()
+
+
+class Source(NamedTuple):
+    """Where reports come from: at most one of these. `namespace` "": that of kubectl's context."""
+
+    namespace: str | None
+    all_namespaces: bool
+    store: str | None
+    file: Path | None = None
+
+    @classmethod
+    def of(cls, namespace: str | None, all_namespaces: bool, store: str | None, file: Path | None = None) -> "Source":
+        """Return what was asked for; by default this host's store, of the plugin the context's namespace."""
+        chosen = [name for name, given in (("-n", namespace), ("-A", all_namespaces), ("--store", store)) if given]
+        context = click.get_current_context()
+        if len(chosen) > 1:
+            raise click.UsageError(f"{' and '.join(chosen)} exclude each other", context)
+        if not chosen and context.find_root().info_name == PLUGIN:
+            namespace = ""
+        source = cls(namespace, all_namespaces, store, file)
+        if source.is_shared and not file:
+            problem = "a shared store has counts alone: `report` asks for it with -f FILE, whose objectives are judged"
+            raise click.UsageError(problem, context)
+        if file and not source.is_shared:
+            raise click.UsageError("-f goes with --store http://HOST:9090", context)
+        return source
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether they are of a server with the agents' metrics."""
+        return (self.store or "").startswith(("http://", "https://"))
+
+    @property
+    def of_cluster(self) -> bool:
+        """Return whether they come through kubectl."""
+        return self.namespace is not None or self.all_namespaces
+
+    def read(self, since_s: float | None = None, at: int | None = None) -> Found:
+        """Return the reports of now, or as they were at a moment (Unix s). `since_s`: as of `build.build`.
+
+        Raises ReportError where the store does not reach back so far, StoreError, ClusterError.
+        """
+        if self.of_cluster:
+            return Found(kubectl.reports(self.namespace))
+        back_s = None if since_s is None else math.ceil(since_s)
+        if self.is_shared:
+            return self._of_shared(back_s, at)
+        with SqliteStore(self.store or default_path(), readonly=True) as opened:
+            if at is not None:
+                return _past(opened, at, back_s)
+            return Found(_built(opened, opened.objectives(), int(time.time()), back_s))
+
+    def _of_shared(self, back_s: int | None, at: int | None) -> Found:
+        from latencyprobe.shared_store import shared_counts  # noqa: PLC0415 - HTTP, which no other report needs
+
+        assert self.store is not None
+        assert self.file is not None
+        judged = tuple(objective for probe in parsing.load_file(self.file) for objective in objectives(probe))
+        moment = int(time.time()) if at is None else at
+        said = () if at is None else (f"As of {_utc(at)}.",)
+        return Found(_built(shared_counts(self.store), judged, moment, back_s), said)
+
+
+def options(command: _Command) -> _Command:
+    """Add the options that say where reports come from."""
+    for option in (
+        click.option(
+            "--store", help="A local store; default: this user's own. Of `report` also http://PROMETHEUS:9090."
+        ),
+        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of the cluster, through kubectl."),
+        click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl."),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen(
+    reports: tuple[LatencyReport, ...], target: str | None, peer: str | None = None
+) -> tuple[LatencyReport, ...]:
+    """Return what one target has, and what is known of peers with this text. Raises click.BadParameter for neither."""
+    if target is not None:
+        targets = {result.target for one in reports for result in one.results}
+        if target not in targets:
+            known = ", ".join(sorted(targets)) or "none"
+            raise click.BadParameter(f"{target!r} is no target: one of {known}", param_hint="--target")
+        reports = tuple(of_one for one in reports if (of_one := choosing.of_target(one, target)).results)
+    if peer is not None:
+        found = tuple(of_peer for one in reports if (of_peer := choosing.of_peer(one, peer)).results)
+        if not found:
+            names = choosing.peers(reports)
+            more = f" and {len(names) - _PEERS} more" if len(names) > _PEERS else ""
+            known = ", ".join(names[:_PEERS]) + more or "none"
+            raise click.BadParameter(f"no peer has {peer!r} in its name; known are: {known}", param_hint="--peer")
+        return found
+    return reports
+
+
+def _past(store: Store, at: int, since_s: int | None) -> Found:
+    """Return the reports of a moment, aligned down to the rows that the store keeps of it."""
+    kept = store.horizons()
+    rows_s = kept.finest_s(at)
+    moment = at - at % rows_s
+    reach = f"the store reaches back to {_utc(kept.days)}"
+    if not kept.days:
+        raise ReportError("the store has no counts yet: measure with `latencyprobe run --port PORT` first")
+    counted = store.objectives_at(moment)
+    if moment <= kept.days or not counted:
+        raise ReportError(f"nothing was counted at {_utc(at)} or is kept of it: {reach}: ask for a later --at")
+    if since_s is not None and since_s < rows_s:
+        span = units.time_span(rows_s)
+        raise ReportError(f"of {_utc(at)} the store keeps {_ROWS[rows_s]} alone: give --since {span} or more")
+    said = [f"As of {_utc(moment)}"]
+    if rows_s > MINUTE_S:
+        said[0] += f", from counts of whole {_ROWS[rows_s]}: burn rates over less are not known any more"
+    longest_s = max(WINDOW_S[objective.window] for objective in counted)
+    if moment - longest_s < kept.days:
+        said.append(f"{reach[0].upper()}{reach[1:]}: windows that began before hold what came since")
+    return Found(_built(store, counted, moment, since_s, rows_s), tuple(f"{one}." for one in said))
+
+
+def _built(
+    store: Counts, judged: tuple[Objective, ...], now: int, since_s: int | None, past_rows_s: int | None = None
+) -> tuple[LatencyReport, ...]:
+    namespaces = sorted({objective.key.namespace for objective in judged})
+    return tuple(
+        build.document(
+            name,
+            build.build(
+                store,
+                [one for one in judged if one.key.namespace == name],
+                now,
+                since_s=since_s,
+                past_rows_s=past_rows_s,
+            ),
+        )
+        for name in namespaces
+    )
+
+
+def _utc(second: int) -> str:
+    return units.iso(second * 10**9)[:16].replace("T", " ") + " UTC"

@@ -1,0 +1,51 @@
+"""Events of windows, whole or step by step, and which objectives there were when. `sqlite.py` asks here."""
+# ruff: noqa: S608 - every fragment of SQL is a constant; values are always bound
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from latencyprobe.slo.evaluate import Events
+from latencyprobe.slo.objective import Objective
+from latencyprobe.slo.windows import DAY_S
+from latencyprobe.store.levels import Span, down
+from latencyprobe.store.statements import IN_SPAN
+
+_BY_STEP = f"SELECT (start - ?) / ? AS step, sum(good), sum(bad) FROM counts {IN_SPAN} GROUP BY step ORDER BY step"
+_DEFINED = """
+    SELECT definition, retired,
+        (SELECT max(start) FROM counts WHERE series = id AND width_s = ? AND start < ?) AS last
+    FROM series WHERE definition IS NOT NULL AND first_minute < ? AND last IS NOT NULL ORDER BY last, NOT retired, id
+"""
+_EVENTS = f"SELECT coalesce(sum(good), 0), coalesce(sum(bad), 0) FROM counts {IN_SPAN}"
+
+
+def events(db: sqlite3.Connection, series: int, spans: Iterable[Span]) -> Events:
+    """Return the events of all spans."""
+    sums = [db.execute(_EVENTS, (series, *span)).fetchone() for span in spans]
+    return Events(*(max(sum(column), 0) for column in zip((0, 0), *sums, strict=True)))  # see bounds.TORN
+
+
+def by_step(db: sqlite3.Connection, series: int, spans: Sequence[Span], step_s: int) -> list[Events]:
+    """Return the events of each step from the first span's start on. A row that is wider than a step counts in the one
+    in which it begins."""
+    found: list[Events] = []
+    for span in spans:
+        for step, good, bad in db.execute(_BY_STEP, (spans[0].since, step_s, series, *span)):
+            found += [Events(0, 0)] * (step + 1 - len(found))
+            found[step] = Events(found[step].good + good, found[step].bad + bad)
+    return found
+
+
+def objectives(db: sqlite3.Connection, at: int) -> tuple[Objective, ...]:
+    """Return the objectives that were counted at a moment (Unix s), each as its last counts before it were defined.
+
+    One that is retired now was counted on that day still, or on the one before.
+    """
+    found: dict[tuple[str, ...], Objective] = {}
+    for definition, retired, last in db.execute(_DEFINED, (DAY_S, at, at)):
+        if not retired or last >= down(at - 1, DAY_S) - DAY_S:
+            one = msgspec.json.decode(definition, type=Objective)
+            found[one.key.namespace, one.key.probe, one.key.objective, one.key.perspective] = one
+    return tuple(found.values())

@@ -1,0 +1,22 @@
+"""The Helm commands of the pages give values that the chart takes."""
+
+import pytest
+
+from tests.charts.conftest import CHART, GIVEN, Helm
+from tests.support.docs import ROOT, Command, commands
+
+OF_CHART = [
+    one for one in commands("helm") if "charts/latencyprobe" in one.words and "FOLDER" not in " ".join(one.words)
+]
+ONLY_IN_A_CLUSTER = {"--create-namespace", "--reset-then-reuse-values", "--install", "--wait"}
+
+
+@pytest.mark.parametrize("command", OF_CHART, ids=lambda one: f"{one.page}: {' '.join(one.words)}")
+def test_helm_commands_of_the_pages_render(command: Command, helm: Helm, tmp_path: object) -> None:
+    words = [word for word in command.words[2:] if word not in ONLY_IN_A_CLUSTER]
+    words[words.index("charts/latencyprobe")] = str(CHART)
+    given = [
+        f"--set={of}.{name}={value}" for of, values in GIVEN.items() for name, value in values.items()
+    ]  # without a cluster there are no Secrets to be found
+    words = [str(ROOT / word) if word.startswith("examples/") else word for word in words if word != "..."]
+    assert "kind: DaemonSet" in helm("template", *words, *given).stdout
