@@ -44,9 +44,18 @@ Examples:
   latencyprobe report -n shop -o html --trace-url 'http://jaeger:16686/trace/{traceId}' > shop.html
   latencyprobe report -n shop -o markdown      for an issue; -o csv for a spreadsheet
   latencyprobe report --fail-on violated       in a pipeline: exits 1
+  latencyprobe report --store http://prometheus:9090 -f shop.yaml
+                                               by what a Prometheus has of these objectives
 """
 )
 @sources.options
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --store http://...: LatencyProbes whose objectives are judged.",
+)
 @sources.SINCE
 @click.option("--at", type=Moment(), help="As it was then, from a store: a date (its end, UTC) or an instant.")
 @sources.TARGET
@@ -76,7 +85,8 @@ def report(
     *,
     namespace: str | None,
     all_namespaces: bool,
-    store: Path | None,
+    store: str | None,
+    file: Path | None,
     since: float | None,
     at: int | None,
     target: str | None,
@@ -90,7 +100,7 @@ def report(
     fail_on: str | None,
 ) -> int:
     """Print the SLO report: state, budget, and which stage burned it."""
-    source = Source.of(namespace, all_namespaces, store)
+    source = Source.of(namespace, all_namespaces, store, file)
     for wrong, why in (
         (trace_url and output not in _LINKING, f"--trace-url goes with -o {' or '.join(_LINKING)}"),
         (since and source.of_cluster, f"--since needs a store; {_OF_CLUSTER}: try `latencyprobe slow -n NAMESPACE`"),
@@ -177,7 +187,7 @@ def slow(
     *,
     namespace: str | None,
     all_namespaces: bool,
-    store: Path | None,
+    store: str | None,
     since: float | None,
     target: str | None,
     peer: str | None,
@@ -220,9 +230,7 @@ Examples:
 @sources.options
 @sources.TARGET
 @click.argument("trace", required=False, default="")
-def explain_(
-    *, namespace: str | None, all_namespaces: bool, store: Path | None, target: str | None, trace: str
-) -> None:
+def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, target: str | None, trace: str) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
     reports = sources.chosen(Source.of(namespace, all_namespaces, store).read().reports, target)
     results = [result for one in reports for result in one.results]

@@ -11,13 +11,14 @@ from typing import NamedTuple, TypeVar
 
 import click
 
+from latencyprobe import parsing
 from latencyprobe.errors import ReportError
 from latencyprobe.options import PLUGIN, Duration
 from latencyprobe.report import build, choosing, kubectl, units
 from latencyprobe.report.model import LatencyReport
-from latencyprobe.slo.objective import Objective
+from latencyprobe.slo.objective import Objective, objectives
 from latencyprobe.slo.windows import MINUTE_S, WINDOW_S
-from latencyprobe.store import SqliteStore, Store, default_path
+from latencyprobe.store import Counts, SqliteStore, Store, default_path
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _PEERS = 5  # that a message names
@@ -40,10 +41,11 @@ class Source(NamedTuple):
 
     namespace: str | None
     all_namespaces: bool
-    store: Path | None
+    store: str | None
+    file: Path | None = None
 
     @classmethod
-    def of(cls, namespace: str | None, all_namespaces: bool, store: Path | None) -> "Source":
+    def of(cls, namespace: str | None, all_namespaces: bool, store: str | None, file: Path | None = None) -> "Source":
         """Return what was asked for; by default this host's store, of the plugin the context's namespace."""
         chosen = [name for name, given in (("-n", namespace), ("-A", all_namespaces), ("--store", store)) if given]
         context = click.get_current_context()
@@ -51,7 +53,18 @@ class Source(NamedTuple):
             raise click.UsageError(f"{' and '.join(chosen)} exclude each other", context)
         if not chosen and context.find_root().info_name == PLUGIN:
             namespace = ""
-        return cls(namespace, all_namespaces, store)
+        source = cls(namespace, all_namespaces, store, file)
+        if source.is_shared and not file:
+            problem = "a shared store has counts alone: `report` asks for it with -f FILE, whose objectives are judged"
+            raise click.UsageError(problem, context)
+        if file and not source.is_shared:
+            raise click.UsageError("-f goes with --store http://HOST:9090", context)
+        return source
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether they are of a server with the agents' metrics."""
+        return (self.store or "").startswith(("http://", "https://"))
 
     @property
     def of_cluster(self) -> bool:
@@ -66,16 +79,30 @@ class Source(NamedTuple):
         if self.of_cluster:
             return Found(kubectl.reports(self.namespace))
         back_s = None if since_s is None else math.ceil(since_s)
+        if self.is_shared:
+            return self._of_shared(back_s, at)
         with SqliteStore(self.store or default_path(), readonly=True) as opened:
             if at is not None:
                 return _past(opened, at, back_s)
             return Found(_built(opened, opened.objectives(), int(time.time()), back_s))
 
+    def _of_shared(self, back_s: int | None, at: int | None) -> Found:
+        from latencyprobe.shared_store import shared_counts  # noqa: PLC0415 - HTTP, which no other report needs
+
+        assert self.store is not None
+        assert self.file is not None
+        judged = tuple(objective for probe in parsing.load_file(self.file) for objective in objectives(probe))
+        moment = int(time.time()) if at is None else at
+        said = () if at is None else (f"As of {_utc(at)}.",)
+        return Found(_built(shared_counts(self.store), judged, moment, back_s), said)
+
 
 def options(command: _Command) -> _Command:
     """Add the options that say where reports come from."""
     for option in (
-        click.option("--store", type=click.Path(path_type=Path), help="A local store; default: this user's own."),
+        click.option(
+            "--store", help="A local store; default: this user's own. Of `report` also http://PROMETHEUS:9090."
+        ),
         click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of the cluster, through kubectl."),
         click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl."),
     ):
@@ -112,8 +139,8 @@ def _past(store: Store, at: int, since_s: int | None) -> Found:
     reach = f"the store reaches back to {_utc(kept.days)}"
     if not kept.days:
         raise ReportError("the store has no counts yet: measure with `latencyprobe run --port PORT` first")
-    objectives = store.objectives_at(moment)
-    if moment <= kept.days or not objectives:
+    counted = store.objectives_at(moment)
+    if moment <= kept.days or not counted:
         raise ReportError(f"nothing was counted at {_utc(at)} or is kept of it: {reach}: ask for a later --at")
     if since_s is not None and since_s < rows_s:
         span = units.time_span(rows_s)
@@ -121,22 +148,22 @@ def _past(store: Store, at: int, since_s: int | None) -> Found:
     said = [f"As of {_utc(moment)}"]
     if rows_s > MINUTE_S:
         said[0] += f", from counts of whole {_ROWS[rows_s]}: burn rates over less are not known any more"
-    longest_s = max(WINDOW_S[objective.window] for objective in objectives)
+    longest_s = max(WINDOW_S[objective.window] for objective in counted)
     if moment - longest_s < kept.days:
         said.append(f"{reach[0].upper()}{reach[1:]}: windows that began before hold what came since")
-    return Found(_built(store, objectives, moment, since_s, rows_s), tuple(f"{one}." for one in said))
+    return Found(_built(store, counted, moment, since_s, rows_s), tuple(f"{one}." for one in said))
 
 
 def _built(
-    store: Store, objectives: tuple[Objective, ...], now: int, since_s: int | None, past_rows_s: int | None = None
+    store: Counts, judged: tuple[Objective, ...], now: int, since_s: int | None, past_rows_s: int | None = None
 ) -> tuple[LatencyReport, ...]:
-    namespaces = sorted({objective.key.namespace for objective in objectives})
+    namespaces = sorted({objective.key.namespace for objective in judged})
     return tuple(
         build.document(
             name,
             build.build(
                 store,
-                [one for one in objectives if one.key.namespace == name],
+                [one for one in judged if one.key.namespace == name],
                 now,
                 since_s=since_s,
                 past_rows_s=past_rows_s,

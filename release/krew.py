@@ -23,7 +23,7 @@ PLATFORMS = {
     ("darwin", "arm64"): (f"macosx_{_MACOS}_arm64",),
 }
 NEEDED = frozenset(
-    {"click", "jinja2", "markdown-it-py", "markupsafe", "mdurl", "msgspec", "pygments", "pyyaml", "rich"}
+    {"click", "jinja2", "markdown-it-py", "markupsafe", "mdurl", "msgspec", "pygments", "pyyaml", "rich", "urllib3"}
 )
 _DESCRIPTION = """\
 Reads what LatencyProbe, an operator with eBPF agents, measures: the SLO

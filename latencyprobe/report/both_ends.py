@@ -17,7 +17,7 @@ from latencyprobe.report.model import OtherEnd, Result
 from latencyprobe.report.units import duration_ns
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey
-from latencyprobe.store import Store
+from latencyprobe.store import Counts
 
 ENOUGH = 100  # events of each side: of fewer, p99 is the slowest alone
 _BEYOND = 2  # times the fastest call of all, which took no less than a round trip
@@ -52,13 +52,13 @@ class Ends(NamedTuple):
     other: Read | None
 
 
-def reads(store: Store, key: ObjectiveKey, ends: Pairs) -> Ends:
+def reads(store: Counts, key: ObjectiveKey, ends: Pairs) -> Ends:
     """Return how a series is read, and that of its other end."""
     other = ends.get(key)
     return Ends(partial(store.read, key), None if other is None else partial(_read_if_whole, store, other))
 
 
-def _read_if_whole(store: Store, key: ObjectiveKey, since: int, until: int) -> SliRow:
+def _read_if_whole(store: Counts, key: ObjectiveKey, since: int, until: int) -> SliRow:
     """Return what a store holds of another objective; nothing where that is broken, as its own result says."""
     try:
         return store.read(key, since, until)

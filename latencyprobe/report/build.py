@@ -48,7 +48,7 @@ from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.slo.windows import WINDOW_S
 from latencyprobe.spec import goal_fraction
 from latencyprobe.stages import PROCESS
-from latencyprobe.store import Store
+from latencyprobe.store import Counts
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ KIND = "LatencyReport"
 
 
 def build(
-    store: Store | None,
+    store: Counts | None,
     objectives: Iterable[Objective],
     now_unix_s: int,
     nodes_missing: Mapping[ObjectiveKey, int] | None = None,
@@ -112,7 +112,7 @@ class _Asked(NamedTuple):
 
 
 def _judged(
-    store: Store | None, objective: Objective, asked: _Asked, nodes_missing: int, incomplete: str
+    store: Counts | None, objective: Objective, asked: _Asked, nodes_missing: int, incomplete: str
 ) -> tuple[_Rank, Result]:
     try:
         if store is None:
@@ -151,7 +151,7 @@ def _with_reason(found: tuple[_Rank, Result], incomplete: str) -> tuple[_Rank, R
     return (_ORDER[state], *rank), told  # type: ignore[return-value]  # the rest of a rank is as it was
 
 
-def _judge(store: Store, objective: Objective, asked: _Asked, nodes_missing: int) -> tuple[_Rank, Result]:
+def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: int) -> tuple[_Rank, Result]:
     when = asked.when
     key, now, until = objective.key, when.now, when.until
     row = store.read(key, now - WINDOW_S[objective.window], until)
@@ -163,8 +163,7 @@ def _judge(store: Store, objective: Objective, asked: _Asked, nodes_missing: int
     if when.since_s is not None:
         row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
         verdict = verdict._replace(sli=share_of_good(row), coverage=coverage_ratio(row))
-    shares = ("0.5", "0.9", "0.99", "0.999")
-    found = [told for share in shares if (told := units.quantile(row.histogram, share))]
+    found = [told for share in ("0.5", "0.9", "0.99", "0.999") if (told := units.quantile(row.histogram, share))]
     result = Result(
         probe=key.probe,
         objective=key.objective,
@@ -196,6 +195,7 @@ def _judge(store: Store, objective: Objective, asked: _Asked, nodes_missing: int
         other_end=both_ends.of(ends, since, until),
         fastest=both_ends.fastest(ends, row),
         now=of_now(ends, first, now, _bad_by_stage),
+        untold=store.untold(key, since, until),
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result

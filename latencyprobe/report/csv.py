@@ -77,6 +77,15 @@ COLUMNS: dict[str, Callable[[Result], _Cell]] = {
 }
 
 
+_UNTOLD = {  # columns that have a figure also where nobody knows one, by the field of a Result
+    "coverage.lost": "lost",
+    "coverage.recordsLost": "records_lost",
+    "coverage.sampledOut": "sampled_out",
+    "coverage.joined": "joined",
+    "coverage.gaps": "not_measured",
+}
+
+
 def render(reports: Iterable[LatencyReport]) -> str:
     """Return the header and one line for each objective, worst first within its namespace; lines end with CR LF."""
     file = io.StringIO()
@@ -84,7 +93,9 @@ def render(reports: Iterable[LatencyReport]) -> str:
     writer.writerow(["namespace", *COLUMNS])
     for report in reports:
         for result in report.results:
-            cells = [report.metadata.namespace, *(cell(result) for cell in COLUMNS.values())]
+            unknown = {_UNTOLD[field] for field in result.untold if field in _UNTOLD}
+            cells = [None if name in unknown else cell(result) for name, cell in COLUMNS.items()]
+            cells.insert(0, report.metadata.namespace)
             writer.writerow(map(_written, cells))
     return file.getvalue()
 

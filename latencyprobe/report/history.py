@@ -14,7 +14,7 @@ from latencyprobe.slo.evaluate import events_needed, share_of_good
 from latencyprobe.slo.objective import Objective
 from latencyprobe.slo.windows import DAY_S, WINDOW_S
 from latencyprobe.spec import goal_fraction
-from latencyprobe.store import Store
+from latencyprobe.store import Counts
 
 _WEEK_S = 7 * DAY_S
 
@@ -33,7 +33,7 @@ class When(NamedTuple):
         return self.now + 1 if self.past_rows_s is None else self.now
 
 
-def burned(store: Store, objective: Objective, when: When) -> BurnDown | None:
+def burned(store: Counts, objective: Objective, when: When) -> BurnDown | None:
     """Return how the budget went, `None` without events."""
     window_s = WINDOW_S[objective.window]
     since = when.now - window_s
@@ -52,7 +52,7 @@ def burned(store: Store, objective: Objective, when: When) -> BurnDown | None:
     )
 
 
-def week_before(store: Store, objective: Objective, when: When, first: int | None) -> WeekBefore | None:
+def week_before(store: Counts, objective: Objective, when: When, first: int | None) -> WeekBefore | None:
     """Return the window a week before; `None` where the store does not hold all of it, or it has too few events.
 
     `first`: the first minute of the series.

@@ -217,7 +217,8 @@ class Now(_Model, frozen=True):
 class Result(_Model, frozen=True):
     """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events. `reason`:
     why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then.
-    `fastest`: the shortest duration of a caller, where both ends are known."""
+    `fastest`: the shortest duration of a caller, where both ends are known. `untold`: fields that the store which it
+    was read from does not know (`coverage.lost`): empty or 0, say nothing."""
 
     probe: str
     objective: str
@@ -250,6 +251,7 @@ class Result(_Model, frozen=True):
     other_end: OtherEnd | None = None
     fastest: str = ""
     now: Now | None = None
+    untold: tuple[str, ...] = ()
 
 
 class Report(_Model, frozen=True):

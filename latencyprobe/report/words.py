@@ -25,6 +25,15 @@ NO_OBJECTIVES = (
 )
 HANDSHAKES = "handshakes"  # of the first exchange of a connection
 _SIGNALS = {"retransmits": "resent", HANDSHAKES: "connect", "waits": "of it"}  # as a verb, and shorter
+_UNTOLD = {
+    "badByStage": "stages of bad RPCs",
+    "slowest": "the slowest RPCs",
+    "topPeers": "peers",
+    "evidence": "evidence",
+    "coverage.lost": "lost turns",
+    "coverage.gaps": "time not measured",
+    "quantiles": "quantiles",
+}
 _ON_THE_WAY = {stage.name for stage in (stages.NETWORK, stages.WAIT, stages.RECEIVE)}
 
 
@@ -112,7 +121,7 @@ def notes(result: Result) -> Iterable[Note]:
     if any(missing.values()):
         yield Note(f"coverage {seen.ratio} %: " + ", ".join(text for text, there in missing.items() if there))
     else:
-        facts.append("coverage 100 %")
+        facts.append(f"coverage {'at most ' if 'coverage.lost' in result.untold else ''}100 %")
     no_rpc, advice = turns.of_coverage(seen), turns.advice(result)
     if advice:
         yield Note(no_rpc)
@@ -128,10 +137,18 @@ def notes(result: Result) -> Iterable[Note]:
         yield Note("bad by peer: " + ", ".join(f"{peer.peer} {peer.bad:,}" for peer in result.top_peers[:3]))
     if no_rpc and not advice:
         yield Note(no_rpc)
+    if result.untold:
+        yield Note(untold(result))
     since = f" since {result.since[:16].replace('T', ' ')}" if result.since else ""
     yield Note(
         f"{result.perspective.lower()} side of {result.target} within {result.threshold}, {result.window}{since}"
     )
+
+
+def untold(result: Result) -> str:
+    """Return what the store that a result was read from does not know."""
+    known = (_UNTOLD.get(field, "") for field in result.untold)
+    return "not in the metrics that this is read from: " + ", ".join(filter(None, known))
 
 
 def _hit(one: Explained, result: Result) -> Iterable[Note]:

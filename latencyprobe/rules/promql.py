@@ -37,9 +37,14 @@ def series(metric: str, unit: str, kind: str) -> str:
 
 
 def selector(series: str, matching: Mapping[str, str]) -> str:
-    """Return a selector of the series whose labels equal these. Values are names of Kubernetes: nothing to escape."""
-    matchers = ",".join(f'{name}="{value}"' for name, value in matching.items())
+    """Return a selector of the series whose labels equal these."""
+    matchers = ",".join(f'{name}="{_escaped(value)}"' for name, value in matching.items())
     return f"{series}{{{matchers}}}"
+
+
+def _escaped(value: str) -> str:
+    """Return a value as it stands between quotes. Names of Kubernetes have nothing to escape; others may."""
+    return value.translate({ord("\\"): r"\\", ord('"'): r"\"", ord("\n"): r"\n"})
 
 
 def duration(seconds: int) -> str:

@@ -1,4 +1,4 @@
-"""Where SLI counts live: one small interface, and SQLite behind it."""
+"""Where SLI counts live: one small interface, and SQLite behind it; shared_store/ reads them elsewhere."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -11,23 +11,8 @@ from latencyprobe.store.opening import DAMAGED, FULL, default_path
 from latencyprobe.store.sqlite import SqliteStore
 
 
-class Store(Protocol):
-    """What agent, operator and reports ask of a store. Every call raises StoreError when the store cannot be used."""
-
-    def define(self, namespace: str, probe: str, objectives: Iterable[Objective]) -> None:
-        """Keep a LatencyProbe's objectives, and retire those that it no longer has."""
-
-    def objectives(self) -> tuple[Objective, ...]:
-        """Return all objectives that are not retired."""
-
-    def add(self, rows: Iterable[SliRow]) -> None:
-        """Add counts, all or none."""
-
-    def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
-        """Add the batches of nodes once each, and return the next sequence number that will be taken from each."""
-
-    def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> None:
-        """Say how much measured time minutes should have: (objectives, minute, ms)."""
+class Counts(Protocol):
+    """What evaluation and reports ask of a store. Every call raises StoreError when the store cannot be used."""
 
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series, `None` without counts."""
@@ -44,6 +29,28 @@ class Store(Protocol):
     def horizons(self) -> Horizons:
         """Return from when on (Unix s) it tells by the minute, by the hour, and at all."""
 
+    def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
+        """Return which fields of a Result (report/model.py) the store does not know of a window."""
+
+
+class Store(Counts, Protocol):
+    """What agent and operator ask of the store that they write, besides."""
+
+    def define(self, namespace: str, probe: str, objectives: Iterable[Objective]) -> None:
+        """Keep a LatencyProbe's objectives, and retire those that it no longer has."""
+
+    def objectives(self) -> tuple[Objective, ...]:
+        """Return all objectives that are not retired."""
+
+    def add(self, rows: Iterable[SliRow]) -> None:
+        """Add counts, all or none."""
+
+    def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
+        """Add the batches of nodes once each, and return the next sequence number that will be taken from each."""
+
+    def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> None:
+        """Say how much measured time minutes should have: (objectives, minute, ms)."""
+
     def objectives_at(self, at: int) -> tuple[Objective, ...]:
         """Return the objectives that were counted at a moment (Unix s), also such as are retired since."""
 
@@ -51,4 +58,4 @@ class Store(Protocol):
         """Delete what is older than it has to be kept."""
 
 
-__all__ = ["DAMAGED", "FULL", "Horizons", "SqliteStore", "Store", "default_path"]
+__all__ = ["DAMAGED", "FULL", "Counts", "Horizons", "SqliteStore", "Store", "default_path"]

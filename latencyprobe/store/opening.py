@@ -82,6 +82,15 @@ def failures(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {error}: {remedy}", why) from error
 
 
+@contextmanager
+def readable() -> Iterator[None]:
+    """Raise StoreError, of one series alone, for a blob that cannot be."""
+    try:
+        yield
+    except packing.Unreadable as error:
+        raise StoreError(f"its counts are broken ({error}): give the objective another name to begin anew") from error
+
+
 def reason(error: Exception, path: Path) -> str:
     """Return what an error says of the whole store, empty where it is about the call alone."""
     if isinstance(error, StoreError):

@@ -16,12 +16,11 @@ from typing import Self
 import msgspec
 
 from latencyprobe.bounds import MAX_SUM
-from latencyprobe.errors import StoreError
 from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import asked, columns, opening, packing, past, statements
+from latencyprobe.store import asked, columns, opening, past, statements
 from latencyprobe.store.levels import MINUTES_KEPT_S, WIDTHS_S, Horizons, Pace, boot_s, down, horizons, spans
 from latencyprobe.store.schema import KEY_COLUMNS
 
@@ -154,7 +153,7 @@ class SqliteStore:
         The slowest exchanges are those of the five slowest of each hour (after 35 days: day) that began in it. Raises
         StoreError for this series alone where a sum in it is above its bounds, as rows made that were stored unchecked.
         """
-        with self._transaction("DEFERRED"), _readable():
+        with self._transaction("DEFERRED"), opening.readable():
             kept, series = self._horizons(), self._known(key)
             rows = spans(since, until, kept)
             start = rows[0].since if rows else since
@@ -189,6 +188,10 @@ class SqliteStore:
             (first,) = self._db.execute("SELECT min(first_minute) FROM series").fetchone()
             kept = self._horizons()
         return kept._replace(days=max(kept.days, first or 0))
+
+    def untold(self, key: ObjectiveKey, since: int, until: int) -> tuple[str, ...]:
+        """Return nothing: all that a report tells is here."""
+        return ()
 
     def compact(self, now: int) -> None:
         """Delete minutes older than 2 days, hours older than 35, days older than 400, and series without any left.
@@ -288,11 +291,3 @@ class SqliteStore:
                 if self._db.in_transaction:  # SQLite itself rolls back where the disk is full
                     self._db.execute("ROLLBACK")
                 raise
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except packing.Unreadable as error:
-        raise StoreError(f"its counts are broken ({error}): give the objective another name to begin anew") from error

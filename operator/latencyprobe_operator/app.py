@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import time
+from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -32,6 +33,7 @@ from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluation
+from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 from latencyprobe_operator.status.conditions import StoreState
@@ -112,6 +114,7 @@ class Operator:
             deliveries=deliveries,
             suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),
         )
+        shared = _shared_store(config, self._store_thread.failures)
         report_writer = ReportWriter(cluster, writes, state)
         evaluation = Evaluation(
             planner,
@@ -121,6 +124,7 @@ class Operator:
             probes=lambda: registry.probes,
             upload_s=lambda: ingest.pacing.usual_s,
             evaluated=status_changed,
+            shared=shared,
         )
         statuses = Statuses(
             registry,
@@ -131,7 +135,7 @@ class Operator:
             placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
             changed=status_changed,
             store_ephemeral=config.store_ephemeral,
-            store=partial(_store_state, self._store_thread, evaluation),
+            store=partial(_store_state, self._store_thread, evaluation, shared),
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)
@@ -204,7 +208,13 @@ class Operator:
         await until_one_ends(*(self._loops.run(loop) for loop in self._then))
 
 
-def _store_state(thread: StoreThread, evaluation: Evaluation) -> StoreState:
+def _shared_store(config: Config, failures: Counter[str]) -> SharedStore | None:
+    if config.shared_store is None:
+        return None
+    return SharedStore(config.shared_store, partial(SqliteStore, config.store, readonly=True), failures)
+
+
+def _store_state(thread: StoreThread, evaluation: Evaluation, shared: SharedStore | None) -> StoreState:
     """Return how the store is, as statuses tell it."""
     problem, recent = thread.problem, [one.path.name for one in thread.file.moved if time.time() - one.at < DAY_S]
     return StoreState(
@@ -212,4 +222,5 @@ def _store_state(thread: StoreThread, evaluation: Evaluation) -> StoreState:
         problem=str(problem or ""),
         incomplete=evaluation.incomplete,
         moved=recent[0] if recent else "",
+        shared=shared.problem if shared else "",
     )

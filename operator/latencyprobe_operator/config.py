@@ -10,6 +10,7 @@ from typing import Self
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe.shared_store.settings import PREFIX, Settings
 
 
 class Toleration(msgspec.Struct, frozen=True):
@@ -22,7 +23,8 @@ class Toleration(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """Where the operator is and what it serves. `agent_tolerations`: of the agents' DaemonSet."""
+    """Where the operator is and what it serves. `agent_tolerations`: of the agents' DaemonSet; `shared_store`: what
+    judges objectives, if not the operator's own counts."""
 
     namespace: str
     agent_namespace: str
@@ -36,6 +38,7 @@ class Config(msgspec.Struct, frozen=True):
     identity: str
     suspend: bool
     agent_tolerations: tuple[Toleration, ...]
+    shared_store: Settings | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -58,8 +61,23 @@ class Config(msgspec.Struct, frozen=True):
             listen_port=int(port),
             suspend=environment.get("LATENCYPROBE_SUSPEND", "false").lower() == "true",
             agent_tolerations=_tolerations(environment.get("LATENCYPROBE_AGENT_TOLERATIONS", _ALL)),
+            shared_store=_shared_store(environment),
             identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         )
+
+
+def _shared_store(environment: Mapping[str, str]) -> Settings | None:
+    kind, url = environment.get("LATENCYPROBE_SLO_STORE", "sqlite"), environment.get(f"{PREFIX}URL", "")
+    if kind not in ("sqlite", "prometheus"):
+        raise LatencyProbeError(f"LATENCYPROBE_SLO_STORE: {kind!r}: write sqlite or prometheus")
+    if kind == "sqlite":
+        return None
+    if not url:
+        raise LatencyProbeError(f"{PREFIX}URL is not set: give the address of the Prometheus, http://HOST:9090")
+    try:
+        return Settings.of(url, environment)
+    except LatencyProbeError as error:
+        raise LatencyProbeError(f"{PREFIX}URL and its settings: {error}") from error
 
 
 _ALL = '[{"operator": "Exists"}]'  # as the chart's values have it

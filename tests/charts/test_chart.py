@@ -50,6 +50,10 @@ def test_lint_has_nothing_to_say(helm: Helm) -> None:
             "otlp": {"endpoint": "http://c:4318", "operator": True},
             "agent": {"suspend": True, "kernelNames": True, "userStacks": True, "maxUnavailable": 1},
             "persistence": {"storageClassName": "fast"},
+            "slo": {
+                "store": "prometheus",
+                "prometheus": {"url": "http://p:9090", "tokenSecret": "token", "caConfigMap": "ca"},
+            },
         },
     ],
 )
@@ -108,6 +112,10 @@ def test_names_of_a_long_release_name_stay_valid(render: Render) -> None:
         ({"crds": {"keep": "yes"}}, "/crds/keep"),
         ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "/metrics/serviceMonitor/interval"),
         ({"metrics": {"serviceMonitor": {"prometheus": {"serviceAccount": "p"}}}}, "prometheus/namespace"),
+        ({"slo": {"store": "prometheus"}}, "/slo/prometheus/url"),
+        ({"slo": {"prometheus": {"url": "http://me:secret@prometheus:9090"}}}, "/slo/prometheus/url"),
+        ({"slo": {"prometheus": {"headers": {"X Y": "a"}}}}, "invalid propertyName 'X Y'"),
+        ({"slo": {"prometheus": {"timeoutSeconds": 600}}}, "/slo/prometheus/timeoutSeconds"),
         ({"metrics": {"prometheusRule": {"enabled": 1}}}, "/metrics/prometheusRule/enabled"),
         ({"dashboards": {"labels": {"grafana_dashboard": 1}}}, "/dashboards/labels/grafana_dashboard"),
         ({"typo": 1}, "typo"),

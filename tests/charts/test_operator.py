@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from latencyprobe_operator import cleanup
+from latencyprobe_operator.config import Config
 
 pytestmark = pytest.mark.cluster
 
@@ -184,3 +185,30 @@ def test_network_policy_lets_in_only_agents(render: Render) -> None:
     assert policy["ingress"] == [{"from": [agents, scraper], "ports": [{"port": 8443}]}]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53}, {443, 6443}]
+
+
+def test_the_shared_store_is_told_with_its_token_and_authority(manifests: Any, render: Render) -> None:
+    shared = {
+        "url": "https://mimir.monitoring:8443/prometheus",
+        "headers": {"X-Scope-OrgID": "team a,b=c", "X-Other": "1"},
+        "tokenSecret": "reader",
+        "caConfigMap": "authority",
+        "timeoutSeconds": 2.5,
+    }
+    rendered = render(slo={"store": "prometheus", "prometheus": shared}, networkPolicy={"egress": True})
+    pod = pods(rendered)["operator"]
+    container, volumes = pod["containers"][0], {volume["name"]: volume for volume in pod["volumes"]}
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    config = Config.from_environment(environment).shared_store
+
+    assert config is not None
+    assert (config.url, config.timeout_s) == (shared["url"], 2.5)
+    assert config.headers == shared["headers"]
+    assert str(config.token_file) == f"{mounts['prometheus-token']}/token"
+    assert str(config.ca_file) == f"{mounts['prometheus-ca']}/ca.crt"
+    assert volumes["prometheus-token"]["secret"]["secretName"] == "reader"
+    assert volumes["prometheus-ca"]["configMap"]["name"] == "authority"
+    assert {"ports": [{"port": 8443}]} in rendered.one("NetworkPolicy", "operator")["spec"]["egress"]
+    own = {one["name"]: one.get("value") for one in pods(manifests)["operator"]["containers"][0]["env"]}
+    assert Config.from_environment(own).shared_store is None, "a URL alone switches nothing"

@@ -89,7 +89,7 @@ def test_what_a_package_imports_is_declared(folder, extras):
 
 def test_what_only_the_agent_has_is_imported_by_nobody_else():
     """Neither the operator's image nor krew's plugin has it."""
-    shared = {"click", "jinja2", "msgspec", "pyyaml", "rich"}
+    shared = {"click", "jinja2", "msgspec", "pyyaml", "rich", "urllib3"}
     assert imported("latencyprobe") == shared
     assert imported("operator") <= shared | declared("operator")
 

@@ -47,5 +47,9 @@ def test_a_decimal_is_exact_and_has_no_exponent(text: str) -> None:
     assert text == promql.decimal(Fraction(text))
 
 
+def test_a_selector_escapes_what_would_end_a_value() -> None:
+    assert r'x_total{a="\"} or up{b=\"\\\n"}' == promql.selector("x_total", {"a": '"} or up{b="\\\n'})
+
+
 def test_a_selector_has_all_its_labels() -> None:
     assert 'x_total{a="b",c="d"}' == promql.selector("x_total", {"a": "b", "c": "d"})

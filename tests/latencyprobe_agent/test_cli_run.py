@@ -25,10 +25,12 @@ def echo() -> Iterator[Echo]:
 
 
 def counters_of(sink: OtlpSink) -> Counter[tuple[str, ...]]:
-    """Return the newest value of each counter by metric and its attributes but the namespace, resources added up."""
+    """Return the newest value of each counter by metric and its attributes, resources added up; without the namespace
+    and the digest of an objective's definition."""
+    left_out = ("latencyprobe.probe.namespace", "latencyprobe.objective.definition")
     found: Counter[tuple[str, ...]] = Counter()
     for series, point in points(sink.bodies("metrics")).items():
-        labels = [value for name, value in series.labels if name != "latencyprobe.probe.namespace"]
+        labels = [value for name, value in series.labels if name not in left_out]
         found[series.metric, *labels] += int(point.value)
     return found
 

@@ -119,10 +119,10 @@ def test_each_reason_and_each_error_is_a_point_of_its_own() -> None:
 
 def test_an_objective_finds_its_threshold_in_the_set_and_judges_errors_as_it_says() -> None:
     found = by_series(points_of(EVENTS))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 90 - 3
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 13
-    assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "good"] == 70
-    assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "bad"] == 30
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "good"] == 90 - 3
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "bad"] == 13
+    assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "h2", "good"] == 70
+    assert found["latencyprobe.slo.events", "q", "all", "lenient", "server", "h2", "bad"] == 30
 
 
 def test_a_target_in_two_sets_is_their_sum() -> None:
@@ -131,8 +131,8 @@ def test_a_target_in_two_sets_is_their_sum() -> None:
         {"set": 2, "within": (1, 4), "outcomes": {Outcome.OK: 5}},
     )
     found = by_series(points_of(both))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 6
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 2
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "good"] == 6
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "bad"] == 2
 
 
 def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_the_objective() -> None:
@@ -142,8 +142,8 @@ def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_t
         {"set": 4, "within": (4, 10), "outcomes": {Outcome.OK: 50}},
     )
     found = by_series(points_of(both, sets=after))
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "good"] == 2
-    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "bad"] == 1
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "good"] == 2
+    assert found["latencyprobe.slo.events", "p", "cart", "strict", "server", "h1", "bad"] == 1
     durations = found["latencyprobe.server.duration", "p", "cart"]
     assert int(durations.counts.sum()) == 53, "the target's exchanges are all of them"
 

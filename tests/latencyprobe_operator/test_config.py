@@ -52,6 +52,16 @@ def test_two_processes_have_different_identities() -> None:
         ({}, "LATENCYPROBE_NAMESPACE"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_LISTEN": "x"}, "LATENCYPROBE_LISTEN"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_AGENT_TOLERATIONS": "{}"}, "LATENCYPROBE_AGENT_TOLERATIONS"),
+        ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_SLO_STORE": "mimir"}, "LATENCYPROBE_SLO_STORE"),
+        ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_SLO_STORE": "prometheus"}, "LATENCYPROBE_PROMETHEUS_URL"),
+        (
+            {
+                "LATENCYPROBE_NAMESPACE": "o",
+                "LATENCYPROBE_SLO_STORE": "prometheus",
+                "LATENCYPROBE_PROMETHEUS_URL": "p:9090",
+            },
+            "LATENCYPROBE_PROMETHEUS_URL",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(environment: dict[str, str], named: str) -> None:

@@ -19,6 +19,7 @@ from latencyprobe_operator.cluster.objects import Namespace
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.reports import evaluation as evaluation_
 from latencyprobe_operator.reports import expected as expected_
+from latencyprobe_operator.reports import judging
 from latencyprobe_operator.reports.evaluation import Edits, Evaluation
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
@@ -72,7 +73,8 @@ class World:
 def play(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def run(scene: Callable[[World], Awaitable[None]]) -> None:
         clock = Clock()
-        monkeypatch.setattr(evaluation_, "time", clock)
+        for module in (evaluation_, judging):
+            monkeypatch.setattr(module, "time", clock)
 
         async def whole() -> None:
             async with StoreThread(lambda: SqliteStore(tmp_path / "sli.db", clock=clock.time)) as store_thread:

@@ -106,6 +106,13 @@ def test_objective_that_cannot_be_evaluated_has_a_condition(planned: Any) -> Non
             StoreState(moved="sli.db.damaged-1"),
             ("StoreFailed", "True", "StoreDamaged", "the file of SLI counts was damaged: it is sli.db.damaged-1 now"),
         ),
+        (
+            StoreState(shared="http://p:9090: no answer: is it up?", incomplete="late"),
+            (
+                *("SharedStoreFailed", "True", "SharedStoreFailed"),
+                "slo.prometheus.url of the chart: http://p:9090: no answer: is it up?; until it answers, results",
+            ),
+        ),
     ],
 )
 def test_trouble_of_the_store_is_told_to_those_who_have_objectives_and_blamed_on_none(

@@ -52,6 +52,12 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- merge (dict) ((.Values.metrics | default dict).serviceMonitor | default dict) (dict "prometheus" dict) | toYaml -}}
 {{- end }}
 
+{{/* The server that judges objectives, whole; empty for the operator's own counts. `--reuse-values` as above. */}}
+{{- define "latencyprobe.sharedStore" -}}
+{{- $slo := .Values.slo | default dict -}}
+{{- ternary ($slo.prometheus | default dict) dict (eq ($slo.store | default "sqlite") "prometheus") | toYaml -}}
+{{- end }}
+
 {{/* Secrets that are made once must be looked up at every later rendering; without a cluster they would change each time. */}}
 {{- define "latencyprobe.requireCluster" -}}
 {{- if not (lookup "v1" "Namespace" "" "kube-system") -}}

@@ -13,7 +13,7 @@ from latencyprobe.manifest import API_VERSION, KIND
 from latencyprobe.report import build, model
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.spec import LatencyProbe
-from latencyprobe.store import Store
+from latencyprobe.store import Counts, Store
 from latencyprobe_operator.cluster.objects import Key
 
 Document = dict[str, Any]
@@ -39,7 +39,7 @@ def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
 
 
 def evaluate(
-    store: Store | None,
+    store: Counts | None,
     owners: list[LatencyProbe],
     now_unix_s: int,
     nodes_missing: Mapping[ObjectiveKey, int],

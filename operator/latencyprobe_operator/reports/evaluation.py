@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 from latencyprobe.errors import StoreError
-from latencyprobe.report import build
 from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.loops import Trigger
@@ -16,7 +15,9 @@ from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports import documents
-from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, missing_nodes
+from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime
+from latencyprobe_operator.reports.judging import Judging
+from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 
@@ -43,7 +44,7 @@ class _Nodes(NamedTuple):
 class Evaluation:
     """A loop. `probes`: all valid LatencyProbes; `upload_s`: the pause between two uploads of an agent; `evaluated` is
     set after each evaluation, before its reports are written. `counts`: objectives that were evaluated, `ok` or
-    `failed`; `expected`: how long each should have been measured."""
+    `failed`; `expected`: how long each should have been measured; `shared`: as of Judging."""
 
     name = "evaluation"
 
@@ -57,13 +58,14 @@ class Evaluation:
         probes: Callable[[], Mapping[Key, LatencyProbe]],
         upload_s: Callable[[], float],
         evaluated: Trigger,
+        shared: SharedStore | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.expected = ExpectedTime()
         self._probes = probes
         self._upload_s = upload_s
         self._nodes = _Nodes(planner, agents)
-        self._store_thread = store_thread
+        self._judging = Judging(planner, agents, store_thread, shared)
         self._writer = writer
         self._evaluated = evaluated
         self._last = _Last({}, "", {})
@@ -76,7 +78,7 @@ class Evaluation:
 
     async def due(self, *, failed: bool) -> None:
         """Wait until the counts of a minute are complete, or the store fails or works again."""
-        await self._store_thread.changed.wait(MINUTE_S - (time.time() - self._upload_s() - LAG_S) % MINUTE_S)
+        await self._judging.own.changed.wait(MINUTE_S - (time.time() - self._upload_s() - LAG_S) % MINUTE_S)
 
     async def turn(self) -> None:
         """Store the expected time, evaluate, write the reports that changed. In slices: counts of agents are stored
@@ -97,15 +99,14 @@ class Evaluation:
         """Evaluate namespaces, by default all, and write the reports that changed."""
         now, probes = int(time.time()), [probe for owners in grouped.values() for probe in owners]
         chosen = [probe for probe in probes if changed is None or probe.namespace in changed]
-        why = ""
+        away = None
         try:
             await self._store(probes)
-            found = await self._judged(chosen, now)
         except StoreError as error:
             if not error.reason:
                 raise
-            why = f"the latest counts are missing: {error}"[: build.MAX_REASON]
-            found = await self._judged(chosen, now, why)
+            away = error
+        found, why = await self._judging.judged(chosen, now, away)
         if changed is not None and why != self._last.incomplete:
             await self._evaluate(grouped)  # the store failed, or works again: that is about all of them
             return
@@ -121,21 +122,9 @@ class Evaluation:
         waiting = self.expected.waiting
         while waiting:
             some = waiting[:_SLICE]
-            await self._store_thread.run(self._store_thread.store.expect, some)
+            await self._judging.own.run(self._judging.own.store.expect, some)
             del waiting[: len(some)]
-        await self._store_thread.run(documents.define, self._store_thread.store, probes)
-
-    async def _judged(self, probes: list[LatencyProbe], now: int, why: str = "") -> dict[str, documents.Document]:
-        """Return the report of each namespace. `why`: as of `documents.evaluate`, of whatever can be read then."""
-        states = self._nodes.agents.states(self._nodes.planner.nodes, self._nodes.planner.plan_of, time.monotonic())
-        missing = missing_nodes(self._nodes.planner.plans, states)
-        thread = self._store_thread
-        return {
-            namespace: await thread.run(
-                documents.evaluate, thread.readable if why else thread.store, owners, now, missing, why
-            )
-            for namespace, owners in documents.by_namespace(probes).items()
-        }
+        await self._judging.own.run(documents.define, self._judging.own.store, probes)
 
     async def observe(self) -> None:
         """Add the time since the last call to what is expected of the nodes that should measure now."""

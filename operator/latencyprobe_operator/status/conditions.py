@@ -35,12 +35,14 @@ class Condition(NamedTuple):
 
 class StoreState(NamedTuple):
     """How the SLI store is. `reason`, `problem`: why it takes no counts, empty while it does; `incomplete`: what
-    results say of it as their reason; `moved`: the damaged file that a new one replaced within the last day."""
+    results say of it as their reason; `moved`: the damaged file that a new one replaced within the last day; `shared`:
+    why the shared store does not judge, empty while it does or there is none."""
 
     reason: str = ""
     problem: str = ""
     incomplete: str = ""
     moved: str = ""
+    shared: str = ""
 
 
 HEALTHY = StoreState()
@@ -201,7 +203,19 @@ def _protocols(
 
 
 def store(state: StoreState) -> tuple[Condition, ...]:
-    """Return the condition that says what is wrong with the store, to those who have objectives."""
+    """Return the conditions that say what is wrong with the stores, to those who have objectives."""
+    return (*_own_store(state), *_shared_store(state))
+
+
+def _shared_store(state: StoreState) -> tuple[Condition, ...]:
+    if not state.shared:
+        return ()
+    until = "until it answers, results are of the operator's own counts, and Incomplete; measuring goes on"
+    message = f"slo.prometheus.url of the chart: {state.shared}; {until}"
+    return (Condition("SharedStoreFailed", "True", "SharedStoreFailed", message),)
+
+
+def _own_store(state: StoreState) -> tuple[Condition, ...]:
     if state.reason:
         kind = "StoreFull" if state.reason == "StoreFull" else "StoreFailed"
         message = f"{state.problem}; counts wait in the agents for up to 24 h, and results are Incomplete until then"

@@ -65,7 +65,7 @@ def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], 
                 error = ERRORS[Outcome(index)].type
                 yield Point(key.owner, names.FAILURES, (*role, (names.ERROR_TYPE, error)), count)
         for events in slo.of(target.id, Counts(counts.keys[rows], values)):
-            of_objective = _objective_labels(target, events.objective)
+            of_objective = (*_objective_labels(target, events.objective), (names.DEFINITION, events.objective.hash))
             for outcome, count in ((slo_events.GOOD, events.good), (slo_events.BAD, events.bad)):
                 with_outcome = (*of_objective, (names.OUTCOME, outcome))
                 yield Point(key.owner, names.SLO_EVENTS, with_outcome, count, events.start_unix_ns)

@@ -155,9 +155,10 @@ FLAGS = Attribute("latencyprobe.flags", span="how it was cut, and what makes a s
 PEER_UNRESOLVED = Attribute("latencyprobe.peer.unresolved", span="true when the peer's identity was not known in time")
 ROOT_REASON = Attribute("latencyprobe.root.reason", span="why a SERVER span has no parent")
 
-ROLE = Attribute("latencyprobe.role", point="`client` or `server`")
+ROLE = Attribute(slo_events.ROLE, point="`client` or `server`")
 STAGE = Attribute("latencyprobe.stage", point="the stage")
 OBJECTIVE = Attribute(slo_events.OBJECTIVE, point="name of the objective")
+DEFINITION = Attribute(slo_events.DEFINITION, point="digest of what makes its counts comparable: another after an edit")
 PERSPECTIVE = Attribute(slo_events.PERSPECTIVE, point="`client` or `server`")
 OUTCOME = Attribute(
     slo_events.OUTCOME,
@@ -165,7 +166,7 @@ OUTCOME = Attribute(
     point="`good` or `bad`; how a connection opened; of spans and records of evidence: what became of them",
 )
 REASON = Attribute(
-    "latencyprobe.reason",
+    slo_events.REASON,
     event="why it was sent again, or waited: `interruptible`, `disk`, `stopped`; for a CPU: `preempted`, `run_queue` "
     "after a wake-up, `throttled` by its quota",
     point="why something was excluded, lost, unresolved, sent again, kept from being sent, or waited: as on events",
@@ -335,10 +336,10 @@ class Metric(NamedTuple):
 
 
 SERVER_DURATION = Metric(
-    "latencyprobe.server.duration", "s", "histogram", "First request byte readable to last response byte handed over."
+    slo_events.SERVER_DURATION, "s", "histogram", "First request byte readable to last response byte handed over."
 )
 CLIENT_DURATION = Metric(
-    "latencyprobe.client.duration", "s", "histogram", "First send call of the request to last read of the response."
+    slo_events.CLIENT_DURATION, "s", "histogram", "First send call of the request to last read of the response."
 )
 PEER_DURATION = Metric(
     "latencyprobe.peer.duration", "s", "histogram", "Duration by the service at the other end, from records."
@@ -437,7 +438,7 @@ WAITS = Metric("latencyprobe.waits", "{wait}", "counter", "Waits longer than `sl
 EXCHANGES = Metric("latencyprobe.exchanges", "{exchange}", "counter", "Ended exchanges by class of their connection.")
 FAILURES = Metric("latencyprobe.exchange.failures", "{exchange}", "counter", "Exchanges that failed, by error.")
 EXCLUDED = Metric(
-    "latencyprobe.exchange.excluded", "{exchange}", "counter", "Exchanges that are no SLI event, by reason."
+    slo_events.EXCLUDED, slo_events.EXCLUDED_UNIT, "counter", "Exchanges that are no SLI event, by reason."
 )
 PAIRS = Metric(
     "latencyprobe.pairs",

@@ -43,6 +43,25 @@ env:
   {{- if not .Values.persistence.enabled }}
   - {name: LATENCYPROBE_STORE_EPHEMERAL, value: "true"}
   {{- end }}
+  {{- $shared := include "latencyprobe.sharedStore" . | fromYaml }}
+  {{- if $shared.url }}
+  - {name: LATENCYPROBE_SLO_STORE, value: prometheus}
+  - {name: LATENCYPROBE_PROMETHEUS_URL, value: {{ $shared.url | quote }}}
+  - {name: LATENCYPROBE_PROMETHEUS_TIMEOUT, value: {{ $shared.timeoutSeconds | default 10 | quote }}}
+  {{- with $shared.headers }}
+  {{- $headers := list }}
+  {{- range $name, $value := . }}
+  {{- $headers = append $headers (printf "%s=%s" $name ($value | urlquery | replace "+" "%20")) }}
+  {{- end }}
+  - {name: LATENCYPROBE_PROMETHEUS_HEADERS, value: {{ join "," $headers | quote }}}
+  {{- end }}
+  {{- if $shared.tokenSecret }}
+  - {name: LATENCYPROBE_PROMETHEUS_TOKEN_FILE, value: /etc/latencyprobe/prometheus-token/token}
+  {{- end }}
+  {{- if $shared.caConfigMap }}
+  - {name: LATENCYPROBE_PROMETHEUS_CA_FILE, value: /etc/latencyprobe/prometheus-ca/ca.crt}
+  {{- end }}
+  {{- end }}
   {{- if and .Values.otlp.operator .Values.otlp.endpoint }}
   - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .Values.otlp.endpoint | quote }}}
   {{- end }}

@@ -1,0 +1,76 @@
+"""Who judges the objectives: our own store, or the shared one that the administrator names. Called by evaluation.py."""
+
+import time
+from collections import Counter
+from typing import NamedTuple
+
+from latencyprobe.errors import StoreError
+from latencyprobe.report import build
+from latencyprobe.slo.objective import ObjectiveKey
+from latencyprobe.spec import LatencyProbe
+from latencyprobe.store import Counts
+from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.reports import documents
+from latencyprobe_operator.reports.expected import missing_nodes
+from latencyprobe_operator.reports.shared_store import SharedStore
+from latencyprobe_operator.reports.store_thread import StoreThread
+
+
+class Judged(NamedTuple):
+    """One evaluation: reports by namespace, and why they lack the latest counts."""
+
+    reports: dict[str, documents.Document]
+    incomplete: str
+
+
+class Judging:
+    """`own`: our own store, in its thread. `shared`: what judges in its place; while that does not answer our own
+    figures are told, as Incomplete."""
+
+    def __init__(self, planner: Planner, agents: Agents, own: StoreThread, shared: SharedStore | None) -> None:
+        self.own = own
+        self._planner = planner
+        self._agents = agents
+        self._shared = shared
+
+    async def judged(self, probes: list[LatencyProbe], now: int, away: StoreError | None) -> Judged:
+        """Return the report of each namespace. `away`: why our own store takes no counts."""
+        if self._shared is None:
+            return await self._by_own(probes, now, _lacking(away) if away else "")
+        missing, grouped = self._missing(), documents.by_namespace(probes)
+
+        def reports(counts: Counts) -> dict[str, documents.Document]:
+            return {ns: documents.evaluate(counts, owners, now, missing) for ns, owners in grouped.items()}
+
+        try:
+            return Judged(await self._shared.run(reports), "")
+        except StoreError as error:
+            return await self._by_own(probes, now, f"these are the operator's own counts: {error}"[: build.MAX_REASON])
+
+    async def _by_own(self, probes: list[LatencyProbe], now: int, why: str) -> Judged:
+        """Return the same by our own store. `why`: as of `documents.evaluate`, of whatever can be read then."""
+        missing = self._missing()
+        try:
+            reports = {
+                namespace: await self.own.run(
+                    documents.evaluate, self.own.readable if why else self.own.store, owners, now, missing, why
+                )
+                for namespace, owners in documents.by_namespace(probes).items()
+            }
+        except StoreError as error:
+            if why:
+                raise
+            return await self._by_own(probes, now, _lacking(error))
+        return Judged(reports, why)
+
+    def _missing(self) -> Counter[ObjectiveKey]:
+        states = self._agents.states(self._planner.nodes, self._planner.plan_of, time.monotonic())
+        return missing_nodes(self._planner.plans, states)
+
+
+def _lacking(error: StoreError) -> str:
+    """Return why results lack the latest counts. Raises the error again where it is no such reason."""
+    if not error.reason:
+        raise error
+    return f"the latest counts are missing: {error}"[: build.MAX_REASON]
