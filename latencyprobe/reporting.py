@@ -221,9 +221,9 @@ def slow(
     name="explain",
     epilog="""\b
 Examples:
-  latencyprobe explain                         the slowest RPC of this host
+  latencyprobe explain                         the slowest RPC of this host that was slow as most of them
   latencyprobe explain 4bf92f35                by the beginning of its trace id, as `slow` prints it
-  latencyprobe explain -n shop --target cart   the slowest one of this target
+  latencyprobe explain -n shop --target cart   that of this target
   latencyprobe explain -n shop 4bf92f35
 """,
 )
@@ -232,8 +232,8 @@ Examples:
 @click.argument("trace", required=False, default="")
 def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, target: str | None, trace: str) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
-    reports = sources.chosen(Source.of(namespace, all_namespaces, store).read().reports, target)
-    results = [result for one in reports for result in one.results]
+    source = Source.of(namespace, all_namespaces, store)
+    results = [result for one in sources.chosen(source.read().reports, target) for result in one.results]
     found = explain.find(results, trace.lower())
     traces = dict.fromkeys(slow.trace_id for _, slow in found)
     if not found:
@@ -243,8 +243,11 @@ def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, 
         raise ReportError(f"{what}: `latencyprobe slow` lists those that can be explained")
     if trace and len(traces) > 1:
         raise ReportError(f"{trace!r} begins {len(traces)} trace ids: give more of one: {', '.join(list(traces)[:5])}")
-    chosen = next(iter(traces))
-    explain.render([item for item in found if item[1].trace_id == chosen], _console())
+    _, chosen = found[0] if trace else explain.typical(results)
+    asked, console = source.asked_again("explain"), _console()
+    explain.render([item for item in found if item[1].trace_id == chosen.trace_id], console, asked)
+    if not trace and (line := explain.slower(results, chosen, asked)):
+        console.print(f"\n{line}", soft_wrap=True)
 
 
 def _print_tables(

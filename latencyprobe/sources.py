@@ -4,6 +4,7 @@ Their shared options, and what is kept of the reports that these say.
 """
 
 import math
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,13 @@ class Source(NamedTuple):
     def of_cluster(self) -> bool:
         """Return whether they come through kubectl."""
         return self.namespace is not None or self.all_namespaces
+
+    def asked_again(self, command: str) -> str:
+        """Return how a person asks another command about the same reports."""
+        program = click.get_current_context().find_root().info_name
+        where = ["-A"] if self.all_namespaces else ["-n", self.namespace] if self.namespace else []
+        where += ["--store", self.store] if self.store else []
+        return shlex.join([*(program or "").split(), command, *where])
 
     def read(self, since_s: float | None = None, at: int | None = None) -> Found:
         """Return the reports of now, or as they were at a moment (Unix s). `since_s`: as of `build.build`.

@@ -46,14 +46,34 @@ def find(found: Iterable[Result], trace_id: str) -> list[tuple[Result, Slow]]:
     return [item for item in words.slowest(found) if item[1].trace_id.startswith(trace_id)]
 
 
-def render(ends: Sequence[tuple[Result, Slow]], console: Console) -> None:
-    """Print one exchange, as each of its ends (at least one) has measured it."""
+def typical(found: Iterable[Result]) -> tuple[Result, Slow]:
+    """Return the exchange that stands for those that burned the budget: of the objective that has the slowest one, the
+    slowest whose longest stage burned most of it; where none is like that, the slowest itself. There must be one."""
+    listed = words.slowest(found)
+    slowest, _ = listed[0]
+    most = slowest.bad_by_stage[0].stage if slowest.bad_by_stage else ""
+    like_most = (item for item in listed if item[0] is slowest and _longest(item[1]) == most)
+    return next(like_most, listed[0])
+
+
+def slower(found: Iterable[Result], chosen: Slow, asked: str) -> str:
+    """Return a line about the slowest exchange where another one was chosen, else nothing. `asked`: as of `render`."""
+    (_, slowest), *_ = words.slowest(found)
+    if slowest.trace_id == chosen.trace_id:
+        return ""
+    took = units.duration(duration_ns(slowest.duration))
+    return f"One took longer, {took}, by another stage, {_longest(slowest)}: {asked} {slowest.trace_id}"
+
+
+def render(ends: Sequence[tuple[Result, Slow]], console: Console, asked: str) -> None:
+    """Print one exchange, as each of its ends (at least one) has measured it. `asked`: the command that explains
+    another one, but for its trace id."""
     console.print(Text.assemble("trace ", (ends[0][1].trace_id, "bold")))
     for result, slow in ends:
         console.print()
         console.print(_title(result, slow))
         console.print(Padding(_waterfall(slow, console), (0, 0, 0, 2)))
-        for line in _why(result, slow):
+        for line in _why(result, slow, asked):
             console.print(Padding(Text(line), (0, 0, 0, 2)))
 
 
@@ -90,7 +110,11 @@ def _waterfall(slow: Slow, console: Console) -> Table:
     return table
 
 
-def _why(result: Result, slow: Slow) -> Iterable[str]:
+def _longest(slow: Slow) -> str:
+    return max(slow.stages, key=lambda stage: duration_ns(stage.duration)).stage if slow.stages else ""
+
+
+def _why(result: Result, slow: Slow, asked: str) -> Iterable[str]:
     longest = max(slow.stages, key=lambda stage: duration_ns(stage.duration), default=None)
     if longest is not None:
         stage = exchanges.stage_of(longest.stage)
@@ -100,7 +124,7 @@ def _why(result: Result, slow: Slow) -> Iterable[str]:
     if longest is not None and _opened_connection(slow) and _of_server(result, longest.stage) is stages.READ_DELAY:
         yield f"why: {_ACCEPTED_LATE}"
     for call in slow.waited_for:
-        yield f"why: {words.waited_for(call)}: latencyprobe explain {call.trace_id}"
+        yield f"why: {words.waited_for(call)}: {asked} {call.trace_id}"
     if longest is not None and not slow.evidence and not slow.waited_for:
         stage = exchanges.stage_of(longest.stage)
         if more := _MORE.get(_KIND.get(stage, stage)):

@@ -38,7 +38,7 @@ CLIENT, SERVER = result("Client", JOINED), result("Server", HALF)
 
 def explained(*ends: tuple[model.Result, model.Slow], width: int = 100) -> str:
     file = io.StringIO()
-    explain.render(ends, Console(file=file, width=width))
+    explain.render(ends, Console(file=file, width=width), "latencyprobe explain -n shop")
     return file.getvalue()
 
 
@@ -46,6 +46,20 @@ def test_both_ends_are_found_by_the_beginning_of_their_trace_id() -> None:
     other = replace(HALF, trace_id="ff" * 16)
     found = explain.find([SERVER, CLIENT, result("Server", other)], "4bf9")
     assert found == [(CLIENT, JOINED), (SERVER, HALF)]
+
+
+def test_without_a_trace_it_is_the_slowest_of_those_that_burned_the_budget() -> None:
+    burned = (model.BadStage("process", 9, "90", "1s"), model.BadStage("receive", 1, "10", "1s"))
+    outlier = replace(HALF, trace_id="ff" * 16, duration="2s", stages=(model.Stage("receive", "2s"),))
+    usual, slower = (
+        replace(SERVER, bad_by_stage=burned, slowest=(outlier, HALF)),
+        "One took longer, 2s, by another stage",
+    )
+    assert explain.typical([usual]) == (usual, HALF)
+    assert explain.slower([usual], HALF, "say").startswith(f"{slower}, receive: say ffff")
+    for same in (result("Server", outlier, HALF), replace(usual, slowest=(outlier,))):
+        assert explain.typical([same]) == (same, outlier)
+        assert explain.slower([same], outlier, "say") == ""
 
 
 def test_stages_lie_behind_each_other_and_have_their_length_and_share() -> None:
@@ -83,7 +97,7 @@ def test_what_explains_it_is_said_with_the_way_to_the_call_it_waited_for() -> No
     found = " ".join(explained((SERVER, told), width=200).split())
     assert "mostly process: the server has read the request and sends nothing yet" in found
     assert "why: resent rto, 812ms" in found
-    assert f"why: waited for shop/redis:6379 ×3, 34ms: latencyprobe explain {call.trace_id}" in found
+    assert f"why: waited for shop/redis:6379 ×3, 34ms: latencyprobe explain -n shop {call.trace_id}" in found
     assert "more:" not in found
 
 
