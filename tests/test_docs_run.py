@@ -26,7 +26,8 @@ def live() -> Iterator[Command]:
         called, *words = command.words[1:]
         only_its_name = called in NEED_WORDS and not words
         incomplete = called == "run" and not {"-f", "--port"} & {*words}
-        if called in LIVE and not only_its_name and not incomplete and not NEED_A_FILE & {*words}:
+        of_cluster = {"-n", "-A"} & {*words}  # through kubectl
+        if called in LIVE and not of_cluster and not only_its_name and not incomplete and not NEED_A_FILE & {*words}:
             yield command
 
 

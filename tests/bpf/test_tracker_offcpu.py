@@ -30,16 +30,24 @@ def reasons(found: Found) -> set[int]:
 
 
 def test_a_sleep_is_interruptible_and_has_the_stack_where_it_waits():
-    with tracking(OFFCPU, Knobs(20 * MS, tgid=os.getpid(), stacks=KERNEL)) as tracked:
+    """Of several: a kernel that runs under process 1 of a host may keep the end of one from all programs
+    (docs/design/tracker.md)."""
+    tid, sleeps = threading.get_native_id(), []
+
+    def told(found):
+        if tid in [record["tid"] for record, _ in found]:
+            return True
         before_ns = now_ns()
         time.sleep(0.05)
-        after_ns = now_ns()
-        tid = threading.get_native_id()
-        found = tracked.until(lambda found: tid in [record["tid"] for record, _ in found], "the sleep")
-    ((record, stacks),) = [one for one in found if one[0]["tid"] == tid and one[0]["start_ns"] >= before_ns]
+        sleeps.append((before_ns, now_ns()))
+        return False
+
+    with tracking(OFFCPU, Knobs(20 * MS, tgid=os.getpid(), stacks=KERNEL)) as tracked:
+        found = tracked.until(told, "a sleep")
+    record, stacks = next(one for one in found if one[0]["tid"] == tid)
     assert OffcpuReason.INTERRUPTIBLE == record["payload"][0]
-    assert before_ns <= record["start_ns"]
-    assert record["start_ns"] + record["duration_ns"] <= after_ns
+    ended_ns = record["start_ns"] + record["duration_ns"]
+    assert any(before_ns <= record["start_ns"] and ended_ns <= after_ns for before_ns, after_ns in sleeps)
     assert record["duration_ns"] > 20 * MS
     ((elapsed_ns, addresses),) = stacks.kernel
     assert record["duration_ns"] == elapsed_ns
