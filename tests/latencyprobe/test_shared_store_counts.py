@@ -107,6 +107,7 @@ def same(ours: Result, theirs: Result) -> None:
         assert abs(mine - other_ns) <= 0.03 * mine, (quantile, mine, other_ns)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("started", SERVERS)
 def test_the_same_events_give_the_same_report(tmp_path: Path, started: Started) -> None:
     minutes = 2 * 1440

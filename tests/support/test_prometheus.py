@@ -25,6 +25,8 @@ SERVERS = [
 ]
 Started = Callable[[Path, str], AbstractContextManager[Server]]
 
+pytestmark = pytest.mark.long  # real servers start
+
 
 def counter(**labels: str) -> Series:
     """A counter that grows by 1 a second for 3 hours."""
