@@ -9,8 +9,9 @@ import yaml
 
 from latencyprobe.group import Commands
 from latencyprobe.parsing import problems
-from tests.support.docs import PAGES, ROOT, Command, commands
+from tests.support.docs import PAGES, ROOT, Command, commands, simple
 
+_COMMENT = re.compile(r"\s{3,}.*")  # behind an example of --help
 TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
 OURS = [one for one in commands("latencyprobe") if re.fullmatch("[a-z]+", one.words[1])]
 AS_PLUGIN = [one for one in commands("kubectl") if one.words[1] == "latencyprobe" and len(one.words) > 2]
@@ -36,6 +37,24 @@ def understood(command: click.Command, words: list[str], called: str) -> None:
 def test_commands_of_the_pages_are_understood(command: Command) -> None:
     words = [word for word in command.words if word not in ("kubectl", "...")]
     understood(Commands("latencyprobe"), words[1:], "latencyprobe")
+
+
+def examples(command: click.Command, called: str) -> list[tuple[str, ...]]:
+    """The examples of --help of a command and of those below it."""
+    lines = [_COMMENT.sub("", line.strip()) for line in (command.epilog or "").splitlines()]
+    found = [words for line in lines for words in simple(line) if words[0] == "latencyprobe"]
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=called)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below, name
+            found += examples(below, name)
+    return found
+
+
+@pytest.mark.parametrize("words", examples(Commands("latencyprobe"), "latencyprobe"), ids=" ".join)
+def test_examples_of_help_are_understood(words: tuple[str, ...]) -> None:
+    understood(Commands("latencyprobe"), list(words[1:]), "latencyprobe")
 
 
 def test_what_is_no_command_is_found_out() -> None:

@@ -115,18 +115,18 @@ def _longest(slow: Slow) -> str:
 
 
 def _why(result: Result, slow: Slow, asked: str) -> Iterable[str]:
-    longest = max(slow.stages, key=lambda stage: duration_ns(stage.duration), default=None)
-    if longest is not None:
-        stage = exchanges.stage_of(longest.stage)
-        yield f"mostly {longest.stage}: {stage.meaning}" if stage.meaning else f"mostly {longest.stage}"
+    longest = _longest(slow)
+    if longest:
+        stage = exchanges.stage_of(longest)
+        yield f"mostly {longest}: {stage.meaning}" if stage.meaning else f"mostly {longest}"
     for one in slow.evidence:
         yield f"why: {words.explained(one, result, slow)}"
-    if longest is not None and _opened_connection(slow) and _of_server(result, longest.stage) is stages.READ_DELAY:
+    if longest and _opened_connection(slow) and _of_server(result, longest) is stages.READ_DELAY:
         yield f"why: {_ACCEPTED_LATE}"
     for call in slow.waited_for:
         yield f"why: {words.waited_for(call)}: {asked} {call.trace_id}"
-    if longest is not None and not slow.evidence and not slow.waited_for:
-        stage = exchanges.stage_of(longest.stage)
+    if longest and not slow.evidence and not slow.waited_for:
+        stage = exchanges.stage_of(longest)
         if more := _MORE.get(_KIND.get(stage, stage)):
             yield f"more: {more}"
 

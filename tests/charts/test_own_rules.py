@@ -2,7 +2,6 @@
 nothing else."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +15,11 @@ from latencyprobe_agent.vocabulary import conventions
 from latencyprobe_operator.metrics import OperatorCollector
 from tests.charts import shop
 from tests.charts.schemas import REPOSITORY, Conform
+from tests.support.programs import needs
 
 RULES = REPOSITORY / "charts/latencyprobe/files/rules.yaml"
 ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
-needs_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+needs_promtool = needs("promtool")
 
 AGENT = 'job="latencyprobe-agent",instance="{}"'
 # What all is well with, for an hour and a half. A counter is `start+step x times`.

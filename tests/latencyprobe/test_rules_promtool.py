@@ -4,7 +4,6 @@ which our evaluation of the same events says so, and at no other time.
 A promtool is of the Debian package `prometheus`, which `scripts/setup --test` installs.
 """
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from itertools import accumulate
@@ -20,8 +19,9 @@ from latencyprobe.slo.objective import Objective, objectives
 from latencyprobe.slo.windows import HOUR_S, WINDOW_S
 from latencyprobe.spec import LatencyProbe
 from tests.latencyprobe.event_series import DAY, HOUR, Series
+from tests.support.programs import needs
 
-pytestmark = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+pytestmark = needs("promtool")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Events = tuple[int, int]  # good and bad, of one minute

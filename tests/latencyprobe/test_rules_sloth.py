@@ -6,7 +6,6 @@ tests/data/rules has the documents, and beside each what Sloth v0.12.0 made of i
 """
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from fractions import Fraction
@@ -19,6 +18,7 @@ import yaml
 from latencyprobe.rules import forms, promql
 from latencyprobe.slo.windows import WINDOW_S, alerts
 from latencyprobe.spec import LatencyProbe
+from tests.support.programs import needs
 
 DATA = Path(__file__).parents[1] / "data" / "rules"
 of_windows = pytest.mark.parametrize("window", ["28d", "30d"])
@@ -67,7 +67,7 @@ def test_sloths_factors_of_28_days_are_those_that_our_page_names() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+@needs("promtool")
 @pytest.mark.parametrize(
     ("window", "bad", "sloths"),
     [

@@ -12,6 +12,7 @@ from latencyprobe.shared_store import client as client_
 from latencyprobe.shared_store.client import FAILED, Client
 from latencyprobe.shared_store.settings import Settings
 from tests.support.ports import free_port
+from tests.support.programs import needs
 from tests.support.prometheus import Server, needs_prometheus, prometheus
 from tests.support.servers import encrypted, nginx
 
@@ -61,6 +62,7 @@ def test_a_server_that_never_answers_is_told_in_time() -> None:
         assert "timed out" in problem(Settings(url, timeout_s=0.2))
 
 
+@needs("nginx")
 @pytest.mark.parametrize(
     ("location", "told"),
     [

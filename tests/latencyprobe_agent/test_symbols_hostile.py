@@ -16,6 +16,7 @@ import pytest
 from latencyprobe_agent.symbols.serving import MEMORY_BYTES
 from latencyprobe_agent.symbols.symbolizer import Symbolizer
 from tests.support.mapped import CODE, build, elf, fresh, mapping
+from tests.support.programs import needs
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.root
@@ -147,7 +148,7 @@ def memory_kib(pid: int) -> int:
     return int(Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0])
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@needs("strace")
 def test_hostile_roots_lead_nowhere(mapper: Path, host: Path, tmp_path: Path) -> None:
     """100 roots: nothing but the mapped file is read, which strace sees; processor time and memory are bounded."""
     canary_before = [path.stat().st_atime_ns for path in sorted(host.iterdir()) if path.is_file()]

@@ -38,11 +38,11 @@ def _of(page: Path) -> Iterator[Command]:
         *(span.replace("\\|", "|").replace("\n", " ") for span in _INLINE.findall(without_blocks)),
     ]
     for line in lines:
-        for words in _simple(line):
+        for words in simple(line):
             yield Command(str(page.relative_to(ROOT)), words)
 
 
-def _simple(line: str) -> Iterator[tuple[str, ...]]:
+def simple(line: str) -> Iterator[tuple[str, ...]]:
     """Yield the simple commands of a line, without redirections."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>()")
     lexer.whitespace_split = True

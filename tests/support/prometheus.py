@@ -4,7 +4,6 @@ Prometheus and VictoriaMetrics are those of Debian; `scripts/setup --test` insta
 port with files and a bounded memory of its own, and ends with the test, or with the test's process.
 """
 
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +13,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import requests
 import yaml
 
 from tests.support.ports import free_port
+from tests.support.programs import needs
 from tests.support.servers import running
 from tests.support.waiting import wait_until
 
@@ -26,10 +25,8 @@ _ASK_S = 60
 _BOUNDED = {"PATH": "/usr/bin:/bin", "GOMEMLIMIT": "256MiB", "GOMAXPROCS": "1"}
 _WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
-needs_prometheus = pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
-needs_victoria_metrics = pytest.mark.skipif(
-    not shutil.which("victoria-metrics"), reason="victoria-metrics is not installed"
-)
+needs_prometheus = needs("prometheus")
+needs_victoria_metrics = needs("victoria-metrics")
 
 
 class Series(NamedTuple):

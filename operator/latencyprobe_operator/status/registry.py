@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 class Registry:
     """LatencyProbes by namespace and name. `suspended_by`: what an administrator has suspended all of them by, and how
-    to take it back. each of `changed` is called when an entry comes, changes or goes."""
+    to take it back. Each of `changed` is called when an entry comes, changes or goes."""
 
     def __init__(self, *changed: Callable[[], None]) -> None:
         self.entries: dict[Key, Entry] = {}

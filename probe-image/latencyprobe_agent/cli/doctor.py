@@ -26,7 +26,7 @@ from latencyprobe_agent.kernel.hooks import (
     missing_capabilities,
 )
 from latencyprobe_agent.kernel.http2 import Http2Programs
-from latencyprobe_agent.kernel.libbpf import REMEDY
+from latencyprobe_agent.kernel.libbpf import NO_OBJECT_REMEDY
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.kernel.tracking import Knobs, TrackerPrograms
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
@@ -108,7 +108,7 @@ def _type_information(btf: Path) -> Finding:
 
 def _objects(first: Path) -> Finding:
     if not first.exists():
-        return Finding("eBPF objects", Verdict.FAIL, f"no {first}", "there is nothing to load", REMEDY)
+        return Finding("eBPF objects", Verdict.FAIL, f"no {first}", "there is nothing to load", NO_OBJECT_REMEDY)
     return Finding("eBPF objects", Verdict.OK, f"{len(list(first.parent.glob('*.bpf.o')))} in {first.parent}")
 
 

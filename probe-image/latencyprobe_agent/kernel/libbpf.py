@@ -26,7 +26,7 @@ from latencyprobe_agent.kernel.libbpf_abi import (
 )
 from latencyprobe_agent.kernel.maps import Map
 
-REMEDY = "install a release's wheel or package, which has it, or build it in a checkout with `make bpf`"  # no object
+NO_OBJECT_REMEDY = "install a release's wheel or package, which has it, or build it in a checkout with `make bpf`"
 TCX_INGRESS, TCX_EGRESS = 46, 47  # enum bpf_attach_type
 CLSACT_INGRESS, CLSACT_EGRESS = 1, 2  # enum bpf_tc_attach_point
 BTF_KIND_FUNC = 12

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from latencyprobe.errors import AbiMismatch, Unsupported
 from latencyprobe_agent.kernel.hooks import Hooks
-from latencyprobe_agent.kernel.libbpf import REMEDY, Link, Object, Program
+from latencyprobe_agent.kernel.libbpf import NO_OBJECT_REMEDY, Link, Object, Program
 from latencyprobe_agent.vocabulary.records import STRUCTS
 
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
@@ -81,7 +81,7 @@ def load(path: Path, kernel_btf: Path | None, hooks: Hooks, demands: Demands) ->
         try:
             opened = Object(path, kernel_btf)
         except OSError as e:
-            raise Unsupported("ObjectUnreadable", f"{e}: {REMEDY}") from e
+            raise Unsupported("ObjectUnreadable", f"{e}: {NO_OBJECT_REMEDY}") from e
         try:
             check_layouts(opened, path)
             chosen = _choose(opened.programs(), hooks, refused, demands)

@@ -20,7 +20,7 @@ from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import (
     CLSACT_EGRESS,
     CLSACT_INGRESS,
-    REMEDY,
+    NO_OBJECT_REMEDY,
     TCX_EGRESS,
     TCX_INGRESS,
     Link,
@@ -102,7 +102,7 @@ class PacketPrograms(Attached):
         try:
             opened = Object(path)
         except OSError as e:
-            raise Unsupported("ObjectUnreadable", f"{e}: {REMEDY}") from e
+            raise Unsupported("ObjectUnreadable", f"{e}: {NO_OBJECT_REMEDY}") from e
         links: dict[str, list[Link]] = defaultdict(list)
         made: list[int] = []
         try:

@@ -121,10 +121,11 @@ class Slicer:
         for group in np.unique(both).tolist():
             at = np.flatnonzero((both == group) & (found.half["excluded"] == Excluded.NONE))
             for objective in self._tracked.get((group // 4, group % 4), ()):
-                if explains.knows_cost:
-                    self._add(rows.explained(objective, signal, found, at, minute))
-                elif count := rows.waited_before(objective, explains, found, at):
-                    self._add(replace(rows.empty(objective, minute), evidence={signal: count}))
+                if not explains.knows_cost:
+                    if count := rows.waited_before(objective, explains, found, at):
+                        self._add(replace(rows.empty(objective, minute), evidence={signal: count}))
+                    continue
+                self._add(rows.explained(objective, signal, found, at, minute))
                 if row := rows.caused(objective, explains, found, at, minute):
                     self._add(row)
 

@@ -50,7 +50,13 @@ This host's need root, or CAP_BPF and CAP_PERFMON; a cluster's a kubectl that ma
 @click.option(
     "--interval", type=Duration(), help="How often; on a host also what a row is of [default: 2s, of a cluster 5s]"
 )
-@click.option("--sort", type=click.Choice(list(Sort)), default=Sort.P99, show_default=True, help="The largest first.")
+@click.option(
+    "--sort",
+    type=click.Choice([one.value for one in Sort]),
+    default=Sort.P99.value,
+    show_default=True,
+    help="The largest first.",
+)
 @click.option("--peer", default="", metavar="TEXT", help="Only rows with this text: a peer, process, target or side.")
 @click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of the cluster, through kubectl.")
@@ -64,7 +70,7 @@ def top(
     interval: float | None,
     namespace: str | None,
     all_namespaces: bool,
-    sort: Sort,
+    sort: str,
     peer: str,
     plain: bool,
     duration: float | None,
