@@ -25,6 +25,7 @@ WORKDIR /src
 # Without setup.py: programs come from their own stage, once, and the operator needs none.
 FROM pip AS wheel
 COPY pyproject.toml README.md LICENSE ./
+COPY bpf/LICENSE bpf/
 COPY latencyprobe latencyprobe
 COPY operator operator
 COPY probe-image probe-image

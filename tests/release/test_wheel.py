@@ -56,6 +56,14 @@ def test_it_has_the_programs_that_were_compiled(begun: Release, built: Path) -> 
     assert len(compiled) == len(list((ROOT / "bpf").glob("*.bpf.c")))
 
 
+def test_it_has_the_texts_of_both_licences(built: Path) -> None:
+    with zipfile.ZipFile(built) as archive:
+        texts = {name.partition(".dist-info/licenses/")[2]: archive.read(name) for name in archive.namelist()}
+
+    for name in ("LICENSE", "bpf/LICENSE"):
+        assert texts.get(name) == (ROOT / name).read_bytes(), name
+
+
 def test_programs_name_no_folder_of_who_compiled_them(begun: Release) -> None:
     for path in (begun.tree / "build/bpf").iterdir():
         content = path.read_bytes()
