@@ -22,6 +22,7 @@ from tests.truth.lossy import Network, network
 from tests.truth.netns import Namespace, joined
 from tests.truth.peers import Peers
 from tests.truth.recorder import OBJECTS, Recorder, beside
+from tests.truth.reuse import Reuse
 from tests.truth.session import OBJECT, Drainer, Session, open_programs
 from tests.truth.slow_files import SlowFiles, slow_files
 from tests.truth.streams import Streams, of_kernels_that_tell_streams
@@ -106,10 +107,19 @@ def make_stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
         session.close()
 
 
+@pytest.fixture(scope="module")
+def reuse() -> Iterator[Reuse]:
+    """Programs for all tests of a file, one after the other."""
+    with Reuse() as programs:
+        yield programs
+
+
 @pytest.fixture
-def session(make_session: Callable[..., Session]) -> Session:
+def session(reuse: Reuse) -> Iterator[Session]:
     """Attached programs that measure nothing yet."""
-    return make_session()
+    one = reuse.session()
+    yield one
+    reuse.take_back(one)
 
 
 @pytest.fixture

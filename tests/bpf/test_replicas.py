@@ -111,7 +111,7 @@ def test_a_caller_that_is_no_replica_is_measured(session):
     assert reasons(session.records_of_closed(1), End.SERVER) == 3 * ["NONE"]
 
 
-@pytest.mark.parametrize(("port", "expected"), [(0, "PEER"), (OTHER_PORT, "NONE")])
+@pytest.mark.parametrize(("port", "expected"), [(0, "PEER"), (OTHER_PORT, "NONE")], ids=["any", "another"])
 def test_replicas_are_such_on_the_ports_of_their_target(session, port, expected):
     measure(session, peers=False, port=port)
     connection = Connection(ADDRESSES[1])

@@ -44,6 +44,7 @@ class Session:
         self._drain_s = drain_s
         self._take = take or programs.drain
         self.rules = NO_RULES
+        self.whole = True  # until something is skipped
         self._batches = [np.empty(0, EXCHANGE)]
         self._ended = threading.Event()
         self._drainer = threading.Thread(target=self._drain)
@@ -150,6 +151,7 @@ class Session:
 
     def skip(self, *events: str) -> None:
         """Run the programs of these events no more."""
+        self.whole = False
         links = self.programs._loaded.links
         for link in [link for event in events for link in links.pop(event)]:
             link.close()
@@ -171,13 +173,18 @@ class Session:
         measured = halves(records.copy())
         return measured, LocalJoin(limit=len(records) + 1).join(measured)
 
-    def close(self) -> None:
-        """Detach everything; again: nothing."""
+    def end(self) -> Programs | None:
+        """Drain no more; return the programs, as they are, unless that has been done before."""
         if self._ended.is_set():
-            return
+            return None
         self._ended.set()
         self._drainer.join()
-        self.programs.close()
+        return self.programs
+
+    def close(self) -> None:
+        """Detach everything; again: nothing."""
+        if programs := self.end():
+            programs.close()
 
     def _count(self) -> int:
         return sum(map(len, self._batches))
