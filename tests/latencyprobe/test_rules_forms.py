@@ -1,11 +1,13 @@
 """rules/forms.py: what every form says of a LatencyProbe's objectives, and what is only one's own."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from latencyprobe.errors import SpecError
 from latencyprobe.rules import counters, forms, prometheus
@@ -59,6 +61,22 @@ def test_a_prometheusrule_is_in_the_namespace_of_its_latencyprobe_and_has_the_sa
         "annotations" in metadata,
     )
     assert written("prometheus", probe())[0] == document["spec"]
+
+
+@pytest.mark.parametrize(("objectives", "sizes"), [(0, []), (8, [8]), (9, [8, 1]), (32, [8] * 4)])
+def test_many_objectives_are_several_prometheusrules_each_small_enough_for_kubectl_and_the_prometheus_operator(
+    probe: MakeProbe, objectives: int, sizes: list[int]
+) -> None:
+    longest = [judged(f"{i:063}", target="t" * 63, threshold="999999999ns", goal="99.99999") for i in range(objectives)]
+    of = probe(targets=[{"name": "t" * 63, "ports": [80]}], objectives=longest)
+    of = replace(of, name="p" * 63, namespace="n" * 63)
+    documents = written("prometheusrule", of)
+    groups = [[group["name"] for group in one["spec"]["groups"] if ".budget" in group["name"]] for one in documents]
+    names = [f"latencyprobe-{of.name}{end}" for end in ("", ".2", ".3", ".4")]
+    assert names[: len(sizes)] == [one["metadata"]["name"] for one in documents]
+    assert sizes == [len(one) for one in groups]
+    assert [entry["name"] for entry in longest] == [name.split(".")[3] for one in groups for name in one]
+    assert [] == [size for one in documents if (size := len(json.dumps(one))) > 250_000]
 
 
 def test_rows_left_out_are_told_as_comments_and_as_an_annotation(probe: MakeProbe) -> None:
