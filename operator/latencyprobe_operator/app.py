@@ -134,8 +134,7 @@ class Operator:
             figures=evaluation.figures,
             placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
             changed=status_changed,
-            store_ephemeral=config.store_ephemeral,
-            store=partial(_store_state, self._store_thread, evaluation, shared),
+            store=partial(_store_state, self._store_thread, evaluation, shared, ephemeral=config.store_ephemeral),
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)
@@ -214,7 +213,9 @@ def _shared_store(config: Config, failures: Counter[str]) -> SharedStore | None:
     return SharedStore(config.shared_store, partial(SqliteStore, config.store, readonly=True), failures)
 
 
-def _store_state(thread: StoreThread, evaluation: Evaluation, shared: SharedStore | None) -> StoreState:
+def _store_state(
+    thread: StoreThread, evaluation: Evaluation, shared: SharedStore | None, *, ephemeral: bool
+) -> StoreState:
     """Return how the store is, as statuses tell it."""
     problem, recent = thread.problem, [one.path.name for one in thread.file.moved if time.time() - one.at < DAY_S]
     return StoreState(
@@ -223,4 +224,5 @@ def _store_state(thread: StoreThread, evaluation: Evaluation, shared: SharedStor
         incomplete=evaluation.incomplete,
         moved=recent[0] if recent else "",
         shared=shared.problem if shared else "",
+        ephemeral=ephemeral,
     )

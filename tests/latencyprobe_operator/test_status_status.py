@@ -107,6 +107,10 @@ def test_objective_that_cannot_be_evaluated_has_a_condition(planned: Any) -> Non
             ("StoreFailed", "True", "StoreDamaged", "the file of SLI counts was damaged: it is sli.db.damaged-1 now"),
         ),
         (
+            StoreState(ephemeral=True),
+            ("StoreEphemeral", "True", "StoreEphemeral", "SLI counts are lost when the operator's pod is replaced"),
+        ),
+        (
             StoreState(shared="http://p:9090: no answer: is it up?", incomplete="late"),
             (
                 *("SharedStoreFailed", "True", "SharedStoreFailed"),

@@ -38,7 +38,6 @@ def status(
     now: str,
     placement: Placement,
     suspended_by: str = "",
-    store_ephemeral: bool = False,
     store: conditions.StoreState = conditions.HEALTHY,
 ) -> Status:
     """Return the status of a LatencyProbe. `resolved`: None for one that our parser refuses; `now`: ISO 8601;
@@ -51,7 +50,6 @@ def status(
             *(resolved, states, agents),
             placement=placement,
             suspended_by=suspended_by,
-            store_ephemeral=store_ephemeral,
         )
     if reasons := {r["objective"]: r["reason"] for r in figures if r.get("reason", "") not in ("", store.incomplete)}:
         found = (*found, conditions.broken(reasons))

@@ -37,7 +37,6 @@ class Statuses:
         figures: Callable[[Key], Figures],
         placement: Callable[[], Placement],
         changed: Trigger,
-        store_ephemeral: bool = False,
         store: Callable[[], StoreState] = StoreState,
     ) -> None:
         self._registry = registry
@@ -47,7 +46,6 @@ class Statuses:
         self._figures = figures
         self._placement = placement
         self._changed = changed
-        self._store_ephemeral = store_ephemeral
         self._store = store
         self._began_s: float | None = None
 
@@ -88,7 +86,6 @@ class Statuses:
                 now=now,
                 placement=placement,
                 suspended_by=self._registry.suspended_by,
-                store_ephemeral=self._store_ephemeral,
                 store=store,
             )
         return found
