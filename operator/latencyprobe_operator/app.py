@@ -36,6 +36,8 @@ from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluatio
 from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
+from latencyprobe_operator.rules.rules import Rules
+from latencyprobe_operator.rules.writer import RuleWriter
 from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.labels import Labels
 from latencyprobe_operator.status.placement import Placement
@@ -74,9 +76,10 @@ class Operator:
 
     def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
+        rules_edited = Trigger()
         cluster, writes, state, agents = Cluster(api), Writes(term.left_s), ClusterState(), Agents()
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
-        registry = Registry(changed.set, edited.set)
+        registry = Registry(changed.set, edited.set, rules_edited.set)
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
         self._store_thread = StoreThread(
@@ -126,6 +129,8 @@ class Operator:
             evaluated=status_changed,
             shared=shared,
         )
+        rule_writer = RuleWriter(cluster, writes, state, config.rule_labels or {})
+        rules = Rules(cluster, rule_writer, probes=lambda: registry.probes, edited=rules_edited, told=status_changed)
         statuses = Statuses(
             registry,
             planner,
@@ -134,6 +139,7 @@ class Operator:
             figures=evaluation.figures,
             placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
             changed=status_changed,
+            rules=rules.problem,
             store=partial(_store_state, self._store_thread, evaluation, shared, ephemeral=config.store_ephemeral),
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
@@ -150,6 +156,8 @@ class Operator:
             Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )
+        if config.rule_labels is not None:
+            self._others += (Gated(rules, term.may_write),)
         figures = OperatorCollector(
             Sources(
                 informers=self._informers.of.values,

@@ -2,17 +2,22 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
 import yaml
 from msgspec.structs import replace
 
+from latencyprobe import parsing
 from latencyprobe.errors import SpecError
 from latencyprobe.rules import counters, forms, prometheus
 from latencyprobe.slo.objective import objectives
 from latencyprobe.spec import LatencyProbe
+from tests.support.fuzz import places
+from tests.support.hostile_probes import whole
 
 MakeProbe = Callable[..., LatencyProbe]
 TOTAL = (
@@ -116,6 +121,32 @@ def test_openslo_names_are_labels_and_differ_where_only_the_dashes_are_the_same(
     (spec,) = (one["spec"] for one in written("openslo", probe()))
     assert [{"target": 0.999}] == spec["objectives"]
     assert [{"duration": "28d", "isRolling": True}] == spec["timeWindow"]
+
+
+@pytest.mark.parametrize("text", ["{{ $value }}", '{{ query "up" }}', "a{{b}}", 'a"} or up{b="', "{{"])
+def test_no_text_of_a_latencyprobe_becomes_a_template_or_a_selector_of_prometheus(text: str) -> None:
+    """Prometheus expands templates in annotations, and in the labels of alerts."""
+    own = {"{{ $value | humanize }}", "{{ $value | humanizePercentage }}"}
+    right = whole() | {"metadata": {"name": "checkout", "namespace": "shop"}}
+    assert own == templates(forms.text("prometheusrule", [parsing.parse(right)]))
+    refused = 0
+    for number in range(len([*places([right])])):
+        document = deepcopy(right)
+        holder, field = [*places([document])][number]
+        if isinstance(holder[field], str):
+            holder[field] = text
+            try:
+                rules = forms.text("prometheusrule", [parsing.parse(document)])
+            except SpecError:
+                refused += 1
+            else:
+                assert (text in rules, templates(rules)) == (False, own)
+    assert refused > 10
+
+
+def templates(text: str) -> set[str]:
+    """What stands between the braces of Go's templates, and braces that nothing closes."""
+    return {*re.findall(r"\{\{[^}]*(?:\}\})?", text)}
 
 
 @pytest.mark.parametrize("goal", ["99.99999", "0.5", "99.9", "33.33333"])

@@ -23,7 +23,8 @@ SETTLING_S = 20.0  # agents report every 15 s
 
 class Statuses:
     """A loop. `figures`: a LatencyProbe's results of the last evaluation; `placement`: what keeps agents from nodes;
-    `changed` makes a turn due; `store`: how the store of counts is."""
+    `changed` makes a turn due; `store`: how the store of counts is; `rules`: why the PrometheusRules of one are
+    not written (reason, message), None while they are or shall not be."""
 
     name = "statuses"
 
@@ -38,6 +39,7 @@ class Statuses:
         placement: Callable[[], Placement],
         changed: Trigger,
         store: Callable[[], StoreState] = StoreState,
+        rules: Callable[[Key], tuple[str, str] | None] = lambda _: None,
     ) -> None:
         self._registry = registry
         self._planner = planner
@@ -47,6 +49,7 @@ class Statuses:
         self._placement = placement
         self._changed = changed
         self._store = store
+        self._rules = rules
         self._began_s: float | None = None
 
     async def due(self, *, failed: bool) -> None:
@@ -87,5 +90,6 @@ class Statuses:
                 placement=placement,
                 suspended_by=self._registry.suspended_by,
                 store=store,
+                rules=self._rules(key),
             )
         return found
