@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from aiohttp import web
 
 from latencyprobe import parsing
 from latencyprobe.sli import SliRow
@@ -41,6 +42,40 @@ def test_row_that_broke_older_versions_is_in_the_store_and_the_operator_starts_a
             await make.until(reported, "it has reported", 30)
         states = {result["objective"]: (result["state"], result["events"]) for result in api.reports[0]["results"]}
         assert states == {"broken": ("Incomplete", 0), "fast": ("Met", 200)}
+
+    asyncio.run(scene())
+
+
+class KnowsRules(ApiServer):
+    """Has the kind PrometheusRule too. `rules`: what was written, by path."""
+
+    def __init__(self, *probes: dict[str, Any]) -> None:
+        super().__init__(*probes)
+        self.rules: dict[str, dict[str, Any]] = {}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if "/prometheusrules" not in request.path:
+            return await super().answer(request)
+        if request.method == "PATCH":
+            self.rules[request.path] = await request.json()
+            return web.json_response({"metadata": {"resourceVersion": "1"}})
+        if not request.path.endswith("/prometheusrules"):
+            return web.json_response({}, status=404)
+        return web.json_response({"metadata": {}, "items": []})
+
+
+def test_rules_are_written_beside_a_latencyprobe_by_an_operator_that_is_told_to(
+    make: Any, tmp_path: Path, tls_dir: Path
+) -> None:
+    async def scene() -> None:
+        api = KnowsRules(make.document())
+        told = ("env", 'LATENCYPROBE_RULE_LABELS={"release": "stack"}')
+        async with operator(tmp_path, tls_dir, api, *told):
+            await make.until(lambda: api.rules, "a rule is written", 60)
+        ((path, rule),) = api.rules.items()
+        assert path == "/apis/monitoring.coreos.com/v1/namespaces/shop/prometheusrules/latencyprobe-checkout"
+        assert rule["metadata"]["labels"]["release"] == "stack"
+        assert [one["uid"] for one in rule["metadata"]["ownerReferences"]] == [make.document()["metadata"]["uid"]]
 
     asyncio.run(scene())
 
