@@ -97,4 +97,4 @@ class RuleWriter:
 
 def _taken(name: str) -> Problem:
     what = f"there is a PrometheusRule {name} that the operator has not written for this LatencyProbe"
-    return Problem("NameTaken", f"{what}, and it stays as it is: delete it or give it another name")
+    return Problem("NameTaken", f"{what}, and it stays as it is: delete it, or give the LatencyProbe another name")
