@@ -33,6 +33,7 @@ from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluation
+from latencyprobe_operator.reports.mirror import Mirror
 from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
@@ -123,7 +124,7 @@ class Operator:
             planner,
             agents,
             self._store_thread,
-            report_writer,
+            Mirror(report_writer, cluster, writes, state) if config.open_reports else report_writer,
             probes=lambda: registry.probes,
             upload_s=lambda: ingest.pacing.usual_s,
             evaluated=status_changed,

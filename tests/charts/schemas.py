@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.support import monitoring
+from tests.support import definitions
 from tests.support.api_server import bench
 
 REPOSITORY = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def write_schemas(folder: Path) -> None:
 
 def all_definitions() -> Iterator[dict[str, Any]]:
     """Return the CustomResourceDefinitions whose objects the chart, the examples and our rules have."""
-    yield from (monitoring.definition(plural) for plural in ("prometheusrules", "servicemonitors"))
+    yield from (definitions.monitoring(plural) for plural in ("prometheusrules", "servicemonitors"))
     for path in (REPOSITORY / "crds").glob("*.yaml"):
         yield from yaml.safe_load_all(path.read_text())
 

@@ -11,7 +11,7 @@ import yaml
 from latencyprobe_operator.cluster.owners import MANAGED_BY
 from latencyprobe_operator.config import Config
 from tests.charts.schemas import Conform
-from tests.support import monitoring
+from tests.support import definitions
 from tests.support.api_server import ApiServer, api_server
 from tests.support.waiting import wait_until
 
@@ -35,7 +35,7 @@ def told(manifests: Any) -> dict[str, str] | None:
 
 
 def own_rules(manifests: Any) -> list[dict[str, Any]]:
-    return [one for one in manifests if one["metadata"]["name"].endswith("-own-rules")]
+    return [one for one in manifests if one["metadata"]["name"].endswith("-own-objects")]
 
 
 def test_without_being_asked_the_operator_writes_no_rules_and_has_no_right_to(manifests: Any) -> None:
@@ -62,7 +62,7 @@ def test_rights_on_rules_are_the_golden_list(render: Render) -> None:
 def server(render: Render, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """An API server with PrometheusRules and the chart's policy about them."""
     with api_server(tmp_path_factory.mktemp("api")) as it:
-        it.define(monitoring.definition("prometheusrules"))
+        it.define(definitions.monitoring("prometheusrules"))
         for one in own_rules(asked(render)):
             kind = "policies" if one["kind"].endswith("Policy") else "policybindings"
             it.create(POLICIES + kind, one)

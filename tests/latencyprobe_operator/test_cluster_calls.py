@@ -67,7 +67,7 @@ class Recorder:
             resource = match["resource"] + (f"/{match['sub']}" if match["sub"] else "")
             verb = verbs.get(method) or ("watch" if "watch" in query else "get" if match["name"] else "list")
             found.add((match["group"] or "", resource, verb))
-            if method == "PATCH" and body.get("kind") in ("LatencyReport", "PrometheusRule"):
+            if method == "PATCH" and body.get("kind") in ("LatencyReport", "PrometheusRule", "Report"):
                 found.add((match["group"] or "", resource, "create"))  # apply makes what is not there
         return found
 
@@ -121,6 +121,17 @@ def test_rules_need_exactly_the_listed_rights_and_no_more_of_an_object_than_its_
     assert query["labelSelector"] == "app.kubernetes.io/managed-by=latencyprobe-operator"
     assert (applied, body) == ({"fieldManager": "latencyprobe-operator", "force": "true"}, rule)
     assert options["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+
+
+def test_reports_of_openreports_need_exactly_the_listed_rights(make: Any) -> None:
+    recorder = Recorder()
+
+    async def scene(api: Api) -> None:
+        await Cluster(api).open_report("shop", "latencyprobe")
+        await Cluster(api).write_open_report("shop", "latencyprobe", {"kind": "Report"})
+
+    recorder.run(make, scene)
+    assert recorder.rights() == listed(RIGHTS["openReportClusterRules"])
 
 
 @pytest.mark.parametrize(("status", "told"), [(404, False), (409, False), (403, True)])

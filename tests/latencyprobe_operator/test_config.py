@@ -49,6 +49,12 @@ def test_rules_are_written_if_their_labels_are_given(given: str | None, labels: 
     assert Config.from_environment(environment).rule_labels == labels
 
 
+def test_results_are_mirrored_if_that_is_asked_for() -> None:
+    environment = {"LATENCYPROBE_NAMESPACE": "ops"}
+    assert not Config.from_environment(environment).open_reports
+    assert Config.from_environment(environment | {"LATENCYPROBE_OPEN_REPORTS": "true"}).open_reports
+
+
 def test_two_processes_have_different_identities() -> None:
     one, other = (Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"}) for _ in range(2))
     assert one.identity != other.identity

@@ -17,7 +17,7 @@ from latencyprobe_operator.rules import documents
 from latencyprobe_operator.rules import rules as rules_
 from latencyprobe_operator.rules.rules import UNKNOWN, Rules
 from latencyprobe_operator.rules.writer import RuleWriter
-from tests.support import monitoring
+from tests.support import definitions
 from tests.support.api_server import ApiServer, api_server
 
 KEY, NAME = ("shop", "checkout"), "latencyprobe-checkout"
@@ -103,7 +103,7 @@ def test_rules_come_and_go_with_objectives_on_a_real_api_server(
             rules = rules_of(make, cluster, probes=probes, writes=writes)
             await rules.turn()
             assert rules.problem(KEY) == UNKNOWN
-            server.define(monitoring.definition("prometheusrules"))
+            server.define(definitions.monitoring("prometheusrules"))
             for _ in range(2):
                 await rules.turn()
             assert (rules.problem(KEY), writes.counts) == (None, {("rule", "ok"): 1})

@@ -63,6 +63,11 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- (.Values.slo | default dict).prometheusRules | default dict | toYaml -}}
 {{- end }}
 
+{{/* Whether the operator writes Reports of openreports.io. */}}
+{{- define "latencyprobe.openReports" -}}
+{{- (.Values.slo | default dict).openReports | default dict | toYaml -}}
+{{- end }}
+
 {{/* Secrets that are made once must be looked up at every later rendering; without a cluster they would change each time. */}}
 {{- define "latencyprobe.requireCluster" -}}
 {{- if not (lookup "v1" "Namespace" "" "kube-system") -}}

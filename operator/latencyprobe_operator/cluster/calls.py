@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "latencyprobe-operator"
 _GROUP = f"/apis/{API_VERSION}"
-_MONITORING = "/apis/monitoring.coreos.com/v1"
+_MONITORING, _OPEN_REPORTS = "/apis/monitoring.coreos.com/v1", "/apis/openreports.io/v1alpha1"
 _PAGE = "500"
 _REVIEW_S = 5.0  # agents wait for 10 s
 _GONE = (404, 409)  # of an apply that forces, a conflict can only be the uid: another object has the name now
@@ -103,6 +103,14 @@ class Cluster:
     async def write_report(self, namespace: str, report: Mapping[str, object]) -> None:
         """Write a namespace's LatencyReport `latency`, made or changed."""
         await self._apply(f"{_GROUP}/namespaces/{namespace}/latencyreports/latency", report)
+
+    async def open_report(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the metadata of a Report of openreports.io, or None when there is no such object, or no such kind."""
+        return await self.metadata(f"{_OPEN_REPORTS}/namespaces/{namespace}/reports/{name}")
+
+    async def write_open_report(self, namespace: str, name: str, report: Mapping[str, object]) -> None:
+        """Write a Report of openreports.io, made or changed. Raises ApiError 404 while there is no such kind."""
+        await self._apply(f"{_OPEN_REPORTS}/namespaces/{namespace}/reports/{name}", report)
 
     async def rules(self) -> list[dict[str, Any]]:
         """Return the metadata of every PrometheusRule with our label. Raises ApiError 404 without such a kind."""
@@ -194,14 +202,15 @@ def _rule(namespace: str, name: str) -> str:
 
 class FakeCluster(Cluster):
     """A Cluster for tests: `documents` are its LatencyProbes, `labelled` its nodes with our label and `agents` the pods
-    there, `there` its PrometheusRules, if it `knows` that kind; `calls` keeps what is written, `fails` names the writes
-    that fail."""
+    there, `there` its PrometheusRules and `mirrored` its Reports by namespace, if it `knows` these kinds; `calls` keeps
+    what is written, `fails` names the writes that fail."""
 
     def __init__(self, *documents: dict[str, Any]) -> None:
         self.documents = list(documents)
         self.labelled: list[tuple[str, str]] = []
         self.agents: list[str] = []
         self.there: dict[Key, dict[str, Any]] = {}
+        self.mirrored: dict[str, dict[str, Any]] = {}
         self.knows = True
         self.calls: list[tuple[Any, ...]] = []
         self.fails: set[str] = set()
@@ -233,6 +242,17 @@ class FakeCluster(Cluster):
     async def post_event(self, probe: Mapping[str, str], kind: str, reason: str, note: str) -> None:
         """Keep the call."""
         self._keep("post_event", probe, kind, reason, note)
+
+    async def open_report(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the metadata of one of `mirrored`."""
+        return self.mirrored[namespace]["metadata"] if namespace in self.mirrored else None
+
+    async def write_open_report(self, namespace: str, name: str, report: Mapping[str, Any]) -> None:
+        """Keep the call, and the object."""
+        self._keep("write_open_report", namespace)
+        if not self.knows:
+            raise ApiError(404, "the server could not find the requested resource")
+        self.mirrored[namespace] = dict(report)
 
     async def rules(self) -> list[dict[str, Any]]:
         """Return the metadata of those with our label in `there`."""
