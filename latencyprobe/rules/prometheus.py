@@ -9,6 +9,7 @@ from latencyprobe.slo.objective import objectives
 from latencyprobe.spec import LatencyProbe
 
 LEFT_OUT = "latencyprobe.dev/left-out"  # annotation: comments do not reach a cluster
+OBJECTIVES = 8  # `kubectl apply` refuses more than 256 KiB, the Prometheus Operator 512; an objective has up to 30
 
 
 def groups(probes: Iterable[LatencyProbe]) -> list[Document]:
@@ -18,20 +19,32 @@ def groups(probes: Iterable[LatencyProbe]) -> list[Document]:
 
 
 def prometheus_rules(probes: Iterable[LatencyProbe]) -> list[Document]:
-    """Return one monitoring.coreos.com/v1 PrometheusRule for each LatencyProbe, in its namespace."""
+    """Return the monitoring.coreos.com/v1 PrometheusRules of each LatencyProbe, in its namespace: one for each
+    `OBJECTIVES` of its objectives."""
     documents = []
     for probe in probes:
         rules = _rules(probe)
-        metadata: dict[str, object] = {
-            "name": f"latencyprobe-{probe.name}",
-            "namespace": probe.namespace,
-            "labels": {"app.kubernetes.io/name": "latencyprobe"},
-        }
-        if left_out := _left_out(rules):
-            metadata["annotations"] = {LEFT_OUT: "\n".join(left_out)}
-        kind = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule"}
-        documents.append(Document({**kind, "metadata": metadata, "spec": _groups(rules)}))
+        parts = (rules[i : i + OBJECTIVES] for i in range(0, len(rules), OBJECTIVES))
+        documents += [Document(_object(probe, number, part)) for number, part in enumerate(parts, 1)]
     return documents
+
+
+def object_name(probe: str, number: int = 1) -> str:
+    """Return the name of a LatencyProbe's PrometheusRule, counted from 1. A dot, which no part has in it, keeps apart
+    the second of `a` and the first of `a-2`."""
+    return f"latencyprobe-{probe}" + (f".{number}" if number > 1 else "")
+
+
+def _object(probe: LatencyProbe, number: int, rules: list[ObjectiveRules]) -> dict[str, object]:
+    metadata: dict[str, object] = {
+        "name": object_name(probe.name, number),
+        "namespace": probe.namespace,
+        "labels": {"app.kubernetes.io/name": "latencyprobe"},
+    }
+    if left_out := _left_out(rules):
+        metadata["annotations"] = {LEFT_OUT: "\n".join(left_out)}
+    kind = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule"}
+    return {**kind, "metadata": metadata, "spec": _groups(rules)}
 
 
 def _rules(probe: LatencyProbe) -> list[ObjectiveRules]:

@@ -33,9 +33,12 @@ from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluation
+from latencyprobe_operator.reports.mirror import Mirror
 from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
+from latencyprobe_operator.rules.rules import Rules
+from latencyprobe_operator.rules.writer import RuleWriter
 from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.labels import Labels
 from latencyprobe_operator.status.placement import Placement
@@ -74,9 +77,10 @@ class Operator:
 
     def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
+        rules_edited = Trigger()
         cluster, writes, state, agents = Cluster(api), Writes(term.left_s), ClusterState(), Agents()
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
-        registry = Registry(changed.set, edited.set)
+        registry = Registry(changed.set, edited.set, rules_edited.set)
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
         self._store_thread = StoreThread(
@@ -120,12 +124,14 @@ class Operator:
             planner,
             agents,
             self._store_thread,
-            report_writer,
+            Mirror(report_writer, cluster, writes, state) if config.open_reports else report_writer,
             probes=lambda: registry.probes,
             upload_s=lambda: ingest.pacing.usual_s,
             evaluated=status_changed,
             shared=shared,
         )
+        rule_writer = RuleWriter(cluster, writes, state, config.rule_labels or {})
+        rules = Rules(cluster, rule_writer, probes=lambda: registry.probes, edited=rules_edited, told=status_changed)
         statuses = Statuses(
             registry,
             planner,
@@ -134,8 +140,8 @@ class Operator:
             figures=evaluation.figures,
             placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
             changed=status_changed,
-            store_ephemeral=config.store_ephemeral,
-            store=partial(_store_state, self._store_thread, evaluation, shared),
+            rules=rules.problem,
+            store=partial(_store_state, self._store_thread, evaluation, shared, ephemeral=config.store_ephemeral),
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)
@@ -151,6 +157,8 @@ class Operator:
             Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )
+        if config.rule_labels is not None:
+            self._others += (Gated(rules, term.may_write),)
         figures = OperatorCollector(
             Sources(
                 informers=self._informers.of.values,
@@ -214,7 +222,9 @@ def _shared_store(config: Config, failures: Counter[str]) -> SharedStore | None:
     return SharedStore(config.shared_store, partial(SqliteStore, config.store, readonly=True), failures)
 
 
-def _store_state(thread: StoreThread, evaluation: Evaluation, shared: SharedStore | None) -> StoreState:
+def _store_state(
+    thread: StoreThread, evaluation: Evaluation, shared: SharedStore | None, *, ephemeral: bool
+) -> StoreState:
     """Return how the store is, as statuses tell it."""
     problem, recent = thread.problem, [one.path.name for one in thread.file.moved if time.time() - one.at < DAY_S]
     return StoreState(
@@ -223,4 +233,5 @@ def _store_state(thread: StoreThread, evaluation: Evaluation, shared: SharedStor
         incomplete=evaluation.incomplete,
         moved=recent[0] if recent else "",
         shared=shared.problem if shared else "",
+        ephemeral=ephemeral,
     )

@@ -24,7 +24,8 @@ class Toleration(msgspec.Struct, frozen=True):
 
 class Config(msgspec.Struct, frozen=True):
     """Where the operator is and what it serves. `agent_tolerations`: of the agents' DaemonSet; `shared_store`: what
-    judges objectives, if not the operator's own counts."""
+    judges objectives, if not the operator's own counts; `rule_labels`: of PrometheusRules, if it shall write any;
+    `open_reports`: whether it writes Reports of openreports.io."""
 
     namespace: str
     agent_namespace: str
@@ -39,6 +40,8 @@ class Config(msgspec.Struct, frozen=True):
     suspend: bool
     agent_tolerations: tuple[Toleration, ...]
     shared_store: Settings | None = None
+    rule_labels: dict[str, str] | None = None
+    open_reports: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -62,6 +65,8 @@ class Config(msgspec.Struct, frozen=True):
             suspend=environment.get("LATENCYPROBE_SUSPEND", "false").lower() == "true",
             agent_tolerations=_tolerations(environment.get("LATENCYPROBE_AGENT_TOLERATIONS", _ALL)),
             shared_store=_shared_store(environment),
+            open_reports=environment.get("LATENCYPROBE_OPEN_REPORTS", "false").lower() == "true",
+            rule_labels=_rule_labels(environment.get("LATENCYPROBE_RULE_LABELS")),
             identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         )
 
@@ -89,3 +94,13 @@ def _tolerations(text: str) -> tuple[Toleration, ...]:
     except msgspec.DecodeError as error:
         what = "write the DaemonSet's tolerations, as a JSON list"
         raise LatencyProbeError(f"LATENCYPROBE_AGENT_TOLERATIONS: {error}: {what}") from error
+
+
+def _rule_labels(text: str | None) -> dict[str, str] | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError as error:
+        what = "write labels as a JSON object, {} for none"
+        raise LatencyProbeError(f"LATENCYPROBE_RULE_LABELS: {error}: {what}") from error

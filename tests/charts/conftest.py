@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.charts.schemas import Conform, bench, conforming
+from tests.charts.schemas import Conform, conforming
+from tests.support.api_server import bench
 
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "charts" / "latencyprobe"

@@ -8,9 +8,11 @@ from typing import Any
 
 import yaml
 
+from tests.support import definitions
+from tests.support.api_server import bench
+
 REPOSITORY = Path(__file__).parents[2]
 BENCH = REPOSITORY / "tests" / "e2e" / "bench"
-PROMETHEUS_OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 NAMES = "{{.ResourceKind}}-{{.Group}}-{{.ResourceAPIVersion}}.json"
 _REFERENCE = "#/definitions/"
 # Kubernetes takes more than its schema says: numbers where a text is meant
@@ -20,13 +22,6 @@ _WIDER = {
 }
 
 Conform = Callable[[str], None]
-
-
-def bench(*words: str) -> str:
-    """Return what the bench prints."""
-    done = subprocess.run([BENCH / "bench", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def kubernetes_version() -> str:
@@ -46,9 +41,8 @@ def write_schemas(folder: Path) -> None:
 
 def all_definitions() -> Iterator[dict[str, Any]]:
     """Return the CustomResourceDefinitions whose objects the chart, the examples and our rules have."""
-    theirs = Path(bench("module", PROMETHEUS_OPERATOR)) / "example/prometheus-operator-crd"
-    monitoring = (theirs / f"monitoring.coreos.com_{kind}.yaml" for kind in ("prometheusrules", "servicemonitors"))
-    for path in (*monitoring, *(REPOSITORY / "crds").glob("*.yaml")):
+    yield from (definitions.monitoring(plural) for plural in ("prometheusrules", "servicemonitors"))
+    for path in (REPOSITORY / "crds").glob("*.yaml"):
         yield from yaml.safe_load_all(path.read_text())
 
 

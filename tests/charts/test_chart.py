@@ -116,6 +116,8 @@ def test_names_of_a_long_release_name_stay_valid(render: Render) -> None:
         ({"slo": {"prometheus": {"url": "http://me:secret@prometheus:9090"}}}, "/slo/prometheus/url"),
         ({"slo": {"prometheus": {"headers": {"X Y": "a"}}}}, "invalid propertyName 'X Y'"),
         ({"slo": {"prometheus": {"timeoutSeconds": 600}}}, "/slo/prometheus/timeoutSeconds"),
+        ({"slo": {"openReports": {"enabled": "yes"}}}, "/slo/openReports/enabled"),
+        ({"slo": {"prometheusRules": {"labels": {"release": 1}}}}, "/slo/prometheusRules/labels/release"),
         ({"metrics": {"prometheusRule": {"enabled": 1}}}, "/metrics/prometheusRule/enabled"),
         ({"dashboards": {"labels": {"grafana_dashboard": 1}}}, "/dashboards/labels/grafana_dashboard"),
         ({"typo": 1}, "typo"),

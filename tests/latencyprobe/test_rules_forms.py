@@ -1,16 +1,23 @@
 """rules/forms.py: what every form says of a LatencyProbe's objectives, and what is only one's own."""
 
 import hashlib
+import json
+import re
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from latencyprobe import parsing
 from latencyprobe.errors import SpecError
 from latencyprobe.rules import counters, forms, prometheus
 from latencyprobe.slo.objective import objectives
 from latencyprobe.spec import LatencyProbe
+from tests.support.fuzz import places
+from tests.support.hostile_probes import whole
 
 MakeProbe = Callable[..., LatencyProbe]
 TOTAL = (
@@ -61,6 +68,22 @@ def test_a_prometheusrule_is_in_the_namespace_of_its_latencyprobe_and_has_the_sa
     assert written("prometheus", probe())[0] == document["spec"]
 
 
+@pytest.mark.parametrize(("objectives", "sizes"), [(0, []), (8, [8]), (9, [8, 1]), (32, [8] * 4)])
+def test_many_objectives_are_several_prometheusrules_each_small_enough_for_kubectl_and_the_prometheus_operator(
+    probe: MakeProbe, objectives: int, sizes: list[int]
+) -> None:
+    longest = [judged(f"{i:063}", target="t" * 63, threshold="999999999ns", goal="99.99999") for i in range(objectives)]
+    of = probe(targets=[{"name": "t" * 63, "ports": [80]}], objectives=longest)
+    of = replace(of, name="p" * 63, namespace="n" * 63)
+    documents = written("prometheusrule", of)
+    groups = [[group["name"] for group in one["spec"]["groups"] if ".budget" in group["name"]] for one in documents]
+    names = [f"latencyprobe-{of.name}{end}" for end in ("", ".2", ".3", ".4")]
+    assert names[: len(sizes)] == [one["metadata"]["name"] for one in documents]
+    assert sizes == [len(one) for one in groups]
+    assert [entry["name"] for entry in longest] == [name.split(".")[3] for one in groups for name in one]
+    assert [] == [size for one in documents if (size := len(json.dumps(one))) > 250_000]
+
+
 def test_rows_left_out_are_told_as_comments_and_as_an_annotation(probe: MakeProbe) -> None:
     of = probe(objectives=[judged("fast", goal="90")])
     why = "shop/checkout/fast: no rule for page, 1h and 5m: it needs a burn rate above 14.4"
@@ -98,6 +121,32 @@ def test_openslo_names_are_labels_and_differ_where_only_the_dashes_are_the_same(
     (spec,) = (one["spec"] for one in written("openslo", probe()))
     assert [{"target": 0.999}] == spec["objectives"]
     assert [{"duration": "28d", "isRolling": True}] == spec["timeWindow"]
+
+
+@pytest.mark.parametrize("text", ["{{ $value }}", '{{ query "up" }}', "a{{b}}", 'a"} or up{b="', "{{"])
+def test_no_text_of_a_latencyprobe_becomes_a_template_or_a_selector_of_prometheus(text: str) -> None:
+    """Prometheus expands templates in annotations, and in the labels of alerts."""
+    own = {"{{ $value | humanize }}", "{{ $value | humanizePercentage }}"}
+    right = whole() | {"metadata": {"name": "checkout", "namespace": "shop"}}
+    assert own == templates(forms.text("prometheusrule", [parsing.parse(right)]))
+    refused = 0
+    for number in range(len([*places([right])])):
+        document = deepcopy(right)
+        holder, field = [*places([document])][number]
+        if isinstance(holder[field], str):
+            holder[field] = text
+            try:
+                rules = forms.text("prometheusrule", [parsing.parse(document)])
+            except SpecError:
+                refused += 1
+            else:
+                assert (text in rules, templates(rules)) == (False, own)
+    assert refused > 10
+
+
+def templates(text: str) -> set[str]:
+    """What stands between the braces of Go's templates, and braces that nothing closes."""
+    return {*re.findall(r"\{\{[^}]*(?:\}\})?", text)}
 
 
 @pytest.mark.parametrize("goal", ["99.99999", "0.5", "99.9", "33.33333"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from aiohttp import web
 
 from latencyprobe import parsing
 from latencyprobe.sli import SliRow
@@ -41,6 +42,42 @@ def test_row_that_broke_older_versions_is_in_the_store_and_the_operator_starts_a
             await make.until(reported, "it has reported", 30)
         states = {result["objective"]: (result["state"], result["events"]) for result in api.reports[0]["results"]}
         assert states == {"broken": ("Incomplete", 0), "fast": ("Met", 200)}
+
+    asyncio.run(scene())
+
+
+class KnowsOthers(ApiServer):
+    """Has PrometheusRules and Reports of openreports.io too. `others`: what was written of them, by path."""
+
+    def __init__(self, *probes: dict[str, Any]) -> None:
+        super().__init__(*probes)
+        self.others: dict[str, dict[str, Any]] = {}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if not request.path.startswith(("/apis/monitoring.coreos.com/", "/apis/openreports.io/")):
+            return await super().answer(request)
+        if request.method == "PATCH":
+            self.others[request.path] = await request.json()
+            return web.json_response({"metadata": {"resourceVersion": "1"}})
+        if "/namespaces/" in request.path:
+            return web.json_response({}, status=404)
+        return web.json_response({"metadata": {}, "items": []})
+
+
+def test_rules_and_reports_of_others_kinds_are_written_by_an_operator_that_is_told_to(
+    make: Any, tmp_path: Path, tls_dir: Path
+) -> None:
+    async def scene() -> None:
+        api = KnowsOthers(make.document())
+        told = ("env", 'LATENCYPROBE_RULE_LABELS={"release": "stack"}', "LATENCYPROBE_OPEN_REPORTS=true")
+        async with operator(tmp_path, tls_dir, api, *told):
+            await make.until(lambda: len(api.others) == 2, "both are written", 60, seen=lambda: api.others)
+        rule = api.others["/apis/monitoring.coreos.com/v1/namespaces/shop/prometheusrules/latencyprobe-checkout"]
+        report = api.others["/apis/openreports.io/v1alpha1/namespaces/shop/reports/latencyprobe"]
+        assert rule["metadata"]["labels"]["release"] == "stack"
+        assert [one["result"] for one in report["results"]] == ["skip"]
+        owners = [one["uid"] for it in (rule, report) for one in it["metadata"]["ownerReferences"]]
+        assert owners == [make.document()["metadata"]["uid"]] * 2
 
     asyncio.run(scene())
 

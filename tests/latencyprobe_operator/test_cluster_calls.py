@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,12 @@ class Recorder:
 
     def __init__(self, answers: dict[str, Any] | None = None) -> None:
         self.answers = answers or {}
+        self.accepted: list[str] = []
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.text()
+        self.accepted.append(request.headers["Accept"])
         self.requests.append(
             (request.method, request.path, dict(request.query), yaml.safe_load(body) if body else None)
         )
@@ -56,7 +59,7 @@ class Recorder:
 
     def rights(self) -> set[tuple[str, str, str]]:
         """(group, resource, verb) of every request."""
-        verbs = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+        verbs = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
         found = set()
         for method, path, query, body in self.requests:
             match = RESOURCE.fullmatch(path)
@@ -64,7 +67,7 @@ class Recorder:
             resource = match["resource"] + (f"/{match['sub']}" if match["sub"] else "")
             verb = verbs.get(method) or ("watch" if "watch" in query else "get" if match["name"] else "list")
             found.add((match["group"] or "", resource, verb))
-            if method == "PATCH" and isinstance(body, dict) and body.get("kind") == "LatencyReport":
+            if method == "PATCH" and body.get("kind") in ("LatencyReport", "PrometheusRule", "Report"):
                 found.add((match["group"] or "", resource, "create"))  # apply makes what is not there
         return found
 
@@ -97,6 +100,46 @@ def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
     recorder.run(make, scene)
     of_kopf = {("latencyprobe.dev", "latencyprobes", verb) for verb in ("list", "watch")}
     assert recorder.rights() | of_kopf == listed(RIGHTS["clusterRules"]) | listed(RIGHTS["namespaceRules"])
+
+
+def test_rules_need_exactly_the_listed_rights_and_no_more_of_an_object_than_its_metadata_is_read(make: Any) -> None:
+    path = "/apis/monitoring.coreos.com/v1/namespaces/shop/prometheusrules/latencyprobe-checkout"
+    recorder = Recorder({path: {"metadata": {"name": "latencyprobe-checkout", "resourceVersion": "7"}}})
+    rule = {"kind": "PrometheusRule", "metadata": {"namespace": "shop", "name": "latencyprobe-checkout", "uid": "u"}}
+
+    async def scene(api: Api) -> None:
+        cluster = Cluster(api)
+        assert await cluster.rules() == []
+        assert (await cluster.rule("shop", "latencyprobe-checkout") or {})["resourceVersion"] == "7"
+        assert await cluster.write_rule(rule) == "7"
+        await cluster.delete_rule("shop", "latencyprobe-checkout", "u", "7")
+
+    recorder.run(make, scene)
+    assert recorder.rights() == listed(RIGHTS["ruleClusterRules"])
+    assert ["as=PartialObjectMetadata" in accepted for accepted in recorder.accepted] == [True, True, True, False]
+    (_, _, query, _), _, (_, _, applied, body), (_, _, _, options) = recorder.requests
+    assert query["labelSelector"] == "app.kubernetes.io/managed-by=latencyprobe-operator"
+    assert (applied, body) == ({"fieldManager": "latencyprobe-operator", "force": "true"}, rule)
+    assert options["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+
+
+def test_reports_of_openreports_need_exactly_the_listed_rights(make: Any) -> None:
+    recorder = Recorder()
+
+    async def scene(api: Api) -> None:
+        await Cluster(api).open_report("shop", "latencyprobe")
+        await Cluster(api).write_open_report("shop", "latencyprobe", {"kind": "Report"})
+
+    recorder.run(make, scene)
+    assert recorder.rights() == listed(RIGHTS["openReportClusterRules"])
+
+
+@pytest.mark.parametrize(("status", "told"), [(404, False), (409, False), (403, True)])
+def test_rule_that_is_gone_or_changed_is_not_deleted_and_no_error(make: Any, status: int, told: bool) -> None:
+    path = "/apis/monitoring.coreos.com/v1/namespaces/shop/prometheusrules/latencyprobe-checkout"
+    recorder = Recorder({path: lambda: web.json_response({"message": "no"}, status=status)})
+    with pytest.raises(ApiError) if told else nullcontext():
+        recorder.run(make, lambda api: Cluster(api).delete_rule("shop", "latencyprobe-checkout", "u", "7"))
 
 
 def test_clean_up_needs_exactly_the_listed_rights(make: Any) -> None:

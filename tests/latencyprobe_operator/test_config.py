@@ -41,6 +41,20 @@ def test_tolerations_of_the_agents_are_as_the_chart_has_them() -> None:
     assert Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"}).agent_tolerations == (everything,)
 
 
+@pytest.mark.parametrize(
+    ("given", "labels"), [(None, None), ("{}", {}), ('{"release": "stack"}', {"release": "stack"})]
+)
+def test_rules_are_written_if_their_labels_are_given(given: str | None, labels: dict[str, str] | None) -> None:
+    environment = {"LATENCYPROBE_NAMESPACE": "ops"} | ({} if given is None else {"LATENCYPROBE_RULE_LABELS": given})
+    assert Config.from_environment(environment).rule_labels == labels
+
+
+def test_results_are_mirrored_if_that_is_asked_for() -> None:
+    environment = {"LATENCYPROBE_NAMESPACE": "ops"}
+    assert not Config.from_environment(environment).open_reports
+    assert Config.from_environment(environment | {"LATENCYPROBE_OPEN_REPORTS": "true"}).open_reports
+
+
 def test_two_processes_have_different_identities() -> None:
     one, other = (Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"}) for _ in range(2))
     assert one.identity != other.identity
@@ -52,6 +66,7 @@ def test_two_processes_have_different_identities() -> None:
         ({}, "LATENCYPROBE_NAMESPACE"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_LISTEN": "x"}, "LATENCYPROBE_LISTEN"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_AGENT_TOLERATIONS": "{}"}, "LATENCYPROBE_AGENT_TOLERATIONS"),
+        ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_RULE_LABELS": "release=a"}, "LATENCYPROBE_RULE_LABELS"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_SLO_STORE": "mimir"}, "LATENCYPROBE_SLO_STORE"),
         ({"LATENCYPROBE_NAMESPACE": "o", "LATENCYPROBE_SLO_STORE": "prometheus"}, "LATENCYPROBE_PROMETHEUS_URL"),
         (

@@ -174,10 +174,6 @@ def test_scope_that_is_not_allowed_stalls(make: Any) -> None:
     assert found["Stalled"] == ("True", "ClusterScopeNotAllowed")
 
 
-def test_ephemeral_store_has_a_condition(planned: Any) -> None:
-    assert short(planned, 1, store_ephemeral=True)["StoreEphemeral"] == ("True", "StoreEphemeral")
-
-
 def test_spec_that_our_parser_refuses_stalls_with_the_field() -> None:
     found = invalid(SpecError("spec.targets[0].ports[0]", "0 is below 1"))
     assert {c.reason for c in found} == {"InvalidSpec"}

@@ -1,9 +1,12 @@
 """Statuses: what a person reads in `kubectl get latencyprobe`."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from latencyprobe.errors import SpecError
 from latencyprobe.plan import TargetStatus
@@ -15,6 +18,7 @@ from latencyprobe_operator.status.registry import Entry
 from latencyprobe_operator.status.status import status
 
 NOW = "2026-01-01T00:00:00Z"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -107,6 +111,10 @@ def test_objective_that_cannot_be_evaluated_has_a_condition(planned: Any) -> Non
             ("StoreFailed", "True", "StoreDamaged", "the file of SLI counts was damaged: it is sli.db.damaged-1 now"),
         ),
         (
+            StoreState(ephemeral=True),
+            ("StoreEphemeral", "True", "StoreEphemeral", "SLI counts are lost when the operator's pod is replaced"),
+        ),
+        (
             StoreState(shared="http://p:9090: no answer: is it up?", incomplete="late"),
             (
                 *("SharedStoreFailed", "True", "SharedStoreFailed"),
@@ -126,6 +134,25 @@ def test_trouble_of_the_store_is_told_to_those_who_have_objectives_and_blamed_on
 
     without = make.planned(make.pod("cart-1"), objectives=[], clients={"scope": "None"})
     assert told[0] not in {c["type"] for c in of(without, 6, store=store)["conditions"]}
+
+
+def test_why_rules_are_not_written_is_told_to_those_who_have_objectives(planned: Any, make: Any) -> None:
+    planned.report("n1", 5, seen=7)
+    last = of(planned, 6, rules=("NameTaken", "delete it"))["conditions"][-1]
+    assert [last[field] for field in ("type", "status", "reason", "message")] == [
+        *("RulesNotWritten", "True", "NameTaken", "delete it")
+    ]
+    assert "RulesNotWritten" not in {c["type"] for c in of(planned, 6)["conditions"]}
+    without = make.planned(make.pod("cart-1"), objectives=[], clients={"scope": "None"})
+    assert "RulesNotWritten" not in {c["type"] for c in of(without, 6, rules=("NameTaken", ""))["conditions"]}
+
+
+def test_conditions_have_room_for_all_types() -> None:
+    (version,) = yaml.safe_load((ROOT / "crds/latencyprobe.yaml").read_text())["spec"]["versions"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    files = "".join(path.read_text() for path in (ROOT / "operator/latencyprobe_operator/status").glob("*.py"))
+    types = {*re.findall(r'Condition\("(\w+)"', files), "ProtocolUnsupported", "ProtocolMismatch", "StoreFull"}
+    assert 17 <= len(types) <= status["properties"]["conditions"]["maxItems"]
 
 
 def test_largest_status_stays_below_16_kib(make: Any) -> None:

@@ -55,12 +55,24 @@ class ApiServer(NamedTuple):
         found: dict[str, Any] = answer
         return found
 
+    def define(self, definition: dict[str, Any]) -> None:
+        """Make a kind, and wait until it is served."""
+        self.create(CRDS, definition)
+        spec = definition["spec"]
+        served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        wait_until(lambda: self.call("GET", served)[0] == 200, f"{served} is served", START_S)
+
+
+def bench(*words: str) -> str:
+    """Return what the bench prints."""
+    done = subprocess.run([BENCH, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
 
 def program() -> str:
     """The multi-call binary of all of Kubernetes; the first time on a machine it is compiled, which takes minutes."""
-    built = subprocess.run([BENCH, "program", "kube"], capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return built.stdout.strip()
+    return bench("program", "kube")
 
 
 @contextmanager
@@ -102,10 +114,7 @@ def api_server(folder: Path, *options: str) -> Iterator[ApiServer]:
         wait_until(lambda: it.call("GET", "/readyz")[1] == "ok", "it is ready", START_S, unready=unready)
         for path in sorted((REPOSITORY / "crds").glob("*.yaml")):
             for definition in yaml.safe_load_all(path.read_text()):
-                it.create(CRDS, definition)
-                spec = definition["spec"]
-                served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-                wait_until(lambda path=served: it.call("GET", path)[0] == 200, f"{served} is served", START_S)
+                it.define(definition)
         yield it
 
 

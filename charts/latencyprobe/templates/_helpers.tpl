@@ -58,6 +58,16 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- ternary ($slo.prometheus | default dict) dict (eq ($slo.store | default "sqlite") "prometheus") | toYaml -}}
 {{- end }}
 
+{{/* Whether the operator writes PrometheusRules, and their labels. `--reuse-values` as above. */}}
+{{- define "latencyprobe.prometheusRules" -}}
+{{- (.Values.slo | default dict).prometheusRules | default dict | toYaml -}}
+{{- end }}
+
+{{/* Whether the operator writes Reports of openreports.io. */}}
+{{- define "latencyprobe.openReports" -}}
+{{- (.Values.slo | default dict).openReports | default dict | toYaml -}}
+{{- end }}
+
 {{/* Secrets that are made once must be looked up at every later rendering; without a cluster they would change each time. */}}
 {{- define "latencyprobe.requireCluster" -}}
 {{- if not (lookup "v1" "Namespace" "" "kube-system") -}}

@@ -21,6 +21,9 @@ REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+JSON = "application/json"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"  # the rest of objects is not sent
+METADATA_OF_ALL = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
 
 Authorization = Callable[[], Awaitable[str | None]]  # the header's value, asked for each request: tokens rotate
@@ -71,7 +74,7 @@ class Api:
         self._authorization = authorization
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=tls or True),
-            headers={"Accept": "application/json", "User-Agent": "latencyprobe-operator"},
+            headers={"User-Agent": "latencyprobe-operator"},
             read_bufsize=1 << 20,
             trust_env=True,
         )
@@ -119,13 +122,17 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         body: object = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
         """Return the body of a successful answer. Raises ApiError for another, ClusterError when there is none."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        async with self.stream(method, path, query=query, body=body, content_type=content_type, timeout=timeout) as r:
-            return await r.read()
+        request = self.stream(
+            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
+        )
+        async with request as answer:
+            return await answer.read()
 
     @asynccontextmanager
     async def stream(
@@ -136,10 +143,11 @@ class Api:
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own timeout also frees the connection
         query: Mapping[str, str] | None = None,
         body: object = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Give the response of a request, unread. Raises as `call`, also for what fails inside the block."""
-        headers = {"Content-Type": content_type}
+        headers = {"Content-Type": content_type, "Accept": accept}
         data = None if body is None else msgspec.json.encode(body)
         try:
             if (bearer := await self._authorization()) is not None:

@@ -15,14 +15,17 @@ import msgspec
 
 from latencyprobe.errors import ClusterError
 from latencyprobe.manifest import API_VERSION
-from latencyprobe_operator.cluster.api import APPLY_PATCH, Api, ApiError
+from latencyprobe_operator.cluster.api import APPLY_PATCH, JSON, METADATA, METADATA_OF_ALL, Api, ApiError
 from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
 from latencyprobe_operator.cluster.nesting import decoded
+from latencyprobe_operator.cluster.objects import Key
+from latencyprobe_operator.cluster.owners import MANAGED_BY
 
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "latencyprobe-operator"
 _GROUP = f"/apis/{API_VERSION}"
+_MONITORING, _OPEN_REPORTS = "/apis/monitoring.coreos.com/v1", "/apis/openreports.io/v1alpha1"
 _PAGE = "500"
 _REVIEW_S = 5.0  # agents wait for 10 s
 _GONE = (404, 409)  # of an apply that forces, a conflict can only be the uid: another object has the name now
@@ -75,7 +78,7 @@ class Cluster:
     async def metadata(self, path: str) -> dict[str, Any] | None:
         """Return an object's metadata, or None when there is no such object."""
         try:
-            found: dict[str, Any] = msgspec.json.decode(await self._api.call("GET", path))["metadata"]
+            found: dict[str, Any] = decoded(await self._api.call("GET", path, accept=METADATA))["metadata"]
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -100,6 +103,42 @@ class Cluster:
     async def write_report(self, namespace: str, report: Mapping[str, object]) -> None:
         """Write a namespace's LatencyReport `latency`, made or changed."""
         await self._apply(f"{_GROUP}/namespaces/{namespace}/latencyreports/latency", report)
+
+    async def open_report(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the metadata of a Report of openreports.io, or None when there is no such object, or no such kind."""
+        return await self.metadata(f"{_OPEN_REPORTS}/namespaces/{namespace}/reports/{name}")
+
+    async def write_open_report(self, namespace: str, name: str, report: Mapping[str, object]) -> None:
+        """Write a Report of openreports.io, made or changed. Raises ApiError 404 while there is no such kind."""
+        await self._apply(f"{_OPEN_REPORTS}/namespaces/{namespace}/reports/{name}", report)
+
+    async def rules(self) -> list[dict[str, Any]]:
+        """Return the metadata of every PrometheusRule with our label. Raises ApiError 404 without such a kind."""
+        label = ",".join("=".join(one) for one in MANAGED_BY.items())
+        found = self._list(f"{_MONITORING}/prometheusrules", METADATA_OF_ALL, labelSelector=label)
+        return [item["metadata"] async for item in found]
+
+    async def rule(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return a PrometheusRule's metadata, or None when there is no such object."""
+        return await self.metadata(_rule(namespace, name))
+
+    async def write_rule(self, rule: Mapping[str, Any]) -> str:
+        """Write a PrometheusRule, made or changed; returns its resource version. With a uid in its metadata it is
+        refused (409) unless that one is still there."""
+        path = _rule(rule["metadata"]["namespace"], rule["metadata"]["name"])
+        version: str = decoded(await self._apply(path, rule, METADATA))["metadata"]["resourceVersion"]
+        return version
+
+    async def delete_rule(self, namespace: str, name: str, uid: str, version: str) -> None:
+        """Delete a PrometheusRule. One that is gone is no error, and neither is one that was changed since `version`:
+        it may be somebody else's now."""
+        preconditions = {"uid": uid, "resourceVersion": version}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        try:
+            await self._api.call("DELETE", _rule(namespace, name), body=body)
+        except ApiError as error:
+            if error.status not in _GONE:
+                raise
 
     async def post_event(self, probe: Mapping[str, str], kind: str, reason: str, note: str) -> None:
         """Post an event about a LatencyProbe. `probe`: namespace, name, uid; `kind`: Normal or Warning."""
@@ -142,14 +181,14 @@ class Cluster:
         answer = await self._api.call("POST", path, body=body, timeout_s=_REVIEW_S)
         return bool(msgspec.json.decode(answer).get("status", {}).get("allowed"))
 
-    async def _apply(self, path: str, body: Mapping[str, object]) -> None:
+    async def _apply(self, path: str, body: Mapping[str, object], accept: str = JSON) -> bytes:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        await self._api.call("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
+        return await self._api.call("PATCH", path, query=query, body=body, content_type=APPLY_PATCH, accept=accept)
 
-    async def _list(self, path: str, **query: str) -> AsyncIterator[dict[str, Any]]:
+    async def _list(self, path: str, accept: str = JSON, **query: str) -> AsyncIterator[dict[str, Any]]:
         query = {k: v for k, v in query.items() if v} | {"limit": _PAGE}
         while True:
-            page = decoded(await self._api.call("GET", path, query=query))
+            page = decoded(await self._api.call("GET", path, query=query, accept=accept))
             for item in page.get("items") or ():
                 yield item
             if not (token := page["metadata"].get("continue")):
@@ -157,14 +196,22 @@ class Cluster:
             query["continue"] = token
 
 
+def _rule(namespace: str, name: str) -> str:
+    return f"{_MONITORING}/namespaces/{namespace}/prometheusrules/{name}"
+
+
 class FakeCluster(Cluster):
     """A Cluster for tests: `documents` are its LatencyProbes, `labelled` its nodes with our label and `agents` the pods
-    there; `calls` keeps what is written, `fails` names the writes that fail."""
+    there, `there` its PrometheusRules and `mirrored` its Reports by namespace, if it `knows` these kinds; `calls` keeps
+    what is written, `fails` names the writes that fail."""
 
     def __init__(self, *documents: dict[str, Any]) -> None:
         self.documents = list(documents)
         self.labelled: list[tuple[str, str]] = []
         self.agents: list[str] = []
+        self.there: dict[Key, dict[str, Any]] = {}
+        self.mirrored: dict[str, dict[str, Any]] = {}
+        self.knows = True
         self.calls: list[tuple[Any, ...]] = []
         self.fails: set[str] = set()
 
@@ -195,6 +242,41 @@ class FakeCluster(Cluster):
     async def post_event(self, probe: Mapping[str, str], kind: str, reason: str, note: str) -> None:
         """Keep the call."""
         self._keep("post_event", probe, kind, reason, note)
+
+    async def open_report(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the metadata of one of `mirrored`."""
+        return self.mirrored[namespace]["metadata"] if namespace in self.mirrored else None
+
+    async def write_open_report(self, namespace: str, name: str, report: Mapping[str, Any]) -> None:
+        """Keep the call, and the object."""
+        self._keep("write_open_report", namespace)
+        if not self.knows:
+            raise ApiError(404, "the server could not find the requested resource")
+        self.mirrored[namespace] = dict(report)
+
+    async def rules(self) -> list[dict[str, Any]]:
+        """Return the metadata of those with our label in `there`."""
+        if not self.knows:
+            raise ApiError(404, "the server could not find the requested resource")
+        everything = [rule["metadata"] for rule in self.there.values()]
+        return [one for one in everything if one.get("labels", {}).items() >= MANAGED_BY.items()]
+
+    async def rule(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the metadata of one in `there`."""
+        return self.there[namespace, name]["metadata"] if (namespace, name) in self.there else None
+
+    async def write_rule(self, rule: Mapping[str, Any]) -> str:
+        """Keep the call, and the object with a resource version of its own."""
+        metadata, version = rule["metadata"], str(len(self.calls) + 1)
+        self._keep("write_rule", metadata["namespace"], metadata["name"])
+        known = {"uid": f"uid-{version}"} | metadata | {"resourceVersion": version}
+        self.there[metadata["namespace"], metadata["name"]] = {**rule, "metadata": known}
+        return version
+
+    async def delete_rule(self, namespace: str, name: str, uid: str, version: str) -> None:
+        """Keep the call, and forget the object."""
+        self._keep("delete_rule", namespace, name)
+        del self.there[namespace, name]
 
     def _keep(self, name: str, *arguments: object) -> None:
         self.calls.append((name, *arguments))

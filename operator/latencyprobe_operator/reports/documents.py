@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from latencyprobe.manifest import API_VERSION, KIND
 from latencyprobe.report import build, model
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.spec import LatencyProbe
 from latencyprobe.store import Counts, Store
 from latencyprobe_operator.cluster.objects import Key
+from latencyprobe_operator.cluster.owners import reference
 
 Document = dict[str, Any]
 
@@ -53,7 +53,7 @@ def evaluate(
 def document(report: model.Report, owners: list[LatencyProbe]) -> Document:
     """Return a report as the API server gets it, owned by its namespace's LatencyProbes."""
     whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, report))
-    references = [{"apiVersion": API_VERSION, "kind": KIND, "name": p.name, "uid": p.uid} for p in owners]
+    references = [reference(owner) for owner in owners]
     metadata = {"name": build.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
     return whole | {"metadata": metadata}
 

@@ -17,6 +17,7 @@ from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports import documents
 from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime
 from latencyprobe_operator.reports.judging import Judging
+from latencyprobe_operator.reports.mirror import Mirror
 from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
@@ -53,7 +54,7 @@ class Evaluation:
         planner: Planner,
         agents: Agents,
         store_thread: StoreThread,
-        writer: ReportWriter,
+        writer: ReportWriter | Mirror,
         *,
         probes: Callable[[], Mapping[Key, LatencyProbe]],
         upload_s: Callable[[], float],

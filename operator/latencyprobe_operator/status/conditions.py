@@ -36,13 +36,14 @@ class Condition(NamedTuple):
 class StoreState(NamedTuple):
     """How the SLI store is. `reason`, `problem`: why it takes no counts, empty while it does; `incomplete`: what
     results say of it as their reason; `moved`: the damaged file that a new one replaced within the last day; `shared`:
-    why the shared store does not judge, empty while it does or there is none."""
+    why the shared store does not judge, empty while it does or there is none; `ephemeral`: it goes with the pod."""
 
     reason: str = ""
     problem: str = ""
     incomplete: str = ""
     moved: str = ""
     shared: str = ""
+    ephemeral: bool = False
 
 
 HEALTHY = StoreState()
@@ -71,7 +72,6 @@ def conditions(
     *,
     placement: Placement,
     suspended_by: str = "",
-    store_ephemeral: bool = False,
 ) -> tuple[Condition, ...]:
     """Return the conditions of a LatencyProbe. `states`: of each node that must measure it; `placement`: what keeps
     agents from nodes; `suspended_by`: what stops all measuring, if anything does."""
@@ -95,9 +95,6 @@ def conditions(
     found += _text_left_out(resolved)
     found += _user_stacks_missing(resolved, odd, agents)
     found += _protocols(resolved, states, odd, agents)
-    if store_ephemeral and resolved.probe.spec.objectives:
-        message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
-        found.append(Condition("StoreEphemeral", "True", "StoreEphemeral", message))
     return tuple(found)
 
 
@@ -204,7 +201,14 @@ def _protocols(
 
 def store(state: StoreState) -> tuple[Condition, ...]:
     """Return the conditions that say what is wrong with the stores, to those who have objectives."""
-    return (*_own_store(state), *_shared_store(state))
+    return (*_ephemeral(state), *_own_store(state), *_shared_store(state))
+
+
+def _ephemeral(state: StoreState) -> tuple[Condition, ...]:
+    if not state.ephemeral:
+        return ()
+    message = "SLI counts are lost when the operator's pod is replaced: set persistence.enabled=true in the chart"
+    return (Condition("StoreEphemeral", "True", "StoreEphemeral", message),)
 
 
 def _shared_store(state: StoreState) -> tuple[Condition, ...]:

@@ -38,11 +38,12 @@ def status(
     now: str,
     placement: Placement,
     suspended_by: str = "",
-    store_ephemeral: bool = False,
     store: conditions.StoreState = conditions.HEALTHY,
+    rules: tuple[str, str] | None = None,
 ) -> Status:
     """Return the status of a LatencyProbe. `resolved`: None for one that our parser refuses; `now`: ISO 8601;
-    `placement`: what keeps agents from nodes; `suspended_by`: what stops all measuring, if anything does."""
+    `placement`: what keeps agents from nodes; `suspended_by`: what stops all measuring, if anything does; `rules`: why
+    its PrometheusRules are not written, as reason and message."""
     if resolved is None:
         assert entry.error is not None
         found = conditions.invalid(entry.error)
@@ -51,12 +52,12 @@ def status(
             *(resolved, states, agents),
             placement=placement,
             suspended_by=suspended_by,
-            store_ephemeral=store_ephemeral,
         )
     if reasons := {r["objective"]: r["reason"] for r in figures if r.get("reason", "") not in ("", store.incomplete)}:
         found = (*found, conditions.broken(reasons))
     if entry.probe is not None and entry.probe.spec.objectives:
         found = (*found, *conditions.store(store))
+        found += (conditions.Condition("RulesNotWritten", "True", *rules),) if rules is not None else ()
     ready = sum(state is NodeState.READY for state in states.values())
     timed = _quiet_for_long(with_times(found, previous, entry.generation, now), now)
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)

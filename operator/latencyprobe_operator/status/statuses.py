@@ -23,7 +23,8 @@ SETTLING_S = 20.0  # agents report every 15 s
 
 class Statuses:
     """A loop. `figures`: a LatencyProbe's results of the last evaluation; `placement`: what keeps agents from nodes;
-    `changed` makes a turn due; `store`: how the store of counts is."""
+    `changed` makes a turn due; `store`: how the store of counts is; `rules`: why the PrometheusRules of one are
+    not written (reason, message), None while they are or shall not be."""
 
     name = "statuses"
 
@@ -37,8 +38,8 @@ class Statuses:
         figures: Callable[[Key], Figures],
         placement: Callable[[], Placement],
         changed: Trigger,
-        store_ephemeral: bool = False,
         store: Callable[[], StoreState] = StoreState,
+        rules: Callable[[Key], tuple[str, str] | None] = lambda _: None,
     ) -> None:
         self._registry = registry
         self._planner = planner
@@ -47,8 +48,8 @@ class Statuses:
         self._figures = figures
         self._placement = placement
         self._changed = changed
-        self._store_ephemeral = store_ephemeral
         self._store = store
+        self._rules = rules
         self._began_s: float | None = None
 
     async def due(self, *, failed: bool) -> None:
@@ -88,7 +89,7 @@ class Statuses:
                 now=now,
                 placement=placement,
                 suspended_by=self._registry.suspended_by,
-                store_ephemeral=self._store_ephemeral,
                 store=store,
+                rules=self._rules(key),
             )
         return found

@@ -62,6 +62,13 @@ env:
   - {name: LATENCYPROBE_PROMETHEUS_CA_FILE, value: /etc/latencyprobe/prometheus-ca/ca.crt}
   {{- end }}
   {{- end }}
+  {{- $rules := include "latencyprobe.prometheusRules" . | fromYaml }}
+  {{- if $rules.enabled }}
+  - {name: LATENCYPROBE_RULE_LABELS, value: {{ $rules.labels | default dict | toJson | quote }}}
+  {{- end }}
+  {{- if (include "latencyprobe.openReports" . | fromYaml).enabled }}
+  - {name: LATENCYPROBE_OPEN_REPORTS, value: "true"}
+  {{- end }}
   {{- if and .Values.otlp.operator .Values.otlp.endpoint }}
   - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .Values.otlp.endpoint | quote }}}
   {{- end }}
