@@ -1,7 +1,8 @@
-"""What only records can fill: histograms of stages, pairs and peers; and the metrics of evidence. Cumulative."""
+"""What only records can fill: histograms of stages, pairs and peers; and the metrics of evidence. Cumulative. Beside
+them exemplars, of whatever has durations."""
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,13 @@ from latencyprobe_agent.measure.evidence import EvidenceBatch
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.signals.evidence import Evidence, Sample
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
-from latencyprobe_agent.telemetry.metric_points import evidence_points, record_points
+from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
+from latencyprobe_agent.telemetry.metric_points import Exemplars, evidence_points, record_points
 from latencyprobe_agent.telemetry.points import Point
-from latencyprobe_agent.telemetry.record_histograms import RecordHistograms, service_of
+from latencyprobe_agent.telemetry.record_histograms import Group, RecordHistograms, service_of
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
+from latencyprobe_agent.vocabulary.now import Now
 
 _UNNAMED = 16_384  # records of evidence whose peers are asked for; older ones beyond go without
 
@@ -31,7 +34,8 @@ class _Unnamed(NamedTuple):
 class RecordSeries:
     """`peers`: None where nobody can name an address, and series are by process."""
 
-    def __init__(self, series_cap: int, identity_wait_s: float, peers: Peers | None) -> None:
+    def __init__(self, series_cap: int, identity_wait_s: float, peers: Peers | None, exemplars: ExemplarSeries) -> None:
+        self.exemplars = exemplars
         self._peers = peers
         self._identity_wait_s = identity_wait_s
         self._histograms = RecordHistograms(series_cap, by_process=peers is None, identity_wait_s=identity_wait_s)
@@ -62,18 +66,22 @@ class RecordSeries:
         else:
             self._evidence.add(batch.records, samples)
 
-    def name_peers(self, now_s: float = math.inf) -> None:
-        """Count what waits for a peer's name where that is known by now; at the end of the run (inf) all of it."""
-        if self._peers is None:
-            return
-        if waiting := self._histograms.waiting_peers:
-            self._histograms.name_peers(self._peers.resolve(waiting), now_s)
+    def settle(self, now: Now, *, last: bool = False) -> None:
+        """Count what waits for a peer's name where that is known by now; with `last` all of it. Then choose exemplars
+        among the spans of what has been counted. To be called after each turn with counts."""
+        now_s = math.inf if last else now.boot_s
+        named: Mapping[tuple[Group, str], str] = {}
+        if self._peers is not None:
+            if waiting := self._histograms.waiting_peers:
+                named = self._histograms.name_peers(self._peers.resolve(waiting), now_s)
+            self._name_evidence(self._peers, now_s)
+        self.exemplars.settle(named, now.offset_ns)
+
+    def _name_evidence(self, peers: Peers, now_s: float) -> None:
         rows, still = 0, []
         for one in reversed(self._unnamed):
             rows += len(one.evidence)
-            if not self._name(
-                one, self._peers, last_call=now_s - one.since_s >= self._identity_wait_s or rows >= _UNNAMED
-            ):
+            if not self._name(one, peers, last_call=now_s - one.since_s >= self._identity_wait_s or rows >= _UNNAMED):
                 still.append(one)
         self._unnamed = still[::-1]
 
@@ -94,7 +102,7 @@ class RecordSeries:
         self._histograms.forget(owners)
         self._evidence.forget(owners)
 
-    def points(self, in_force: InForce) -> Iterator[Point]:
+    def points(self, in_force: InForce, exemplars: Exemplars) -> Iterator[Point]:
         """Yield all points."""
-        yield from record_points(self._histograms, in_force.plan, in_force.rules.sets)
+        yield from record_points(self._histograms, in_force.plan, in_force.rules.sets, exemplars)
         yield from evidence_points(self._evidence, in_force.plan, in_force.rules.sets)
