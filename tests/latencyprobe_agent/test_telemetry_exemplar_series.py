@@ -21,20 +21,16 @@ from latencyprobe_agent.measure.histogram import positions
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.sampling import Reason, Sampled, Sampler
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn
-from latencyprobe_agent.telemetry.endpoints import endpoints
-from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
-from latencyprobe_agent.telemetry.export import Exporters
+from latencyprobe_agent.telemetry.exemplar_series import METRICS, ExemplarSeries
 from latencyprobe_agent.telemetry.metrics import Metrics
 from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
-from latencyprobe_agent.telemetry.span_evidence import Names
 from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.ids import to_hex
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, ExchangeClass, Excluded, Outcome, Role
-from latencyprobe_agent.vocabulary.undelivered import Undelivered
 from tests.support import otlp
 
 MS = 10**6
@@ -88,7 +84,14 @@ class Agent:
     """Its two listeners, with an outbox each; both look at each turn."""
 
     def __init__(
-        self, make_turn: Any, *, spans: int = 5000, capacity: int = 5000, series: int = 200, delta: bool = False
+        self,
+        make_turn: Any,
+        *,
+        spans: int = 5000,
+        capacity: int = 5000,
+        series: int = 200,
+        delta: bool = False,
+        interval_s: float = 1.0,
     ) -> None:
         self.traces, self.metrics = FakeOutbox(), FakeOutbox()
         self.peers = FakePeers(Identity("10.0.0.2", service="web"), Identity("10.0.0.3", service="app"))
@@ -193,10 +196,7 @@ def test_an_exemplar_is_a_span_that_leaves_of_an_rpc_that_its_point_counts(make_
             if metric == names.PEER_DURATION.name:
                 assert labels[names.SERVICE_PEER_NAME] == attributes.get(names.SERVICE_PEER_NAME, names.UNRESOLVED)
             seen[metric] += 1
-    assert seen.keys() == {
-        *DURATIONS.values(),
-        *(one.name for one in (names.STAGE_DURATION, names.PEER_DURATION, names.FIRST_ANSWER_DURATION)),
-    }
+    assert seen.keys() == {metric.name for metric in METRICS}
     assert seen.total() > 500
 
 
@@ -272,30 +272,15 @@ def test_a_series_that_is_folded_into_other_has_none(make_turn: Any) -> None:
     assert {one.service: len(one.point.exemplars) for one in found} == {"service-7": 1, names.OTHER: 0}
 
 
-def test_a_peer_has_them_once_it_is_named(make_turn: Any) -> None:
+def test_a_peer_has_them_as_long_as_all_of_its_durations_are_under_one_name(make_turn: Any) -> None:
     agent = Agent(make_turn)
-    late = SLOW | {"peer": "10.0.0.9"}
-    agent.turn(late, at_s=1)
-    agent.peers.identities["10.0.0.9"] = Identity("10.0.0.9", service="late")
-    assert agent.exemplars(names.PEER_DURATION.name) == []
-    agent.turn(late | {"request_offset": 9, "stages": (0, 0, 40 * MS, 0)}, at_s=2)
-    (one,) = agent.exemplars(names.PEER_DURATION.name)
-    assert one.as_double == pytest.approx(0.04)
 
+    def exemplars(at_s: float, service: str) -> int:
+        agent.peers.identities = {"10.0.0.9": Identity("10.0.0.9", service=service)} if service else {}
+        agent.turn(SLOW | {"peer": "10.0.0.9", "request_offset": round(at_s * 10)}, at_s=at_s)
+        return len(agent.exemplars(names.PEER_DURATION.name))
 
-@pytest.mark.parametrize("signals", [("metrics",), ("traces", "metrics")])
-def test_without_spans_there_are_none(make_turn: Any, otlp_sink: otlp.OtlpSink, signals: tuple[str, ...]) -> None:
-    without = {f"OTEL_{signal.upper()}_EXPORTER": "none" for signal in {"traces", "metrics"} - {*signals}}
-    with Exporters(
-        *(endpoints(without, otlp_sink.url), Config(metric_interval_s=1.0), None, Now(0, 10**18)),
-        delta=False,
-        shared_key=False,
-        stop_timeout_s=5.0,
-        naming=Names(),
-        undelivered=Undelivered,
-    ) as exporters:
-        turn = make_turn(IN_FORCE, SLOW, at_s=1, sampled=True, stats=AgentStats())
-        for listener in exporters.listeners:
-            listener.take(turn._replace(counts=Kernel().count(turn.halves)))
-    found = [one for _, one in otlp.metrics(otlp_sink.bodies("metrics")) if one.name == names.SERVER_DURATION.name]
-    assert [len(signals) - 1] == [len(one.exponential_histogram.data_points[0].exemplars) for one in found]
+    assert exemplars(1.0, "") == 0
+    assert exemplars(2.0, "early") == 1
+    assert exemplars(2.5, "early") + exemplars(3.0, "late") == 0, "its address changes hands"
+    assert exemplars(3.5, "late") + exemplars(4.0, "") == 0, "it is forgotten"

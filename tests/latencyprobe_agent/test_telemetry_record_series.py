@@ -16,9 +16,7 @@ from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.record_series import RecordSeries
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
-from tests.support.exchanges import SECOND
 
 CART = Target("shop/p/cart", "shop", "p", "uid", "cart", Perspective.SERVER, (), 0, SpanPolicy(1, 1.0, 100))
 IN_FORCE = InForce(
@@ -47,7 +45,7 @@ def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(make
     series = RecordSeries(10, 2.0, peers, ExemplarSeries(0))
     series.add(make_turn(IN_FORCE, evidence=(resent("10.0.0.2", "192.0.2.1"),)))
     peers.identities["10.0.0.2"] = Identity("10.0.0.2", service="web")
-    series.settle(Now(SECOND, 0))
+    series.name_peers(1.0)
     assert by_service(series) == {}
-    series.settle(Now(3 * SECOND, 0))
+    series.name_peers(3.0)
     assert by_service(series) == {"web": 1, names.UNRESOLVED: 1}

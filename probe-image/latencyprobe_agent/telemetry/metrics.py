@@ -54,7 +54,7 @@ class Metrics:
         if turn.counts is None or turn.stats is None:
             return
         self._counts.add(turn.counts, turn.pressure)
-        self._records.settle(turn.now)
+        self._records.name_peers(turn.now.boot_s)
         lag_s = self._stats.drain_lag_s if self._stats else 0.0
         self._stats = turn.stats._replace(drain_lag_s=max(lag_s, turn.stats.drain_lag_s))
         if turn.now.boot_ns >= self._due_ns:
@@ -63,7 +63,7 @@ class Metrics:
 
     def close(self) -> None:
         """Export once more, with everything."""
-        self._records.settle(self._now, last=True)
+        self._records.name_peers()
         self._export()
 
     def _export(self) -> None:
@@ -73,7 +73,7 @@ class Metrics:
         self._requests.forget(self._counts.gone())
         ended = self._counts.ended(resources)
         self._records.forget(ended)
-        exemplars = self._records.exemplars.take()
+        exemplars = self._records.exemplars.take(self._now.offset_ns)
         points = [
             *self._counts.points(self._in_force, ended, exemplars),
             *self._records.points(self._in_force, exemplars),

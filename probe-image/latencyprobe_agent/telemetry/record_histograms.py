@@ -121,6 +121,11 @@ class RecordHistograms:
             self._cap.release(series.metric, series.group.target_set)
 
     @property
+    def unnamed(self) -> set[tuple[Group, str]]:
+        """Whose durations, with which address, wait for a name."""
+        return set(self._pending)
+
+    @property
     def waiting_peers(self) -> set[str]:
         """Addresses whose names are still to come."""
         return {peer for _, peer in self._pending}

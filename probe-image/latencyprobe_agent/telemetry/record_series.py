@@ -1,8 +1,8 @@
 """What only records can fill: histograms of stages, pairs and peers; and the metrics of evidence. Cumulative. Beside
-them exemplars, of whatever has durations."""
+them exemplars, of whatever counts durations of RPCs."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +15,9 @@ from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.metric_points import Exemplars, evidence_points, record_points
 from latencyprobe_agent.telemetry.points import Point
-from latencyprobe_agent.telemetry.record_histograms import Group, RecordHistograms, service_of
+from latencyprobe_agent.telemetry.record_histograms import RecordHistograms, service_of
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
-from latencyprobe_agent.vocabulary.now import Now
 
 _UNNAMED = 16_384  # records of evidence whose peers are asked for; older ones beyond go without
 
@@ -66,22 +65,20 @@ class RecordSeries:
         else:
             self._evidence.add(batch.records, samples)
 
-    def settle(self, now: Now, *, last: bool = False) -> None:
-        """Count what waits for a peer's name where that is known by now; with `last` all of it. Then choose exemplars
-        among the spans of what has been counted. To be called after each turn with counts."""
-        now_s = math.inf if last else now.boot_s
-        named: Mapping[tuple[Group, str], str] = {}
-        if self._peers is not None:
-            if waiting := self._histograms.waiting_peers:
-                named = self._histograms.name_peers(self._peers.resolve(waiting), now_s)
-            self._name_evidence(self._peers, now_s)
-        self.exemplars.settle(named, now.offset_ns)
-
-    def _name_evidence(self, peers: Peers, now_s: float) -> None:
+    def name_peers(self, now_s: float = math.inf) -> None:
+        """Count what waits for a peer's name where that is known by now; at the end of the run (inf) all of it. To be
+        called after each turn with counts."""
+        waiting = self._histograms.waiting_peers
+        known = self._peers.resolve(waiting) if self._peers and waiting else {}
+        self.exemplars.name(self._histograms.name_peers(known, now_s), self._histograms.unnamed)
+        if self._peers is None:
+            return
         rows, still = 0, []
         for one in reversed(self._unnamed):
             rows += len(one.evidence)
-            if not self._name(one, peers, last_call=now_s - one.since_s >= self._identity_wait_s or rows >= _UNNAMED):
+            if not self._name(
+                one, self._peers, last_call=now_s - one.since_s >= self._identity_wait_s or rows >= _UNNAMED
+            ):
                 still.append(one)
         self._unnamed = still[::-1]
 
