@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from latencyprobe import exclusions, stages, unsent
+from latencyprobe_agent.telemetry import exemplar_series
 from latencyprobe_agent.vocabulary import conventions, values
 
 PAGE = Path(__file__).parents[1] / "docs/telemetry.md"
@@ -69,6 +70,20 @@ they stay exact when a ring overflows. `latencyprobe.agent.*` and `process.*` de
 
 {point}
 
+Where spans are exported too, points of histograms of RPCs' durations have *exemplars*, so that a chart leads from a
+latency to its trace ([dashboards.md](dashboards.md#from-a-latency-to-its-trace)):
+
+{exemplars}
+
+Each has at most two: trace id and span id of an RPC that has become a span since the last export, with its duration
+in seconds, and the end of the span as its time. One is the slowest; the other is chosen by a hash, whatever it took,
+mostly the same at caller and server. The point counts that RPC: it is of the same container, LatencyProbe, target and
+role. Exemplars have no attributes.
+
+Their spans have passed sampling and budget and leave within seconds. A span that is dropped after that, because the
+collector takes none for too long (`latencyprobe.agent.spans`, outcome `dropped`), or that a collector samples out,
+leaves a link to nothing. What is folded into `other` has no exemplars, nor has a peer while its address has no name.
+
 ## Values
 `latencyprobe.class`: of the connection, when the exchange ended.
 
@@ -115,6 +130,11 @@ def of_stages() -> str:
     return table(("stage", "of", "meaning"), rows)
 
 
+def of_exemplars() -> str:
+    """Return the list of metrics whose points may have exemplars."""
+    return "\n".join(f"* `{metric.name}`" for metric in exemplar_series.METRICS)
+
+
 def page() -> str:
     """Return the text of docs/telemetry.md."""
     return TEXT.format(
@@ -129,6 +149,7 @@ def page() -> str:
             ((metric.name, f"{metric.kind}, {metric.unit}", metric.description) for metric in conventions.METRICS),
         ),
         point=attributes("point", "attribute of points"),
+        exemplars=of_exemplars(),
         classes=table(("class", "meaning"), ((kind.name.lower(), meaning) for kind, meaning in values.CLASSES.items())),
         exclusions=table(
             ("reason", "counts as", "meaning"),

@@ -98,7 +98,7 @@ def build() -> Dashboard:
                 chart(
                     "Duration and threshold",
                     "s",
-                    *(Query(quantile(q / 100, _durations()), f"p{q:g}") for q in (50, 90, 99, 99.9)),
+                    *(Query(quantile(q / 100, _durations()), f"p{q:g}", exemplars=q == 99) for q in (50, 90, 99, 99.9)),
                     Query(asked(names.SLO_THRESHOLD, HERE, ""), "threshold"),
                     told="Durations of the target's RPCs as the objective's end of the connection sees them.",
                 ),
@@ -107,7 +107,7 @@ def build() -> Dashboard:
             chart(
                 "Duration by service, p99",
                 "s",
-                Query(quantile(0.99, _durations(), "job"), "{{job}}"),
+                Query(quantile(0.99, _durations(), "job"), "{{job}}", exemplars=True),
                 told="Of workloads: the target's own, or its callers where the objective judges these.",
             ),
         ],

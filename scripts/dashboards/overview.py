@@ -121,13 +121,13 @@ def build() -> Dashboard:
             chart(
                 "Server's duration, p99",
                 "s",
-                Query(quantile(0.99, of(names.SERVER_DURATION, HERE), BY_TARGET), TARGETS),
+                Query(quantile(0.99, of(names.SERVER_DURATION, HERE), BY_TARGET), TARGETS, exemplars=True),
                 told="First request byte readable to last response byte handed over.",
             ),
             chart(
                 "Callers' duration, p99",
                 "s",
-                Query(quantile(0.99, of(names.CLIENT_DURATION, HERE), BY_TARGET), TARGETS),
+                Query(quantile(0.99, of(names.CLIENT_DURATION, HERE), BY_TARGET), TARGETS, exemplars=True),
                 told="First send call of the request to last read of the response: with the network, and with what "
                 "the caller itself was slow to send and read.",
             ),

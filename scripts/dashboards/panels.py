@@ -32,11 +32,13 @@ OVERVIEW, OBJECTIVE, STAGES, AGENTS = (f"{TAG}-{page}" for page in ("overview", 
 
 
 class Query(NamedTuple):
-    """An expression, and what its series are called. `min_step`: for windows so long that finer steps cost much."""
+    """An expression, and what its series are called. `min_step`: for windows so long that finer steps cost much;
+    `exemplars`: its histograms' exemplars are drawn too, those of the same histograms by one query of a chart."""
 
     expr: str
     legend: str = ""
     min_step: str = ""
+    exemplars: bool = False
 
 
 class Column(NamedTuple):
@@ -58,6 +60,8 @@ def chart(
     at_most: float | None = None,
 ) -> timeseries.Panel:
     """Return lines over time. `told`: what they are, and how to read them."""
+    if any(query.exemplars for query in queries):
+        told += " Diamonds are single RPCs, each with a link to its trace (docs/dashboards.md)."
     panel = (
         timeseries.Panel()
         .title(title)
@@ -197,6 +201,8 @@ def _target(index: int, query: Query) -> prometheus.Dataquery:
         target.legend_format(query.legend)
     if query.min_step:
         target.interval(query.min_step)
+    if query.exemplars:
+        target.exemplar(True)
     return target
 
 

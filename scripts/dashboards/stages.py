@@ -57,7 +57,7 @@ def _stages(end: str, role: str) -> list[Panel]:
         chart(
             f"p99 of each stage: {end}",
             "s",
-            Query(quantile(0.99, stages, STAGE), shown),
+            Query(quantile(0.99, stages, STAGE), shown, exemplars=True),
             told="Of different RPCs: they add up to nothing.",
             width=8,
         ),
@@ -73,7 +73,7 @@ def _between() -> list[Panel]:
             "Callers beside server",
             "s",
             *(
-                Query(quantile(q, duration), f"{end} p{100 * q:g}")
+                Query(quantile(q, duration), f"{end} p{100 * q:g}", exemplars=q == 0.99)
                 for end, duration in (("callers", client), ("server", server))
                 for q in (0.5, 0.99)
             ),
@@ -90,7 +90,11 @@ def _between() -> list[Panel]:
         chart(
             "Server's duration by caller, p99",
             "s",
-            Query(f"topk(10, {quantile(0.99, of(names.PEER_DURATION, HERE, SERVER), PEER)})", f"{{{{{PEER}}}}}"),
+            Query(
+                f"topk(10, {quantile(0.99, of(names.PEER_DURATION, HERE, SERVER), PEER)})",
+                f"{{{{{PEER}}}}}",
+                exemplars=True,
+            ),
             told="The ten slowest services at the other end.",
         ),
         chart(

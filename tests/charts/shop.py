@@ -6,7 +6,7 @@ calls it; 2 % of the RPCs are bad.
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,19 +19,22 @@ from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.identity.cgroups import Cgroup
 from latencyprobe_agent.identity.pressure import Quota, Reading
 from latencyprobe_agent.identity.resources import PodResources
+from latencyprobe_agent.measure import sampling
 from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.evidence import EvidenceBatch
 from latencyprobe_agent.measure.evidence_counts import Gained
-from latencyprobe_agent.measure.halves import halves
+from latencyprobe_agent.measure.halves import Halves, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.pressure import Stall
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn, empty
 from latencyprobe_agent.measure.unsent import of_halves
 from latencyprobe_agent.signals.table import HANDSHAKES, RETRANSMITS, EvidenceSignal
+from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.metrics import Metrics
 from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
+from latencyprobe_agent.telemetry.spans import Spans
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import (
@@ -53,6 +56,7 @@ from tests.support.remote_write import Sampled
 
 MINUTES = 70
 EVENTS, BAD, AMBIGUOUS = 600, 12, 60  # of each end, in a minute
+PER_END = 10  # records, in a minute
 GOAL = "99.9"
 THRESHOLD_NS = 25_000_000
 NAMESPACES = ("shop", "bank")
@@ -66,24 +70,35 @@ def objective(window: str) -> str:
     return f"fast-{window}"
 
 
-def exported(until_s: int) -> Iterator[bytes]:
-    """The bodies of an agent's OTLP requests, one for each minute, the last at this time (Unix s)."""
+class Told(NamedTuple):
+    """The bodies of an agent's OTLP requests: of metrics one for each minute."""
+
+    metrics: list[bytes]
+    traces: list[bytes]
+
+
+def exported(until_s: int) -> Told:
+    """What an agent sends, the last of it at this time (Unix s). One RPC of each end and minute becomes a span."""
     outbox, plan = FakeOutbox(), _plan()
     outbox.errors["ConnectionRefusedError"] += 1
-    room = WaitingRoom(identity_wait_s=0.0, join_wait_s=0.0, capacity=1)
+    room = WaitingRoom(identity_wait_s=0.0, join_wait_s=0.0, capacity=100)
     config = Config(node="n1", instance="agent-1", pod="agent-x", pod_namespace="latencyprobe-agents")
-    outboxes = {"traces": FakeOutbox(), "metrics": outbox}
+    outboxes, exemplars = {"traces": FakeOutbox(), "metrics": outbox}, ExemplarSeries(100)
     own = SelfMetrics(
         outboxes, room, config, standalone=False, undelivered=lambda: Undelivered(3, {"too_old": 2})
     )  # fmt: skip
     peers = FakePeers(Identity("10.0.0.1", service="cart"), Identity("10.0.0.2", service="web"))
     start = Now(0, (until_s - MINUTES * 60) * _SECOND)
-    listener = Metrics(outbox, own, config, peers, start=start, delta=False)
+    spans = Spans(outboxes["traces"], room, peers, shared_key=False, admitted=exemplars.put)
+    points = Metrics(outbox, own, config, peers, start=start, delta=False, exemplars=exemplars)
     in_force = InForce(plan, Rules(sets=_sets(plan)), _resources(plan))
     for minute in range(1, MINUTES + 1):
         now = Now(minute * 60 * _SECOND, start.unix_ns + minute * 60 * _SECOND)
-        listener.take(_turn(in_force, now, minute))
-    yield from outbox.bodies
+        turn = _turn(in_force, now, minute)
+        spans.take(turn)
+        points.take(turn)
+    spans.close()
+    return Told(outbox.bodies, outboxes["traces"].bodies)
 
 
 def scraped(until_s: int) -> Iterator[Sampled]:
@@ -142,6 +157,7 @@ def _turn(in_force: InForce, now: Now, minute: int) -> Turn:
     evidence = [_retransmits(), _handshakes(), of_halves(some, pairs)]
     return empty(now, in_force)._replace(
         halves=some,
+        sampled=_sampled(some.take(np.arange(0, len(some), PER_END))),
         pairs=pairs,
         evidence=tuple(batch for batch in evidence if batch),
         counts=_counts(minute),
@@ -151,18 +167,24 @@ def _turn(in_force: InForce, now: Now, minute: int) -> Turn:
     )
 
 
+def _sampled(some: Halves) -> sampling.Sampled:
+    reasons = np.full(len(some), sampling.Reason.RATIO, np.uint8)
+    return sampling.Sampled(some, some.trace_ids(b""), reasons, np.ones(len(some)))
+
+
 def _records(target_set: int, role: Role, owner: int, minute: int) -> Any:
-    """Ten exchanges of an end in this minute, whose halves are pairs."""
+    """Some exchanges of an end in this minute, whose halves are pairs."""
     stages = (1, 2, 20, 2) if role is Role.SERVER else (1, 26, 1, 2)
     ends = {"local": "10.0.0.1", "peer": "10.0.0.2"} if role is Role.SERVER else {"peer": "10.0.0.1"}
     return exchanges(
-        10,
+        PER_END,
         role,
+        start_ns=(60 * minute - 30) * _SECOND,
         stages=tuple(ms * _MS for ms in stages),
         target_set=target_set,
         cgroup_id=owner,
         srtt_us=200,
-        request_offset=np.arange(10) + 100 * minute + 10_000 * target_set,
+        request_offset=np.arange(PER_END) + 100 * minute + 10_000 * target_set,
         unsent_reason=UnsentReason.NAGLE if role is Role.SERVER else UnsentReason.NONE,
         held_ns=_MS,
         **ends,

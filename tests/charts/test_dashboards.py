@@ -21,6 +21,7 @@ from latencyprobe.slo.windows import WINDOW_S, alerts
 from latencyprobe.spec import goal_fraction
 from tests.charts import shop
 from tests.charts.schemas import REPOSITORY, Conform
+from tests.support.otlp import of_rpcs
 from tests.support.prometheus import Sample, Server, needs_prometheus, prometheus
 from tests.support.remote_write import OPTIONS, translated, write
 
@@ -39,12 +40,13 @@ class Store(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A target of a panel, with the variables that it may have."""
+    """A target of a panel, with the variables that it may have. `exemplars`: it asks for them too."""
 
     where: str
     expr: str
     legend: str
     chosen: dict[str, str]
+    exemplars: bool
 
 
 def promoted() -> list[str]:
@@ -59,7 +61,7 @@ def promoted() -> list[str]:
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     plain = request.param == "as it is"
     external = {} if plain else {"cluster": "east"}
-    agents = translated(shop.exported(NOW_S), promoted=() if plain else promoted(), external=external)
+    agents = translated(shop.exported(NOW_S).metrics, promoted=() if plain else promoted(), external=external)
     operator = (one._replace(labels={**one.labels, **external}) for one in shop.scraped(NOW_S))
     with prometheus(tmp_path_factory.mktemp("prometheus"), options=OPTIONS) as server:
         write(server, itertools.chain(agents, operator))
@@ -79,7 +81,8 @@ def queries(name: str, cluster: str) -> Iterator[Query]:
         for panel in panels(page):
             for target in panel.get("targets", ()):
                 where = f"{page['title']}: {panel['title']} {target['refId']}"
-                yield Query(where, target["expr"], target.get("legendFormat", ""), CHOSEN | window | side)
+                asked_for = target["expr"], target.get("legendFormat", "")
+                yield Query(where, *asked_for, CHOSEN | window | side, target.get("exemplar", False))
 
 
 def filled(text: str, chosen: dict[str, str]) -> str:
@@ -162,6 +165,33 @@ def test_links_lead_to_dashboards_that_exist_with_variables_that_they_have(name:
 @pytest.mark.parametrize("name", PAGES)
 def test_every_query_finds_data_with_the_labels_that_it_shows(store: Store, name: str) -> None:
     assert [] == lacking(store, name)
+
+
+def test_each_chart_of_durations_draws_each_exemplar_once() -> None:
+    charts = [panel for page in PAGES.values() for panel in panels(page) if panel["type"] == "timeseries"]
+    asking = [[target["expr"] for target in panel["targets"] if target.get("exemplar")] for panel in charts]
+    assert sum(map(bool, asking)) == 8
+    for exprs in asking:
+        selected = [
+            selector for expr in exprs for selector in re.findall(r"latencyprobe_[\w${}]+_seconds\{[^}]*\}", expr)
+        ]
+        assert len(selected) == len(set(selected)) == len(exprs)
+
+
+@needs_prometheus
+def test_exemplars_of_a_panel_lead_to_spans_that_were_sent(store: Store) -> None:
+    sent = {
+        (span.trace_id.hex(), span.span_id.hex()): resource["k8s.namespace.name"]
+        for resource, span in of_rpcs(shop.exported(NOW_S).traces)
+    }
+    asking = [query for name in PAGES for query in queries(name, store.cluster) if query.exemplars]
+    assert len({query.where for query in asking}) == 9
+    for query in asking:
+        found = store.server.exemplars(filled(query.expr, query.chosen), NOW_S - 3600, NOW_S)
+        assert len(found) > 50, query.where
+        for one in found:
+            namespace = sent[one.labels["trace_id"], one.labels["span_id"]]
+            assert namespace == one.series["latencyprobe_probe_namespace"] == "shop", query.where
 
 
 @needs_prometheus

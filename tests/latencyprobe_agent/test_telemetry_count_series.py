@@ -47,13 +47,13 @@ class Node:
 
     def export(self, *ended: int) -> dict[Any, int]:
         found = {}
-        for point in self.series.points(self.in_force, set(ended)):
+        for point in self.series.points(self.in_force, set(ended), {}):
             if isinstance(point.value, Histogram):
                 found[point.observed] = int(point.value.counts.sum())
         return found
 
     def good(self) -> dict[Any, int]:
-        points = (p for p in self.series.points(self.in_force, set()) if p.metric is names.SLO_EVENTS)
+        points = (p for p in self.series.points(self.in_force, set(), {}) if p.metric is names.SLO_EVENTS)
         return {p.observed: int(p.value) for p in points if dict(p.labels)[names.OUTCOME] == "good"}  # type: ignore[arg-type]
 
 

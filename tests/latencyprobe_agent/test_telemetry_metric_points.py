@@ -47,7 +47,7 @@ def counts(*rows: dict[str, Any]) -> Counts:
 def points_of(read: Counts, plan: NodePlan = PLAN, sets: dict[int, TargetSet] = SETS) -> list[Point]:
     slo = SloEvents()
     slo.follow(plan, Rules(sets=sets), NO_COUNTS, 0)
-    return list(count_points(read, plan, sets, slo))
+    return list(count_points(read, plan, sets, slo, {}))
 
 
 def by_series(points: list[Point]) -> dict[tuple[str, ...], Any]:
@@ -166,7 +166,7 @@ def test_pairs_are_counted_beside_their_network_time(make_halves: Any) -> None:
     halves = make_halves({"role": Role.CLIENT, "stages": (0, 9, 0, 0)}, {"role": Role.SERVER})
     histograms.add_pairs(LocalJoin().join(halves), names.LOCAL)
     histograms.add_pairs(LocalJoin().join(halves), names.REMOTE)
-    found = by_series(list(record_points(histograms, PLAN, SETS)))
+    found = by_series(list(record_points(histograms, PLAN, SETS, {})))
     assert found["latencyprobe.pairs", "p", "cart", "client", "local"] == 1
     assert found["latencyprobe.pairs", "q", "all", "client", "local"] == 1
     assert found["latencyprobe.pairs", "q", "all", "client", "remote"] == 1

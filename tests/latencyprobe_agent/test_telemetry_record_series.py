@@ -13,6 +13,7 @@ from latencyprobe_agent.measure.matches import packed
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.turn import InForce
 from latencyprobe_agent.signals.table import RETRANSMITS
+from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.record_series import RecordSeries
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
@@ -35,13 +36,13 @@ def resent(*peers: str) -> EvidenceBatch:
 
 
 def by_service(series: RecordSeries) -> dict[str, Any]:
-    points = [point for point in series.points(IN_FORCE) if point.metric.name == "latencyprobe.tcp.retransmits"]
+    points = [point for point in series.points(IN_FORCE, {}) if point.metric.name == "latencyprobe.tcp.retransmits"]
     return {str(dict(point.labels)[names.SERVICE_PEER_NAME]): point.value for point in points}
 
 
 def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(make_turn: Any) -> None:
     peers = FakePeers()
-    series = RecordSeries(10, 2.0, peers)
+    series = RecordSeries(10, 2.0, peers, ExemplarSeries(0))
     series.add(make_turn(IN_FORCE, evidence=(resent("10.0.0.2", "192.0.2.1"),)))
     peers.identities["10.0.0.2"] = Identity("10.0.0.2", service="web")
     series.name_peers(1.0)

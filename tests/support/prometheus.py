@@ -48,6 +48,14 @@ class Sample(NamedTuple):
         return self.values[-1][1]
 
 
+class Exemplar(NamedTuple):
+    """One exemplar: the labels of its series, its own, and its value."""
+
+    series: dict[str, str]
+    labels: dict[str, str]
+    value: float
+
+
 class Server(NamedTuple):
     """A server that answers the HTTP API of Prometheus at `url`."""
 
@@ -64,12 +72,22 @@ class Server(NamedTuple):
         found = self._ask("query_range", expression, span)
         return [Sample(one["metric"], [_pair(pair) for pair in one["values"]]) for one in found]
 
+    def exemplars(self, expression: str, since_s: float, until_s: float) -> list[Exemplar]:
+        """The exemplars of all series that an expression selects."""
+        found = self._data("query_exemplars", expression, {"start": since_s, "end": until_s})
+        return [
+            Exemplar(of["seriesLabels"], one["labels"], float(one["value"])) for of in found for one in of["exemplars"]
+        ]
+
     def _ask(self, what: str, expression: str, more: Mapping[str, float]) -> list[dict[str, Any]]:
+        result: list[dict[str, Any]] = self._data(what, expression, more)["result"]
+        return result
+
+    def _data(self, what: str, expression: str, more: Mapping[str, float]) -> Any:
         asked = {"query": expression, **more}
         answer = requests.post(f"{self.url}/api/v1/{what}", data=asked, timeout=_ASK_S)
         assert answer.ok, f"{expression}: {answer.status_code}: {answer.text[:2000]}"
-        result: list[dict[str, Any]] = answer.json()["data"]["result"]
-        return result
+        return answer.json()["data"]
 
 
 def openmetrics(series: Iterable[Series]) -> str:

@@ -1,4 +1,4 @@
-"""OTLP metrics as a Prometheus has them, sent to a real one by remote write, native histograms included.
+"""OTLP metrics as a Prometheus has them, sent to a real one by remote write, with native histograms and exemplars.
 
 A Prometheus of Debian takes no OTLP yet. What a newer one makes of it is here: names by `latencyprobe.rules.promql`,
 `job` and `instance` of the resource's service, `target_info` with the rest of the resource, none of it on the series
@@ -19,12 +19,13 @@ from latencyprobe.rules import promql
 from tests.support.otlp import metrics, values
 from tests.support.prometheus import Server
 
-OPTIONS = ("--web.enable-remote-write-receiver", "--enable-feature=native-histograms")
+OPTIONS = ("--web.enable-remote-write-receiver", "--enable-feature=native-histograms,exemplar-storage")
 _AT_ONCE = 20_000  # samples in a request
 
 _FIELDS = {  # prompb/types.proto and remote.proto, as far as it is needed: name, number, type
     "Label": [("name", 1, "string"), ("value", 2, "string")],
     "Sample": [("value", 1, "double"), ("timestamp", 2, "int64")],
+    "Exemplar": [("labels", 1, "*Label"), ("value", 2, "double"), ("timestamp", 3, "int64")],
     "BucketSpan": [("offset", 1, "sint32"), ("length", 2, "uint32")],
     "Histogram": [
         ("count_int", 1, "uint64"),
@@ -36,7 +37,12 @@ _FIELDS = {  # prompb/types.proto and remote.proto, as far as it is needed: name
         ("positive_deltas", 12, "*sint64"),
         ("timestamp", 15, "int64"),
     ],
-    "TimeSeries": [("labels", 1, "*Label"), ("samples", 2, "*Sample"), ("histograms", 4, "*Histogram")],
+    "TimeSeries": [
+        ("labels", 1, "*Label"),
+        ("samples", 2, "*Sample"),
+        ("exemplars", 3, "*Exemplar"),
+        ("histograms", 4, "*Histogram"),
+    ],
     "WriteRequest": [("timeseries", 1, "*TimeSeries")],
 }
 
@@ -82,22 +88,33 @@ def write(server: Server, samples: Iterable[Sampled]) -> None:
 
 
 def _send(server: Server, samples: Iterable[Sampled]) -> None:
-    request = _WRITE_REQUEST()
+    request, exemplars = _WRITE_REQUEST(), _WRITE_REQUEST()
     series: dict[tuple[tuple[str, str], ...], Any] = {}
     for sample in samples:
         key = tuple(sorted((name, value) for name, value in sample.labels.items() if value))
         if key not in series:
-            series[key] = request.timeseries.add()
-            for name, value in key:
-                series[key].labels.add(name=name, value=value)
+            series[key] = _add(request, key)
         if isinstance(sample.value, ExponentialHistogramDataPoint):
             _histogram(series[key].histograms.add(timestamp=sample.at_ms), sample.value)
+            if sample.value.exemplars:
+                _exemplars(_add(exemplars, key).exemplars, sample.value)
         else:
             series[key].samples.add(value=sample.value, timestamp=sample.at_ms)
-    body = bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
+    for one in (request, exemplars):  # Prometheus 2.42 takes exemplars only of a series that it has
+        _post(server, one.SerializeToString())
+
+
+def _add(request: Any, labels: Iterable[tuple[str, str]]) -> Any:
+    series = request.timeseries.add()
+    for name, value in labels:
+        series.labels.add(name=name, value=value)
+    return series
+
+
+def _post(server: Server, request: bytes) -> None:
     answer = requests.post(
         f"{server.url}/api/v1/write",
-        data=body,
+        data=bytes(cramjam.snappy.compress_raw(request)),
         headers={"Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0"},
         timeout=60,
     )
@@ -112,6 +129,14 @@ def _histogram(into: Any, point: ExponentialHistogramDataPoint) -> None:
     if counts:
         into.positive_spans.add(offset=point.positive.offset + 1, length=len(counts))
         into.positive_deltas.extend(now - before for before, now in pairwise([0, *counts]))
+
+
+def _exemplars(into: Any, point: ExponentialHistogramDataPoint) -> None:
+    """Exemplars, with the ids in the labels that Prometheus gives them."""
+    for one in point.exemplars:
+        exemplar = into.add(value=one.as_double, timestamp=one.time_unix_nano // 10**6)
+        exemplar.labels.add(name="span_id", value=one.span_id.hex())
+        exemplar.labels.add(name="trace_id", value=one.trace_id.hex())
 
 
 def _of_resource(resource: Mapping[str, Any], promoted: Collection[str]) -> dict[str, str]:

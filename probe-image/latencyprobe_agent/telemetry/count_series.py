@@ -11,7 +11,7 @@ from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.counts import NO_COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.pressure import Stall
 from latencyprobe_agent.measure.turn import InForce
-from latencyprobe_agent.telemetry.metric_points import count_points
+from latencyprobe_agent.telemetry.metric_points import Exemplars, count_points
 from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.pressure_series import PressureSeries
@@ -68,10 +68,10 @@ class CountSeries:
         self._exported = now
         return over
 
-    def points(self, in_force: InForce, without: set[int]) -> Iterator[Point]:
+    def points(self, in_force: InForce, without: set[int], exemplars: Exemplars) -> Iterator[Point]:
         """Yield the points of all owners but these."""
         folded = self._cap.fold(self._living)
         kept = ~np.isin(folded.keys["owner"], np.array(sorted(without), np.uint64))
         counts = Counts(folded.keys[kept], folded.values[kept])
-        yield from count_points(counts, in_force.plan, in_force.rules.sets, self._slo)
+        yield from count_points(counts, in_force.plan, in_force.rules.sets, self._slo, exemplars)
         yield from self._pressure.points(without)

@@ -13,6 +13,7 @@ from latencyprobe_agent.measure.calls import HELD_NS
 from latencyprobe_agent.measure.turn import Listener
 from latencyprobe_agent.telemetry import otlp
 from latencyprobe_agent.telemetry.endpoints import OtlpSignal, Settings
+from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.metrics import Metrics
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
@@ -55,14 +56,24 @@ class Exporters(AbstractContextManager["Exporters"]):
             for one in endpoints
         }
         self.listeners: list[Listener] = []
+        capacity = _capacity(config)
+        exemplars = ExemplarSeries(capacity if {"traces", "metrics"} <= self.outboxes.keys() else 0)
         room = None
         if traces := self.outboxes.get("traces"):
-            room = _room(config)
-            spans = Spans(traces, room, peers or Peers(None), shared_key=shared_key, naming=naming)
-            self.listeners.append(spans)
+            room = WaitingRoom(
+                identity_wait_s=config.identity_wait_s, join_wait_s=config.join_wait_s, capacity=capacity
+            )
+            self.listeners.append(
+                Spans(
+                    *(traces, room, peers or Peers(None)),
+                    shared_key=shared_key,
+                    naming=naming,
+                    admitted=exemplars.put,
+                )
+            )
         if metrics := self.outboxes.get("metrics"):
             own = SelfMetrics(self.outboxes, room, config, standalone=peers is None, undelivered=undelivered)
-            self.listeners.append(Metrics(metrics, own, config, peers, start=start, delta=delta))
+            self.listeners.append(Metrics(metrics, own, config, peers, start=start, delta=delta, exemplars=exemplars))
         for outbox in self.outboxes.values():
             outbox.start()
 
@@ -71,10 +82,6 @@ class Exporters(AbstractContextManager["Exporters"]):
             outbox.stop(self._stop_timeout_s / len(self.outboxes))
 
 
-def _room(config: Config) -> WaitingRoom:
-    longest_s = max(config.identity_wait_s, config.remote_join_wait_s, HELD_NS / 1e9)
-    return WaitingRoom(
-        identity_wait_s=config.identity_wait_s,
-        join_wait_s=config.join_wait_s,
-        capacity=int(config.spans_per_second * longest_s),
-    )
+def _capacity(config: Config) -> int:
+    """Return how many spans the node's budget can make in the longest wait."""
+    return int(config.spans_per_second * max(config.identity_wait_s, config.remote_join_wait_s, HELD_NS / 1e9))

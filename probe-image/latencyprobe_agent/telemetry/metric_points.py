@@ -1,13 +1,15 @@
 """Points of metrics per target, role and owner: from the kernel's counts, from records, from evidence.
 
 Pure: receives counts or series, and a plan; returns points. A target set is of several targets, and each of them gets
-points of its own. Counts are exact even when records were lost.
+points of its own. Counts are exact even when records were lost. `exemplars`: EXEMPLAR[2] by series, those of the
+kernel's durations included.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latencyprobe import slo_events
 from latencyprobe.plan import NodePlan, PlannedObjective, Target
@@ -16,9 +18,10 @@ from latencyprobe.spec import goal_fraction
 from latencyprobe_agent.measure.counts import Counts
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
+from latencyprobe_agent.telemetry.exemplars import NO_EXEMPLARS, merged
 from latencyprobe_agent.telemetry.owner_cap import OTHERS
 from latencyprobe_agent.telemetry.points import Histogram, Labels, Point
-from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms
+from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms, Series
 from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import (
@@ -31,6 +34,8 @@ from latencyprobe_agent.vocabulary.records import (
 )
 from latencyprobe_agent.vocabulary.values import ERRORS
 
+Exemplars = Mapping[Series, NDArray[np.void]]
+
 
 class _Key(NamedTuple):
     target: str
@@ -38,18 +43,34 @@ class _Key(NamedTuple):
     owner: int
 
 
-def count_points(counts: Counts, plan: NodePlan, sets: Mapping[int, TargetSet], slo: SloEvents) -> Iterator[Point]:
+def duration_of(role: Role) -> names.Metric:
+    """Return the metric that has the durations of RPCs as one end sees them."""
+    return names.SERVER_DURATION if role is Role.SERVER else names.CLIENT_DURATION
+
+
+def count_points(
+    counts: Counts,
+    plan: NodePlan,
+    sets: Mapping[int, TargetSet],
+    slo: SloEvents,
+    exemplars: Exemplars,
+) -> Iterator[Point]:
     """Yield durations, exchanges, failures, exclusions and SLO events of every target of the plan."""
     targets = {target.id: target for target in plan.targets}
     for key, rows in _by_target(counts, targets, sets).items():
         target = targets[key.target]
         values = counts.values[rows]
         labels = target_labels(target)
-        duration = names.SERVER_DURATION if key.role is Role.SERVER else names.CLIENT_DURATION
+        duration = duration_of(key.role)
+        of_sets = (
+            Series(duration, Group(index, key.role, key.owner), "")
+            for index in counts.keys["target_set"][rows].tolist()
+        )
         histogram = Histogram(
             values["histogram"].sum(axis=0, dtype=np.int64),
             *(HISTOGRAM_MIN, HISTOGRAM_SCALE, 0),
             int(values["duration_sum_ns"].sum()) / 1e9,
+            merged([exemplars.get(series, NO_EXEMPLARS) for series in of_sets]),
         )
         yield Point(key.owner, duration, labels, histogram)
         role: Labels = (*labels, (names.ROLE, key.role.name.lower()))
@@ -84,11 +105,17 @@ def objective_points(observed: object, plan: NodePlan) -> Iterator[Point]:
                 yield Point(observed, names.SLO_WINDOW, labels, window_s)
 
 
-def record_points(histograms: RecordHistograms, plan: NodePlan, sets: Mapping[int, TargetSet]) -> Iterator[Point]:
+def record_points(
+    histograms: RecordHistograms,
+    plan: NodePlan,
+    sets: Mapping[int, TargetSet],
+    exemplars: Exemplars,
+) -> Iterator[Point]:
     """Yield stages, round trips, network and peer durations of every target of the plan."""
     targets = {target.id: target for target in plan.targets}
     merged: dict[tuple[object, names.Metric, Labels], Histogram] = {}
-    for series, histogram in histograms.series():
+    for series, counted in histograms.series():
+        histogram = counted._replace(exemplars=exemplars.get(series, NO_EXEMPLARS))
         for target in _targets(series.group, targets, sets):
             labels = (*target_labels(target), (names.ROLE, series.group.role.name.lower()))
             if series.metric is names.STAGE_DURATION:
@@ -157,4 +184,9 @@ def _targets(group: Group, targets: Mapping[str, Target], sets: Mapping[int, Tar
 
 
 def _sum(one: Histogram, other: Histogram) -> Histogram:
-    return one._replace(counts=one.counts + other.counts, zero=one.zero + other.zero, sum_s=one.sum_s + other.sum_s)
+    return one._replace(
+        counts=one.counts + other.counts,
+        zero=one.zero + other.zero,
+        sum_s=one.sum_s + other.sum_s,
+        exemplars=merged([one.exemplars, other.exemplars]),
+    )

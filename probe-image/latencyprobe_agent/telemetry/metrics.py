@@ -6,6 +6,7 @@ from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn
 from latencyprobe_agent.telemetry.count_series import CountSeries
+from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.metric_points import objective_points
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import MetricRequests, Point, Resource
@@ -17,19 +18,27 @@ from latencyprobe_agent.vocabulary.now import Now
 
 
 class Metrics:
-    """Exports to `outbox` once per `config.metric_interval_s`, in boot time."""
+    """Exports to `outbox` once per `config.metric_interval_s`, in boot time. `exemplars`: where spans are made."""
 
     name = "metrics"
 
     def __init__(
-        self, outbox: Outbox, own: SelfMetrics, config: Config, peers: Peers | None, *, start: Now, delta: bool
+        self,
+        outbox: Outbox,
+        own: SelfMetrics,
+        config: Config,
+        peers: Peers | None,
+        *,
+        start: Now,
+        delta: bool,
+        exemplars: ExemplarSeries | None = None,
     ) -> None:
         self._outbox = outbox
         self._own = own
         self._interval_ns = round(config.metric_interval_s * 1e9)
         self._due_ns = start.boot_ns + self._interval_ns
         self._counts = CountSeries(config.series)
-        self._records = RecordSeries(config.series, config.identity_wait_s, peers)
+        self._records = RecordSeries(config.series, config.identity_wait_s, peers, exemplars or ExemplarSeries(0))
         self._requests = MetricRequests(start.unix_ns, delta=delta)
         self._in_force: InForce | None = None
         self._stats: AgentStats | None = None
@@ -64,9 +73,10 @@ class Metrics:
         self._requests.forget(self._counts.gone())
         ended = self._counts.ended(resources)
         self._records.forget(ended)
+        exemplars = self._records.exemplars.take(self._now.offset_ns)
         points = [
-            *self._counts.points(self._in_force, ended),
-            *self._records.points(self._in_force),
+            *self._counts.points(self._in_force, ended, exemplars),
+            *self._records.points(self._in_force, exemplars),
             *objective_points(AGENT, self._in_force.plan),
             *self._own.points(self._stats, self._records.overflow + self._counts.overflow),
         ]

@@ -36,9 +36,9 @@ class PeerNames:
     def name(self, rows: NDArray[np.void], peers: Peers) -> NDArray[np.bool_]:
         """Name rows (ROW[n]) whose peers are known by now; returns which are not."""
         first, of_row = groups([*halves_of(rows["peer_addr"]), rows["peer"]])
-        addresses = _addresses(rows[first])
-        known, before = peers.resolve(set(addresses)), rows["peer"][first].tolist()
-        codes = [self._named(one, code, known, peers) for one, code in zip(addresses, before, strict=True)]
+        found = addresses(rows[first])
+        known, before = peers.resolve(set(found)), rows["peer"][first].tolist()
+        codes = [self._named(one, code, known, peers) for one, code in zip(found, before, strict=True)]
         rows["peer"] = np.array(codes, np.uint32)[of_row]
         return np.asarray(rows["peer"] == NOBODY)
 
@@ -49,10 +49,10 @@ class PeerNames:
         if not len(nameless):
             return 0
         first, of_row = groups(halves_of(rows["peer_addr"][nameless]))
-        addresses = _addresses(rows[nameless[first]])
-        known = peers.resolve(addresses)
-        rows["peer"][nameless] = np.array([self._codes.of(Peer(one, known.get(one))) for one in addresses])[of_row]
-        unasked = np.array([one not in known for one in addresses])[of_row]
+        found = addresses(rows[nameless[first]])
+        known = peers.resolve(found)
+        rows["peer"][nameless] = np.array([self._codes.of(Peer(one, known.get(one))) for one in found])[of_row]
+        unasked = np.array([one not in known for one in found])[of_row]
         return int(np.count_nonzero(unasked & (rows["joined"][nameless] == NOT_JOINED)))
 
     def keep(self, rows: NDArray[np.void]) -> None:
@@ -67,7 +67,8 @@ class PeerNames:
         return self._codes.of(Peer(one, found))
 
 
-def _addresses(rows: NDArray[np.void]) -> list[str]:
+def addresses(rows: NDArray[np.void]) -> list[str]:
+    """Return the address of the peer of each of ROW[n]."""
     return [address(packed) for packed in np.ascontiguousarray(rows["peer_addr"]).view("V16").ravel().tolist()]
 
 

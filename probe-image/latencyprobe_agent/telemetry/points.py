@@ -1,7 +1,7 @@
 """Data points → OTLP metric requests, grouped by the container that was observed.
 
 Cumulative by default; delta where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for it. Histograms are base-2
-exponential ones.
+exponential ones. Exemplars are of the interval that is exported.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
+from latencyprobe_agent.telemetry import exemplars
 from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
@@ -23,13 +24,15 @@ Labels = tuple[tuple[Attribute, AttributeValue], ...]
 
 
 class Histogram(NamedTuple):
-    """Counts of consecutive buckets: `counts[i]` is bucket `offset + i` at `scale`; `zero` had no duration at all."""
+    """Counts of consecutive buckets: `counts[i]` is bucket `offset + i` at `scale`; `zero` had no duration at all.
+    `exemplars`: EXEMPLAR[2] of what has been counted since the last export, or none."""
 
     counts: NDArray[np.int64]
     offset: int
     scale: int
     zero: int
     sum_s: float
+    exemplars: NDArray[np.void] = exemplars.NO_EXEMPLARS
 
 
 class Point(NamedTuple):
@@ -109,7 +112,7 @@ class MetricRequests:
         self, into: pb.ExponentialHistogramDataPoint, point: Point, start_unix_ns: int, now_unix_ns: int
     ) -> None:
         assert isinstance(point.value, Histogram)
-        counts, offset, scale, zero, sum_s = point.value
+        counts, offset, scale, zero, sum_s, some = point.value
         into.start_time_unix_nano, into.time_unix_nano = start_unix_ns, now_unix_ns
         fill(into.attributes, dict(point.labels))
         into.scale, into.zero_count, into.sum = scale, zero, sum_s
@@ -119,6 +122,7 @@ class MetricRequests:
             first, last = int(filled[0]), int(filled[-1])
             into.positive.offset = offset + first
             into.positive.bucket_counts.extend(counts[first : last + 1].tolist())
+        exemplars.write(some, into)
 
     def _since_before(self, point: Point) -> Point:
         """Return what a point has gained since it was last sent; all of it, if it has begun anew."""

@@ -100,8 +100,9 @@ class RecordHistograms:
             rows = _Rows(of_row, pairs.stages[:, NETWORK_AT], _weights(pairs.adjusted_count))
             self._spread(names.NETWORK_DURATION, of_group, rows, joined)
 
-    def name_peers(self, known: dict[str, Identity], now_s: float) -> None:
-        """Move what waits for a name under it; after the wait, under `unresolved`."""
+    def name_peers(self, known: dict[str, Identity], now_s: float) -> dict[tuple[Group, str], str]:
+        """Move what waits for a name under it; after the wait, under `unresolved`. Return the names of what moved."""
+        named = {}
         for key in tuple(self._pending):
             group, peer = key
             counts, sum_ns, since_s = self._pending[key]
@@ -109,13 +110,20 @@ class RecordHistograms:
             if identity is None and now_s - since_s < self._wait_s:
                 continue
             del self._pending[key]
-            self._into(Series(names.PEER_DURATION, group, service_of(identity)), counts, sum_ns)
+            named[key] = service_of(identity)
+            self._into(Series(names.PEER_DURATION, group, named[key]), counts, sum_ns)
+        return named
 
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""
         for series in [series for series in self._counts if series.group.owner in owners]:
             del self._counts[series], self._sums_ns[series]
             self._cap.release(series.metric, series.group.target_set)
+
+    @property
+    def unnamed(self) -> set[tuple[Group, str]]:
+        """Whose durations, with which address, wait for a name."""
+        return set(self._pending)
 
     @property
     def waiting_peers(self) -> set[str]:

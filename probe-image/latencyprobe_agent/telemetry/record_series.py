@@ -1,4 +1,5 @@
-"""What only records can fill: histograms of stages, pairs and peers; and the metrics of evidence. Cumulative."""
+"""What only records can fill: histograms of stages, pairs and peers; and the metrics of evidence. Cumulative. Beside
+them exemplars, of whatever counts durations of RPCs."""
 
 import math
 from collections.abc import Iterator, Sequence, Set
@@ -11,7 +12,8 @@ from latencyprobe_agent.measure.evidence import EvidenceBatch
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.signals.evidence import Evidence, Sample
 from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
-from latencyprobe_agent.telemetry.metric_points import evidence_points, record_points
+from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
+from latencyprobe_agent.telemetry.metric_points import Exemplars, evidence_points, record_points
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.record_histograms import RecordHistograms, service_of
 from latencyprobe_agent.vocabulary import conventions as names
@@ -31,7 +33,8 @@ class _Unnamed(NamedTuple):
 class RecordSeries:
     """`peers`: None where nobody can name an address, and series are by process."""
 
-    def __init__(self, series_cap: int, identity_wait_s: float, peers: Peers | None) -> None:
+    def __init__(self, series_cap: int, identity_wait_s: float, peers: Peers | None, exemplars: ExemplarSeries) -> None:
+        self.exemplars = exemplars
         self._peers = peers
         self._identity_wait_s = identity_wait_s
         self._histograms = RecordHistograms(series_cap, by_process=peers is None, identity_wait_s=identity_wait_s)
@@ -63,11 +66,13 @@ class RecordSeries:
             self._evidence.add(batch.records, samples)
 
     def name_peers(self, now_s: float = math.inf) -> None:
-        """Count what waits for a peer's name where that is known by now; at the end of the run (inf) all of it."""
+        """Count what waits for a peer's name where that is known by now; at the end of the run (inf) all of it. To be
+        called after each turn with counts."""
+        waiting = self._histograms.waiting_peers
+        known = self._peers.resolve(waiting) if self._peers and waiting else {}
+        self.exemplars.name(self._histograms.name_peers(known, now_s), self._histograms.unnamed)
         if self._peers is None:
             return
-        if waiting := self._histograms.waiting_peers:
-            self._histograms.name_peers(self._peers.resolve(waiting), now_s)
         rows, still = 0, []
         for one in reversed(self._unnamed):
             rows += len(one.evidence)
@@ -94,7 +99,7 @@ class RecordSeries:
         self._histograms.forget(owners)
         self._evidence.forget(owners)
 
-    def points(self, in_force: InForce) -> Iterator[Point]:
+    def points(self, in_force: InForce, exemplars: Exemplars) -> Iterator[Point]:
         """Yield all points."""
-        yield from record_points(self._histograms, in_force.plan, in_force.rules.sets)
+        yield from record_points(self._histograms, in_force.plan, in_force.rules.sets, exemplars)
         yield from evidence_points(self._evidence, in_force.plan, in_force.rules.sets)

@@ -17,6 +17,7 @@ NO_STAGES, AS_EVENTS, AS_SPANS = range(3)  # as `StagesAs` has them
 
 # of the half's record, as they are there
 OF_RECORD = (
+    "target_set",
     *("request_bytes", "response_bytes", "local_addr", "peer_addr", "srtt_us", "rtt_min_us", "retransmits", "flags"),
     "stream_id",
     *("local_port", "peer_port", "role", "conn_class", "outcome"),
@@ -90,6 +91,11 @@ class NotedCalls:
 def taken(rows: NDArray[np.void], which: slice | NDArray[np.intp]) -> NDArray[np.void]:
     """Return some of ROW[n], copied whole and not field by field."""
     return rows.view(f"V{ROW.itemsize}")[which].view(ROW)
+
+
+def concatenated(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """Return the rows of all parts (ROW[n] each, at least one), copied whole."""
+    return np.concatenate([part.view(f"V{ROW.itemsize}") for part in parts]).view(ROW)
 
 
 _Some = TypeVar("_Some", Noted, NotedCalls)

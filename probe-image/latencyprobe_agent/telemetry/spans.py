@@ -1,7 +1,11 @@
 """Listener: sampled halves become spans, when their other half, their peer's name and their evidence are known."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from latencyprobe.plan import Target
 from latencyprobe_agent.directory.peers import Peers
@@ -24,7 +28,7 @@ class Spans:
     """Sends to `outbox`, once a second or as soon as many wait.
 
     `shared_key`: another host has the same pairing key, so its half may be somebody's parent. `naming`: of
-    stacks.
+    stacks. `admitted`: is given the rows (ROW[n]) that have been let in to wait, and will leave.
     """
 
     name = "spans"
@@ -37,13 +41,15 @@ class Spans:
         *,
         shared_key: bool,
         naming: Names = _NOBODY,
+        admitted: Callable[[NDArray[np.void]], None] = lambda rows: None,
     ) -> None:
-        self._kernel_names = naming._replace(user=_NOBODY.user)
+        kernel_names = naming._replace(user=_NOBODY.user)
+        self._context = partial(span_encoder.Context, shared_key=shared_key, naming=kernel_names)
         self._naming = Naming(outbox, naming.user)
         self._outbox = outbox
         self._room = room
         self._peers = peers
-        self._shared_key = shared_key
+        self._admitted = admitted
         self._in_force: InForce | None = None
         self._targets: dict[int, Target] = {}
         self._now = Now(0, 0)
@@ -56,7 +62,7 @@ class Spans:
         self._now = turn.now
         self._room.unnamed = self._naming.unnamed
         by_process = turn.in_force.resources.by_process
-        self._room.admit(turn.sampled, self._targets, turn.now.boot_s, by_process=by_process)
+        self._admitted(self._room.admit(turn.sampled, self._targets, turn.now.boot_s, by_process=by_process))
         self._room.note_pairs(turn.pairs, by_process=by_process)
         self._room.note_pairs(turn.remote.pairs, by_process=False, servers=turn.remote.servers)
         for batch in turn.evidence:
@@ -76,9 +82,7 @@ class Spans:
     def _send(self, ready: Ready) -> None:
         if not len(ready) or self._in_force is None:
             return
-        context = span_encoder.Context(
-            self._in_force.resources, self._now.offset_ns, self._shared_key, self._kernel_names
-        )
+        context = self._context(self._in_force.resources, self._now.offset_ns)
         if numbers := {number for number, _ in user_stacks(ready.evidence)}:
             slow = np.isin(ready.rows["number"], np.fromiter(numbers, np.uint64, len(numbers)))
             self._naming.put(ready.take(np.flatnonzero(slow)), context)

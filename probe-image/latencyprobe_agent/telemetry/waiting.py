@@ -31,6 +31,7 @@ from latencyprobe_agent.telemetry.span_rows import (
     ROW,
     Ready,
     SpanTarget,
+    concatenated,
 )
 from latencyprobe_agent.telemetry.stage_spans import shown_as
 from latencyprobe_agent.telemetry.waiting_calls import WaitingCalls
@@ -78,13 +79,16 @@ class WaitingRoom:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def admit(self, sampled: Sampled, targets: Mapping[int, Target], now_s: float, *, by_process: bool) -> None:
-        """Let sampled halves in. `targets`: the target that names the span, by target set."""
+    def admit(
+        self, sampled: Sampled, targets: Mapping[int, Target], now_s: float, *, by_process: bool
+    ) -> NDArray[np.void]:
+        """Let sampled halves in, as ROW[n], and return those. `targets`: the target that names the span, by target
+        set."""
         known = np.isin(sampled.halves.rec["target_set"], list(targets))
         at = np.flatnonzero(known)[: self._limits.capacity - len(self._rows)]
         self.left_out += sampled.over_budget + len(sampled) - len(at)
         if not len(at):
-            return
+            return np.empty(0, ROW)
         rows = _rows(sampled, at)
         sets, of_row = np.unique(sampled.halves.rec["target_set"][at], return_inverse=True)
         named = [targets[number] for number in sets.tolist()]
@@ -97,8 +101,9 @@ class WaitingRoom:
         rows["since_s"] = now_s
         rows["held_s"][closed & resent] = now_s + HOLD_NS / 1e9  # see `_rows`
         self._admitted += len(at)
-        self._rows = np.concatenate([self._rows.view(_WHOLE), rows.view(_WHOLE)]).view(ROW)
+        self._rows = concatenated([self._rows, rows])
         self._forget()
+        return rows
 
     def name(self, peers: Peers, now_s: float) -> None:
         """Name the peers of halves that have no name yet, four times a second: who has gone when they go has none."""
