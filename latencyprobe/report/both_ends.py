@@ -46,7 +46,7 @@ def _target(one: Objective, side: Role) -> _Target:
 
 
 class Ends(NamedTuple):
-    """How to read both ends between two Unix times; `other` is `None` where it is not known."""
+    """How to read both ends between two Unix times, without exemplars; `other` is `None` where it is not known."""
 
     own: Read
     other: Read | None
@@ -55,13 +55,14 @@ class Ends(NamedTuple):
 def reads(store: Counts, key: ObjectiveKey, ends: Pairs) -> Ends:
     """Return how a series is read, and that of its other end."""
     other = ends.get(key)
-    return Ends(partial(store.read, key), None if other is None else partial(_read_if_whole, store, other))
+    own = partial(store.read, key, exemplars=False)
+    return Ends(own, None if other is None else partial(_read_if_whole, store, other))
 
 
 def _read_if_whole(store: Counts, key: ObjectiveKey, since: int, until: int) -> SliRow:
     """Return what a store holds of another objective; nothing where that is broken, as its own result says."""
     try:
-        return store.read(key, since, until)
+        return store.read(key, since, until, exemplars=False)
     except Exception as error:
         if isinstance(error, StoreError) and error.reason:
             raise

@@ -63,7 +63,7 @@ def week_before(store: Counts, objective: Objective, when: When, first: int | No
     since = until - WINDOW_S[objective.window]
     if first is None or max(first, kept.days) > since:
         return None
-    row = store.read(objective.key, since, until)
+    row = store.read(objective.key, since, until, exemplars=False)
     sli, left = share_of_good(row), budget_remaining(row.good, row.good + row.bad, goal)
     if sli is None or left is None or row.good + row.bad < events_needed(goal, objective.min_events):
         return None
