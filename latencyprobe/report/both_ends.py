@@ -74,14 +74,14 @@ def of(ends: Ends, since: int, until: int) -> OtherEnd | None:
     row = ends.other(since, until) if ends.other else None
     if row is None:
         return None
-    shortest, p50, p99 = (units.quantile(row.histogram, share) for share in ("0", "0.5", "0.99"))
-    return OtherEnd(row.perspective, row.good + row.bad, p50, p99, shortest) if shortest and p50 and p99 else None
+    found = units.quantiles(row.histogram, units.P50, units.P99, units.FASTEST)
+    return OtherEnd(row.perspective, row.good + row.bad, *found) if found else None
 
 
 def fastest(ends: Ends, row: SliRow) -> str:
     """Return the shortest duration of a row of a caller's side, where both ends are known; else nothing."""
     caller = ends.other is not None and row.perspective is Role.CLIENT
-    return (units.quantile(row.histogram, "0") or "") if caller else ""
+    return next(iter(units.quantiles(row.histogram, units.FASTEST)), "") if caller else ""
 
 
 def told(result: Result) -> str:
