@@ -18,8 +18,9 @@ _Packed = dict[tuple[type, Span, tuple[int, ...]], bytes]
 
 
 class Kept:
-    """Packed sums by series and piece. What nobody asks for is forgotten within twice FORGOTTEN_S, so that they are no
-    more than those of the last evaluations. `steady`: seconds that nobody sets; `None`: nothing is kept."""
+    """Packed sums by series and piece. What nobody asks for, while others are asked for, is forgotten within twice
+    FORGOTTEN_S: so they are those of the last evaluations. `steady`: seconds that nobody sets; `None`: nothing is kept.
+    """
 
     def __init__(self, steady: Callable[[], float] | None) -> None:
         self._steady = steady
