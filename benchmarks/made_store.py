@@ -32,7 +32,7 @@ def objective(number: int, window: str = "90d") -> Objective:
 
 def make(path: Path, objectives: int, days: int, now: int, window: str = "90d") -> None:
     """Write a store with the counts of `days` up to `now` (Unix s) for each of the objectives."""
-    clock = _Clock(now - days * DAY_S)
+    clock = Clock(now - days * DAY_S)
     made = [objective(number, window) for number in range(objectives)]
     with SqliteStore(path, clock=clock, steady=clock) as store:
         for namespace in {one.key.namespace for one in made}:
@@ -76,7 +76,9 @@ def row(key: ObjectiveKey, minute: int, minutes: int, draw: random.Random) -> Sl
     )
 
 
-class _Clock:
+class Clock:
+    """A clock that is played."""
+
     def __init__(self, now: float) -> None:
         self.now = now
 

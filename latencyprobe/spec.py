@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -194,6 +195,7 @@ def duration_ns(text: str) -> int:
     return value
 
 
+@lru_cache(maxsize=256)
 def goal_fraction(text: str) -> Fraction:
     """Return a goal (`99.9`, percent) as an exact fraction of 1."""
     return Fraction(Decimal(text)) / 100

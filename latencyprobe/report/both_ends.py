@@ -46,7 +46,7 @@ def _target(one: Objective, side: Role) -> _Target:
 
 
 class Ends(NamedTuple):
-    """How to read both ends between two Unix times; `other` is `None` where it is not known."""
+    """How to read both ends between two Unix times, without exemplars; `other` is `None` where it is not known."""
 
     own: Read
     other: Read | None
@@ -55,13 +55,14 @@ class Ends(NamedTuple):
 def reads(store: Counts, key: ObjectiveKey, ends: Pairs) -> Ends:
     """Return how a series is read, and that of its other end."""
     other = ends.get(key)
-    return Ends(partial(store.read, key), None if other is None else partial(_read_if_whole, store, other))
+    own = partial(store.read, key, exemplars=False)
+    return Ends(own, None if other is None else partial(_read_if_whole, store, other))
 
 
 def _read_if_whole(store: Counts, key: ObjectiveKey, since: int, until: int) -> SliRow:
     """Return what a store holds of another objective; nothing where that is broken, as its own result says."""
     try:
-        return store.read(key, since, until)
+        return store.read(key, since, until, exemplars=False)
     except Exception as error:
         if isinstance(error, StoreError) and error.reason:
             raise
@@ -73,14 +74,14 @@ def of(ends: Ends, since: int, until: int) -> OtherEnd | None:
     row = ends.other(since, until) if ends.other else None
     if row is None:
         return None
-    shortest, p50, p99 = (units.quantile(row.histogram, share) for share in ("0", "0.5", "0.99"))
-    return OtherEnd(row.perspective, row.good + row.bad, p50, p99, shortest) if shortest and p50 and p99 else None
+    found = units.quantiles(row.histogram, units.P50, units.P99, units.FASTEST)
+    return OtherEnd(row.perspective, row.good + row.bad, *found) if found else None
 
 
 def fastest(ends: Ends, row: SliRow) -> str:
     """Return the shortest duration of a row of a caller's side, where both ends are known; else nothing."""
     caller = ends.other is not None and row.perspective is Role.CLIENT
-    return (units.quantile(row.histogram, "0") or "") if caller else ""
+    return next(iter(units.quantiles(row.histogram, units.FASTEST)), "") if caller else ""
 
 
 def told(result: Result) -> str:

@@ -4,8 +4,9 @@
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,13 +14,12 @@ import msgspec
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError, StoreError
 from latencyprobe.manifest import API_VERSION
-from latencyprobe.report import both_ends, causes, history, pressure, units
+from latencyprobe.report import both_ends, causes, coverage, history, pressure, units
 from latencyprobe.report.history import When
 from latencyprobe.report.model import (
     BadStage,
     BurnRate,
     Coverage,
-    Exclusion,
     Explained,
     LatencyReport,
     Metadata,
@@ -32,11 +32,9 @@ from latencyprobe.report.model import (
 )
 from latencyprobe.report.now import now as of_now
 from latencyprobe.report.slow import slow
-from latencyprobe.report.turns import by_size
 from latencyprobe.sli import SLOWEST, SliRow, most
 from latencyprobe.slo.evaluate import (
     Burn,
-    Evaluation,
     State,
     coverage_ratio,
     evaluate,
@@ -48,7 +46,7 @@ from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.slo.windows import WINDOW_S
 from latencyprobe.spec import goal_fraction
 from latencyprobe.stages import PROCESS
-from latencyprobe.store import Counts
+from latencyprobe.store import Counts, Horizons
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +55,6 @@ MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear 
 MAX_REASON = 256
 _STAGES = 16
 _SIGNALS = 8
-_REASONS = 16
 _WHOLE = 12  # results that keep their slowest exchanges whatever the size: 12 × 20 KiB at their longest
 _GIVEN_UP: tuple[dict[str, Any], ...] = (
     {"burn_down": None, "week_before": None},
@@ -86,7 +83,8 @@ def build(
     counts, or is None; then no result looks healthy. Raises StoreError when the whole store fails, unless that is told.
     """
     objectives = tuple(objectives)
-    asked = _Asked(When(now_unix_s, since_s, past_rows_s), both_ends.pairs(objectives))
+    kept = cache(store.horizons) if store else Horizons  # asked once: it is about all series
+    asked = _Asked(When(now_unix_s, since_s, past_rows_s), both_ends.pairs(objectives), kept)
     verdicts = [
         _judged(store, objective, asked, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
@@ -105,10 +103,11 @@ _Rank = tuple[int, Fraction, str, str]
 
 
 class _Asked(NamedTuple):
-    """What all objectives of a report share: its moment, and the series of the other ends."""
+    """What all objectives of a report share: its moment, the series of the other ends, and how far the store tells."""
 
     when: When
     ends: both_ends.Pairs
+    horizons: Callable[[], Horizons]
 
 
 def _judged(
@@ -163,7 +162,7 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
     if when.since_s is not None:
         row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
         verdict = verdict._replace(sli=share_of_good(row), coverage=coverage_ratio(row))
-    found = [told for share in ("0.5", "0.9", "0.99", "0.999") if (told := units.quantile(row.histogram, share))]
+    found = units.quantiles(row.histogram, units.P50, units.P90, units.P99, units.P999)
     result = Result(
         probe=key.probe,
         objective=key.objective,
@@ -176,7 +175,7 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
         events=row.good + row.bad,
         bad=row.bad,
         events_needed=verdict.events_needed,
-        coverage=_coverage(row, verdict, nodes_missing),
+        coverage=coverage.of(row, verdict.coverage, nodes_missing),
         updated=units.iso(now * 10**9),
         sli=None if verdict.sli is None else units.percent(verdict.sli, 5),
         error_budget_remaining=None if verdict.remaining is None else units.percent(verdict.remaining, 1),
@@ -190,8 +189,8 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
         waited_for=_waited(row),
         causes=causes.of(row),
-        burn_down=None if verdict.state is State.NO_DATA else history.burned(store, objective, when),
-        week_before=None if when.since_s is not None else history.week_before(store, objective, when, first),
+        burn_down=None if verdict.state is State.NO_DATA else history.burned(store, objective, when, asked.horizons()),
+        week_before=history.week_before(store, objective, when, first, asked.horizons()),
         other_end=both_ends.of(ends, since, until),
         fastest=both_ends.fastest(ends, row),
         now=of_now(ends, first, now, _bad_by_stage),
@@ -281,20 +280,3 @@ def _evidence(row: SliRow) -> tuple[Explained, ...]:
 def _share(part: int, whole: int) -> Fraction:
     """Return a share of at most 1; the part may have come a minute after the whole."""
     return Fraction(min(part, whole), whole) if whole else Fraction(bool(part))
-
-
-def _coverage(row: SliRow, verdict: Evaluation, nodes_missing: int) -> Coverage:
-    seen = row.coverage
-    return Coverage(
-        ratio=units.percent(verdict.coverage, 1),
-        seen=seen.seen,
-        ambiguous=seen.ambiguous,
-        excluded=seen.excluded,
-        lost=seen.lost,
-        records_lost=seen.records_lost,
-        joined=seen.joined,
-        nodes_missing=nodes_missing,
-        gaps=units.time_span(max(0, seen.expected_ms - seen.measured_ms) // 1000),
-        exclusions=tuple(Exclusion(reason[:63], turns) for reason, turns in by_size(row.exclusions)[:_REASONS]),
-        sampled_out=seen.sampled_out,
-    )

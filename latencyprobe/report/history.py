@@ -14,7 +14,7 @@ from latencyprobe.slo.evaluate import events_needed, share_of_good
 from latencyprobe.slo.objective import Objective
 from latencyprobe.slo.windows import DAY_S, WINDOW_S
 from latencyprobe.spec import goal_fraction
-from latencyprobe.store import Counts
+from latencyprobe.store import Counts, Horizons
 
 _WEEK_S = 7 * DAY_S
 
@@ -33,37 +33,42 @@ class When(NamedTuple):
         return self.now + 1 if self.past_rows_s is None else self.now
 
 
-def burned(store: Counts, objective: Objective, when: When) -> BurnDown | None:
-    """Return how the budget went, `None` without events."""
+def burned(store: Counts, objective: Objective, when: When, kept: Horizons) -> BurnDown | None:
+    """Return how the budget went, `None` without events. `kept`: the store's horizons."""
     window_s = WINDOW_S[objective.window]
     since = when.now - window_s
-    rows_s = store.horizons().finest_s(since)
+    rows_s = kept.finest_s(since)
     step = step_s(window_s, rows_s)
     steps = store.events_by_step(objective.key, since, when.until, step)
     first = next((i for i, events in enumerate(steps) if events.total > 0), None)
     total = sum(events.total for events in steps)
     if first is None or total <= 0:
         return None
-    left = burn_down((events.bad for events in steps), total, goal_fraction(objective.goal))[first:]
+    left, whole = burn_down((events.bad for events in steps), total, goal_fraction(objective.goal))
     return BurnDown(
         since=units.iso((since - since % rows_s + first * step) * 10**9),
         step=units.time_span(step),
-        left=tuple(units.percent(share, 1) for share in left),
+        left=tuple(units.percent_of(part, whole, 1) for part in left[first:]),
     )
 
 
-def week_before(store: Counts, objective: Objective, when: When, first: int | None) -> WeekBefore | None:
-    """Return the window a week before; `None` where the store does not hold all of it, or it has too few events.
+def week_before(
+    store: Counts, objective: Objective, when: When, first: int | None, kept: Horizons
+) -> WeekBefore | None:
+    """Return the window a week before; `None` where the store does not hold all of it, it has too few events, or
+    figures are of other windows.
 
-    `first`: the first minute of the series.
+    `first`: the first minute of the series; `kept`: the store's horizons.
     """
-    kept, goal = store.horizons(), goal_fraction(objective.goal)
+    if when.since_s is not None:
+        return None
+    goal = goal_fraction(objective.goal)
     until = when.until - _WEEK_S
     until -= until % kept.finest_s(until)  # what a wider row has of later is not told
     since = until - WINDOW_S[objective.window]
     if first is None or max(first, kept.days) > since:
         return None
-    row = store.read(objective.key, since, until)
+    row = store.read(objective.key, since, until, exemplars=False)
     sli, left = share_of_good(row), budget_remaining(row.good, row.good + row.bad, goal)
     if sli is None or left is None or row.good + row.bad < events_needed(goal, objective.min_events):
         return None
@@ -73,7 +78,7 @@ def week_before(store: Counts, objective: Objective, when: When, first: int | No
         bad=row.bad,
         sli=units.percent(sli, 5),
         error_budget_remaining=units.percent(left, 1),
-        p99=units.quantile(row.histogram, "0.99") or "",
+        p99=next(iter(units.quantiles(row.histogram, units.P99)), ""),
         stage=stage[:63],
         share=units.percent(Fraction(min(row.dominant[stage], row.bad), row.bad), 1) if stage and row.bad else "",
     )

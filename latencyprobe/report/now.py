@@ -47,4 +47,5 @@ def rate(value: Fraction) -> str:
 
 
 def _quantiles(row: SliRow) -> tuple[str | None, str | None]:
-    return units.quantile(row.histogram, "0.5", _DIGITS), units.quantile(row.histogram, "0.99", _DIGITS)
+    p50, p99 = units.quantiles(row.histogram, units.P50, units.P99, digits=_DIGITS) or (None, None)
+    return p50, p99

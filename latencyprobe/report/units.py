@@ -6,11 +6,12 @@ No floats cross the Kubernetes API: docs/design/objectives.md, "Numbers".
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from decimal import ROUND_FLOOR, Decimal
+from decimal import Decimal
 from fractions import Fraction
 
-from latencyprobe.slo.histogram import quantile_ns
+from latencyprobe.slo.histogram import quantiles_ns
 
+FASTEST, P50, P90, P99, P999 = map(Fraction, ("0", "0.5", "0.9", "0.99", "0.999"))
 _SPAN_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _UNITS = (("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000))
 
@@ -19,17 +20,18 @@ def duration(value_ns: int, digits: int = 3) -> str:
     """Return ns with `digits` significant digits in the largest unit below the value: `1.23ms`."""
     if value_ns == 0:
         return "0s"
-    unit, unit_ns = next((u for u in reversed(_UNITS) if round(value_ns / u[1], digits - 1) >= 1), _UNITS[0])
-    value = value_ns / unit_ns
+    for unit, unit_ns in reversed(_UNITS):  # noqa: B007 - the last one, if none is below
+        value = value_ns / unit_ns
+        if round(value, digits - 1) >= 1:
+            break
     decimals = max(0, digits - len(str(int(value)))) if unit_ns > 1 else 0
     text = f"{value:.{decimals}f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text) + unit
 
 
-def quantile(histogram: Mapping[int, int], share: str, digits: int = 3) -> str | None:
-    """Return what this share of the durations, as in `0.99`, lies within; `None` of none."""
-    value_ns = quantile_ns(histogram, Fraction(share))
-    return None if value_ns is None else duration(value_ns, digits)
+def quantiles(histogram: Mapping[int, int], *shares: Fraction, digits: int = 3) -> list[str]:
+    """Return what each of these shares of the durations lies within, nothing of none."""
+    return [duration(value_ns, digits) for value_ns in quantiles_ns(histogram, shares)]
 
 
 def duration_ns(text: str) -> int:
@@ -60,9 +62,14 @@ def number(n: int, noun: str) -> str:
 
 def percent(share: Fraction, decimals: int) -> str:
     """Return a fraction of 1 in percent, rounded down: what is not whole never looks whole."""
-    value = Decimal(share.numerator) * 100 / Decimal(share.denominator)
-    text = f"{value.quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR):f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return percent_of(share.numerator, share.denominator, decimals)
+
+
+def percent_of(part: int, whole: int, decimals: int) -> str:
+    """Return the same of a part of a whole (> 0)."""
+    value = 100 * 10**decimals * part // whole
+    in_percent, rest = divmod(abs(value), 10**decimals)
+    return f"{'-' if value < 0 else ''}{in_percent}.{rest:0{decimals}}".rstrip("0").rstrip(".")
 
 
 def rate(value: Fraction | None) -> str | None:

@@ -31,8 +31,9 @@ class Beside:
         """Return the good and bad events of a window in the shared store."""
         return self._shared.events(key, since, until)
 
-    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
-        """Return what the shared store has of a window, explained by our own."""
+    def read(self, key: ObjectiveKey, since: int, until: int, *, exemplars: bool = True) -> SliRow:
+        """Return what the shared store has of a window, explained by our own, always with exemplars: it is asked once
+        for all who ask for it."""
         return self._both(key, since, until)[0]
 
     def events_by_step(self, key: ObjectiveKey, since: int, until: int, step_s: int) -> list[Events]:

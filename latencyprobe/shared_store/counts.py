@@ -68,8 +68,8 @@ class PrometheusCounts:
             self._since[key] = first
         return self._since[key]
 
-    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
-        """Return what metrics carry of a window: events, their durations, and turns that are none."""
+    def read(self, key: ObjectiveKey, since: int, until: int, *, exemplars: bool = True) -> SliRow:
+        """Return what metrics carry of a window: events, their durations, and turns that are none; no exemplars."""
         counted = self._counted(key.namespace, since, until)
         if not counted:
             raise NothingStored(

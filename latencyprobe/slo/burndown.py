@@ -15,8 +15,9 @@ def step_s(window_s: int, at_least_s: int = 0) -> int:
     return next(step for step in _STEPS_S if step >= at_least_s and window_s < step * (POINTS - 1))
 
 
-def burn_down(bad: Iterable[int], total: int, goal: Fraction) -> list[Fraction]:
-    """Return the share of the window's budget that is left after each step: 1 = untouched, below 0 = overspent.
+def burn_down(bad: Iterable[int], total: int, goal: Fraction) -> tuple[list[int], int]:
+    """Return what is left of the window's budget after each step, and all of it, in one unit: of shares all would have
+    to be reduced. Below 0: overspent.
 
     `bad`: bad events of each step; `total`: all events of the window, whose budget is (1 − goal) × total, so that the
     last one is what `budget_remaining` says of the window. Raises ValueError when `total` is 0.
@@ -24,4 +25,4 @@ def burn_down(bad: Iterable[int], total: int, goal: Fraction) -> list[Fraction]:
     if total <= 0:
         raise ValueError("no events, no budget")
     whole, unit = (total * (1 - goal)).as_integer_ratio()
-    return [Fraction(whole - spent * unit, whole) for spent in itertools.accumulate(bad)]
+    return [whole - spent * unit for spent in itertools.accumulate(bad)], whole

@@ -1,7 +1,9 @@
 """Sparse exponential histograms: quantiles of the counts that a SliRow carries. Called by the reports. Pure."""
 
+import itertools
 import math
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from latencyprobe.sli import HISTOGRAM_SCALE
@@ -15,9 +17,15 @@ def quantile_ns(histogram: Mapping[int, int], q: Fraction) -> int | None:
     `histogram`: count by bucket index as in SliRow. `None` when it is empty. Nearest rank: the smallest duration that
     at least the share q of all events does not exceed.
     """
-    rank = math.ceil(q * sum(histogram.values()))
-    for index in sorted(histogram):
-        rank -= histogram[index]
-        if rank <= 0 and histogram[index]:
-            return round(math.exp2((index + 0.5) / _BUCKETS_PER_POWER) * 1e9)
-    return None
+    return next(iter(quantiles_ns(histogram, (q,))), None)
+
+
+def quantiles_ns(histogram: Mapping[int, int], shares: Iterable[Fraction]) -> list[int]:
+    """Return several quantiles, each as `quantile_ns` does; none when it is empty."""
+    indexes = sorted(histogram)
+    reached = list(itertools.accumulate(histogram[index] for index in indexes))
+    if not reached or not reached[-1]:
+        return []
+    ranks = (max(1, math.ceil(q * reached[-1])) for q in shares)
+    found = (indexes[bisect_left(reached, rank)] for rank in ranks)
+    return [round(math.exp2((index + 0.5) / _BUCKETS_PER_POWER) * 1e9) for index in found]

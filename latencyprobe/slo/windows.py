@@ -6,6 +6,7 @@ https://sre.google/workbook/alerting-on-slos/
 
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 MINUTE_S = 60
@@ -50,6 +51,7 @@ class Alert(NamedTuple):
     unreachable: bool
 
 
+@lru_cache(maxsize=256)
 def alerts(window: str, goal: Fraction) -> tuple[Alert, ...]:
     """Return the alerts of an objective with this window and this goal (a fraction in (0, 1)).
 

@@ -17,8 +17,9 @@ class Counts(Protocol):
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series, `None` without counts."""
 
-    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
-        """Return the sum of a window; its `minute` is the window's start as it was aligned."""
+    def read(self, key: ObjectiveKey, since: int, until: int, *, exemplars: bool = True) -> SliRow:
+        """Return the sum of a window; its `minute` is the window's start as it was aligned. `exemplars`: also the
+        slowest exchanges and peers."""
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
         """Return the good and bad events of a window."""

@@ -3,14 +3,14 @@
 Of measured time, minutes have all, and what counts is as much of it as was wanted; hours and days have that sum.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from latencyprobe.bounds import MAX_SUM
 from latencyprobe.causes import folded
-from latencyprobe.sli import Coverage, SliRow, added, missing, most, slowest
+from latencyprobe.sli import Coverage, SliRow, SlowExchange, added, missing, most, slowest
 from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe.store import packing
@@ -19,6 +19,13 @@ from latencyprobe.store.schema import COUNT_COLUMNS
 
 _WIDTH, _FIRST = 1, 3  # in a row of `counts`: series, width_s, start, then COUNT_COLUMNS, and the blob last
 _MEASURED = _FIRST + COUNT_COLUMNS.index("measured_ms")  # expected_ms comes next
+
+
+class Sum(msgspec.Struct, frozen=True, array_like=True):
+    """What rows of `counts` add up to: COUNT_COLUMNS, and what is in their blobs."""
+
+    numbers: tuple[int, ...]
+    detail: Detail
 
 
 def counts(row: SliRow, coverage: Coverage) -> tuple[int, ...]:
@@ -48,8 +55,8 @@ def missed(row: SliRow) -> SliRow:
     return SliRow(*key_of(row), minute=row.minute, coverage=Coverage(lost=missing(row)))
 
 
-def total(key: ObjectiveKey, start: int, stored: Collection[tuple[Any, ...]]) -> SliRow:
-    """Return the sum of rows of `counts`, without exemplars. Raises Unreadable for what cannot be."""
+def summed(stored: Collection[tuple[Any, ...]]) -> Sum:
+    """Return the sum of rows of `counts`. Raises Unreadable for what cannot be."""
     for column, values in zip(COUNT_COLUMNS, list(zip(*stored, strict=True))[_FIRST:-1], strict=False):
         _check(column, values)
     # of minutes, only as much measured time counts as was wanted
@@ -59,8 +66,14 @@ def total(key: ObjectiveKey, start: int, stored: Collection[tuple[Any, ...]]) ->
         else row[_FIRST:-1]
         for row in stored
     )
-    good, bad, *numbers = map(sum, zip(*rows, strict=True)) if stored else (0,) * len(COUNT_COLUMNS)
-    parts = packing.summed(row[-1] for row in stored)
+    numbers = tuple(map(sum, zip(*rows, strict=True))) if stored else (0,) * len(COUNT_COLUMNS)
+    return Sum(numbers, packing.summed(row[-1] for row in stored))
+
+
+def total(key: ObjectiveKey, start: int, sums: Sequence[Sum]) -> SliRow:
+    """Return what sums add up to as the row of a window that begins at `start` (Unix s), without exemplars."""
+    good, bad, *numbers = map(sum, zip((0,) * len(COUNT_COLUMNS), *(one.numbers for one in sums), strict=True))
+    parts = packing.joined([one.detail for one in sums])
     return SliRow(
         *key,
         minute=start,
@@ -77,16 +90,13 @@ def total(key: ObjectiveKey, start: int, stored: Collection[tuple[Any, ...]]) ->
     )
 
 
-def with_exemplars(row: SliRow, blobs: Iterable[bytes], until: int) -> SliRow:
-    """Return a row with what blobs of `exemplars` hold; of the slowest, those that began from its minute on until
-    `until` (Unix s). Raises Unreadable."""
-    seen = [packing.unpack_exemplars(blob) for blob in blobs]
-    since_ns, until_ns = row.minute * 10**9, until * 10**9
-    return msgspec.structs.replace(
-        row,
-        slowest=slowest(slow for one in seen for slow in one.slowest if since_ns <= slow.start_unix_ns < until_ns),
-        peers=most(added(*(one.peers for one in seen))),
-        waited_ns=most(added(*(one.waited_ns for one in seen))),
+def witnesses(parts: Iterable[Exemplars], began: Callable[[SlowExchange], bool] = lambda slow: True) -> Exemplars:
+    """Return what parts tell together, within the bounds of a row; of the slowest those that began when they should."""
+    seen = tuple(parts)
+    return Exemplars(
+        slowest(slow for one in seen for slow in one.slowest if began(slow)),
+        most(added(*(one.peers for one in seen))),
+        most(added(*(one.waited_ns for one in seen))),
     )
 
 

@@ -6,7 +6,7 @@ hours and minutes at its edges. `sqlite.py` asks here which rows make up a windo
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
@@ -16,6 +16,7 @@ WIDTHS_S = (MINUTE_S, HOUR_S, DAY_S)
 MINUTES_KEPT_S = 2 * DAY_S
 HOURS_KEPT_S = 35 * DAY_S
 DAYS_KEPT_S = 400 * DAY_S
+_TEN_S = 10 * MINUTE_S
 
 
 class Horizons(NamedTuple):
@@ -38,6 +39,11 @@ class Span(NamedTuple):
     width_s: int
     since: int
     until: int
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it is a piece of the windows that end in the next minutes too: see `pieces`."""
+        return self.width_s > MINUTE_S or self.until - self.since == _TEN_S
 
 
 def horizons(now: int) -> Horizons:
@@ -91,6 +97,20 @@ def spans(since: int, until: int, kept: Horizons, widest_s: int = DAY_S) -> list
         width_s = widths_s[-1]
     found.append(Span(width_s, since, until))
     return sorted((span for span in found if span.since < span.until), key=lambda span: span.since)
+
+
+def pieces(rows: Sequence[Span]) -> list[Span]:
+    """Return the same rows in pieces, most of which stay what they are while time passes: minutes by the ten, and the
+    last hour apart, which may still get counts."""
+    found: list[Span] = []
+    for span, after in itertools.zip_longest(rows, rows[1:]):
+        cuts: Iterable[int] = ()
+        if span.width_s == MINUTE_S:
+            cuts = range(down(span.since, _TEN_S) + _TEN_S, span.until, _TEN_S)
+        elif span.width_s == HOUR_S and (after is None or after.width_s < HOUR_S):
+            cuts = [span.until - HOUR_S] if span.until - span.since > HOUR_S else []
+        found += (Span(span.width_s, *bounds) for bounds in itertools.pairwise((span.since, *cuts, span.until)))
+    return found
 
 
 def down(second: int, width_s: int) -> int:

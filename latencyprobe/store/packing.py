@@ -5,7 +5,7 @@ never fails: a blob with a count of MAX_SUM, which no honest one reaches, is add
 bits is kept as a float (5,000 nodes on which 22 bad exchanges are under way all day spend 300 years in it).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -127,8 +127,13 @@ def summed(blobs: Iterable[bytes]) -> Detail:
         packed = _decoded(_detail, blob)
         histogram.add(packed.dense)
         parts.append(_unpacked(packed))
+    return replace(joined(parts), histogram=histogram.total())
+
+
+def joined(parts: Sequence[Detail]) -> Detail:
+    """Return the sum of details."""
     return Detail(
-        histogram.total(),
+        added(*(part.histogram for part in parts)),
         added(*(part.stage_ns for part in parts)),
         added(*(part.dominant for part in parts)),
         added_evidence(*(part.evidence for part in parts)),

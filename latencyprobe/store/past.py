@@ -3,12 +3,14 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective
 from latencyprobe.slo.windows import DAY_S
+from latencyprobe.store.kept import Kept
 from latencyprobe.store.levels import Span, down
 from latencyprobe.store.statements import IN_SPAN
 
@@ -18,6 +20,8 @@ _DEFINED = """
         (SELECT max(start) FROM counts WHERE series = id AND width_s = ? AND start < ?) AS last
     FROM series WHERE definition IS NOT NULL AND first_minute < ? AND last IS NOT NULL ORDER BY last, NOT retired, id
 """
+_NONE = Events(0, 0)
+_Steps = list[tuple[int, int, int]]
 _EVENTS = f"SELECT coalesce(sum(good), 0), coalesce(sum(bad), 0) FROM counts {IN_SPAN}"
 
 
@@ -27,15 +31,21 @@ def events(db: sqlite3.Connection, series: int, spans: Iterable[Span]) -> Events
     return Events(*(max(sum(column), 0) for column in zip((0, 0), *sums, strict=True)))  # see bounds.TORN
 
 
-def by_step(db: sqlite3.Connection, series: int, spans: Sequence[Span], step_s: int) -> list[Events]:
+def by_step(db: sqlite3.Connection, kept: Kept, series: int, spans: Sequence[Span], step_s: int) -> list[Events]:
     """Return the events of each step from the first span's start on. A row that is wider than a step counts in the one
     in which it begins."""
-    found: list[Events] = []
+    found: dict[int, Events] = {}
+    steps = (spans[0].since if spans else 0, step_s)
     for span in spans:
-        for step, good, bad in db.execute(_BY_STEP, (spans[0].since, step_s, series, *span)):
-            found += [Events(0, 0)] * (step + 1 - len(found))
-            found[step] = Events(found[step].good + good, found[step].bad + bad)
-    return found
+        read = partial(_steps, db, (*steps, series, *span))
+        for step, good, bad in kept.sum(_Steps, series, span, read, *steps):
+            before = found.get(step)
+            found[step] = Events(before.good + good, before.bad + bad) if before else Events(good, bad)
+    return [found.get(step, _NONE) for step in range(max(found, default=-1) + 1)]
+
+
+def _steps(db: sqlite3.Connection, asked: tuple[int, ...]) -> _Steps:
+    return db.execute(_BY_STEP, asked).fetchall()
 
 
 def objectives(db: sqlite3.Connection, at: int) -> tuple[Objective, ...]:

@@ -20,7 +20,8 @@ from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import asked, columns, opening, past, statements
+from latencyprobe.store import asked, columns, opening, past, statements, windows
+from latencyprobe.store.kept import Kept
 from latencyprobe.store.levels import MINUTES_KEPT_S, WIDTHS_S, Horizons, Pace, boot_s, down, horizons, spans
 from latencyprobe.store.schema import KEY_COLUMNS
 
@@ -50,6 +51,7 @@ class SqliteStore:
         self._pace = Pace(steady)
         self._lock = threading.RLock()
         self._series: dict[ObjectiveKey, int] = {}
+        self._kept = Kept(None if readonly else steady)
         self._db, self._claim = opening.connect(
             self.path, readonly=readonly, move_damaged=move_damaged, thorough=thorough
         )
@@ -142,29 +144,21 @@ class SqliteStore:
 
     def since(self, key: ObjectiveKey) -> int | None:
         """Return the first minute of a series, `None` without counts."""
-        query = f"SELECT first_minute FROM series WHERE {' AND '.join(f'{column} = ?' for column in KEY_COLUMNS)}"
         with opening.failures(self.path):
-            found = self._db.execute(query, key).fetchone()
+            found = self._db.execute(statements.FIRST_MINUTE, key).fetchone()
         return found[0] if found else None
 
-    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
+    def read(self, key: ObjectiveKey, since: int, until: int, *, exemplars: bool = True) -> SliRow:
         """Return the sum of all rows that overlap [since, until); `minute` is the start, aligned down to a row's.
 
-        The slowest exchanges are those of the five slowest of each hour (after 35 days: day) that began in it. Raises
-        StoreError for this series alone where a sum in it is above its bounds, as rows made that were stored unchecked.
+        `exemplars`: also the slowest exchanges, those of the five slowest of each hour (after 35 days: day) that began
+        in it, and peers. Raises StoreError for this series alone where a sum in it is above its bounds, as rows made
+        that were stored unchecked.
         """
         with self._transaction("DEFERRED"), opening.readable():
-            kept, series = self._horizons(), self._known(key)
-            rows = spans(since, until, kept)
-            start = rows[0].since if rows else since
-            query = f"SELECT * FROM counts {statements.IN_SPAN}"
-            stored = [counts for span in rows for counts in self._db.execute(query, (series, *span))]
-            total = columns.total(key, start, stored)
-            query = f"SELECT exemplars FROM exemplars {statements.IN_SPAN}"
-            by_hour = spans(down(start, HOUR_S), until, kept._replace(minutes=until + HOUR_S))
-            blobs = [blob for span in by_hour for (blob,) in self._db.execute(query, (series, *span))]
-            total = columns.with_exemplars(total, blobs, until)
-        return msgspec.structs.replace(total, good=max(total.good, 0), bad=max(total.bad, 0))  # see bounds.TORN
+            rows, kept = windows.Rows(self._db, self._known(key), self._kept), self._horizons()
+            total = windows.counts(rows, key, since, until, kept)
+            return windows.with_exemplars(rows, total, until, kept) if exemplars else total
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
         """Return the good and bad events of all rows that overlap [since, until)."""
@@ -175,7 +169,7 @@ class SqliteStore:
         """Return the same step by step, from the start of the window as it is aligned to its last step with counts."""
         with self._transaction("DEFERRED"):
             rows = spans(since, until, self._horizons(), widest_s=step_s)
-            return past.by_step(self._db, self._known(key), rows, step_s)
+            return past.by_step(self._db, self._kept, self._known(key), rows, step_s)
 
     def objectives_at(self, at: int) -> tuple[Objective, ...]:
         """Return the objectives that were counted at a moment (Unix s), also such as are retired since."""
@@ -208,6 +202,7 @@ class SqliteStore:
                 self._db.execute(f"DELETE FROM exemplars {statements.BEFORE}", older)
                 kept.append(max(before, horizon) if deleted else before)
             self._db.execute("UPDATE state SET minutes = ?, hours = ?, days = ?", kept)
+            self._kept.compacted(Horizons(*kept))
             self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
             asked.forget(self._db, now)
             self._db.execute(statements.FORGET_SERIES)
@@ -238,6 +233,7 @@ class SqliteStore:
             query = "UPDATE series SET first_minute = ? WHERE id = ? AND (first_minute IS NULL OR first_minute > ?)"
             self._db.execute(query, (row.minute, series, row.minute))
             wanted = self._wanted_more(series, row)
+            self._kept.changed(series, row.minute)
             detail = columns.detail(row)
             for width_s, coverage in zip(WIDTHS_S, (row.coverage, wanted, wanted), strict=True):
                 counts = columns.counts(row, coverage)
@@ -272,8 +268,9 @@ class SqliteStore:
 
     def _known(self, key: ObjectiveKey) -> int:
         """Return the id of a series, 0 (which no series has) for one without counts."""
-        query = f"SELECT id FROM series WHERE {' AND '.join(f'{column} = ?' for column in KEY_COLUMNS)}"
-        found = self._db.execute(query, key).fetchone()
+        if known := self._series.get(key):
+            return known
+        found = self._db.execute(statements.SERIES, key).fetchone()
         return int(found[0]) if found else 0
 
     def _horizons(self) -> Horizons:

@@ -1,7 +1,7 @@
 """SQL of the store that is longer than its call, or the same in several. Every fragment is a constant."""
 # ruff: noqa: S608
 
-from latencyprobe.store.schema import COUNT_COLUMNS
+from latencyprobe.store.schema import COUNT_COLUMNS, KEY_COLUMNS
 
 _INSTANCES_KEPT = 16  # of one node: its agent, and those before it that may still be told that they were heard
 
@@ -23,3 +23,8 @@ FORGET_SERIES = """
 """
 BEFORE = "WHERE series IN (SELECT id FROM series) AND width_s = ? AND start < ?"  # by the primary key: no scan
 IN_SPAN = "WHERE series = ? AND width_s = ? AND start >= ? AND start < ?"
+COUNTS = f"SELECT * FROM counts {IN_SPAN}"
+EXEMPLARS = f"SELECT exemplars FROM exemplars {IN_SPAN}"
+_OF_KEY = f"WHERE {' AND '.join(f'{column} = ?' for column in KEY_COLUMNS)}"
+SERIES = f"SELECT id FROM series {_OF_KEY}"
+FIRST_MINUTE = f"SELECT first_minute FROM series {_OF_KEY}"

@@ -137,8 +137,8 @@ def test_objective_that_cannot_be_evaluated_is_incomplete_says_why_and_takes_not
     whole = {name: without_other_end(name) for name in ("calls", "idle")}
     read = store.read
 
-    def failing(key: ObjectiveKey, since: int, until: int) -> SliRow:
-        return SliRow(*key, 0, 10**400 // 0) if key.objective == "fast" else read(key, since, until)
+    def failing(key: ObjectiveKey, since: int, until: int, **how: bool) -> SliRow:
+        return SliRow(*key, 0, 10**400 // 0) if key.objective == "fast" else read(key, since, until, **how)
 
     monkeypatch.setattr(store, "read", failing)
     assert NOTHING | {"met": 1, "incomplete": 1, "noData": 1} == report(store)["summary"]
@@ -164,7 +164,7 @@ def test_without_the_latest_counts_nothing_looks_healthy_and_what_was_lost_stays
 
 
 def test_store_that_fails_altogether_is_no_fault_of_an_objective(store: SqliteStore) -> None:
-    def failing(key: ObjectiveKey, since: int, until: int) -> SliRow:
+    def failing(key: ObjectiveKey, since: int, until: int, **how: bool) -> SliRow:
         raise StoreError("disk I/O error", "StoreFailed")
 
     store.read = failing  # type: ignore[method-assign]  # as a disk does

@@ -12,7 +12,7 @@ from latencyprobe.slo.burndown import POINTS
 from latencyprobe.slo.evaluate import State
 from latencyprobe.slo.objective import Objective
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S, WINDOW_S
-from latencyprobe.store import SqliteStore, columns
+from latencyprobe.store import SqliteStore, columns, windows
 from tests.latencyprobe.store_rows import KEY, NOW, Clock, row
 
 FAST = Objective(KEY, "cart", 25_000_000, "99", "28d", 100, errors_count_as_bad=True)
@@ -112,13 +112,18 @@ def test_reading_an_objective_takes_a_bounded_number_of_rows_and_queries(
     store: SqliteStore, window: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[int] = []
-    total = columns.total
+    counts, summed = windows.counts, columns.summed
 
-    def counted(key: object, start: int, stored: list[object]) -> object:
-        rows.append(len(stored))
-        return total(key, start, stored)
+    def windowed(*asked: object) -> object:
+        rows.append(0)
+        return counts(*asked)
 
-    monkeypatch.setattr(columns, "total", counted)
+    def counted(stored: list[object]) -> object:
+        rows[-1] += len(stored)
+        return summed(stored)
+
+    monkeypatch.setattr(windows, "counts", windowed)
+    monkeypatch.setattr(columns, "summed", counted)
     queries: list[str] = []
     store._db.set_trace_callback(queries.append)
     judged(store, window)

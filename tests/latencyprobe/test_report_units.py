@@ -60,6 +60,12 @@ def test_percent_never_rounds_up(share: Fraction, decimals: int, text: str) -> N
     assert text == units.percent(share, decimals)
 
 
+@given(st.fractions(-100, 1), st.integers(1, 5))
+def test_percent_reads_back_rounded_down(share: Fraction, decimals: int) -> None:
+    below = 100 * share - Fraction(units.percent(share, decimals))
+    assert 0 <= below < Fraction(1, 10**decimals)
+
+
 def test_rate_has_two_decimals() -> None:
     assert ("14.4", "0", "33.33", None) == tuple(
         map(units.rate, (Fraction("14.4"), Fraction(0), Fraction(100, 3), None))

@@ -68,8 +68,8 @@ class Over:
     def __init__(self, own: Counts) -> None:
         self._own = own
 
-    def read(self, key: ObjectiveKey, since: int, until: int) -> SliRow:
-        return self._own.read(key, since, until - 1)
+    def read(self, key: ObjectiveKey, since: int, until: int, *, exemplars: bool = True) -> SliRow:
+        return self._own.read(key, since, until - 1, exemplars=exemplars)
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
         return self._own.events(key, since, until - 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe.slo.histogram import quantile_ns
+from latencyprobe.slo.histogram import quantile_ns, quantiles_ns
 
 
 def bucket(duration_ns: int) -> int:
@@ -23,4 +23,9 @@ def test_quantile_is_within_its_bucket_of_the_exact_one(durations_ns: list[int],
 
 def test_nothing_has_no_quantile() -> None:
     assert quantile_ns({}, Fraction(1, 2)) is None
+    assert [] == quantiles_ns({}, [Fraction(1, 2)])
     assert quantile_ns({3: 0}, Fraction(1, 2)) is None
+
+
+def test_share_of_nothing_is_the_first_bucket_with_events() -> None:
+    assert quantiles_ns({5: 1}, [Fraction(1)]) == quantiles_ns({9: 1, 1: 0, 5: 2}, [Fraction(0)])

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe.store.levels import Horizons, down, horizons, spans
+from latencyprobe.store.levels import Horizons, Span, down, horizons, pieces, spans
 
 DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60
 NOW = 20_000 * DAY_S + 5 * HOUR_S + 17 * MINUTE_S + 3
@@ -43,6 +43,25 @@ def test_each_second_is_in_exactly_one_row_that_is_kept(age_s: int, length_s: in
     if since < until:
         assert found[0].since <= since < found[0].since + DAY_S
         assert until <= found[-1].until < until + DAY_S
+
+
+@given(st.integers(0, 500 * DAY_S), st.integers(0, 400 * DAY_S), st.integers(0, 30 * DAY_S))
+def test_pieces_are_the_same_rows(age_s: int, length_s: int, unread_s: int) -> None:
+    whole = spans(NOW - age_s, min(NOW, NOW - age_s + length_s), horizons(NOW - unread_s))
+
+    def rows(of: list[Span]) -> list[tuple[int, int]]:
+        return [(one.width_s, at) for one in of for at in range(one.since, one.until, one.width_s)]
+
+    assert rows(whole) == rows(pieces(whole))
+
+
+def test_most_pieces_of_a_window_are_those_of_the_minute_before() -> None:
+    one, next_one = (pieces(spans(now - 28 * DAY_S, now + 1, horizons(now))) for now in (NOW, NOW + MINUTE_S))
+    today = 20_000 * DAY_S
+    ten = Span(MINUTE_S, today + 5 * HOUR_S, today + 5 * HOUR_S + 600)
+    assert [Span(HOUR_S, today + 4 * HOUR_S, today + 5 * HOUR_S), ten] == one[-3:-1]
+    assert one[:-1] == next_one[:-1]
+    assert [True] * 5 + [False] == [piece.lasting for piece in one]
 
 
 def test_no_rows_are_wider_than_wanted_where_finer_ones_are_kept() -> None:

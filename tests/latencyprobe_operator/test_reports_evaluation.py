@@ -194,7 +194,8 @@ def fill(world: World, yes: bool = True) -> Awaitable[Any]:
     if yes:
         world.full = db
     (pages,) = db.execute("PRAGMA page_count").fetchone()
-    return world.store_thread.run(db.execute, f"PRAGMA max_page_count = {pages if yes else 1_000_000}")
+    limit = f"PRAGMA max_page_count = {pages if yes else 1_000_000}"
+    return world.store_thread.run(lambda: db.execute(limit).fetchall())  # no statement stays open
 
 
 def test_full_store_leaves_no_old_met_and_nothing_is_missing_or_counted_twice_afterwards(
