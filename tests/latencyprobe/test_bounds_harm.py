@@ -149,6 +149,7 @@ def test_what_passes_does_no_harm_stored_added_up_a_million_times_and_reported(r
     harmless([bounded(one) for one in rows])
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(anything)
 def test_anything_is_refused_or_harmless(one: SliRow) -> None:

@@ -161,6 +161,7 @@ def test_hostile_text_is_only_text_and_nothing_turns_it_around() -> None:
     assert all(re.fullmatch(r"[a-z_-]+", one) for one in classes)
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(st.text(min_size=1, max_size=80))
 def test_any_name_is_shown_as_it_is(name: str) -> None:

@@ -163,6 +163,7 @@ def test_healthy_burn_of_30_percent_never_alerts(tmp_path: Path, window: str) ->
     assert all([(1, False)] == changed for changed in found.values())
 
 
+@pytest.mark.long
 def test_few_events_alert_nobody_until_there_are_enough_in_the_long_window(tmp_path: Path) -> None:
     events = minutes(8 * HOUR, lambda minute: (0, 1) if minute >= HOUR else (0, 0))
     found = same_as_ours(tmp_path, probe("99", "28d", min_events=100), events)
@@ -170,6 +171,7 @@ def test_few_events_alert_nobody_until_there_are_enough_in_the_long_window(tmp_p
     assert (HOUR + 100, True) == found[6 * HOUR_S][1]
 
 
+@pytest.mark.long
 def test_outage_with_a_goal_that_some_rows_cannot_judge(tmp_path: Path) -> None:
     events = minutes(DAY, lambda minute: (0, 60) if 12 * HOUR <= minute < 13 * HOUR else (60, 0))
     found = same_as_ours(tmp_path, probe("90", "90d"), events)

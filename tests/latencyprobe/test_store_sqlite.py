@@ -61,6 +61,7 @@ def test_window_holds_exactly_the_rows_that_it_overlaps(store: SqliteStore) -> N
     assert NOW + 60 == store.read(KEY, NOW + 100, NOW + 180).minute
 
 
+@pytest.mark.long
 def test_every_window_equals_the_raw_log_while_months_pass(tmp_path: Path, clock: Clock) -> None:
     rng = random.Random(7)
     clock.now = start = NOW - 100 * DAY_S

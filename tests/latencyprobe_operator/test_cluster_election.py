@@ -241,6 +241,7 @@ class Elsewhere:
         return Api(self._host, None, nobody)
 
 
+@pytest.mark.slow
 def test_loop_that_is_blocked_for_longer_than_the_lease_lasts_does_not_lose_it(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ class World:
             planning.objectives(probe)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_whatever_a_cluster_tells_is_read_or_left_out_and_plans_go_on() -> None:
     cases, fuzz = seeded("OBJECTS", 2_500)

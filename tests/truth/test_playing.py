@@ -124,6 +124,7 @@ def test_scripts_end_in_every_way_and_hold_requests_of_every_fate(all_played):
     assert min(fates[fate] for fate in Fate) > 100
 
 
+@pytest.mark.long
 def test_what_the_model_makes_of_a_script_is_true_and_decided(all_played):
     found = look(all_played)
     print(found)
@@ -141,6 +142,7 @@ def test_a_measurement_that_errs_is_found(all_played, field):
     assert look(all_played[:20], spoil=field).faulty > 10
 
 
+@pytest.mark.long
 def test_an_event_that_is_a_push_is_found(all_played):
     found = Findings()
     for played in all_played:
