@@ -32,12 +32,18 @@ NOT_TO_BE_HAD = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cheap tests first: the cluster's programs are compiled beside them.
+    """Cheap tests first: the cluster's programs are compiled beside them. Within each kind those that take longest
+    first: of two workers none is left with them at the end.
 
     In CI a test on real parts is tried once more before it fails: the machine is shared, and a neighbour that stalls it
     for seconds also stalls an API server. The summary names every second try: its cause is to be found and mended.
     """
-    items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in ("e2e", "cluster", "root")])
+
+    def place(item: pytest.Item) -> list[bool]:
+        marked = {marker.name for marker in item.iter_markers()}
+        return [*(name in marked for name in ("e2e", "cluster", "root")), marked.isdisjoint(("slow", "long"))]
+
+    items.sort(key=place)
     if os.environ.get("CI") == "true":
         for item in items:
             if any(item.get_closest_marker(name) for name in ("e2e", "root", "slow")):
