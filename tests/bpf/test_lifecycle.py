@@ -17,6 +17,7 @@ from latencyprobe_agent.kernel.packets import PacketPrograms, Place
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.signals.table import EVIDENCE, EXCHANGES, HANDSHAKES_TC
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Role
+from tests.support.bpf_ids import alive
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth import workload
@@ -44,16 +45,6 @@ def held_by_this_process() -> dict[str, dict[int, str]]:
                 objects[int(found[1])] = text
                 break
     return held
-
-
-def alive(kind: str) -> set[int]:
-    """Ids of all programs, maps or links in the kernel. Nothing is opened for it, as bpftool does: see the design of
-    kernels, "Maps and rings"."""
-    following = getattr(c.CDLL("libbpf.so.1"), f"bpf_{kind}_get_next_id")
-    found, number = set(), c.c_uint32()
-    while not following(number, c.byref(number)):
-        found.add(number.value)
-    return found
 
 
 def verified(before: dict[str, dict[int, str]]) -> list[int]:

@@ -3,11 +3,11 @@
 Ids are not given out again soon, so an id that is still listed is still the same object.
 """
 
-import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.support.bpf_ids import alive
 
 KINDS = ("prog", "link", "map")
 Objects = dict[str, set[int]]
@@ -28,12 +28,7 @@ def held_by(pod: Mapping[str, Any]) -> Objects:
 
 def still_there(objects: Objects) -> Objects:
     """Those of the objects that the kernel still knows."""
-    return {kind: left for kind in KINDS if (left := objects[kind] & _listed(kind))}
-
-
-def _listed(kind: str) -> set[int]:
-    done = subprocess.run(["bpftool", "--json", kind, "list"], capture_output=True, text=True, check=True)
-    return {one["id"] for one in json.loads(done.stdout)}
+    return {kind: left for kind in KINDS if (left := objects[kind] & alive(kind))}
 
 
 def _read(path: Path) -> str:
