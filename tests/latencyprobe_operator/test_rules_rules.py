@@ -137,9 +137,12 @@ def test_rules_come_and_go_with_objectives_on_a_real_api_server(
             assert server.call("GET", f"{RULES}/latencyprobe-theirs")[1] == theirs
             await cluster.delete_rule("shop", NAME, mended["metadata"]["uid"], version)
             assert server.call("GET", f"{RULES}/{NAME}")[1] == mended
-            with pytest.raises(ApiError) as refused:
-                await cluster.write_rule(wanted | {"metadata": wanted["metadata"] | {"uid": "another"}})
-            assert refused.value.status == 409
+            for name, status in ((NAME, 422), ("latencyprobe-gone", 409)):
+                with pytest.raises(ApiError) as refused:
+                    await cluster.write_rule(
+                        wanted | {"metadata": wanted["metadata"] | {"name": name, "uid": "another"}}
+                    )
+                assert refused.value.status == status
 
             # nine objectives are two, none are none
             nine = [{"name": f"o{i}", "target": "cart", "threshold": "25ms", "goal": "99"} for i in range(9)]

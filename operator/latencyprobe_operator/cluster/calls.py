@@ -124,7 +124,7 @@ class Cluster:
 
     async def write_rule(self, rule: Mapping[str, Any]) -> str:
         """Write a PrometheusRule, made or changed; returns its resource version. With a uid in its metadata it is
-        refused (409) unless that one is still there."""
+        refused unless that one is still there: 409 if there is none of the name, 422 if there is another."""
         path = _rule(rule["metadata"]["namespace"], rule["metadata"]["name"])
         version: str = decoded(await self._apply(path, rule, METADATA))["metadata"]["resourceVersion"]
         return version
