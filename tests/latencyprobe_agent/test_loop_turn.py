@@ -1,5 +1,7 @@
 """A turn is complete when it is handed on: sampled, joined, counted; what fails in it is missing, and counted."""
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -75,6 +77,20 @@ def test_a_turn_that_filled_its_room_says_that_there_is_more(make_halves: Any) -
     full = np.repeat(make_halves(SERVER).rec, 4096)
     made = turns(FakePrograms(full, full[:3]))
     assert [made.make(IN_FORCE)[1] for _ in range(2)] == [False, True]
+
+
+def test_the_memory_of_a_turn_is_free_as_soon_as_nobody_has_it(make_halves: Any) -> None:
+    made = turns(FakePrograms(make_halves(SLOW_CLIENT, SERVER).rec))
+    gc.disable()  # it would find, seconds later, what refers to itself
+    try:
+        turn, _ = made.make(IN_FORCE)
+        pairs = turn.pairs
+        assert [len(part) for part in (pairs.events, pairs.client, pairs.server, pairs.dominant)] == [1, 1, 1, 1]
+        left = [weakref.ref(part) for part in (turn.halves, turn.halves.rec, pairs)]
+        del turn, pairs
+        assert [part() for part in left] == [None, None, None]
+    finally:
+        gc.enable()
 
 
 def test_counts_and_figures_come_once_a_second_and_one_reading_of_the_clock_dates_all(make_halves: Any) -> None:

@@ -94,9 +94,12 @@ class Pairs:
             some.put(rows, self.early.take(place[rows]))
         return some
 
-    @cached_property
+    @property
     def events(self) -> "Pairs":
-        """The pairs of which both halves are SLI events: all but those of streaming calls."""
+        """The pairs of which both halves are SLI events: all but those of streaming calls.
+
+        Not cached: pairs that refer to themselves would keep their turn's memory until the garbage collector comes.
+        """
         counted = self.of_clients(_counted) & self.of_servers(_counted)
         if counted.all():
             return self
