@@ -6,7 +6,7 @@ One LatencyProbe in ten pods of each namespace, which all others of the namespac
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from latencyprobe.manifest import API_VERSION
+from latencyprobe.api import API_VERSION
 from latencyprobe_operator.cluster import decoding
 
 CLUSTER_SCOPE = 10  # LatencyProbes

@@ -15,7 +15,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.api_server import AGENT_ACCOUNT, AGENTS, OPERATOR, Document
-from latencyprobe.manifest import API_VERSION
+from latencyprobe.api import API_VERSION
 from latencyprobe_operator.directory.auth import AUDIENCE
 from tests.support.api_server import ApiServer, api_server
 

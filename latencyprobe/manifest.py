@@ -11,11 +11,8 @@ from typing import Any, ClassVar
 
 import yaml
 
+from latencyprobe.api import GROUP, KIND
 from latencyprobe.errors import SpecError
-
-GROUP = "latencyprobe.dev"
-API_VERSION = f"{GROUP}/v1alpha1"
-KIND = "LatencyProbe"
 
 
 def called(path: str | Path) -> str:

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import inspect
 
 from latencyprobe import manifest
+from latencyprobe.api import API_VERSION, KIND
 from latencyprobe.errors import SpecError
-from latencyprobe.manifest import API_VERSION, KIND
 from latencyprobe.plan import Role
 from latencyprobe.spec import (
     DURATION_TEXT,

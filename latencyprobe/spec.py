@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from latencyprobe.manifest import API_VERSION
+from latencyprobe.api import API_VERSION
 from latencyprobe.plan import Role
 from latencyprobe.protocol import Protocol
 from latencyprobe.stages import StagesAs

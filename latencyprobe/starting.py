@@ -6,8 +6,8 @@ Pure: documents out. `latencyprobe init` prints them, `latencyprobe run --port` 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from latencyprobe.api import API_VERSION, KIND
 from latencyprobe.errors import SpecError
-from latencyprobe.manifest import API_VERSION, KIND
 from latencyprobe.protocol import Protocol
 
 THRESHOLD = "100ms"

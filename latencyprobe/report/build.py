@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from latencyprobe.api import API_VERSION
 from latencyprobe.bounds import MAX_PEER
 from latencyprobe.errors import LatencyProbeError, StoreError
-from latencyprobe.manifest import API_VERSION
 from latencyprobe.report import both_ends, causes, coverage, history, pressure, units
 from latencyprobe.report.history import When
 from latencyprobe.report.model import (

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from latencyprobe_operator.cluster import aio  # isort: skip  # before kopf
 import kopf
 
+from latencyprobe.api import GROUP
 from latencyprobe.errors import ClusterError
-from latencyprobe.manifest import GROUP
 from latencyprobe_operator.cluster.api import Backoff, InPod
 from latencyprobe_operator.cluster.own_loop import OwnLoop
 

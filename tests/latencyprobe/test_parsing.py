@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencyprobe import manifest, parsing, planning, spec
+from latencyprobe.api import API_VERSION
 from latencyprobe.errors import SpecError
 
 MakeProbe = Callable[..., spec.LatencyProbe]
@@ -86,7 +87,7 @@ def test_half_a_character_is_what_the_api_server_makes_of_it(place: str) -> None
     labels = {"app": "\udfff"} if place == "label" else {}
     target: dict[str, object] = {"name": "t", "podSelector": {"matchLabels": labels}}
     target |= {"\ud800": 1} if place == "field" else {}
-    document = {"apiVersion": manifest.API_VERSION, "kind": "LatencyProbe", "metadata": {"name": "a"}}
+    document = {"apiVersion": API_VERSION, "kind": "LatencyProbe", "metadata": {"name": "a"}}
     (problem,) = parsing.problems(document | {"spec": {"targets": [target]}})
     assert "\ufffd" in str(problem)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from latencyprobe import parsing
+from latencyprobe.api import API_VERSION
 from latencyprobe.errors import SpecError
-from latencyprobe.manifest import API_VERSION
 from tests.support.api_server import ApiServer, api_server
 from tests.support.fuzz import seeded
 from tests.support.hostile_probes import Document, fuzzed, hostile

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from latencyprobe import parsing, spec
-from latencyprobe.manifest import API_VERSION
+from latencyprobe.api import API_VERSION
 from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import FakeCluster

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from latencyprobe.manifest import API_VERSION
+from latencyprobe.api import API_VERSION
 from latencyprobe.sli import SliBatch, SliRow
 from latencyprobe_operator.directory.auth import NODE_CLAIM
 from tests.support.ports import free_port

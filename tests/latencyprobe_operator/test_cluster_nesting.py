@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from latencyprobe.manifest import API_VERSION
+from latencyprobe.api import API_VERSION
 from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import Cluster
 from latencyprobe_operator.cluster.informer import Informer

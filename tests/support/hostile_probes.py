@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from latencyprobe.manifest import API_VERSION, KIND
+from latencyprobe.api import API_VERSION, KIND
 from tests.support.fuzz import Fuzz, places
 
 Document = dict[str, Any]

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from latencyprobe.api import API_VERSION
 from latencyprobe.errors import ClusterError
-from latencyprobe.manifest import API_VERSION
 from latencyprobe_operator.cluster.api import APPLY_PATCH, JSON, METADATA, METADATA_OF_ALL, Api, ApiError
 from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
 from latencyprobe_operator.cluster.nesting import decoded

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from latencyprobe.manifest import API_VERSION, KIND
+from latencyprobe.api import API_VERSION, KIND
 from latencyprobe.spec import LatencyProbe
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "latencyprobe-operator"}  # label of what others might have made too

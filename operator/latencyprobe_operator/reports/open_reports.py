@@ -5,7 +5,7 @@ Source of its fields: https://github.com/openreports/reports-api, v0.2.1, apis/o
 
 import msgspec
 
-from latencyprobe.manifest import API_VERSION, KIND
+from latencyprobe.api import API_VERSION, KIND
 from latencyprobe.report import words
 from latencyprobe.report.model import LatencyReport, Result
 from latencyprobe.slo.evaluate import State

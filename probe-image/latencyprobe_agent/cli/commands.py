@@ -1,10 +1,8 @@
-"""The agent's commands: `run` and `plan` on this host, `agent` in a cluster, `doctor` on both.
+"""The agent's commands for a person: `run` and `plan` on this host, `doctor` also in a cluster.
 
-Imports that not every command needs stand inside: `run` has 0.8 s from its start until it measures, and what `agent`
-does not need takes memory on every node.
+Imports that not every command needs stand inside: `run` has 0.8 s from its start until it measures.
 """
 
-import logging
 import os
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from latencyprobe.options import FILE, OUTPUT, Duration
 from latencyprobe.plan import NodePlan, Target
 from latencyprobe.protocol import Protocol
 from latencyprobe_agent import config as settings
-from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.telemetry.endpoints import delta_requested, endpoints
 
 
@@ -86,46 +83,6 @@ def run(
     with SqliteStore(store or default_path()) as opened, Run(probes, opened) as this:
         this.measure(config, plan, export, duration)
         this.report(output)
-
-
-@click.command(
-    epilog="""\b
-The DaemonSet's entry. Settings come from the environment: LATENCYPROBE_DIRECTORY and LATENCYPROBE_NODE,
-and those that latencyprobe_agent/config.py lists. Logs are JSON lines on stderr.
-"""
-)
-def agent() -> None:
-    """Measure the pods of this node, under the operator."""
-    from latencyprobe import logs  # noqa: PLC0415
-    from latencyprobe.ending import ending  # noqa: PLC0415
-    from latencyprobe_agent.cli.audience import Export, audience  # noqa: PLC0415
-    from latencyprobe_agent.directory.control import DirectoryControl  # noqa: PLC0415
-    from latencyprobe_agent.kernel.confinement import keep_to_own_calls  # noqa: PLC0415
-    from latencyprobe_agent.loop.agent import Agent  # noqa: PLC0415
-    from latencyprobe_agent.loop.crashes import Crashes  # noqa: PLC0415
-
-    config = settings.from_environment()
-    if not config.directory:
-        raise ConfigError("LATENCYPROBE_DIRECTORY: not set: the chart sets it; without a cluster: latencyprobe run")
-    logs.setup()
-    try:
-        keep_to_own_calls()
-    except OSError as error:  # no reason not to measure: the pod has the runtime's own filter
-        logging.getLogger(__name__).warning("system calls are not held to the agent's own: %s", error)
-    try:
-        export = Export(endpoints(os.environ), delta_requested(os.environ))
-    except ConfigError as error:  # a wrong variable must not end measuring: counts reach the operator without it
-        logging.getLogger(__name__).error("%s: nothing is exported", error)
-        export = Export()
-    with Crashes(config.state_dir / "crashes") as crashes:
-        control = DirectoryControl(config)
-        listeners = audience(config, control, Export() if crashes.safe_mode else export)
-        node = Agent(config, control, listeners, safe_mode=lambda: crashes.safe_mode)
-        server = node.health.serve(config.health_port) if config.health_port else None
-        with ending(node.stop):
-            node.run()
-        if server:
-            server.shutdown()
 
 
 @click.command(

@@ -7,16 +7,16 @@ in which a container's exchange ended badly is one of its bad ones: finer than a
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.lib import recfunctions
 from numpy.typing import NDArray
 
 from latencyprobe.sli import PressureTime, added_pressure
 from latencyprobe.slo.objective import ObjectiveKey
-from latencyprobe_agent.measure.counts import Counts
+from latencyprobe_agent.measure.counts import COUNTS, Counts
 from latencyprobe_agent.measure.objectives import TrackedObjective
 from latencyprobe_agent.measure.pressure import Stall
 
-_JUDGED = ["outcomes", "within", "failed_within"]  # what good and bad are made of
+# What good and bad are made of.
+_JUDGED = np.dtype([(name, COUNTS[name]) for name in ("outcomes", "within", "failed_within")])
 
 
 class HeldUp:
@@ -57,15 +57,15 @@ class HeldUp:
 
     def _gained(self, living: Counts) -> NDArray[np.void]:
         """Return what was gained of each row since the call before."""
-        now = recfunctions.repack_fields(living.values[_JUDGED])
-        words = now.view(np.uint64).reshape(len(now), now.dtype.itemsize // 8)  # -1 is refused where nobody counts yet
+        now = living.values[list(_JUDGED.names or ())].astype(_JUDGED)
+        words = now.view(np.uint64).reshape(len(now), _JUDGED.itemsize // 8)  # -1 is refused where nobody counts yet
         gained, keys = words.copy(), [key.tobytes() for key in living.keys]
         for row, key in enumerate(keys):
             before = self._before.get(key)
             if before is not None and (before <= words[row]).all():  # else it has left the table and came back
                 gained[row] -= before
         self._before = dict(zip(keys, words, strict=True))
-        found: NDArray[np.void] = gained.view(now.dtype).reshape(len(now))
+        found: NDArray[np.void] = gained.view(_JUDGED).reshape(len(now))
         return found
 
 
