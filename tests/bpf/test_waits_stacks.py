@@ -147,12 +147,14 @@ def test_another_process_of_the_container_is_named_and_one_outside_is_not(user_w
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_what_a_timer_ends_has_no_waker_whatever_it_comes_upon(user_waits, client, busy):
-    """`busy`: it comes upon programs in user mode, which have nothing to do with it."""
+    """`busy`: it comes upon programs in user mode, that have nothing to do with it. A wake-up may be unseen: the kernel
+    runs no program inside itself, and counts that."""
     burning = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * busy)]
     try:
-        for act in 4 * ["sleep 30", "timeout 30"]:
-            wait = longest(user_waits, client.ask(act))
-            assert "an interrupt" == woken_by(wait), (act, reason(wait), wait)
+        waits = [longest(user_waits, client.ask(act)) for act in 4 * ["sleep 30", "timeout 30"]]
+        seen = [wait for wait in waits if woken_by(wait)]
+        assert ["an interrupt"] * len(seen) == [woken_by(wait) for wait in seen], [reason(wait) for wait in waits]
+        assert 0 < len(seen) >= len(waits) - user_waits.lost()["recursion"]
     finally:
         for one in burning:
             one.kill()

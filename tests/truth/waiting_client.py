@@ -126,3 +126,11 @@ def wait_of(waits: Recorder, told: Told) -> np.void:
 def blocked_ms(record: np.void) -> dict[str, float]:
     """Where the time of a request went, in ms."""
     return {name: ns / MS for name, _, ns in causes(record)}
+
+
+def mostly_ms(record: np.void, call: str) -> float:
+    """Return how long a request was blocked, mostly in this call, or would have been, had the machine run it at once:
+    who is late to wait waits less."""
+    blocked = blocked_ms(record)
+    assert max(blocked, key=lambda one: blocked[one]) == call, blocked
+    return blocked[call] + (int(record["ready_ns"]) + int(record["on_cpu_ns"])) / MS
