@@ -18,12 +18,10 @@ def test_strings_are_their_pieces_one_after_the_other(
         pick(heads, code[:, 0] % len(heads)),
         pick(tails, code[with_tail, 1] % len(tails), with_tail),
     ]
-    size = [lengths(column, len(code)) for column in columns]
-    body = np.zeros(np.sum(size), np.uint8)
-    starts = np.cumsum(sum(size)) - sum(size)
-    for column, length in zip(columns, size, strict=True):
-        write(body, column, starts)
-        starts += length
+    size = lengths(columns, len(code))
+    body, starts = np.zeros(size.sum(), np.uint8), np.cumsum(size) - size
+    write(body, columns, starts)
+    assert starts.tolist() == np.cumsum(size).tolist()
     texts = [heads[a % len(heads)] + (tails[b % len(tails)] if b >= 0 else b"") for a, b in chosen]
     assert body.tobytes() == b"".join(texts)
 

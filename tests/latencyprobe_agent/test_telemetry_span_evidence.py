@@ -54,8 +54,8 @@ def events(*records: tuple[int, int], naming: Names = LETTERS, explains: Explain
     number = np.array([7], np.uint64)
     noted = Noted(explains, np.repeat(number, len(records)), made, wait_ns)
     pieces = explained(number, [noted], 0, naming).pieces
-    body = np.empty(ragged.lengths(pieces, 1).sum(), np.uint8)
-    ragged.write(body, pieces, np.zeros(1, np.intp))
+    body = np.empty(ragged.lengths([pieces], 1).sum(), np.uint8)
+    ragged.write(body, [pieces], np.zeros(1, np.intp))
     return [values(event.attributes) for event in Span.FromString(body.tobytes()).events]
 
 

@@ -40,18 +40,29 @@ def pick(table: Sequence[bytes], code: Numbers, at: Numbers | None = None) -> li
     return pieces
 
 
-def lengths(column: Iterable[Piece], count: int) -> NDArray[np.int64]:
-    """Return the length of each of `count` strings' piece of this column; 0 where it has none."""
+def lengths(columns: Iterable[Iterable[Piece]], count: int) -> NDArray[np.int64]:
+    """Return how long the pieces of each of `count` strings are together."""
     found = np.zeros(count, np.int64)
-    for at, rows in column:
-        found[at] = rows.itemsize
+    for column in columns:
+        for at, rows in column:
+            _move(found, at, rows)
     return found
 
 
-def write(into: NDArray[np.uint8], column: Iterable[Piece], starts: NDArray[np.int64]) -> None:
-    """Write each piece of a column where it starts in the buffer; `starts` by string."""
-    for at, rows in column:
-        _at_every_byte(into, rows.itemsize)[starts[at]] = rows
+def write(into: NDArray[np.uint8], columns: Iterable[Iterable[Piece]], starts: NDArray[np.int64]) -> None:
+    """Write the pieces of each string one after the other from where it starts in the buffer; `starts`, by string, is
+    where it ends then."""
+    for column in columns:
+        for at, rows in column:
+            _at_every_byte(into, rows.itemsize)[starts[at]] = rows
+            _move(starts, at, rows)
+
+
+def _move(place: NDArray[np.int64], at: Numbers, rows: Rows) -> None:
+    if len(at) == len(place):
+        place += rows.itemsize
+    else:
+        place[at] += rows.itemsize
 
 
 def _at_every_byte(buffer: NDArray[np.uint8], width: int) -> Rows:

@@ -60,14 +60,10 @@ def requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
 def _requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
     """Yield the requests of these spans, of which those of one owner stand together."""
     count, owner = len(ready), ready.rows["owner"]
-    columns = _columns(ready, context)
-    lengths = [ragged.lengths(column, count) for column in columns]
-    columns.insert(0, [Piece(np.arange(count), heads(ScopeSpans.SPANS_FIELD_NUMBER, np.sum(lengths, axis=0)))])
-    lengths.insert(0, ragged.lengths(columns[0], count))
-    stages = children(ready.rows, context.unix_offset_ns)
-    columns += stages.columns
-    lengths += [ragged.lengths(column, count) for column in stages.columns]
-    size = np.sum(lengths, axis=0)
+    columns, stages = _columns(ready, context), children(ready.rows, context.unix_offset_ns)
+    parent = heads(ScopeSpans.SPANS_FIELD_NUMBER, ragged.lengths(columns, count))
+    columns = [[Piece(np.arange(count), parent)], *columns, *stages.columns]
+    size = ragged.lengths(columns, count)
     of_owner = np.flatnonzero(np.diff(owner, prepend=~owner[:1]))
     resources = [_resource(tuple(context.resources.attributes(one).items())) for one in owner[of_owner].tolist()]
 
@@ -79,15 +75,12 @@ def _requests(ready: Ready, context: Context) -> Iterator[tuple[bytes, int]]:
     of_first = np.searchsorted(of_owner, first, side="right") - 1
     envelopes = map(_envelope, [resources[i] for i in of_first], np.add.reduceat(size, first).tolist())
     columns.insert(0, pick(list(envelopes), np.arange(len(first)), first))
-    lengths.insert(0, ragged.lengths(columns[0], count))
+    size += ragged.lengths(columns[:1], count)
 
-    size += lengths[0]
     starts = np.cumsum(size) - size
     body = np.empty(size.sum(), np.uint8)
     cuts = [*starts[of_request].tolist(), len(body)]
-    for column, length in zip(columns, lengths, strict=True):
-        ragged.write(body, column, starts)
-        starts += length
+    ragged.write(body, columns, starts)
     spans = np.add.reduceat(1 + stages.counts, of_request).tolist()
     for begin, end, in_it in zip(cuts, cuts[1:], spans, strict=False):
         yield body[begin:end].tobytes(), in_it

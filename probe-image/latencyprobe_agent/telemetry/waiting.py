@@ -216,10 +216,11 @@ def _rows(sampled: Sampled, at: NDArray[np.intp]) -> NDArray[np.void]:
     """
     halves: Halves = sampled.halves
     rows = np.zeros(len(at), ROW)
+    some = slice(None) if len(at) == len(halves) else at  # of all of them nothing is copied in between
     for name in OF_RECORD:
-        rows[name] = halves.rec[name][at]
+        rows[name] = halves.rec[name][some]
     for name in ("start_ns", "stages", "dominant", "join_key", "first_answer_ns"):
-        rows[name] = getattr(halves, name)[at]
+        rows[name] = getattr(halves, name)[some]
     for name in ("trace_id", "reason", "ratio"):
-        rows[name] = getattr(sampled, name)[at]
+        rows[name] = getattr(sampled, name)[some]
     return rows
