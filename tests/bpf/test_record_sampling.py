@@ -81,10 +81,11 @@ def test_metrics_of_a_sample_equal_those_of_every_record_within_their_error(make
         """Of the estimate of a sum, in standard errors.
 
         A sample cannot know the error that one far outlier makes, and a machine that stalls has some: each counts for
-        1 ms at most.
+        1 ms at most. Nor does it know that of the few that it has not met: then all of them tell, at its mean weight.
         """
         found, every = np.minimum(found, MS), np.minimum(every, MS)
-        error = np.sqrt((weight * (weight - 1) * found.astype(float) ** 2).sum())
+        known = (weight * (weight - 1) * found.astype(float) ** 2).sum()
+        error = np.sqrt(max(known, (weight.mean() - 1) * (every.astype(float) ** 2).sum()))
         return float(((weight * found).sum() - every.sum()) / error)
 
     assert np.bincount(halves.rec["flags"] >> SAMPLING_LEVEL_SHIFT).astype(bool).sum() >= 3, "several levels"

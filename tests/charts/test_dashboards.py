@@ -57,7 +57,10 @@ def promoted() -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module", params=["as it is", "promoting, of one of several clusters"])
+_OTHERS = pytest.param("promoting, of one of several clusters", marks=pytest.mark.long)
+
+
+@pytest.fixture(scope="module", params=["as it is", _OTHERS])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     plain = request.param == "as it is"
     external = {} if plain else {"cluster": "east"}

@@ -53,7 +53,7 @@ def victoria_metrics_with(folder: Path, log: Log, more: list[Series]) -> Iterato
 
 SERVERS = [
     pytest.param(prometheus_with, marks=needs_prometheus, id="prometheus"),
-    pytest.param(victoria_metrics_with, marks=needs_victoria_metrics, id="victoria-metrics"),
+    pytest.param(victoria_metrics_with, marks=(needs_victoria_metrics, pytest.mark.long), id="victoria-metrics"),
 ]
 
 

@@ -128,6 +128,7 @@ happenings = st.tuples(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.lists(happenings, min_size=5, max_size=30))
 def test_what_is_kept_is_what_the_rows_say_whatever_happened_to_them(happened: list[tuple[object, int, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def test_one_namespace_that_asks_for_more_rules_than_a_node_has_loses_the_target
     assert len(rules.rules) <= ROOM.rules
 
 
+@pytest.mark.long  # as many rules as fit
 def test_what_fits_is_not_touched():
     assert compiled(plan_of(*greedy()[:31])).refused == {}
 

@@ -72,7 +72,7 @@ def test_what_is_learned_of_the_same_peer_meanwhile_is_taken(room: WaitingRoom, 
 
 
 def test_names_are_forgotten_with_the_halves_that_had_them(room: WaitingRoom, make_halves: Any) -> None:
-    for number in range(3 * MOST):
+    for number in range(MOST + MOST // 2):
         peer = Identity("10.0.0.2", pod=f"web-{number}", uid=str(number))
         room.admit(everything(make_halves({"role": Role.SERVER})), {1: CART}, 10.0, by_process=False)
         assert who(room.take_ready(AskingPeers(peer), 11.0)) == [Peer("10.0.0.2", peer)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from latencyprobe import parsing
@@ -15,6 +16,8 @@ from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe_operator.operator_process import ApiServer, operator, plan, ready, trusting
+
+pytestmark = pytest.mark.slow  # a process of its own each
 
 
 def test_row_that_broke_older_versions_is_in_the_store_and_the_operator_starts_and_judges_the_others(
