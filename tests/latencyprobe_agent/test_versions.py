@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +40,20 @@ def previous() -> Path:
         unpack_previous(tree)
         subprocess.run(["make", "-C", tree, "bpf"], stdout=subprocess.DEVNULL, check=True)
         (tree / "made").touch()
+    _install(tree)
     return tree
+
+
+def _install(tree: Path) -> None:
+    """Say where its commands are, as an installation does: they may have moved since."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    said = tree / f"{project['name']}-{project['version']}.dist-info"
+    said.mkdir(exist_ok=True)
+    (said / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    lines = []
+    for group, commands in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {at}" for name, at in commands.items())]
+    (said / "entry_points.txt").write_text("\n".join(lines))
 
 
 def modules_of(tree: Path) -> str:
