@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -61,6 +62,16 @@ def test_figures_and_counts_are_short_strings_and_numbers(planned: Any) -> None:
     assert (found["nodes"], found["pods"], found["slo"]) == ("1/1", 1, "Violated")
     assert found["targets"] == [{"name": "cart", "pods": 1, "nodes": 1, "agentsReady": 1, "class": "pingpong"}]
     assert found["objectives"][0] == {"name": "fast", "state": "Met", "sli": "99.99", "errorBudgetRemaining": "90"}
+
+
+def test_a_node_that_measures_others_but_not_this_latencyprobe_yet_is_not_counted(planned: Any) -> None:
+    planned.report("n1", 5)
+    planned.agents.applied["n1"] = msgspec.structs.replace(planned.planner.plan_of("n1"), targets=())
+    found = of(planned, 6)
+    assert (found["nodes"], found["targets"][0]["agentsReady"]) == ("0/1", 0)
+    planned.report("n1", 7)
+    found = of(planned, 8)
+    assert (found["nodes"], found["targets"][0]["agentsReady"]) == ("1/1", 1)
 
 
 def test_whether_rpcs_are_seen_is_said_with_the_reason_why_not(planned: Any) -> None:

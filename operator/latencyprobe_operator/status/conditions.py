@@ -261,7 +261,7 @@ def _probes_ready(
             return Condition("ProbesReady", "False", "DirectoryRefused", why)
         return Condition("ProbesReady", "False", *placement.told(missing))
     # an agent that is ready for an earlier plan need not have this LatencyProbe in it
-    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, _targets(resolved, n))]
+    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, targets_on(resolved, n))]
     late += placement.ending([n for n in by_state[NodeState.READY] if n not in late])
     if starting := by_state[NodeState.STARTING] + late:
         hint = placement.hint(by_state[NodeState.STARTING])
@@ -276,7 +276,8 @@ def _probes_ready(
     return Condition("ProbesReady", "True", "AgentsReady", "")
 
 
-def _targets(resolved: Resolved, node: str) -> list[str]:
+def targets_on(resolved: Resolved, node: str) -> list[str]:
+    """Return which targets (ids) of a LatencyProbe a node must measure."""
     part = resolved.parts.get(node)
     return [target.id for target in part.targets] if part is not None else []
 

@@ -4,7 +4,7 @@ SLO figures are those of the last evaluation, so they change at most once a minu
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -58,15 +58,17 @@ def status(
     if entry.probe is not None and entry.probe.spec.objectives:
         found = (*found, *conditions.store(store))
         found += (conditions.Condition("RulesNotWritten", "True", *rules),) if rules is not None else ()
-    ready = sum(state is NodeState.READY for state in states.values())
+    # who is ready for an earlier plan need not measure this LatencyProbe yet
+    ready = [node for node, state in states.items() if state is NodeState.READY]
+    whole = [n for n in ready if resolved and agents.measures(n, conditions.targets_on(resolved, n))]
     timed = _quiet_for_long(with_times(found, previous, entry.generation, now), now)
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
     document: Status = {
         "observedGeneration": entry.generation,
         "conditions": timed,
-        "nodes": f"{ready}/{len(states)}",
+        "nodes": f"{len(whole)}/{len(states)}",
         "pods": sum(count.pods for count in resolved.counts) if resolved else 0,
-        "targets": [_target(count, resolved, states, agents) for count in resolved.counts] if resolved else [],
+        "targets": [_target(count, resolved, ready, agents) for count in resolved.counts] if resolved else [],
         "objectives": [_objective(result) for result in figures],
     }
     if (measuring := next((one for one in found if one.type == "Measuring"), None)) and measuring.status != "Unknown":
@@ -95,7 +97,7 @@ def _quiet_for_long(timed: list[Status], now: str) -> list[Status]:
     return [told if one is measuring else one for one in timed]
 
 
-def _target(count: TargetCount, resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> Status:
+def _target(count: TargetCount, resolved: Resolved, ready: Collection[str], agents: Agents) -> Status:
     target_id = f"{resolved.probe.namespace}/{resolved.probe.name}/{count.name}"
     classes: Counter[str] = Counter()
     for node in count.nodes & agents.of.keys():
@@ -104,7 +106,7 @@ def _target(count: TargetCount, resolved: Resolved, states: Mapping[str, NodeSta
         "name": count.name,
         "pods": count.pods,
         "nodes": len(count.nodes),
-        "agentsReady": sum(states.get(node) is NodeState.READY for node in count.nodes),
+        "agentsReady": len([node for node in ready if node in count.nodes and agents.measures(node, [target_id])]),
     }
     return {**figures, "class": printable(classes.most_common(1)[0][0][:MAX_CLASS])} if classes.total() else figures
 
