@@ -53,14 +53,10 @@ def promoted() -> list[str]:
     """The attributes of resources that the example's Prometheus makes labels."""
     documents = yaml.safe_load_all((REPOSITORY / "examples/prometheus/prometheus.yaml").read_text())
     (config,) = (one["data"]["prometheus.yml"] for one in documents if one["kind"] == "ConfigMap")
-    found: list[str] = yaml.safe_load(config)["otlp"]["promote_resource_attributes"]
-    return found
+    return list(yaml.safe_load(config)["otlp"]["promote_resource_attributes"])
 
 
-_OTHERS = pytest.param("promoting, of one of several clusters", marks=pytest.mark.long)
-
-
-@pytest.fixture(scope="module", params=["as it is", _OTHERS])
+@pytest.fixture(scope="module", params=["as it is", pytest.param("promoting, of several", marks=pytest.mark.long)])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     plain = request.param == "as it is"
     external = {} if plain else {"cluster": "east"}
@@ -292,15 +288,13 @@ def test_lost_records_are_a_share_of_all(store: Store) -> None:
 
 @pytest.mark.cluster
 def test_the_chart_has_them_where_the_sidecar_looks_and_only_when_asked(render: Any, conform: Conform) -> None:
-    found = [one for one in render() if "dashboard" in one["metadata"]["name"]]
-    assert found == []
+    assert [one for one in render() if "dashboard" in one["metadata"]["name"]] == []
     asked_for = {"namespace": "grafana", "labels": {"grafana_dashboard": "1"}, "annotations": {"grafana_folder": "LP"}}
     manifests = render(dashboards={"enabled": True, **asked_for})
     conform(yaml.safe_dump_all(manifests))
     found = [one for one in manifests if one["metadata"]["labels"].get("grafana_dashboard") == "1"]
-    assert {("grafana", "LP")} == {
-        (one["metadata"]["namespace"], one["metadata"]["annotations"]["grafana_folder"]) for one in found
-    }
+    metadata = [one["metadata"] for one in found]
+    assert {("grafana", "LP")} == {(one["namespace"], one["annotations"]["grafana_folder"]) for one in metadata}
     files = {name: json.loads(text) for one in found for name, text in one["data"].items()}
     assert files == {f"latencyprobe-{name}.json": page for name, page in PAGES.items()}
     assert max(len(text) for one in found for text in one["data"].values()) < 1 << 20, "what a ConfigMap holds"
