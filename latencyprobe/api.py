@@ -1,4 +1,4 @@
-"""The API's name in Kubernetes."""
+"""Group, version and kind of a LatencyProbe in Kubernetes."""
 
 GROUP = "latencyprobe.dev"
 API_VERSION = f"{GROUP}/v1alpha1"

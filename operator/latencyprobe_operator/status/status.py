@@ -60,13 +60,13 @@ def status(
         found += (conditions.Condition("RulesNotWritten", "True", *rules),) if rules is not None else ()
     # who is ready for an earlier plan need not measure this LatencyProbe yet
     ready = [node for node, state in states.items() if state is NodeState.READY]
-    whole = [n for n in ready if resolved and agents.measures(n, conditions.targets_on(resolved, n))]
+    covered = [n for n in ready if resolved and agents.measures(n, conditions.targets_on(resolved, n))]
     timed = _quiet_for_long(with_times(found, previous, entry.generation, now), now)
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
     document: Status = {
         "observedGeneration": entry.generation,
         "conditions": timed,
-        "nodes": f"{len(whole)}/{len(states)}",
+        "nodes": f"{len(covered)}/{len(states)}",
         "pods": sum(count.pods for count in resolved.counts) if resolved else 0,
         "targets": [_target(count, resolved, ready, agents) for count in resolved.counts] if resolved else [],
         "objectives": [_objective(result) for result in figures],
