@@ -4,6 +4,7 @@ steered."""
 
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from latencyprobe.logs import JsonLines
 from latencyprobe.plan import Container, NodePlan, Pod
 from latencyprobe_agent.identity.cgroups import Cgroup
+from latencyprobe_agent.identity.process_name import process_name
 from latencyprobe_agent.identity.resources import PodResources
 from latencyprobe_agent.symbols.messages import NAME_BYTES
 from latencyprobe_agent.symbols.names import readable
@@ -37,15 +39,18 @@ def logged(text: str, raw: bytes) -> str:
 
 
 @pytest.mark.timeout(3600)
-def test_whatever_somebody_calls_himself_stays_text_everywhere() -> None:
+def test_whatever_somebody_calls_himself_stays_text_everywhere(tmp_path: Path) -> None:
     cases, fuzz = seeded("STRINGS", 5_000)
     longest = 0
+    (tmp_path / "7").mkdir()
     for _ in range(cases):
         raw = chosen(fuzz)
         longest = max(longest, len(raw))
         text = raw.decode(errors="replace")
         field = np.frombuffer(raw[:16].ljust(16, b"\0"), np.uint8)
         assert comm(field).isprintable()
+        (tmp_path / "7" / "comm").write_bytes(raw[:15] + b"\n")
+        assert process_name(7, tmp_path).isprintable()
         symbol = readable(raw.partition(b"\0")[0])
         assert symbol.isprintable()
         assert len(symbol) <= NAME_BYTES

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from latencyprobe.plan import Container, NodePlan, Pod
-from latencyprobe.text import printable
 from latencyprobe_agent.identity.cgroups import Cgroup
 from latencyprobe_agent.identity.pressure import Place, place_of_process
+from latencyprobe_agent.identity.process_name import process_name
 from latencyprobe_agent.vocabulary import conventions as names
 
 UNKNOWN_SERVICE = "unknown_service"  # OpenTelemetry's own name for it
@@ -170,12 +170,8 @@ class ProcessResources:
         return place_of_process(owner, self._proc)
 
     def _look_up(self, owner: int) -> Mapping[str, str | int]:
-        try:
-            name = (self._proc / str(owner) / "comm").read_text(errors="replace").strip()
-        except OSError:
-            name = ""
         attributes: dict[str, str | int] = {
-            names.SERVICE_NAME: printable(name) or UNKNOWN_SERVICE,
+            names.SERVICE_NAME: process_name(owner, self._proc) or UNKNOWN_SERVICE,
             names.HOST_NAME: self._host,
             **sdk(),
         }

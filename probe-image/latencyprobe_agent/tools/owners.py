@@ -30,12 +30,6 @@ class Owners:
             self._again = after + _SHARE * (after - before)
         return {inode: self._found[inode] for inode in asked & self._found.keys()}
 
-    def comm(self, pid: int) -> str:
-        """Return the name of a process, empty if it has ended."""
-        with suppress(OSError):
-            return (self._proc / str(pid) / "comm").read_text().rstrip("\n")
-        return ""
-
     def _search(self) -> Iterator[tuple[int, int]]:
         for process in os.scandir(self._proc):
             if not process.name.isdigit():

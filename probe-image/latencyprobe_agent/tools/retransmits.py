@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe_agent.identity.process_name import process_name
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.signals.retransmits import FIN, JIFFY_US, STATES, reasons, sent
 from latencyprobe_agent.signals.table import RETRANSMITS
@@ -192,7 +193,7 @@ class _Event:
             self.unix_ns,
             {
                 "owner_tgid": pid,
-                "owner_comm": name or self.processes.comm(pid),
+                "owner_comm": name or process_name(pid),
                 "in_process": bool(self.record["in_process"]),
                 "type": self.type,
                 "reason": self.reason or None,

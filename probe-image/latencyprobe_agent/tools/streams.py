@@ -4,8 +4,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +17,7 @@ from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe.protocol import Protocol
 from latencyprobe.report import units
 from latencyprobe_agent import config as settings
+from latencyprobe_agent.identity.process_name import process_name
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.http2 import Http2Programs
 from latencyprobe_agent.kernel.programs import Programs
@@ -144,11 +143,9 @@ def _ends(one: np.void) -> tuple[str, str]:
 
 def _process(one: np.void) -> tuple[int, str]:
     """The process that read the request, or sent it, and its name if it is still there."""
-    x, name = one["x"], ""
+    x = one["x"]
     tgid = int(x["reader_tgid"] if x["role"] == Side.SERVER else x["writer_tgid"])
-    with suppress(OSError):
-        name = Path(f"/proc/{tgid}/comm").read_text().rstrip("\n")
-    return tgid, name
+    return tgid, process_name(tgid)
 
 
 def _row(one: np.void, now_ns: int) -> str:

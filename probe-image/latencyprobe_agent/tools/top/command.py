@@ -20,6 +20,7 @@ from latencyprobe.options import OUTPUT, Duration
 from latencyprobe.plan import NodePlan
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.identity.local import local_plan
+from latencyprobe_agent.identity.process_name import process_name
 from latencyprobe_agent.loop.agent import Agent, Audience
 from latencyprobe_agent.loop.control import LocalControl
 from latencyprobe_agent.measure.turn import Listener, Turn
@@ -209,11 +210,7 @@ def _lost(records: int) -> Text:
 
 @lru_cache(maxsize=4096)
 def _process_name(tgid: int) -> str:
-    try:
-        name = Path(f"/proc/{tgid}/comm").read_text(errors="replace").strip()
-    except OSError:
-        name = "(ended)"
-    return f"{name} {tgid}"
+    return f"{process_name(tgid) or '(ended)'} {tgid}"
 
 
 def _print_json(view: View, found: Sequence[Row], _: Text) -> None:
