@@ -115,13 +115,14 @@ def report(
     def shown() -> Found:
         found = source.read(since, at)
         kept = sources.chosen(found.reports, target, peer)
+        back = [_SINCE.format(units.time_span(math.ceil(since)))] if since else []
         return found._replace(
             reports=tuple(choosing.first(choosing.sorted_by(one, Sort(sort)), limit) for one in kept),
-            said=(*found.said, *([_OF_PEERS.format(peer)] if peer else ())),
+            said=(*found.said, *back, *([_OF_PEERS.format(peer)] if peer else ())),
         )
 
     titled, past = source.of_cluster, at is not None
-    text = partial(_text, output=output, trace_url=trace_url, titled=titled, since=since, past=past)
+    text = partial(_text, output=output, trace_url=trace_url, titled=titled, past=past)
     if watch:
         console = _console()
         watching.watch(lambda: text(shown(), console), console, interval, _WATCHED[output])
@@ -132,31 +133,30 @@ def report(
 
 
 _OF_CLUSTER = "reports of a cluster are of whole windows until now"
+_SINCE = "Figures of the last {}; state, budget and burn rates of each objective's window."
 _OF_PEERS = "Of peers only those with {!r} in their name; state, SLI and budget are of all."
 
 
-def _text(
-    found: Found, console: Console, *, output: str, trace_url: str, titled: bool, since: float | None, past: bool
-) -> str:
+def _text(found: Found, console: Console, *, output: str, trace_url: str, titled: bool, past: bool) -> str:
     """Return reports in one form; what has to be known of all goes to standard error beside those for programs."""
-    if output != "table":
-        for said in found.said:
-            click.echo(f"latencyprobe: {said}", err=True)
-        return _written(found.reports, output, trace_url)
-    with console.capture() as captured:
-        for said in found.said:
-            console.print(said, markup=False)
-        _print_tables(console, found.reports, titled=titled or len(found.reports) > 1, since=since, past=past)
-    return captured.get()
-
-
-def _written(reports: tuple[LatencyReport, ...], output: str, trace_url: str) -> str:
+    if output == "table":
+        with console.capture() as captured:
+            for said in found.said:
+                console.print(said, markup=False, highlight=False)
+            _print_tables(console, found.reports, titled=titled or len(found.reports) > 1, past=past)
+        return captured.get()
     if output == "html":
         from latencyprobe.report import html  # noqa: PLC0415 - jinja2 takes 40 ms that no other form needs
 
-        return html.render(reports, trace_url)
+        return html.render(found.reports, trace_url, found.said)
     if output == "markdown":
-        return f"{markdown.render(reports, trace_url)}\n"
+        return f"{markdown.render(found.reports, trace_url, found.said)}\n"
+    for said in found.said:
+        click.echo(f"latencyprobe: {said}", err=True)
+    return _for_programs(found.reports, output)
+
+
+def _for_programs(reports: tuple[LatencyReport, ...], output: str) -> str:
     if output == "csv":
         for one in reports:
             if one.omitted:
@@ -197,15 +197,14 @@ def slow(
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
     source = Source.of(namespace, all_namespaces, store)
     reports = sources.chosen(source.read(since).reports, target, peer)
-    found = words.slowest(result for one in reports for result in one.results)
     from_ns = time.time_ns() - round(since * 1e9) if since else 0
-    found = [item for item in found if units.unix_ns(item[1].time) >= from_ns][:limit]
+    found = [one for one in words.slowest_of(reports) if units.unix_ns(one.slow.time) >= from_ns][:limit]
     if output == "json":
-        for result, exchange in found:
-            about = {"probe": result.probe, "target": result.target, "perspective": result.perspective}
+        for result, exchange, of in found:
+            about = {"namespace": of, "probe": result.probe, "target": result.target, "perspective": result.perspective}
             click.echo(msgspec.json.encode(about | msgspec.to_builtins(exchange)).decode())
     elif found:
-        exchanges.render(found, _console())
+        exchanges.render(found, _console(), titled=source.all_namespaces or len(reports) > 1)
         if source.of_cluster:
             _console().print(table.age(max(map(_age_s, reports)), ""))
     elif since:
@@ -233,9 +232,10 @@ Examples:
 def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, target: str | None, trace: str) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
     source = Source.of(namespace, all_namespaces, store)
-    results = [result for one in sources.chosen(source.read().reports, target) for result in one.results]
-    found = explain.find(results, trace.lower())
-    traces = dict.fromkeys(slow.trace_id for _, slow in found)
+    reports = sources.chosen(source.read().reports, target)
+    listed = words.slowest_of(reports)
+    found = explain.find(listed, trace.lower())
+    traces = dict.fromkeys(one.slow.trace_id for one in found)
     if not found:
         what = (
             f"no RPC whose trace id begins with {trace!r} is among the slowest" if trace else "no RPC was recorded yet"
@@ -243,22 +243,20 @@ def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, 
         raise ReportError(f"{what}: `latencyprobe slow` lists those that can be explained")
     if trace and len(traces) > 1:
         raise ReportError(f"{trace!r} begins {len(traces)} trace ids: give more of one: {', '.join(list(traces)[:5])}")
-    _, chosen = found[0] if trace else explain.typical(results)
+    chosen = (found[0] if trace else explain.typical(listed)).slow
     asked, console = source.asked_again("explain"), _console()
-    explain.render([item for item in found if item[1].trace_id == chosen.trace_id], console, asked)
-    if not trace and (line := explain.slower(results, chosen, asked)):
+    ends, titled = explain.find(found, chosen.trace_id), source.all_namespaces or len(reports) > 1
+    explain.render(ends, console, asked, titled=titled)
+    if not trace and (line := explain.slower(listed[0].slow, chosen, asked)):
         console.print(f"\n{line}", soft_wrap=True)
 
 
-def _print_tables(
-    console: Console, reports: Sequence[LatencyReport], *, titled: bool, since: float | None, past: bool
-) -> None:
-    back = units.time_span(math.ceil(since)) if since else ""
+def _print_tables(console: Console, reports: Sequence[LatencyReport], *, titled: bool, past: bool) -> None:
     for i, found in enumerate(reports):
         if i:
             console.print()
         age_s = 0 if past else _age_s(found)
-        table.render(found, console, found.metadata.namespace if titled else "", back, age_s)
+        table.render(found, console, found.metadata.namespace if titled else "", age_s)
     if not reports:
         console.print(words.NO_REPORT)
 

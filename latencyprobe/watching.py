@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
+import click
 from rich.console import Console
 
 from latencyprobe.ending import ending
@@ -17,7 +18,7 @@ def watch(render: Callable[[], str], console: Console, interval_s: float, betwee
     """Show what `render` returns at once and then every `interval_s`, until SIGINT or SIGTERM.
 
     It replaces what was there, as far as there is room; in a pipe `between` is a line in between. What fails at first
-    is raised; later it is told in place of the figures, which come again when they can.
+    is raised; later it is told in place of the figures, in a pipe beside them, and they come again when they can.
     """
     over = threading.Event()
     with ExitStack() as stack:
@@ -34,16 +35,19 @@ def watch(render: Callable[[], str], console: Console, interval_s: float, betwee
             _draw(text, console)
             if over.wait(interval_s):
                 return
-            text = _again(render)
-            if not console.is_terminal:
-                text = between + text
+            text = _again(render, console, between)
 
 
-def _again(render: Callable[[], str]) -> str:
+def _again(render: Callable[[], str], console: Console, between: str) -> str:
     try:
-        return render()
-    except LatencyProbeError as error:
-        return f"latencyprobe: {error}\n"
+        text = render()
+    except (LatencyProbeError, click.UsageError) as error:  # a target that is away for now is asked for wrongly
+        said = f"latencyprobe: {error.message if isinstance(error, click.UsageError) else error}\n"
+        if console.is_terminal:
+            return said
+        click.echo(said, nl=False, err=True)  # a program reads the figures
+        return ""
+    return text if console.is_terminal else between + text
 
 
 def _draw(text: str, console: Console) -> None:

@@ -158,8 +158,9 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
     burned = {length_s: store.events(key, now - length_s, until) for length_s in lengths}
     verdict = evaluate(objective, row, burned)
     first, ends = store.since(key), both_ends.reads(store, key, asked.ends)
-    since = now - (when.since_s or WINDOW_S[objective.window])
+    since, window_events = now - (when.since_s or WINDOW_S[objective.window]), None
     if when.since_s is not None:
+        window_events = row.good + row.bad
         row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
         verdict = verdict._replace(sli=share_of_good(row), coverage=coverage_ratio(row))
     found = units.quantiles(row.histogram, units.P50, units.P90, units.P99, units.P999)
@@ -195,6 +196,7 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
         fastest=both_ends.fastest(ends, row),
         now=of_now(ends, first, now, _bad_by_stage),
         untold=store.untold(key, since, until),
+        window_events=window_events,
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result

@@ -165,7 +165,7 @@ def latency(result: Result) -> Latency | None:
 def drawn(results: Sequence[Result]) -> list[stages.Stage]:
     """Return the stages that the pictures of these results show, each once, in the order of their table."""
     found = {one.stage for result in results for one in result.bad_by_stage}
-    found |= {one.stage for _, slow in words.slowest(results) for one in slow.stages}
+    found |= {stage.stage for one in words.slowest(results) for stage in one.slow.stages}
     return [stage for name, stage in stages.BY_NAME.items() if name in found]
 
 

@@ -1,6 +1,6 @@
 """Slow exchanges for a person: where the time of each went, and what explains it.
 
-Receives model.Slow with its Result and a rich Console, and prints. Called by `latencyprobe report` and `slow`.
+Receives words.Exchange and a rich Console, and prints. Called by `latencyprobe report` and `slow`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,9 @@ from rich.text import Text
 
 from latencyprobe import stages
 from latencyprobe.report import words
-from latencyprobe.report.model import Result, Slow
+from latencyprobe.report.model import Slow
 from latencyprobe.report.units import duration_ns
+from latencyprobe.report.words import Exchange
 from latencyprobe.stages import Stage
 
 _NARROW = 72  # below it a trace id has no column
@@ -21,13 +22,14 @@ _WIDER = 140  # and the peer one of its own
 _BAR = 14
 
 
-def render(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
-    """Print exchanges with their stages as bars, what explains them below the largest stage, and what the bars mean."""
+def render(exchanges: Sequence[Exchange], console: Console, *, titled: bool = False) -> None:
+    """Print exchanges with their stages as bars, what explains them below the largest stage, and what the bars mean.
+    `titled`: with their namespaces."""
     narrow, wide, wider = console.width < _NARROW, console.width >= _WIDE, console.width >= _WIDER
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("slowest", justify="right", no_wrap=True)
     table.add_column("stages", no_wrap=True)
-    why = any(slow.evidence or slow.waited_for for _, slow in exchanges)
+    why = any(one.slow.evidence or one.slow.waited_for for one in exchanges)
     table.add_column("mostly, and why" if why else "mostly", overflow="fold")
     if wide:
         table.add_column("seen at", overflow="fold")
@@ -36,8 +38,9 @@ def render(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
         table.add_column("UTC", no_wrap=True)
     if not narrow:
         table.add_column("trace id", no_wrap=True)
-    for result, slow in exchanges:
-        about = [words.seen_at(result), slow.peer, slow.time[5:19].replace("T", " ")]
+    for exchange in exchanges:
+        result, slow = exchange.result, exchange.slow
+        about = [words.seen_at(exchange, titled=titled), slow.peer, slow.time[5:19].replace("T", " ")]
         inside = about if wider else [about[0], about[2]] if wide else []  # in columns of their own
         beside = [*inside, *(() if narrow else (slow.trace_id,))]
         peer = [] if wider or not slow.peer else [f"peer {slow.peer}"]
@@ -54,7 +57,7 @@ def render(exchanges: Sequence[tuple[Result, Slow]], console: Console) -> None:
             said = f"{words.waited_for(one)}\n{one.trace_id}" if narrow else words.waited_for(one)
             table.add_row("", "", *map(Text, (said, *("" for _ in inside), *(() if narrow else (one.trace_id,)))))
     console.print(table)
-    drawn = {stage for _, slow in exchanges for stage, glyphs in _glyphs(slow) if glyphs}
+    drawn = {stage for one in exchanges for stage, glyphs in _glyphs(one.slow) if glyphs}
     legend: dict[tuple[str, str], list[str]] = {}  # stages of one kind share a letter and a colour
     for stage in dict.fromkeys((*stages.BY_NAME, *sorted(drawn))):
         if stage in drawn:

@@ -1,6 +1,6 @@
 """One exchange for a person: its stages one below the other on one axis, what explains them, and what shows more.
 
-Receives model.Slow with its Result, of one or both ends, and a rich Console, and prints. Called by
+Receives words.Exchange, of one or both ends, and a rich Console, and prints. Called by
 `latencyprobe explain`.
 """
 
@@ -17,6 +17,7 @@ from latencyprobe.plan import Role
 from latencyprobe.report import exchanges, units, words
 from latencyprobe.report.model import Result, Slow
 from latencyprobe.report.units import duration_ns
+from latencyprobe.report.words import Exchange
 
 _NARROWEST, _WIDEST = 10, 60  # of the axis
 _BESIDE_AXIS = 40  # names, durations, shares
@@ -41,45 +42,46 @@ _KIND = {
 }
 
 
-def find(found: Iterable[Result], trace_id: str) -> list[tuple[Result, Slow]]:
-    """Return the exchanges whose trace id begins so, the longest first: a client's before its server's."""
-    return [item for item in words.slowest(found) if item[1].trace_id.startswith(trace_id)]
+def find(listed: Iterable[Exchange], trace_id: str) -> list[Exchange]:
+    """Return the exchanges whose trace id begins so."""
+    return [one for one in listed if one.slow.trace_id.startswith(trace_id)]
 
 
-def typical(found: Iterable[Result]) -> tuple[Result, Slow]:
+def typical(listed: Sequence[Exchange]) -> Exchange:
     """Return the exchange that stands for those that burned the budget: of the objective that has the slowest one, the
-    slowest whose longest stage burned most of it; where none is like that, the slowest itself. There must be one."""
-    listed = words.slowest(found)
-    slowest, _ = listed[0]
+    slowest whose longest stage burned most of it; where none is like that, the slowest itself. `listed`: the slowest
+    first, at least one."""
+    slowest = listed[0].result
     most = slowest.bad_by_stage[0].stage if slowest.bad_by_stage else ""
-    like_most = (item for item in listed if item[0] is slowest and _longest(item[1]) == most)
+    like_most = (one for one in listed if one.result is slowest and _longest(one.slow) == most)
     return next(like_most, listed[0])
 
 
-def slower(found: Iterable[Result], chosen: Slow, asked: str) -> str:
+def slower(slowest: Slow, chosen: Slow, asked: str) -> str:
     """Return a line about the slowest exchange where another one was chosen, else nothing. `asked`: as of `render`."""
-    (_, slowest), *_ = words.slowest(found)
     if slowest.trace_id == chosen.trace_id:
         return ""
     took = units.duration(duration_ns(slowest.duration))
     return f"One took longer, {took}, by another stage, {_longest(slowest)}: {asked} {slowest.trace_id}"
 
 
-def render(ends: Sequence[tuple[Result, Slow]], console: Console, asked: str) -> None:
+def render(ends: Sequence[Exchange], console: Console, asked: str, *, titled: bool = False) -> None:
     """Print one exchange, as each of its ends (at least one) has measured it. `asked`: the command that explains
-    another one, but for its trace id."""
-    console.print(Text.assemble("trace ", (ends[0][1].trace_id, "bold")))
-    for result, slow in ends:
+    another one, but for its trace id; `titled`: with their namespaces."""
+    console.print(Text.assemble("trace ", (ends[0].slow.trace_id, "bold")))
+    for one in ends:
         console.print()
-        console.print(_title(result, slow))
-        console.print(Padding(_waterfall(slow, console), (0, 0, 0, 2)))
-        for line in _why(result, slow, asked):
+        console.print(_title(one, titled=titled))
+        console.print(Padding(_waterfall(one.slow, console), (0, 0, 0, 2)))
+        for line in _why(one.result, one.slow, asked):
             console.print(Padding(Text(line), (0, 0, 0, 2)))
 
 
-def _title(result: Result, slow: Slow) -> Text:
+def _title(one: Exchange, *, titled: bool) -> Text:
+    result, slow, namespace = one
     since = slow.time.replace("T", " ").removesuffix("Z")
-    where = f"at the {result.perspective.lower()}'s side of {result.probe}/{result.target}"
+    whose = f"{namespace}/" if titled else ""
+    where = f"at the {result.perspective.lower()}'s side of {whose}{result.probe}/{result.target}"
     other = "client" if result.perspective == Role.SERVER else "server"
     halves = f", joined with the {other}'s half" if slow.joined else ""
     peer = f"; at the other end {slow.peer}" if slow.peer else ""

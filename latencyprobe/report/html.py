@@ -16,10 +16,12 @@ from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 
 
-def render(reports: Sequence[LatencyReport], trace_url: str = "") -> str:
-    """Return the page of these namespaces. `trace_url`: an address that links.py accepts; empty for no links."""
+def render(reports: Sequence[LatencyReport], trace_url: str = "", said: Sequence[str] = ()) -> str:
+    """Return the page of these namespaces. `trace_url`: an address that links.py accepts; empty for no links. `said`:
+    sentences about all of it."""
     page = _environment(trace_url).get_template("report.html.j2")
-    return page.render(reports=reports, stages=drawing.drawn([one for found in reports for one in found.results]))
+    stages = drawing.drawn([one for found in reports for one in found.results])
+    return page.render(reports=reports, said=said, stages=stages)
 
 
 def _environment(trace_url: str) -> jinja2.Environment:

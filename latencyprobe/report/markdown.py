@@ -8,10 +8,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 from latencyprobe.report import links, units, words
-from latencyprobe.report.model import LatencyReport, Result, Slow
+from latencyprobe.report.model import LatencyReport, Result
+from latencyprobe.report.words import Exchange
+from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 
 MAX_CHARACTERS = 60_000
+_LEAST = 1_000  # of a namespace: its head at the longest, and what says that nothing else found room
+_SAID = 200  # characters of the latter
 _HEAD = ("| State | Objective | SLI | goal | budget left |", "| --- | --- | ---: | ---: | ---: |")
 _SHOWN = 5  # of the slowest, as in the table
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.")
@@ -32,11 +36,25 @@ class _Room:
         return self._left >= 0
 
 
-def render(reports: Sequence[LatencyReport], trace_url: str = "") -> str:
-    """Return the Markdown of these namespaces. `trace_url`: an address that links.py accepts; empty for no links."""
+def render(reports: Sequence[LatencyReport], trace_url: str = "", said: Sequence[str] = ()) -> str:
+    """Return the Markdown of these namespaces. `trace_url`: an address that links.py accepts; empty for no links.
+    `said`: sentences about all of it."""
+    parts = [escaped(one) for one in said]
     if not reports:
-        return escaped(words.NO_REPORT)
-    return "\n\n".join(_namespace(found, trace_url, MAX_CHARACTERS // len(reports)) for found in reports)
+        return "\n\n".join([*parts, escaped(words.NO_REPORT)])
+    shown = _worst(reports, MAX_CHARACTERS // _LEAST)
+    parts += [_namespace(found, trace_url, MAX_CHARACTERS // len(shown)) for found in shown]
+    if more := len(reports) - len(shown):
+        parts.append(f"{units.number(more, 'more namespace')} found no room: ask for one by its name.")
+    return "\n\n".join(parts)
+
+
+def _worst(reports: Sequence[LatencyReport], most: int) -> Sequence[LatencyReport]:
+    """Return those with the worst objectives, in their order."""
+    if len(reports) <= most:
+        return reports
+    ranks = [list(State).index(found.state) if (found := words.worst(one)) else len(State) for one in reports]
+    return [reports[i] for i in sorted(sorted(range(len(reports)), key=ranks.__getitem__)[:most])]
 
 
 def escaped(text: str) -> str:
@@ -50,7 +68,8 @@ def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
     name = report.metadata.namespace
     if not report.results:
         return f"## {escaped(name)}\n\n{escaped(words.NO_OBJECTIVES)}"
-    room = _Room(characters)
+    title = f"## {escaped(words.headline(report, name))}"
+    room = _Room(characters - sum(map(len, (title, *_HEAD))) - _SAID)
     as_of = [f"As of {escaped(max(result.updated for result in report.results))}."]
     rows = [row for row in map(_row, report.results) if room.takes([row])]
     slowest = [*_slowest(words.slowest(report.results)[:_SHOWN], trace_url)]
@@ -60,7 +79,7 @@ def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
     if more := len(rows) - len(notes):
         said.append(f"What else there is to know of {units.number(more, 'objective')} found no room.")
     as_of = as_of if room.takes(as_of) else []
-    parts = [[f"## {escaped(words.headline(report, name))}"], as_of, [*_HEAD, *rows], *notes, slowest, said]
+    parts = [[title], as_of, [*_HEAD, *rows], *notes, slowest, said]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -75,19 +94,20 @@ def _notes(result: Result) -> list[str]:
     return [title, "", *(f"- **{text}**" if advice else f"- {text}" for text, advice in notes)]
 
 
-def _slowest(exchanges: Sequence[tuple[Result, Slow]], trace_url: str) -> Iterable[str]:
+def _slowest(exchanges: Sequence[Exchange], trace_url: str) -> Iterable[str]:
     if not exchanges:
         return
     yield "| slowest | mostly, and why | stages | seen at | peer | UTC | trace id |"
     yield "| ---: | --- | --- | --- | --- | --- | --- |"
-    for result, slow in exchanges:
+    for exchange in exchanges:
+        result, slow = exchange.result, exchange.slow
         said = [words.largest(slow), *(words.explained(one, result, slow) for one in slow.evidence)]
         why = "<br>".join(map(escaped, filter(None, said)))
         for one in slow.waited_for:
             why += f"<br>{escaped(words.waited_for(one))}: {_trace(one.trace_id, trace_url)}"
         stages = ", ".join(f"{stage.stage} {words.short(stage.duration, 3)}" for stage in slow.stages)
         time = slow.time[5:19].replace("T", " ")
-        texts = map(escaped, (stages, words.seen_at(result), slow.peer, time))
+        texts = map(escaped, (stages, words.seen_at(exchange), slow.peer, time))
         yield f"| {words.short(slow.duration, 4)} | {why} | {' | '.join(texts)} | {_trace(slow.trace_id, trace_url)} |"
 
 

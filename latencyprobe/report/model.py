@@ -218,7 +218,8 @@ class Result(_Model, frozen=True):
     """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events. `reason`:
     why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then.
     `fastest`: the shortest duration of a caller, where both ends are known. `untold`: fields that the store which it
-    was read from does not know (`coverage.lost`): empty or 0, say nothing."""
+    was read from does not know (`coverage.lost`): empty or 0, say nothing. `window_events`: what its state is judged
+    by, where the figures are of less than its window (`--since`, not in a cluster)."""
 
     probe: str
     objective: str
@@ -252,6 +253,7 @@ class Result(_Model, frozen=True):
     fastest: str = ""
     now: Now | None = None
     untold: tuple[str, ...] = ()
+    window_events: int | None = None
 
 
 class Report(_Model, frozen=True):

@@ -14,6 +14,7 @@ from latencyprobe.slo.windows import MINUTE_S
 
 NOW_S = 5 * MINUTE_S
 _DIGITS = 2
+_SHARE_DECIMALS = 9
 _STAGES = 4
 
 Stages = Callable[[SliRow], tuple[BadStage, ...]]
@@ -34,7 +35,7 @@ def now(ends: Ends, first: int | None, now_unix_s: int, stages: Stages) -> Now |
     return Now(
         units.time_span(until - since),
         rate(Fraction(events, until - since)),
-        f"{float(units.percent(Fraction(row.bad, max(events, 1)), 4)):.{_DIGITS}g}",
+        share(row.bad, max(events, 1)),
         *(p50, p99, *(_quantiles(ends.other(since, until)) if ends.other else (None, None))),
         stages(row)[:_STAGES],
     )
@@ -44,6 +45,15 @@ def rate(value: Fraction) -> str:
     """Return events a second with two digits, whole ones above 100 with three."""
     exact = float(value)
     return f"{float(f'{exact:.{_DIGITS + (exact >= 100)}g}'):g}" if exact < 1e6 else f"{exact:.0f}"
+
+
+def share(bad: int, events: int) -> str:
+    """Return what part of the events (> 0) was bad in percent, of less than 10 with two digits, rounded down: what is
+    not whole never looks whole."""
+    decimals = 0
+    while decimals < _SHARE_DECIMALS and bad * 100 * 10**decimals < events * 10 ** (_DIGITS - 1):
+        decimals += 1
+    return units.percent_of(bad, events, decimals)
 
 
 def _quantiles(row: SliRow) -> tuple[str | None, str | None]:

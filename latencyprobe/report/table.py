@@ -22,15 +22,13 @@ _SPARKLINE, _DRAWN_FROM = 40, 90  # characters of a burn-down, and of a line tha
 _FRESH_S, _STALE_S = 2, 180  # a report of a cluster is written once a minute
 
 
-def render(report: Report | LatencyReport, console: Console, title: str = "", since: str = "", age_s: int = 0) -> None:
-    """Print the report of one namespace. `title`: its name, where there may be several. `since`: for how long back its
-    figures are, if not for each objective's window. `age_s`: how long ago it was made."""
+def render(report: Report | LatencyReport, console: Console, title: str = "", age_s: int = 0) -> None:
+    """Print the report of one namespace. `title`: its name, where there may be several. `age_s`: how long ago it was
+    made."""
     if not report.results:
         console.print(words.NO_OBJECTIVES, style="yellow", highlight=False)
         return
     console.print(_headline(report, title).append_text(age(age_s)))
-    if since:
-        console.print(f"Figures of the last {since}; state, budget and burn rates of each objective's window.")
     console.print()
     console.print(_line(("State", "Objective", "SLI", "goal", "budget left"), console, "bold"))
     for result in report.results:

@@ -44,10 +44,28 @@ class Note(NamedTuple):
     advice: bool = False
 
 
-def slowest(results: Iterable[Result]) -> list[tuple[Result, Slow]]:
+class Exchange(NamedTuple):
+    """A slow exchange, the objective that tells of it, and of which namespace that is, where it is known."""
+
+    result: Result
+    slow: Slow
+    namespace: str = ""
+
+
+def slowest(results: Iterable[Result], namespace: str = "") -> list[Exchange]:
     """Return the slowest exchanges of all results, slowest first; one that several objectives name appears once."""
-    distinct = {(slow.trace_id, r.perspective, slow.time): (r, slow) for r in results for slow in r.slowest}
-    return sorted(distinct.values(), key=lambda item: -duration_ns(item[1].duration))
+    found = (Exchange(result, slow, namespace) for result in results for slow in result.slowest)
+    distinct = {(one.slow.trace_id, one.result.perspective, one.slow.time): one for one in found}
+    return _by_duration(distinct.values())
+
+
+def slowest_of(reports: Iterable[LatencyReport]) -> list[Exchange]:
+    """Return the slowest exchanges of all namespaces, slowest first."""
+    return _by_duration(one for report in reports for one in slowest(report.results, report.metadata.namespace))
+
+
+def _by_duration(found: Iterable[Exchange]) -> list[Exchange]:
+    return sorted(found, key=lambda one: -duration_ns(one.slow.duration))
 
 
 def met(report: Report | LatencyReport) -> str:
@@ -87,7 +105,8 @@ def notes(result: Result) -> Iterable[Note]:
         remedy = "send traffic; is the target's port right?"
         if turns.mostly_none(result):
             remedy = "most turns count as no RPC"
-        yield Note(f"needs {result.events_needed:,} events to judge, has {result.events:,}: {remedy}")
+        has = result.events if result.window_events is None else result.window_events
+        yield Note(f"needs {result.events_needed:,} events to judge, has {has:,}: {remedy}")
     elif result.bad and result.bad_by_stage:
         yield Note("burned by " + ", ".join(f"{s.stage} {s.share} %" for s in result.bad_by_stage[:3] if s.events))
     if result.waited_for:
@@ -214,9 +233,11 @@ def name(result: Result) -> str:
     return f"{result.probe}/{result.objective}"
 
 
-def seen_at(result: Result) -> str:
-    """Return at which end of whose connections it was measured: one exchange may be told by both."""
-    return f"{result.target}, {result.perspective.lower()}"
+def seen_at(one: Exchange, *, titled: bool = False) -> str:
+    """Return at which end of whose connections it was measured: one exchange may be told by both. `titled`: with its
+    namespace."""
+    whose = f"{one.namespace}/" if titled else ""
+    return f"{whose}{one.result.target}, {one.result.perspective.lower()}"
 
 
 def percent(value: str | None) -> str:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from latencyprobe.report import exchanges, model
+from latencyprobe.report.words import Exchange
 from latencyprobe.slo.evaluate import State
 
 COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
@@ -17,7 +18,7 @@ SLOW = model.Slow(f"{7:032x}", "2026-09-21T14:03:00Z", "123.4ms", STAGES, "shop/
 def listed(*some: model.Slow, width: int) -> str:
     file = io.StringIO()
     result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 1, 0, 1, COVERAGE, "")
-    exchanges.render([(result, slow) for slow in some], Console(file=file, width=width))
+    exchanges.render([Exchange(result, slow) for slow in some], Console(file=file, width=width))
     return file.getvalue()
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from latencyprobe import stages
 from latencyprobe.report import explain, model
+from latencyprobe.report.words import Exchange, slowest
 from latencyprobe.slo.evaluate import State
 
 COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
@@ -38,14 +39,14 @@ CLIENT, SERVER = result("Client", JOINED), result("Server", HALF)
 
 def explained(*ends: tuple[model.Result, model.Slow], width: int = 100) -> str:
     file = io.StringIO()
-    explain.render(ends, Console(file=file, width=width), "latencyprobe explain -n shop")
+    explain.render([Exchange(*one) for one in ends], Console(file=file, width=width), "latencyprobe explain -n shop")
     return file.getvalue()
 
 
 def test_both_ends_are_found_by_the_beginning_of_their_trace_id() -> None:
     other = replace(HALF, trace_id="ff" * 16)
-    found = explain.find([SERVER, CLIENT, result("Server", other)], "4bf9")
-    assert found == [(CLIENT, JOINED), (SERVER, HALF)]
+    found = explain.find(slowest([SERVER, CLIENT, result("Server", other)]), "4bf9")
+    assert found == [Exchange(CLIENT, JOINED), Exchange(SERVER, HALF)], "a client's before its server's"
 
 
 def test_without_a_trace_it_is_the_slowest_of_those_that_burned_the_budget() -> None:
@@ -55,11 +56,11 @@ def test_without_a_trace_it_is_the_slowest_of_those_that_burned_the_budget() -> 
         replace(SERVER, bad_by_stage=burned, slowest=(outlier, HALF)),
         "One took longer, 2s, by another stage",
     )
-    assert explain.typical([usual]) == (usual, HALF)
-    assert explain.slower([usual], HALF, "say").startswith(f"{slower}, receive: say ffff")
+    assert explain.typical(slowest([usual])) == Exchange(usual, HALF)
+    assert explain.slower(outlier, HALF, "say").startswith(f"{slower}, receive: say ffff")
     for same in (result("Server", outlier, HALF), replace(usual, slowest=(outlier,))):
-        assert explain.typical([same]) == (same, outlier)
-        assert explain.slower([same], outlier, "say") == ""
+        assert explain.typical(slowest([same])) == Exchange(same, outlier)
+    assert explain.slower(outlier, outlier, "say") == ""
 
 
 def test_stages_lie_behind_each_other_and_have_their_length_and_share() -> None:

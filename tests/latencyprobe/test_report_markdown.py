@@ -8,7 +8,7 @@ from markdown_it.token import Token
 from msgspec.structs import replace
 
 from latencyprobe.report import markdown, words
-from latencyprobe.report.model import LatencyReport
+from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 from tests.latencyprobe.report_examples import HOSTILE, IDLE, RICH, document, hostile, many
 
@@ -118,14 +118,22 @@ def test_report_of_256_objectives_fits_into_an_issue_and_says_what_it_leaves_out
     assert noted >= 10
 
 
-def many_namespaces() -> list[LatencyReport]:
-    return [replace(many(), metadata=replace(many().metadata, namespace=f"n{i}")) for i in range(20)]
-
-
-def test_namespaces_share_the_room() -> None:
-    source = markdown.render(many_namespaces())
+@pytest.mark.parametrize(("namespaces", "shown"), [(20, 20), (60, 60), (400, 60)])
+@pytest.mark.parametrize("name", ["o", "\\" * 63])
+def test_namespaces_share_the_room(namespaces: int, shown: int, name: str) -> None:
+    listed = replace(many(), results=tuple(replace(one, objective=name) for one in many().results[:6]))
+    reports = [replace(listed, metadata=replace(listed.metadata, namespace=f"n{i}")) for i in range(namespaces)]
+    source = markdown.render(reports)
     assert len(source) < 65_000
-    assert 20 == source.count("\n## ") + source.startswith("## ")
+    assert shown == source.count("\n## ") + source.startswith("## ")
+    assert (f"{namespaces - shown} more namespaces found no room" in source) == (namespaces > shown)
+
+
+def test_the_worst_namespaces_are_shown() -> None:
+    met = replace(many(), results=(replace(RICH, state=State.MET),))
+    reports = [replace(met, metadata=replace(met.metadata, namespace=f"n{i}")) for i in range(99)]
+    reports.append(replace(many(), metadata=replace(met.metadata, namespace="worst")))
+    assert "\n## worst: " in markdown.render(reports)
 
 
 def test_empty_reports_say_what_to_do() -> None:

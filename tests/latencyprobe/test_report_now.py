@@ -54,6 +54,23 @@ def test_nothing_came_so_nothing_is_told(empty_store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize(
+    ("bad", "events", "told"),
+    [
+        (600, 600, "100"),
+        (199, 200, "99"),
+        (9_999, 10_000, "99"),
+        (1, 8, "12"),
+        (1, 16, "6.2"),
+        (1, 300, "0.33"),
+        (1, 10**7, "0.00001"),
+        (0, 7, "0"),
+    ],
+)
+def test_shares_have_two_digits_and_are_whole_only_where_all_are_bad(bad: int, events: int, told: str) -> None:
+    assert now.share(bad, events) == told
+
+
+@pytest.mark.parametrize(
     ("value", "told"), [(Fraction(1, 300), "0.0033"), (Fraction(100, 7), "14"), (123456, "123000"), (0, "0")]
 )
 def test_rates_have_two_digits_and_three_above_a_hundred(value: Fraction, told: str) -> None:

@@ -9,8 +9,10 @@ from rich.console import Console
 
 from latencyprobe.report import build, model, table
 from latencyprobe.report.model import summary
+from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore
+from tests.latencyprobe.conftest import FAST
 from tests.latencyprobe.report_examples import RICH
 
 NOW = 1_790_000_000 // 60 * 60
@@ -147,12 +149,15 @@ def test_too_few_events_have_no_budget_and_no_alert() -> None:
     assert "page" not in found
 
 
-def test_figures_of_the_last_minutes_say_so(store: SqliteStore) -> None:
-    file = io.StringIO()
-    recent = build.build(store, store.objectives(), NOW, since_s=300)
-    table.render(recent, Console(file=file, width=100), since="5m")
-    assert "Figures of the last 5m; state, budget and burn rates of each objective's window." in file.getvalue()
-    assert "50 of 5,000 bad" in file.getvalue()
+def test_figures_of_the_last_minutes_are_beside_the_state_of_the_window(store: SqliteStore) -> None:
+    assert "50 of 5,000 bad" in printed(build.build(store, store.objectives(), NOW, since_s=300))
+
+
+def test_too_few_events_are_those_of_the_window_whatever_figures_are_shown(empty_store: SqliteStore) -> None:
+    empty_store.define("shop", "checkout", [FAST])
+    empty_store.add([SliRow(*FAST.key, minute=NOW - 3600, good=90)])
+    found = printed(build.build(empty_store, empty_store.objectives(), NOW, since_s=300))
+    assert "events to judge, has 90: " in found
 
 
 def test_burn_down_is_a_line_where_there_is_room() -> None:

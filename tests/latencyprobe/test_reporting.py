@@ -160,6 +160,32 @@ def test_figures_of_the_last_minutes_are_those_of_no_others(
     assert not fast.keys() & {"topPeers", "waitedFor"}, "kept by the hour"
 
 
+@pytest.mark.parametrize("form", ["table", "html", "markdown", "csv"])
+def test_figures_of_the_last_minutes_say_so_in_every_form(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, form: str
+) -> None:
+    _, out, err = run(capfd, "report", "--store", store_of_today.path, "--since", "10m", "-o", form)
+    shown = err if form == "csv" else out
+    assert "Figures of the last 10m; state, budget and burn rates of each objective" in shown
+
+
+def test_slow_and_explain_of_several_namespaces_say_of_which_each_is(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, fake_kubectl: FakeKubectl, tmp_path: Path
+) -> None:
+    document = json.loads(run(capfd, "report", "--store", store_of_today.path, "-o", "json")[1])
+    of_staging = json.loads(
+        json.dumps(document).replace('"traceId": "0000', '"traceId": "ffff').replace('"shop"', '"staging"')
+    )
+    (tmp_path / "reports").write_text(json.dumps({"items": [document, of_staging]}))
+    fake_kubectl(f"/bin/cat {tmp_path}/reports")
+    lines = [json.loads(line) for line in run(capfd, "slow", "-A", "-o", "json")[1].splitlines()]
+    assert {"shop", "staging"} == {one["namespace"] for one in lines}
+    table = run(capfd, "slow", "-A")[1]
+    assert ("shop/cart, server" in table, "staging/cart, server" in table) == (True, True)
+    explained = run(capfd, "explain", "-A", f"ffff{59:028x}")[1]
+    assert "at the server's side of staging/checkout/cart" in explained
+
+
 def test_slow_of_the_last_minutes_leaves_out_older_ones(
     capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
 ) -> None:

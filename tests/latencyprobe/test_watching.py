@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 
+import click
 import pytest
 from rich.console import Console
 
@@ -12,7 +13,7 @@ from latencyprobe import watching
 from latencyprobe.errors import ReportError
 
 
-def ended_after(turns: list[str | ReportError]) -> Callable[[], str]:
+def ended_after(turns: list[str | Exception]) -> Callable[[], str]:
     """Return what shows these one after the other, and then presses Ctrl-C."""
     left = iter(turns)
 
@@ -21,14 +22,14 @@ def ended_after(turns: list[str | ReportError]) -> Callable[[], str]:
         if turn is None:
             os.kill(os.getpid(), signal.SIGINT)
             return "ended\n"
-        if isinstance(turn, ReportError):
+        if isinstance(turn, Exception):
             raise turn
         return turn
 
     return render
 
 
-def watched(turns: list[str | ReportError], between: str = "", **console: object) -> str:
+def watched(turns: list[str | Exception], between: str = "", **console: object) -> str:
     file = io.StringIO()
     before = signal.getsignal(signal.SIGINT)
     watching.watch(ended_after(turns), Console(file=file, **console), 0.001, between)
@@ -53,8 +54,12 @@ def test_what_has_no_room_is_counted() -> None:
     assert "\n8\x1b[K" not in out
 
 
-def test_what_fails_later_is_told_and_tried_again() -> None:
-    assert "one\nlatencyprobe: no store\ntwo\n" == watched(["one\n", ReportError("no store"), "two\n"])
+@pytest.mark.parametrize("error", [ReportError("no store"), click.BadParameter("no store", param_hint="--target")])
+def test_what_fails_later_is_told_and_tried_again(error: Exception, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "one\n---\ntwo\n" == watched(["one\n", error, "two\n"], "---\n"), "a program reads the figures alone"
+    assert "latencyprobe: no store\n" == capfd.readouterr().err
+    terminal = watched(["one\n", error, "two\n"], force_terminal=True, width=80, height=20, legacy_windows=False)
+    assert terminal.index("one") < terminal.index("latencyprobe: no store") < terminal.index("two")
 
 
 def test_what_fails_at_first_is_raised() -> None:

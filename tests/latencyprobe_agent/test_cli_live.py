@@ -3,6 +3,7 @@ import re
 from collections import deque
 from typing import Any
 
+import msgspec
 import numpy as np
 from rich.console import Console
 
@@ -46,6 +47,13 @@ def test_an_rpc_that_both_halves_saw_counts_once() -> None:
     assert "1,000 RPCs  1,000 pairs  0 lost" in text
     assert "fast 99% ≥ 99%" in text
     assert "p50 987us" in text
+
+
+def test_an_sli_is_told_as_exactly_as_its_goal() -> None:
+    objective = msgspec.structs.replace(FAST, goal="99.9995")
+    tick = turn((Role.SERVER, 10**7, 10**7 - 4))
+    tick = tick._replace(in_force=tick.in_force._replace(plan=NodePlan("n1", 4, "", (CART,), (objective,), host=True)))
+    assert "fast 99.99996% ≥ 99.9995%" in shown(tick)
 
 
 def excluding(tick: Turn, role: Role = Role.SERVER, **reasons: int) -> Turn:

@@ -1,6 +1,7 @@
 """`latencyprobe tcprt` without a kernel: replay, formats, what it refuses."""
 
 import json
+import time
 
 import pytest
 from click.testing import CliRunner, Result
@@ -32,8 +33,15 @@ def test_json_is_the_corrected_account():
     assert ("E", 2, 3396, 1700) == tuple(last[name] for name in ("record", "tasks", "sent_bytes", "recv_bytes"))
 
 
-def test_the_table_has_a_row_per_record():
-    header, first, _, last = run().output.splitlines()
+def test_the_table_has_a_row_per_record(monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        header, first, _, last = run().output.splitlines()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert first.startswith(json.loads(run("-o", "json").output.splitlines()[0])["time"][11:26]), "UTC, as in JSON"
     assert ["TIME", "REC", "LOCAL", "PEER", "TASK", "TOTAL-MS", "SERVER-MS", "RECV-MS"] == header.split()[:8]
     assert ["R", "10.0.0.1:3306", "10.0.0.2:43210", "1", "9.000", "5.000", "1.000", "2896", "1600"] == first.split()[
         1:10

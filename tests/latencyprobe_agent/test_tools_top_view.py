@@ -1,6 +1,8 @@
 """tools/top/view.py and screen.py: which rows are shown, how keys change that, and what a terminal of any width has."""
 
 import io
+import os
+import pty
 
 import pytest
 from rich.console import Console
@@ -74,3 +76,17 @@ def test_an_interval_without_rpcs_says_so_in_its_headline() -> None:
     file = io.StringIO()
     screen.print_plain(Console(file=file, width=120), View(), [], Text())
     assert "0 RPC/s  0 rows" in file.getvalue()
+
+
+def test_a_job_in_the_background_takes_no_keys_from_another_one() -> None:
+    """Whoever sets up the terminal of another job is stopped by the kernel (SIGTTOU)."""
+    if (session := pty.fork()[0]) == 0:  # pragma: no cover - the leader of a session with a terminal of its own
+        background = os.fork()
+        if background == 0:
+            os.setpgid(0, 0)
+            with screen.Keys() as keys:
+                os._exit(len([*keys.pressed()]))
+        _, status = os.waitpid(background, os.WUNTRACED)
+        os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else os.WSTOPSIG(status))
+    _, status = os.waitpid(session, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

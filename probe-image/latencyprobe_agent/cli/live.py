@@ -198,4 +198,5 @@ def _objective(slo: Slo) -> Text:
         return Text(f"{slo.name} no events yet", style="dim")
     holds = slo.sli >= spec.goal_fraction(slo.goal)
     sign, style = ("≥", "green") if holds else ("<", "bold red")
-    return Text(f"{slo.name} {units.percent(slo.sli, 3)}% {sign} {slo.goal}%", style=style)
+    decimals = min(len(slo.goal.partition(".")[2]) + 2, 5)
+    return Text(f"{slo.name} {units.percent(slo.sli, decimals)}% {sign} {slo.goal}%", style=style)

@@ -55,6 +55,7 @@ Examples:
   latencyprobe tcprt --replay operations.jsonl --format v6
 \b
 Without ports every connection is followed whose beginning was seen: as served by the end that accepted it.
+Times are UTC.
 """
 )
 @click.option("--lports", type=PortList(), default="", metavar="PORTS", help="Serve side: these local ports, 80,90-99.")

@@ -4,8 +4,6 @@ docs/design/evidence.md, "TCP-RT deviations" and "TCP-RT outputs". Fields have t
 mean the same.
 """
 
-from datetime import datetime
-
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tcprt.machine import Record
 from latencyprobe_agent.tools.tcprt.operations import NO_RTT
@@ -59,7 +57,7 @@ def row(record: Record) -> str:
     task, answered = record.kind != "E", record.kind in "RPW"
     rtt_us = _rtt_us(record)
     return _ROW % (
-        datetime.fromtimestamp(record.unix_ns // 1000 / 1e6).astimezone().strftime("%H:%M:%S.%f"),
+        timestamp(record.unix_ns)[11:26],
         record.kind,
         record.connection.local,
         record.connection.peer,

@@ -122,13 +122,16 @@ def as_json(row: Row, unix_ns: int) -> str:
 
 
 class Keys(AbstractContextManager["Keys"]):
-    """Keys that are pressed on the terminal of standard input, without waiting for Enter; none where it is none."""
+    """Keys that are pressed on the terminal of standard input, without waiting for Enter; none where it is none, or is
+    another job's: who takes it in the background is stopped."""
 
     def __init__(self) -> None:
         self._before = ExitStack()
+        self._taken = False
 
     def __enter__(self) -> "Keys":
-        if sys.stdin and sys.stdin.isatty():
+        self._taken = bool(sys.stdin and sys.stdin.isatty()) and not _in_background(sys.stdin.fileno())
+        if self._taken:
             number = sys.stdin.fileno()
             self._before.callback(termios.tcsetattr, number, termios.TCSADRAIN, termios.tcgetattr(number))
             tty.setcbreak(number)
@@ -139,12 +142,17 @@ class Keys(AbstractContextManager["Keys"]):
 
     def pressed(self) -> Iterable[str]:
         """Return what was pressed since the last call."""
-        if not (sys.stdin and sys.stdin.isatty()):
-            return ()
         text = ""
-        while select.select([sys.stdin], [], [], 0)[0] and (read := os.read(sys.stdin.fileno(), 64)):
+        while self._taken and select.select([sys.stdin], [], [], 0)[0] and (read := os.read(sys.stdin.fileno(), 64)):
             text += read.decode(errors="replace")
         return text if not text.startswith("\x1b[") else ()  # arrows and the like mean nothing here
+
+
+def _in_background(terminal: int) -> bool:
+    try:
+        return os.tcgetpgrp(terminal) != os.getpgrp()
+    except OSError:  # it controls no jobs of this session
+        return False
 
 
 class Screen(AbstractContextManager["Screen"]):
@@ -175,7 +183,7 @@ class Screen(AbstractContextManager["Screen"]):
 def print_plain(console: Console, view: View, found: Sequence[Row], told: Text, layout: Layout = HOST) -> None:
     """Print the rows below what was printed before."""
     shown = view.shown(found)
-    console.print(Text.assemble(time.strftime("%H:%M:%S "), headline(view, found, shown)))
+    console.print(Text.assemble(time.strftime("%H:%M:%S UTC ", time.gmtime()), headline(view, found, shown)))
     if told:
         console.print(told)
     if shown:
