@@ -55,3 +55,6 @@ class Duration(click.ParamType[float]):
         if seconds == 0:
             self.fail(f"{value!r} is no duration such as 30s, 5m or 1h30m", param, ctx)
         return seconds
+
+
+DURATION = click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")

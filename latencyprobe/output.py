@@ -6,9 +6,12 @@
 import io
 import os
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from latencyprobe.errors import OutputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class _File(io.FileIO):
@@ -38,6 +41,14 @@ def checked(stream: TextIO) -> TextIO:
 def appending(path: Path) -> TextIO:
     """Open an ASCII file, written line by line, whose errors are OutputError."""
     return io.TextIOWrapper(io.BufferedWriter(_File(path, str(path))), "ascii", line_buffering=True)
+
+
+def figures_console() -> "Console":
+    """Return a console for figures, 120 columns wide where it is no terminal: a pipe has no width of its own."""
+    from rich.console import Console  # noqa: PLC0415 - an agent draws nothing
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=120)
 
 
 def drop(stream: TextIO | io.IOBase) -> None:

@@ -12,14 +12,14 @@ from rich.console import Console
 
 from latencyprobe import sources, watching
 from latencyprobe.errors import ReportError
-from latencyprobe.options import Duration, Moment
+from latencyprobe.options import OUTPUT, Duration, Moment
+from latencyprobe.output import figures_console
 from latencyprobe.report import choosing, csv, exchanges, explain, links, markdown, table, units, words
 from latencyprobe.report.choosing import Sort
 from latencyprobe.report.model import LatencyReport, updated_unix_ns
 from latencyprobe.slo.evaluate import State
 from latencyprobe.sources import Found, Source
 
-_PIPE_WIDTH = 120  # what the renderings are made for; a pipe has no width of its own
 _FORMS = ["table", "json", "yaml", "html", "markdown", "csv"]
 _LINKING = ["html", "markdown"]
 _WATCHED = {"table": "\n", "json": "", "yaml": "---\n"}  # and what comes in between, in a pipe
@@ -124,11 +124,11 @@ def report(
     titled, past = source.of_cluster, at is not None
     text = partial(_text, output=output, trace_url=trace_url, titled=titled, past=past)
     if watch:
-        console = _console()
+        console = figures_console()
         watching.watch(lambda: text(shown(), console), console, interval, _WATCHED[output])
         return 0
     found = shown()
-    click.echo(text(found, _console()), nl=False)
+    click.echo(text(found, figures_console()), nl=False)
     return 1 if fail_on and any(one.summary[fail_on] for one in found.reports) else 0
 
 
@@ -182,7 +182,7 @@ Examples:
 @sources.TARGET
 @sources.PEER
 @click.option("--limit", type=_AT_MOST, help="Print so many at most.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@OUTPUT
 def slow(
     *,
     namespace: str | None,
@@ -204,9 +204,9 @@ def slow(
             about = {"namespace": of, "probe": result.probe, "target": result.target, "perspective": result.perspective}
             click.echo(msgspec.json.encode(about | msgspec.to_builtins(exchange)).decode())
     elif found:
-        exchanges.render(found, _console(), titled=source.all_namespaces or len(reports) > 1)
+        exchanges.render(found, figures_console(), titled=source.all_namespaces or len(reports) > 1)
         if source.of_cluster:
-            _console().print(table.age(max(map(_age_s, reports)), ""))
+            figures_console().print(table.age(max(map(_age_s, reports)), ""))
     elif since:
         back = units.time_span(round(since))
         click.echo(
@@ -244,7 +244,7 @@ def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, 
     if trace and len(traces) > 1:
         raise ReportError(f"{trace!r} begins {len(traces)} trace ids: give more of one: {', '.join(list(traces)[:5])}")
     chosen = (found[0] if trace else explain.typical(listed)).slow
-    asked, console = source.asked_again("explain"), _console()
+    asked, console = source.asked_again("explain"), figures_console()
     ends, titled = explain.find(found, chosen.trace_id), source.all_namespaces or len(reports) > 1
     explain.render(ends, console, asked, titled=titled)
     if not trace and (line := explain.slower(listed[0].slow, chosen, asked)):
@@ -263,8 +263,3 @@ def _print_tables(console: Console, reports: Sequence[LatencyReport], *, titled:
 
 def _age_s(report: LatencyReport) -> int:
     return (time.time_ns() - updated_unix_ns(report)) // 10**9
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)

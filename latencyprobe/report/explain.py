@@ -113,7 +113,7 @@ def _waterfall(slow: Slow, console: Console) -> Table:
 
 
 def _longest(slow: Slow) -> str:
-    return max(slow.stages, key=lambda stage: duration_ns(stage.duration)).stage if slow.stages else ""
+    return stage.stage if (stage := words.longest(slow)) else ""
 
 
 def _why(result: Result, slow: Slow, asked: str) -> Iterable[str]:

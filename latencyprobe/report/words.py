@@ -14,7 +14,7 @@ from latencyprobe import stages, unsent
 from latencyprobe.causes import told
 from latencyprobe.plan import Role
 from latencyprobe.report import both_ends, causes, held, pressure, turns, units
-from latencyprobe.report.model import EvidenceSummary, Explained, LatencyReport, Report, Result, Slow, WaitedFor
+from latencyprobe.report.model import EvidenceSummary, Explained, LatencyReport, Report, Result, Slow, Stage, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 from latencyprobe.stages import PROCESS
@@ -197,10 +197,13 @@ def _recorded(result: Result) -> Iterable[str]:
 
 def largest(slow: Slow) -> str:
     """Return an exchange's error, or its longest stage and how long that took; empty where neither is known."""
-    if slow.error or not slow.stages:
-        return slow.error
-    stage = max(slow.stages, key=lambda stage: duration_ns(stage.duration))
-    return f"{stage.stage} {short(stage.duration, 3)}"
+    stage = None if slow.error else longest(slow)
+    return f"{stage.stage} {short(stage.duration, 3)}" if stage else slow.error
+
+
+def longest(slow: Slow) -> Stage | None:
+    """Return an exchange's longest stage, `None` where none is known."""
+    return max(slow.stages, key=lambda stage: duration_ns(stage.duration), default=None)
 
 
 def explained(one: EvidenceSummary, result: Result, slow: Slow) -> str:
@@ -217,8 +220,8 @@ def _unsent(one: EvidenceSummary, result: Result, slow: Slow) -> str:
     """Say who held bytes, and whether that is part of what is printed above it: a server's half ends before its own
     kernel sends, and no stage of sending, processing or reading holds it."""
     own = result.perspective == Role.SERVER and one.what.startswith("server")
-    longest = max(slow.stages, key=lambda stage: duration_ns(stage.duration)).stage if slow.stages else ""
-    inside = not own and not slow.error and longest in _ON_THE_WAY
+    stage = longest(slow)
+    inside = not own and not slow.error and stage is not None and stage.stage in _ON_THE_WAY
     said = unsent.sentence(one.what, short(one.wait, 3) if one.wait else "0 ms")
     return f"of it {said}" if inside else f"then {said}" if own else said
 

@@ -1,11 +1,11 @@
-"""options.py: moments as people give them."""
+"""options.py: moments and durations as people give them."""
 
 import time
 
 import click
 import pytest
 
-from latencyprobe.options import Moment
+from latencyprobe.options import Duration, Moment
 
 DAY_S = 86_400
 
@@ -43,3 +43,16 @@ def test_today_is_now() -> None:
 def test_what_is_no_moment_of_the_past_is_refused(text: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match="^" + said if said.startswith("'") else said):
         Moment().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("300ms", 0.3), ("90s", 90.0), ("1.5m", 90.0), ("1m30s", 90.0), ("2h", 7200.0)]
+)
+def test_durations_have_units(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "5x", "-1s", "0s", "1 m", "1m30", "1m 30s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="no duration"):
+        Duration().convert(text, None, None)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -146,16 +145,3 @@ def test_plan_as_json_is_a_node_plan_without_a_key(tmp_path: Path) -> None:
     (tmp_path / "probe.yaml").write_text(PROBE.format(port=80))
     result = CliRunner().invoke(commands.plan, ["-f", str(tmp_path / "probe.yaml"), "-o", "json"])
     assert msgspec.json.decode(result.output, type=NodePlan).pair_key == b""
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("300ms", 0.3), ("90s", 90.0), ("1.5m", 90.0), ("1m30s", 90.0), ("2h", 7200.0)]
-)
-def test_durations_have_units(text: str, seconds: float) -> None:
-    assert commands.Duration().convert(text, None, None) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "5", "5x", "-1s", "0s", "1 m", "1m30", "1m 30s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="no duration"):
-        commands.Duration().convert(text, None, None)

@@ -11,7 +11,7 @@ import msgspec
 
 from latencyprobe import asked
 from latencyprobe.errors import LatencyProbeError
-from latencyprobe.options import FILE, OUTPUT, Duration
+from latencyprobe.options import DURATION, FILE, OUTPUT
 from latencyprobe.plan import NodePlan, Target
 from latencyprobe.protocol import Protocol
 from latencyprobe_agent import config as settings
@@ -43,7 +43,7 @@ Needs root, or CAP_BPF and CAP_PERFMON. All OTEL_EXPORTER_OTLP_* variables are h
     "--otlp", metavar="URL", help="Export spans and metrics to this collector, such as http://localhost:4318."
 )
 @click.option("--store", type=click.Path(path_type=Path), metavar="FILE", help="Keep the counts here, not in your own.")
-@click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
+@DURATION
 @click.option(
     "--every",
     is_flag=True,

@@ -62,8 +62,7 @@ class Run(AbstractContextManager["Run"]):
 
     def report(self, output: str) -> None:
         """Print the report of this file's LatencyProbes, one document per namespace."""
-        from rich.console import Console  # noqa: PLC0415 - as above
-
+        from latencyprobe.output import figures_console  # noqa: PLC0415 - as above
         from latencyprobe.report import build, table  # noqa: PLC0415 - only now needed
 
         now = int(time.time()) + 1  # what happened in this very second belongs to it
@@ -74,9 +73,7 @@ class Run(AbstractContextManager["Run"]):
             if output == "json":
                 click.echo(msgspec.json.encode(document).decode())
             else:
-                console = Console(highlight=False)
-                console = console if console.is_terminal else Console(highlight=False, width=120)
-                table.render(document, console, namespace if len(namespaces) > 1 else "")
+                table.render(document, figures_console(), namespace if len(namespaces) > 1 else "")
 
     def _keep(self, rows: Sequence[SliRow]) -> None:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from latencyprobe.errors import OutputError
+from latencyprobe.options import DURATION
 from latencyprobe.report import units
 from latencyprobe_agent.flame import html, svg
 from latencyprobe_agent.flame.folding import OTHER, Folded, add, lines, weights
@@ -19,7 +20,6 @@ from latencyprobe_agent.flame.tree import tree
 from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.measure.calls_in_progress import Call
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
-from latencyprobe_agent.tools.options import DURATION
 from latencyprobe_agent.tools.syscalls import idle
 from latencyprobe_agent.tools.tracking import finished_calls
 from latencyprobe_agent.tools.watching import WHOSE, Watching, asked, slower_than

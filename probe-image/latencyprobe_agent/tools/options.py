@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from latencyprobe.options import Duration
+from latencyprobe.options import DURATION, OUTPUT
 from latencyprobe_agent.kernel.evidence import Filter
 
 
@@ -51,8 +51,6 @@ def cgroup_option(told: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return click.option("--cgroup", type=folder, callback=_cgroup_id, metavar="FOLDER", help=told)
 
 
-DURATION = click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
-OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 _OPTIONS = (
     click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Only this port, on either end."),
     click.option("--addr", type=Address(), metavar="ADDRESS", help="Only this address, on either end."),

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from latencyprobe.errors import OutputError
-from latencyprobe.options import Duration
+from latencyprobe.options import DURATION, OUTPUT, Duration
 from latencyprobe.report import units
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.kernel.recording import BYTES_PER_CPU, CONTENTS, RecorderPrograms
@@ -22,7 +22,6 @@ from latencyprobe_agent.recording.snapshot import Snapshot, SnapshotError, decod
 from latencyprobe_agent.signals.trackers import NET, OFFCPU, RECORDER, TTFB, WAKEUP, Tracker
 from latencyprobe_agent.symbols.symbolizer import Symbolizer
 from latencyprobe_agent.tools.asking import Asked, answer, ask
-from latencyprobe_agent.tools.options import DURATION
 from latencyprobe_agent.tools.recording import Recording, Snapshots, Taken
 from latencyprobe_agent.tools.syscalls import idle
 from latencyprobe_agent.tools.tail import timestamp
@@ -128,7 +127,7 @@ It slows down every system call of the host. Needs root, or CAP_BPF and CAP_PERF
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End by itself after so many snapshots.")
 @_FOLDER
 @_options
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@OUTPUT
 @click.pass_context
 def record(context: click.Context, /, **given: Any) -> None:
     """Keep the newest events of each CPU, and write them down when something takes long."""

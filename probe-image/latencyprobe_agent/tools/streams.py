@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.ending import ending
-from latencyprobe.options import OUTPUT, Duration
+from latencyprobe.options import DURATION, OUTPUT, Duration
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
 from latencyprobe.protocol import Protocol
 from latencyprobe.report import units
@@ -56,7 +56,7 @@ Needs root, or CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer. Reads the heade
 )
 @click.option("--older-than", type=Duration(), default="1s", show_default=True, help="Leave out younger ones.")
 @click.option("--interval", type=Duration(), default="2s", show_default=True, help="From one look to the next.")
-@click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
+@DURATION
 @OUTPUT
 def streams(*, ports: tuple[int, ...], older_than: float, interval: float, duration: float | None, output: str) -> None:
     """Show the calls of HTTP/2 (gRPC) that are open, by age."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from latencyprobe.options import Duration
+from latencyprobe.options import DURATION, OUTPUT, Duration
 from latencyprobe_agent.kernel.tracking import Knobs
-from latencyprobe_agent.tools.options import DURATION, OUTPUT, cgroup_option
+from latencyprobe_agent.tools.options import cgroup_option
 
 _RECORDS_PER_SECOND = 10_000  # for what is printed, and to keep a flood of them cheap; the excess is counted
 _STACKS_PER_SECOND = 10_000

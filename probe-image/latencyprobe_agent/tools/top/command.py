@@ -16,7 +16,8 @@ from rich.text import Text
 
 from latencyprobe import asked
 from latencyprobe.ending import ending
-from latencyprobe.options import OUTPUT, Duration
+from latencyprobe.options import DURATION, OUTPUT, Duration
+from latencyprobe.output import figures_console
 from latencyprobe.plan import NodePlan
 from latencyprobe_agent import config as settings
 from latencyprobe_agent.identity.local import local_plan
@@ -29,7 +30,6 @@ from latencyprobe_agent.tools.top.tally import Tally
 from latencyprobe_agent.tools.top.view import Row, Sort, View, rows
 from latencyprobe_agent.vocabulary.now import Now
 
-_PIPE_WIDTH = 120
 _INTERVAL_S = 2.0
 
 
@@ -62,7 +62,7 @@ This host's need root, or CAP_BPF and CAP_PERFMON; a cluster's a kubectl that ma
 @click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of the cluster, through kubectl.")
 @click.option("-w", "--plain", is_flag=True, help="Print tables one after the other, as on a pipe.")
-@click.option("--duration", type=Duration(), help="End by itself after this time, such as 1m.")
+@DURATION
 @OUTPUT
 def top(
     *,
@@ -78,9 +78,7 @@ def top(
     output: str,
 ) -> None:
     """Show which RPCs are slow now: of this host by target, process and peer, of a cluster by objective."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PIPE_WIDTH)
+    console = figures_console()
     view = View(Sort(sort), peer)
     form = _Form.of(console, plain, output)
     if namespace is not None or all_namespaces:
