@@ -75,6 +75,24 @@ def test_a_refused_request_is_dropped_and_the_next_goes_on(caplog: pytest.LogCap
     assert "OTEL_TRACES_EXPORTER=none" in caplog.text
 
 
+def test_a_request_that_cannot_be_made_is_dropped_and_the_next_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    class Unusable(FakeTransport):
+        def send(self, body: bytes) -> Answer:
+            if body == b"bad":
+                raise ValueError("Invalid header value b'Basic secret'")
+            return super().send(body)
+
+    collector = Unusable()
+    box = start(collector)
+    box.put(b"bad", 4)
+    box.put(b"good", 5)
+    box.stop(5)
+    assert collector.bodies == [b"good"]
+    assert (box.sent_items, box.dropped_items, box.errors) == (5, 4, {"ValueError": 1})
+    assert "ValueError: the request could not be made" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_partial_success_is_counted_and_not_repeated() -> None:
     collector = FakeTransport(Answer(rejected=2))
     box = start(collector)

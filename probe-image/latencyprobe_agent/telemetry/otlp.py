@@ -11,7 +11,7 @@ import gzip
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -138,10 +138,7 @@ class GrpcTransport:
             answer = self._call(body, timeout=self._timeout_s, metadata=self._headers)
         except self._errors as error:
             code = error.code()
-            wait_s = None
-            for name, value in error.trailing_metadata() or ():
-                if name == "google.rpc.retryinfo-bin":
-                    wait_s = self._retry_info.FromString(value).retry_delay.ToTimedelta().total_seconds()
+            wait_s = self._asked_wait_s(error.trailing_metadata() or ())
             codes = self._codes
             retryable = code in (
                 codes.CANCELLED,
@@ -154,6 +151,14 @@ class GrpcTransport:
             detail = f"gRPC {code.name}: {error.details()}"
             return Answer(code.name, detail, retryable, min(wait_s or 0.0, _LONGEST_WAIT_S))
         return Answer(rejected=_rejected(answer, self._kind))
+
+    def _asked_wait_s(self, trailer: Iterable[tuple[str, bytes]]) -> float | None:
+        """Return for how long the collector asks to wait, seconds; None if that cannot be read."""
+        try:
+            info = self._retry_info.FromString(dict(trailer)["google.rpc.retryinfo-bin"])
+            return float(info.retry_delay.ToTimedelta().total_seconds())
+        except Exception:
+            return None
 
 
 class FakeTransport(Transport):
@@ -185,7 +190,7 @@ def _retry_after(text: str) -> float:
         return min(float(text), _LONGEST_WAIT_S)
     try:
         at = email.utils.parsedate_to_datetime(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
     return min(max(at - time.time(), 0.0), _LONGEST_WAIT_S)
 

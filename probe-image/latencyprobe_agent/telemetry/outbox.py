@@ -12,7 +12,7 @@ from collections import Counter, deque
 from typing import NamedTuple
 
 from latencyprobe_agent.telemetry.endpoints import OtlpSignal
-from latencyprobe_agent.telemetry.otlp import FakeTransport, Transport
+from latencyprobe_agent.telemetry.otlp import Answer, FakeTransport, Transport
 from latencyprobe_agent.telemetry.outage import Outage
 
 _log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Outbox:
                 if not self._backlog.requests:
                     return
                 request = self._backlog.requests[0]
-            answer = self._transport.send(request.body)
+            answer = self._attempt(request)
             if answer.error:
                 self.errors[answer.error] += 1
                 self._outage.failed(answer)
@@ -134,6 +134,13 @@ class Outbox:
                 self.errors["partial_success"] += 1
             if not answer.error:
                 self._outage.succeeded(answer.rejected)
+
+    def _attempt(self, request: _Request) -> Answer:
+        try:
+            return self._transport.send(request.body)
+        except Exception as error:  # without its text: that of a header that cannot be sent has the header's value
+            kind = type(error).__name__
+            return Answer(kind, f"{kind}: the request could not be made")
 
     def _wait(self, seconds: float) -> bool:
         """Wait before the next attempt. Return whether there shall be none."""
