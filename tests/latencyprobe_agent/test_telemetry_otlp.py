@@ -60,6 +60,12 @@ def test_only_the_specified_answers_are_tried_again(otlp_sink: Any, status: int,
     assert len(otlp_sink.requests) == 1
 
 
+@pytest.mark.parametrize("status", [200, 201, 202, 204])  # 201: Fluent Bit, unless it is told otherwise
+def test_every_answer_that_says_success_is_one(otlp_sink: Any, status: int) -> None:
+    otlp_sink.status = status
+    assert sender({}, otlp_sink.url).send(b"x") == otlp.Answer()
+
+
 @pytest.mark.parametrize(
     ("hostile", "retry_after_s"),
     [

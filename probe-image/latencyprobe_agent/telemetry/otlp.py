@@ -95,9 +95,10 @@ class HttpTransport:
             response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             return Answer(type(error).__name__, _innermost(error), retryable=True)
-        if response.status in (200, 202) and "html" in response.headers.get("content-type", ""):
+        taken = 200 <= response.status < 300  # OTLP asks for 200; receivers say 201, 202 and 204 too
+        if taken and "html" in response.headers.get("content-type", ""):
             return Answer("not_a_collector", "answered with a web page: that is no collector's OTLP port")
-        if response.status in (200, 202):
+        if taken:
             return Answer(rejected=_rejected(answer, self._kind))
         return Answer(
             error=str(response.status),
