@@ -83,6 +83,15 @@ def test_a_damaged_file_is_refused_or_has_names_of_its_own(damage: list[tuple[in
     assert all(isinstance(name, bytes) for name in found.values())
 
 
+@pytest.mark.parametrize(("table", "other"), [(1, 2), (2, 1)], ids=["symbols", "their names"])
+def test_a_table_further_off_than_a_file_can_be_is_refused(table: int, other: int) -> None:
+    raw = bytearray(GOOD)
+    struct.pack_into("<Q", raw, len(raw) - 64 * (3 - table) + 24, (1 << 64) - 1)  # sh_offset
+    struct.pack_into("<H", raw, 62, other)  # e_shstrndx: the names of sections can be read
+    with pytest.raises(NotElf):
+        functions(bytes(raw), CODE)
+
+
 @pytest.mark.root
 def test_the_build_id_of_a_program(tmp_path: Path) -> None:
     source, target = tmp_path / "f.c", tmp_path / "f.so"

@@ -66,6 +66,7 @@ def everywhere(entries: int, name_at: int = 1) -> bytes:
 IN_PLACE: dict[str, Callable[[], bytes]] = {
     "a table of a million symbols that cover everything": lambda: elf([], table=everywhere(1 << 20), strings=b"\0x\0"),
     "a table whose end is not in the file": lambda: bent(GOOD, len(GOOD) - 128 + 32, "<Q", 1 << 40),
+    "a table further off than a file can be": lambda: bent(GOOD, len(GOOD) - 128 + 24, "<Q", (1 << 64) - 1),
     "a string table that is the symbol table": lambda: elf([b"a", b"b"], link=1),
     "65,535 sections": lambda: bent(GOOD, 60, "<H", 65535) + GOOD[-128:-64] * 65535,
     "65,535 sections by the first one": lambda: bent(GOOD, 60, "<H", 0),
@@ -80,7 +81,7 @@ IN_PLACE: dict[str, Callable[[], bytes]] = {
     "a name that controls a terminal": lambda: elf([b"\x1b]0;owned\x07\n;\xff"]),
     "an empty file": lambda: b"",
     "text": lambda: b"#!/bin/sh\n" * 1000,
-    **{f"damage {i}": lambda: noise(GOOD) for i in range(62)},
+    **{f"damage {i}": lambda: noise(GOOD) for i in range(61)},
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ _FUNC, _GNU_IFUNC, _UNDEFINED = 2, 10, 0  # elf.h: STT_FUNC, STT_GNU_IFUNC, SHN_
 _AT_ONCE = 1 << 15  # entries of a symbol table, 768 KiB
 _ALIASES = 64
 _BUILD_ID_BYTES = 64
-_WRONG = (ELFError, ConstructError, ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError)
+_WRONG = (ELFError, ConstructError, ValueError, OverflowError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 class NotElf(Exception):  # noqa: N818 - a state of the file
