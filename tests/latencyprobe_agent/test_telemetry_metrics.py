@@ -10,13 +10,15 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
+from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.turn import AgentStats, InForce
+from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.telemetry.metrics import Metrics
 from latencyprobe_agent.telemetry.outbox import FakeOutbox
 from latencyprobe_agent.telemetry.selfmetrics import SelfMetrics
 from latencyprobe_agent.vocabulary.now import Now
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, Outcome, Role
 from latencyprobe_agent.vocabulary.undelivered import Undelivered
 from tests.support.otlp import metrics, points
 
@@ -25,6 +27,7 @@ ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (), 0, POLIC
 PLAN = NodePlan("host", 1, "", (ECHO,), (), host=True)
 RULES = Rules(sets={1: TargetSet((ECHO.id,), (), 0, POLICY, "d/p")})
 AGENT = "latencyprobe-agent"
+SENT_AGAIN = "latencyprobe.tcp.retransmits"
 
 
 @pytest.fixture
@@ -32,11 +35,15 @@ def outbox() -> FakeOutbox:
     return FakeOutbox()
 
 
+def make_listener(outbox: FakeOutbox, *, delta: bool = False, series: int = 200) -> Metrics:
+    config = Config(metric_interval_s=1.0, series=series)
+    own = SelfMetrics({"metrics": outbox}, None, config, standalone=True)
+    return Metrics(outbox, own, config, None, start=Now(0, 0), delta=delta)
+
+
 @pytest.fixture
 def listener(outbox: FakeOutbox) -> Metrics:
-    config = Config(metric_interval_s=1.0)
-    own = SelfMetrics({"metrics": outbox}, None, config, standalone=True)
-    return Metrics(outbox, own, config, None, start=Now(0, 0), delta=False)
+    return make_listener(outbox)
 
 
 def services(outbox: FakeOutbox) -> list[set[str]]:
@@ -62,6 +69,61 @@ def test_an_owner_that_has_ended_is_exported_until_its_last_counts_are_out(
         listener.take(make_turn(in_force, at_s=second, counts=counts, stats=AgentStats()))
         owners.gone = {7}
     assert services(outbox) == [{"service-7", "service-8", AGENT}] * 2 + [{"service-8", AGENT}]
+
+
+def resent(owner: int, segments: int) -> Gained:
+    """What the kernel counted of an owner that has no exchange."""
+    values = np.zeros(1, EVIDENCE_COUNTS)
+    values["segs_unrecorded"] = segments
+    return Gained(RETRANSMITS, np.array([(owner, 1, Role.SERVER)], COUNTS_KEY), values)
+
+
+def segments(outbox: FakeOutbox) -> list[dict[str, int]]:
+    """Return what was sent again by service, of each request."""
+    found = []
+    for body in outbox.bodies:
+        of_resource = {series.resource: point.value for series, point in points([body]).items() if SENT_AGAIN in series}
+        found.append({dict(resource)["service.name"]: value for resource, value in of_resource.items()})
+    return found
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_an_owner_without_exchanges_ends_likewise_and_its_number_begins_anew(
+    outbox: FakeOutbox, make_turn: Any, delta: bool
+) -> None:
+    owners = FakeResources(by_process=True)
+    listener, in_force = make_listener(outbox, delta=delta), InForce(PLAN, RULES, owners)
+    for second, gained in enumerate([(resent(9, 4),), (), (), (resent(9, 5),)], start=1):
+        turn = make_turn(in_force, at_s=second, counts=snapshot(_7=1), stats=AgentStats(), gained=gained)
+        listener.take(turn)
+        owners.gone = {9} if second >= 2 else set()
+    still = 0 if delta else 4
+    assert [{"service-9": 4}, {"service-9": still}, {}, {"service-9": 5}] == segments(outbox)
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_what_is_known_late_of_an_owner_that_has_ended_is_exported_once_more(
+    outbox: FakeOutbox, make_turn: Any, delta: bool
+) -> None:
+    owners = FakeResources(by_process=True)
+    listener, in_force = make_listener(outbox, delta=delta), InForce(PLAN, RULES, owners)
+    owners.gone = {7}
+    for second, gained in enumerate([(resent(7, 4),), (), (resent(7, 5),), ()], start=1):
+        turn = make_turn(in_force, at_s=second, counts=snapshot(_7=1), stats=AgentStats(), gained=gained)
+        listener.take(turn)
+    assert [{"service-7": 4}, {}, {"service-7": 5 if delta else 9}, {}] == segments(outbox)
+
+
+def test_who_has_ended_makes_room_though_it_never_had_an_exchange(outbox: FakeOutbox, make_turn: Any) -> None:
+    owners = FakeResources(by_process=True)
+    listener, in_force = make_listener(outbox, series=1), InForce(PLAN, RULES, owners)
+    for second, owner in enumerate([9, None, 10, 11, None, None, 10], start=1):
+        gained = (resent(owner, 1),) if owner else ()
+        turn = make_turn(in_force, at_s=second, counts=snapshot(_7=1), stats=AgentStats(), gained=gained)
+        owners.gone = {9} if second >= 2 else set()
+        listener.take(turn)
+    assert {"service-9": 1} == segments(outbox)[0]
+    assert {"service-10": 2, "other": 1} == segments(outbox)[-1], "`other` stays"
 
 
 def test_between_two_intervals_nothing_is_exported_and_at_the_end_everything(

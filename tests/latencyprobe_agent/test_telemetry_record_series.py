@@ -36,7 +36,9 @@ def resent(*peers: str) -> EvidenceBatch:
 
 
 def by_service(series: RecordSeries) -> dict[str, Any]:
-    points = [point for point in series.points(IN_FORCE, {}) if point.metric.name == "latencyprobe.tcp.retransmits"]
+    points = [
+        point for point in series.points(IN_FORCE, set(), {}) if point.metric.name == "latencyprobe.tcp.retransmits"
+    ]
     return {str(dict(point.labels)[names.SERVICE_PEER_NAME]): point.value for point in points}
 
 

@@ -48,12 +48,17 @@ class CountSeries:
         self._living = snapshot.living
         self._pressure.add(pressure, snapshot.living.keys["owner"].tolist())
 
+    @property
+    def owners(self) -> set[int]:
+        """Return the owners that the kernel's table has."""
+        return set(self._living.keys["owner"].tolist())
+
     def gone(self) -> set[int]:
         """Return the owners that have left since the last export: of one that comes again nothing is known.
 
         To be asked before `ended`, once per export.
         """
-        return self._exported.keys() - set(self._living.keys["owner"].tolist())
+        return self._exported.keys() - self.owners
 
     def ended(self, resources: Resources) -> set[int]:
         """Return the owners that have ended and whose last counts have been exported: their series end as they did.

@@ -30,9 +30,10 @@ class Series(NamedTuple):
 
 
 class EvidenceSeries:
-    """Counters and histograms by `Series`."""
+    """Counters and histograms by `Series`. `gained`: owners whose series have grown since somebody emptied it."""
 
     def __init__(self, series_cap: int, *, by_process: bool) -> None:
+        self.gained: set[int] = set()
         self._cap = SeriesCap(series_cap)
         self._by_process = by_process
         self._sums: dict[Series, float] = {}
@@ -76,6 +77,11 @@ class EvidenceSeries:
             labels = tuple((name, str(values[first])) for name, values in of_rows.items())
             self._into(Series(sample.metric, group, labels), sample.values[rows])
 
+    @property
+    def owners(self) -> set[int]:
+        """Return the owners of all series."""
+        return {series.group.owner for series in (*self._sums, *self._histograms)}
+
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""
         held: tuple[dict[Series, float], dict[Series, Histogram]] = (self._sums, self._histograms)
@@ -93,6 +99,7 @@ class EvidenceSeries:
     def _into(self, series: Series, values: NDArray[np.generic]) -> None:
         if series not in self._sums and series not in self._histograms:
             series = self._capped(series)
+        self.gained.add(series.group.owner)
         if series.metric.kind == "counter":
             self._sums[series] = self._sums.get(series, 0) + values.sum().item()
             return

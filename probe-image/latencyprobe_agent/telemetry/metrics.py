@@ -70,13 +70,14 @@ class Metrics:
         if self._in_force is None or self._stats is None:
             return
         resources = self._in_force.resources
-        self._requests.forget(self._counts.gone())
-        ended = self._counts.ended(resources)
-        self._records.forget(ended)
+        gone, ended, idle = self._counts.gone(), self._counts.ended(resources), self._records.idle()
+        over = {owner for owner in idle - self._counts.owners if owner in gone or resources.ended(owner)}
+        self._requests.forget(over | gone - self._records.owners)
+        self._records.forget(over)
         exemplars = self._records.exemplars.take(self._now.offset_ns)
         points = [
             *self._counts.points(self._in_force, ended, exemplars),
-            *self._records.points(self._in_force, exemplars),
+            *self._records.points(self._in_force, ended & idle, exemplars),
             *objective_points(AGENT, self._in_force.plan),
             *self._own.points(self._stats, self._records.overflow + self._counts.overflow),
         ]

@@ -51,9 +51,10 @@ class Series(NamedTuple):
 
 
 class RecordHistograms:
-    """Histograms by `Series`."""
+    """Histograms by `Series`. `gained`: owners whose series have grown since somebody emptied it."""
 
     def __init__(self, series_cap: int, *, by_process: bool, identity_wait_s: float) -> None:
+        self.gained: set[int] = set()
         self._cap = SeriesCap(series_cap)
         self._columns = (_process if by_process else _cgroup, _target_set, _role)
         self._wait_s = identity_wait_s
@@ -114,6 +115,11 @@ class RecordHistograms:
             self._into(Series(names.PEER_DURATION, group, named[key]), counts, sum_ns)
         return named
 
+    @property
+    def owners(self) -> set[int]:
+        """Return the owners of all series."""
+        return {series.group.owner for series in self._counts}
+
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""
         for series in [series for series in self._counts if series.group.owner in owners]:
@@ -170,6 +176,7 @@ class RecordHistograms:
     def _into(self, series: Series, counts: NDArray[np.int64], sum_ns: int) -> None:
         if series not in self._counts:
             series = self._capped(series)
+        self.gained.add(series.group.owner)
         if series in self._counts:
             self._counts[series] += counts
             self._sums_ns[series] += sum_ns

@@ -3,6 +3,7 @@ them exemplars, of whatever counts durations of RPCs."""
 
 import math
 from collections.abc import Iterator, Sequence, Set
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +16,13 @@ from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.metric_points import Exemplars, evidence_points, record_points
 from latencyprobe_agent.telemetry.points import Point
-from latencyprobe_agent.telemetry.record_histograms import RecordHistograms, service_of
+from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms, service_of
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
 
 _UNNAMED = 16_384  # records of evidence whose peers are asked for; older ones beyond go without
+
+_SEVERAL = {OTHER_OWNER, 0}  # 0: who is not known, or found no room in the kernel's table
 
 
 class _Unnamed(NamedTuple):
@@ -94,12 +97,25 @@ class RecordSeries:
         self._evidence.add(one.evidence, one.samples, services[of_row])
         return True
 
+    @property
+    def owners(self) -> set[int]:
+        """Return the owners of all series but those that stand for several."""
+        return (self._histograms.owners | self._evidence.owners) - _SEVERAL
+
+    def idle(self) -> set[int]:
+        """Return the owners whose series have gained nothing since the last export. To be asked once per export."""
+        idle = self.owners - self._histograms.gained - self._evidence.gained
+        self._histograms.gained.clear()
+        self._evidence.gained.clear()
+        return idle
+
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""
         self._histograms.forget(owners)
         self._evidence.forget(owners)
 
-    def points(self, in_force: InForce, exemplars: Exemplars) -> Iterator[Point]:
-        """Yield all points."""
-        yield from record_points(self._histograms, in_force.plan, in_force.rules.sets, exemplars)
-        yield from evidence_points(self._evidence, in_force.plan, in_force.rules.sets)
+    def points(self, in_force: InForce, without: Set[int], exemplars: Exemplars) -> Iterator[Point]:
+        """Yield the points of all owners but these."""
+        plan, sets = in_force.plan, in_force.rules.sets
+        of_all = (record_points(self._histograms, plan, sets, exemplars), evidence_points(self._evidence, plan, sets))
+        yield from (point for point in chain(*of_all) if point.observed not in without)
