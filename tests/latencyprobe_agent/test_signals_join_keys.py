@@ -1,7 +1,9 @@
 """By what records find the exchange that they explain: pure functions of recent halves and keys."""
 
 import numpy as np
+import pytest
 
+from latencyprobe_agent.signals import retransmits
 from latencyprobe_agent.signals.join_keys import BEGINNING, RECENT_HALF, SENT_BYTES
 from latencyprobe_agent.vocabulary.records import FLOW_HEADER
 
@@ -60,6 +62,37 @@ def test_bytes_that_are_in_no_message_so_far_belong_to_none():
 
 def test_sequence_numbers_wrap():
     assert 0 == by_bytes(recent(sent(2**32 - 50)), 10, 20)
+
+
+@pytest.mark.parametrize(("messages", "size"), [(3_000, 10**6), (5_000, 10**6), (3_000, 10**7)])
+@pytest.mark.parametrize("of_stream", [False, True])
+def test_a_connection_may_have_moved_any_number_of_bytes(messages: int, size: int, of_stream: bool) -> None:
+    """2.8, 4.7 and 28 GiB: numbers come again within the recent halves."""
+    halves = np.zeros(2 * messages, RECENT_HALF)
+    mine, other = halves[:messages], halves[messages:]
+    for one, cookie in ((mine, 7), (other, 8)):
+        place = np.arange(messages, dtype=np.uint64)
+        one["sock_cookie"], one["of_stream"], one["at"] = cookie, of_stream, 2 * place + cookie
+        one["seq"], one["end_seq"] = place * size % 2**32, (place + 1) * size % 2**32
+        one["send_start_ns"] = place * MS
+    last = slice(messages - 50, messages)
+    key = np.zeros(51, retransmits.KEY.columns)
+    key["sock_cookie"], key["at_ns"] = 7, messages * MS
+    key["seq"] = np.append(mine["seq"][last] + 1000, mine["end_seq"][-1] + 1000)
+    key["end_seq"] = key["seq"] + 1448
+    found = retransmits.KEY.find(halves, key)
+    assert [*range(messages - 50, messages), -1] == found.tolist(), "what is behind all is not found so far"
+    keys, others = retransmits.KEY.also(halves, key[:50], found[:50])
+    behind = range(messages - 1, messages) if of_stream else ()
+    assert list(behind) == others[keys == 48].tolist()
+    if of_stream:
+        key["at_ns"] = messages * MS - 25 * MS
+        assert 24 == np.count_nonzero(retransmits.KEY.also(halves, key[:1], found[:1])[0] == 0), "sent by then"
+
+
+def test_an_exchange_that_was_never_answered_is_in_nobody_s_way() -> None:
+    halves = recent(sent(2**31 - 150), {"seq": 0, "end_seq": 0}, sent(2**31 + 50))
+    assert [0, 2] == [by_bytes(halves, seq, seq + 10) for seq in (2**31 - 100, 2**31 + 60)]
 
 
 def test_messages_are_in_order_of_arrival_wherever_they_are_kept():

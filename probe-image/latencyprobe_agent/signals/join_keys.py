@@ -25,6 +25,8 @@ RECENT_HALF = np.dtype(
     ]
 )
 
+_NONE = np.zeros(0, np.intp)
+
 Find = Callable[[NDArray[np.void], NDArray[np.void]], NDArray[np.intp]]
 Also = Callable[[NDArray[np.void], NDArray[np.void], NDArray[np.intp]], tuple[NDArray[np.intp], NDArray[np.intp]]]
 
@@ -32,7 +34,7 @@ Also = Callable[[NDArray[np.void], NDArray[np.void], NDArray[np.intp]], tuple[ND
 def _nothing_else(
     _recent: NDArray[np.void], _key: NDArray[np.void], _found: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    return _NONE, _NONE
 
 
 @dataclass(frozen=True)
@@ -61,39 +63,62 @@ def _by_sent_bytes(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[n
     slots, low, high = _of_connections(recent, (recent["at"] > 0) & ~recent["of_stream"], key["sock_cookie"])
     if not len(slots):
         return np.full(len(key), -1)
-    half = recent.take(slots)
+    first, start_ns = recent["seq"][slots], recent["start_ns"][slots]
     ranged = key["seq"] != key["end_seq"]
+    end, seq = _unwrapped(first, recent["end_seq"][slots], high, key["seq"])
 
     def reached(at: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether a half is not before the one that is looked for; halves of a connection are in order."""
-        by_bytes = (half["end_seq"][at] - key["seq"]).astype(np.int32) > 0
-        return np.where(ranged, by_bytes, half["start_ns"][at] > key["at_ns"])
+        return np.where(ranged, end[at] > seq, start_ns[at] > key["at_ns"])
 
     found = _first(low, high, reached)
     found = np.where(ranged, found, found - 1)  # without a range: the last one that had begun
     there = (found >= low) & (found < high)
     at = np.where(there, found, 0)
-    there &= ~ranged | ((key["end_seq"] - half["seq"][at]).astype(np.int32) > 0)
+    there &= ~ranged | ((key["end_seq"] - first[at]).astype(np.int32) > 0)
     return np.where(there, slots[at], -1)
 
 
 class _Streams:
     """The streams of HTTP/2 among the recent halves, of the connections that these keys are about."""
 
-    def __init__(self, recent: NDArray[np.void], cookies: NDArray[np.uint64]) -> None:
-        streams = recent["of_stream"] & (recent["at"] > 0)
-        self.slots = np.flatnonzero(streams & np.isin(recent["sock_cookie"], cookies)) if streams.any() else _NONE
-        self.half = recent.take(self.slots)
+    def __init__(self, recent: NDArray[np.void], key: NDArray[np.void]) -> None:
+        self._key = key
+        self._slots, self._low, self._high = _of_connections(
+            recent, recent["of_stream"] & (recent["at"] > 0), key["sock_cookie"]
+        )
+        self._send_start_ns = recent["send_start_ns"][self._slots]
+        if len(self._slots):
+            first, end = recent["seq"][self._slots], recent["end_seq"][self._slots]
+            self._end, self._seq = _unwrapped(first, end, self._high, key["seq"])
 
-    def behind(self, key: np.void) -> NDArray[np.intp]:
-        """Places of those of which some bytes lie at `seq` or behind, and had been sent before this happened."""
-        waited = (self.half["sock_cookie"] == key["sock_cookie"]) & (self.half["send_start_ns"] < key["at_ns"])
-        waited &= (self.half["end_seq"] - key["seq"]).astype(np.int32) > 0
-        behind: NDArray[np.intp] = self.slots[waited]
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Whether there are any of each key's connection."""
+        return self._low < self._high
+
+    def behind(self, i: int) -> NDArray[np.intp]:
+        """Places of those of which some bytes lie at the `seq` of key `i` or behind, and had been sent before that
+        happened."""
+        own = slice(self._low[i], self._high[i])
+        waited = self._send_start_ns[own] < self._key["at_ns"][i]
+        if waited.any():
+            waited &= self._end[own] > self._seq[i]
+        behind: NDArray[np.intp] = self._slots[own][waited]
         return behind
 
 
-_NONE = np.zeros(0, np.intp)
+def _unwrapped(
+    first: NDArray[np.uint32], end: NDArray[np.uint32], high: NDArray[np.intp], seq: NDArray[np.uint32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where messages `first`..`end` end, and where `seq` of each key is, in numbers that do not come again after
+    4 GiB: an end lies within 2 GiB of the one before it, a key of its connection's newest end. Those of one connection
+    can be compared. In the order of `_of_connections`, which tells `high` of each key."""
+    last_sent = np.maximum.accumulate(np.where(first != end, np.arange(len(end)), 0))
+    end = end[last_sent]  # a message without bytes is nowhere
+    unwrapped = np.cumsum(np.diff(end, prepend=end[:1]).view(np.int32), dtype=np.int64)
+    newest = np.maximum(high - 1, 0)
+    return unwrapped, unwrapped[newest] + (seq - end[newest]).view(np.int32)
 
 
 def streams_behind(
@@ -103,17 +128,17 @@ def streams_behind(
     the connection that lay behind them and was sent before they were sent again."""
     hit = np.flatnonzero((found >= 0) & (key["seq"] != key["end_seq"]))
     hit = hit[recent["of_stream"][found[hit]]]
-    streams = _Streams(recent, key["sock_cookie"][hit])
-    others = [behind[behind != found[i]] for i in hit.tolist() for behind in [streams.behind(key[i])]]
+    streams = _Streams(recent, key.take(hit))
+    others = [behind[behind != found[at]] for i, at in enumerate(hit.tolist()) for behind in [streams.behind(i)]]
     return np.repeat(hit, [len(one) for one in others]), np.concatenate([_NONE, *others])
 
 
 def first_of_streams(recent: NDArray[np.void], key: NDArray[np.void], found: NDArray[np.intp]) -> None:
     """Put the oldest stream behind these bytes where nothing was found: streams are in no order."""
-    streams = _Streams(recent, key["sock_cookie"])
+    streams = _Streams(recent, key)
     ranged = (key["seq"] != key["end_seq"]) & (found < 0)
-    for i in np.flatnonzero(ranged & np.isin(key["sock_cookie"], streams.half["sock_cookie"])).tolist():
-        behind = streams.behind(key[i])
+    for i in np.flatnonzero(ranged & streams.there).tolist():
+        behind = streams.behind(i)
         if len(behind):
             found[i] = behind[recent["at"][behind].argmin()]
 
@@ -151,7 +176,7 @@ def _of_connections(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """Return places of the halves of these connections, one connection after the other, each in order of arrival; and
     for each cookie where among those its own ones begin and end."""
-    of_them = np.flatnonzero(among & np.isin(recent["sock_cookie"], cookies))
+    of_them = np.flatnonzero(among & np.isin(recent["sock_cookie"], cookies)) if among.any() else _NONE
     slots = of_them[np.lexsort((recent["at"][of_them], recent["sock_cookie"][of_them]))]
     cookie = recent["sock_cookie"][slots]
     return slots, np.searchsorted(cookie, cookies, side="left"), np.searchsorted(cookie, cookies, side="right")
