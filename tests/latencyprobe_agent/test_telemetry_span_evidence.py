@@ -113,6 +113,12 @@ def test_a_stack_that_may_have_more_begins_with_dots(functions: list[str], trunc
     assert text == fold(functions, truncated=truncated)
 
 
+def test_a_folded_stack_has_as_many_parts_as_functions() -> None:
+    """As perf-map-agent and Rust name them."""
+    functions = ["Ljava/util/HashMap;::get", "<[u8; 4] as core::fmt::Debug>::fmt", "main"]
+    assert "main;<[u8: 4] as core::fmt::Debug>::fmt;Ljava/util/HashMap:::get" == fold(functions, truncated=False)
+
+
 def test_a_long_stack_keeps_the_functions_nearest_to_the_wait() -> None:
     text = fold([f"function_{number}" for number in range(1000)], truncated=False)
     assert len(text) <= 2002

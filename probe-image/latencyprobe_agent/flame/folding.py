@@ -5,7 +5,7 @@ docs/design/flame.md, "Weights".
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from latencyprobe.text import printable
+from latencyprobe.text import frame
 
 ON_CPU = "[oncpu]"
 OTHER = "[other]"  # of a call whose shorter waits are not in the input
@@ -38,10 +38,10 @@ def add(
     rest: str = ON_CPU,
 ) -> None:
     """Add one call. `user`, and in `kernel` each (ns, frames): leaf first. `rest_ns`: of it that no stack has."""
-    above = (f"[{_frame(comm)}]", *map(_frame, reversed(user)), KERNEL)
+    above = (f"[{frame(comm)}]", *map(frame, reversed(user)), KERNEL)
     for ns, frames in (*kernel, (rest_ns, (rest,))):
         if ns > 0:
-            stack = (*above, *map(_frame, reversed(frames)))
+            stack = (*above, *map(frame, reversed(frames)))
             folded[stack] = folded.get(stack, 0) + ns
 
 
@@ -55,9 +55,4 @@ def parse(line: str) -> tuple[Frames, int] | None:
     """Return frames and ns of a folded line; None if it is none."""
     stack, _, ns = line.rstrip().rpartition(" ")
     frames = tuple(stack.split(";"))
-    return (tuple(map(_frame, frames)), int(ns)) if all(frames) and ns.isascii() and ns.isdigit() else None
-
-
-def _frame(name: str) -> str:
-    """Return a name that ends no frame and no line."""
-    return printable(name.replace(";", ":")) or "?"
+    return (tuple(map(frame, frames)), int(ns)) if all(frames) and ns.isascii() and ns.isdigit() else None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from latencyprobe.text import frame
 from latencyprobe_agent.signals.evidence import Explains, Stack
 from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.telemetry.matching import find
@@ -116,5 +117,5 @@ def fold(functions: Sequence[str], *, truncated: bool) -> str:
         if used > _STACK_LENGTH:
             truncated = True
             break
-        text.append(function)
+        text.append(frame(function))
     return ";".join([*(["…"] if truncated else []), *reversed(text)])
