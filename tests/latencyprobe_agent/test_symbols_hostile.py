@@ -238,6 +238,24 @@ def test_a_map_of_jit_code_is_read_in_the_process_own_root_alone(mapper: Path, h
         assert ["LazyCompile:*render", "[unknown]"] == symbolizer.user(process.pid, [address + 15, address + 16])
 
 
+@pytest.mark.parametrize(
+    ("memory", "without"),
+    [("named", "[anon:Ruby:rb_yjit_reserve_addr_space]"), ("shared", "zero+0x10"), ("memfd", "doublemapper+0x10")],
+)
+def test_code_made_at_run_time_has_the_map_s_names_though_its_memory_has_a_name(
+    mapper: Path, tmp_path: Path, memory: str, without: str
+) -> None:
+    """As Ruby's YJIT and .NET have it."""
+    root = fresh(tmp_path / "root")
+    (root / "tmp").mkdir()
+    with Symbolizer() as symbolizer, mapping(mapper, root, [memory]) as process:
+        address = process.addresses[0]
+        (name,) = symbolizer.user(process.pid, [address + 16])
+        assert name.removeprefix("memfd:") in (without, "[unknown]" if memory == "named" else without)
+        (root / "tmp" / f"perf-{process.pid}.map").write_text(f"{address:x} 10 Object#slow\n")
+        assert ["Object#slow", name] == symbolizer.user(process.pid, [address, address + 16])
+
+
 def test_a_file_system_that_never_answers_costs_one_process_its_names(tmp_path: Path, mapper: Path) -> None:
     """As one of FUSE may: the process that reads is stopped in the middle. It is replaced, the other one is named."""
     with Symbolizer(answer_s=0.5) as symbolizer, mapping(mapper, None, ["/bin/true"]) as process:

@@ -1,5 +1,6 @@
 // mapper ROOT LATER FILE...: a process with a root of its own, as a container has it, that maps files as code, prints
 // where, and then takes LATER as its root: their paths then lead to what is there. "-": none. Ends with its input.
+// In place of a file, memory as JITs have it: "anonymous", "named", "shared", "memfd".
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -7,8 +8,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define SIZE (1 << 16)
 
 static int enter(const char *root)
 {
@@ -22,6 +26,23 @@ static int enter(const char *root)
 	return 0;
 }
 
+static void *map(const char *what, int file)
+{
+	const int code = PROT_READ | PROT_EXEC;
+	if (!strcmp(what, "shared"))
+		return mmap(NULL, SIZE, code, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!strcmp(what, "memfd")) {
+		file = memfd_create("doublemapper", MFD_CLOEXEC);
+		return ftruncate(file, SIZE) ? MAP_FAILED : mmap(NULL, SIZE, code, MAP_SHARED, file, 0);
+	}
+	if (strcmp(what, "anonymous") && strcmp(what, "named"))
+		return mmap(NULL, SIZE, code, MAP_PRIVATE, file, 0);
+	void *memory = mmap(NULL, SIZE, code, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!strcmp(what, "named")) // not every kernel has names
+		prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, SIZE, "Ruby:rb_yjit_reserve_addr_space");
+	return memory;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 3 || (strcmp(argv[1], "-") && enter(argv[1]))) {
@@ -30,9 +51,7 @@ int main(int argc, char **argv)
 	}
 	for (int i = 3; i < argc; i++) {
 		int file = open(argv[i], O_RDONLY);
-		void *code = strcmp(argv[i], "anonymous")
-				     ? mmap(NULL, 1 << 16, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0)
-				     : mmap(NULL, 1 << 16, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *code = map(argv[i], file);
 		if (code == MAP_FAILED) {
 			perror(argv[i]);
 			return 1;

@@ -12,6 +12,8 @@ from latencyprobe_agent.kernel.openat2 import open_beneath
 _MAPS_BYTES = 8 << 20
 _FILE_BYTES = 4 << 30
 _DELETED = " (deleted)"
+# As perf has them (tools/perf/util/map.c), and memory with a name.
+_NO_FILE = ("[anon:", "[anon_shmem:", "[heap]", "[stack", "/memfd:", "/dev/zero", "/anon_hugepage", "//anon", "/SYSV")
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a fault
@@ -33,6 +35,11 @@ class Mapping(NamedTuple):
         """The file's name without its folders."""
         return self.path.removesuffix(_DELETED).rpartition("/")[2]
 
+    @property
+    def made_at_run_time(self) -> bool:
+        """Whether it is memory that the process itself has filled, though the memory may have a name."""
+        return not self.path or self.path.startswith(_NO_FILE)
+
 
 class Process:
     """A process, held by a descriptor: another one that gets its number is not it. Raises OSError once it has ended."""
@@ -51,7 +58,7 @@ class Process:
 
     def mappings(self) -> list[Mapping]:
         """Return the executable ones, by address."""
-        return list(_executable(self._read("maps", _MAPS_BYTES)))
+        return list(executable(self._read("maps", _MAPS_BYTES)))
 
     def inner_pid(self) -> int:
         """Return its number in its own namespace."""
@@ -94,7 +101,8 @@ class Process:
         return b"".join(pieces)
 
 
-def _executable(text: bytes) -> Iterator[Mapping]:
+def executable(text: bytes) -> Iterator[Mapping]:
+    """Yield the executable mappings that /proc/PID/maps lists."""
     for line in text.splitlines():
         fields = line.split(None, 5)
         if len(fields) < 5 or fields[1][2:3] != b"x":

@@ -106,22 +106,24 @@ class Resolver:
         self, process: Process, tgid: int, mapping: Mapping, addresses: list[int], unnamed: Counter[str]
     ) -> dict[int, str]:
         """Return a name for each address."""
+        named: dict[int, str] = {}
         try:
-            if mapping.path.startswith("/") and mapping.inode:
-                with cpu_budget(_FILE_CPU_S):
-                    named = self._of_file(process, mapping, addresses)
-                self._learn(tgid, named)
-            elif mapping.path.startswith("["):  # [vdso]
-                named = dict.fromkeys(addresses, mapping.path)
-            else:
-                with cpu_budget(_FILE_CPU_S):
-                    named = self._of_jit(process, addresses)
+            with cpu_budget(_FILE_CPU_S):
+                if mapping.made_at_run_time:
+                    named |= self._of_jit(process, addresses)
+                if mapping.inode and (missing := [address for address in addresses if address not in named]):
+                    of_file = self._of_file(process, mapping, missing)
+                    self._learn(tgid, of_file)
+                    named |= of_file
         except _REFUSED as error:
-            unnamed[_reason(error)] += len(addresses)
-            return _by_offset(mapping, addresses)
-        if missing := [address for address in addresses if address not in named]:
+            missing = [address for address in addresses if address not in named]
+            unnamed[_reason(error)] += len(missing)
+            return named | _by_offset(mapping, missing)
+        missing = [address for address in addresses if address not in named]
+        if missing and (mapping.inode or mapping.made_at_run_time):  # else [vdso]
             unnamed["no_function"] += len(missing)
-        return named | dict.fromkeys(missing, f"{bounded(mapping.called)}()" if mapping.called else UNKNOWN)
+        stripped = dict.fromkeys(missing, f"{bounded(mapping.called)}()")
+        return named | (stripped if mapping.inode else _by_offset(mapping, missing))
 
     def _of_file(self, process: Process, mapping: Mapping, addresses: list[int]) -> dict[int, str]:
         if mapping.path.endswith(" (deleted)"):
@@ -178,8 +180,8 @@ def _in_file(process: Process, elf: ElfFile, offsets: dict[int, int]) -> dict[in
 
 def _by_offset(mapping: Mapping, addresses: Iterable[int]) -> dict[int, str]:
     called = bounded(mapping.called)
-    if not called:
-        return dict.fromkeys(addresses, UNKNOWN)
+    if not mapping.inode:
+        return dict.fromkeys(addresses, called or UNKNOWN)
     return {address: f"{called}+0x{address - mapping.start + mapping.file_offset:x}" for address in addresses}
 
 
