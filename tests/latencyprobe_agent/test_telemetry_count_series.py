@@ -103,6 +103,19 @@ def test_an_objective_counts_what_other_gains_from_its_own_start(node: Node) -> 
     assert {1: 1, 2: 0, OTHER_OWNER: 3} == node.good()
 
 
+def test_a_number_that_is_used_again_counts_for_its_new_target_alone(node: Node) -> None:
+    node.read({1: 5, 2: 5, 3: 7})
+    another = Target("e/p/echo", "e", "p", "", "echo", Perspective.SERVER, (5,), 0, POLICY, ports=(80,))
+    sets = {1: TargetSet((another.id,), (5,), 0, POLICY, "e/p")}
+    node.in_force = InForce(NodePlan("n1", 2, "", (another,), ()), Rules(sets=sets), node.in_force.resources)
+    node.series.follow(node.in_force, Now(10**9, 10**18), {1})
+    assert {} == node.export()
+    node.read({1: 7, 2: 5, 3: 8, 4: 1})
+    assert {1: 2, OTHER_OWNER: 2} == node.export()
+    node.read({2: 6, 1: 1}, 1)
+    assert {1: 1, 2: 1, OTHER_OWNER: 2} == node.export(), "an owner that comes again begins at 0"
+
+
 def test_who_has_left_is_gone_once(node: Node) -> None:
     node.read({1: 5, 2: 5})
     assert set() == node.series.gone()

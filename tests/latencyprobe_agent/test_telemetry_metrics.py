@@ -56,7 +56,7 @@ def snapshot(**events: int) -> Snapshot:
     keys, values = np.zeros(len(events), COUNTS_KEY), np.zeros(len(events), COUNTS)
     keys["target_set"], keys["role"] = 1, Role.SERVER
     keys["owner"] = [int(owner[1:]) for owner in events]
-    values["outcomes"][:, Outcome.OK] = list(events.values())
+    values["outcomes"][:, Outcome.OK] = values["classes"][:, 0] = list(events.values())
     return Snapshot(Counts(keys, values), Counts(keys, values), keys[:0], {})
 
 
@@ -71,11 +71,11 @@ def test_an_owner_that_has_ended_is_exported_until_its_last_counts_are_out(
     assert services(outbox) == [{"service-7", "service-8", AGENT}] * 2 + [{"service-8", AGENT}]
 
 
-def resent(owner: int, segments: int) -> Gained:
+def resent(owner: int, segments: int, target_set: int = 1) -> Gained:
     """What the kernel counted of an owner that has no exchange."""
     values = np.zeros(1, EVIDENCE_COUNTS)
     values["segs_unrecorded"] = segments
-    return Gained(RETRANSMITS, np.array([(owner, 1, Role.SERVER)], COUNTS_KEY), values)
+    return Gained(RETRANSMITS, np.array([(owner, target_set, Role.SERVER)], COUNTS_KEY), values)
 
 
 def segments(outbox: FakeOutbox) -> list[dict[str, int]]:
@@ -124,6 +124,40 @@ def test_who_has_ended_makes_room_though_it_never_had_an_exchange(outbox: FakeOu
         listener.take(turn)
     assert {"service-9": 1} == segments(outbox)[0]
     assert {"service-10": 2, "other": 1} == segments(outbox)[-1], "`other` stays"
+
+
+CART = Target("e/p/cart", "e", "p", "", "cart", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_a_number_that_is_used_again_tells_its_new_target_nothing_of_the_old_one(
+    outbox: FakeOutbox, make_turn: Any, delta: bool
+) -> None:
+    """The former target goes on under another number: its totals begin anew, and say so, once they have been told."""
+    owners, again = FakeResources(by_process=True), TargetSet((CART.id,), (), 0, POLICY, "e/p")
+    kept = TargetSet((ECHO.id,), (5,), 0, POLICY, "d/p")
+    before = InForce(PLAN, Rules(sets={**RULES.sets, 2: kept}), owners)
+    plan = NodePlan("host", 2, "", (ECHO, CART), (), host=True)
+    after = InForce(plan, Rules(sets={1: again, 2: kept}), owners)
+    listener = make_listener(outbox, delta=delta)
+    for at_s, in_force, events, gained in [
+        (1.0, before, 3, (resent(7, 4), resent(7, 1, target_set=2))),
+        (1.5, before, 4, (resent(7, 2),)),
+        (2.0, after, 4, ()),
+        (3.0, after, 9, (resent(7, 8), resent(7, 3, target_set=2))),
+    ]:
+        counts = {"counts": snapshot(_7=events), "stats": AgentStats()}
+        listener.take(make_turn(in_force, at_s=at_s, gained=gained, **counts))
+    told = [
+        {(dict(at.labels)["latencyprobe.target"], point.value) for at, point in points([body]).items() if metric in at}
+        for metric in (SENT_AGAIN, "latencyprobe.exchanges")
+        for body in outbox.bodies
+    ]
+    assert [{("echo", 5)}, {("echo", 2 if delta else 7)}, {("echo", 3), ("cart", 8)}] == told[:3]
+    assert [{("echo", 3)}, {("echo", 1 if delta else 4)}, {("cart", 5)}] == told[3:]
+    last = points(outbox.bodies[-1:]).items()
+    starts = {dict(at.labels)["latencyprobe.target"]: point.start_unix_ns for at, point in last if SENT_AGAIN in at}
+    assert starts["echo"] == 10**18 + 2 * 10**9
 
 
 def test_between_two_intervals_nothing_is_exported_and_at_the_end_everything(

@@ -181,7 +181,7 @@ def test_owners_that_have_ended_make_room(make_halves: Any) -> None:
     histograms = RecordHistograms(1, by_process=False, identity_wait_s=2.0)
     for owner in (1, 2):
         histograms.add(make_halves({"role": Role.SERVER, "cgroup_id": owner, "srtt_us": 5}), 0.0, by_peer=False)
-        histograms.forget({owner})
+        histograms.forget(lambda group: group.owner in (1, 2))
     assert histograms.overflow == 2 * 3  # of four stages one found room
     histograms.add(make_halves({"role": Role.SERVER, "cgroup_id": 3, "srtt_us": 5}), 0.0, by_peer=False)
     owners = {series.group.owner for series in found(histograms) if series.metric is names.TCP_RTT}

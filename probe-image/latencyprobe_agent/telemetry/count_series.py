@@ -3,7 +3,7 @@
 With them goes what held up the owners' containers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.measure.counts import NO_COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.pressure import Stall
 from latencyprobe_agent.measure.turn import InForce
+from latencyprobe_agent.telemetry.counts_since import CountsSince
 from latencyprobe_agent.telemetry.metric_points import Exemplars, count_points
 from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Point
@@ -24,6 +25,7 @@ class CountSeries:
 
     def __init__(self, series_cap: int) -> None:
         self._cap = OwnerCap(series_cap)
+        self._since = CountsSince()
         self._slo = SloEvents()
         self._living = NO_COUNTS
         self._exported: dict[int, int] = {}
@@ -34,10 +36,13 @@ class CountSeries:
         """Return how many owners were folded into `other`."""
         return self._cap.overflow
 
-    def follow(self, in_force: InForce, now: Now) -> None:
-        """Take a new plan. Objectives that were not in force before start from the last snapshot."""
+    def follow(self, in_force: InForce, now: Now, anew: Set[int] = frozenset()) -> None:
+        """Take a new plan. Objectives that were not in force before start from the last snapshot, and so does all of
+        the target sets `anew` (their numbers)."""
         start_unix_ns = 0 if self._living is NO_COUNTS else now.unix_ns
-        self._slo.follow(in_force.plan, in_force.rules, self._cap.fold(self._living), start_unix_ns)
+        folded = self._cap.fold(self._living)
+        self._slo.forget(self._since.begin_anew(folded, anew))
+        self._slo.follow(in_force.plan, in_force.rules, self._since.of(folded), start_unix_ns)
 
     def add(self, snapshot: Snapshot, pressure: Mapping[int, Stall]) -> None:
         """Take the counts as they are now, and what held up the containers of their owners."""
@@ -45,6 +50,7 @@ class CountSeries:
             self._cap.fold(self._living)
             self._cap.forget(snapshot.let_go)
         self._slo.forget(snapshot.let_go)
+        self._since.forget(snapshot.let_go)
         self._living = snapshot.living
         self._pressure.add(pressure, snapshot.living.keys["owner"].tolist())
 
@@ -75,7 +81,7 @@ class CountSeries:
 
     def points(self, in_force: InForce, without: set[int], exemplars: Exemplars) -> Iterator[Point]:
         """Yield the points of all owners but these."""
-        folded = self._cap.fold(self._living)
+        folded = self._since.of(self._cap.fold(self._living))
         kept = ~np.isin(folded.keys["owner"], np.array(sorted(without), np.uint64))
         counts = Counts(folded.keys[kept], folded.values[kept])
         yield from count_points(counts, in_force.plan, in_force.rules.sets, self._slo, exemplars)

@@ -4,7 +4,7 @@ Receives batches of evidence with their samples (`signals.evidence.Explains.samp
 the kernel (`counted`); returns series. Those of a metric and target set are capped as those of records are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,13 +82,14 @@ class EvidenceSeries:
         """Return the owners of all series."""
         return {series.group.owner for series in (*self._sums, *self._histograms)}
 
-    def forget(self, owners: Set[int]) -> None:
-        """Drop the series of owners that have ended, which makes room for others."""
+    def forget(self, over: Callable[[Group], bool]) -> None:
+        """Drop the series of these groups, which makes room for others."""
         held: tuple[dict[Series, float], dict[Series, Histogram]] = (self._sums, self._histograms)
         for table in held:
-            for series in [series for series in table if series.group.owner in owners]:
+            for series in [series for series in table if over(series.group)]:
                 del table[series]
-                self._cap.release(series.metric, series.group.target_set)
+                if series.group.owner != OTHER_OWNER:
+                    self._cap.release(series.metric, series.group.target_set)
 
     def series(self) -> Iterator[tuple[Series, int | float | Histogram]]:
         """Yield all series, cumulative."""

@@ -5,7 +5,7 @@ Receives halves and pairs, returns series. Cumulative; the series of a target se
 with its adjusted count.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,11 +120,12 @@ class RecordHistograms:
         """Return the owners of all series."""
         return {series.group.owner for series in self._counts}
 
-    def forget(self, owners: Set[int]) -> None:
-        """Drop the series of owners that have ended, which makes room for others."""
-        for series in [series for series in self._counts if series.group.owner in owners]:
+    def forget(self, over: Callable[[Group], bool]) -> None:
+        """Drop the series of these groups, which makes room for others."""
+        for series in [series for series in self._counts if over(series.group)]:
             del self._counts[series], self._sums_ns[series]
-            self._cap.release(series.metric, series.group.target_set)
+            if series.group.owner != OTHER_OWNER:
+                self._cap.release(series.metric, series.group.target_set)
 
     @property
     def unnamed(self) -> set[tuple[Group, str]]:

@@ -2,7 +2,7 @@
 them exemplars, of whatever counts durations of RPCs."""
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.metric_points import Exemplars, evidence_points, record_points
 from latencyprobe_agent.telemetry.points import Point
-from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms, service_of
+from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms, service_of
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
 
@@ -111,8 +111,15 @@ class RecordSeries:
 
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""
-        self._histograms.forget(owners)
-        self._evidence.forget(owners)
+        self._forget(lambda group: group.owner in owners)
+
+    def begin_anew(self, numbers: Set[int]) -> None:
+        """Drop the series of these target sets."""
+        self._forget(lambda group: group.target_set in numbers)
+
+    def _forget(self, over: Callable[[Group], bool]) -> None:
+        self._histograms.forget(over)
+        self._evidence.forget(over)
 
     def points(self, in_force: InForce, without: Set[int], exemplars: Exemplars) -> Iterator[Point]:
         """Yield the points of all owners but these."""
