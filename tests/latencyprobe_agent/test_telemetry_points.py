@@ -71,6 +71,25 @@ def test_delta_temporality_sends_differences_from_the_last_export() -> None:
     assert (data.count, data.positive.offset, list(data.positive.bucket_counts)) == (3, -671, [3])
 
 
+def test_a_container_with_many_targets_is_cut_in_requests_that_receivers_take() -> None:
+    """As the client of all that a cluster has: 4 MiB is what receivers take by default."""
+    durations = (names.CLIENT_DURATION, names.STAGE_DURATION, names.PEER_DURATION, names.TCP_RTT)
+    points = [
+        Point(owner, metric, (("latencyprobe.target", f"target-{target}"),), histogram([5] * 500))
+        for owner in RESOURCES
+        for metric in durations
+        for target in range(2000)
+    ]
+    requests = list(MetricRequests(0).encode(points, RESOURCES, 2000))
+    assert len(requests) < sum(len(body) for body, _ in requests) / (2 << 20), "and in no more than are needed"
+    assert max(len(body) for body, _ in requests) < 4 << 20
+    assert len(points) == sum(count for _, count in requests)
+    found = otlp.points(body for body, _ in requests)
+    assert {(dict(at.resource)["service.name"], at.metric, at.labels) for at in found} == {
+        (RESOURCES[point.observed]["service.name"], point.metric.name, point.labels) for point in points
+    }
+
+
 def test_of_owners_that_are_gone_nothing_is_remembered() -> None:
     """Containers come and go for months."""
     encoder = MetricRequests(0, delta=True)

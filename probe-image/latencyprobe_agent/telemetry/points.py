@@ -46,6 +46,13 @@ class Point(NamedTuple):
     start_unix_ns: int = 0
 
 
+def _group(request: ExportMetricsServiceRequest, resource: Resource) -> pb.ResourceMetrics:
+    group: pb.ResourceMetrics = request.resource_metrics.add()
+    fill(group.resource.attributes, resource)
+    group.scope_metrics.add().scope.name = names.SCOPE
+    return group
+
+
 class MetricRequests:
     """Keeps the time that points count from, and for delta temporality what was sent before."""
 
@@ -68,18 +75,20 @@ class MetricRequests:
             if self._delta and point.metric.kind != "gauge":
                 point = self._since_before(point)  # noqa: PLW2901 - the same point, from another start
             grouped.setdefault(point.observed, {}).setdefault(point.metric, []).append(point)
-        request, count = ExportMetricsServiceRequest(), 0
+        request, count, size = ExportMetricsServiceRequest(), 0, 0
         for observed, metrics in grouped.items():
-            group = request.resource_metrics.add()
-            fill(group.resource.attributes, resources[observed])
-            scope = group.scope_metrics.add()
-            scope.scope.name = names.SCOPE
+            group = None
             for metric, series in metrics.items():
-                self._metric(scope.metrics.add(), metric, series, now_unix_ns)
+                if size > _REQUEST_BYTES:
+                    yield request.SerializeToString(), count
+                    request, count, size, group = ExportMetricsServiceRequest(), 0, 0, None
+                if group is None:
+                    group = _group(request, resources[observed])
+                    size += group.ByteSize()
+                into = group.scope_metrics[0].metrics.add()
+                self._metric(into, metric, series, now_unix_ns)
                 count += len(series)
-            if request.ByteSize() > _REQUEST_BYTES:
-                yield request.SerializeToString(), count
-                request, count = ExportMetricsServiceRequest(), 0
+                size += into.ByteSize()
         if count:
             yield request.SerializeToString(), count
         if self._delta:
