@@ -7,7 +7,6 @@ dropped and counted. An outage is one warning and its end one line, however long
 import logging
 import random
 import threading
-import time
 from collections import Counter, deque
 from typing import NamedTuple
 
@@ -70,7 +69,7 @@ class Outbox:
         self._backlog = _Backlog(capacity_bytes)
         self._outage = Outage(signal, collector, capacity_bytes)
         self._change = threading.Condition()
-        self._stop_at: float | None = None
+        self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"otlp-{signal}", daemon=True)
 
     @property
@@ -96,7 +95,7 @@ class Outbox:
     def stop(self, timeout_s: float) -> None:
         """Send what is left, for at most `timeout_s`; what then remains is counted as dropped."""
         with self._change:
-            self._stop_at = time.monotonic() + timeout_s
+            self._stopping = True
             self._change.notify()
         self._thread.join(timeout_s)
         with self._change:
@@ -108,7 +107,7 @@ class Outbox:
         retry_s = _FIRST_RETRY_S
         while True:
             with self._change:
-                self._change.wait_for(lambda: self._backlog.requests or self._stop_at is not None)
+                self._change.wait_for(lambda: self._backlog.requests or self._stopping)
                 if not self._backlog.requests:
                     return
                 request = self._backlog.requests[0]
@@ -145,8 +144,8 @@ class Outbox:
     def _wait(self, seconds: float) -> bool:
         """Wait before the next attempt. Return whether there shall be none."""
         with self._change:
-            self._change.wait_for(lambda: self._stop_at is not None, timeout=seconds)
-            return self._stop_at is not None
+            self._change.wait_for(lambda: self._stopping, timeout=seconds)
+            return self._stopping
 
 
 class FakeOutbox(Outbox):
