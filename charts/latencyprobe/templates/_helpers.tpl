@@ -91,3 +91,18 @@ it is gone; an error later would leave a release that blocks its name. Argument:
 {{- fail (printf "%s %s of an earlier release is being deleted since %s%s. It takes some 30 s: run the same command again when it is gone" $live.kind $live.metadata.name . $held) -}}
 {{- end -}}
 {{- end }}
+
+{{/*
+Helm deletes what the revision before had and this one has not, unless the live object says keep; whoever else applied it
+meanwhile does not count. Argument: (list $ CRD).
+*/}}
+{{- define "latencyprobe.requireKept" -}}
+{{- $release := (index . 0).Release -}}
+{{- $crd := index . 1 -}}
+{{- $live := ((lookup $crd.apiVersion $crd.kind "" $crd.metadata.name).metadata | default dict).annotations | default dict -}}
+{{- $owner := pick $live "meta.helm.sh/release-namespace" "meta.helm.sh/release-name" -}}
+{{- $own := deepEqual $owner (dict "meta.helm.sh/release-namespace" $release.Namespace "meta.helm.sh/release-name" $release.Name) -}}
+{{- if and $own (ne (index $live "helm.sh/resource-policy" | default "") "keep") -}}
+{{- fail (printf "crds.install: false would have Helm delete %s %s, and every %s with it: upgrade with crds.keep=true first, then again with crds.install=false" $crd.kind $crd.metadata.name $crd.spec.names.kind) -}}
+{{- end -}}
+{{- end }}
