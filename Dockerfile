@@ -44,12 +44,14 @@ RUN $PIP $PINNED && $COMPILE $SITE
 COPY --from=wheel /wheels /wheels
 RUN $PIP --no-deps /wheels/*.whl && $COMPILE $SITE/latencyprobe*
 
-# What the images start from: Python and libraries, no shell and no other program. What dpkg knows of files stays, by
-# which scripts/sbom.py tells what is left.
+# What the images start from: Python, libraries and the authorities that Debian trusts (one file), no shell and no other
+# program. What dpkg knows of files stays, by which scripts/sbom.py tells what is left.
 FROM python AS bare
-RUN apt-get update && apt-get install -y --no-install-recommends libbpf1 \
-    && rm -rf /var/lib/apt /var/log/* /var/cache/* /etc/apt /etc/dpkg /usr/share/bash-completion \
-        /usr/share/debconf /usr/share/perl5 /usr/lib/apt /usr/lib/dpkg /usr/lib/systemd /usr/lib/*/perl-base /usr/libexec \
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates libbpf1 \
+    && rm -rf /var/lib/apt /var/log/* /var/cache/* /etc/apt /etc/dpkg /etc/ca-certificates* /usr/share/ca-certificates \
+        /usr/share/bash-completion /usr/share/debconf /usr/share/perl5 \
+        /usr/lib/apt /usr/lib/dpkg /usr/lib/ssl/misc /usr/lib/systemd /usr/lib/*/perl-base /usr/libexec \
+    && find /etc/ssl/certs -type l -delete \
     && find /usr/bin /usr/sbin ! -type d ! -name 'python3*' -delete
 
 FROM scratch AS base

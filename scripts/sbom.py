@@ -23,6 +23,8 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 _NO_CONTENT = ("/etc/", *(f"/usr/share/{name}/" for name in ("bug", "doc", "info", "lintian", "locale", "man", "menu")))
+# What a package made of its files when it was installed, and may be all that is left of it.
+_MADE = {"ca-certificates": ["/etc/ssl/certs/ca-certificates.crt"]}
 _FIELDS = r"${db:Status-Status}\t${Package}\t${Version}\t${Architecture}\t${source:Package}\t${source:Version}\n"
 
 
@@ -77,7 +79,8 @@ def _is_left(root: Path, name: str, arch: str) -> bool:
     found = next((one for one in lists if one.exists()), None)
     if found is None:
         return True
-    files = (root / line[1:] for line in found.read_text().splitlines() if not line.startswith(_NO_CONTENT))
+    names = [line for line in found.read_text().splitlines() if not line.startswith(_NO_CONTENT)]
+    files = (root / line[1:] for line in [*names, *_MADE.get(name, [])])
     return any(file.is_file() and not file.is_symlink() for file in files)
 
 

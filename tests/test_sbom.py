@@ -23,6 +23,11 @@ Status: install ok installed
 Architecture: amd64
 Version: 3
 
+Package: ca-certificates
+Status: install ok installed
+Architecture: all
+Version: 2025
+
 Package: gone
 Status: deinstall ok config-files
 Architecture: amd64
@@ -40,6 +45,8 @@ def image(tmp_path: Path) -> Path:
         "usr/lib/libbpf.so.1": "library",
         "var/lib/dpkg/info/dash.list": "/.\n/usr/bin/dash\n/usr/share/doc/dash/copyright\n",
         "usr/share/doc/dash/copyright": "the shell was taken out",
+        "var/lib/dpkg/info/ca-certificates.list": "/.\n/usr/share/ca-certificates/mozilla/one.crt\n",
+        "etc/ssl/certs/ca-certificates.crt": "made of one.crt, which was taken out",
         "opt/latencyprobe/lib/python3.13/site-packages/msgspec-0.22.0.dist-info/METADATA": (
             "Metadata-Version: 2.4\nName: msgspec\nVersion: 0.22.0\nLicense-Expression: BSD-3-Clause\n"
         ),
@@ -66,8 +73,10 @@ def test_debian_and_python_packages_and_ebpf_objects_are_named_and_nothing_else(
     found = {one["name"]: (one["type"], one.get("version"), one.get("purl")) for one in document["components"]}
 
     debian = "pkg:deb/debian/libbpf1@1:1.5.0-3?arch=amd64&distro=debian-13&upstream=libbpf%401.5.0-3"
+    authorities = "pkg:deb/debian/ca-certificates@2025?arch=all&distro=debian-13&upstream=ca-certificates%402025"
     assert found == {
         "libbpf1": ("library", "1:1.5.0-3", debian),
+        "ca-certificates": ("library", "2025", authorities),
         "msgspec": ("library", "0.22.0", "pkg:pypi/msgspec@0.22.0"),
         "exchange.bpf.o": ("file", None, None),
     }

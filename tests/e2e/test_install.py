@@ -181,6 +181,16 @@ def test_images_hold_no_shell_and_no_program_but_python(
             cluster.exec(pod["metadata"]["name"], "sh", namespace=pod["metadata"]["namespace"])
 
 
+def test_images_know_the_authorities_that_debian_trusts(
+    agent: dict[str, Any], release: Chart, cluster: Cluster
+) -> None:
+    """As whoever sends to https:// without an authority of its own has them."""
+    (operator,) = cluster.pods(release.namespace, "app.kubernetes.io/component=operator")
+    look = "import ssl; print(len(ssl.create_default_context().get_ca_certs()))"
+    for pod in (agent, operator):
+        assert int(inside(cluster, pod, look)) > 100
+
+
 def test_what_agent_and_operator_keep_is_read_by_nobody_else(
     agent: dict[str, Any], release: Chart, cluster: Cluster
 ) -> None:

@@ -62,7 +62,8 @@ fill_image() {
   esac
 }
 
-# The name under which the Dockerfile knows its base. It is made here once, by debootstrap, from the machine's own mirror.
+# The name under which the Dockerfile knows its base. It is made here once, by debootstrap, from the machine's own mirror, and
+# has no package that Debian's own image lacks.
 BASE=docker.io/library/debian:trixie-slim
 BUILDER=$CACHE/buildah
 REGISTRY=latencyprobe.local/latencyprobe
@@ -77,10 +78,11 @@ base_image() {
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -1)
   say "base image: debootstrap trixie"
   rm -rf "$root" && mkdir -p "$root"
-  debootstrap --variant=minbase --include=ca-certificates trixie "$root" "$mirror" >"$BUILDER/debootstrap.log" 2>&1 ||
+  debootstrap --variant=minbase trixie "$root" "$mirror" >"$BUILDER/debootstrap.log" 2>&1 ||
     { tail -5 "$BUILDER/debootstrap.log" >&2; fail "debootstrap failed"; }
   rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* "$root"/usr/share/{doc,man,info,locale}/*
   rm "$root/var/cache/ldconfig/aux-cache" # it has times in it; all else is the same bits each time
+  echo 'Acquire::https::CAInfo "/mnt/ca-certificates.crt";' >"$root/etc/apt/apt.conf.d/authorities" # see build_project
   container=$(builder from scratch)
   builder copy -q "$container" "$root" / >/dev/null
   builder commit -q --timestamp 0 "$container" "$BASE" >/dev/null
@@ -93,7 +95,7 @@ base_image() {
 # the hash of the sources. The sources are copied first: an edit meanwhile belongs to the next build.
 project_images() {
   local source=$BUILDER/source tag archive
-  mkdir -p "$BUILDER/pip" "$CACHE/images"
+  mkdir -p "$BUILDER" "$CACHE/images"
   rm -rf "$source" && mkdir "$source"
   (cd "$REPOSITORY" && { printf '%s\n' Dockerfile .dockerignore; sed -n 's/^!//p' .dockerignore; } | xargs cp -r --parents -t "$source")
   tag=$(contents "$source" | key "$(declare -f base_image)")
@@ -103,9 +105,13 @@ project_images() {
   echo "$tag"
 }
 
-# Build steps reach the package registries as this machine does: its certificates and pip settings are mounted, never baked in.
+# Build steps reach the package registries as this machine does: its certificates and pip settings are mounted, never baked in,
+# on folders that the base has: what is mounted elsewhere leaves its folder in the image.
 build_project() {
-  local started=$SECONDS part log images=() volumes=(-v /etc/ssl/certs:/etc/ssl/certs:ro -v "$BUILDER/pip:/root/.cache/pip")
+  local started=$SECONDS part log images=() home=$BUILDER/home volumes
+  mkdir -p "$home/.config/pip"
+  printf '[global]\ncert = /mnt/ca-certificates.crt\n' >"$home/.config/pip/pip.conf" # wins over /etc/pip.conf
+  volumes=(-v /etc/ssl/certs:/mnt:ro -v "$home:/root")
   [[ ! -e /etc/pip.conf ]] || volumes+=(-v /etc/pip.conf:/etc/pip.conf:ro)
   base_image
   for part in agent operator; do
