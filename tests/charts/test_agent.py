@@ -142,6 +142,27 @@ def test_otlp_endpoint_reaches_the_agent_alone(render: Render) -> None:
     assert "OTEL_EXPORTER_OTLP_ENDPOINT" not in environment(operator)
 
 
+def test_authority_of_the_collector_is_mounted_where_the_variable_names_it(render: Render) -> None:
+    otlp = {"endpoint": "https://collector.tracing:4318", "operator": True, "caConfigMap": "collector-ca"}
+    manifests = render(otlp=otlp)
+    for kind in ("DaemonSet", "Deployment"):
+        pod = manifests.one(kind)["spec"]["template"]["spec"]
+        mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        folder, _, file = environment(pod["containers"][0])["OTEL_EXPORTER_OTLP_CERTIFICATE"].rpartition("/")
+
+        assert volumes[mounts[folder]]["configMap"] == {"name": "collector-ca", "items": [{"key": file, "path": file}]}
+
+
+def test_authority_of_the_collector_is_told_to_no_operator_without_telemetry_of_its_own(render: Render) -> None:
+    for operator in (True, False):
+        otlp = {"endpoint": "https://c", "operator": operator, "caConfigMap": "collector-ca"}
+        pod = render(otlp=otlp).one("Deployment")["spec"]["template"]["spec"]
+
+        assert ("OTEL_EXPORTER_OTLP_CERTIFICATE" in environment(pod["containers"][0])) == operator
+        assert ("otlp-ca" in {volume["name"] for volume in pod["volumes"]}) == operator
+
+
 def test_limits_of_records_and_spans_are_the_agents_own_defaults_unless_set(render: Render) -> None:
     limits = [
         tuple(

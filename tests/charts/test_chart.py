@@ -47,7 +47,7 @@ def test_lint_has_nothing_to_say(helm: Helm) -> None:
         {},
         {"networkPolicy": {"egress": True}, "persistence": {"enabled": False}, "crds": {"keep": True}},
         {
-            "otlp": {"endpoint": "http://c:4318", "operator": True},
+            "otlp": {"endpoint": "https://c:4318", "operator": True, "caConfigMap": "ca"},
             "agent": {"suspend": True, "kernelNames": True, "userStacks": True, "maxUnavailable": 1},
             "persistence": {"storageClassName": "fast"},
             "slo": {

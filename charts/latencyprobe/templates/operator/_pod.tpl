@@ -71,6 +71,9 @@ env:
   {{- end }}
   {{- if and .Values.otlp.operator .Values.otlp.endpoint }}
   - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .Values.otlp.endpoint | quote }}}
+  {{- if .Values.otlp.caConfigMap }}
+  - {name: OTEL_EXPORTER_OTLP_CERTIFICATE, value: /etc/otlp-ca/ca.crt}
+  {{- end }}
   {{- end }}
   {{- if .Values.agent.suspend }}
   - {name: LATENCYPROBE_SUSPEND, value: "true"}
