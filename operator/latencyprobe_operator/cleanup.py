@@ -14,7 +14,7 @@ from latencyprobe.errors import ClusterError, LatencyProbeError
 from latencyprobe_operator.cluster import election
 from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import Cluster
-from latencyprobe_operator.config import Config
+from latencyprobe_operator.config import Namespaces
 
 log = logging.getLogger(__name__)
 
@@ -24,20 +24,20 @@ _SELECTOR = "app.kubernetes.io/name=latencyprobe,app.kubernetes.io/component="
 _CRDS = ("latencyprobes.latencyprobe.dev", "latencyreports.latencyprobe.dev")
 
 
-async def run(config: Config) -> None:
+async def run(namespaces: Namespaces) -> None:
     """Take the labels away and wait until pods, claims, CRDs and the agents' namespace are gone.
 
     Raises LatencyProbeError when a release is installed, ClusterError when something stays.
     """
     async with await Api.connect() as api:
-        await sweep(Cluster(api), config)
+        await sweep(Cluster(api), namespaces)
     log.info("no node label and nothing of the release is left")
 
 
-async def sweep(cluster: Cluster, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
+async def sweep(cluster: Cluster, namespaces: Namespaces, *, clock: Callable[[], float] = time.monotonic) -> None:
     """As `run`, with a connection."""
     said, end = "", clock() + TIMEOUT_S
-    while left := await _left(cluster, config):
+    while left := await _left(cluster, namespaces):
         if clock() > end:
             why = "a node that does not answer or a finalizer keeps it"
             raise ClusterError(f"after {TIMEOUT_S:.0f} s there is still {left}: {why}")
@@ -47,17 +47,17 @@ async def sweep(cluster: Cluster, config: Config, *, clock: Callable[[], float] 
         await asyncio.sleep(_POLL_S)
 
 
-async def _left(cluster: Cluster, config: Config) -> str:
+async def _left(cluster: Cluster, namespaces: Namespaces) -> str:
     """Take every label away; return what is still there, in words. A call that fails is among them."""
-    own, agents = f"/api/v1/namespaces/{config.namespace}", f"/api/v1/namespaces/{config.agent_namespace}"
+    own, agents = (f"/api/v1/namespaces/{name}" for name in namespaces)
     going = {f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}": name for name in _CRDS}
-    going[agents] = config.agent_namespace
+    going[agents] = namespaces.agents
     try:
-        await _no_release(cluster, config.namespace)
+        await _no_release(cluster, namespaces.own)
         left = {"operator pod": await cluster.names(f"{own}/pods", f"{_SELECTOR}operator")}  # first: it may label yet
         nodes = await cluster.labelled_nodes()
         for name, uid in nodes:
-            await _no_release(cluster, config.namespace)
+            await _no_release(cluster, namespaces.own)
             await cluster.label_node(name, uid, measure=False)
         left["label of node"] = [name for name, _ in nodes]
         left["agent pod"] = await cluster.names(f"{agents}/pods", f"{_SELECTOR}agent")

@@ -27,20 +27,20 @@ def operator(cleanup: bool, log_level: str) -> None:
     Runs in the cluster with its service account, or by hand with KUBECONFIG:
       LATENCYPROBE_NAMESPACE=latencyprobe latencyprobe operator --cleanup
     """
-    from latencyprobe_operator.config import Config  # noqa: PLC0415 - 50 MB that other commands do not need
+    from latencyprobe_operator.config import Config, Namespaces  # noqa: PLC0415 - 50 MB that other commands do not need
 
     read_deep_json()
     logs.setup(log_level)
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(log_level.upper())))
-    config = Config.from_environment()
     if cleanup:
         from latencyprobe_operator import cleanup as cleaning  # noqa: PLC0415 - as above
 
-        asyncio.run(cleaning.run(config))  # a signal ends it at once: its Job must not count half of it as done
+        # a signal ends it at once: its Job must not count half of it as done
+        asyncio.run(cleaning.run(Namespaces.from_environment()))
     else:
         from latencyprobe_operator.app import run  # noqa: PLC0415 - as above
 
-        asyncio.run(_until_signal(run(config)))
+        asyncio.run(_until_signal(run(Config.from_environment())))
 
 
 def read_deep_json() -> None:

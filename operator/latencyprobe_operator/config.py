@@ -5,7 +5,7 @@ import socket
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -20,6 +20,21 @@ class Toleration(msgspec.Struct, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+
+
+class Namespaces(NamedTuple):
+    """The operator's own and that of its agents: all that the clean-up needs, however wrong other settings are."""
+
+    own: str
+    agents: str
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Read both. Raises LatencyProbeError naming the variable."""
+        own = environment.get("LATENCYPROBE_NAMESPACE", "")
+        if not own:
+            raise LatencyProbeError("LATENCYPROBE_NAMESPACE is not set: give the operator's own namespace")
+        return cls(own, environment.get("LATENCYPROBE_AGENT_NAMESPACE", f"{own}-agents"))
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -49,12 +64,10 @@ class Config(msgspec.Struct, frozen=True):
         host, _, port = environment.get("LATENCYPROBE_LISTEN", "0.0.0.0:8443").rpartition(":")
         if not port.isdecimal() or not host:
             raise LatencyProbeError(f"LATENCYPROBE_LISTEN: {host}:{port} is not an address: write 0.0.0.0:8443")
-        namespace = environment.get("LATENCYPROBE_NAMESPACE", "")
-        if not namespace:
-            raise LatencyProbeError("LATENCYPROBE_NAMESPACE is not set: give the operator's own namespace")
+        namespace, agent_namespace = Namespaces.from_environment(environment)
         return cls(
             namespace=namespace,
-            agent_namespace=environment.get("LATENCYPROBE_AGENT_NAMESPACE", f"{namespace}-agents"),
+            agent_namespace=agent_namespace,
             agent_service_account=environment.get("LATENCYPROBE_AGENT_SERVICE_ACCOUNT", "latencyprobe-agent"),
             tls_dir=Path(environment.get("LATENCYPROBE_TLS_DIR", "/etc/latencyprobe/tls")),
             pair_key_file=Path(environment.get("LATENCYPROBE_PAIR_KEY_FILE", "/etc/latencyprobe/pair/key")),

@@ -11,9 +11,9 @@ from latencyprobe.errors import ClusterError, LatencyProbeError
 from latencyprobe_operator import cleanup
 from latencyprobe_operator.cluster import election
 from latencyprobe_operator.cluster.calls import Cluster
-from latencyprobe_operator.config import Config
+from latencyprobe_operator.config import Namespaces
 
-CONFIG = Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
+NAMESPACES = Namespaces.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{election.NAME}"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 AGENTS = "/api/v1/namespaces/ops-agents"
@@ -62,7 +62,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def sweep(make: Any) -> Any:
     async def run(fake: FakeApiServer) -> None:
         async with make.served([web.route("*", "/{path:.*}", fake.handle)]) as api:
-            await cleanup.sweep(Cluster(api), CONFIG, clock=lambda: 100.0 * fake.polls)
+            await cleanup.sweep(Cluster(api), NAMESPACES, clock=lambda: 100.0 * fake.polls)
 
     return lambda fake: asyncio.run(run(fake))
 

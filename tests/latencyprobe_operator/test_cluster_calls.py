@@ -20,7 +20,7 @@ from latencyprobe_operator.cluster.election import Claim
 from latencyprobe_operator.cluster.informer import Informers
 from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.state import ClusterState
-from latencyprobe_operator.config import Config
+from latencyprobe_operator.config import Namespaces
 
 RIGHTS = yaml.safe_load((Path(__file__).parents[1] / "data/operator_rbac.yaml").read_text())
 RESOURCE = re.compile(
@@ -148,9 +148,9 @@ def test_clean_up_needs_exactly_the_listed_rights(make: Any) -> None:
     nodes = lambda: labelled() if len(recorder.requests) < 5 else web.json_response({"metadata": {}})  # noqa: E731
     labelled = lambda: web.json_response({"metadata": {}, "items": [{"metadata": {"name": "n1", "uid": "u"}}]})  # noqa: E731
     recorder = Recorder({lease: none, "/api/v1/nodes": nodes})
-    config = Config.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
+    namespaces = Namespaces.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
 
-    recorder.run(make, lambda api: cleanup.sweep(Cluster(api), config))
+    recorder.run(make, lambda api: cleanup.sweep(Cluster(api), namespaces))
     assert recorder.rights() == listed(RIGHTS["cleanupClusterRules"]) | listed(RIGHTS["cleanupNamespaceRules"])
 
 

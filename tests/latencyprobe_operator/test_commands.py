@@ -57,6 +57,7 @@ users: [{name: none, user: {}}]
 def test_clean_up_that_is_ended_by_a_signal_has_failed(tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text(UNREACHABLE)
     environment = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "LATENCYPROBE_NAMESPACE": "ops"}
+    environment["LATENCYPROBE_AGENT_TOLERATIONS"] = "wrong, which is nothing to it"
     program = "from latencyprobe.cli import main; main()"
 
     with subprocess.Popen(

@@ -27,7 +27,9 @@ tolerations: {{- toYaml . | nindent 2 }}
 
 {{- define "latencyprobe.operatorContainer" -}}
 image: {{ include "latencyprobe.image" (list . "operator") }}
-imagePullPolicy: {{ .Values.operator.image.pullPolicy }}
+{{- with .Values.operator.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
@@ -36,7 +38,7 @@ env:
   - {name: LATENCYPROBE_NAMESPACE, value: {{ .Release.Namespace }}}
   - {name: LATENCYPROBE_AGENT_NAMESPACE, value: {{ include "latencyprobe.agentNamespace" . }}}
   - {name: LATENCYPROBE_AGENT_SERVICE_ACCOUNT, value: {{ include "latencyprobe.fullname" . }}-agent}
-  - {name: LATENCYPROBE_AGENT_TOLERATIONS, value: {{ .Values.agent.tolerations | toJson | quote }}}
+  - {name: LATENCYPROBE_AGENT_TOLERATIONS, value: {{ .Values.agent.tolerations | default list | toJson | quote }}}
   - {name: LATENCYPROBE_TLS_DIR, value: /etc/latencyprobe/tls}
   - {name: LATENCYPROBE_PAIR_KEY_FILE, value: /etc/latencyprobe/pair/key}
   - {name: LATENCYPROBE_STORE, value: /var/lib/latencyprobe/sli.db}
