@@ -194,3 +194,22 @@ def test_network_policy_lets_out_only_names_directory_and_otlp(render: Render, e
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in policy
     assert [{p["port"] for p in rule["ports"]} for rule in policy["egress"]] == [{53}, {8443}, {port}]
+
+
+def test_what_is_sent_elsewhere_and_pods_behind_other_ports_are_let_out_too(render: Render) -> None:
+    where = [
+        {"name": "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "value": "http://p:9090/api/v1/otlp/v1/metrics"},
+        {"name": "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "value": "c:4317"},  # as gRPC may have it
+        {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        {"name": "OTHER_ENDPOINT", "value": "http://o:1"},
+    ]
+    manifests = render(
+        networkPolicy={"egress": True, "egressPorts": [4318, 9090]},
+        otlp={"endpoint": "http://c"},
+        agent={"extraEnv": where},
+        operator={"extraEnv": where[:1]},
+    )
+
+    for component, ports in (("agent", [4318, 9090, 80, 4317]), ("operator", [4318, 9090])):
+        rules = manifests.one("NetworkPolicy", component)["spec"]["egress"]
+        assert rules[-1] == {"ports": [{"port": port} for port in ports]}

@@ -1,7 +1,7 @@
 """The examples are what their readers would try: each one valid, and both of its sides naming each other."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,9 +40,9 @@ def one(file: Path, kind: str) -> dict[str, Any]:
 def install(render: Render) -> Render:
     """Render the chart as README installs it, with the values of these examples."""
 
-    def run(*folders: str) -> Any:
+    def run(*folders: str, more: Sequence[str] = ()) -> Any:
         words = [word for folder in folders for word in ("--values", EXAMPLES / folder / "values.yaml")]
-        return render("latencyprobe", ("--namespace", "latencyprobe", *words))
+        return render("latencyprobe", ("--namespace", "latencyprobe", *words, *more))
 
     return run
 
@@ -112,6 +112,16 @@ def test_with_prometheus_last_metrics_go_there_and_traces_where_they_went(instal
     assert both["traces"] == sent(install("jaeger"))["traces"]
     assert (metrics.hostname, metrics.port) in set(reachable(EXAMPLES / "prometheus/prometheus.yaml"))
     assert metrics.path == "/api/v1/otlp/v1/metrics"
+
+
+@with_helm
+@pytest.mark.parametrize("folders", [[file.parent.name] for file in VALUES] + [["tempo", "prometheus"]], ids="+".join)
+def test_agents_reach_where_they_send_also_where_egress_is_denied(install: Render, folders: list[str]) -> None:
+    manifests = install(*folders, more=["--set=networkPolicy.egress=true"])
+    rules = manifests.one("NetworkPolicy", "agent")["spec"]["egress"]
+    ports = {port["port"] for rule in rules if "to" not in rule for port in rule["ports"]}
+
+    assert {urlsplit(to.url).port for to in sent(manifests).values()} <= ports
 
 
 @with_helm
