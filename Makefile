@@ -15,7 +15,7 @@ BPF_FLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(ARCH) -
 build/bpf/http2.bpf.o: BPF_FLAGS := $(subst mcpu=v2,mcpu=v3,$(BPF_FLAGS))
 BPF_OBJECTS := $(patsubst bpf/%.bpf.c,build/bpf/%.bpf.o,$(wildcard bpf/*.bpf.c))
 
-.PHONY: help setup bpf gen demo lint unit check manifests sbom release test fresh test-kernels bench bench-scale everything clean
+.PHONY: help setup bpf gen demo lint unit check manifests sbom release test fresh test-kernels bench bench-scale environment everything clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -26,11 +26,10 @@ demo: setup ## a real Redis, load, a slow phase: the report tells where the time
 	@scripts/demo
 
 #: Change it (CONTRIBUTING.md)
-setup: ## install what is needed (Debian packages, .venv), build the eBPF objects
-	@scripts/setup
+setup: environment ## install what is needed (Debian packages, .venv), build the eBPF objects
 	@$(MAKE) --no-print-directory bpf
 
-check: .venv/inputs lint unit ## the developer's loop: lint, types, unit tests
+check: environment lint unit ## the developer's loop: lint, types, unit tests
 
 lint: ## ruff, mypy (the packages; what tests and benchmarks call), clang-format, shellcheck
 	@scripts/lint
@@ -48,7 +47,7 @@ clean: ## remove what was built here (caches outside the repository stay)
 	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 #: Ship it
-manifests: .venv/inputs ## build/manifests/: the chart for `kubectl apply -f`; SET="--set otlp.endpoint=...": more values
+manifests: environment ## build/manifests/: the chart for `kubectl apply -f`; SET="--set otlp.endpoint=...": more values
 	@mkdir -p build/manifests
 	@scripts/manifests $(SET) >build/manifests/latencyprobe.yaml
 	@cp examples/plain/secrets.sh build/manifests/
@@ -59,7 +58,7 @@ sbom: ## build/sbom/: what both images hold, as CycloneDX (needs root, builds th
 	@mkdir -p build/sbom
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) tests/e2e/bench/bench sbom build/sbom
 
-release: .venv/inputs ## build/release/: wheel, deb, chart, manifests, images, SBOMs, plugin of kubectl, sums; WITHOUT=images: no root
+release: environment ## build/release/: wheel, deb, chart, manifests, images, SBOMs, plugin of kubectl, sums; WITHOUT=images: no root
 	@$(BIN)/python -m release $(WITHOUT:%=--without %) $(URL:%=--url %)
 
 #: Prove it, measure it
@@ -77,7 +76,7 @@ bench: ## what measuring costs, beside its goals and other tools; OF=stamps: one
 	@$(MAKE) --no-print-directory bpf
 	@$(BIN)/python -m benchmarks $(OF:%=--of %)
 
-bench-scale: .venv/inputs ## what the operator costs by the size of the cluster, under played agents; NODES=500: one size; API=real: no played API server
+bench-scale: environment ## what the operator costs by the size of the cluster, under played agents; NODES=500: one size; API=real: no played API server
 	@$(BIN)/python -m benchmarks.scale $(NODES:%=--nodes %) $(API:%=--api-server %)
 
 everything:
@@ -91,7 +90,6 @@ build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 
 build/bpf/exchange_hash.bpf.o: bpf/exchange.bpf.c
 
-# scripts/setup writes it; it is quick when only the dates have changed.
-.venv/inputs: pyproject.toml constraints.txt
+# Whether .venv is up to date, and this checkout's, is decided in scripts/setup alone; it is quick when it is.
+environment:
 	@scripts/setup
-	@touch $@
