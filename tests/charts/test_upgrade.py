@@ -30,7 +30,7 @@ IMMUTABLE = {
     "Secret": ["immutable", "type"],
     "Service": ["spec.clusterIP", "spec.type"],
 }
-MUTABLE = {"ClusterRole", "Lease", "Namespace", "NetworkPolicy", "Role", "ServiceAccount"}
+MUTABLE = {"ClusterRole", "Lease", "Namespace", "NetworkPolicy", "ResourceQuota", "Role", "ServiceAccount"}
 MUTABLE |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 VALUES: list[dict[str, Any]] = [
     {},
