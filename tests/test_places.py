@@ -16,6 +16,7 @@ import yaml
 from latencyprobe import exclusions, stages, unsent
 from latencyprobe.slo.evaluate import State
 from latencyprobe.spec import EvidenceSpec, LatencyProbeSpec
+from latencyprobe_agent.config import Config
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary import conventions
 from latencyprobe_agent.vocabulary.records import UnsentReason
@@ -30,6 +31,15 @@ def text(path: str) -> str:
 
 (VERSION,) = yaml.safe_load(text("crds/latencyreport.yaml"))["spec"]["versions"]
 REPORT = VERSION["schema"]["openAPIV3Schema"]["properties"]["results"]["items"]["properties"]  # of one objective
+
+
+def test_the_pages_name_the_interval_at_which_agents_export_metrics() -> None:
+    figures = {
+        str(page.relative_to(ROOT)): set(re.findall(r"(\d+) s\W+`OTEL_METRIC_EXPORT_INTERVAL`", page.read_text()))
+        for page in (ROOT / "docs").rglob("*.md")
+    }
+    assert {"docs/rules.md", "docs/slo.md"} <= {page for page, found in figures.items() if found}
+    assert set().union(*figures.values()) == {f"{Config().metric_interval_s:.0f}"}
 
 
 def test_the_files_that_contributing_names_exist() -> None:

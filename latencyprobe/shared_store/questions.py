@@ -31,7 +31,7 @@ PROBE, TARGET, OBJECTIVE, DEFINITION, PERSPECTIVE, OUTCOME, ROLE, REASON = map(
 VMRANGE = "vmrange"  # of the buckets that VictoriaMetrics makes of a native histogram
 _NAMESPACE = promql.label(slo_events.PROBE_NAMESPACE)
 _OBJECTIVE = (PROBE, TARGET, OBJECTIVE, DEFINITION, PERSPECTIVE)
-_SHORT_S = 6 * HOUR_S  # below it the edges are more than 1 % at an export interval of 60 s and some
+_SHORT_S = 6 * HOUR_S  # below it the edges are more than 1 %, at exports up to 60 s apart and some
 _LOOKBACK_S = 300  # for how long a sample stands, where a Prometheus is not told otherwise
 
 
