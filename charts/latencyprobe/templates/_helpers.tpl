@@ -47,7 +47,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{/* Its values, whole: `helm upgrade --reuse-values` has none of those that a new chart brings. */}}
+{{/* Its values, whole: `helm upgrade --reuse-values` has none of those that a new chart brings. Of one value, `(.Values.a).b`. */}}
 {{- define "latencyprobe.serviceMonitor" -}}
 {{- merge (dict) ((.Values.metrics | default dict).serviceMonitor | default dict) (dict "prometheus" dict) | toYaml -}}
 {{- end }}
@@ -56,16 +56,6 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- define "latencyprobe.sharedStore" -}}
 {{- $slo := .Values.slo | default dict -}}
 {{- ternary ($slo.prometheus | default dict) dict (eq ($slo.store | default "sqlite") "prometheus") | toYaml -}}
-{{- end }}
-
-{{/* Whether the operator writes PrometheusRules, and their labels. `--reuse-values` as above. */}}
-{{- define "latencyprobe.prometheusRules" -}}
-{{- (.Values.slo | default dict).prometheusRules | default dict | toYaml -}}
-{{- end }}
-
-{{/* Whether the operator writes Reports of openreports.io. */}}
-{{- define "latencyprobe.openReports" -}}
-{{- (.Values.slo | default dict).openReports | default dict | toYaml -}}
 {{- end }}
 
 {{/* Secrets that are made once must be looked up at every later rendering; without a cluster they would change each time. */}}

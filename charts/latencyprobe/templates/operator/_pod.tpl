@@ -64,11 +64,10 @@ env:
   - {name: LATENCYPROBE_PROMETHEUS_CA_FILE, value: /etc/latencyprobe/prometheus-ca/ca.crt}
   {{- end }}
   {{- end }}
-  {{- $rules := include "latencyprobe.prometheusRules" . | fromYaml }}
-  {{- if $rules.enabled }}
-  - {name: LATENCYPROBE_RULE_LABELS, value: {{ $rules.labels | default dict | toJson | quote }}}
+  {{- if ((.Values.slo).prometheusRules).enabled }}
+  - {name: LATENCYPROBE_RULE_LABELS, value: {{ .Values.slo.prometheusRules.labels | default dict | toJson | quote }}}
   {{- end }}
-  {{- if (include "latencyprobe.openReports" . | fromYaml).enabled }}
+  {{- if ((.Values.slo).openReports).enabled }}
   - {name: LATENCYPROBE_OPEN_REPORTS, value: "true"}
   {{- end }}
   {{- if and .Values.otlp.operator .Values.otlp.endpoint }}
