@@ -24,7 +24,8 @@ from tests.support.otlp import OtlpSink
 
 
 class DirectoryServer(ThreadingHTTPServer):
-    """`answers[path] = (status, document)`, with `headers`; `plan_lines` are streamed and the stream stays open."""
+    """`answers[path] = (status, document)`, with `headers`; `plan_lines` are streamed and the stream stays open.
+    `broken`: instead of any other answer the connection ends after these bytes."""
 
     daemon_threads = True
 
@@ -33,6 +34,7 @@ class DirectoryServer(ThreadingHTTPServer):
         self.answers: dict[str, tuple[int, Any]] = {}
         self.headers: dict[str, str] = {}
         self.plan_lines: list[bytes] = []
+        self.broken = b""
         self.requests: list[tuple[str, str, dict[str, Any]]] = []  # path, authorization, document
         self.versions: list[str] = []
         self.closing = threading.Event()
@@ -48,6 +50,9 @@ class _DirectoryHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.requests.append((self.path, self.headers["authorization"], {}))
+        if self.server.broken:
+            self._break_off()
+            return
         status, _ = self.server.answers.get(self.path, (200, None))
         self.send_response(status)
         if status != 200 or not self.path.endswith("/plan"):
@@ -65,6 +70,9 @@ class _DirectoryHandler(BaseHTTPRequestHandler):
         document = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append((self.path, self.headers["authorization"], document))
         self.server.versions.append(self.headers[wire.HEADER])
+        if self.server.broken:
+            self._break_off()
+            return
         status, answer = self.server.answers.get(self.path, (404, "no such path"))
         answer = answer(document) if callable(answer) else answer
         if isinstance(answer, tuple):
@@ -76,6 +84,10 @@ class _DirectoryHandler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+    def _break_off(self) -> None:
+        self.wfile.write(self.server.broken)
+        self.close_connection = True
 
     def log_message(self, *_: object) -> None:
         pass

@@ -65,6 +65,16 @@ def test_a_refusal_says_why_and_what_to_do(directory_server: Any, directory: Dir
     assert "token-1" not in str(refused.value)
 
 
+@pytest.mark.parametrize("part", [b"", b'{"error": "no such'], ids=["no body", "part of the body"])
+@pytest.mark.parametrize("ask", ["post", "stream"])
+def test_a_refusal_that_breaks_off_is_a_refusal(
+    directory_server: Any, directory: Directory, part: bytes, ask: str
+) -> None:
+    directory_server.broken = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 60\r\n\r\n" + part
+    with pytest.raises(DirectoryError, match="503: Service Unavailable"):
+        directory.sli(SliBatch("i", 1, ())) if ask == "post" else next(directory.plans())
+
+
 @pytest.mark.parametrize(
     ("status", "header", "seconds"),
     [

@@ -165,7 +165,11 @@ class Directory:
             raise DirectoryError(f"{self.url}: unreachable: {_short(error)}") from error
         if response.status in (200, 202, 204, 409):
             return response
-        why = _reason(response.read(1024)) or response.reason or "no reason given"
+        try:
+            why = _reason(response.read(1024))
+        except (urllib3.exceptions.HTTPError, OSError):  # that it refuses is known; why broke off
+            why = ""
+        why = why or response.reason or "no reason given"
         response.close()
         remedy = f": {_REMEDIES[response.status]}" if response.status in _REMEDIES else ""
         kind = DocumentError if response.status in (400, 413) else DirectoryError
