@@ -16,13 +16,13 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.kernel.ring import Reader
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
-from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner

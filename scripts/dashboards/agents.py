@@ -105,7 +105,7 @@ def _cost() -> list[Panel]:
     return [
         _counter("Failed exports", names.EXPORT_ERRORS, error, "Attempts, by status or exception."),
         _gauge("Waiting for the collector", names.OUTBOX_SIZE, "Telemetry; what is too much is dropped.", "bytes"),
-        _counter("Failures of parts", names.AGENT_FAILURES, label(names.PART), "Turns that a part was left out of."),
+        _counter("Failures of parts", names.AGENT_FAILURES, label(names.PART), "Times that a part was left out."),
         _gauge("SLI counts that wait", names.SLI_ROWS_WAITING, "For the operator's directory.", "short"),
         _counter("SLI counts dropped", names.SLI_ROWS_DROPPED, label(names.REASON), "Reports never have them."),
         _counter("Series folded into `other`", names.SERIES_OVERFLOW, "", "By the cap on series."),

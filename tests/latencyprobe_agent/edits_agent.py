@@ -5,7 +5,7 @@ from typing import Any
 
 from latencyprobe_agent.cli.live import figures
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.loop.loop import Loop
 from latencyprobe_agent.loop.status import target_statuses
 from latencyprobe_agent.measure.turn import Turn

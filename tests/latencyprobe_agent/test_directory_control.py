@@ -1,17 +1,22 @@
 """directory/control.py: what does not work is told, in the status and in the agent's metrics."""
 
-import threading
 from pathlib import Path
 
 import pytest
 
+from latencyprobe.plan import AgentStatus, NodePlan
+from latencyprobe.plan_stream import PlanLine
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.directory import control as module
+from latencyprobe_agent.directory import plans, reporting, uplink
 from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.control import DirectoryControl
-from latencyprobe_agent.directory.uplink import Uplink
 from latencyprobe_agent.directory.waiting import WaitingRows
+from latencyprobe_agent.guard import Guard
 from tests.latencyprobe_agent.sli_rows import NOW, row
 from tests.support.waiting import wait_until
+
+PLAN = NodePlan("n1", 7, "digest", (), ())
 
 
 @pytest.fixture
@@ -19,7 +24,7 @@ def control(tmp_path: Path) -> DirectoryControl:
     """A control whose folder is a file, and whose directory is away."""
     (tmp_path / "state").write_text("")
     config = Config(directory="https://127.0.0.1:1", node="n1", state_dir=tmp_path / "state")
-    return DirectoryControl(config)
+    return DirectoryControl(config, Guard())
 
 
 def test_a_folder_that_cannot_be_used_and_rows_that_wait_are_told(control: DirectoryControl) -> None:
@@ -31,15 +36,42 @@ def test_a_folder_that_cannot_be_used_and_rows_that_wait_are_told(control: Direc
     control.stop(0.1)
 
 
-def test_a_thread_that_a_defect_has_ended_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    waiting = WaitingRows(tmp_path)
-    uplink = Uplink(FakeDirectory(), waiting)
-    assert not uplink.broken
-    uplink.start()
-    assert not uplink.broken
-    monkeypatch.setattr(waiting, "add", lambda _: 1 / 0)
-    uplink.add([row()])
-    wait_until(lambda: uplink.broken)
-    uplink.stop(1)
-    assert not uplink.broken
+def test_a_defect_ends_no_thread_and_is_told_until_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, guard = FakeDirectory(), Guard()
+    directory.error, directory.lines = ValueError("a defect"), [PlanLine(PLAN)]
+    monkeypatch.setattr(module, "Directory", lambda *_, **__: directory)
+    for part, name in [(plans, "_FIRST_RETRY_S"), (uplink, "_FIRST_RETRY_S"), (reporting, "_RETRY_S")]:
+        monkeypatch.setattr(part, name, 0.01)
+    control = DirectoryControl(Config(directory=directory.url, node="n1", state_dir=tmp_path), guard)
+    assert control.peers
+    assert control.remote_join
+    control.start()
+    control.take([row()])
+    control.report(AgentStatus("i", "boot", "0.1", 1, {}, "", (), {}))
+    control.peers.resolve(["10.0.0.1"])
+    control.remote_join.send([("10.0.0.1", True, "0" * 32)], [])
+    threads = {"plan_stream", "uplink", "status_post", "peers", "remote_join_post"}
+    wait_until(lambda: set(guard.failures) == threads, seen=lambda: guard.failures)
+    assert "ValueError: a defect" in guard.problems.values()
+    directory.error = None
+    control.remote_join.send([("10.0.0.1", True, "0" * 32)], [])
+    wait_until(lambda: control.plan() == PLAN and directory.rows and directory.statuses and directory.messages)
+    wait_until(lambda: not guard.problems, seen=lambda: guard.problems)
+    control.stop(5)
+
+
+def test_rows_that_a_defect_takes_are_counted_and_the_next_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, waiting, guard = FakeDirectory(), WaitingRows(tmp_path), Guard()
+    link = uplink.Uplink(directory, waiting, guard)
+    with monkeypatch.context() as patch:
+        patch.setattr(waiting, "add", lambda _: 1 / 0)
+        link.start()
+        link.add([row(), row(objective="other")])
+        wait_until(lambda: waiting.dropped["failed"] == 2)
+    assert {"spool": "ZeroDivisionError: division by zero"} == guard.problems
+    link.add([row(good=3)])
+    wait_until(lambda: [one.good for one in directory.rows] == [3])
+    assert not guard.problems
+    link.stop(5)

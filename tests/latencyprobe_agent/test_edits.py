@@ -11,10 +11,10 @@ import pytest
 
 from latencyprobe import spec
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.http2 import FakeHttp2Programs, Http2Programs
 from latencyprobe_agent.kernel.programs import FakePrograms
-from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.loop import Loop
 from tests.latencyprobe_agent.edits_agent import Agent
 from tests.latencyprobe_agent.edits_node import PODS, Kernel, Operator

@@ -11,10 +11,10 @@ import pytest
 from latencyprobe.plan import USER_STACKS, NodePlan, PlannedObjective, SpanPolicy, Target, WaitPolicy
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop import attach, status
 from latencyprobe_agent.loop.control import FakeControl
-from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.loop import Loop
 from latencyprobe_agent.measure.counts import COUNTS
 from latencyprobe_agent.measure.turn import Listener, Turn

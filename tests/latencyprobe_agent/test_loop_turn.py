@@ -9,12 +9,12 @@ import pytest
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import ProcessResources
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
-from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.turn import Parts, Turns

@@ -12,6 +12,7 @@ from latencyprobe_agent import config as settings
 from latencyprobe_agent.cli.audience import Export, audience
 from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.directory.control import DirectoryControl
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.confinement import keep_to_own_calls
 from latencyprobe_agent.loop.agent import Agent
 from latencyprobe_agent.loop.crashes import Crashes
@@ -40,9 +41,10 @@ def agent() -> None:
         logging.getLogger(__name__).error("%s: nothing is exported", error)
         export = Export()
     with Crashes(config.state_dir / "crashes") as crashes:
-        control = DirectoryControl(config)
+        guard = Guard()
+        control = DirectoryControl(config, guard)
         listeners = audience(config, control, Export() if crashes.safe_mode else export)
-        node = Agent(config, control, listeners, safe_mode=lambda: crashes.safe_mode)
+        node = Agent(config, control, listeners, safe_mode=lambda: crashes.safe_mode, guard=guard)
         server = node.health.serve(config.health_port) if config.health_port else None
         gc.freeze()  # what is here now stays: a pass of the collector over it takes 16 ms, in which nothing is drained
         with ending(node.stop):

@@ -215,7 +215,7 @@ class FakeDirectory(Directory):
     def __init__(self) -> None:
         self.url = "https://directory.fake"
         self.returning = Returning("n1")
-        self.error: DirectoryError | None = None
+        self.error: Exception | None = None
         self.lines: list[PlanLine] = []
         self.whole: list[PlanLine] = []
         self.owners: dict[str, Identity] = {}

@@ -15,24 +15,25 @@ from latencyprobe_agent.directory.remote_join import RemoteJoinPost
 from latencyprobe_agent.directory.reporting import Reporting
 from latencyprobe_agent.directory.uplink import Uplink
 from latencyprobe_agent.directory.waiting import WaitingRows
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.vocabulary.undelivered import Undelivered
 
 
 class DirectoryControl:
-    """A node of a cluster, under the operator."""
+    """A node of a cluster, under the operator. `guard` tells what its threads raise."""
 
     patient = True
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, guard: Guard) -> None:
         directory = Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file)
-        self.peers: Peers | None = Peers(directory.identities)
-        self.remote_join: RemoteJoinPost | None = RemoteJoinPost(directory.remote_join)
+        self.peers: Peers | None = Peers(directory.identities, guard)
+        self.remote_join: RemoteJoinPost | None = RemoteJoinPost(directory.remote_join, guard)
         self._follower = PlanFollower(
-            directory, config.node, config.state_dir, self.remote_join.receive, self.peers.forget
+            directory, config.node, config.state_dir, self.remote_join.receive, self.peers.forget, guard=guard
         )
         self._waiting = WaitingRows(config.state_dir)
-        self._uplink = Uplink(directory, self._waiting)
-        self._reporting = Reporting(directory, config.status_interval_s)
+        self._uplink = Uplink(directory, self._waiting, guard)
+        self._reporting = Reporting(directory, config.status_interval_s, guard)
 
     def start(self) -> None:
         """Start the threads that talk to the directory."""
@@ -61,9 +62,8 @@ class DirectoryControl:
         self._reporting.report(status)
 
     def problems(self) -> Mapping[str, str]:
-        """Return why counts wait in memory, if they do, and whether they still go."""
-        problems = {"spool": self._waiting.problem, "uplink": "a thread has ended" if self._uplink.broken else ""}
-        return {part: problem for part, problem in problems.items() if problem}
+        """Return why counts wait in memory, if they do."""
+        return {"spool": self._waiting.problem} if self._waiting.problem else {}
 
     def undelivered(self) -> Undelivered:
         """Return how many rows wait, and how many are dropped."""

@@ -6,15 +6,15 @@ the plan's generation changes), so a reused address is never given to its old ow
 "Identities").
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import Identity, IdentityAnswer
+from latencyprobe_agent.directory.attempts import Attempts
+from latencyprobe_agent.guard import Guard
 
-_log = logging.getLogger(__name__)
 _BATCH = 1000  # addresses per question, the directory's own bound
 _CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count no single node reaches in 15 s
 _RETRY_S = 1.0
@@ -24,8 +24,9 @@ _PACE_S = 0.1  # the directory takes 20 requests a second from a node; addresses
 class Peers:
     """`ask` is Directory.identities, or None when nobody can be asked (standalone): every address is then nameless."""
 
-    def __init__(self, ask: Callable[[tuple[str, ...]], IdentityAnswer] | None) -> None:
+    def __init__(self, ask: Callable[[tuple[str, ...]], IdentityAnswer] | None, guard: Guard | None = None) -> None:
         self._ask = ask
+        self._questions = Attempts("peers", "peers stay unresolved meanwhile", guard)
         self._known: dict[str, tuple[Identity, float]] = {}
         self._unanswered: set[str] = set()
         self._asked: frozenset[str] = frozenset()
@@ -79,8 +80,6 @@ class Peers:
         return found
 
     def _run(self) -> None:
-        assert self._ask is not None
-        problem = ""
         while True:
             with self._lock:
                 self._lock.wait_for(lambda: self._unanswered or self._stopped)
@@ -88,17 +87,15 @@ class Peers:
                     return
                 batch = tuple(sorted(self._unanswered)[:_BATCH])
                 self._asked, self._void = frozenset(batch), set()
-            pause_s, asked_s = _PACE_S, time.monotonic()
-            try:
-                self._take(batch, self._ask(batch), asked_s)
-                problem = ""
-            except DirectoryError as error:
-                pause_s = _RETRY_S
-                if str(error) != problem:
-                    problem = str(error)
-                    _log.warning("%s; peers stay unresolved meanwhile", problem)
+            answered = self._questions.run(partial(self._ask_for, batch))
             with self._lock:
-                self._lock.wait_for(lambda: self._stopped, timeout=pause_s)
+                self._lock.wait_for(lambda: self._stopped, timeout=_PACE_S if answered else _RETRY_S)
+
+    def _ask_for(self, batch: tuple[str, ...]) -> bool:
+        assert self._ask is not None
+        asked_s = time.monotonic()
+        self._take(batch, self._ask(batch), asked_s)
+        return True
 
     def _take(self, batch: tuple[str, ...], answer: IdentityAnswer, asked_s: float) -> None:
         with self._lock:

@@ -17,7 +17,9 @@ import msgspec
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import NodePlan, RemoteJoinMessage
 from latencyprobe.plan_stream import PlanChange, applied
+from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.directory.client import Directory
+from latencyprobe_agent.guard import Guard
 
 _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 0.5
@@ -31,9 +33,9 @@ class _Listeners(NamedTuple):
 
 
 class PlanFollower:
-    """The plan as last received. `problem` is "" while the stream is up, else why it is not. In the follower's thread:
-    `on_remote_join` gets the messages of the remote join among its lines, `on_forget` the addresses to be forgotten,
-    None for all when a stream begins, as some may have gone untold."""
+    """The plan as last received. In the follower's thread: `on_remote_join` gets the messages of the remote join among
+    its lines, `on_forget` the addresses to be forgotten, None for all when a stream begins, as some may have gone
+    untold."""
 
     def __init__(
         self,
@@ -42,9 +44,10 @@ class PlanFollower:
         state_dir: Path,
         on_remote_join: Callable[[RemoteJoinMessage], None] = lambda _: None,
         on_forget: Callable[[Iterable[str] | None], None] = lambda _: None,
+        *,
+        guard: Guard | None = None,
     ) -> None:
         self.latest: NodePlan | None = None
-        self.problem = "not yet connected"
         self._directory = directory
         self._node = node
         self._tell = _Listeners(on_remote_join, on_forget)
@@ -52,7 +55,13 @@ class PlanFollower:
         self._received_s = time.monotonic()
         self._unconfirmed_s = 0
         self._takes_changes = True
+        self._streams = Attempts("plan_stream", "the plan so far holds; without one nothing is measured", guard)
         self._stop = threading.Event()
+
+    @property
+    def problem(self) -> str:
+        """Why there is no stream, empty while there is one."""
+        return self._streams.problem
 
     @property
     def age_s(self) -> float:
@@ -73,35 +82,32 @@ class PlanFollower:
         retry_s = _FIRST_RETRY_S
         while not self._stop.is_set():
             began = time.monotonic()
-            try:
-                begins = True
-                for line in self._directory.plans(changes=self._takes_changes):
-                    if self._stop.is_set():
-                        return
-                    if begins or line.forget:
-                        self._tell.forget(None if begins else line.forget)
-                    begins = False
-                    self._confirmed(line.unconfirmed_s)
-                    if self.problem:
-                        _log.info("plan stream open", extra={"directory": self._directory.url})
-                    self.problem = ""
-                    if line.plan is not None:
-                        self._take(line.plan)
-                    elif line.change is not None:
-                        self._take(self._changed(line.change))
-                    if line.remote_join is not None:
-                        self._tell.remote_join(line.remote_join)
-                problem = f"{self._directory.url}: the plan stream ended"
-            except DirectoryError as error:
-                problem = str(error)
-            if problem != self.problem:
-                rest = "the last plan holds" if self.latest else "nothing is measured until there is a plan"
-                _log.warning("%s; %s", problem, rest)
-            self.problem = problem
+            self._streams.run(self._read)
             if time.monotonic() - began > _STEADY_S:
                 retry_s = _FIRST_RETRY_S
             self._stop.wait(self._directory.returning.pause_s(retry_s))
             retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+
+    def _read(self) -> None:
+        """Follow one stream. Raises DirectoryError at its end."""
+        begins = True
+        for line in self._directory.plans(changes=self._takes_changes):
+            if self._stop.is_set():
+                return
+            if begins or line.forget:
+                self._tell.forget(None if begins else line.forget)
+            self._confirmed(line.unconfirmed_s)
+            if line.plan is not None:
+                self._take(line.plan)
+            elif line.change is not None:
+                self._take(self._changed(line.change))
+            if line.remote_join is not None:
+                self._tell.remote_join(line.remote_join)
+            if begins:
+                _log.info("plan stream open", extra={"directory": self._directory.url})
+                self._streams.worked()
+            begins = False
+        raise DirectoryError(f"{self._directory.url}: the plan stream ended")
 
     def _confirmed(self, unconfirmed_s: int) -> None:
         if unconfirmed_s and not self._unconfirmed_s:

@@ -5,15 +5,15 @@ answer to what was posted. One thread posts, at a bounded pace. Queues are bound
 that the directory does not take, comes back as refused.
 """
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
+from latencyprobe_agent.directory.attempts import Attempts
+from latencyprobe_agent.guard import Guard
 
-_log = logging.getLogger(__name__)
 _PACE_S = 0.2  # the directory takes 20 requests a second from a node, of which identities may be 10
 MAX_KEYS, MAX_HALVES = 1000, 150  # of one post: below 90 and 140 kB, the directory takes 256 KiB
 _CAPACITY = 4096  # keys, or halves, that wait in either direction: about 2 MB at the longest names
@@ -24,9 +24,10 @@ Question = tuple[str, bool, str]  # address, whether its half became a span, key
 class RemoteJoinPost:
     """`post` is Directory.remote_join. `dropped`: halves that nobody got, by reason."""
 
-    def __init__(self, post: Callable[[RemoteJoinMessage], RemoteJoinAnswer]) -> None:
+    def __init__(self, post: Callable[[RemoteJoinMessage], RemoteJoinAnswer], guard: Guard | None = None) -> None:
         self.dropped: Counter[str] = Counter()
         self._post = post
+        self._posts = Attempts("remote_join_post", "slow exchanges keep the stages of their own half meanwhile", guard)
         self._questions: list[Question] = []
         self._halves: list[ServerHalf] = []
         self._received: list[RemoteJoinMessage] = []
@@ -72,7 +73,6 @@ class RemoteJoinPost:
         return received, refused
 
     def _run(self) -> None:
-        problem = ""
         while True:
             with self._lock:
                 self._lock.wait_for(lambda: self._questions or self._halves or self._stopped)
@@ -80,17 +80,12 @@ class RemoteJoinPost:
                     return
                 questions, self._questions = self._questions[:MAX_KEYS], self._questions[MAX_KEYS:]
                 halves, self._halves = self._halves[:MAX_HALVES], self._halves[MAX_HALVES:]
-            try:
-                refused = self._post(RemoteJoinMessage(_asks(questions), tuple(halves))).refused
-                problem = ""
-            except DirectoryError as error:
-                refused = dict.fromkeys((key for _, _, key in questions), "directory")
+            answer = self._posts.run(partial(self._post, RemoteJoinMessage(_asks(questions), tuple(halves))))
+            if answer is None:
+                answer = RemoteJoinAnswer(dict.fromkeys((key for _, _, key in questions), "directory"))
                 self.dropped["directory"] += len(halves)
-                if str(error) != problem:
-                    problem = str(error)
-                    _log.warning("%s; slow exchanges keep the stages of their own half meanwhile", problem)
             with self._lock:
-                self._refused |= refused
+                self._refused |= answer.refused
                 self._lock.wait_for(lambda: self._stopped, timeout=_PACE_S)
 
 

@@ -3,10 +3,12 @@
 import logging
 import threading
 import time
+from functools import partial
 
-from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import AgentStatus
+from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.directory.client import Directory, DocumentError
+from latencyprobe_agent.guard import Guard
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 2.0
@@ -19,12 +21,13 @@ class Reporting:
     how long the directory wants all agents to take (`Returning.spread_s`).
     """
 
-    def __init__(self, directory: Directory, interval_s: float) -> None:
+    def __init__(self, directory: Directory, interval_s: float, guard: Guard | None = None) -> None:
         self._directory = directory
         self._interval_s = interval_s
         self._newest: AgentStatus | None = None
         self._sent: AgentStatus | None = None
         self._sent_s = 0.0
+        self._posts = Attempts("status_post", guard=guard)  # where nobody is, the uplink and the plan tell of it
         self._stopped = False
         self._lock = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
@@ -48,16 +51,18 @@ class Reporting:
 
     def _run(self) -> None:
         while status := self._next():
-            try:
-                self._directory.status(status)
-            except DocumentError as error:  # says it again at the next interval
-                _log.error("status refused: %s", error)
-            except DirectoryError:  # the uplink and the plan tell of it
+            if not self._posts.run(partial(self._post, status)):
                 with self._lock:
                     if self._stopped or self._lock.wait_for(lambda: self._stopped, timeout=_RETRY_S):
                         return
-                continue
-            self._sent, self._sent_s = status, time.monotonic()
+
+    def _post(self, status: AgentStatus) -> bool:
+        try:
+            self._directory.status(status)
+        except DocumentError as error:  # says it again at the next interval
+            _log.error("status refused: %s", error)
+        self._sent, self._sent_s = status, time.monotonic()
+        return True
 
     def _next(self) -> AgentStatus | None:
         """Wait until a status is due; None at the end."""

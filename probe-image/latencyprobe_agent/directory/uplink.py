@@ -10,12 +10,14 @@ import random
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 
-from latencyprobe.errors import DirectoryError
 from latencyprobe.sli import SliRow
+from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.directory.client import Directory, DocumentError
 from latencyprobe_agent.directory.spool import CAPACITY_ROWS
 from latencyprobe_agent.directory.waiting import WaitingRows
+from latencyprobe_agent.guard import Guard
 
 _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 2.0
@@ -25,24 +27,24 @@ _LOOK_S = 60.0  # what is left on a disk that works again goes without new rows 
 
 
 class Uplink:
-    """`problem`: why the directory does not take what is sent, empty while it does."""
+    """Takes rows, and hands them over when the directory wants them."""
 
-    def __init__(self, directory: Directory, waiting: WaitingRows) -> None:
-        self.problem = ""
+    def __init__(self, directory: Directory, waiting: WaitingRows, guard: Guard | None = None) -> None:
         self._directory = directory
         self._waiting = waiting
         self._taken: list[SliRow] = []  # not yet on disk
         self._due_s = 0.0
         self._stopped = False
+        self._keeping = Attempts("spool", guard=guard)
+        self._sending = Attempts("uplink", "counts wait up to 24 h", guard)
         self._lock = threading.Condition()
         self._keeper = threading.Thread(target=self._keep, name="spool", daemon=True)
         self._sender = threading.Thread(target=self._send, name="uplink", daemon=True)
 
     @property
-    def broken(self) -> bool:
-        """Whether a defect has ended one of its threads: the log tells which."""
-        alive = self._keeper.is_alive() and self._sender.is_alive()
-        return self._keeper.ident is not None and not alive and not self._stopped
+    def problem(self) -> str:
+        """Why the directory does not take what is sent, empty while it does."""
+        return self._sending.problem
 
     def start(self) -> None:
         """Start with what an earlier process has left."""
@@ -70,30 +72,34 @@ class Uplink:
             self._waiting.close()
 
     def _keep(self) -> None:
+        rows: list[SliRow] = []
         while True:
-            self._waiting.open()
+            if not self._keeping.run(partial(self._put_away, rows)):
+                self._waiting.dropped["failed"] += len(rows)
             with self._lock:
                 self._lock.notify_all()
                 self._lock.wait_for(lambda: self._taken or self._stopped, timeout=_LOOK_S)
                 rows, self._taken = self._taken, []
                 if not rows and self._stopped:
                     return
-            if rows:
-                self._waiting.add(rows)
+
+    def _put_away(self, rows: list[SliRow]) -> bool:
+        self._waiting.open()
+        if rows:
+            self._waiting.add(rows)
+        return True
 
     def _send(self) -> None:
         retry_s = _FIRST_RETRY_S
         while self._wait():
-            try:
-                pause_s, spread = self._upload(), (0.9, 1.0)  # later, and its minute would be evaluated without
-                self.problem, retry_s = "", _FIRST_RETRY_S
-            except DirectoryError as error:
-                if str(error) != self.problem:
-                    self.problem = str(error)
-                    _log.warning("%s; counts wait up to 24 h", error)
-                if self._stopped:
-                    return
-                pause_s, spread = error.retry_after_s or retry_s, (1.0, 1.1)
+            wanted_s = self._sending.run(self._upload)
+            if wanted_s is not None:
+                pause_s, spread = wanted_s, (0.9, 1.0)  # later, and its minute would be evaluated without
+                retry_s = _FIRST_RETRY_S
+            elif self._stopped:
+                return
+            else:
+                pause_s, spread = self._sending.retry_after_s or retry_s, (1.0, 1.1)
                 retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
             pause_s = min(pause_s, _LONGEST_PAUSE_S) * random.uniform(*spread)  # noqa: S311 - spreads agents, no secret
             self._due_s = time.monotonic() + pause_s

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from latencyprobe.errors import Unsupported
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop import status
 from latencyprobe_agent.loop.control import Control
-from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.health import Health
 from latencyprobe_agent.loop.loop import Loop
 from latencyprobe_agent.measure.turn import Listener
@@ -36,7 +36,8 @@ def load_programs(config: Config) -> Programs:
 
 
 class Agent:
-    """One agent. Its parts fail alone (`Guard`): nothing but the kernel's refusal ends measuring.
+    """One agent. Its parts fail alone (`guard`, also that of its control's threads): nothing but the kernel's refusal
+    ends measuring.
 
     `safe_mode`: why it counts alone, without evidence; when that has passed the agent ends, to be started anew.
     """
@@ -49,9 +50,10 @@ class Agent:
         load: Callable[[Config], Programs] = load_programs,
         *,
         safe_mode: Callable[[], str] = str,
+        guard: Guard | None = None,
     ) -> None:
         self.health = Health()
-        self.guard = Guard()
+        self.guard = guard or Guard()
         self._config = config
         self._control = control
         self._audience = audience

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.http2 import Http2Programs
@@ -15,7 +16,6 @@ from latencyprobe_agent.loop.attach import Attachment
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals, NoEvidence
-from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.sli import added
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.clock import Clock, Sleeps
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
-from latencyprobe_agent.loop.guard import Guard
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.remote_join import RemoteJoiner

@@ -526,7 +526,7 @@ AGENT_FAILURES = Metric(
     "latencyprobe.agent.failures",
     "{failure}",
     "counter",
-    "Turns that a part of the agent raised at and was left out of; the others went on.",
+    "Times that a part of the agent raised and was left out; the others went on.",
 )
 SLI_ROWS_DROPPED = Metric(
     "latencyprobe.agent.sli_rows.dropped",

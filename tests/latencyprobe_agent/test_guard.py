@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from latencyprobe.errors import Unsupported
-from latencyprobe_agent.loop.guard import Guard
+from latencyprobe_agent.guard import Guard
 
 
 def fail() -> None:
