@@ -5,9 +5,13 @@ be added at any time, as long as an older reader does no harm without it. What o
 that changes its meaning or goes, a value that it must know) takes a new `VERSION`, and both sides name theirs.
 """
 
+import msgspec
+
 VERSION = 1
 HEADER = "LatencyProbe-Wire"
 CHANGES_HEADER = "LatencyProbe-Plan-Changes"  # `1` in a request for the plan stream: changes of a plan are taken
+# What msgspec raises at a document that is none: for text that is no UTF-8, and for one too deep, Python's own.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def differs(header: str | None) -> bool:

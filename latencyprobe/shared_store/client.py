@@ -14,6 +14,7 @@ import urllib3
 from latencyprobe.errors import StoreError
 from latencyprobe.shared_store import answers
 from latencyprobe.shared_store.settings import PREFIX, Settings
+from latencyprobe.wire import UNREADABLE
 
 FAILED = "SharedStoreFailed"  # reason of StoreError
 MAX_BYTES = 32 << 20  # of an answer: 256 objectives with a histogram of 1,000 buckets each are 10
@@ -114,7 +115,7 @@ class Client:
     def _understood(self, status: int, headers: Mapping[str, str], body: bytes) -> list[answers.Series]:
         try:
             answer = msgspec.json.decode(body, type=answers.Answer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             if status in _REMEDIES:
                 self._fail(f"{status}: {_REMEDIES[status]}", error)
             if 300 <= status < 400:

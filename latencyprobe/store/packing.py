@@ -25,6 +25,7 @@ from latencyprobe.sli import (
     most,
     slowest,
 )
+from latencyprobe.wire import UNREADABLE
 
 _CODES: dict[str, int | str] = {stage.name: stage.code for stage in stages.BY_NAME.values()}
 _NAMES = {code: name for name, code in _CODES.items()}  # a name without a code is stored as it is
@@ -265,5 +266,5 @@ def _check(name: str, counts: Collection[int]) -> None:
 def _decoded(decoder: msgspec.msgpack.Decoder[T], blob: bytes) -> T:
     try:
         return decoder.decode(blob)
-    except (msgspec.MsgspecError, ValueError) as error:  # ValueError: text that is no UTF-8
+    except UNREADABLE as error:
         raise Unreadable(str(error)) from error

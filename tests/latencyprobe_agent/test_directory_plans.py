@@ -94,7 +94,7 @@ def test_age_of_a_plan_is_that_of_what_the_operator_made_it_of(
     assert follower.age_s < 3_600
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"node": 3}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b'{"node": 3}', b'{"node": "n\xff"}', b'{"x": ' + b"[" * 9999])
 def test_a_damaged_file_is_no_plan(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.json").write_bytes(content)
     assert plans.load(tmp_path / "plan.json", "n1") is None

@@ -87,6 +87,24 @@ def test_a_damaged_file_is_set_aside_and_counted_and_a_new_one_takes_what_waits(
     assert 6 == handed_over(waiting)
 
 
+@pytest.mark.parametrize("flight", [False, True])
+def test_a_row_that_is_no_text_any_more_is_damage(folder: Path, retry_at_once: None, *, flight: bool) -> None:
+    before = WaitingRows(folder)
+    before.add([row(peers={"shop/web": 1})])
+    if flight:
+        before.batch()
+    before.close()
+    content = (folder / "counts.db").read_bytes()
+    (folder / "counts.db").write_bytes(content.replace(b"shop/web", b"shop/\xf7eb"))
+    waiting = WaitingRows(folder)
+    waiting.open()
+    waiting.add([row(good=2)])
+    assert {"damaged": 1} == waiting.dropped
+    waiting.add([row(good=4)])
+    assert waiting.problem == ""
+    assert 6 == handed_over(waiting)
+
+
 def test_a_disk_that_fills_up_and_is_freed_loses_and_repeats_nothing(folder: Path, retry_at_once: None) -> None:
     waiting = WaitingRows(folder)
     waiting.add([row(good=1)])

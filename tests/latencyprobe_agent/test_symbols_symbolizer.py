@@ -196,6 +196,9 @@ def python(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", code)
 
 
+NO_TEXT = packed(Answer(["name"], {})).replace(b"n", b"\xff")
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -204,8 +207,9 @@ def python(code: str) -> tuple[str, ...]:
         f"import os, sys; sys.stdin.buffer.read(4); os.write(1, {LENGTH.pack(5) + b'nonsense'!r})",
         f"import os, sys; sys.stdin.buffer.read(4); os.write(1, {packed(Answer(['one', 'two'], {}))!r})",
         "import os, sys; sys.stdin.buffer.read(4); os.write(1, b'\\0\\1'); os.close(1); sys.stdin.read()",
+        f"import os, sys; sys.stdin.buffer.read(4); os.write(1, {NO_TEXT!r})",
     ],
-    ids=["dies", "too much", "nonsense", "too many names", "half an answer"],
+    ids=["dies", "too much", "nonsense", "too many names", "half an answer", "no text"],
 )
 def test_what_does_not_answer_as_it_must_is_replaced_and_its_process_not_asked_about_again(code: str) -> None:
     now = [0.0]

@@ -203,7 +203,7 @@ async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY
         raise Refused(400, f"the body cannot be read: {' '.join(str(error).split())}") from error
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except wire.UNREADABLE as error:
         if wire.differs(theirs := request.headers.get(wire.HEADER)):
             why = f"wire version {theirs or 'none'}, this operator speaks {wire.VERSION}: upgrade the older of both"
             raise Refused(426, f"{why} ({error})") from error

@@ -272,7 +272,7 @@ class FakeDirectory(Directory):
 def _decode(body: bytes, kind: type[T], url: str) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+    except wire.UNREADABLE as error:
         raise DirectoryError(
             f"{url}: not a {kind.__name__}: {error}: are agent and operator of one version?"
         ) from error
@@ -288,7 +288,7 @@ def _reason(body: bytes) -> str:
     """Return the directory's `{"error": ...}`, or the text itself where something else answered."""
     try:
         return str(msgspec.json.decode(body)["error"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (*wire.UNREADABLE, KeyError, TypeError):
         return body.decode(errors="replace").strip()
 
 

@@ -17,6 +17,7 @@ import msgspec
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import NodePlan, RemoteJoinMessage
 from latencyprobe.plan_stream import PlanChange, applied
+from latencyprobe.wire import UNREADABLE
 from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.directory.client import Directory
 from latencyprobe_agent.guard import Guard
@@ -153,7 +154,7 @@ def load(path: Path, node: str) -> NodePlan | None:
         plan = msgspec.json.decode(path.read_bytes(), type=NodePlan)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNREADABLE) as error:
         _log.warning("%s: the saved plan cannot be used: %s", path, type(error).__name__)
         return None
     return plan if plan.node == node else None

@@ -22,6 +22,7 @@ import msgspec
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe.sli import SliBatch, SliRow, merged, missing
 from latencyprobe.slo.objective import key_of
+from latencyprobe.wire import UNREADABLE
 
 BATCH_ROWS = 250  # at most 12 kB each: below the 4 MiB that the directory takes
 CAPACITY_ROWS = 20_000  # 13 objectives for 24 h
@@ -240,7 +241,7 @@ class Spool:
             damaged = getattr(error, "sqlite_errorname", "").startswith(_DAMAGED)
             kind = SpoolDamagedError if damaged else SpoolError
             raise kind(f"{self._path}: {getattr(error, 'strerror', None) or error}") from error
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise SpoolDamagedError(f"{self._path}: {error}") from error
 
 

@@ -16,6 +16,7 @@ from typing import Self
 
 import msgspec
 
+from latencyprobe.wire import UNREADABLE
 from latencyprobe_agent.symbols.messages import (
     ADDRESSES_AT_ONCE,
     ANSWER_BYTES,
@@ -185,7 +186,7 @@ class Symbolizer:
             if size > ANSWER_BYTES:
                 raise _Died
             answer = self._decoder.decode(_read(answers, size, deadline))
-        except (OSError, struct.error, msgspec.MsgspecError) as error:
+        except (OSError, struct.error, *UNREADABLE) as error:
             raise _Died from error
         if len(answer.names) != len(question.addresses):
             raise _Died

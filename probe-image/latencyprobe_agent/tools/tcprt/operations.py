@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe.wire import UNREADABLE
 
 U32 = 0xFFFFFFFF
 NO_RTT = U32  # rtt_min without a sample, in the kernel and in a V6 line
@@ -71,7 +72,7 @@ def operations(lines: Iterable[str | bytes], source: str) -> Iterator[tuple[int,
             continue
         try:
             yield number, (_OPENING if _ANY.decode(line).op == "init" else _LATER).decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise LatencyProbeError(f"{source}: line {number}: {_explain(error)}") from error
 
 
