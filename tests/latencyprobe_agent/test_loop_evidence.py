@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from latencyprobe.plan import SpanPolicy
+from latencyprobe.plan import SpanPolicy, TargetPod
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.evidence import EvidenceSignals
-from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.measure.rules import Rules, TargetSet, compile_rules
 from latencyprobe_agent.signals.table import RETRANSMITS, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import (
     COUNTS_KEY,
@@ -15,6 +15,7 @@ from latencyprobe_agent.vocabulary.records import (
     RetransmitKind,
     Role,
 )
+from tests.support.plans import plan_of, replicas_of, target
 
 ANY = {("", 1, 0, 0): 1}
 MINUTES_NS = 10**12
@@ -36,6 +37,19 @@ def attach(signal: EvidenceSignal) -> FakePrograms:
         gained = attached.gained[np.array((owner, 1, Role.SERVER), COUNTS_KEY).tobytes()] = np.zeros(1, EVIDENCE_COUNTS)
         gained["segs_sent"] = 5
     return attached
+
+
+def test_what_nobody_asks_for_any_more_is_detached_where_replicas_run():
+    """Rules of replicas name no target set."""
+    replicas, pods = replicas_of("a", [("10.0.0.1", 80), ("10.0.0.2", 80)]), (TargetPod("a", (80,)),)
+    asking = compile_rules(plan_of(target(evidence=("retransmits",), pods=pods, replicas=replicas)), {"a": [1]})
+    after = compile_rules(plan_of(target(pods=pods, replicas=replicas)), {"a": [1]}, asking)
+    kernel = []
+    signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1])
+
+    signals.follow(asking)
+    signals.follow(after)
+    assert [True] == [one.closed for one in kernel]
 
 
 def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from latencyprobe.errors import Unsupported
-from latencyprobe.plan import SpanPolicy
+from latencyprobe.plan import SpanPolicy, TargetPod
 from latencyprobe.protocol import HTTP2, Protocol
 from latencyprobe_agent.kernel.http2 import FakeHttp2Programs
 from latencyprobe_agent.loop.http2 import Http2
-from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.measure.rules import Rules, TargetSet, compile_rules
+from tests.support.plans import plan_of, replicas_of, target
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 
@@ -53,6 +54,16 @@ def test_they_are_attached_once_and_stay_until_nobody_asks(http2: Http2, made: l
     assert http2.lost == {"state": 3}, "what was lost before stays counted"
     http2.attach(rules(Protocol.HTTP2))
     assert http2.lost == {"state": 6}
+
+
+def test_they_go_where_replicas_run_too(http2: Http2, made: list[Any]) -> None:
+    """Rules of replicas name no target set."""
+    replicas, pods = replicas_of("a", [("10.0.0.1", 80), ("10.0.0.2", 80)]), (TargetPod("a", (80,)),)
+    calls, turns = (target(pods=pods, replicas=replicas, protocol=one) for one in (Protocol.HTTP2, Protocol.TURNS))
+    before = compile_rules(plan_of(calls), {"a": [1]})
+    assert http2.attach(before)
+    http2.detach(compile_rules(plan_of(turns), {"a": [1]}, before))
+    assert [one.closed for one in made] == [True]
 
 
 def test_a_kernel_that_refuses_is_asked_once_while_they_are_asked_for() -> None:

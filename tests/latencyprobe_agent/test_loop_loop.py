@@ -101,9 +101,12 @@ def test_an_agent_that_may_not_look_into_processes_says_so_to_who_asks_for_their
 ) -> None:
     monkeypatch.setattr(attach, "cannot_look_into_processes", lambda _: why)
     asking = msgspec.structs.replace(ECHO, waits=WaitPolicy(10**6, stacks=True, user_stacks=True))
-    for target, expected in ((asking, told), (ECHO, {})):
-        control = FakeControl(msgspec.structs.replace(PLAN, targets=(target,)))
-        assert expected == run(FakePrograms(), (), Guard(), control).attachment.variants
+    control = FakeControl()
+    with Loop(FakePrograms(), Config(), control, sampling=True, guard=Guard()) as loop:  # type: ignore[arg-type]
+        for target, expected in ((asking, told), (ECHO, {})):
+            control.current = msgspec.structs.replace(PLAN, targets=(target,))
+            loop.attachment.follow()
+            assert expected == loop.attachment.variants
 
 
 @pytest.mark.parametrize(("per_second", "limited"), [(2, ()), (1, ("d/p",))])

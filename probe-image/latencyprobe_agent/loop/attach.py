@@ -50,7 +50,7 @@ class Attachment:
     def variants(self) -> Mapping[str, str]:
         """Return the variants of HTTP/2, and `unsupported` for stacks of programs that the plan asks for, and that this
         agent cannot name."""
-        asked = self.in_force and any(one.waits.user_stacks for one in self.in_force.rules.sets.values())
+        asked = self.in_force and any(one.waits.user_stacks for one in self.in_force.rules.in_force.values())
         return {**self.http2.variants, **({USER_STACKS: "unsupported"} if asked and self._no_user_stacks else {})}
 
     @property

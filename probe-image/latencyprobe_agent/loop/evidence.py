@@ -8,6 +8,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +23,7 @@ from latencyprobe_agent.measure.evidence_counts import Gained, Growth
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
 from latencyprobe_agent.measure.halves import Halves, adjusted_count
 from latencyprobe_agent.measure.recent import RecentHalves
-from latencyprobe_agent.measure.rules import Rules
+from latencyprobe_agent.measure.rules import NO_EVIDENCE, Rules
 from latencyprobe_agent.signals.evidence import Evidence
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EvidenceFlags, Role
@@ -90,10 +92,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         if rules is self._rules:
             return
         self._rules = rules
-        in_force = set(rules.rules.values())
-        requested = EvidenceFlags(0)
-        for index in in_force:
-            requested |= rules.sets[index].evidence
+        requested = reduce(or_, (one.evidence for one in rules.in_force.values()), NO_EVIDENCE)
         for signal in EVIDENCE:
             name = signal.switch
             if not any(EvidenceFlags[switch.upper()] in requested for switch in signal.asked_by):

@@ -64,6 +64,4 @@ class Http2(AbstractContextManager["Http2"]):
 
 
 def _asked(rules: Rules) -> bool:
-    return any(
-        rules.sets[index].protocol is Protocol.HTTP2 for index in set(rules.rules.values()) if index in rules.sets
-    )
+    return any(one.protocol is Protocol.HTTP2 for one in rules.in_force.values())

@@ -8,7 +8,7 @@ sets".
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
 
@@ -67,6 +67,12 @@ class Rules:
     refused: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[Group, int] = field(default_factory=dict)
     next_group: int = 1
+
+    @cached_property
+    def in_force(self) -> Mapping[int, TargetSet]:
+        """Those of `sets` that rules name, by index. Those of side MEMBER name none."""
+        named = {index for (*_, side), index in self.rules.items() if side is not RuleSide.MEMBER}
+        return {index: self.sets[index] for index in named}
 
 
 NO_RULES = Rules()
@@ -151,8 +157,7 @@ class _Numbering:
         fresh = max([0, *self._previous.sets, *self._live.values()]) + 1
         if fresh <= _MAX_SETS:
             return fresh
-        previous = (index for (*_, side), index in self._previous.rules.items() if side is not RuleSide.MEMBER)
-        taken = {*self._live.values(), *previous}
+        taken = {*self._live.values(), *self._previous.in_force}
         return next(index for index in range(1, _MAX_SETS + 1) if index not in taken)
 
     def _merge(self, targets: Sequence[Target]) -> TargetSet:
