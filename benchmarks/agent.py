@@ -174,7 +174,7 @@ class Drains:
         start, programs = clock.now(), cast(Any, _Programs(reader))
         self._in_force, self._guard = _in_force(), guard
         evidence = EvidenceSignals(lambda signal: cast(Any, FakePrograms()))
-        self._listeners: list[Listener] = [SliRows(lambda rows: None, config.upload_interval_s, None, start)]
+        self._listeners: list[Listener] = [SliRows(lambda rows: None, config.upload_interval_s, None)]
         if cluster:
             evidence.follow(self._in_force.rules)
             own = SelfMetrics({}, None, config, standalone=False)

@@ -50,7 +50,7 @@ class Agent:
         room = WaitingRoom(identity_wait_s=0.0, join_wait_s=0.0, capacity=1000)
         own = SelfMetrics(self._sent, room, config, standalone=False)
         loop.listeners = (
-            SliRows(operator.take, 0.0, operator.peers, start),
+            SliRows(operator.take, 0.0, operator.peers),
             Spans(self._sent["traces"], room, operator.peers, shared_key=False),
             Metrics(self._sent["metrics"], own, config, operator.peers, start=start._replace(unix_ns=1), delta=False),
             Watcher(),

@@ -37,7 +37,7 @@ def make_slicer(*objectives):
         thresholds_ns=(FAST_NS, SLOW_NS), setup_turns=0, spans=SpanPolicy(1, 1.0, 1), pods=(TargetPod("a", (80,)),),
     )  # fmt: skip
     plan = NodePlan(node="n", generation=1, digest="", targets=(target,), objectives=objectives, pair_key=PAIR_KEY)
-    slicer = Slicer(boot_ns=0)
+    slicer = Slicer()
     slicer.apply(plan, compile_rules(plan, {"a": [1]}))
     return slicer
 

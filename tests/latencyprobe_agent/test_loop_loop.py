@@ -19,7 +19,6 @@ from latencyprobe_agent.loop.loop import Loop
 from latencyprobe_agent.measure.counts import COUNTS
 from latencyprobe_agent.measure.turn import Listener, Turn
 from latencyprobe_agent.sli.listener import SliRows
-from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
@@ -178,7 +177,7 @@ def test_a_control_that_raises_does_not_end_measuring(make_halves: Any) -> None:
 
 
 def test_rows_of_a_turn_reach_the_control(control: FakeControl, make_halves: Any) -> None:
-    rows = SliRows(control.take, 5.0, None, Now(0, 10**18))
+    rows = SliRows(control.take, 5.0, None)
     run(FakePrograms(make_halves(*PAIR).rec), (rows,), Guard(), control)
     assert {row.objective for row in control.rows} == {"fast"}
     assert control.statuses == [], "the agent reports, not the loop"

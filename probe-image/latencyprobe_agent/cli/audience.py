@@ -33,7 +33,7 @@ def audience(
 
     @contextmanager
     def opened(start: Now) -> Iterator[Sequence[Listener]]:
-        listeners: list[Listener] = [SliRows(control.take, config.upload_interval_s, control.peers, start), *more()]
+        listeners: list[Listener] = [SliRows(control.take, config.upload_interval_s, control.peers), *more()]
         with ExitStack() as stack:
             if export.endpoints:
                 # Here and not above: protobuf and HTTP are loaded while the programs already count.

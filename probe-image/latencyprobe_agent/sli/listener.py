@@ -7,26 +7,28 @@ from latencyprobe_agent.directory.peers import Peers, name
 from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.sli.slicing import Slicer
 from latencyprobe_agent.vocabulary.addresses import address
-from latencyprobe_agent.vocabulary.now import Now
 
 
 class SliRows:
-    """Hands rows to `deliver` once per `interval_s` of boot time. `peers`: None where nobody can name an address."""
+    """Hands rows to `deliver` once per `interval_s` of boot time. `peers`: None where nobody can name an address.
+
+    Time is measured from the first turn on: there is none before the first plan."""
 
     name = "sli"
 
-    def __init__(
-        self, deliver: Callable[[Sequence[SliRow]], None], interval_s: float, peers: Peers | None, start: Now
-    ) -> None:
+    def __init__(self, deliver: Callable[[Sequence[SliRow]], None], interval_s: float, peers: Peers | None) -> None:
         self._deliver = deliver
         self._interval_ns = round(interval_s * 1e9)
-        self._due_ns = start.boot_ns + self._interval_ns
+        self._due_ns = 0
         self._peers = peers
-        self._slicer = Slicer(start.boot_ns)
+        self._slicer = Slicer()
         self._in_force: InForce | None = None
 
     def take(self, turn: Turn) -> None:
         """Add the turn up; hand the rows over when it is time."""
+        if self._in_force is None:
+            self._slicer.begin(turn.now)
+            self._due_ns = turn.now.boot_ns + self._interval_ns
         if turn.in_force is not self._in_force:
             self._in_force = turn.in_force
             self._slicer.apply(turn.in_force.plan, turn.in_force.rules)

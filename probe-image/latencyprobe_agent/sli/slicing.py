@@ -48,7 +48,7 @@ class Slicer:
     `add_counts()` is due before every `apply()` too: what was counted until then belongs to the plan before.
     """
 
-    def __init__(self, boot_ns: int) -> None:
+    def __init__(self) -> None:
         self._tracked: dict[tuple[int, int], list[TrackedObjective]] = {}
         self._rows: dict[tuple[ObjectiveKey, int], SliRow] = {}
         # of the last `take()`, by join key: what explains them may still come
@@ -57,7 +57,11 @@ class Slicer:
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._held_up = HeldUp()
         self._missing = 0
-        self._since_ns = boot_ns
+        self._since_ns = 0
+
+    def begin(self, now: Now) -> None:
+        """Take time as measured from now on."""
+        self._since_ns = now.boot_ns
 
     def apply(self, plan: NodePlan, rules: Rules) -> None:
         """Count for the objectives of this plan and by these rules from now on."""
