@@ -1,8 +1,9 @@
 """What a row of counts may say: the bounds of everything that an agent sends, and of the sums of it. Pure.
 
 The operator's `directory/ingest.py` asks here before it stores a row; to `store` a sum of MAX_SUM is broken. What a
-node counted itself is refused when it is impossible. What others told it, the names of peers and how long another host
-kept them waiting, is cut to size instead: nobody shall be able to make an honest agent's row impossible.
+node counted itself is refused when it is impossible. What others told it, the names of peers, how long another host
+kept them waiting and how many exchanges its records stand for, is cut to size instead: nobody shall be able to make an
+honest agent's row impossible.
 """
 
 import re
@@ -117,9 +118,11 @@ def _evidence(counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
     for signal, count in counts.items():
         cut = replace(count, wait_ns=_cut(count.wait_ns, MAX_SUM_NS))
         known = added_evidence(known, {signal if signal in SIGNALS else OTHER: cut})
-    for count in known.values():
-        _within("evidence", [count.exchanges, count.bad, count.lost], 0, MAX_EVENTS)
-    return known
+    _within("evidence", [count.lost for count in known.values()], 0, MAX_EVENTS)
+    return {
+        signal: replace(count, exchanges=_cut(count.exchanges, MAX_EVENTS), bad=_cut(count.bad, MAX_EVENTS))
+        for signal, count in known.items()
+    }
 
 
 def _exclusions(counts: Mapping[str, int], coverage: Coverage) -> dict[str, int]:
@@ -200,8 +203,8 @@ def _added_up(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
     return total
 
 
-def _cut(ns: int, most: int) -> int:
-    return max(0, min(ns, most))
+def _cut(n: int, most: int) -> int:
+    return max(0, min(n, most))
 
 
 def _text(text: str, most: int) -> str:

@@ -148,10 +148,8 @@ IMPOSSIBLE: dict[str, list[dict[str, Any]]] = {
     ],
     "peers": [{"peers": {f"p{i}": 1 for i in range(21)}}, {"peers": {"p": -1}}, {"peers": {"p": 1 << 60}}],
     "evidence": [
-        {"evidence": {"tcprt": EvidenceCount(-1)}},
-        {"evidence": {"tcprt": EvidenceCount(1, 1 << 60)}},
         {"evidence": {"tcprt": EvidenceCount(lost=-1)}},
-        {"evidence": {f"s{i}": EvidenceCount(MAX_EVENTS) for i in range(2)}},
+        {"evidence": {f"s{i}": EvidenceCount(lost=MAX_EVENTS) for i in range(2)}},
         {"evidence": {f"s{i}": EvidenceCount(1) for i in range(65)}},
     ],
 }
@@ -203,14 +201,17 @@ def test_what_others_told_an_agent_is_cut_to_size_and_its_row_is_kept() -> None:
         row(
             peers={name: 3, name + "x": 4},
             slowest=slow(peer=name, error="e" * 99, evidence=waits),
-            evidence={"retransmits": EvidenceCount(1, 1, 1 << 70), "tcprt": EvidenceCount(1, 0, -1)},
+            evidence={"retransmits": EvidenceCount(1 << 41, 1 << 31, 1 << 70), "tcprt": EvidenceCount(-1, -1, -1)},
         )
     )
     (peer,) = found.peers
     assert ("shop/\ufffd]0;www", 320, {peer: 7}, peer) == (peer[:12], len(peer), found.peers, found.slowest[0].peer)
     assert "e" * 63 == found.slowest[0].error
     assert [MAX_NS, 0] == [hit.wait_ns for hit in found.slowest[0].evidence]
-    assert [MAX_SUM_NS, 0] == [count.wait_ns for count in found.evidence.values()]
+    most = EvidenceCount(MAX_EVENTS, 1 << 31, MAX_SUM_NS)
+    assert {"retransmits": most, "tcprt": EvidenceCount()} == found.evidence
+    of_two = bounded(row(evidence={f"s{i}": EvidenceCount(MAX_EVENTS) for i in range(2)}))
+    assert {"other": EvidenceCount(MAX_EVENTS)} == of_two.evidence
 
 
 def test_kinds_of_pressure_of_another_version_say_nothing_here() -> None:

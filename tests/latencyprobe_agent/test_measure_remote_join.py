@@ -136,6 +136,14 @@ def test_a_pair_with_a_sampled_half_of_another_node_stands_for_its_adjusted_coun
     assert pairs.adjusted_count.tolist() == [32]
 
 
+def test_no_node_makes_a_pair_stand_for_more_than_can_be(node: Node, make_halves: Any) -> None:
+    node.sees(make_halves(client(1)))
+    (key,) = node.asks()
+    pairs, answers = node.asking.answered([msgspec.structs.replace(answer(key), flags=at_level(31) | 5)])
+    assert [1 << 20] == pairs.adjusted_count.tolist()
+    assert [at_level(20) | 5] == [one.flags for one in answers.values()]
+
+
 def test_an_answer_to_no_question_is_no_pair(node: Node, make_halves: Any) -> None:
     halves = make_halves(client(1))
     node.sees(halves)
