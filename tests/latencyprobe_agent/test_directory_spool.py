@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from latencyprobe.sli import Coverage, EvidenceCount, SliBatch, SlowExchange
@@ -65,6 +66,28 @@ def test_rows_of_one_minute_wait_as_one_and_the_oldest_go_first(spool: Spool) ->
     spool.add([row(good=4), row(objective="calls")], NOW)
     assert 3 == spool.waiting
     assert [(NOW - 60, 1), (NOW, 1), (NOW, 7)] == sorted((one.minute, one.good) for one in sent(spool).rows)
+
+
+def test_large_rows_go_in_batches_that_the_directory_takes(spool: Spool) -> None:
+    peers = {f"{'n' * 63}/{'w' * 230}{i}": 1 for i in range(20)}
+    large = {"histogram": dict.fromkeys(range(-600, 300), 12345), "peers": peers, "waited_ns": peers}
+    rows = [row(NOW + 60 * i, **large) for i in range(250)]
+    spool.add(rows, NOW)
+    batches = []
+    while batch := spool.batch():
+        batches.append(batch)
+        spool.answered(batch.sequence + 1)
+    assert rows == [one for batch in batches for one in batch.rows]
+    sizes = [len(msgspec.json.encode(batch)) for batch in batches]
+    assert 2 == len(sizes)
+    assert max(sizes) < 4 << 20
+
+
+def test_a_row_above_all_bounds_goes_alone(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BATCH_BYTES", 10)
+    spool.add([row(), row(NOW + 60)], NOW)
+    assert [NOW] == [one.minute for one in sent(spool).rows]
+    assert 2 == spool.waiting
 
 
 def test_a_batch_stays_in_flight_until_it_is_answered(spool: Spool) -> None:

@@ -24,7 +24,8 @@ from latencyprobe.sli import SliBatch, SliRow, merged, missing
 from latencyprobe.slo.objective import key_of
 from latencyprobe.wire import UNREADABLE
 
-BATCH_ROWS = 250  # at most 12 kB each: below the 4 MiB that the directory takes
+BATCH_ROWS = 250
+_BATCH_BYTES = 3 << 20  # of JSON: the directory takes 4 MiB
 CAPACITY_ROWS = 20_000  # 13 objectives for 24 h
 _CAPACITY_BYTES = 64 << 20  # 3 kB each; the folder has 512 MiB
 _KEEP_S = 24 * 3600  # the directory takes none that are later
@@ -157,14 +158,19 @@ class Spool:
 
     def _next_batch(self) -> SliBatch:
         query = "SELECT minute, key, body FROM rows ORDER BY minute, key LIMIT ?"
-        found = self._db.execute(query, (BATCH_ROWS,)).fetchall()
-        self._db.execute("DELETE FROM rows WHERE (minute, key) <= (?, ?)", found[-1][:2])
-        lost = self._missing()
-        rows = tuple(_lacking(_row(body), lost.pop(key, 0)) for _, key, body in found)
+        lost, rows, size = self._missing(), list[SliRow](), 0
+        for minute, key, body in self._db.execute(query, (BATCH_ROWS,)).fetchall():
+            row = _row(body)
+            size += len(msgspec.json.encode(row))
+            if rows and size > _BATCH_BYTES:
+                break
+            rows.append(_lacking(row, lost.pop(key, 0)))
+            last = minute, key
+        self._db.execute("DELETE FROM rows WHERE (minute, key) <= (?, ?)", last)
         self._db.execute("DELETE FROM missing")
         self._tell_missing(lost.items())
         instance, sequence, _ = self._sender()
-        batch = SliBatch(instance, sequence, rows)
+        batch = SliBatch(instance, sequence, tuple(rows))
         self._send(sequence, batch)
         return batch
 
