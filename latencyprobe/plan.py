@@ -1,9 +1,8 @@
 """The node plan: what one agent has to measure, as the operator's planner or the standalone local plan writes it.
 
 Frozen wire types: the directory streams them as JSON (`GET /v1/nodes/{node}/plan`), the agent keeps the last one on
-disk. The agent compiles a plan into kernel rules (`latencyprobe_agent.measure.rules`); nothing here does I/O.
-Durations are integers in ns. An id of a target is `namespace/probe/target`, of an objective
-`namespace/probe/objective`.
+disk and compiles it into kernel rules (`latencyprobe_agent.measure.rules`). Durations are integers in ns. An id of a
+target is `namespace/probe/target`, of an objective `namespace/probe/objective`.
 """
 
 import enum
@@ -282,8 +281,8 @@ class AgentStatus(_Wire, frozen=True):
     """Body of `POST /v1/nodes/{node}/status`: at start, on change, every 15 s. `variants`: attach variant per logical
     event; `error` is empty while the agent measures, else says what is missing and what to do. `spans_per_second`: what
     all LatencyProbes share on this node, None where no spans are made; `spans_limited`: those (`namespace/probe`) that
-    it left too few in the last minute; `safe_mode`: why the agent counts alone, without spans, metrics and evidence,
-    empty while it does everything."""
+    it left too few in the last minute; `safe_mode`: why the agent counts alone, empty while it does everything;
+    `untold`: by namespace, how many of its targets are not in `targets`, which have no room for them."""
 
     instance: str
     boot_id: str
@@ -298,3 +297,4 @@ class AgentStatus(_Wire, frozen=True):
     spans_per_second: int | None = None
     spans_limited: tuple[str, ...] = ()
     safe_mode: str = ""
+    untold: dict[str, int] = {}

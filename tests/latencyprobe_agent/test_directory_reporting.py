@@ -3,13 +3,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import AgentStatus
+from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_agent.directory import reporting as module
 from latencyprobe_agent.directory.client import DocumentError, FakeDirectory
 from latencyprobe_agent.directory.reporting import Reporting
 from latencyprobe_agent.directory.returning import Returning
+from latencyprobe_operator.directory.server import MAX_STATUS_BYTES
 from tests.support.waiting import wait_until
 
 STATUS = AgentStatus("i", "boot", "0.1", 1, {}, "", (), {})
@@ -73,6 +76,39 @@ def test_a_part_that_begins_to_fail_is_told_at_once() -> None:
         reporting.report(msgspec.structs.replace(STATUS, failing=failing))
         wait_until(lambda failing=failing: directory.statuses and directory.statuses[-1].failing == failing)
     reporting.stop(5)
+
+
+def targets(namespace: str, count: int, refused: str = "") -> list[TargetStatus]:
+    return [TargetStatus(f"{namespace}/p/t{i}", i, {"pingpong": i}, {}, refused) for i in range(count)]
+
+
+def test_a_status_has_room_and_a_namespace_with_too_many_targets_for_it_is_told_alone() -> None:
+    directory = FakeDirectory()
+    reporting = Reporting(directory, 60)
+    reporting.start()
+    shop, evil = targets("shop", 40), targets("evil", 20_000, "there is no room, and so on: " + "x" * 200)
+    reporting.report(msgspec.structs.replace(STATUS, targets=(*evil, *shop)))
+    wait_until(lambda: directory.statuses)
+    reporting.stop(5)
+    (told,) = directory.statuses
+    assert len(msgspec.json.encode(told)) < MAX_STATUS_BYTES
+    assert shop == [one for one in told.targets if one.id.startswith("shop/")]
+    assert {"evil": 20_040 - len(told.targets)} == told.untold
+    assert len(told.targets) > 2_000, "as many as there is room for"
+
+
+@given(st.dictionaries(st.sampled_from("abcde"), st.integers(1, 40), min_size=1), st.integers(1_000, 5_000))
+def test_who_has_no_more_than_an_equal_share_of_a_status_keeps_all(counts: dict[str, int], room: int) -> None:
+    of = {namespace: targets(namespace, count) for namespace, count in counts.items()}
+    whole = msgspec.structs.replace(STATUS, targets=tuple(one for some in of.values() for one in some))
+    told = module.fitting(whole, room)
+    assert len(msgspec.json.encode(msgspec.structs.replace(told, untold={}))) <= room
+    assert len(whole.targets) - len(told.targets) == sum(told.untold.values())
+    share = (room - len(msgspec.json.encode(STATUS))) / len(counts)
+    for namespace, some in of.items():
+        if sum(len(msgspec.json.encode(one)) + 1 for one in some) <= share:
+            assert namespace not in told.untold
+            assert some == [one for one in told.targets if one.id.startswith(f"{namespace}/")]
 
 
 def test_a_status_that_did_not_arrive_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,8 @@ def test_a_plan_goes_out_bit_by_bit_as_tls_keeps_room_for_the_largest_write(play
 
 def test_document_that_is_too_large_gets_413(play: Play) -> None:
     async def scene(it: World) -> None:
-        assert (await it.call("POST", "/v1/nodes/n1/status", b" " * (300 << 10)))[0] == 413
+        assert (await it.call("POST", "/v1/nodes/n1/status", io.BytesIO(b" " * (1100 << 10))))[0] == 413
+        assert (await it.call("POST", "/v1/identities", b" " * (300 << 10)))[0] == 413
         assert (await it.call("POST", "/v1/nodes/n1/sli", io.BytesIO(b" " * (5 << 20))))[0] == 413
 
     play(scene)

@@ -111,6 +111,7 @@ def test_agents_that_report_more_than_that_all_is_well_are_known_for_as_long_as_
         {"failing": {"spans": "ValueError"}},
         {"safe_mode": "it crashed twice"},
         {"spans_limited": ("shop/checkout",)},
+        {"untold": {"shop": 3}},
         {"variants": {"pressure.cpu": "unsupported"}},
     ):
         planned.report("n1", 6, **said)

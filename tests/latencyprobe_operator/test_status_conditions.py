@@ -112,6 +112,18 @@ def test_target_that_a_node_has_no_room_for_is_named_with_the_remedy(planned: An
     )
 
 
+def test_a_namespace_with_more_targets_than_a_status_has_room_for_is_told_and_nobody_else(planned: Any) -> None:
+    planned.report("n1", 5, seen=7, untold={"evil": 900})
+    assert "StatusLimited" not in of(planned, 6)
+    planned.report("n1", 7, seen=7, untold={"shop": 900})
+    found = of(planned, 8)
+    assert found["Ready"].status == "True"
+    assert found["StatusLimited"].message == (
+        "the agent on n1 says nothing of 900 targets of this namespace, which has most there, as a status has no room "
+        "for them: whether they see traffic, and which are refused, is not known; let fewer targets select pods there"
+    )
+
+
 def test_what_a_pod_says_too_much_of_is_named(make: Any) -> None:
     wordy = make.pod("cart-1", left_out=("team", "image of container main"))
     planned = make.planned(wordy, make.pod("cart-2", labels={}, unselectable=True), clients={"scope": "None"})

@@ -131,7 +131,10 @@ class Agents:
 
 
 def _remarkable(status: AgentStatus) -> bool:
-    said = (status.failing, status.safe_mode, status.spans_limited, LACKING in status.variants.values())
+    said = (
+        *(status.failing, status.safe_mode, status.spans_limited, status.untold),
+        LACKING in status.variants.values(),
+    )
     return any(said) or any(target.refused for target in status.targets)
 
 

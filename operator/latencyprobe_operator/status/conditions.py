@@ -13,7 +13,7 @@ from latencyprobe.plan import USER_STACKS
 from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, TEXT_BYTES
 from latencyprobe_operator.plan.agents import LACKING, Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
-from latencyprobe_operator.status import protocols
+from latencyprobe_operator.status import protocols, untold
 from latencyprobe_operator.status.placement import Placement, some
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
@@ -95,6 +95,8 @@ def conditions(
     found += _text_left_out(resolved)
     found += _user_stacks_missing(resolved, odd, agents)
     found += _protocols(resolved, states, odd, agents)
+    if what := untold.targets(resolved.probe.namespace, odd, agents):
+        found.append(Condition("StatusLimited", "True", "StatusLimited", what))
     return tuple(found)
 
 

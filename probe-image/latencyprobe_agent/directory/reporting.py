@@ -3,7 +3,10 @@
 import logging
 import threading
 import time
+from collections import Counter
 from functools import partial
+
+import msgspec
 
 from latencyprobe.plan import AgentStatus
 from latencyprobe_agent.directory.attempts import Attempts
@@ -12,6 +15,7 @@ from latencyprobe_agent.guard import Guard
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 2.0
+_BYTES = 900 << 10  # the directory takes 1 MiB
 
 
 class Reporting:
@@ -58,7 +62,7 @@ class Reporting:
 
     def _post(self, status: AgentStatus) -> bool:
         try:
-            self._directory.status(status)
+            self._directory.status(fitting(status))
         except DocumentError as error:  # says it again at the next interval
             _log.error("status refused: %s", error)
         self._sent, self._sent_s = status, time.monotonic()
@@ -83,6 +87,26 @@ class Reporting:
         if newest.generation != sent.generation:
             pause_s = min(pause_s, self._directory.returning.spread_s / 2)
         return time.monotonic() - self._sent_s >= pause_s
+
+
+def fitting(status: AgentStatus, room: int = _BYTES) -> AgentStatus:
+    """Return a status of at most `room` bytes. Where there are too many targets those of the namespace that needs most
+    are left out, the largest first, until the rest fits: who needs no more than an equal share is never touched."""
+    excess = len(msgspec.json.encode(status)) - room
+    if excess <= 0:
+        return status
+    sizes = {one.id: len(msgspec.json.encode(one)) + 1 for one in status.targets}
+    of: dict[str, list[str]] = {}
+    for target in sorted(sizes, key=lambda target: (-sizes[target], target)):
+        of.setdefault(target.partition("/")[0], []).append(target)
+    left_out: dict[str, str] = {}  # target -> namespace
+    for namespace in sorted(of, key=lambda name: (-sum(sizes[target] for target in of[name]), name)):
+        for target in of[namespace]:
+            if excess > 0:
+                left_out[target] = namespace
+                excess -= sizes[target]
+    targets = tuple(one for one in status.targets if one.id not in left_out)
+    return msgspec.structs.replace(status, targets=targets, untold=dict(Counter(left_out.values())))
 
 
 def _urgent(status: AgentStatus) -> tuple[object, ...]:
