@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from latencyprobe.errors import DirectoryError
-from latencyprobe.plan import Ask, RemoteJoinMessage, ServerHalf
+from latencyprobe.plan import NAME, Ask, RemoteJoinMessage, ServerHalf
 from latencyprobe_agent.directory import remote_join
 from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
+from latencyprobe_operator.directory.server import MAX_SMALL_BODY
 from tests.support.waiting import wait_until
 
 KEYS = [f"{i:032x}" for i in range(10_000)]
@@ -73,6 +75,19 @@ def test_a_directory_that_is_away_refuses_questions_and_loses_halves_countedly(
     directory.error = None
     post.send([("10.0.0.1", True, KEYS[3])], [])
     wait_until(lambda: directory.messages)
+
+
+@pytest.mark.parametrize("letter", ["a", "漢", "😀", "\x01"])
+def test_no_post_is_larger_than_the_directory_takes(
+    directory: FakeDirectory, post: RemoteJoinPost, letter: str
+) -> None:
+    longest, address = letter * NAME, "2001:db8:1234:5678:9abc:def0:1234:5678"
+    halves = [ServerHalf(key, (1 << 50,) * 4, service=longest, namespace=longest, pod="p" * NAME) for key in KEYS[:150]]
+    post.send([(f"{address[:-4]}{i:04}", True, key) for i, key in enumerate(KEYS[:1000])], halves)
+    post.start()
+    wait_until(lambda: sum(len(one.halves) for one in directory.messages) == len(halves))
+    assert halves == [half for one in directory.messages for half in one.halves]
+    assert max(len(msgspec.json.encode(one)) for one in directory.messages) < MAX_SMALL_BODY
 
 
 def test_queues_are_bounded_in_all_directions(directory: FakeDirectory, post: RemoteJoinPost) -> None:

@@ -7,15 +7,18 @@ that the directory does not take, comes back as refused.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+
+import msgspec
 
 from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
 from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.guard import Guard
 
 _PACE_S = 0.2  # the directory takes 20 requests a second from a node, of which identities may be 10
-MAX_KEYS, MAX_HALVES = 1000, 150  # of one post: below 90 and 140 kB, the directory takes 256 KiB
+MAX_KEYS, MAX_HALVES = 1000, 150  # of one post
+_HALVES_BYTES = 128 << 10  # of one post, beside 112 kB of questions: the directory takes 256 KiB
 _CAPACITY = 4096  # keys, or halves, that wait in either direction: about 2 MB at the longest names
 
 Question = tuple[str, bool, str]  # address, whether its half became a span, key
@@ -79,7 +82,8 @@ class RemoteJoinPost:
                 if self._stopped:
                     return
                 questions, self._questions = self._questions[:MAX_KEYS], self._questions[MAX_KEYS:]
-                halves, self._halves = self._halves[:MAX_HALVES], self._halves[MAX_HALVES:]
+                some = _fitting(self._halves)
+                halves, self._halves = self._halves[:some], self._halves[some:]
             answer = self._posts.run(partial(self._post, RemoteJoinMessage(_asks(questions), tuple(halves))))
             if answer is None:
                 answer = RemoteJoinAnswer(dict.fromkeys((key for _, _, key in questions), "directory"))
@@ -87,6 +91,16 @@ class RemoteJoinPost:
             with self._lock:
                 self._refused |= answer.refused
                 self._lock.wait_for(lambda: self._stopped, timeout=_PACE_S)
+
+
+def _fitting(halves: Sequence[ServerHalf]) -> int:
+    """Return how many of these, from the first on, one post has room for."""
+    size = 0
+    for count, half in enumerate(halves[:MAX_HALVES]):
+        size += len(msgspec.json.encode(half)) + 1
+        if size > _HALVES_BYTES:
+            return count
+    return MAX_HALVES
 
 
 def _asks(questions: Iterable[Question]) -> tuple[Ask, ...]:
