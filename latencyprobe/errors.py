@@ -44,12 +44,11 @@ class AbiMismatch(LatencyProbeError):  # noqa: N818 - the field's term
 
 
 class DirectoryError(LatencyProbeError):
-    """The directory is unreachable or refused. `retryable` is False for 400, 401 and 403; `retry_after_s`: for how long
-    it wants to be left alone, 0 where it does not say."""
+    """The directory is unreachable or refused. `retry_after_s`: for how long it wants to be left alone, 0 where it does
+    not say."""
 
-    def __init__(self, message: str, *, retryable: bool = True, retry_after_s: float = 0.0) -> None:
+    def __init__(self, message: str, *, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
-        self.retryable = retryable
         self.retry_after_s = retry_after_s
 
 

@@ -53,7 +53,7 @@ def test_a_refused_token_leaves_the_saved_plan_in_force_and_says_why(
     directory: FakeDirectory, follower: PlanFollower, tmp_path: Path
 ) -> None:
     plans.save(tmp_path / "plan.json", PLAN)
-    directory.error = DirectoryError("401: no such token", retryable=False)
+    directory.error = DirectoryError("401: no such token")
     follower.start()
     wait_until(lambda: follower.problem == "401: no such token", seen=lambda: follower.problem)
     assert follower.latest == PLAN

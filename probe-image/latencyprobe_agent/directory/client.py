@@ -175,7 +175,6 @@ class Directory:
         kind = DocumentError if response.status in (400, 413) else DirectoryError
         raise kind(
             f"{self.url}: {method} {path}: {response.status}: {why}{remedy}",
-            retryable=response.status >= 404,
             retry_after_s=_retry_after_s(response),
         )
 
@@ -184,17 +183,14 @@ class Directory:
             return self._token_file.read_text().strip()
         except OSError as error:
             raise DirectoryError(
-                f"{self._token_file}: {error.strerror}: mount the projected service account token here",
-                retryable=False,
+                f"{self._token_file}: {error.strerror}: mount the projected service account token here"
             ) from error
 
     def _connections(self) -> urllib3.PoolManager:
         try:
             stat = self._ca_file.stat()
         except OSError as error:
-            raise DirectoryError(
-                f"{self._ca_file}: {error.strerror}: mount the directory's CA here", retryable=False
-            ) from error
+            raise DirectoryError(f"{self._ca_file}: {error.strerror}: mount the directory's CA here") from error
         version = (stat.st_mtime_ns, stat.st_ino)
         with self._lock:
             if self._pool is None or version != self._ca_version:
