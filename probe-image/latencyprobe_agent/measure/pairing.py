@@ -253,3 +253,6 @@ def _adjusted_count(some: Halves) -> NDArray[np.int64]:
 def _srtt_us(some: Halves) -> NDArray[np.uint32]:
     column: NDArray[np.uint32] = some.rec["srtt_us"]
     return column
+
+
+NO_PAIRS = LocalJoin(1).join(NO_HALVES)

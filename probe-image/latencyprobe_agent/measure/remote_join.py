@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from latencyprobe.plan import Ask, ServerHalf, SpanPolicy, UnsentBytes
 from latencyprobe_agent.measure import streaming
 from latencyprobe_agent.measure.halves import NO_HALVES, Halves, halves
-from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
+from latencyprobe_agent.measure.pairing import NO_PAIRS, LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.sampling import Budget, decide
 from latencyprobe_agent.vocabulary import ids
@@ -136,7 +136,7 @@ class Asking:
         """Return the pairs that these server halves make, and by join key those that were asked for."""
         expected = {self._join_keys[one.key]: _possible(one) for one in answers if one.key in self._join_keys}
         if not expected:
-            return _NO_PAIRS, expected
+            return NO_PAIRS, expected
         pairs = self._join.join(server_halves(expected))
         self._end([self._asked[join_key] for join_key in expected], "joined")
         return pairs, expected
@@ -233,7 +233,6 @@ def server_halves(answers: Mapping[int, ServerHalf]) -> Halves:
 
 
 _NOTHING_HELD = UnsentBytes(reason=0, size=0, held_ns=0)
-_NO_PAIRS = LocalJoin(1).join(NO_HALVES)
 _NOT_ASKED = Found(NO_HALVES, (), np.zeros(0, np.bool_))
 
 

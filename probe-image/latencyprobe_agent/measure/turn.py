@@ -16,7 +16,7 @@ from latencyprobe_agent.measure.counts import Snapshot
 from latencyprobe_agent.measure.evidence import EvidenceBatch
 from latencyprobe_agent.measure.evidence_counts import Gained
 from latencyprobe_agent.measure.halves import NO_HALVES, Halves
-from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
+from latencyprobe_agent.measure.pairing import NO_PAIRS, Pairs
 from latencyprobe_agent.measure.pressure import Stall
 from latencyprobe_agent.measure.remote_join import RemoteJoin
 from latencyprobe_agent.measure.rules import Rules
@@ -79,14 +79,13 @@ class Turn(NamedTuple):
     pressure: Mapping[int, Stall] = {}
 
 
-_NO_PAIRS = LocalJoin(1).join(NO_HALVES)
 _NONE_SAMPLED = Sampled(NO_HALVES, np.zeros((0, 2), np.uint64), np.zeros(0, np.uint8), np.zeros(0))
-_NOTHING_JOINED = RemoteJoin(_NO_PAIRS, {}, frozenset())
+_NOTHING_JOINED = RemoteJoin(NO_PAIRS, {}, frozenset())
 
 
 def empty(now: Now, in_force: InForce) -> Turn:
     """Return a turn in which nothing happened."""
-    return Turn(now, in_force, NO_HALVES, _NO_PAIRS, _NONE_SAMPLED, _NOTHING_JOINED)
+    return Turn(now, in_force, NO_HALVES, NO_PAIRS, _NONE_SAMPLED, _NOTHING_JOINED)
 
 
 class Listener(Protocol):
