@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.errors import Unsupported
-from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, by_pod, find_root, levels
+from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root, levels
 from tests.support.cgroup_layouts import LAYOUTS, container_id, make, uid
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
@@ -96,16 +96,18 @@ def test_a_pod_that_starts_and_one_that_ends_are_seen_without_a_new_survey(tmp_p
     assert tree.scan() == {}
     leaf = parent / f"pod{UID}" / ID
     leaf.mkdir(parents=True)
-    assert set(by_pod(tree.scan())) == {UID}
+    assert {cgroup.pod for cgroup in tree.scan().values()} == {UID}
     leaf.rmdir()
     leaf.parent.rmdir()
     assert tree.scan() == {}
 
 
-def test_by_pod_gathers_all_folders_of_a_pod(tmp_path: Path) -> None:
+def test_all_folders_of_a_pod_are_its_own(tmp_path: Path) -> None:
     pod = tmp_path / "kubepods" / f"pod{UID}"
     (pod / ID).mkdir(parents=True)
-    assert {pod.stat().st_ino, (pod / ID).stat().st_ino} == set(by_pod(scan(tmp_path))[UID])
+    found = scan(tmp_path)
+    assert {UID} == {cgroup.pod for cgroup in found.values()}
+    assert {pod.stat().st_ino, (pod / ID).stat().st_ino} == set(found)
 
 
 def test_the_v2_tree_of_a_hybrid_host_is_found(tmp_path: Path) -> None:

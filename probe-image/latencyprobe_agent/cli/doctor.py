@@ -15,7 +15,7 @@ import msgspec
 
 from latencyprobe.errors import AbiMismatch, DirectoryError, Unsupported
 from latencyprobe_agent.config import Config, ConfigError
-from latencyprobe_agent.identity.cgroups import CgroupTree, by_pod, find_root
+from latencyprobe_agent.identity.cgroups import CgroupTree, find_root
 from latencyprobe_agent.identity.pressure import RESOURCES, find_hierarchies, tells_pressure
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
@@ -219,7 +219,7 @@ def _cgroups(config: Config) -> Finding:
         return Finding("cgroups", Verdict.WARN, what, "as a cluster's agent it could measure no pod", remedy)
     tree = CgroupTree(root)
     tree.survey()
-    pods = len(by_pod(tree.scan()))
+    pods = len({cgroup.pod for cgroup in tree.scan().values()})
     return Finding("cgroups", Verdict.OK, f"version 2 at {root}, {pods} pods")
 
 

@@ -96,14 +96,6 @@ def levels(path: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def by_pod(cgroups: Mapping[int, Cgroup]) -> dict[str, list[int]]:
-    """Return cgroup ids by pod uid, from a scan."""
-    pods: dict[str, list[int]] = {}
-    for cgroup_id, cgroup in cgroups.items():
-        pods.setdefault(cgroup.pod, []).append(cgroup_id)
-    return pods
-
-
 def _container(name: str) -> str:
     match = None if name.startswith(_MONITOR) else _CONTAINER.search(name)
     return match["id"] if match else ""
