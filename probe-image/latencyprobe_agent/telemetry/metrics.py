@@ -9,7 +9,7 @@ from latencyprobe_agent.telemetry.count_series import CountSeries
 from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.metric_points import objective_points, target_labels
 from latencyprobe_agent.telemetry.outbox import Outbox
-from latencyprobe_agent.telemetry.points import Labels, MetricRequests, Point, Resource
+from latencyprobe_agent.telemetry.points import MetricRequests, Point, Resource
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
 from latencyprobe_agent.telemetry.record_series import RecordSeries
 from latencyprobe_agent.telemetry.selfmetrics import AGENT, SelfMetrics
@@ -42,7 +42,6 @@ class Metrics:
         self._records = RecordSeries(config.series, config.identity_wait_s, peers, exemplars or ExemplarSeries(0))
         self._requests = MetricRequests(start.unix_ns, delta=delta)
         self._in_force: InForce | None = None
-        self._start_unix_ns: dict[Labels, int] = {}  # by `target_labels`, of targets that have begun anew
         self._stats: AgentStats | None = None
         self._now = start
 
@@ -72,7 +71,7 @@ class Metrics:
             self.close()  # the totals so far, under what the numbers meant
             self._records.begin_anew(anew.numbers)
         targets = (target for target in in_force.plan.targets if target.id in anew.targets)
-        self._start_unix_ns |= dict.fromkeys(map(target_labels, targets), self._now.unix_ns)
+        self._requests.begin_anew(map(target_labels, targets), self._now.unix_ns)
         self._in_force = in_force
         self._counts.follow(in_force, self._now, anew.numbers)
 
@@ -92,15 +91,10 @@ class Metrics:
             *objective_points(AGENT, self._in_force.plan),
             *self._own.points(self._stats, self._records.overflow + self._counts.overflow),
         ]
-        points = [self._since_anew(point) for point in points] if self._start_unix_ns else points
         self._stats = self._stats._replace(drain_lag_s=0.0)
         described = _resources(points, self._in_force) | {AGENT: self._own.resource}
         for body, count in self._requests.encode(points, described, self._now.unix_ns):
             self._outbox.put(body, count)
-
-    def _since_anew(self, point: Point) -> Point:
-        of_target = self._start_unix_ns.get(point.labels[:3], 0)  # as `target_labels` begins them
-        return point._replace(start_unix_ns=max(point.start_unix_ns, of_target))
 
 
 def _resources(points: list[Point], in_force: InForce) -> dict[object, Resource]:

@@ -18,6 +18,7 @@ from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 
 _REQUEST_BYTES = 3 << 20  # receivers take 4 MiB by default
+_OF_TARGET = 3  # labels that those of a target's points begin with (`metric_points.target_labels`)
 
 Resource = Mapping[str, AttributeValue]
 Labels = tuple[tuple[Attribute, AttributeValue], ...]
@@ -58,6 +59,7 @@ class MetricRequests:
 
     def __init__(self, start_unix_ns: int, *, delta: bool = False) -> None:
         self._start_unix_ns = start_unix_ns
+        self._anew_unix_ns: dict[Labels, int] = {}
         self._delta = delta
         self._before: dict[tuple[object, str, Labels], Point] = {}
 
@@ -65,6 +67,10 @@ class MetricRequests:
         """Forget what was sent of owners that are gone."""
         if owners:
             self._before = {key: point for key, point in self._before.items() if key[0] not in owners}
+
+    def begin_anew(self, targets: Iterable[Labels], unix_ns: int) -> None:
+        """Let the totals of targets count from this moment. `targets`: the labels that theirs begin with."""
+        self._anew_unix_ns |= dict.fromkeys(targets, unix_ns)
 
     def encode(
         self, points: Iterable[Point], resources: Mapping[object, Resource], now_unix_ns: int
@@ -103,7 +109,8 @@ class MetricRequests:
             into.sum.aggregation_temporality = temporality
             into.sum.is_monotonic = True
         for point in series:
-            start_unix_ns = max(self._start_unix_ns, point.start_unix_ns)
+            anew_unix_ns = self._anew_unix_ns.get(point.labels[:_OF_TARGET], 0)
+            start_unix_ns = max(self._start_unix_ns, point.start_unix_ns, anew_unix_ns)
             if isinstance(point.value, Histogram):
                 self._histogram(into.exponential_histogram.data_points.add(), point, start_unix_ns, now_unix_ns)
                 continue
