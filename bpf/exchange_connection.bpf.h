@@ -117,7 +117,7 @@ static __always_inline bool end_exchange(struct connection *c, const struct view
 		x->request_bytes -= late_bytes(c); /* they are those of the next */
 	x->srtt_us = v->tp->srtt_us >> 3;
 	x->rtt_min_us = v->tp->rtt_min.s[0].v;
-	x->retransmits = v->tp->total_retrans - c->retransmits;
+	x->retransmits = resent_since(v->tp, c->retransmits);
 	if (c->phase == PHASE_RESPONSE || c->phase == PHASE_LATE)
 		c->turns++;
 	judge(c, x, next, v->now_ns);

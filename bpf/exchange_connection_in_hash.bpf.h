@@ -46,6 +46,16 @@ static __always_inline void forget_connection(struct sock *sk)
 	bpf_map_delete_elem(&connections, &key);
 }
 
+/* What is at the address of a socket that begins is of one that is gone, or of its own last connection. */
+static __always_inline void forget_earlier(struct sock *sk)
+{
+	forget_connection(sk);
+}
+
+static __always_inline void renew_connection(struct sock *sk)
+{
+}
+
 /*
  * Whoever finds the count at 1 after adding to it is alone; nobody else can, until that 1 is taken away. These kernels
  * have no add that returns its result and no way to keep interrupts out: one on this processor, amid the work on the

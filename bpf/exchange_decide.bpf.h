@@ -160,7 +160,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	}
 	set = find_target(scope, &flow, &role);
 	peer = set && is_replica(scope, &flow, role);
-	if (c && c->target_set && c->target_set == set) {
+	if (c && c->current.local_port && c->target_set && c->target_set == set) {
 		c->peer = peer;
 		c->generation = generation;
 		return c;

@@ -113,20 +113,63 @@ static __noinline void settle(struct connection *c)
 	RETURN_NOTHING;
 }
 
+/* The connection leaves, or a closed socket begins anew: what does that to the exchange that is open? */
+static __always_inline void change_state(struct sock *sk, struct tcp_sock *tp, const struct config *cfg, int oldstate,
+					 int newstate)
+{
+	struct connection *c = measured(sk, cfg);
+	enum leaving leaving = STAYS;
+	__u32 outcome = OUTCOME_OK;
+	struct view v;
+	__s32 closed;
+
+	if (!c) {
+		if (oldstate == TCP_CLOSE)
+			renew_connection(sk);
+		return;
+	}
+	read_view(sk, tp, &v);
+	settle(c);
+	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
+		c->fin_ns = v.now_ns;
+	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
+		leaving = leave(sk, c, newstate == TCP_LAST_ACK);
+	else if (newstate == TCP_CLOSE)
+		leaving = end_socket(sk, c, &v, oldstate, &outcome);
+	else if (oldstate == TCP_CLOSE || (newstate == TCP_CLOSING && c->close_ns))
+		leaving = ENDS_NOW;
+	if (leaving == STAYS)
+		return;
+	/* through memory, and all anew: the verifier forgets by which of many ways it came here */
+	c->leaving = leaving;
+	c->leaving_outcome = outcome;
+	c = find_connection(sk);
+	if (!c)
+		return;
+	read_view(sk, tp, &v);
+	/* if it was closed, tcp_disconnect() has moved write_seq; without a branch, as less() */
+	closed = ((sk->__sk_common.skc_state ^ TCP_CLOSE) - 1) >> 31;
+	v.written = (v.written & ~closed) | (c->out_seq & closed);
+	end_sending(c, &v);
+	if (*(volatile __u8 *)&c->leaving == WAITS)
+		c->close_ns = v.now_ns;
+	else
+		end_open_exchange(c, &v, *(volatile __u8 *)&c->leaving_outcome);
+	if (sk->__sk_common.skc_state == TCP_CLOSE)
+		renew_connection(sk);
+}
+
 /* inet_sock_set_state: fires before the state is written. */
 static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 {
 	struct config *cfg = get_config();
-	enum leaving leaving = STAYS;
-	__u32 outcome = OUTCOME_OK;
 	struct connection *c;
 	struct tcp_sock *tp;
-	struct view v;
 
 	if (!cfg || !is_tcp(sk))
 		return 0;
 	if (oldstate == TCP_CLOSE || oldstate == TCP_LISTEN)
-		forget_connection(sk); /* it begins: a socket of its own, a listener, the copy of one */
+		forget_earlier(sk); /* it begins: a socket of its own, a listener, the copy of one */
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
@@ -143,40 +186,13 @@ static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
 	}
 	if (newstate == TCP_SYN_SENT) {
 		/* the one moment of a client socket that is surely in its process's context */
-		if (cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid) {
-			c = make_connection(sk);
-			if (c)
-				c->own = 1;
-		}
-		return 0;
+		bool own = cfg->own_tgid && bpf_get_current_pid_tgid() >> 32 == cfg->own_tgid;
+
+		c = own ? make_connection(sk) : find_connection(sk);
+		if (c)
+			c->own = own;
 	}
-	c = measured(sk, cfg);
-	if (!c)
-		return 0;
-	read_view(sk, tp, &v);
-	settle(c);
-	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
-		c->fin_ns = v.now_ns;
-	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
-		leaving = leave(sk, c, newstate == TCP_LAST_ACK);
-	else if (newstate == TCP_CLOSE)
-		leaving = end_socket(sk, c, &v, oldstate, &outcome);
-	else if (newstate == TCP_CLOSING && c->close_ns)
-		leaving = ENDS_NOW;
-	if (leaving == STAYS)
-		return 0;
-	/* through memory, and all anew: the verifier forgets by which of many ways it came here */
-	c->leaving = leaving;
-	c->leaving_outcome = outcome;
-	c = find_connection(sk);
-	if (!c)
-		return 0;
-	read_view(sk, tp, &v);
-	end_sending(c, &v);
-	if (*(volatile __u8 *)&c->leaving == WAITS)
-		c->close_ns = v.now_ns;
-	else
-		end_open_exchange(c, &v, *(volatile __u8 *)&c->leaving_outcome);
+	change_state(sk, tp, cfg, oldstate, newstate);
 	return 0;
 }
 

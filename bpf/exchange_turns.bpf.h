@@ -38,6 +38,14 @@ static __always_inline __u32 disturbances(const struct view *v)
 	return v->tp->total_retrans + v->tp->rcv_ooopack;
 }
 
+/* Segments sent again since there were `before`; 0 once tcp_disconnect() has set their number back. */
+static __always_inline __u32 resent_since(const struct tcp_sock *tp, __u32 before)
+{
+	__s32 more = tp->total_retrans - before;
+
+	return more & ~(more >> 31);
+}
+
 static __always_inline void bytes_move(struct connection *c, const struct view *v)
 {
 	c->moved_ns = v->now_ns;

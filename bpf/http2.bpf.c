@@ -268,11 +268,11 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 		return;
 	if (outcome >= LEFT_BY_US) /* a server that leaves does not answer; a client that does has given up */
 		outcome = (h->role == ROLE_SERVER) == (outcome == LEFT_BY_US) ? OUTCOME_UNANSWERED : OUTCOME_ABORTED;
-	if (!h->left) {
+	if (!h->left) { /* afterwards tcp_disconnect() may have moved write_seq */
 		h->left = outcome;
 		h->left_ns = now_ns();
+		settle_endings(h, c, tp, tp->write_seq, h->call_ns, FLAG_SEND_APPROX);
 	}
-	settle_endings(h, c, tp, tp->write_seq, h->call_ns, FLAG_SEND_APPROX);
 	if (unread)
 		return;
 	break_all(h, c, tp, BROKEN_BY(h->left, c->target_set == h->target_set ? EXCLUDED_NONE : EXCLUDED_PLAN),
@@ -286,8 +286,13 @@ int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
 	struct tcp_sock *tp;
 	__u32 outcome, received;
 
-	if (newstate != TCP_CLOSE || !is_tcp(sk))
+	if ((newstate != TCP_CLOSE && newstate != TCP_SYN_SENT) || !is_tcp(sk))
 		return 0;
+	if (newstate == TCP_SYN_SENT) { /* of a socket that connects again, what is left of its last connection */
+		leave_streams(sk, LEFT_BY_US, false);
+		bpf_sk_storage_delete(&http2_connections, sk);
+		return 0;
+	}
 	tp = tcp_sock_of(sk);
 	received = tp->rcv_nxt - (sk->__sk_common.skc_flags & SOCK_DONE_BIT ? 1 : 0);
 	outcome = outcome_of(sk->sk_err);

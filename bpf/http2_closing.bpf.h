@@ -8,6 +8,7 @@
 #include "kernel.h"
 #include "exchange_account.bpf.h"
 #include "exchange_judge.bpf.h"
+#include "exchange_turns.bpf.h"
 #include "http2_connection.bpf.h"
 
 /* The stream is over: account for it and let go of it. `excluded`: not by what it was, but by what befell us. */
@@ -22,7 +23,7 @@ static __noinline void close_stream(struct http2 *h, const struct connection *c,
 		return;
 	x->srtt_us = tp->srtt_us >> 3;
 	x->rtt_min_us = tp->rtt_min.s[0].v;
-	x->retransmits = tp->total_retrans - s->retransmits;
+	x->retransmits = resent_since(tp, s->retransmits);
 	x->conn_class = s->flags & STREAM_STREAMING ? CLASS_STREAMING : CLASS_UNARY;
 	x->excluded = x->conn_class == CLASS_STREAMING ? EXCLUDED_STREAMING : EXCLUDED_NONE;
 	if (c->own)

@@ -236,8 +236,12 @@ static __always_inline int on_state(struct sock *sk, int newstate)
 		tp = s ? bpf_skc_to_tcp_sock(sk) : NULL;
 		return tp && !is_tool() && has_grown(tp, s) ? count_in_plan(sk, tp, s) : 0;
 	}
-	if (newstate == TCP_SYN_SENT)
+	if (newstate == TCP_SYN_SENT) {
 		bpf_sk_storage_delete(&senders, sk);
+		bpf_sk_storage_delete(&resents, sk);
+		if (is_tool())
+			bpf_sk_storage_delete(&connections, sk);
+	}
 	return on_beginning(sk, newstate == TCP_ESTABLISHED);
 }
 

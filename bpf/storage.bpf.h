@@ -158,9 +158,29 @@ static __always_inline struct connection *make_connection(struct sock *sk)
 	return bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
-/* For where a socket begins or ends: here its storage does so too. */
+/* For where a socket ends: here its storage does so too. */
 static __always_inline void forget_connection(struct sock *sk)
 {
+}
+
+/* For where a socket begins: it has no storage of an earlier one at its address. */
+static __always_inline void forget_earlier(struct sock *sk)
+{
+}
+
+/*
+ * The socket connects, maybe again: as if nothing were known of it. Its target set stays until it is decided on anew, for
+ * who ends at this hook, behind us, what was open.
+ */
+static __always_inline void renew_connection(struct sock *sk)
+{
+	struct connection *c = find_connection(sk);
+
+	if (!c)
+		return;
+	c->current.local_port = 0;
+	c->generation = UNDECIDED;
+	c->told_by = BY_TURNS;
 }
 
 /* False: it is not to be had, and the firing is counted as lost. Never here. */

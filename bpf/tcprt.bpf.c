@@ -152,35 +152,6 @@ static __always_inline bool is_of_process(void)
 	return f && f->tgid;
 }
 
-/* inet_sock_set_state: fires before the state is written. */
-static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
-{
-	struct tcprt_connection *c;
-	struct tcp_sock *tp;
-
-	if (!is_tcp(sk))
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
-	if (newstate == TCP_SYN_SENT) {
-		if (is_of_process())
-			remember_owner(sk);
-		return 0;
-	}
-	if (newstate == TCP_ESTABLISHED) {
-		follow(sk, tp, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER);
-		return 0;
-	}
-	c = connection_of(sk, false);
-	if (!c)
-		return 0;
-	segment_hook(sk, tp, c, tp->snd_una);
-	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
-		c->shut = 1;
-	return 0;
-}
-
 /* Payload of the whole connection, as the kernel has counted it: one that was adopted too. */
 static __always_inline void count_connection(const struct tcp_sock *tp, const struct seen *s, struct tcprt *out)
 {
@@ -222,20 +193,57 @@ static __noinline int end_connection(struct sock *sk, struct tcp_sock *tp, struc
 	return send_record(sk, c, &out);
 }
 
-/* tcp_destroy_sock: after this the socket and its storage go. */
-static __always_inline int on_destroy(struct sock *sk)
+/* The connection is over, and its counters are complete: tcp_disconnect() sets them back next. */
+static __always_inline int release(struct sock *sk, struct tcp_sock *tp)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct tcprt_connection *c;
+	struct tcprt_connection *c = connection_of(sk, false);
 
-	if (!tp)
-		return 0;
-	c = connection_of(sk, false);
 	if (!c)
 		return 0;
 	segment_hook(sk, tp, c, tp->snd_una);
 	end_task(sk, tp, c);
-	return end_connection(sk, tp, c);
+	end_connection(sk, tp, c);
+	bpf_sk_storage_delete(&tasks, sk);
+	return 0;
+}
+
+/* inet_sock_set_state: fires before the state is written. */
+static __always_inline int on_state(struct sock *sk, int oldstate, int newstate)
+{
+	struct tcprt_connection *c;
+	struct tcp_sock *tp;
+
+	if (!is_tcp(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	if (newstate == TCP_SYN_SENT) {
+		if (is_of_process())
+			remember_owner(sk);
+		return 0;
+	}
+	if (newstate == TCP_ESTABLISHED) {
+		follow(sk, tp, oldstate == TCP_SYN_SENT ? ROLE_CLIENT : ROLE_SERVER);
+		return 0;
+	}
+	if (newstate == TCP_CLOSE)
+		return release(sk, tp);
+	c = connection_of(sk, false);
+	if (!c)
+		return 0;
+	segment_hook(sk, tp, c, tp->snd_una);
+	if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
+		c->shut = 1;
+	return 0;
+}
+
+/* tcp_destroy_sock: the backstop, after which the socket and its storage go. */
+static __always_inline int on_destroy(struct sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return tp ? release(sk, tp) : 0;
 }
 
 /* Once per skb and page that a call fills: behind its first bytes it is no new call. */

@@ -16,6 +16,7 @@ from tests.support.waiting import wait_until
 from tests.truth import repair
 from tests.truth.following import CLIENT, PORT, SERVER, SERVER_IPV6, connected, made, receive, rpc
 from tests.truth.netns import Namespace
+from tests.truth.peers import disconnect
 
 pytestmark = pytest.mark.root
 
@@ -231,3 +232,21 @@ def test_retransmits_are_those_of_nstat(follow, hosts):
     print(f"{after - before} retransmits, {sum(t.retransmits for t in tasks)} of them in a task")
     assert after - before == sum(end.retransmits + end.handshake_retransmits for end in ends) > 20
     assert sum(end.retransmits for end in ends) == sum(task.retransmits for task in tasks)
+
+
+@pytest.mark.usefixtures("needs_storage")
+def test_the_end_of_each_connection_of_a_socket_that_connects_again_is_told(follow, hosts):
+    followed = follow()
+    with closing(made(hosts[1])) as listener, closing(made(hosts[0])) as client:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("0.0.0.0", PORT))
+        listener.listen()
+        for calls in (2, 1):
+            client.connect((SERVER, PORT))
+            with closing(listener.accept()[0]) as server:
+                for _ in range(calls):
+                    rpc(client, server)
+                disconnect(client)
+    first, second, end, third, last = followed.until("peer", "PPEPE")
+    assert [(task.sent_bytes, task.received_bytes) for task in (first, second, third)] == [(100, 1000)] * 3
+    assert [(one.sent_bytes, one.received_bytes) for one in (end, last)] == [(200, 2000), (100, 1000)]

@@ -1,5 +1,7 @@
 """A client and a server socket of this process, driven call by call; for tests of what one connection does."""
 
+import ctypes
+import os
 import socket
 import struct
 
@@ -44,6 +46,13 @@ class Peers:
         """Close both ends, the client's first."""
         self.client.close()
         self.server.close()
+
+
+def disconnect(end: socket.socket) -> None:
+    """Take a socket off its connection, which a RST ends; it may connect again."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.connect(end.fileno(), struct.pack("H14x", socket.AF_UNSPEC), 16):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def reset(end: socket.socket) -> None:
