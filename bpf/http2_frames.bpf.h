@@ -86,12 +86,15 @@ static __always_inline bool is_frame(__u8 type, __u32 length, __u32 id)
 	return true;
 }
 
-/* This frame's end is that of its message, where `s` is followed. */
+/* This frame's end is that of its message, where `s` is followed. A peer may say so again: a message ends once. */
 static __always_inline void note_end(struct seen *f, struct direction *d, struct stream *s)
 {
+	__u32 ended = asks(f) ? STREAM_REQUEST_ENDED : STREAM_ANSWER_ENDED;
 	struct http2 *h = f->h;
 	struct stream *oldest;
 
+	if (s->state & (f->out ? ended | STREAM_SENDING : ended))
+		return;
 	if (asks(f))
 		s->x.request_until = h->frame.end;
 	else
