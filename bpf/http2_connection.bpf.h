@@ -15,6 +15,7 @@
 
 #define FRAME_HEADER_BYTES 9 /* RFC 9113, section 4.1 */
 #define PREFACE_BYTES 24     /* section 3.4 */
+#define LEAST_ASK_BYTES 10   /* HEADERS that open a stream: some field is in them, or in what continues them */
 #define ARRIVALS 32
 #define ENDINGS 128	  /* 64 were too few for 100 streams in one send call */
 #define OPEN_STREAMS 4096 /* of a connection; to end them all takes some milliseconds */
@@ -86,6 +87,7 @@ struct http2 {
 	struct direction out;
 	__u32 target_set;     /* under which the open streams are counted */
 	__u32 last_id;	      /* the largest id of a client's stream; 0: not known */
+	__u32 asked_until;    /* where its first HEADERS end */
 	__u32 answered;	      /* the stream of the answers' last frame that was looked at */
 	__u32 answered_until; /* and where it ends */
 	__s32 open;	      /* streams */
@@ -105,7 +107,7 @@ struct http2 {
 	__u8 fresh;	   /* no stream was seen yet of a connection known from its beginning */
 	__u8 arrivals_cut; /* there was no room for some */
 	__u8 placed;	   /* in.next and out.next are set */
-	__u8 resumed;	   /* streams may have passed unseen since last_id */
+	__u8 resumed;	   /* of the client's frames some passed unseen since last_id */
 	__u8 _pad[3];
 	struct arrival arrivals[ARRIVALS];
 	struct ending endings[ENDINGS];

@@ -57,7 +57,8 @@ static __noinline void lose(struct seen *f, struct direction *d)
 	d->ending = 0;
 	d->continued = 0;
 	h->fresh = 0;
-	h->resumed = 1;
+	if (asks(f))
+		h->resumed = 1;
 	break_all(h, f->c, f->tp, BROKEN_BY(OUTCOME_OK, EXCLUDED_OUT_OF_STEP), f->now_ns);
 }
 
@@ -114,6 +115,14 @@ static __always_inline void note_end(struct seen *f, struct direction *d, struct
 	put_ending(h, h->frame.id, h->frame.end);
 }
 
+/* Streams that opened unseen before h->frame: clients give ids in order, but may skip any, so no more than fit between. */
+static __always_inline __u32 unseen_before(const struct http2 *h)
+{
+	__u32 gap = (h->frame.id - h->last_id) / 2 - 1, fit = (h->frame.seq - h->asked_until) / LEAST_ASK_BYTES;
+
+	return gap < fit ? gap : fit;
+}
+
 /* A stream that the client opens: found, or made unless its answer could not be followed. */
 static __always_inline struct stream *ask_stream(struct seen *f, __u64 ready_ns)
 {
@@ -122,9 +131,10 @@ static __always_inline struct stream *ask_stream(struct seen *f, __u64 ready_ns)
 	if (h->frame.id <= h->last_id || !(h->frame.id & 1))
 		return find_stream(h, h->frame.id);
 	if (h->resumed && h->last_id && h->frame.id - h->last_id > 2)
-		count_unseen(h, f->c, (h->frame.id - h->last_id) / 2 - 1);
+		count_unseen(h, f->c, unseen_before(h));
 	h->resumed = 0;
 	h->last_id = h->frame.id;
+	h->asked_until = h->frame.end;
 	if ((f->out ? h->in.state : h->out.state) == FRAMES_LOST) {
 		count_unseen(h, f->c, 1);
 		return NULL;

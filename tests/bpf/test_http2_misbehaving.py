@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from latencyprobe_agent.vocabulary.records import Outcome, Role
+from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame
 from tests.truth.streams import Streams, by_id
 
@@ -31,3 +31,40 @@ def test_a_message_ends_once_however_often_a_peer_says_so(streams: Streams, port
         told = by_id(found, role)
         assert told.keys() == {1, 3, 5}
         assert [told[stream]["outcome"] == Outcome.OK for stream in (1, 3, 5)] == [False, False, True]
+
+
+def test_a_gap_in_the_numbers_is_no_more_calls_than_fit_between(streams: Streams, port: int) -> None:
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(1)
+    connection.greet()
+    for one in (
+        frame(Type.HEADERS, ASK, 1, bytes(10)),
+        frame(Type.PRIORITY, 0, 1, bytes(4)),  # no frame: it has 5 bytes
+        frame(Type.PING, 0, 0, bytes(8)),  # all of a call: here frames are known again
+        frame(Type.HEADERS, ASK, 0x7FFFFFFF, bytes(10)),
+    ):
+        connection.asks.put(one)
+        connection.settle(dice)
+    connection.close()
+    assert set(streams.records_of_ended()["stream_id"].tolist()) == {1, 0x7FFFFFFF}
+    counts = streams.session.programs.counts()[1]
+    assert 2 <= counts["excluded"][:, Excluded.OUT_OF_STEP].sum() <= 8, "stream 1, and 30 bytes, at both ends"
+
+
+def test_numbers_that_a_client_skips_are_no_calls_where_the_answers_alone_were_lost(
+    streams: Streams, port: int
+) -> None:
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(1)
+    connection.greet()
+    connection.asks.put(frame(Type.HEADERS, ASK, 1, bytes(10)))
+    connection.settle(dice)
+    for one in (frame(Type.PRIORITY, 0, 1, bytes(4)), frame(Type.PING, 0, 0, bytes(8))):
+        connection.answers.put(one)
+        connection.settle(dice)
+    connection.asks.put(frame(Type.PING, 0, 0, bytes(8)) * 10, frame(Type.HEADERS, ASK, 21, bytes(10)))
+    connection.settle(dice)
+    connection.close()
+    streams.records_of_ended()
+    counts = streams.session.programs.counts()[1]
+    assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() == 2, "stream 1, at both ends"
