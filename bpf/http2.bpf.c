@@ -191,8 +191,11 @@ static __noinline void note_arrival(struct sock *sk, struct connection *c)
 	if (!is_before(h->arrived, received))
 		return;
 	if (h->arrivals_head - h->arrivals_tail == ARRIVALS) {
-		h->arrivals_cut = 1;
-		return;
+		if (!is_before(h->arrivals[h->arrivals_tail % ARRIVALS].seq, tp->copied_seq)) {
+			h->arrivals_cut = 1;
+			return;
+		}
+		h->arrivals_tail++; /* it was read: PING and its like ask for no note */
 	}
 	h->arrived = received;
 	one = &h->arrivals[h->arrivals_head++ % ARRIVALS];

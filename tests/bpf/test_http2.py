@@ -1,6 +1,8 @@
 """Calls of HTTP/2 told by stream, against what both ends did."""
 
 import os
+import select
+from random import Random
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from latencyprobe_agent.kernel.clock import READING_ERROR_NS
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
-from tests.truth.http2 import Connection
+from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame, now_ns
 from tests.truth.http2_script import Call, Script
 from tests.truth.streams import Streams, by_id
 
@@ -69,3 +71,24 @@ def check(call: Call, connection: Connection, client: np.void, server: np.void) 
         if record is server and first == "read_first_ns":
             began, ended = way.of_byte(message.begin + 8)  # the header's last byte
             assert began - READING_ERROR_NS <= record[first] <= ended + READING_ERROR_NS, (first, call, record)
+
+
+def test_a_request_after_many_pings_has_the_time_at_which_it_came(streams: Streams, port: int) -> None:
+    """Frames that no call is made of, each read on its own: more than there are notes of arrivals."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    for _ in range(40):
+        connection.asks.put(frame(Type.PING, 0, 0, bytes(8)))
+        connection.settle(dice)
+    connection.asks.put(frame(Type.HEADERS, END_STREAM | END_HEADERS, 1, bytes(10)))
+    connection.asks.send(1 << 20, dice)
+    assert select.select([connection.server], [], [], 10)[0]
+    there_ns = now_ns()
+    connection.settle(dice)
+    connection.answers.put(frame(Type.HEADERS, END_STREAM | END_HEADERS, 1, bytes(10)))
+    connection.settle(dice)
+    connection.close()
+    server = by_id(streams.records_of_ended(), Role.SERVER)[1]
+    assert server["ready_first_ns"] <= server["ready_last_ns"] <= there_ns + READING_ERROR_NS
+    assert not server["flags"] & ExchangeFlags.READY_APPROX
