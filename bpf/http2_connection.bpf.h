@@ -13,9 +13,10 @@
 #include "kernel.h"
 #include "storage.bpf.h"
 
-#define FRAME_HEADER_BYTES 9 /* RFC 9113, section 4.1 */
-#define PREFACE_BYTES 24     /* section 3.4 */
-#define LEAST_ASK_BYTES 10   /* HEADERS that open a stream: some field is in them, or in what continues them */
+#define FRAME_HEADER_BYTES 9  /* RFC 9113, section 4.1 */
+#define EXTENSION_BYTES 16384 /* the least SETTINGS_MAX_FRAME_SIZE, section 6.5.2: no extension has longer frames */
+#define PREFACE_BYTES 24      /* section 3.4 */
+#define LEAST_ASK_BYTES 10    /* HEADERS that open a stream: some field is in them, or in what continues them */
 #define ARRIVALS 32
 #define ENDINGS 128	  /* 64 were too few for 100 streams in one send call */
 #define OPEN_STREAMS 4096 /* of a connection; to end them all takes some milliseconds */

@@ -84,7 +84,7 @@ static __always_inline bool is_frame(__u8 type, __u32 length, __u32 id)
 	case FRAME_WINDOW_UPDATE:
 		return length == 4;
 	}
-	return true;
+	return length <= EXTENSION_BYTES;
 }
 
 /* This frame's end is that of its message, where `s` is followed. A peer may say so again: a message ends once. */

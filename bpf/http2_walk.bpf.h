@@ -26,6 +26,8 @@ struct walk {
 	__u32 end;	     /* and behind the last */
 	__u32 segment_seq;
 	__u32 segment_end;
+	bool again; /* a header that was seen is looked at again, and was: */
+	__u8 seen[FRAME_HEADER_BYTES];
 };
 
 extern int bpf_dynptr_from_skb(struct sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym;
@@ -60,10 +62,33 @@ static __always_inline bool next_segment(struct walk *w)
 
 static const __u8 preface[FRAME_HEADER_BYTES] = "PRI * HTT";
 
+static __always_inline __u32 payload_bytes(const struct direction *d)
+{
+	return d->header[0] << 16 | d->header[1] << 8 | d->header[2];
+}
+
+/*
+ * A send call that was cut had shown frames that were not written, up to d->next. The rest comes again, but the sender may
+ * put other frames before some of it (nginx does: an answer that begins, the ACK of a PING), and all behind them has moved.
+ * So the last header must be there again.
+ */
+static __always_inline void look_again(struct walk *w, struct direction *d)
+{
+	__u32 seq = d->next - payload_bytes(d) - FRAME_HEADER_BYTES;
+
+	if (w->skb || d->state != FRAMES_IN_STEP || d->have || is_before(seq, w->begin))
+		return;
+	if (is_before(w->end, seq + FRAME_HEADER_BYTES))
+		return; /* at a later call */
+	__builtin_memcpy(w->seen, d->header, FRAME_HEADER_BYTES);
+	w->again = true;
+	d->next = seq;
+}
+
 /* The header in d->header is whole. False: the walk is over. */
 static __always_inline bool take_header(struct walk *w, struct direction *d)
 {
-	__u32 length = d->header[0] << 16 | d->header[1] << 8 | d->header[2];
+	__u32 length = payload_bytes(d);
 	__u32 id = (d->header[5] & 0x7f) << 24 | d->header[6] << 16 | d->header[7] << 8 | d->header[8];
 	__u8 type = d->header[3];
 	struct seen *f = &w->f;
@@ -71,6 +96,12 @@ static __always_inline bool take_header(struct walk *w, struct direction *d)
 	bool fits;
 
 	d->have = 0;
+	if (!w->skb && w->again) { /* `skb` for the verifier, which knows it */
+		w->again = false;
+		d->next += length;
+		h->lost = __builtin_memcmp(d->header, w->seen, FRAME_HEADER_BYTES) != 0;
+		return !h->lost;
+	}
 	h->frame.seq = d->next - FRAME_HEADER_BYTES;
 	if (d->state == FRAMES_PREFACE) {
 		fits = !__builtin_memcmp(d->header, preface, 8) && d->header[8] == preface[8];
@@ -165,6 +196,7 @@ static __always_inline void walk_frames(struct walk *w)
 			hand_over(w->f.c, SEEKING_STREAMS);
 		return;
 	}
+	look_again(w, d);
 	h->tried = 0;
 	h->refused = false;
 	h->lost = false;

@@ -2,6 +2,7 @@
 
 import os
 import select
+import socket
 from random import Random
 
 import numpy as np
@@ -92,3 +93,41 @@ def test_a_request_after_many_pings_has_the_time_at_which_it_came(streams: Strea
     server = by_id(streams.records_of_ended(), Role.SERVER)[1]
     assert server["ready_first_ns"] <= server["ready_last_ns"] <= there_ns + READING_ERROR_NS
     assert not server["flags"] & ExchangeFlags.READY_APPROX
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"a cart of things, " * 4000, frame(Type.UNKNOWN, 0, 1, b"") * 8000],
+    ids=["text", "what may be frames"],
+)
+def test_an_answer_put_into_a_send_call_that_was_cut_fails_no_call(streams: Streams, port: int, payload: bytes) -> None:
+    """As nginx does: behind the frame that was cut, before others that the call has shown already."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 10_000)
+    connection.server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+    connection.greet()
+    for stream in (1, 3, 5, 7):
+        connection.asks.put(frame(Type.HEADERS, END_STREAM | END_HEADERS, stream, bytes(10)))
+    connection.settle(dice)
+    for stream in (1, 3, 5):
+        connection.answers.put(frame(Type.HEADERS, END_HEADERS, stream, bytes(10)))
+        _, end = connection.answers.put(frame(Type.DATA, END_STREAM, stream, payload))
+        if stream == 3:
+            behind = end
+    connection.answers.send(1 << 20, dice)
+    left = behind - connection.answers.sent.moved
+    assert left > 0, "the call was cut, long before its last frame"
+    late = frame(Type.HEADERS, END_STREAM | END_HEADERS, 7, bytes(9))
+    connection.answers.queue[left:left] = late
+    connection.answers.queued += len(late)
+    connection.settle(dice)
+    connection.close()
+    found = streams.records_of_ended()
+    client, server = by_id(found, Role.CLIENT), by_id(found, Role.SERVER)
+    assert client.keys() == server.keys() == {1, 3, 5, 7}
+    for one in client.values():
+        assert (one["outcome"], one["excluded"]) == (Outcome.OK, Excluded.NONE)
+    for one in server.values():
+        assert one["outcome"] == Outcome.OK
+        assert one["excluded"] in (Excluded.NONE, Excluded.OUT_OF_STEP)
