@@ -255,7 +255,7 @@ static __always_inline int on_destroy(void *ctx, struct sock *sk)
 	return tp ? account_for(ctx, sk, tp, s) : 0;
 }
 
-/* A connection that is older than these programs: its counters count from now. */
+/* A connection that is older than these programs, or than the request: its counters count from now. */
 static __noinline int adopt(struct sock *sk, const struct tcp_sock *tp)
 {
 	struct flow_header flow = {};
@@ -265,17 +265,35 @@ static __noinline int adopt(struct sock *sk, const struct tcp_sock *tp)
 	return 0;
 }
 
+/* The plan has changed, the connection was decided on under the new one, and its counters are requested no more. */
+static __noinline int is_given_up(struct sock *sk, struct sender *s)
+{
+	const struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	const struct config *cfg = get_config();
+	struct flow_header flow = {};
+
+	if (!cfg || !c || c->generation != cfg->generation)
+		return 0;
+	s->generation = cfg->generation;
+	return !evidence_requested(sk, EVIDENCE_RETRANSMITS, ROLE_UNKNOWN, &flow);
+}
+
 /* Once a second over all connections of the plan, or of the tool. */
 static __always_inline int on_flush(void *ctx, struct sock *sk)
 {
 	struct sender *s = bpf_sk_storage_get(&senders, sk, 0, 0);
+	const struct config *cfg = get_config();
 	struct tcp_sock *tp;
 
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	if (!tp || !cfg)
 		return 0;
 	if (!s)
 		return adopt(sk, tp);
+	if (s->generation != cfg->generation && is_given_up(sk, s)) {
+		bpf_sk_storage_delete(&senders, sk); /* what it sends meanwhile is nobody's */
+		return 0;
+	}
 	if (tp->dsack_dups != s->duplicates || bpf_ktime_get_boot_ns() - s->counted_ns >= COUNT_NS)
 		return account_for(ctx, sk, tp, s);
 	return 0;

@@ -12,7 +12,7 @@
 #include "evidence.bpf.h"
 #include "kernel.h"
 
-/* What was counted of a socket that has sent something again, or whose counters the plan requests. */
+/* What was counted of a socket that has sent something again, or whose counters the plan requests, while it does. */
 struct sender {
 	struct bpf_spin_lock lock; /* of the counters that were counted; the rest is under the socket's */
 	__u32 segs_sent;
@@ -25,6 +25,7 @@ struct sender {
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
 	__u64 counted_ns;
+	__u64 generation; /* of the plan that is known to request it */
 };
 
 struct {
@@ -128,6 +129,7 @@ static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_soc
 					   __u32 segs, __u32 bytes)
 {
 	struct sender *s = bpf_sk_storage_get(&senders, sk, 0, 0);
+	const struct config *cfg = get_config();
 	struct connection *c;
 
 	if (s)
@@ -143,6 +145,7 @@ static __noinline struct sender *sender_of(struct sock *sk, const struct tcp_soc
 	s->segs_retrans = tp->total_retrans - segs;
 	s->duplicates = tp->dsack_dups;
 	s->counted_ns = flow->boot_ns;
+	s->generation = cfg ? cfg->generation : 0;
 	if (!is_tool())
 		return s;
 	c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);

@@ -101,6 +101,23 @@ def test_a_connection_that_is_older_counts_from_when_it_is_found(session, lossy,
     wait_until(lambda: sent_by(recorder) == {Role.CLIENT: (100, 1), Role.SERVER: (1000, 1)}, "what both ends sent")
 
 
+def test_what_was_sent_while_nobody_asked_is_not_counted_once_somebody_does(session, lossy, record, port):
+    session.measure(port, evidence=("retransmits",))
+    recorder = record(RETRANSMITS)
+    ((client, server),) = lossy.connect(port)
+    session.measure(port, evidence=("handshakes",))
+    for _ in range(10):
+        turn(client, server)
+    recorder.flush()
+    session.measure(port, evidence=("retransmits",))
+    turn(client, server)
+    recorder.flush()
+    turn(client, server)
+    client.close()
+    server.close()
+    wait_until(lambda: sent_by(recorder) == {Role.CLIENT: (100, 1), Role.SERVER: (1000, 1)}, "what both ends sent")
+
+
 def sent_by(recorder):
     """(Bytes, segments) that were sent, by role."""
     counts = {role: recorder.counted(role=role) for role in (Role.CLIENT, Role.SERVER)}
