@@ -21,32 +21,17 @@ struct {
 
 static const struct evidence_counts no_evidence_counts;
 
-/* Beyond the room for keys everything counts under owner 0, and so does all of a tool, which has no target set. */
+/* All of a tool, which has no target set, counts under owner 0. */
 static __noinline struct evidence_counts *evidence_counts_of(const struct flow_header *flow)
 {
 	const struct config *cfg = get_config();
 	struct counts_key key = {};
-	struct evidence_counts *n;
 
 	key.target_set = flow->target_set;
 	key.role = flow->role;
 	if (cfg && flow->target_set)
 		key.owner = cfg->owner_by_process ? flow->owner_tgid : flow->cgroup_id;
-	n = bpf_map_lookup_elem(&evidence_counts, &key);
-	if (n)
-		return n;
-	bpf_map_update_elem(&evidence_counts, &key, &no_evidence_counts, BPF_NOEXIST);
-	n = bpf_map_lookup_elem(&evidence_counts, &key);
-	if (n)
-		return n;
-	key.owner = 0;
-	n = bpf_map_lookup_elem(&evidence_counts, &key);
-	if (!n) {
-		bpf_map_update_elem(&evidence_counts, &key, &no_evidence_counts, BPF_NOEXIST);
-		n = bpf_map_lookup_elem(&evidence_counts, &key);
-	}
-	count_lost(n ? LOST_COUNTS_FULL : LOST_COUNTS);
-	return n;
+	return counts_in(&evidence_counts, &key, &no_evidence_counts);
 }
 
 #endif

@@ -36,22 +36,7 @@ static const struct exchange_counts no_counts;
 
 static __always_inline struct exchange_counts *counts_of(struct counts_key *key)
 {
-	struct exchange_counts *n = bpf_map_lookup_elem(&counts, key);
-
-	if (n)
-		return n;
-	bpf_map_update_elem(&counts, key, &no_counts, BPF_NOEXIST);
-	n = bpf_map_lookup_elem(&counts, key);
-	if (n)
-		return n;
-	key->owner = 0;
-	n = bpf_map_lookup_elem(&counts, key);
-	if (!n) {
-		bpf_map_update_elem(&counts, key, &no_counts, BPF_NOEXIST);
-		n = bpf_map_lookup_elem(&counts, key);
-	}
-	count_lost(n ? LOST_COUNTS_FULL : LOST_COUNTS);
-	return n;
+	return counts_in(&counts, key, &no_counts);
 }
 
 /* 1 if a < b, without a branch, which the verifier would follow both ways. a, b < 2^63. */

@@ -65,6 +65,30 @@ static __always_inline __u64 now_ns(void)
 	return as_boot_ns(bpf_ktime_get_ns());
 }
 
+/*
+ * The counts of a key in a map of such, made when it is first seen, as `none`. Beyond the room for keys everything counts
+ * under owner 0. NULL: nor is there room for that.
+ */
+static __always_inline void *counts_in(void *map, struct counts_key *key, const void *none)
+{
+	void *n = bpf_map_lookup_elem(map, key);
+
+	if (n)
+		return n;
+	bpf_map_update_elem(map, key, none, BPF_NOEXIST);
+	n = bpf_map_lookup_elem(map, key);
+	if (n)
+		return n;
+	key->owner = 0;
+	n = bpf_map_lookup_elem(map, key);
+	if (!n) {
+		bpf_map_update_elem(map, key, none, BPF_NOEXIST);
+		n = bpf_map_lookup_elem(map, key);
+	}
+	count_lost(n ? LOST_COUNTS_FULL : LOST_COUNTS);
+	return n;
+}
+
 static __always_inline bool emit(void *ring, void *record, __u64 size, const struct config *cfg)
 {
 	return emit_or_count(ring, record, size, cfg->wakeup_bytes);
