@@ -33,9 +33,9 @@ struct view {
 #define TWO_ROUND_TRIPS_NS(srtt_us) ((__u64)(srtt_us) * 250)
 
 /* What shows that bytes were under way though none moved: segments sent again, or received out of order. */
-static __always_inline __u32 disturbances(const struct view *v)
+static __always_inline __u32 disturbances(const struct tcp_sock *tp)
 {
-	return v->tp->total_retrans + v->tp->rcv_ooopack;
+	return tp->total_retrans + tp->rcv_ooopack;
 }
 
 /* Segments sent again since there were `before`; 0 once tcp_disconnect() has set their number back. */
@@ -50,7 +50,7 @@ static __always_inline void bytes_move(struct connection *c, const struct view *
 {
 	c->moved_ns = v->now_ns;
 	c->last_ns = v->now_ns;
-	c->disturbed = disturbances(v);
+	c->disturbed = disturbances(v->tp);
 }
 
 /* No byte has moved for a pause of the target, or two round trips, and none was under way. */
@@ -61,7 +61,7 @@ static __always_inline bool is_silent(const struct connection *c, const struct v
 	if (quiet_ns < (__s64)c->pause_ns || v->copied != c->read_seq) /* a reader is at it: the window was closed */
 		return false;
 	return quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(v->tp->srtt_us) && (__s32)(v->acked - c->out_seq) >= 0 &&
-	       c->disturbed == disturbances(v);
+	       c->disturbed == disturbances(v->tp);
 }
 
 /* A connection that falls silent at its server's side, or does not alternate in step, does not resume. */

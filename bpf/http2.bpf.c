@@ -70,12 +70,7 @@ struct settling {
 
 static long settle_one(__u32 index, struct settling *s)
 {
-	__u32 id = take_ending(s->h, s->written);
-	struct stream *ended = id ? find_stream(s->h, id) : NULL;
-
-	if (ended)
-		end_sent(s->h, s->c, s->tp, ended, s->ns, s->flags);
-	return !id;
+	return !end_next_sent(s->h, s->c, s->tp, s->written, s->ns, s->flags);
 }
 
 /* What is written up to `written` was so by a call that returned at `ns`. */

@@ -92,7 +92,6 @@ static __always_inline void note_end(struct seen *f, struct direction *d, struct
 {
 	__u32 ended = asks(f) ? STREAM_REQUEST_ENDED : STREAM_ANSWER_ENDED;
 	struct http2 *h = f->h;
-	struct stream *oldest;
 
 	if (s->state & (f->out ? ended | STREAM_SENDING : ended))
 		return;
@@ -109,9 +108,7 @@ static __always_inline void note_end(struct seen *f, struct direction *d, struct
 	if (put_ending(h, h->frame.id, h->frame.end))
 		return;
 	/* more in one call: the oldest takes the time at which it began */
-	oldest = find_stream(h, take_ending(h, h->frame.end));
-	if (oldest)
-		end_sent(h, f->c, f->tp, oldest, h->call_ns, FLAG_SEND_APPROX);
+	end_next_sent(h, f->c, f->tp, h->frame.end, h->call_ns, FLAG_SEND_APPROX);
 	put_ending(h, h->frame.id, h->frame.end);
 }
 
@@ -187,15 +184,10 @@ static __noinline void take_frame(struct seen *f, struct direction *d)
 	h->taken = taken_of(f, d);
 	if (!taken(h, 0xff))
 		return;
-	if (!asks(f) && h->answered == h->frame.id && h->answered_until == h->frame.seq) {
-		h->frame.end = h->frame.seq;
-		before_ns = f->out ? h->returned_ns : arrived_ns(f);
-	}
-	if (!f->out) {
-		h->frame.end = h->frame.seq + 1;
-		at_ns = arrived_ns(f);
-	}
-	h->frame.end = end;
+	if (!asks(f) && h->answered == h->frame.id && h->answered_until == h->frame.seq)
+		before_ns = f->out ? h->returned_ns : arrived_ns(f, h->frame.seq);
+	if (!f->out)
+		at_ns = arrived_ns(f, h->frame.seq + 1);
 	s = taken(h, TAKEN_HEADERS) && asks(f) ? ask_stream(f, at_ns) : find_stream(h, h->frame.id);
 	if (!s)
 		return;

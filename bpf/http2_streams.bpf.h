@@ -40,13 +40,13 @@ static __always_inline __u64 offset_of(const struct http2 *h, const struct tcp_s
 }
 
 /*
- * When the bytes before h->frame.end had arrived; no later frame's have before. Notes lie in order: the first one that has
+ * When the bytes before `end` had arrived; no later frame's have before. Notes lie in order: the first one that has
  * them is found without a branch. With h->approx, if only that they had when they were read.
  */
-static __noinline __u64 arrived_ns(struct seen *f)
+static __noinline __u64 arrived_ns(struct seen *f, __u32 end)
 {
 	struct http2 *h = f->h;
-	__u32 tail = h->arrivals_tail, head = h->arrivals_head, end = h->frame.end, before;
+	__u32 tail = h->arrivals_tail, head = h->arrivals_head, before;
 
 #pragma unroll
 	for (__u32 step = ARRIVALS; step; step /= 2) {
@@ -137,7 +137,7 @@ static __always_inline bool paused(const struct seen *f, const struct stream *s,
 	__s64 quiet_ns = at_ns - (before_ns > s->answer_ns ? before_ns : s->answer_ns);
 
 	return quiet_ns >= (__s64)f->c->pause_ns && quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(f->tp->srtt_us) &&
-	       s->disturbed == f->tp->total_retrans + f->tp->rcv_ooopack;
+	       s->disturbed == disturbances(f->tp);
 }
 
 /*
@@ -166,7 +166,7 @@ static __always_inline void answer_stream(struct seen *f, struct stream *s, bool
 	if (!headers)
 		s->flags |= STREAM_DATA;
 	s->answer_ns = at_ns;
-	s->disturbed = f->tp->total_retrans + f->tp->rcv_ooopack;
+	s->disturbed = disturbances(f->tp);
 }
 
 /*
@@ -192,12 +192,12 @@ static __always_inline void reset_stream(struct seen *f, struct stream *s, __u64
 		break_stream(f->h, f->c, f->tp, s, OUTCOME_STREAM_RESET, at_ns, EXCLUDED_NONE);
 }
 
-/* The last byte of a message was read. `f`: the frame that ends it. */
-static __noinline void end_read(struct seen *f, struct stream *s)
+/* The last byte of a message was read, the one before `end`. */
+static __noinline void end_read(struct seen *f, struct stream *s, __u32 end)
 {
 	struct exchange *x = &s->x;
 
-	x->ready_last_ns = arrived_ns(f);
+	x->ready_last_ns = arrived_ns(f, end);
 	if (f->h->approx)
 		x->flags |= FLAG_READY_APPROX;
 	x->read_last_ns = f->now_ns;
@@ -232,6 +232,18 @@ static __always_inline __u32 take_ending(struct http2 *h, __u32 written)
 		h->endings_tail++;
 	}
 	bpf_spin_unlock(&h->lock);
+	return id;
+}
+
+/* The next message that is written by `written` was so by a call that returned at `now_ns`. False: there is none. */
+static __always_inline bool end_next_sent(struct http2 *h, const struct connection *c, const struct tcp_sock *tp,
+					  __u32 written, __u64 now_ns, __u32 flags)
+{
+	__u32 id = take_ending(h, written);
+	struct stream *s = id ? find_stream(h, id) : NULL;
+
+	if (s)
+		end_sent(h, c, tp, s, now_ns, flags);
 	return id;
 }
 

@@ -147,10 +147,9 @@ static long step(__u32 index, struct walk *w)
 	if (d->ending && !is_before(w->end, d->ending_seq)) {
 		struct stream *s = find_stream(w->f.h, d->ending);
 
-		w->f.h->frame.end = d->ending_seq;
 		d->ending = 0;
 		if (s)
-			end_read(&w->f, s);
+			end_read(&w->f, s, d->ending_seq);
 		return 0;
 	}
 	if (!is_before(d->next, w->end))
