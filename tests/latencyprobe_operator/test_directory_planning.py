@@ -9,6 +9,7 @@ import pytest
 
 from latencyprobe.sli import SliBatch, SliRow
 from latencyprobe.slo.objective import objectives
+from latencyprobe_operator.cluster import loops as loops_
 from latencyprobe_operator.cluster.loops import Loops, Trigger
 from latencyprobe_operator.directory import planning as planning_
 from latencyprobe_operator.directory.ingest import Ingest
@@ -124,6 +125,25 @@ def test_counts_are_taken_of_what_was_planned(play: Play, make: Any) -> None:
         await world.planning.turn()
         await world.ingest.take("n1", batch)
         assert [len(taken.rows) for _, taken in world.store_thread.batches] == [0, 1]
+
+    play(scene)
+
+
+def test_counts_are_taken_of_a_plan_that_somebody_asked_for_while_it_was_made(
+    play: Play, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops_, "SLICE_S", 0.0)
+
+    async def scene(world: World) -> None:
+        turn = asyncio.create_task(world.planning.turn())
+        while not (world.planner.resolved or turn.done()):  # noqa: ASYNC110 - between two slices
+            await asyncio.sleep(0)
+        assert not turn.done(), "it is asked for too late"
+        world.planner.plan_of("n1")
+        await turn
+        assert world.published == [frozenset({"n1"})]
+        (objective,) = objectives(make.probe())
+        assert world.ingest.asked.includes("n1", objective.key, int(time.time()))
 
     play(scene)
 

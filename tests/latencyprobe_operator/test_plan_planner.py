@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -13,7 +13,8 @@ from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.objects import Node, Pod
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan import planner as planner_
-from latencyprobe_operator.plan.planner import Planner
+from latencyprobe_operator.plan.planner import Planner, Work
+from latencyprobe_operator.plan.targets import finished
 
 EPOCH = 1000
 
@@ -105,6 +106,27 @@ def test_node_that_is_asked_for_before_it_has_work_gets_a_higher_generation_with
     state.put("pods", make.pod("cart-1"))
     planned(planner, state, make.probe())
     assert planner.plan_of("n1").generation > empty.generation
+
+
+def test_plan_that_is_asked_for_while_the_planner_works_is_the_earlier_one(make: Any) -> None:
+    """Else the node's plan would not be among those that changed, and nobody would be told of it."""
+    planner, state, asked = Planner(EPOCH), make.state(make.pod("cart-1")), []
+
+    def meanwhile() -> Work:
+        work = planner.work({("shop", "checkout"): make.probe()}, state, state.take_changes())
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                return cast("frozenset[str]", end.value)
+            if planner.resolved and not asked:
+                asked.append(planner.plan_of("n1"))
+            yield
+
+    assert finished(meanwhile()) == {"n1"}
+    assert asked[0].targets == ()
+    assert planner.plan_of("n1").targets
+    assert planner.plan_of("n1").generation > asked[0].generation
 
 
 def test_plan_of_a_deleted_node_is_forgotten(make: Any) -> None:

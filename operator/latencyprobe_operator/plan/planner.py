@@ -6,7 +6,7 @@ the nodes that it concerns, and builds only the plans of nodes where something d
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.objects import Key, Pod
 from latencyprobe_operator.cluster.state import Changes, ClusterState
 from latencyprobe_operator.plan.resources import attributes
-from latencyprobe_operator.plan.targets import Look, Resolved, finished, look
+from latencyprobe_operator.plan.targets import Look, Part, Resolved, finished, look
 
 Work = Generator[None, None, frozenset[str]]
 
@@ -40,9 +40,9 @@ class Planner:
         self._outdated: set[str] = set()
 
     def plan_of(self, node: str) -> plan.NodePlan:
-        """Return a node's plan; an empty one when it has nothing to measure."""
+        """Return a node's plan; an empty one when it has nothing to measure, or none was made yet."""
         if node not in self.plans:
-            self._replace(node, *self._built(node))
+            self._replace(node, *self._built(node, []))  # whatever `work` has found already: it tells who has another
         return self.plans[node]
 
     def calls(self, node: str, uid: str) -> bool:
@@ -120,7 +120,10 @@ class Planner:
         built = {}
         try:
             for node in outdated:
-                built[node] = self._built(node)
+                keys = self._probes_on.get(node, ())
+                built[node] = self._built(node, [self.resolved[key].parts[node] for key in sorted(keys)])
+                if not keys:
+                    self._probes_on.pop(node, None)
                 yield
         except BaseException:
             self._outdated |= outdated
@@ -137,11 +140,8 @@ class Planner:
         self.plans[node] = msgspec.structs.replace(new, generation=self._generation)
         return True
 
-    def _built(self, node: str) -> tuple[plan.NodePlan, tuple[Pod, ...]]:
+    def _built(self, node: str, parts: Sequence[Part]) -> tuple[plan.NodePlan, tuple[Pod, ...]]:
         """Return a node's plan from its probes' parts, without its generation, and the pods in it."""
-        parts = [self.resolved[key].parts[node] for key in sorted(self._probes_on.get(node, ()))]
-        if not parts:
-            self._probes_on.pop(node, None)
         by_uid = {pod.uid: pod for part in parts for pod in part.pods}
         pods = tuple(by_uid[uid] for uid in sorted(by_uid))
         new = plan.NodePlan(
