@@ -4,14 +4,22 @@ counts of what was never its own, also after the operator was started anew.
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.slo.windows import DAY_S
 from latencyprobe.store.schema import KEY_COLUMNS
 
 KEPT_S = 2 * DAY_S  # counts come up to a day late
-_READ = f"SELECT node, since, {', '.join(KEY_COLUMNS)} FROM asked JOIN series ON id = series"  # noqa: S608 - constants
+_KEYS = f"SELECT id, {', '.join(KEY_COLUMNS)} FROM series WHERE id IN (SELECT series FROM asked)"  # noqa: S608 - constants
 _REMEMBER = "INSERT INTO asked VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET last = excluded.last"
+
+
+class Time(NamedTuple):
+    """Since when a node was asked for something, and when last, in Unix s."""
+
+    since: int
+    last: int
 
 
 def remember(db: sqlite3.Connection, nodes: Mapping[str, Iterable[int]], now: int) -> None:
@@ -19,11 +27,19 @@ def remember(db: sqlite3.Connection, nodes: Mapping[str, Iterable[int]], now: in
     db.executemany(_REMEMBER, [(node, series, now, now) for node, ids in nodes.items() for series in ids])
 
 
-def read(db: sqlite3.Connection) -> dict[str, dict[ObjectiveKey, int]]:
-    """Return since when (Unix s) each node was asked for what."""
-    found: dict[str, dict[ObjectiveKey, int]] = {}
-    for node, since, *key in db.execute(_READ):
-        found.setdefault(node, {})[ObjectiveKey(*key)] = since
+def unask(db: sqlite3.Connection, gone: Iterable[tuple[str, int]]) -> None:
+    """Delete that nodes were asked for these series."""
+    db.executemany("DELETE FROM asked WHERE node = ? AND series = ?", gone)
+
+
+def read(db: sqlite3.Connection) -> dict[str, dict[ObjectiveKey, Time]]:
+    """Return when each node was asked for what. What is equal is one object: there is a row for each of them both."""
+    keys = {series: ObjectiveKey(*key) for series, *key in db.execute(_KEYS)}
+    times: dict[Time, Time] = {}
+    found: dict[str, dict[ObjectiveKey, Time]] = {}
+    for node, series, *when in db.execute("SELECT node, series, since, last FROM asked"):
+        time = Time(*when)
+        found.setdefault(node, {})[keys[series]] = times.setdefault(time, time)
     return found
 
 

@@ -137,8 +137,13 @@ class SqliteStore:
         with self._transaction():
             asked.remember(self._db, {n: map(self._id, keys) for n, keys in nodes.items()}, int(self._clock()))
 
-    def asked(self) -> dict[str, dict[ObjectiveKey, int]]:
-        """Return what each node was asked to count within the last 2 days, and since when (Unix s)."""
+    def unask(self, gone: Iterable[tuple[str, ObjectiveKey]]) -> None:
+        """Forget that nodes were asked to count these objectives."""
+        with self._transaction():
+            asked.unask(self._db, [(node, self._known(key)) for node, key in gone])
+
+    def asked(self) -> dict[str, dict[ObjectiveKey, asked.Time]]:
+        """Return what each node was asked to count within the last 2 days, and when."""
         with opening.failures(self.path):
             return asked.read(self._db)
 

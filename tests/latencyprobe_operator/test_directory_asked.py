@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from latencyprobe.errors import StoreError
-from latencyprobe.slo.objective import objectives
+from latencyprobe.slo.objective import ObjectiveKey, objectives
 from latencyprobe.slo.windows import DAY_S, HOUR_S
 from latencyprobe.store import SqliteStore
+from latencyprobe_operator.directory import asked as asked_
 from latencyprobe_operator.directory.asked import Asked
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.store_thread import StoreThread
@@ -22,7 +23,8 @@ class World:
     """The objective of a LatencyProbe on node n1; `plan(True)` asks for it, `plan(False)` no more."""
 
     def __init__(self, make: Any, path: Path) -> None:
-        self.now, self.path, self.state = BEGAN, path, make.state(make.pod("cart-1"))
+        self.now, self.path, self.make = BEGAN, path, make
+        self.state = make.state(*(make.pod("cart-1", ns) for ns in ("shop", "bank")), namespaces=("shop", "bank"))
         self.planner, self.probe = Planner(1), make.probe()
         (self.objective,) = objectives(self.probe)
         self.plan(True)
@@ -30,6 +32,14 @@ class World:
     def plan(self, wanted: bool) -> None:
         probes = {("shop", "checkout"): self.probe} if wanted else {}
         self.planner.update(probes, self.state, self.state.take_changes())
+
+    def edit(self, asked: Asked, threshold_ms: int, *namespaces: str) -> list[ObjectiveKey]:
+        """Ask for this threshold in these namespaces."""
+        fast = {"name": "fast", "target": "cart", "threshold": f"{threshold_ms}ms", "goal": "99"}
+        probes = {(ns, "checkout"): self.make.probe(namespace=ns, objectives=[fast]) for ns in namespaces}
+        self.planner.update(probes, self.state, self.state.take_changes())
+        asked.planned(self.planner.plan_of("n1"))
+        return [one.key for probe in probes.values() for one in objectives(probe)]
 
     async def run(self, scene: Callable[[Asked, StoreThread], Awaitable[None]]) -> None:
         """One life of an operator."""
@@ -101,7 +111,7 @@ def test_what_could_not_be_stored_is_stored_by_the_next_call(world: World) -> No
         await store_thread._mend("StoreFull")
         await asked.save()
         assert asked.known
-        assert {world.objective.key: BEGAN} == store_thread.store.asked()["n1"]
+        assert {world.objective.key: (BEGAN, BEGAN)} == store_thread.store.asked()["n1"]
 
     asyncio.run(world.run(scene))
 
@@ -120,3 +130,74 @@ def test_store_that_was_begun_anew_takes_nothing_from_what_is_known(world: World
             assert not world.includes(asked, BEGAN - HOUR_S)
 
     asyncio.run(world.run(scene))
+
+
+EDITS, ROOM = 60, 20
+
+
+@pytest.mark.parametrize("save_every", [1, 7, EDITS], ids=["each is saved", "some are", "none is"])
+def test_edits_without_end_take_no_more_room_than_there_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, save_every: int
+) -> None:
+    monkeypatch.setattr(asked_, "FORMER", ROOM)
+    edited: list[ObjectiveKey] = []
+
+    async def first(asked: Asked, store_thread: StoreThread) -> None:
+        for number in range(EDITS):
+            world.now += 10
+            edited.extend(world.edit(asked, number + 1, "shop"))
+            included = [asked.includes("n1", key, world.now) for key in edited]
+            assert included == [number - i <= ROOM for i in range(len(edited))], "the latest ones"
+            if number % save_every == 0:
+                await asked.save()
+        await asked.save()
+        assert sum(map(len, store_thread.store.asked().values())) <= ROOM + 1
+
+    async def second(asked: Asked, store_thread: StoreThread) -> None:
+        world.edit(asked, EDITS + 1, "shop")
+        await asked.save()
+        assert asked.includes("n1", edited[-1], world.now), "the one before"
+        assert sum(map(len, store_thread.store.asked().values())) <= ROOM + 1
+
+    asyncio.run(world.run(first))
+    asyncio.run(world.run(second))
+
+
+def test_who_edits_without_end_takes_no_room_from_others_and_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asked_, "FORMER", ROOM)
+
+    async def scene(asked: Asked, store_thread: StoreThread) -> None:
+        others = []
+        for number in range(ROOM // 2):
+            others += world.edit(asked, number + 1, "bank")
+            await asked.save()
+        for number in range(EDITS):
+            world.edit(asked, number + 1, "shop")
+            if number % 9 == 0:
+                await asked.save()
+        assert all(asked.includes("n1", key, world.now) for key in others)
+        (said,) = (record.message for record in caplog.records)
+        assert said.startswith("shop: its objectives change so often")
+
+    asyncio.run(world.run(scene))
+
+
+def test_store_that_remembers_too_much_is_put_in_order_by_the_first_save(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def first(asked: Asked, _: StoreThread) -> None:
+        for number in range(EDITS):
+            world.edit(asked, number + 1, "shop")
+            await asked.save()
+
+    async def second(asked: Asked, store_thread: StoreThread) -> None:
+        world.edit(asked, 1, "shop")
+        await asked.save()
+        assert asked.known
+        assert sum(map(len, store_thread.store.asked().values())) == ROOM + 1
+
+    asyncio.run(world.run(first))
+    monkeypatch.setattr(asked_, "FORMER", ROOM)
+    asyncio.run(world.run(second))

@@ -61,7 +61,7 @@ def test_counts_of_an_hour_without_the_operator_arrive_once_when_it_is_back(
 
     async def scene(it: World) -> None:
         nonlocal now
-        it.ingest.asked._since["n1"][objective.key] = now - 86_400  # it has measured for a day
+        it.ingest.asked._now["n1"][objective.key] = now - 86_400  # it has measured for a day
         away = Directory("https://127.0.0.1:1", "n1", token_file=tmp_path / "token", ca_file=tmp_path / "tls.crt")
         agent = Agent(away, tmp_path / "state", lambda: now)
         for start in range(STARTS):

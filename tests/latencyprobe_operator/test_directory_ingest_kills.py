@@ -83,7 +83,7 @@ def test_after_fifty_kills_every_row_that_the_agent_had_on_disk_counts_once(
 
     async def scene(it: World) -> None:
         stored: Counter[tuple[str, int]] = Counter()
-        it.ingest.asked._since["n1"][objective.key] = newest - 86_400  # it has measured for a day
+        it.ingest.asked._now["n1"][objective.key] = newest - 86_400  # it has measured for a day
         take = it.ingest.take
 
         async def slowly(node: str, batch: SliBatch) -> SliAnswer:

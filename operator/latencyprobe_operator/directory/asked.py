@@ -2,19 +2,24 @@
 before the operator's start are taken from those nodes alone that were asked for them.
 """
 
+import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from latencyprobe.plan import NodePlan
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.slo.windows import HOUR_S, MINUTE_S
+from latencyprobe.store.asked import Time
+from latencyprobe_operator.directory.former import Former, Once
 from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
 
+log = logging.getLogger(__name__)
+
 CLOCKS_S = 120  # clocks of nodes may differ by this much
 SAVE_S = 5.0
-_SLICE = 100  # nodes that are stored at once
+FORMER = 100_000  # what nodes are asked for no more, of all of them: 30 MB, and 8 MB in the store
+_SLICE, _SLICE_ROWS = 100, 5_000  # nodes that are stored at once, and what is taken off
 
 
 class Asked:
@@ -24,25 +29,28 @@ class Asked:
         self.known = False
         self._store_thread = store_thread
         self._clock = clock
-        self._since: defaultdict[str, dict[ObjectiveKey, int]] = defaultdict(dict)
-        self._now: dict[str, frozenset[ObjectiveKey]] = {}
+        self._now: dict[str, dict[ObjectiveKey, int]] = {}  # since when; a node's is replaced, never changed
+        self._former = Former(FORMER)
+        self._surplus: list[Once] = []  # that the store may still have
         self._unsaved: set[str] = set()
         self._saved_hour = 0
+        self._told: set[str] = set()
 
-    def planned(self, plan: NodePlan) -> None:
-        """Take note of what a node is asked for from now on."""
-        keys = frozenset(objective_keys(plan))
-        if keys != self._now.get(plan.node, frozenset()):
-            self._now[plan.node] = keys
-            self._unsaved.add(plan.node)
-            since, now = self._since[plan.node], int(self._clock())
-            for key in keys:
-                since.setdefault(key, now)
+    def planned(self, *plans: NodePlan) -> None:
+        """Take note of what nodes are asked for from now on."""
+        for plan in plans:
+            self._planned(plan.node, frozenset(objective_keys(plan)))
+        self._bound()
+        if len(self._surplus) > FORMER:  # the store is away: once it is back, it tells itself what it has
+            self._surplus.clear()
+            self._saved_hour = 0
 
     def includes(self, node: str, key: ObjectiveKey, minute: int) -> bool:
         """Return whether a node may have counted an objective in a minute. What it is not asked for any more is
-        included for two days: it may be late, or may not have heard yet."""
-        since = self._since.get(node, {}).get(key)
+        included for two days, if there is room: it may be late, or may not have heard yet."""
+        since = self._now.get(node, {}).get(key)
+        if since is None:
+            since = self._former.since(Once(node, key))
         return since is not None and minute + MINUTE_S > since - CLOCKS_S
 
     async def save(self) -> None:
@@ -50,18 +58,51 @@ class Asked:
         asked for since. Raises StoreError; the next call makes up for it."""
         run, store, hour = self._store_thread.run, self._store_thread.store, int(self._clock()) // HOUR_S
         whole = hour != self._saved_hour
+        await self._unask()
         nodes = sorted(self._now if whole else self._unsaved)
         for first in range(0, len(nodes), _SLICE):
             asked = {node: self._now[node] for node in nodes[first : first + _SLICE]}
             await run(store.ask, asked)
-            self._unsaved -= {node for node, keys in asked.items() if self._now[node] == keys}
+            self._unsaved -= {node for node, keys in asked.items() if self._now[node] is keys}
         if whole:
-            stored = await run(store.asked)
-            for node, since in stored.items():  # a store that was begun anew knows less than we do
-                known = self._since.get(node, {})
-                since.update((key, known[key]) for key in since.keys() & known.keys() if known[key] < since[key])
-            self._since = defaultdict(dict, stored)
-            for node in self._unsaved:  # planned while the store was read
-                self._since[node] = dict.fromkeys(self._now[node], int(self._clock())) | self._since[node]
-            self._now = {node: keys for node, keys in self._now.items() if keys or node in self._unsaved}
+            self._read(await run(store.asked))
             self.known, self._saved_hour = True, hour
+            await self._unask()
+
+    def _planned(self, node: str, keys: frozenset[ObjectiveKey]) -> None:
+        before, now = self._now.get(node, {}), int(self._clock())
+        if keys == before.keys():
+            return
+        self._now[node] = {key: before.get(key) or self._former.pop(Once(node, key)) or now for key in keys}
+        self._unsaved.add(node)
+        for key in before.keys() - keys:
+            self._former.put(Once(node, key), before[key])
+
+    async def _unask(self) -> None:
+        """Take off the store what there was no room for."""
+        run, store = self._store_thread.run, self._store_thread.store
+        while some := self._surplus[:_SLICE_ROWS]:
+            await run(store.unask, [once for once in some if once.key not in self._now.get(once.node, {})])
+            del self._surplus[: len(some)]
+
+    def _read(self, stored: Mapping[str, Mapping[ObjectiveKey, Time]]) -> None:
+        """Take over what the store knows. One that was begun anew knows less than we do."""
+        known, self._former = self._former, Former(FORMER)
+        former = []
+        for node, times in stored.items():
+            now = self._now.get(node, {})
+            if earlier := {key: since for key, (since, _) in times.items() if since < now.get(key, 0)}:
+                self._now[node] = now | earlier
+            former += [(last, Once(node, key), since) for key, (since, last) in times.items() if key not in now]
+        for _, once, since in sorted(former, key=lambda one: one[0]):
+            self._former.put(once, min(since, known.since(once) or since))
+        self._now = {node: keys for node, keys in self._now.items() if keys or node in self._unsaved}
+        self._bound()
+
+    def _bound(self) -> None:
+        """Forget what there is no room for."""
+        surplus = self._former.take_surplus()
+        self._surplus += surplus
+        for namespace in {once.key.namespace for once in surplus} - self._told:
+            self._told.add(namespace)
+            log.warning("%s: its objectives change so often that late counts of earlier ones are dropped", namespace)
