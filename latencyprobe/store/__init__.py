@@ -49,8 +49,9 @@ class Store(Counts, Protocol):
     def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
         """Add the batches of nodes once each, and return the next sequence number that will be taken from each."""
 
-    def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> None:
-        """Say how much measured time minutes should have: (objectives, minute, ms)."""
+    def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> int:
+        """Say how much measured time minutes should have: (objectives, minute, ms). Returns of how many it is too late
+        to say."""
 
     def objectives_at(self, at: int) -> tuple[Objective, ...]:
         """Return the objectives that were counted at a moment (Unix s), also such as are retired since."""

@@ -119,18 +119,23 @@ class SqliteStore:
         with self._transaction():
             return [self._add_batch(node, batch) for node, batch in batches]
 
-    def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> None:
+    def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> int:
         """Say how much measured time, over all nodes, minutes should have: (objectives, minute, ms). The highest word
-        for a minute counts.
+        for a minute counts. Returns how many of these came too late: their minutes are not kept any more.
 
         What was measured beyond it counts nowhere: it must not make up for what another minute misses.
         """
+        too_late = 0
         with self._transaction():
             for keys, minute, expected_ms in wanted:
+                if minute < self._horizons().minutes:
+                    too_late += 1
+                    continue
                 for key in keys:
                     _, known = self._time(self._id(key), minute)
                     if (more := min(expected_ms - known, MAX_SUM)) > 0:
-                        self._add([SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more))])
+                        self._add_row(SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more)))
+        return too_late
 
     def ask(self, nodes: Mapping[str, Iterable[ObjectiveKey]]) -> None:
         """Remember that these nodes are asked to count these objectives now."""
@@ -215,8 +220,7 @@ class SqliteStore:
 
     def _add_batch(self, node: str, batch: SliBatch) -> int:
         sender = (node, batch.instance)
-        query = "SELECT sequence FROM instances WHERE node = ? AND instance = ?"
-        last = self._db.execute(query, sender).fetchone()
+        last = self._db.execute(statements.LAST_SEQUENCE, sender).fetchone()
         if last and batch.sequence != last[0] + 1:
             return int(last[0]) + 1
         if not last:
@@ -229,23 +233,25 @@ class SqliteStore:
     def _add(self, rows: Iterable[SliRow]) -> None:
         latest_late = self._clock() - LATE_S
         for row in rows:
-            if row.minute < latest_late:
-                self._db.execute("UPDATE state SET late_rows = late_rows + 1")
-                if row.minute < self._horizons().minutes or not self._known(key_of(row)):
-                    continue
-                row = columns.missed(row)  # noqa: PLW2901 - what the report has to know of it
-            series = self._id(key_of(row))
-            query = "UPDATE series SET first_minute = ? WHERE id = ? AND (first_minute IS NULL OR first_minute > ?)"
-            self._db.execute(query, (row.minute, series, row.minute))
-            wanted = self._wanted_more(series, row)
-            self._kept.changed(series, row.minute)
-            detail = columns.detail(row)
-            for width_s, coverage in zip(WIDTHS_S, (row.coverage, wanted, wanted), strict=True):
-                counts = columns.counts(row, coverage)
-                self._db.execute(statements.ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
-            if blob := columns.exemplars(row):
-                for width_s in (HOUR_S, DAY_S):
-                    self._db.execute(statements.ADD_EXEMPLARS, (series, width_s, down(row.minute, width_s), blob))
+            if row.minute >= latest_late:
+                self._add_row(row)
+                continue
+            self._db.execute("UPDATE state SET late_rows = late_rows + 1")
+            if row.minute >= self._horizons().minutes and self._known(key_of(row)):
+                self._add_row(columns.missed(row))  # what the report has to know of it
+
+    def _add_row(self, row: SliRow) -> None:
+        series = self._id(key_of(row))
+        self._db.execute(statements.BEGIN_SERIES, (row.minute, series, row.minute))
+        wanted = self._wanted_more(series, row)
+        self._kept.changed(series, row.minute)
+        detail = columns.detail(row)
+        for width_s, coverage in zip(WIDTHS_S, (row.coverage, wanted, wanted), strict=True):
+            counts = columns.counts(row, coverage)
+            self._db.execute(statements.ADD_COUNTS, (series, width_s, down(row.minute, width_s), *counts, detail))
+        if blob := columns.exemplars(row):
+            for width_s in (HOUR_S, DAY_S):
+                self._db.execute(statements.ADD_EXEMPLARS, (series, width_s, down(row.minute, width_s), blob))
 
     def _wanted_more(self, series: int, row: SliRow) -> Coverage:
         """Return a row's coverage with as much measured time as is wanted now and was not there before."""
@@ -255,8 +261,7 @@ class SqliteStore:
 
     def _time(self, series: int, minute: int) -> tuple[int, int]:
         """Return how much of a minute was measured and how much was wanted, over all nodes."""
-        query = "SELECT measured_ms, expected_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
-        return self._db.execute(query, (series, MINUTE_S, minute)).fetchone() or (0, 0)
+        return self._db.execute(statements.TIME, (series, MINUTE_S, minute)).fetchone() or (0, 0)
 
     def _reached(self) -> float:
         """Return how late it was for sure when the store was opened: its oldest minutes had their time."""

@@ -237,6 +237,21 @@ def test_wanted_time_is_the_highest_word_for_a_minute(store: SqliteStore) -> Non
     assert Coverage(measured_ms=45_000, expected_ms=120_000) == store.read(KEY, NOW - DAY_S, NOW + 60).coverage
 
 
+def test_wanted_time_is_stored_however_long_the_store_was_away_while_minutes_are_kept(
+    store: SqliteStore, clock: Clock
+) -> None:
+    clock.now = NOW - 3 * DAY_S
+    store.add([row(NOW - 3 * DAY_S)])
+    clock.now = NOW
+    store.compact(NOW)
+    horizon = horizons_of(store)[0]
+    minutes = [horizon - 60, horizon, NOW - 30 * HOUR_S, NOW]
+    assert 1 == store.expect([([KEY], minute, 60_000) for minute in minutes]), "whose minute is not kept any more"
+    assert 180_000 == store.read(KEY, horizon, NOW + 60).coverage.expected_ms
+    assert 60_000 == store.read(KEY, NOW - 30 * HOUR_S, NOW - 29 * HOUR_S).coverage.expected_ms
+    assert 0 == store.late_rows
+
+
 MEASURED = Coverage(measured_ms=60_000)
 SPANS = {"minutes": (NOW, NOW + 120), "hours": (NOW, NOW + HOUR_S), "days": (NOW - 5 * HOUR_S, NOW + 19 * HOUR_S)}
 

@@ -260,6 +260,17 @@ def test_expected_time_that_waits_for_the_store_is_bounded_and_what_is_forgotten
     play(scene)
 
 
+def test_expected_time_of_minutes_that_are_not_kept_any_more_is_counted(play: Callable[..., None]) -> None:
+    async def scene(world: World) -> None:
+        await world.store_thread.run(world.store_thread.store._db.execute, f"UPDATE state SET minutes = {MINUTE}")
+        expected = world.evaluation.expected
+        expected.waiting = [((world.objective.key,), minute, 60_000) for minute in (MINUTE - 60, MINUTE)]
+        await world.evaluation.turn()
+        assert (expected.waiting, expected.forgotten) == ([], 1)
+
+    play(scene)
+
+
 def test_counts_of_agents_are_stored_between_the_reports_of_two_namespaces(
     play: Callable[..., None], make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,8 @@ class Evaluation:
         waiting = self.expected.waiting
         while waiting:
             some = waiting[:_SLICE]
-            await self._judging.own.run(self._judging.own.store.expect, some)
+            too_late = await self._judging.own.run(self._judging.own.store.expect, some)
+            self.expected.forgotten += too_late
             del waiting[: len(some)]
         await self._judging.own.run(documents.define, self._judging.own.store, probes)
 

@@ -24,7 +24,7 @@ MAX_WAITING = 20_000  # groups of equal minutes: a day of minutes in which 14 gr
 
 class ExpectedTime:
     """Expected ms by minute and objective, summed over nodes. `waiting`: of minutes that are over, until it is stored;
-    `forgotten`: how many groups of those found no room."""
+    `forgotten`: how many groups of those found no room, or came when their minute was not kept any more."""
 
     def __init__(self) -> None:
         self.waiting: list[Wanted] = []
