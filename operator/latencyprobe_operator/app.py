@@ -117,6 +117,7 @@ class Operator:
             planned=(planned, status_changed),
             deliveries=deliveries,
             suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),
+            keep=self.directory.keep,
         )
         shared = _shared_store(config, self._store_thread.failures)
         report_writer = ReportWriter(cluster, writes, state)

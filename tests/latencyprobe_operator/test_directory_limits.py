@@ -1,6 +1,10 @@
-"""Token buckets."""
+"""Token buckets, and what is remembered of nodes."""
 
-from latencyprobe_operator.directory.limits import Bucket
+from typing import Any
+
+from latencyprobe_operator.directory.limits import Bucket, ByNode
+from latencyprobe_operator.reports.store_thread import FakeStoreThread
+from tests.latencyprobe_operator.directory_world import World
 
 
 class Clock:
@@ -28,3 +32,24 @@ def test_bucket_never_holds_more_than_its_burst() -> None:
 def test_looking_takes_nothing() -> None:
     bucket = Bucket(per_s=2, burst=1, clock=Clock())
     assert [bucket.empty(), bucket.empty(), bucket.take(), bucket.empty()] == [False, False, True, True]
+
+
+def test_a_node_has_its_own_until_it_is_not_kept() -> None:
+    buckets = ByNode(lambda: Bucket(per_s=0, burst=1))
+    assert [buckets.of(node).take() for node in ("n1", "n2", "n1")] == [True, True, False]
+    buckets.keep({"n2", "n3"})
+    assert [buckets.of(node).take() for node in ("n1", "n2")] == [True, False]
+
+
+def test_the_directory_remembers_nothing_of_nodes_that_have_gone(make: Any) -> None:
+    world = World(make, FakeStoreThread())
+    directory = world.directory
+    for number in range(100):
+        node = f"spot-{number}"
+        directory.answers.lookups.may_learn(node, "10.0.0.1")
+        directory.callers.requests.of(node)
+        directory.streams.switchboard.keys.of(node)
+        world.ingest.said.of(node)
+    directory.keep({"spot-7"})
+    remembered = (directory.answers.lookups.told, directory.callers.requests, directory.streams.switchboard.keys)
+    assert [len(by_node) for by_node in (*remembered, world.ingest.said)] == [1, 1, 1, 1]

@@ -36,6 +36,7 @@ class World:
         self.delivered: list[Delivery] = []
         self.deliveries = Deliveries(delivered=self.delivered.append)
         self.forgotten: set[str] = set()
+        self.kept: list[set[str]] = []
         self.planning = Planning(
             self.planner,
             self.agents,
@@ -47,6 +48,7 @@ class World:
             deliveries=self.deliveries,
             planned=(self.planned,),
             suspended_by=lambda: self.suspended_by,
+            keep=lambda nodes: self.kept.append({*nodes}),
         )
         self.registry.put(make.document(clients={"scope": "None"}))
 
@@ -162,6 +164,16 @@ def test_new_pair_key_is_published_and_a_ready_agent_stays_ready_while_it_is_on_
         world.planning.use_pair_key(b"n" * 32)
         await world.planning.turn()
         assert world.published[2:] == [frozenset()]
+
+    play(scene)
+
+
+def test_only_of_nodes_that_there_are_is_anything_remembered(play: Play) -> None:
+    async def scene(world: World) -> None:
+        await world.planning.turn()
+        world.state.drop("nodes", ("", "n2"))
+        await world.planning.turn()
+        assert world.kept == [{"n1", "n2", "n3"}, {"n1", "n3"}]
 
     play(scene)
 

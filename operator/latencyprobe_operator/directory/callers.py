@@ -1,9 +1,7 @@
 """Which agent calls, and whether it may now: its token, its node, its rate."""
 
-from collections import defaultdict
-
 from latencyprobe_operator.directory.auth import Authenticator, Caller
-from latencyprobe_operator.directory.limits import Bucket, Refused
+from latencyprobe_operator.directory.limits import Bucket, ByNode, Refused
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 
@@ -11,13 +9,14 @@ PER_S, AT_ONCE = 20, 100  # requests of one agent
 
 
 class Callers:
-    """The agents that may call. Why one of a node that must measure was refused is kept for the status."""
+    """The agents that may call. Why one of a node that must measure was refused is kept for the status. `requests`: how
+    many more each may send now."""
 
     def __init__(self, auth: Authenticator, planner: Planner, agents: Agents) -> None:
         self._auth = auth
         self._planner = planner
         self._agents = agents
-        self._buckets: defaultdict[str, Bucket] = defaultdict(lambda: Bucket(PER_S, AT_ONCE))
+        self.requests = ByNode(lambda: Bucket(PER_S, AT_ONCE))
 
     async def agent(self, token: str, node: str = "", source: str = "") -> Caller:
         """Return the agent that holds a token; where a node is given it must be that one's. `source`: the address that
@@ -30,6 +29,6 @@ class Callers:
             if error.status in (401, 403) and node in self._planner.nodes:
                 self._agents.refused(node, str(error))
             raise
-        if not self._buckets[caller.node].take():
+        if not self.requests.of(caller.node).take():
             raise Refused(429, f"more than {PER_S} requests a second: slow down", 1)
         return caller

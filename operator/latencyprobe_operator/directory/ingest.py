@@ -17,7 +17,7 @@ from latencyprobe.slo.objective import key_of
 from latencyprobe.store.sqlite import LATE_S
 from latencyprobe_operator.directory.asked import CLOCKS_S, Asked
 from latencyprobe_operator.directory.intake import MAX_WAITING_ROWS, Intake
-from latencyprobe_operator.directory.limits import MAX_INSTANCE, MAX_ROWS, MAX_SEQUENCE, Refused
+from latencyprobe_operator.directory.limits import MAX_INSTANCE, MAX_ROWS, MAX_SEQUENCE, ByNode, Refused
 from latencyprobe_operator.directory.pacing import Pacing
 from latencyprobe_operator.reports.store_thread import StoreThread
 
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 
 
 class Ingest:
-    """`dropped` counts rows that were not taken, by reason; `pacing`: how often agents come. `nodes`: how many nodes
-    must measure."""
+    """`dropped` counts rows that were not taken, by reason, `said` which of these the log has named, of each node;
+    `pacing`: how often agents come. `nodes`: how many nodes must measure."""
 
     def __init__(
         self, store_thread: StoreThread, clock: Callable[[], float] = time.time, *, nodes: Callable[[], int] = lambda: 0
     ) -> None:
         self.dropped: Counter[str] = Counter()
+        self.said = ByNode(set[str])
         self.accepted = 0
         self.asked = Asked(store_thread, clock)
         self.pacing = Pacing(nodes, lambda: self.intake.rows / MAX_WAITING_ROWS)
         self.intake = Intake(store_thread.add_batches, lambda: self.pacing.next_s)
         self._clock = clock
-        self._logged: set[tuple[str, str]] = set()
 
     async def take(self, node: str, batch: SliBatch) -> SliAnswer:
         """Store a batch; returns which is next, and when. Raises Refused: 400 for a document that is wrong, 503 when
@@ -74,7 +74,7 @@ class Ingest:
             except Impossible as error:
                 reason = error.field if error.field == "future" else f"impossible_{error.field}"
                 dropped[reason] += 1
-                if (node, reason) not in self._logged:
-                    self._logged.add((node, reason))
+                if reason not in self.said.of(node):
+                    self.said.of(node).add(reason)
                     log.warning("%s: SLI rows of its agent are dropped: %s (%s)", node, error, row.objective)
         return tuple(kept), +dropped

@@ -1,7 +1,10 @@
-"""Bounds of the directory: refusals with an HTTP status, and token buckets."""
+"""Bounds of the directory: refusals with an HTTP status, token buckets, and what is remembered of nodes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 MAX_BODY_BYTES = 4 << 20  # a batch of SLI rows; every other body is far smaller
 MAX_ADDRESSES = 1_000
@@ -46,3 +49,25 @@ class Bucket:
             return False
         self._level -= 1
         return True
+
+
+class ByNode(Generic[T]):
+    """What is remembered of each node that has called; `make` begins it."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._of: dict[str, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def of(self, node: str) -> T:
+        """Return a node's own."""
+        if node not in self._of:
+            self._of[node] = self._make()
+        return self._of[node]
+
+    def keep(self, nodes: Set[str]) -> None:
+        """Forget all other nodes: one that comes back under its name begins anew."""
+        for node in self._of.keys() - nodes:
+            del self._of[node]

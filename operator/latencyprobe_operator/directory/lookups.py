@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from latencyprobe_operator.directory.limits import Bucket
+from latencyprobe_operator.directory.limits import Bucket, ByNode
 
 log = logging.getLogger(__name__)
 
@@ -18,18 +18,15 @@ _HASHES = 4
 
 class Lookups:
     """`counts`: addresses whose owner was told, because it was before (`again`) or is one more (`new`), and those whose
-    owner was not told (`too_many`)."""
+    owner was not told (`too_many`). `told`: the others, of each node."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.counts: Counter[str] = Counter()
-        self._clock = clock
-        self._of: dict[str, _Told] = {}
+        self.told = ByNode(lambda: _Told(clock))
 
     def may_learn(self, node: str, address: str) -> bool:
         """Return whether a node may be told who has an address."""
-        told = self._of.get(node)
-        if told is None:
-            told = self._of[node] = _Told(self._clock)
+        told = self.told.of(node)
         outcome = told.again_or_new(address)
         self.counts[outcome] += 1
         if outcome == "too_many" and not told.logged:

@@ -28,7 +28,8 @@ class Streams(Protocol):
 
 class Planning:
     """A loop. `changed` makes a turn due; `streams` get what agents are told, `deliveries` waits for those that read it
-    now; `planned` are set after each plan; `suspended_by`: what stops all measuring, empty while nothing does."""
+    now; `planned` are set after each plan; `suspended_by`: what stops all measuring, empty while nothing does;
+    `keep`: forgets what is remembered of other nodes than these."""
 
     name = "planning"
 
@@ -45,6 +46,7 @@ class Planning:
         planned: Sequence[Trigger],
         suspended_by: Callable[[], str] = str,
         deliveries: Deliveries,
+        keep: Callable[[Set[str]], None] = lambda _: None,
     ) -> None:
         self._planner = planner
         self._agents = agents
@@ -56,6 +58,7 @@ class Planning:
         self._planned = planned
         self._suspended_by = suspended_by
         self._deliveries = deliveries
+        self._keep = keep
 
     async def due(self, *, failed: bool) -> None:
         """Wait for a change; what a failed turn left undone is one."""
@@ -73,6 +76,7 @@ class Planning:
         edited = self._edited()
         changed = await in_slices(self._planner.work(self._registry.probes, self._state, changes))
         self._streams.forget(self._agents.planned(changed, self._planner.nodes, time.monotonic()))
+        self._keep(self._state.nodes().keys())
         self._asked.planned(*map(self._planner.plan_of, changed))
         reading = self._streams.publish(changed)
         named = tuple(sorted(changes.namespaces | edited)[:_NAMED])

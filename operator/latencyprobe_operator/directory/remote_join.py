@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from latencyprobe.plan import Ask, RemoteJoinMessage, ServerHalf
-from latencyprobe_operator.directory.limits import Bucket
+from latencyprobe_operator.directory.limits import Bucket, ByNode
 
 ANSWER_S = 5.0  # the agent that asked gives up after 4 s
 MAX_PENDING = 20_000  # keys under way in the cluster, about 400 B each: 8 MB; 4,000 a second
@@ -28,7 +28,7 @@ class Pending(NamedTuple):
 
 class Switchboard:
     """Keys and halves under way. `counts`: keys by what became of them. `nodes_at`: the nodes of an address's pods;
-    `wake`: called with a node for whose stream there is something to `take`."""
+    `wake`: called with a node for whose stream there is something to `take`. `keys`: how many more each may ask for."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Switchboard:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.keys = ByNode(lambda: Bucket(KEYS_PER_S, KEYS_AT_ONCE, clock))
         self._nodes_at = nodes_at
         self._wake = wake
         self._clock = clock
@@ -44,7 +45,6 @@ class Switchboard:
         self._pending: dict[str, Pending] = {}  # in the order in which they end
         self._asks: dict[str, list[Ask]] = {}
         self._halves: dict[str, list[ServerHalf]] = {}
-        self._buckets: dict[str, Bucket] = {}
 
     def connected(self, node: str) -> None:
         """Take note that a node's stream has begun; what waited for an earlier one is forgotten."""
@@ -123,8 +123,7 @@ class Switchboard:
             return "asked_already"
         if len(self._pending) >= MAX_PENDING:
             return "busy"
-        bucket = self._buckets.setdefault(node, Bucket(KEYS_PER_S, KEYS_AT_ONCE, self._clock))
-        return "" if bucket.take() else "too_fast"
+        return "" if self.keys.of(node).take() else "too_fast"
 
     def _expire(self) -> None:
         now = self._clock()

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from functools import partial
 from http import HTTPStatus
 from typing import TypeVar
@@ -64,7 +64,7 @@ class Directory:
         self.streams = PlanStreams(
             planner, lambda address: nodes_at(address, state), unconfirmed_s, lambda: ingest.pacing.return_s
         )
-        self._callers = Callers(auth, planner, agents)
+        self.callers = Callers(auth, planner, agents)
         self.answers = Answers(planner, agents, state, self.streams, on_report, deliveries=deliveries or Deliveries())
         self._ingest = ingest
         self._auth = auth
@@ -77,6 +77,13 @@ class Directory:
     def close(self) -> None:
         """End the streams and answer agents no more."""
         self.streams.close()
+
+    def keep(self, nodes: Set[str]) -> None:
+        """Forget what other nodes have sent and were told."""
+        self.callers.requests.keep(nodes)
+        self.answers.lookups.told.keep(nodes)
+        self.streams.switchboard.keys.keep(nodes)
+        self._ingest.said.keep(nodes)
 
     async def serve(self) -> None:
         """Answer agents until cancelled."""
@@ -179,7 +186,7 @@ class Directory:
     async def _caller(self, request: web.Request) -> Caller:
         """Return the agent that calls. Raises Refused: also 503 while agents are not answered."""
         node = request.match_info.get("node", "")
-        caller = await self._callers.agent(_token(request), node, _source(request))
+        caller = await self.callers.agent(_token(request), node, _source(request))
         if not self.streams.is_open:
             raise Refused(503, "the operator is starting or ending: try again")
         return caller
