@@ -174,3 +174,18 @@ def test_a_change_elsewhere_looks_at_nothing_and_a_callers_change_at_its_own_nod
     assert after(state.put, "nodes", Node("uid-n4", "n4")) == ([], [])
     assert "n4" in planner.nodes
     assert after(state.put, "services", make.service("db", namespace="bank")) == ([], [])
+
+
+@pytest.mark.parametrize(("probes", "targets"), [(20, 1), (1, 20)])
+def test_a_change_without_a_pod_gives_way_for_each_latencyprobe_and_target(
+    make: Any, probes: int, targets: int
+) -> None:
+    cart, planner = make.pod("cart-1"), Planner(1)
+    state = make.state(cart)
+    wanted = [{"name": f"t{number}", "podSelector": {"matchLabels": {"app": "cart"}}} for number in range(targets)]
+    made = [make.probe(f"p{number}", targets=wanted, objectives=[]) for number in range(probes)]
+    by_key = {("shop", probe.name): probe for probe in made}
+    planner.update(by_key, state, state.take_changes())
+    state.put("endpointslices", make.slice_of("cart", cart))
+    assert sum(1 for _ in planner.work(by_key, state, state.take_changes())) >= 20
+    assert sum(1 for _ in planner.work({}, state, state.take_changes())) >= probes, "they go"

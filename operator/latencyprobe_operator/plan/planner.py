@@ -74,9 +74,11 @@ class Planner:
             before = self.resolved[key]
             self._put(key, Look(before, dict.fromkeys(before.parts)), known)
             del self.resolved[key]
+            yield
         for key, probe in probes.items():
             if self._concerns(key, probe):
                 self._put(key, (yield from look(probe, state, self.resolved.get(key), self._changes)), known)
+                yield
         if self._changes.nodes:
             moved = {key for node in self._changes.nodes for key in self._probes_on.get(node, ())}
             for key, resolved in self.resolved.items():

@@ -92,7 +92,7 @@ def look(
         header, own = known, None  # pods of other namespaces came or went
     else:
         own = sorted((p for p in state.pods(probe.namespace) if _runs(p)), key=lambda p: p.name)
-        header = _header(probe, own, state, known)
+        header = yield from _header(probe, own, state, known)
     places = _Places(header, state, own)
     nodes = places.all() | (before.parts.keys() if before is not None else set())
     if known is not None and (few := _differ(header, known)) is not None:
@@ -108,7 +108,9 @@ def look(
     return Look(header, parts)
 
 
-def _header(probe: spec.LatencyProbe, own: list[Pod], state: ClusterState, known: Resolved | None) -> Resolved:
+def _header(
+    probe: spec.LatencyProbe, own: list[Pod], state: ClusterState, known: Resolved | None
+) -> Generator[None, None, Resolved]:
     """Return what does not depend on callers. `known`: what it was, if the LatencyProbe is the same."""
     if probe.spec.suspend:
         return Resolved(probe)
@@ -118,13 +120,12 @@ def _header(probe: spec.LatencyProbe, own: list[Pod], state: ClusterState, known
             remedy = f"label namespace {probe.namespace} with {CLUSTER_SCOPE_LABEL}=allowed, or use scope Namespace"
             return Resolved(probe, refusal=("ClusterScopeNotAllowed", f"spec.clients.scope Cluster: {remedy}"))
     before: Iterable[Reach | None] = known.reaches if known is not None and known.reaches else [None] * 32
-    return Resolved(
-        probe,
-        reaches=tuple(
-            reach(probe, target, own, state, old) for target, old in zip(probe.spec.targets, before, strict=False)
-        ),
-        unselectable=tuple(sorted(p.name for p in state.pods(probe.namespace) if p.unselectable)),
-    )
+    reaches = []
+    for target, old in zip(probe.spec.targets, before, strict=False):
+        reaches.append(reach(probe, target, own, state, old))
+        yield
+    unselectable = sorted(p.name for p in state.pods(probe.namespace) if p.unselectable)
+    return Resolved(probe, reaches=tuple(reaches), unselectable=tuple(unselectable))
 
 
 def _differ(new: Resolved, old: Resolved) -> frozenset[str] | None:
