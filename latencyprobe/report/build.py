@@ -4,7 +4,7 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
@@ -63,6 +63,9 @@ _GIVEN_UP: tuple[dict[str, Any], ...] = (
 NAME = "latency"
 KIND = "LatencyReport"
 
+Rank = tuple[int, Fraction, str, str]  # the worst first: place of the state, remaining budget, probe, objective
+Verdict = tuple[Rank, Result]
+
 
 def build(
     store: Counts | None,
@@ -74,7 +77,23 @@ def build(
     since_s: int | None = None,
     past_rows_s: int | None = None,
 ) -> Report:
-    """Evaluate objectives at `now_unix_s` and return their report, worst first, within its bounds.
+    """Evaluate objectives as `judged` does, and return their report, worst first, within its bounds."""
+    return bounded(
+        judged(store, objectives, now_unix_s, nodes_missing, incomplete, since_s=since_s, past_rows_s=past_rows_s)
+    )
+
+
+def judged(
+    store: Counts | None,
+    objectives: Iterable[Objective],
+    now_unix_s: int,
+    nodes_missing: Mapping[ObjectiveKey, int] | None = None,
+    incomplete: str = "",
+    *,
+    since_s: int | None = None,
+    past_rows_s: int | None = None,
+) -> list[Verdict]:
+    """Evaluate objectives at `now_unix_s`; those of one target go together, as both of its ends are told.
 
     `since_s`: for how many seconds back its figures are; state, budget and burn rates are those of the window anyway.
     `past_rows_s`: of a moment that is over, as of `history.When`; alerts over windows shorter than that are not told.
@@ -85,12 +104,28 @@ def build(
     objectives = tuple(objectives)
     kept = cache(store.horizons) if store else Horizons  # asked once: it is about all series
     asked = _Asked(When(now_unix_s, since_s, past_rows_s), both_ends.pairs(objectives), kept)
-    verdicts = [
+    return [
         _judged(store, objective, asked, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
     ]
-    verdicts.sort(key=lambda verdict: verdict[0])
-    return _bounded([result for _, result in verdicts])
+
+
+def bounded(verdicts: Iterable[Verdict]) -> Report:
+    """Return a report, worst first, within MAX_RESULTS and MAX_BYTES: the best give up their history first, then their
+    exemplars and place."""
+    results = [result for _, result in sorted(verdicts, key=lambda verdict: verdict[0])]
+    kept = results[:MAX_RESULTS]
+    sizes = [len(msgspec.json.encode(result)) for result in kept]
+    room = MAX_BYTES - 4096  # metadata with its owner references, summary
+    for given_up in _GIVEN_UP:
+        for i in reversed(range(_WHOLE, len(kept))):
+            if sum(sizes) > room:
+                kept[i] = msgspec.structs.replace(kept[i], **given_up)
+                sizes[i] = len(msgspec.json.encode(kept[i]))
+    while sum(sizes) > room:
+        kept.pop()
+        sizes.pop()
+    return Report(summary(results), tuple(kept), len(results) - len(kept))
 
 
 def document(namespace: str, report: Report) -> LatencyReport:
@@ -99,7 +134,6 @@ def document(namespace: str, report: Report) -> LatencyReport:
 
 
 _ORDER = {state: rank for rank, state in enumerate(State)}
-_Rank = tuple[int, Fraction, str, str]
 
 
 class _Asked(NamedTuple):
@@ -110,9 +144,7 @@ class _Asked(NamedTuple):
     horizons: Callable[[], Horizons]
 
 
-def _judged(
-    store: Counts | None, objective: Objective, asked: _Asked, nodes_missing: int, incomplete: str
-) -> tuple[_Rank, Result]:
+def _judged(store: Counts | None, objective: Objective, asked: _Asked, nodes_missing: int, incomplete: str) -> Verdict:
     try:
         if store is None:
             raise StoreError(incomplete)
@@ -142,7 +174,7 @@ def _judged(
         return (_ORDER[result.state], Fraction(0), key.probe, key.objective), result
 
 
-def _with_reason(found: tuple[_Rank, Result], incomplete: str) -> tuple[_Rank, Result]:
+def _with_reason(found: Verdict, incomplete: str) -> Verdict:
     """Return a verdict of what was stored before: one that would look healthy is Incomplete, by the rule of states."""
     (_, *rank), result = found
     state = State.INCOMPLETE if result.state in (State.MET, State.AT_RISK) else result.state
@@ -150,7 +182,7 @@ def _with_reason(found: tuple[_Rank, Result], incomplete: str) -> tuple[_Rank, R
     return (_ORDER[state], *rank), told  # type: ignore[return-value]  # the rest of a rank is as it was
 
 
-def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: int) -> tuple[_Rank, Result]:
+def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: int) -> Verdict:
     when = asked.when
     key, now, until = objective.key, when.now, when.until
     row = store.read(key, now - WINDOW_S[objective.window], until)
@@ -206,22 +238,6 @@ def _recent(row: SliRow, since: int) -> SliRow:
     """Return a row that begins at `since` without what the store keeps by the hour."""
     slowest = tuple(slow for slow in row.slowest if slow.start_unix_ns >= since * 10**9)
     return msgspec.structs.replace(row, slowest=slowest, peers={}, waited_ns={})
-
-
-def _bounded(results: Sequence[Result]) -> Report:
-    """Keep within MAX_RESULTS and MAX_BYTES: the best give up their history first, then their exemplars and place."""
-    kept = list(results[:MAX_RESULTS])
-    sizes = [len(msgspec.json.encode(result)) for result in kept]
-    room = MAX_BYTES - 4096  # metadata with its owner references, summary
-    for given_up in _GIVEN_UP:
-        for i in reversed(range(_WHOLE, len(kept))):
-            if sum(sizes) > room:
-                kept[i] = msgspec.structs.replace(kept[i], **given_up)
-                sizes[i] = len(msgspec.json.encode(kept[i]))
-    while sum(sizes) > room:
-        kept.pop()
-        sizes.pop()
-    return Report(summary(results), tuple(kept), len(results) - len(kept))
 
 
 def _burn_rate(burn: Burn) -> BurnRate:

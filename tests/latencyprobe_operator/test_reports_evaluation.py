@@ -271,26 +271,29 @@ def test_expected_time_of_minutes_that_are_not_kept_any_more_is_counted(play: Ca
     play(scene)
 
 
-def test_counts_of_agents_are_stored_between_the_reports_of_two_namespaces(
-    play: Callable[..., None], make: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("other", [("bank", "pay"), ("shop", "pay")], ids=["two namespaces", "two slices of one"])
+def test_counts_of_agents_are_stored_while_an_evaluation_goes_on(
+    play: Callable[..., None], make: Any, monkeypatch: pytest.MonkeyPatch, other: tuple[str, str]
 ) -> None:
     order: list[str] = []
-    real = evaluation_.documents.evaluate
+    real = evaluation_.documents.judged
+    monkeypatch.setattr(evaluation_.documents, "SLICE", 1)
 
     async def scene(world: World) -> None:
         others = []
 
-        def evaluate(store: SqliteStore, owners: list[Any], *rest: Any) -> Any:
-            order.append(owners[0].namespace)
+        def judged(store: SqliteStore, owners: list[Any], *rest: Any) -> Any:
+            order.extend(owner.name for owner in owners)
             if len(order) == 1:  # an agent's counts come meanwhile
                 others.append(asyncio.run_coroutine_threadsafe(world.store_thread.run(order.append, "counts"), loop))
                 asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # they wait for the store's thread
             return real(store, owners, *rest)
 
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(evaluation_.documents, "evaluate", evaluate)
-        world.probes = {KEY: world.planned.probe, ("bank", "pay"): make.probe("pay", namespace="bank")}
+        monkeypatch.setattr(evaluation_.documents, "judged", judged)
+        world.probes = {KEY: world.planned.probe, other: make.probe(other[1], namespace=other[0])}
         await world.evaluation.turn()
-        assert ["shop", "counts", "bank"] == order
+        assert ["checkout", "counts", "pay"] == order
+        assert [1, 1] == [len(world.evaluation.figures(key)) for key in (KEY, other)]
 
     play(scene)

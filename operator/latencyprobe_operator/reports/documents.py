@@ -4,12 +4,12 @@ A namespace's report is owned by all its LatencyProbes, so that it goes with the
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from latencyprobe.report import build, model
+from latencyprobe.report import build
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.spec import LatencyProbe
 from latencyprobe.store import Counts, Store
@@ -17,6 +17,8 @@ from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.cluster.owners import reference
 
 Document = dict[str, Any]
+
+SLICE = 100  # objectives that are evaluated in one go: 0.2 s of the store's thread, in which no counts are stored
 
 
 def by_namespace(probes: Iterable[LatencyProbe]) -> dict[str, list[LatencyProbe]]:
@@ -39,20 +41,41 @@ def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
 
 
 def evaluate(
+    store: Counts, owners: list[LatencyProbe], now_unix_s: int, nodes_missing: Mapping[ObjectiveKey, int]
+) -> Document:
+    """Return the LatencyReport of one namespace, whose LatencyProbes are `owners`, in one go."""
+    return document(judged(store, owners, now_unix_s, nodes_missing), owners)
+
+
+def slices(owners: Iterable[LatencyProbe]) -> Iterator[list[LatencyProbe]]:
+    """Yield LatencyProbes in order, with at most SLICE objectives together; one that has more alone."""
+    some: list[LatencyProbe] = []
+    objectives_of_some = 0
+    for owner in owners:
+        if some and objectives_of_some + len(owner.spec.objectives) > SLICE:
+            yield some
+            some, objectives_of_some = [], 0
+        some.append(owner)
+        objectives_of_some += len(owner.spec.objectives)
+    if some:
+        yield some
+
+
+def judged(
     store: Counts | None,
-    owners: list[LatencyProbe],
+    owners: Iterable[LatencyProbe],
     now_unix_s: int,
     nodes_missing: Mapping[ObjectiveKey, int],
     incomplete: str = "",
-) -> Document:
-    """Return the LatencyReport of one namespace, whose LatencyProbes are `owners`. `incomplete`: as of `build`."""
-    judged = [objective for owner in owners for objective in objectives(owner)]
-    return document(build.build(store, judged, now_unix_s, nodes_missing, incomplete), owners)
+) -> list[build.Verdict]:
+    """Evaluate the objectives of LatencyProbes. `incomplete`: as of `build.judged`."""
+    found = (objective for owner in owners for objective in objectives(owner))
+    return build.judged(store, found, now_unix_s, nodes_missing, incomplete)
 
 
-def document(report: model.Report, owners: list[LatencyProbe]) -> Document:
-    """Return a report as the API server gets it, owned by its namespace's LatencyProbes."""
-    whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, report))
+def document(verdicts: Iterable[build.Verdict], owners: list[LatencyProbe]) -> Document:
+    """Return the LatencyReport of a namespace as the API server gets it, owned by its LatencyProbes."""
+    whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, build.bounded(verdicts)))
     references = [reference(owner) for owner in owners]
     metadata = {"name": build.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
     return whole | {"metadata": metadata}

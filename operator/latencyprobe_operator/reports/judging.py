@@ -49,15 +49,16 @@ class Judging:
             return await self._by_own(probes, now, f"these are the operator's own counts: {error}"[: build.MAX_REASON])
 
     async def _by_own(self, probes: list[LatencyProbe], now: int, why: str) -> Judged:
-        """Return the same by our own store. `why`: as of `documents.evaluate`, of whatever can be read then."""
-        missing = self._missing()
+        """Return the same by our own store, in slices. `why`: as `incomplete` of `build.judged`, of whatever can be
+        read then."""
+        missing, reports = self._missing(), {}
         try:
-            reports = {
-                namespace: await self.own.run(
-                    documents.evaluate, self.own.readable if why else self.own.store, owners, now, missing, why
-                )
-                for namespace, owners in documents.by_namespace(probes).items()
-            }
+            for namespace, owners in documents.by_namespace(probes).items():
+                verdicts: list[build.Verdict] = []
+                for some in documents.slices(owners):
+                    store = self.own.readable if why else self.own.store
+                    verdicts += await self.own.run(documents.judged, store, some, now, missing, why)
+                reports[namespace] = await self.own.run(documents.document, verdicts, owners)
         except StoreError as error:
             if why:
                 raise
