@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
-from latencyprobe_operator.directory.ingest import Ingest
+from latencyprobe_operator.cluster import loops as loops_
+from latencyprobe_operator.directory import ingest as ingest_
+from latencyprobe_operator.directory.ingest import ROW_BYTES, Ingest
 from latencyprobe_operator.directory.limits import Refused
 from latencyprobe_operator.plan.planner import Planner
-from latencyprobe_operator.reports.store_thread import StoreThread
+from latencyprobe_operator.reports.store_thread import FakeStoreThread, StoreThread
 
 NOW = int(time.time()) // 60 * 60
 
@@ -144,5 +147,61 @@ def test_nothing_is_taken_before_it_is_known_what_was_asked_for(make: Any, tmp_p
             with pytest.raises(Refused) as refused:
                 await Ingest(store_thread).take("n1", SliBatch("i", 0, (row(make),)))
             assert (refused.value.status, refused.value.retry_after_s) == (503, 5.0)
+
+    asyncio.run(scene())
+
+
+def ingest_of(make: Any) -> Ingest:
+    """One that knows what n1 and n2 are asked for, without a store."""
+    ingest, planned = (
+        Ingest(FakeStoreThread(), lambda: NOW),
+        make.planned(make.pod("cart-1"), make.pod("cart-2", node="n2")),
+    )
+    ingest.asked.known = True
+    ingest.asked.planned(*map(planned.planner.plan_of, ("n1", "n2")))
+    return ingest
+
+
+@pytest.mark.parametrize("size", [0, 100 * ROW_BYTES], ids=["by rows", "by bytes"])
+def test_who_hands_in_too_much_is_told_to_wait_and_keeps_nobody_out(
+    make: Any, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(ingest_, "ROWS_AT_ONCE", 200)
+    monkeypatch.setattr(ingest_, "ROWS_PER_S", 0.001)
+    rows = (row(make),) * (1 if size else 100)
+
+    async def scene() -> None:
+        ingest = ingest_of(make)
+
+        async def post(node: str, number: int) -> int:
+            ingest.admit(node, size)
+            return (await ingest.take(node, SliBatch("i", number, rows), size)).expected
+
+        assert [1, 2] == [await post("n1", number) for number in range(2)]
+        with pytest.raises(Refused) as refused:
+            await post("n1", 2)
+        assert (refused.value.status, round(refused.value.retry_after_s)) == (429, 1000)
+        assert await post("n2", 0) == 1
+
+    asyncio.run(scene())
+
+
+def test_others_run_while_rows_are_sorted_out(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops_, "SLICE_S", 0.0)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        task = asyncio.create_task(others())
+        await ingest_of(make).take("n1", SliBatch("i", 0, (row(make),) * 100))
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert turns >= 100
 
     asyncio.run(scene())

@@ -1,4 +1,5 @@
-"""An hour without the operator: an agent's uplink keeps its counts on disk, and hands each over once afterwards."""
+"""An hour without the operator: an agent's uplink keeps its counts on disk, and hands each over once afterwards, also
+where it is told to wait in between."""
 
 import asyncio
 import shutil
@@ -16,6 +17,7 @@ from latencyprobe_agent.directory import uplink as uplink_
 from latencyprobe_agent.directory.client import Directory
 from latencyprobe_agent.directory.uplink import Uplink
 from latencyprobe_agent.directory.waiting import WaitingRows
+from latencyprobe_operator.directory import ingest as ingest_
 from tests.latencyprobe_operator.directory_world import Play, World
 
 HOUR_S = 3600
@@ -81,5 +83,33 @@ def test_counts_of_an_hour_without_the_operator_arrive_once_when_it_is_back(
         assert len(counted) == HOUR_S // 60
         store = it.store_thread.store
         assert counted == {minute: store.events(objective.key, minute, minute + 60).good for minute in counted}
+
+    play(scene)
+
+
+def test_who_is_told_to_hand_in_less_does_so_and_loses_nothing(
+    play: Play, make: Any, tls_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uplink_._log, "disabled", True)  # a record that pytest keeps holds the answer's connection
+    monkeypatch.setattr(ingest_, "ROWS_AT_ONCE", 500)
+    (objective,) = objectives(make.probe())
+    now = int(time.time()) // 60 * 60
+    (tmp_path / "token").write_text("token-n1")
+    shutil.copy(tls_dir / "tls.crt", tmp_path)
+    rows = [SliRow(*objective.key, now - 60 * i, 1, coverage=Coverage(seen=1)) for i in range(1_200)]
+
+    async def scene(it: World) -> None:
+        it.ingest.asked._now["n1"][objective.key] = now - 86_400
+        directory = Directory(it.url, "n1", token_file=tmp_path / "token", ca_file=tmp_path / "tls.crt")
+        waiting = WaitingRows(tmp_path / "state")
+        uplink = Uplink(directory, waiting)
+        uplink.add(rows)
+        uplink.start()
+        await make.until(lambda: it.ingest.accepted == len(rows), "everything is handed over", 60)
+        await asyncio.to_thread(uplink.stop, 5.0)
+        directory._connections().clear()  # or the directory ends before its connections do
+        assert it.directory.requests["/v1/nodes/{node}/sli", 429]
+        assert not waiting.dropped
+        assert it.store_thread.store.events(objective.key, now - 86_400, now + 60).good == len(rows)
 
     play(scene)

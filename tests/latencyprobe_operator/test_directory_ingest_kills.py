@@ -86,8 +86,8 @@ def test_after_fifty_kills_every_row_that_the_agent_had_on_disk_counts_once(
         it.ingest.asked._now["n1"][objective.key] = newest - 86_400  # it has measured for a day
         take = it.ingest.take
 
-        async def slowly(node: str, batch: SliBatch) -> SliAnswer:
-            answer = await take(node, batch)
+        async def slowly(node: str, batch: SliBatch, size: int) -> SliAnswer:
+            answer = await take(node, batch, size)
             stored[batch.instance, batch.sequence] += 1
             await asyncio.sleep(rng.uniform(0, 0.03))  # stored, and not answered yet
             return msgspec.structs.replace(answer, next_upload_s=0.0)

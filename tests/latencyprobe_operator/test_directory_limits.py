@@ -34,6 +34,15 @@ def test_looking_takes_nothing() -> None:
     assert [bucket.empty(), bucket.empty(), bucket.take(), bucket.empty()] == [False, False, True, True]
 
 
+def test_what_is_spent_beyond_the_burst_is_waited_for() -> None:
+    clock = Clock()
+    bucket = Bucket(per_s=2, burst=5, clock=clock)
+    bucket.spend(8)
+    assert (bucket.empty(), bucket.wait_s) == (True, 2.0)
+    clock.now_s = 2.0
+    assert (bucket.empty(), bucket.wait_s) == (False, 0.0)
+
+
 def test_a_node_has_its_own_until_it_is_not_kept() -> None:
     buckets = ByNode(lambda: Bucket(per_s=0, burst=1))
     assert [buckets.of(node).take() for node in ("n1", "n2", "n1")] == [True, True, False]
@@ -49,7 +58,7 @@ def test_the_directory_remembers_nothing_of_nodes_that_have_gone(make: Any) -> N
         directory.answers.lookups.may_learn(node, "10.0.0.1")
         directory.callers.requests.of(node)
         directory.streams.switchboard.keys.of(node)
-        world.ingest.said.of(node)
+        world.ingest.said.of(node), world.ingest.rows.of(node)
     directory.keep({"spot-7"})
     remembered = (directory.answers.lookups.told, directory.callers.requests, directory.streams.switchboard.keys)
-    assert [len(by_node) for by_node in (*remembered, world.ingest.said)] == [1, 1, 1, 1]
+    assert [len(by_node) for by_node in (*remembered, world.ingest.said, world.ingest.rows)] == [1] * 5

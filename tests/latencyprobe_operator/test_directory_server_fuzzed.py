@@ -22,7 +22,7 @@ from latencyprobe import wire
 from latencyprobe.plan import Ask, IdentityRequest, RemoteJoinMessage, ServerHalf
 from latencyprobe.sli import Coverage, SliBatch, SliRow, SlowExchange
 from latencyprobe.slo.objective import objectives
-from latencyprobe_operator.directory import callers
+from latencyprobe_operator.directory import callers, ingest
 from latencyprobe_operator.reports import documents as reports
 from latencyprobe_operator.status import placement
 from latencyprobe_operator.status.registry import Entry
@@ -139,8 +139,8 @@ def status_now(it: World, probe: Any) -> dict[str, Any]:
 def test_whatever_is_posted_is_taken_or_refused_with_the_reason_and_harms_nobody(
     play: Play, make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in ("PER_S", "AT_ONCE"):
-        monkeypatch.setattr(callers, name, 1e9)
+    for module, name in ((callers, "PER_S"), (callers, "AT_ONCE"), (ingest, "ROWS_AT_ONCE")):
+        monkeypatch.setattr(module, name, 1e9)
     cases, fuzz = seeded("REQUESTS", 2_000)
     caplog.set_level(logging.ERROR)
     probe = make.probe(objectives=[{"name": "fast", "target": "cart", "threshold": "25ms", "goal": "99"}])

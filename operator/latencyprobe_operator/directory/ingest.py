@@ -7,7 +7,7 @@ Sequence numbers and counts are stored in one transaction, so a batch that was s
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 import msgspec
 
@@ -15,33 +15,47 @@ from latencyprobe.bounds import Impossible, bounded
 from latencyprobe.sli import SliAnswer, SliBatch, SliRow
 from latencyprobe.slo.objective import key_of
 from latencyprobe.store.sqlite import LATE_S
+from latencyprobe_operator.cluster.loops import in_slices
 from latencyprobe_operator.directory.asked import CLOCKS_S, Asked
 from latencyprobe_operator.directory.intake import MAX_WAITING_ROWS, Intake
-from latencyprobe_operator.directory.limits import MAX_INSTANCE, MAX_ROWS, MAX_SEQUENCE, ByNode, Refused
+from latencyprobe_operator.directory.limits import MAX_INSTANCE, MAX_ROWS, MAX_SEQUENCE, Bucket, ByNode, Refused
 from latencyprobe_operator.directory.pacing import Pacing
 from latencyprobe_operator.reports.store_thread import StoreThread
 
 log = logging.getLogger(__name__)
 
+ROWS_PER_S, ROWS_AT_ONCE = 1_000, 20_000  # of one node: at once all that may wait in its agent
+ROW_BYTES = 3 << 10  # a document is at least as many rows: to decode it takes as long, whatever is in it
+
 
 class Ingest:
     """`dropped` counts rows that were not taken, by reason, `said` which of these the log has named, of each node;
-    `pacing`: how often agents come. `nodes`: how many nodes must measure."""
+    `rows`: how many more each may hand in; `pacing`: how often agents come. `nodes`: how many nodes must measure."""
 
     def __init__(
         self, store_thread: StoreThread, clock: Callable[[], float] = time.time, *, nodes: Callable[[], int] = lambda: 0
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self.said = ByNode(set[str])
+        self.rows = ByNode(lambda: Bucket(ROWS_PER_S, ROWS_AT_ONCE))
         self.accepted = 0
         self.asked = Asked(store_thread, clock)
         self.pacing = Pacing(nodes, lambda: self.intake.rows / MAX_WAITING_ROWS)
         self.intake = Intake(store_thread.add_batches, lambda: self.pacing.next_s)
         self._clock = clock
 
-    async def take(self, node: str, batch: SliBatch) -> SliAnswer:
-        """Store a batch; returns which is next, and when. Raises Refused: 400 for a document that is wrong, 503 when
-        too much waits for the store, or nobody knows yet what the node was asked for."""
+    def admit(self, node: str, size: int) -> None:
+        """Let a document of `size` bytes come in. Raises Refused: 429 when the node has handed in too much."""
+        rows = self.rows.of(node)
+        if rows.empty():
+            raise Refused(429, f"more than {ROWS_PER_S} rows a second: slow down", rows.wait_s)
+        rows.spend(size / ROW_BYTES)
+
+    async def take(self, node: str, batch: SliBatch, size: int = 0) -> SliAnswer:
+        """Store a batch that was admitted as `size` bytes; returns which is next, and when. Raises Refused: 400 for a
+        document that is wrong, 503 when too much waits for the store, or nobody knows yet what the node was asked for.
+        """
+        self.rows.of(node).spend(max(0.0, len(batch.rows) - size / ROW_BYTES))
         if len(batch.rows) > MAX_ROWS:
             raise Refused(400, f"$.rows: {len(batch.rows)} rows: at most {MAX_ROWS} in a batch")
         if not 0 <= batch.sequence <= MAX_SEQUENCE:
@@ -50,19 +64,22 @@ class Ingest:
             raise Refused(400, f"$.instance: {len(batch.instance)} characters: at most {MAX_INSTANCE}")
         if not self.asked.known:
             raise Refused(503, "the store is being opened: try again", self.pacing.next_s)
-        rows, dropped = self._sorted_out(node, batch.rows)
+        rows, dropped = await in_slices(self._sorted_out(node, batch.rows))
         expected = await self.intake.add(node, msgspec.structs.replace(batch, rows=rows))
         if expected == batch.sequence + 1:
             self.accepted += len(rows) - dropped["late"]
             self.dropped.update(dropped)
         return SliAnswer(expected, self.pacing.next_s)
 
-    def _sorted_out(self, node: str, rows: Iterable[SliRow]) -> tuple[tuple[SliRow, ...], Counter[str]]:
+    def _sorted_out(
+        self, node: str, rows: Iterable[SliRow]
+    ) -> Generator[None, None, tuple[tuple[SliRow, ...], Counter[str]]]:
         """Return the rows that may be stored, and how many may not, by reason."""
         now = self._clock()
         kept: list[SliRow] = []
         dropped: Counter[str] = Counter()
         for row in rows:
+            yield
             if not self.asked.includes(node, key_of(row), row.minute):
                 dropped["not_asked"] += 1
                 continue

@@ -47,8 +47,17 @@ class Bucket:
         """Take one; returns False when there is none."""
         if self.empty():
             return False
-        self._level -= 1
+        self.spend(1)
         return True
+
+    def spend(self, amount: float) -> None:
+        """Take as much, whether it is there or not: what is missing comes first."""
+        self._level -= amount
+
+    @property
+    def wait_s(self) -> float:
+        """In how many seconds one can be taken."""
+        return (1 - self._level) / self._per_s if self.empty() else 0.0
 
 
 class ByNode(Generic[T]):

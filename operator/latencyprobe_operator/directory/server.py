@@ -84,6 +84,7 @@ class Directory:
         self.answers.lookups.told.keep(nodes)
         self.streams.switchboard.keys.keep(nodes)
         self._ingest.said.keep(nodes)
+        self._ingest.rows.keep(nodes)
 
     async def serve(self) -> None:
         """Answer agents until cancelled."""
@@ -179,8 +180,10 @@ class Directory:
 
     async def _sli(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
+        size = _size(request)
+        self._ingest.admit(caller.node, size)
         batch = await _body(request, SliBatch, MAX_BODY_BYTES)
-        answer = await self._ingest.take(caller.node, batch)
+        answer = await self._ingest.take(caller.node, batch, size)
         return _json(answer, status=200 if answer.expected > batch.sequence else 409)
 
     async def _caller(self, request: web.Request) -> Caller:
@@ -200,6 +203,12 @@ def _token(request: web.Request) -> str:
 def _source(request: web.Request) -> str:
     """Return the address that a request comes from; IPv4 as IPv4, whatever the socket."""
     return (request.remote or "").removeprefix("::ffff:")
+
+
+def _size(request: web.Request) -> int:
+    """Return how many bytes a body has at most: as many as is said, unless it is compressed or nothing is said."""
+    said = None if "Content-Encoding" in request.headers else request.content_length
+    return MAX_BODY_BYTES if said is None else min(said, MAX_BODY_BYTES)
 
 
 async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY) -> T:
