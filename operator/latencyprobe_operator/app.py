@@ -114,10 +114,9 @@ class Operator:
             ingest.asked,
             changed=changed,
             streams=self.directory.streams,
-            planned=(planned, status_changed),
+            planned=(lambda: self.directory.keep(state.nodes().keys()), planned.set, status_changed.set),
             deliveries=deliveries,
             suspended_by=partial(suspended_by, state, config.namespace, chart=config.suspend),
-            keep=self.directory.keep,
         )
         shared = _shared_store(config, self._store_thread.failures)
         report_writer = ReportWriter(cluster, writes, state)

@@ -36,7 +36,7 @@ class World:
         self.delivered: list[Delivery] = []
         self.deliveries = Deliveries(delivered=self.delivered.append)
         self.forgotten: set[str] = set()
-        self.kept: list[set[str]] = []
+        self.told: list[set[str]] = []
         self.planning = Planning(
             self.planner,
             self.agents,
@@ -46,9 +46,8 @@ class World:
             changed=self.changed,
             streams=self,
             deliveries=self.deliveries,
-            planned=(self.planned,),
+            planned=(self.planned.set, lambda: self.told.append({*self.state.nodes()})),
             suspended_by=lambda: self.suspended_by,
-            keep=lambda nodes: self.kept.append({*nodes}),
         )
         self.registry.put(make.document(clients={"scope": "None"}))
 
@@ -168,12 +167,12 @@ def test_new_pair_key_is_published_and_a_ready_agent_stays_ready_while_it_is_on_
     play(scene)
 
 
-def test_only_of_nodes_that_there_are_is_anything_remembered(play: Play) -> None:
+def test_after_each_plan_others_are_told_and_see_the_nodes_that_there_are(play: Play) -> None:
     async def scene(world: World) -> None:
         await world.planning.turn()
         world.state.drop("nodes", ("", "n2"))
         await world.planning.turn()
-        assert world.kept == [{"n1", "n2", "n3"}, {"n1", "n3"}]
+        assert world.told == [{"n1", "n2", "n3"}, {"n1", "n3"}]
 
     play(scene)
 

@@ -28,8 +28,7 @@ class Streams(Protocol):
 
 class Planning:
     """A loop. `changed` makes a turn due; `streams` get what agents are told, `deliveries` waits for those that read it
-    now; `planned` are set after each plan; `suspended_by`: what stops all measuring, empty while nothing does;
-    `keep`: forgets what is remembered of other nodes than these."""
+    now; `planned` are called after each plan; `suspended_by`: what stops all measuring, empty while nothing does."""
 
     name = "planning"
 
@@ -43,10 +42,9 @@ class Planning:
         *,
         changed: Trigger,
         streams: Streams,
-        planned: Sequence[Trigger],
+        planned: Sequence[Callable[[], None]],
         suspended_by: Callable[[], str] = str,
         deliveries: Deliveries,
-        keep: Callable[[Set[str]], None] = lambda _: None,
     ) -> None:
         self._planner = planner
         self._agents = agents
@@ -58,7 +56,6 @@ class Planning:
         self._planned = planned
         self._suspended_by = suspended_by
         self._deliveries = deliveries
-        self._keep = keep
 
     async def due(self, *, failed: bool) -> None:
         """Wait for a change; what a failed turn left undone is one."""
@@ -76,14 +73,13 @@ class Planning:
         edited = self._edited()
         changed = await in_slices(self._planner.work(self._registry.probes, self._state, changes))
         self._streams.forget(self._agents.planned(changed, self._planner.nodes, time.monotonic()))
-        self._keep(self._state.nodes().keys())
         self._asked.planned(*map(self._planner.plan_of, changed))
         reading = self._streams.publish(changed)
         named = tuple(sorted(changes.namespaces | edited)[:_NAMED])
         change = Change(min(self._changed.set_s, began_s), began_s, time.monotonic(), len(changed), named)
         self._deliveries.planned(change, {node: self._planner.plan_of(node).generation for node in reading})
-        for trigger in self._planned:
-            trigger.set()
+        for planned in self._planned:
+            planned()
 
     def use_pair_key(self, pair_key: bytes) -> None:
         """Give the agents another pairing key."""
