@@ -145,7 +145,8 @@ class ApiServer:
         if path.endswith("/nodes"):
             self.writes["labels of nodes"] += 1
             node = self._kinds["nodes"].objects[("", last)][0]
-            node["metadata"]["labels"] = msgspec.json.decode(body)["metadata"].get("labels", {})
+            labels = msgspec.json.decode(body)["metadata"]["labels"]
+            node["metadata"]["labels"] = {key: value for key, value in labels.items() if value is not None}
             self.put("nodes", node)
         elif last == "status":
             self.writes["statuses"] += 1

@@ -150,7 +150,7 @@ class PlayedApi(ApiServer):
             self.reports.append(body)
         elif "/nodes/" in path:
             node = self.get("nodes", "", path.rpartition("/")[2])
-            labels = body["metadata"].get("labels", {})
+            labels = {key: value for key, value in body["metadata"]["labels"].items() if value is not None}
             self.put("nodes", node | {"metadata": node["metadata"] | {"labels": labels}})
 
     def _happened(self, kind: str, what: str, document: Document) -> None:

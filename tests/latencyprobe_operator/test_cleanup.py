@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,11 @@ from aiohttp import web
 from latencyprobe.errors import ClusterError, LatencyProbeError
 from latencyprobe_operator import cleanup
 from latencyprobe_operator.cluster import election
+from latencyprobe_operator.cluster.api import MERGE_PATCH, Api
 from latencyprobe_operator.cluster.calls import Cluster
+from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
 from latencyprobe_operator.config import Namespaces
+from tests.support.api_server import ApiServer, api_server
 
 NAMESPACES = Namespaces.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{election.NAME}"
@@ -139,3 +144,37 @@ def test_lease_that_is_going_is_no_release(sweep: Any) -> None:
     sweep(fake)
 
     assert fake.labelled == {}
+
+
+@pytest.mark.cluster
+def test_labels_that_somebody_else_has_set_go_too_on_a_real_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def labels(server: ApiServer, name: str) -> dict[str, str]:
+        found: dict[str, str] = server.call("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("labels", {})
+        return found
+
+    def label(server: ApiServer, name: str, value: str) -> None:
+        body = f'{{"metadata": {{"labels": {{"{MEASURE_LABEL}": "{value}", "theirs": "stays"}}}}}}'.encode()
+        path = f"/api/v1/nodes/{name}?fieldManager=kubectl-label"
+        assert server.answer("PATCH", path, body, MERGE_PATCH)[0] == 200
+
+    async def scene(server: ApiServer) -> None:
+        nodes = {f"n{i}": server.create("/api/v1/nodes", {"metadata": {"name": f"n{i}"}}) for i in range(3)}
+        for name, value in (("n0", "true"), ("n1", "false")):
+            label(server, name, value)
+        async with await Api.connect() as api:
+            cluster = Cluster(api)
+            for name in ("n0", "n2"):
+                await cluster.label_node(name, nodes[name]["metadata"]["uid"], measure=True)
+            for name in ("n0", "gone"):
+                await cluster.label_node(name, "another", measure=False)
+                await cluster.label_node(name, "another", measure=True)
+            assert labels(server, "n0")[MEASURE_LABEL] == "true", "another node has the name now"
+            await cleanup.sweep(cluster, NAMESPACES, clock=lambda: next(polled))
+        assert [labels(server, name) for name in nodes] == [{"theirs": "stays"}, {"theirs": "stays"}, {}]
+
+    polled = count(0, 60)
+    with api_server(tmp_path) as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+        asyncio.run(scene(server))

@@ -161,7 +161,7 @@ def test_rights_have_no_wildcards_secrets_or_workloads() -> None:
     assert {resource for _, resource, _ in rights}.isdisjoint({"secrets", "pods/exec", "configmaps", "serviceaccounts"})
 
 
-def test_label_is_applied_with_our_field_manager_and_given_up_without_touching_others(make: Any) -> None:
+def test_label_is_applied_with_our_field_manager_and_taken_off_alone(make: Any) -> None:
     recorder = Recorder()
 
     async def scene(api: Api) -> None:
@@ -172,17 +172,18 @@ def test_label_is_applied_with_our_field_manager_and_given_up_without_touching_o
     (_, path, query, given), (_, _, _, taken) = recorder.requests
     assert (path, query) == ("/api/v1/nodes/n1", {"fieldManager": "latencyprobe-operator", "force": "true"})
     assert given["metadata"] == {"name": "n1", "uid": "u1", "labels": {"latencyprobe.dev/measure": "true"}}
-    assert taken["metadata"] == {"name": "n1", "uid": "u1"}
+    assert taken == {"metadata": {"uid": "u1", "labels": {"latencyprobe.dev/measure": None}}}
 
 
-@pytest.mark.parametrize("status", [404, 409])
-def test_object_that_is_gone_meanwhile_is_no_error(make: Any, status: int) -> None:
-    gone = lambda: web.json_response({"message": "gone"}, status=status)  # noqa: E731 - one line
+@pytest.mark.parametrize(("status", "why"), [(404, "not found"), (409, "gone"), (422, "metadata.uid: Invalid value")])
+def test_object_that_is_gone_meanwhile_is_no_error(make: Any, status: int, why: str) -> None:
+    gone = lambda: web.json_response({"message": why}, status=status)  # noqa: E731 - one line
     probe = "/apis/latencyprobe.dev/v1alpha1/namespaces/shop/latencyprobes/checkout/status"
     recorder = Recorder({"/api/v1/nodes/n1": gone, probe: gone})
 
     async def scene(api: Api) -> None:
         await Cluster(api).label_node("n1", "u1", measure=True)
+        await Cluster(api).label_node("n1", "u1", measure=False)
         await Cluster(api).write_status("shop", "checkout", "u1", {})
 
     recorder.run(make, scene)

@@ -1,8 +1,8 @@
 """Single calls to the API server: besides lists, watches and the Lease, the operator does nothing else there.
 
 Objects are written by server-side apply with the field manager `latencyprobe-operator`, so that only our fields ever
-change. Raises ClusterError. The rights that these calls and the informer need are `tests/data/operator_rbac.yaml`,
-which the chart repeats.
+change; a label is taken off by a merge patch. Raises ClusterError. The rights that these calls and the informer need
+are `tests/data/operator_rbac.yaml`, which the chart repeats.
 """
 
 import datetime
@@ -15,7 +15,7 @@ import msgspec
 
 from latencyprobe.api import API_VERSION
 from latencyprobe.errors import ClusterError
-from latencyprobe_operator.cluster.api import APPLY_PATCH, JSON, METADATA, METADATA_OF_ALL, Api, ApiError
+from latencyprobe_operator.cluster.api import APPLY_PATCH, JSON, MERGE_PATCH, METADATA, METADATA_OF_ALL, Api, ApiError
 from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
 from latencyprobe_operator.cluster.nesting import decoded
 from latencyprobe_operator.cluster.objects import Key
@@ -28,7 +28,6 @@ _GROUP = f"/apis/{API_VERSION}"
 _MONITORING, _OPEN_REPORTS = "/apis/monitoring.coreos.com/v1", "/apis/openreports.io/v1alpha1"
 _PAGE = "500"
 _REVIEW_S = 5.0  # agents wait for 10 s
-_GONE = (404, 409)  # of an apply that forces, a conflict can only be the uid: another object has the name now
 
 
 class Reviewed(msgspec.Struct, frozen=True):
@@ -56,14 +55,16 @@ class Cluster:
             return []
 
     async def label_node(self, name: str, uid: str, measure: bool) -> None:
-        """Set or give up our label on a node. A node that is gone meanwhile is no error: its uid no longer fits."""
-        metadata: dict[str, Any] = {"name": name, "uid": uid}
-        if measure:
-            metadata["labels"] = {MEASURE_LABEL: "true"}
+        """Set our label on a node, or take it off, whoever else has set it: an apply without it would leave it to them.
+        A node that is gone meanwhile is no error: its uid no longer fits."""
+        path, metadata = f"/api/v1/nodes/{name}", {"uid": uid, "labels": {MEASURE_LABEL: "true" if measure else None}}
         try:
-            await self._apply(f"/api/v1/nodes/{name}", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+            if measure:
+                await self._apply(path, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}})
+            else:
+                await self._api.call("PATCH", path, body={"metadata": metadata}, content_type=MERGE_PATCH)
         except ApiError as error:
-            if error.status not in _GONE:
+            if not _gone(error):
                 raise
 
     async def labelled_nodes(self) -> list[tuple[str, str]]:
@@ -97,7 +98,7 @@ class Cluster:
         try:
             await self._apply(f"{path}/status", body)
         except ApiError as error:
-            if error.status not in _GONE:
+            if not _gone(error):
                 raise
 
     async def write_report(self, namespace: str, report: Mapping[str, object]) -> None:
@@ -137,7 +138,7 @@ class Cluster:
         try:
             await self._api.call("DELETE", _rule(namespace, name), body=body)
         except ApiError as error:
-            if error.status not in _GONE:
+            if not _gone(error):
                 raise
 
     async def post_event(self, probe: Mapping[str, str], kind: str, reason: str, note: str) -> None:
@@ -194,6 +195,12 @@ class Cluster:
             if not (token := page["metadata"].get("continue")):
                 return
             query["continue"] = token
+
+
+def _gone(error: ApiError) -> bool:
+    """Return whether there is no such object any more, or another one has its name: then the uid does not fit, which
+    is a conflict or a field that cannot be changed."""
+    return error.status in (404, 409) or (error.status == 422 and "metadata.uid" in str(error))
 
 
 def _rule(namespace: str, name: str) -> str:
