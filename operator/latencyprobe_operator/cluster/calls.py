@@ -208,14 +208,11 @@ def _rule(namespace: str, name: str) -> str:
 
 
 class FakeCluster(Cluster):
-    """A Cluster for tests: `documents` are its LatencyProbes, `labelled` its nodes with our label and `agents` the pods
-    there, `there` its PrometheusRules and `mirrored` its Reports by namespace, if it `knows` these kinds; `calls` keeps
-    what is written, `fails` names the writes that fail."""
+    """A Cluster for tests: `documents` are its LatencyProbes, `there` its PrometheusRules and `mirrored` its Reports by
+    namespace, if it `knows` these kinds; `calls` keeps what is written, `fails` names the writes that fail."""
 
     def __init__(self, *documents: dict[str, Any]) -> None:
         self.documents = list(documents)
-        self.labelled: list[tuple[str, str]] = []
-        self.agents: list[str] = []
         self.there: dict[Key, dict[str, Any]] = {}
         self.mirrored: dict[str, dict[str, Any]] = {}
         self.knows = True
@@ -225,14 +222,6 @@ class FakeCluster(Cluster):
     async def probes(self) -> list[dict[str, Any]]:
         """Return `documents`."""
         return self.documents
-
-    async def labelled_nodes(self) -> list[tuple[str, str]]:
-        """Return `labelled`."""
-        return self.labelled
-
-    async def pods(self, namespace: str, label_selector: str = "") -> list[str]:
-        """Return `agents`, whatever is asked for."""
-        return self.agents
 
     async def label_node(self, name: str, uid: str, measure: bool) -> None:
         """Keep the call."""

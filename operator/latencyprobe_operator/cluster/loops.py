@@ -34,7 +34,7 @@ class Loop(Protocol):
         """Wait for the next turn. `failed`: whether the last one failed."""
 
     async def turn(self) -> None:
-        """Do the work gated."""
+        """Do the work."""
 
 
 class Every:
@@ -50,7 +50,7 @@ class Every:
         await asyncio.sleep(self._pause_s)
 
     async def turn(self) -> None:
-        """Do the work gated."""
+        """Do the work."""
         await self._work()
 
 
@@ -68,7 +68,7 @@ class Gated:
         await self._allowed()
 
     async def turn(self) -> None:
-        """Do the loop's work gated."""
+        """Do the loop's work."""
         await self._loop.turn()
 
 

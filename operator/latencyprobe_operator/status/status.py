@@ -18,7 +18,6 @@ from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.reconcile import Status, with_times
 from latencyprobe_operator.status.registry import Entry
 
-MAX_REASON = 63
 QUIET_S = 300  # ready agents that saw nothing for so long are worth an event: NONE_FOR_LONG says the same
 MAX_CLASS = 63  # characters: the CRD's limit
 
@@ -73,7 +72,7 @@ def status(
     }
     if (measuring := next((one for one in found if one.type == "Measuring"), None)) and measuring.status != "Unknown":
         document["measuring"] = (
-            "Yes" if measuring.status == "True" else f"No: {printable(measuring.reason[:MAX_REASON])}"
+            "Yes" if measuring.status == "True" else f"No: {printable(measuring.reason[: conditions.MAX_REASON])}"
         )
     if worst is not None:
         document["slo"] = worst["state"]
