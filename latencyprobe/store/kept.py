@@ -4,7 +4,7 @@
 the file's one writer keeps any: nobody else knows of every change.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -58,3 +58,9 @@ class Kept:
         for packed in (*self._asked.values(), *self._before.values()):
             for which in [one for one in packed if one[1].since < first[one[1].width_s]]:
                 del packed[which]
+
+    def dropped(self, series: Iterable[int]) -> None:
+        """Forget the sums of series whose rows are gone."""
+        for one in series:
+            self._asked.pop(one, None)
+            self._before.pop(one, None)

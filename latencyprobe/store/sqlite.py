@@ -20,7 +20,7 @@ from latencyprobe.sli import Coverage, SliBatch, SliRow
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey, key_of
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
-from latencyprobe.store import asked, columns, opening, past, statements, windows
+from latencyprobe.store import asked, columns, opening, past, retired, statements, windows
 from latencyprobe.store.kept import Kept
 from latencyprobe.store.levels import MINUTES_KEPT_S, WIDTHS_S, Horizons, Pace, boot_s, down, horizons, spans
 from latencyprobe.store.schema import KEY_COLUMNS
@@ -198,7 +198,7 @@ class SqliteStore:
         return ()
 
     def compact(self, now: int) -> None:
-        """Delete minutes older than 2 days, hours older than 35, days older than 400, and series without any left.
+        """Delete minutes older than 2 days, hours older than 35, days older than 400, and definitions beyond `retired`.
 
         Horizons never recede, and what nothing was deleted of has none. A clock that jumps moves them on by as much
         as twice the time that it was wrong for.
@@ -215,7 +215,7 @@ class SqliteStore:
             self._kept.compacted(Horizons(*kept))
             self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
             asked.forget(self._db, now)
-            self._db.execute(statements.FORGET_SERIES)
+            self._kept.dropped(retired.forget(self._db))
             self._series.clear()
 
     def _add_batch(self, node: str, batch: SliBatch) -> int:
