@@ -50,10 +50,14 @@ def test_identities_are_asked_in_one_document(directory_server: Any, directory: 
 
 
 def test_an_answer_that_is_no_text_is_told(directory_server: Any, directory: Directory) -> None:
-    directory_server.broken = b"HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n" + b'{"identities":[{"address":"\xff"}]}'
+    directory_server.broken = (
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 32\r\n\r\n" + b'{"identities":[{"address":"\xff"}]}'
+    )
     with pytest.raises(DirectoryError, match="not a IdentityAnswer"):
         directory.identities(("10.0.0.1",))
-    directory_server.broken = b"HTTP/1.1 401 No\r\nContent-Length: 13\r\n\r\n" + b'{"error":"\xff"}'
+    directory_server.broken = (
+        b"HTTP/1.1 401 No\r\nConnection: close\r\nContent-Length: 13\r\n\r\n" + b'{"error":"\xff"}'
+    )
     with pytest.raises(DirectoryError, match=r"401: .*audience"):
         directory.identities(("10.0.0.1",))
 
