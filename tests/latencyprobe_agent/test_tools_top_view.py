@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import sys
 
 import pytest
 from rich.console import Console
@@ -78,15 +79,21 @@ def test_an_interval_without_rpcs_says_so_in_its_headline() -> None:
     assert "0 RPC/s  0 rows" in file.getvalue()
 
 
+LEADER = """
+import os, subprocess, sys
+job = "from latencyprobe_agent.tools.top.screen import Keys\\nwith Keys() as keys: assert not [*keys.pressed()]"
+background = subprocess.Popen([sys.executable, "-c", job], process_group=0)
+_, status = os.waitpid(background.pid, os.WUNTRACED)
+sys.exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else os.WSTOPSIG(status))
+"""
+
+
 def test_a_job_in_the_background_takes_no_keys_from_another_one() -> None:
     """Whoever sets up the terminal of another job is stopped by the kernel (SIGTTOU)."""
-    if (session := pty.fork()[0]) == 0:  # pragma: no cover - the leader of a session with a terminal of its own
-        background = os.fork()
-        if background == 0:
-            os.setpgid(0, 0)
-            with screen.Keys() as keys:
-                os._exit(len([*keys.pressed()]))
-        _, status = os.waitpid(background, os.WUNTRACED)
-        os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else os.WSTOPSIG(status))
-    _, status = os.waitpid(session, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    process, terminal = pty.fork()  # the leader of a session with a terminal of its own
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, "-c", LEADER])
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    finally:
+        os.close(terminal)
