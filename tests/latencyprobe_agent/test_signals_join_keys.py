@@ -30,8 +30,9 @@ def by_bytes(halves: np.ndarray, seq: int, end_seq: int, cookie: int = 7, at_ms:
     return found
 
 
-def by_beginning(halves: np.ndarray, cookie: int, first_seq: int = 0, peer_port: int = 80) -> int:
+def by_beginning(halves: np.ndarray, cookie: int, first_seq: int = 0, peer_port: int = 80, at_ms: int = 0) -> int:
     flow = np.zeros(1, FLOW_HEADER)
+    flow["boot_ns"] = at_ms * MS
     flow["sock_cookie"], flow["local_port"], flow["peer_port"] = cookie, 40000, peer_port
     (found,) = BEGINNING.find(halves, BEGINNING.of(flow, first_seq=first_seq)).tolist()
     return found
@@ -93,6 +94,40 @@ def test_a_connection_may_have_moved_any_number_of_bytes(messages: int, size: in
 def test_an_exchange_that_was_never_answered_is_in_nobody_s_way() -> None:
     halves = recent(sent(2**31 - 150), {"seq": 0, "end_seq": 0}, sent(2**31 + 50))
     assert [0, 2] == [by_bytes(halves, seq, seq + 10) for seq in (2**31 - 100, 2**31 + 60)]
+
+
+@pytest.mark.parametrize("other", [1000, 2**30, 2**31 + 1000, 2**32 - 2000])
+@pytest.mark.parametrize("of_stream", [False, True])
+def test_an_exchange_without_an_answer_has_no_bytes_of_another_connection(other: int, of_stream: bool) -> None:
+    rows = ({"sock_cookie": 8, "seq": 100, "end_seq": 100}, sent(600, sock_cookie=8, send_start_ns=5))
+    halves = recent(sent(other, send_start_ns=5), *rows)
+    halves["of_stream"] = of_stream
+    key = np.zeros(2, retransmits.KEY.columns)
+    key["sock_cookie"], key["at_ns"] = (7, 8), MS
+    key["seq"], key["end_seq"] = (other, 610), (other + 10, 620)
+    assert [0, 2] == retransmits.KEY.find(halves, key).tolist()
+    halves["at"][2] = 0
+    assert [0, -1] == retransmits.KEY.find(halves, key).tolist(), "what has them has not ended yet"
+
+
+@pytest.mark.parametrize("again", [3_500_000_001, 1_000_000_001])
+@pytest.mark.parametrize("of_stream", [False, True])
+def test_a_socket_that_connects_again_has_another_connection_with_its_cookie(again: int, of_stream: bool) -> None:
+    """One goes on with higher numbers than the one before it, one with lower ones."""
+    firsts = [first + 100 * i for first in (3_000_000_001, again) for i in range(4)]
+    begins = [{"start_ns": ms * MS, "send_start_ns": ms * MS, "end_ns": (ms + 10) * MS} for ms in range(0, 800, 100)]
+    halves = recent(
+        *(sent(seq, fresh=i % 4 == 0, **ns) for i, (seq, ns) in enumerate(zip(firsts, begins, strict=True)))
+    )
+    if of_stream:
+        halves["of_stream"], halves["at"][4:8] = True, [8, 5, 6, 7]  # the first one ends last
+    key = np.zeros(8, retransmits.KEY.columns)
+    key["sock_cookie"], key["at_ns"] = 7, halves["send_start_ns"][:8] + MS
+    key["seq"], key["end_seq"] = firsts, halves["end_seq"][:8]
+    assert [*range(8)] == retransmits.KEY.find(halves, key).tolist()
+    assert [0, 4] == [by_beginning(halves, 7, first, at_ms=ms) for first, ms in ((firsts[0], 0), (again, 399))]
+    halves["at"][4:8] = 0
+    assert [0, -1] == [by_beginning(halves, 7, first, at_ms=ms) for first, ms in ((firsts[0], 0), (again, 399))]
 
 
 def test_messages_are_in_order_of_arrival_wherever_they_are_kept():

@@ -60,23 +60,30 @@ class JoinKey:
 
 
 def _by_sent_bytes(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
-    slots, low, high = _of_connections(recent, (recent["at"] > 0) & ~recent["of_stream"], key["sock_cookie"])
+    found = np.empty(len(key), np.intp)
+    ranged = key["seq"] != key["end_seq"]
+    for rows, find in ((ranged, _with_bytes), (~ranged, _last_begun)):
+        found[rows] = find(recent, key.take(np.flatnonzero(rows)))
+    return found
+
+
+def _with_bytes(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
+    slots, low, high = _of_connections(recent, ~recent["of_stream"] & _sent(recent), key)
     if not len(slots):
         return np.full(len(key), -1)
-    first, start_ns = recent["seq"][slots], recent["start_ns"][slots]
-    ranged = key["seq"] != key["end_seq"]
-    end, seq = _unwrapped(first, recent["end_seq"][slots], high, key["seq"])
-
-    def reached(at: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Whether a half is not before the one that is looked for; halves of a connection are in order."""
-        return np.where(ranged, end[at] > seq, start_ns[at] > key["at_ns"])
-
-    found = _first(low, high, reached)
-    found = np.where(ranged, found, found - 1)  # without a range: the last one that had begun
-    there = (found >= low) & (found < high)
+    end, seq = _unwrapped(recent["end_seq"][slots], high, key["seq"])
+    found = _first(low, high, lambda at: end[at] > seq)  # messages of a connection are in order
+    there = found < high
     at = np.where(there, found, 0)
-    there &= ~ranged | ((key["end_seq"] - first[at]).astype(np.int32) > 0)
+    there &= (key["end_seq"] - recent["seq"][slots[at]]).astype(np.int32) > 0
     return np.where(there, slots[at], -1)
+
+
+def _last_begun(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
+    slots, low, high = _of_connections(recent, ~recent["of_stream"], key)
+    start_ns = recent["start_ns"][slots]
+    found = _first(low, high, lambda at: start_ns[at] > key["at_ns"])
+    return np.append(-1, slots)[np.where(found > low, found, 0)]
 
 
 class _Streams:
@@ -84,13 +91,10 @@ class _Streams:
 
     def __init__(self, recent: NDArray[np.void], key: NDArray[np.void]) -> None:
         self._key = key
-        self._slots, self._low, self._high = _of_connections(
-            recent, recent["of_stream"] & (recent["at"] > 0), key["sock_cookie"]
-        )
+        self._slots, self._low, self._high = _of_connections(recent, recent["of_stream"] & _sent(recent), key)
         self._send_start_ns = recent["send_start_ns"][self._slots]
         if len(self._slots):
-            first, end = recent["seq"][self._slots], recent["end_seq"][self._slots]
-            self._end, self._seq = _unwrapped(first, end, self._high, key["seq"])
+            self._end, self._seq = _unwrapped(recent["end_seq"][self._slots], self._high, key["seq"])
 
     @property
     def there(self) -> NDArray[np.bool_]:
@@ -108,14 +112,18 @@ class _Streams:
         return behind
 
 
+def _sent(recent: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return which halves have sent something: an exchange that was never answered lies nowhere among the others."""
+    sent: NDArray[np.bool_] = recent["seq"] != recent["end_seq"]
+    return sent
+
+
 def _unwrapped(
-    first: NDArray[np.uint32], end: NDArray[np.uint32], high: NDArray[np.intp], seq: NDArray[np.uint32]
+    end: NDArray[np.uint32], high: NDArray[np.intp], seq: NDArray[np.uint32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where messages `first`..`end` end, and where `seq` of each key is, in numbers that do not come again after
-    4 GiB: an end lies within 2 GiB of the one before it, a key of its connection's newest end. Those of one connection
-    can be compared. In the order of `_of_connections`, which tells `high` of each key."""
-    last_sent = np.maximum.accumulate(np.where(first != end, np.arange(len(end)), 0))
-    end = end[last_sent]  # a message without bytes is nowhere
+    """Return where messages `end`, and where `seq` of each key is, in numbers that do not come again after 4 GiB: an
+    end lies within 2 GiB of the one before it, a key of its connection's newest end. Those of one connection can be
+    compared. In the order of `_of_connections`, which tells `high` of each key."""
     unwrapped = np.cumsum(np.diff(end, prepend=end[:1]).view(np.int32), dtype=np.int64)
     newest = np.maximum(high - 1, 0)
     return unwrapped, unwrapped[newest] + (seq - end[newest]).view(np.int32)
@@ -146,7 +154,7 @@ def first_of_streams(recent: NDArray[np.void], key: NDArray[np.void], found: NDA
 def by_time_of_service(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
     """Find the half of a connection that was served while something lasted, from `start_ns` to `at_ns`: the oldest one
     whose answer began after that had. Keys have a `sock_cookie` too."""
-    slots, low, high = _of_connections(recent, recent["at"] > 0, key["sock_cookie"])
+    slots, low, high = _of_connections(recent, recent["at"] > 0, key)
     if not len(slots):
         return np.full(len(key), -1)
     half = recent.take(slots)
@@ -159,10 +167,10 @@ def by_time_of_service(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArr
 
 def _by_beginning(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
     fresh = recent["fresh"] & (recent["at"] > 0)
-    slots, low, high = _of_connections(recent, fresh, key["sock_cookie"])
-    there = low < high
-    found = np.full(len(key), -1)
-    found[there] = slots[low[there]]
+    slots, low, high = _of_sockets(recent, fresh, key["sock_cookie"])
+    end_ns = recent["end_ns"][slots]
+    first = _first(low, high, lambda at: end_ns[at] >= key["at_ns"])
+    found = np.append(slots, -1)[np.where(first < high, first, -1)]
     for i in np.flatnonzero(key["sock_cookie"] == 0).tolist():
         # a SYN-ACK is sent before its socket exists
         ports = (recent["local_port"] == key["local_port"][i]) & (recent["peer_port"] == key["peer_port"][i])
@@ -171,15 +179,35 @@ def _by_beginning(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np
     return found
 
 
-def _of_connections(
+def _of_sockets(
     recent: NDArray[np.void], among: NDArray[np.bool_], cookies: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """Return places of the halves of these connections, one connection after the other, each in order of arrival; and
-    for each cookie where among those its own ones begin and end."""
+    """Return places of the halves of these sockets, one socket after the other, each in order of their beginning, the
+    first of a connection first; and for each cookie where among those its own ones begin and end."""
     of_them = np.flatnonzero(among & np.isin(recent["sock_cookie"], cookies)) if among.any() else _NONE
-    slots = of_them[np.lexsort((recent["at"][of_them], recent["sock_cookie"][of_them]))]
-    cookie = recent["sock_cookie"][slots]
+    fresh, start_ns, cookie = (recent[name][of_them] for name in ("fresh", "start_ns", "sock_cookie"))
+    order = np.lexsort((~fresh, start_ns, cookie))
+    slots, cookie = of_them[order], cookie[order]
     return slots, np.searchsorted(cookie, cookies, side="left"), np.searchsorted(cookie, cookies, side="right")
+
+
+def _of_connections(
+    recent: NDArray[np.void], among: NDArray[np.bool_], key: NDArray[np.void]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Return places of the halves of these keys' sockets that are `among` those, one connection after the other, each
+    in order of arrival; and for each key where those of its connection begin and end.
+
+    A socket that connects again keeps its cookie: from a `fresh` half on, halves are of another connection. A key is
+    of the last one that had begun."""
+    slots, low, high = _of_sockets(recent, recent["at"] > 0, key["sock_cookie"])
+    fresh, start_ns, cookie = (recent[name][slots] for name in ("fresh", "start_ns", "sock_cookie"))
+    begun = _first(low, high, lambda at: start_ns[at] > key["at_ns"])
+    connection = 1 + np.cumsum(fresh | (np.diff(cookie, prepend=cookie[:1]) != 0))
+    of_key = np.append(0, connection)[np.where(begun > low, begun, 0)]  # 0: of none
+    order = np.lexsort((recent["at"][slots], connection))
+    order = order[among[slots[order]]]
+    slots, connection = slots[order], connection[order]
+    return slots, np.searchsorted(connection, of_key, side="left"), np.searchsorted(connection, of_key, side="right")
 
 
 def _first(
