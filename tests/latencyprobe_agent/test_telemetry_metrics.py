@@ -130,8 +130,9 @@ CART = Target("e/p/cart", "e", "p", "", "cart", Perspective.SERVER, (), 0, POLIC
 
 
 @pytest.mark.parametrize("delta", [False, True])
+@pytest.mark.parametrize("last", [3, 20])
 def test_a_number_that_is_used_again_tells_its_new_target_nothing_of_the_old_one(
-    outbox: FakeOutbox, make_turn: Any, delta: bool
+    outbox: FakeOutbox, make_turn: Any, delta: bool, last: int
 ) -> None:
     """The former target goes on under another number: its totals begin anew, and say so, once they have been told."""
     owners, again = FakeResources(by_process=True), TargetSet((CART.id,), (), 0, POLICY, "e/p")
@@ -144,7 +145,7 @@ def test_a_number_that_is_used_again_tells_its_new_target_nothing_of_the_old_one
         (1.0, before, 3, (resent(7, 4), resent(7, 1, target_set=2))),
         (1.5, before, 4, (resent(7, 2),)),
         (2.0, after, 4, ()),
-        (3.0, after, 9, (resent(7, 8), resent(7, 3, target_set=2))),
+        (3.0, after, 9, (resent(7, 8), resent(7, last, target_set=2))),
     ]:
         counts = {"counts": snapshot(_7=events), "stats": AgentStats()}
         listener.take(make_turn(in_force, at_s=at_s, gained=gained, **counts))
@@ -153,10 +154,10 @@ def test_a_number_that_is_used_again_tells_its_new_target_nothing_of_the_old_one
         for metric in (SENT_AGAIN, "latencyprobe.exchanges")
         for body in outbox.bodies
     ]
-    assert [{("echo", 5)}, {("echo", 2 if delta else 7)}, {("echo", 3), ("cart", 8)}] == told[:3]
+    assert [{("echo", 5)}, {("echo", 2 if delta else 7)}, {("echo", last), ("cart", 8)}] == told[:3]
     assert [{("echo", 3)}, {("echo", 1 if delta else 4)}, {("cart", 5)}] == told[3:]
-    last = points(outbox.bodies[-1:]).items()
-    starts = {dict(at.labels)["latencyprobe.target"]: point.start_unix_ns for at, point in last if SENT_AGAIN in at}
+    newest = points(outbox.bodies[-1:]).items()
+    starts = {dict(at.labels)["latencyprobe.target"]: point.start_unix_ns for at, point in newest if SENT_AGAIN in at}
     assert starts["echo"] == 10**18 + 2 * 10**9
 
 

@@ -69,8 +69,11 @@ class MetricRequests:
             self._before = {key: point for key, point in self._before.items() if key[0] not in owners}
 
     def begin_anew(self, targets: Iterable[Labels], unix_ns: int) -> None:
-        """Let the totals of targets count from this moment. `targets`: the labels that theirs begin with."""
-        self._anew_unix_ns |= dict.fromkeys(targets, unix_ns)
+        """Let the totals of targets, which have been sent, count from this moment. `targets`: the labels that theirs
+        begin with."""
+        anew = dict.fromkeys(targets, unix_ns)
+        self._anew_unix_ns |= anew
+        self._before = {key: point for key, point in self._before.items() if key[2][:_OF_TARGET] not in anew}
 
     def encode(
         self, points: Iterable[Point], resources: Mapping[object, Resource], now_unix_ns: int
