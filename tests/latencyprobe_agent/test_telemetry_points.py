@@ -90,6 +90,26 @@ def test_a_container_with_many_targets_is_cut_in_requests_that_receivers_take() 
     }
 
 
+def test_a_metric_of_one_container_may_be_more_than_a_request() -> None:
+    """As of one with many targets, each with many peers, whose names other tenants choose."""
+    points = [
+        Point(
+            1,
+            names.PEER_DURATION,
+            (*LABELS, (names.ROLE, "server"), (names.SERVICE_PEER_NAME, f"{number}-{'x' * 240}")),
+            histogram([200] * 100),
+        )
+        for number in range(12_000)
+    ]
+    requests = list(MetricRequests(0).encode(points, RESOURCES, 2000))
+    assert max(len(body) for body, _ in requests) < 4 << 20
+    assert [len(points), len(points)] == [
+        sum(count for _, count in requests),
+        len(otlp.points(body for body, _ in requests)),
+    ]
+    assert all(len(otlp.points([body])) == count for body, count in requests)
+
+
 def test_of_owners_that_are_gone_nothing_is_remembered() -> None:
     """Containers come and go for months."""
     encoder = MetricRequests(0, delta=True)

@@ -18,6 +18,7 @@ from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 
 _REQUEST_BYTES = 3 << 20  # receivers take 4 MiB by default
+_POINTS = 100  # of one metric, that are added at once: below 1 MiB whatever they are
 _OF_TARGET = 3  # labels that those of a target's points begin with (`metric_points.target_labels`)
 
 Resource = Mapping[str, AttributeValue]
@@ -54,6 +55,12 @@ def _group(request: ExportMetricsServiceRequest, resource: Resource) -> pb.Resou
     return group
 
 
+def _parts(metrics: Mapping[Metric, list[Point]]) -> Iterator[tuple[Metric, list[Point]]]:
+    for metric, series in metrics.items():
+        for first in range(0, len(series), _POINTS):
+            yield metric, series[first : first + _POINTS]
+
+
 class MetricRequests:
     """Keeps the time that points count from, and for delta temporality what was sent before."""
 
@@ -87,7 +94,7 @@ class MetricRequests:
         request, count, size = ExportMetricsServiceRequest(), 0, 0
         for observed, metrics in grouped.items():
             group = None
-            for metric, series in metrics.items():
+            for metric, series in _parts(metrics):
                 if size > _REQUEST_BYTES:
                     yield request.SerializeToString(), count
                     request, count, size, group = ExportMetricsServiceRequest(), 0, 0, None
