@@ -7,7 +7,7 @@ from latencyprobe_agent.cli.live import figures
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.loop.loop import Loop
-from latencyprobe_agent.loop.status import target_statuses
+from latencyprobe_agent.loop.status import Seen
 from latencyprobe_agent.measure.turn import Turn
 from latencyprobe_agent.sli.listener import SliRows
 from latencyprobe_agent.telemetry.metrics import Metrics
@@ -25,9 +25,12 @@ class Watcher:
 
     name = "watcher"
 
+    def __init__(self) -> None:
+        self._seen = Seen()
+
     def take(self, turn: Turn) -> None:
         if turn.counts is not None:
-            target_statuses(turn)
+            self._seen.targets(turn)
             figures(turn, 0)
 
     def close(self) -> None:

@@ -110,9 +110,11 @@ class Agent:
         def running() -> bool:
             return time.monotonic() < until_s and not self._stopped and not self._suspended()
 
+        seen = status.Seen()
+
         def each_tick() -> None:
             self.health.turned()
-            self.guard.run("status", lambda: self._report(loop, safe_mode))
+            self.guard.run("status", lambda: self._report(loop, seen, safe_mode))
             if safe_mode and not self._safe_mode():
                 self.stop()
 
@@ -121,12 +123,13 @@ class Agent:
         if not self._suspended():
             self.stop()
 
-    def _report(self, loop: Loop, safe_mode: str) -> None:
+    def _report(self, loop: Loop, seen: status.Seen, safe_mode: str) -> None:
         problem, failing = loop.attachment.problem, {**self.guard.problems, **self._control.problems()}
         sampling = self._audience.sampling
         self._control.report(
             status.measuring(
                 *(self._config, loop.last, loop.variants, problem, failing),
+                seen=seen,
                 sampling=sampling,
                 safe_mode=safe_mode,
             )

@@ -6,10 +6,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import AgentStatus, NodePlan, TargetStatus
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.measure.counts import NO_COUNTS, Counts
+from latencyprobe_agent.measure.rules import MAX_SETS, NO_RULES
 from latencyprobe_agent.measure.turn import Turn
 from latencyprobe_agent.vocabulary.records import ExchangeClass
 
@@ -31,13 +34,14 @@ def measuring(
     problem: Unsupported | None,
     failing: Mapping[str, str],
     *,
+    seen: "Seen",
     sampling: bool,
     safe_mode: str = "",
 ) -> AgentStatus:
     """Return the status of an agent that measures.
 
     `last`: its last turn with counts, None before there is one. `problem`: why the newest plan is not in force;
-    `failing`: parts that raise, and what; `sampling`: it makes spans;
+    `failing`: parts that raise, and what; `seen`: of these programs; `sampling`: it makes spans;
     `safe_mode`: why it counts alone.
     """
     counts = last.counts if last else None
@@ -47,7 +51,7 @@ def measuring(
         variants=dict(variants),
         error=str(problem or ""),
         reason=problem.reason if problem else "",
-        targets=target_statuses(last) if last else (),
+        targets=seen.targets(last) if last else (),
         lost=dict(counts.lost) if counts else {},
         failing=dict(failing),
         spans_per_second=config.spans_per_second if sampling else None,
@@ -56,23 +60,42 @@ def measuring(
     )
 
 
-def target_statuses(turn: Turn) -> tuple[TargetStatus, ...]:
-    """Return what was seen of each target of the plan, on both sides together."""
-    if turn.counts is None:
-        return ()
-    (keys, values), sets = turn.counts.counts, turn.in_force.rules.sets
-    return tuple(
-        TargetStatus(
-            id=target.id,
-            seen=int(classes.sum()),
-            classes={kind.name.lower(): int(classes[kind]) for kind in ExchangeClass if classes[kind]},
-            lost={"ring_full": lost} if (lost := int(values["lost_records"][rows].sum())) else {},
-            refused=turn.in_force.rules.refused.get(target.id, ""),
+class Seen:
+    """What the kernel has counted of target sets, of each since its number means it. For one run of the programs."""
+
+    def __init__(self) -> None:
+        self._rules = NO_RULES
+        self._counted, self._before = _by_number(NO_COUNTS), _by_number(NO_COUNTS)
+
+    def targets(self, turn: Turn) -> tuple[TargetStatus, ...]:
+        """Return what was seen of each target of the plan, on both sides together. To be asked once per second."""
+        if turn.counts is None:
+            return ()
+        rules = turn.in_force.rules
+        again = list(rules.used_again(self._rules)) if rules is not self._rules else []
+        self._before[again] = self._counted[again]
+        self._rules, self._counted = rules, _by_number(turn.counts.counts)
+        seen = self._counted - self._before
+        return tuple(
+            TargetStatus(
+                id=target.id,
+                seen=sum(classes),
+                classes={kind.name.lower(): classes[kind] for kind in ExchangeClass if classes[kind]},
+                lost={"ring_full": lost} if lost else {},
+                refused=rules.refused.get(target.id, ""),
+            )
+            for target in turn.in_force.plan.targets
+            for numbers in [[i for i, one in rules.sets.items() if target.id in one.targets]]
+            for *classes, lost in [seen[numbers].sum(axis=0).tolist()]
         )
-        for target in turn.in_force.plan.targets
-        for rows in [np.isin(keys["target_set"], [i for i, one in sets.items() if target.id in one.targets])]
-        for classes in [values["classes"][rows].sum(axis=0)]
-    )
+
+
+def _by_number(counts: Counts) -> NDArray[np.uint64]:
+    """Return classes and lost records of each target set: u64[sets, classes + 1]."""
+    keys, values = counts
+    found = np.zeros((MAX_SETS + 1, values["classes"].shape[1] + 1), np.uint64)
+    np.add.at(found, keys["target_set"], np.column_stack([values["classes"], values["lost_records"]]))
+    return found
 
 
 def _status(

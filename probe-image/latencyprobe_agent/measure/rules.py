@@ -24,7 +24,7 @@ NO_WAITS = WaitPolicy()
 
 _A_MEMBER = 1  # in place of a target set: of these the kernel asks only whether there is a rule
 _TLS_TURNS = 2  # that of the ClientHello, and one whose answer may hold session tickets
-_MAX_SETS = 1023  # the array `target_sets` of bpf/maps.bpf.h, without index 0
+MAX_SETS = 1023  # the array `target_sets` of bpf/maps.bpf.h, without index 0
 
 Group = frozenset[tuple[Match, int]]  # what pods with equal rules share: match and target set
 
@@ -73,6 +73,10 @@ class Rules:
         """Those of `sets` that rules name, by index. Those of side MEMBER name none."""
         named = {index for (*_, side), index in self.rules.items() if side is not RuleSide.MEMBER}
         return {index: self.sets[index] for index in named}
+
+    def used_again(self, before: "Rules") -> set[int]:
+        """Return the indexes of sets that were another set's `before`."""
+        return {index for index, one in self.sets.items() if before.sets.get(index, one) != one}
 
 
 NO_RULES = Rules()
@@ -155,10 +159,10 @@ class _Numbering:
     def _free_index(self) -> int:
         """Return a number that never had a meaning, else one whose set is gone: `Room.sets` leaves one."""
         fresh = max([0, *self._previous.sets, *self._live.values()]) + 1
-        if fresh <= _MAX_SETS:
+        if fresh <= MAX_SETS:
             return fresh
         taken = {*self._live.values(), *self._previous.in_force}
-        return next(index for index in range(1, _MAX_SETS + 1) if index not in taken)
+        return next(index for index in range(1, MAX_SETS + 1) if index not in taken)
 
     def _merge(self, targets: Sequence[Target]) -> TargetSet:
         members: list[Target] = []

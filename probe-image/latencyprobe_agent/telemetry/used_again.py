@@ -23,10 +23,10 @@ def begun_anew(before: Rules, rules: Rules, planned: Iterable[Target]) -> Anew:
 
     `planned`: targets that are in the plan still; others have no totals.
     """
-    again = {number for number, one in rules.sets.items() if before.sets.get(number, one) != one}
+    again = rules.used_again(before)
     of_plan = {target.id for target in planned}
     reached = of_plan.intersection(target for number in again for target in before.sets[number].targets)
-    numbers, targets = set(again), set[str]()
+    numbers, targets = again.copy(), set[str]()
     while reached - targets:
         targets |= reached
         found = {number for number, one in rules.sets.items() if targets.intersection(one.targets)} - again
