@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Identity, NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.directory.peers import FakePeers, Peers
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.evidence_counts import Gained
@@ -35,10 +36,10 @@ def outbox() -> FakeOutbox:
     return FakeOutbox()
 
 
-def make_listener(outbox: FakeOutbox, *, delta: bool = False, series: int = 200) -> Metrics:
+def make_listener(outbox: FakeOutbox, *, delta: bool = False, series: int = 200, peers: Peers | None = None) -> Metrics:
     config = Config(metric_interval_s=1.0, series=series)
     own = SelfMetrics({"metrics": outbox}, None, config, standalone=True)
-    return Metrics(outbox, own, config, None, start=Now(0, 0), delta=delta)
+    return Metrics(outbox, own, config, peers, start=Now(0, 0), delta=delta)
 
 
 @pytest.fixture
@@ -159,6 +160,32 @@ def test_a_number_that_is_used_again_tells_its_new_target_nothing_of_the_old_one
     newest = points(outbox.bodies[-1:]).items()
     starts = {dict(at.labels)["latencyprobe.target"]: point.start_unix_ns for at, point in newest if SENT_AGAIN in at}
     assert starts["echo"] == 10**18 + 2 * 10**9
+
+
+def test_who_waits_for_a_peer_s_name_waits_on_when_another_number_is_used_again(
+    outbox: FakeOutbox, make_turn: Any
+) -> None:
+    """Of the number itself nobody waits on: what waits would count for its new target."""
+    shop = Target("f/p/shop", "f", "p", "", "shop", Perspective.SERVER, (), 0, POLICY, ports=(80,), clients=True)
+    kept = TargetSet((shop.id,), (), 0, POLICY, "f/p")
+    again = TargetSet((CART.id,), (), 0, POLICY, "e/p")
+    plan, owners, peers = NodePlan("n1", 1, "", (ECHO, CART, shop), ()), FakeResources(by_process=False), FakePeers()
+    before = InForce(plan, Rules(sets={**RULES.sets, 2: kept}), owners)
+    after = InForce(plan, Rules(sets={1: again, 2: kept}), owners)
+    listener, counts = make_listener(outbox, peers=peers), {"counts": snapshot(_7=1), "stats": AgentStats()}
+    served = [{"role": Role.SERVER, "cgroup_id": 7, "target_set": number} for number in (1, 2)]
+    listener.take(make_turn(before, *served, at_s=0.1, **counts))
+    listener.take(make_turn(after, at_s=0.2, **counts))
+    peers.identities["10.0.0.2"] = Identity("10.0.0.2", service="web")
+    listener.take(make_turn(after, at_s=1.2, **counts))
+    told = [
+        (labels["latencyprobe.target"], labels["service.peer.name"])
+        for body in outbox.bodies
+        for at in points([body])
+        if "latencyprobe.peer.duration" in at
+        for labels in [dict(at.labels)]
+    ]
+    assert [("echo", "unresolved"), ("shop", "web")] == told
 
 
 def test_between_two_intervals_nothing_is_exported_and_at_the_end_everything(

@@ -51,3 +51,12 @@ def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(make
     assert by_service(series) == {}
     series.name_peers(3.0)
     assert by_service(series) == {"web": 1, names.UNRESOLVED: 1}
+
+
+def test_what_waits_of_a_target_set_that_leaves_counts_at_once(make_turn: Any) -> None:
+    series = RecordSeries(10, 2.0, FakePeers(), ExemplarSeries(0))
+    series.add(make_turn(IN_FORCE, evidence=(resent("10.0.0.2"),)))
+    series.name_peers(1.0, {2})
+    assert {} == by_service(series)
+    series.name_peers(1.0, {1})
+    assert {"unresolved": 1} == by_service(series)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import Peers
+from latencyprobe_agent.measure.rules import NO_RULES
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn
 from latencyprobe_agent.telemetry.count_series import CountSeries
 from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
@@ -13,7 +14,7 @@ from latencyprobe_agent.telemetry.points import MetricRequests, Point, Resource
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
 from latencyprobe_agent.telemetry.record_series import RecordSeries
 from latencyprobe_agent.telemetry.selfmetrics import AGENT, SelfMetrics
-from latencyprobe_agent.telemetry.used_again import Anew, begun_anew
+from latencyprobe_agent.telemetry.used_again import begun_anew
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.now import Now
 
@@ -66,9 +67,11 @@ class Metrics:
         self._export()
 
     def _follow(self, in_force: InForce) -> None:
-        anew = begun_anew(self._in_force.rules, in_force.rules, in_force.plan.targets) if self._in_force else Anew()
-        if anew.numbers:
-            self.close()  # the totals so far, under what the numbers meant
+        before = self._in_force.rules if self._in_force else NO_RULES
+        anew = begun_anew(before, in_force.rules, in_force.plan.targets)
+        if anew.numbers:  # the totals so far, under what the numbers meant
+            self._records.name_peers(self._now.boot_s, in_force.rules.used_again(before))
+            self._export()
             self._records.begin_anew(anew.numbers)
         targets = (target for target in in_force.plan.targets if target.id in anew.targets)
         self._requests.begin_anew(map(target_labels, targets), self._now.unix_ns)

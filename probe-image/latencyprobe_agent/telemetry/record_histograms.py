@@ -5,7 +5,7 @@ Receives halves and pairs, returns series. Cumulative; the series of a target se
 with its adjusted count.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,14 +101,17 @@ class RecordHistograms:
             rows = _Rows(of_row, pairs.stages[:, NETWORK_AT], _weights(pairs.adjusted_count))
             self._spread(names.NETWORK_DURATION, of_group, rows, joined)
 
-    def name_peers(self, known: dict[str, Identity], now_s: float) -> dict[tuple[Group, str], str]:
-        """Move what waits for a name under it; after the wait, under `unresolved`. Return the names of what moved."""
+    def name_peers(
+        self, known: dict[str, Identity], now_s: float, leaving: Set[int] = frozenset()
+    ) -> dict[tuple[Group, str], str]:
+        """Move what waits for a name under it; under `unresolved` after the wait, and of target sets that are
+        `leaving`. Return the names of what moved."""
         named = {}
         for key in tuple(self._pending):
             group, peer = key
             counts, sum_ns, since_s = self._pending[key]
             identity = known.get(peer)
-            if identity is None and now_s - since_s < self._wait_s:
+            if identity is None and now_s - since_s < self._wait_s and group.target_set not in leaving:
                 continue
             del self._pending[key]
             named[key] = service_of(identity)

@@ -68,20 +68,20 @@ class RecordSeries:
         else:
             self._evidence.add(batch.records, samples)
 
-    def name_peers(self, now_s: float = math.inf) -> None:
-        """Count what waits for a peer's name where that is known by now; at the end of the run (inf) all of it. To be
-        called after each turn with counts."""
+    def name_peers(self, now_s: float = math.inf, leaving: Set[int] = frozenset()) -> None:
+        """Count what waits for a peer's name where that is known by now; at the end of the run (inf) all of it, and all
+        of target sets whose numbers are `leaving` them. To be called after each turn with counts."""
         waiting = self._histograms.waiting_peers
         known = self._peers.resolve(waiting) if self._peers and waiting else {}
-        self.exemplars.name(self._histograms.name_peers(known, now_s), self._histograms.unnamed)
+        self.exemplars.name(self._histograms.name_peers(known, now_s, leaving), self._histograms.unnamed)
         if self._peers is None:
             return
         rows, still = 0, []
         for one in reversed(self._unnamed):
             rows += len(one.evidence)
-            if not self._name(
-                one, self._peers, last_call=now_s - one.since_s >= self._identity_wait_s or rows >= _UNNAMED
-            ):
+            last_call = now_s - one.since_s >= self._identity_wait_s or rows >= _UNNAMED
+            last_call |= bool(leaving) and not leaving.isdisjoint(one.evidence.rec["flow"]["target_set"].tolist())
+            if not self._name(one, self._peers, last_call=last_call):
                 still.append(one)
         self._unnamed = still[::-1]
 
