@@ -108,6 +108,7 @@ def test_a_metric_of_one_container_may_be_more_than_a_request() -> None:
         len(otlp.points(body for body, _ in requests)),
     ]
     assert all(len(otlp.points([body])) == count for body, count in requests)
+    assert [len(list(otlp.metrics([body]))) for body, _ in requests] == [1] * len(requests), "once in each"
 
 
 def test_of_owners_that_are_gone_nothing_is_remembered() -> None:

@@ -93,15 +93,17 @@ class MetricRequests:
             grouped.setdefault(point.observed, {}).setdefault(point.metric, []).append(point)
         request, count, size = ExportMetricsServiceRequest(), 0, 0
         for observed, metrics in grouped.items():
-            group = None
+            group, into = None, pb.Metric()
             for metric, series in _parts(metrics):
                 if size > _REQUEST_BYTES:
                     yield request.SerializeToString(), count
                     request, count, size, group = ExportMetricsServiceRequest(), 0, 0, None
                 if group is None:
-                    group = _group(request, resources[observed])
+                    group, into = _group(request, resources[observed]), pb.Metric()
                     size += group.ByteSize()
-                into = group.scope_metrics[0].metrics.add()
+                if into.name != metric.name:
+                    into = group.scope_metrics[0].metrics.add()
+                size -= into.ByteSize()
                 self._metric(into, metric, series, now_unix_ns)
                 count += len(series)
                 size += into.ByteSize()
