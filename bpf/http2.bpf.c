@@ -195,7 +195,9 @@ static __noinline void note_arrival(struct sock *sk, struct connection *c)
 	h->arrived = received;
 	one = &h->arrivals[h->arrivals_head++ % ARRIVALS];
 	one->seq = received;
+	one->late = h->arrivals_cut;
 	one->ns = as_boot_ns(tp->tcp_clock_cache);
+	h->arrivals_cut = 0;
 }
 
 SEC("tp_btf/sk_data_ready")

@@ -48,7 +48,7 @@ struct direction {
 struct arrival {
 	__u64 ns;
 	__u32 seq;
-	__u32 _pad;
+	__u32 late; /* there was no room for one before it: some of its bytes had come earlier */
 };
 
 /* A frame that was given to a send call ends its stream at `seq`. */
@@ -106,7 +106,7 @@ struct http2 {
 	__u32 left;    /* enum outcome: how; 0: it has not */
 	__u8 role;
 	__u8 fresh;	   /* no stream was seen yet of a connection known from its beginning */
-	__u8 arrivals_cut; /* there was no room for some */
+	__u8 arrivals_cut; /* there was no room for the last ones */
 	__u8 placed;	   /* in.next and out.next are set */
 	__u8 resumed;	   /* of the client's frames some passed unseen since last_id */
 	__u8 _pad[3];

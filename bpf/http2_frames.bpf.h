@@ -57,8 +57,11 @@ static __noinline void lose(struct seen *f, struct direction *d)
 	d->ending = 0;
 	d->continued = 0;
 	h->fresh = 0;
-	if (asks(f))
+	if (asks(f)) {
 		h->resumed = 1;
+		if (f->out && is_before(f->tp->write_seq, h->asked_until))
+			h->asked_until = f->tp->write_seq; /* they were shown, and not written */
+	}
 	break_all(h, f->c, f->tp, BROKEN_BY(OUTCOME_OK, EXCLUDED_OUT_OF_STEP), f->now_ns);
 }
 

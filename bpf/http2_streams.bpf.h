@@ -54,11 +54,8 @@ static __noinline __u64 arrived_ns(struct seen *f, __u32 end)
 		tail += step * (before & (tail + step - head - 1) >> 31);
 	}
 	h->arrivals_tail = tail;
-	h->approx = tail == head || h->arrivals_cut;
-	if (tail != head)
-		return h->arrivals[tail % ARRIVALS].ns;
-	h->arrivals_cut = 0;
-	return f->now_ns;
+	h->approx = tail == head || h->arrivals[tail % ARRIVALS].late;
+	return tail == head ? f->now_ns : h->arrivals[tail % ARRIVALS].ns;
 }
 
 static __always_inline void note_writer(struct exchange *x, const struct http2 *h)

@@ -95,6 +95,25 @@ def test_a_request_after_many_pings_has_the_time_at_which_it_came(streams: Strea
     assert not server["flags"] & ExchangeFlags.READY_APPROX
 
 
+def test_calls_after_more_arrivals_than_there_was_room_for_are_exact_again(streams: Streams, port: int) -> None:
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    connection.settle(dice)
+    for _ in range(40):  # none is read meanwhile
+        connection.asks.put(frame(Type.PING, 0, 0, bytes(8)))
+        connection.asks.send(1 << 20, dice)
+    connection.settle(dice)
+    for stream in (1, 3, 5):
+        connection.asks.put(frame(Type.HEADERS, END_STREAM | END_HEADERS, stream, bytes(10)))
+        connection.settle(dice)
+        connection.answers.put(frame(Type.HEADERS, END_STREAM | END_HEADERS, stream, bytes(10)))
+        connection.settle(dice)
+    connection.close()
+    server = by_id(streams.records_of_ended(), Role.SERVER)
+    assert [bool(server[stream]["flags"] & ExchangeFlags.READY_APPROX) for stream in (3, 5)] == [False, False]
+
+
 @pytest.mark.parametrize(
     "payload",
     [b"a cart of things, " * 4000, frame(Type.UNKNOWN, 0, 1, b"") * 8000],

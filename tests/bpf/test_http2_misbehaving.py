@@ -1,5 +1,6 @@
 """Peers that break the rules of HTTP/2, by mistake or on purpose: what they do costs nobody else anything."""
 
+import socket
 from random import Random
 
 import pytest
@@ -49,6 +50,29 @@ def test_a_gap_in_the_numbers_is_no_more_calls_than_fit_between(streams: Streams
     assert set(streams.records_of_ended()["stream_id"].tolist()) == {1, 0x7FFFFFFF}
     counts = streams.session.programs.counts()[1]
     assert 2 <= counts["excluded"][:, Excluded.OUT_OF_STEP].sum() <= 8, "stream 1, and 30 bytes, at both ends"
+
+
+def test_calls_that_were_shown_and_never_written_are_no_place_to_count_from(streams: Streams, port: int) -> None:
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(1)
+    connection.server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 10_000)
+    connection.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+    connection.greet()
+    connection.asks.put(frame(Type.HEADERS, END_HEADERS, 1, bytes(10)))
+    connection.settle(dice)
+    opens, ping = frame(Type.HEADERS, ASK, 3, bytes(10)), frame(Type.PING, 0, 0, bytes(8))
+    connection.asks.put(frame(Type.DATA, 0, 1, bytes(1 << 20)), opens)
+    connection.asks.send(2 << 20, dice)
+    connection.asks.queue[-len(opens) :] = ping
+    connection.asks.queued += len(ping) - len(opens)
+    connection.settle(dice)
+    for one in (ping, frame(Type.HEADERS, ASK, 0x7FFFFFFF, bytes(10))):
+        connection.asks.put(one)
+        connection.settle(dice)
+    connection.close()
+    streams.records_of_ended()
+    counts = streams.session.programs.counts()[1]
+    assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() < 1000
 
 
 def test_numbers_that_a_client_skips_are_no_calls_where_the_answers_alone_were_lost(
