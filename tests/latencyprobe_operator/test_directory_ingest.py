@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster import loops as loops_
 from latencyprobe_operator.directory import ingest as ingest_
 from latencyprobe_operator.directory.ingest import ROW_BYTES, Ingest
-from latencyprobe_operator.directory.limits import Refused
+from latencyprobe_operator.directory.limits import MAX_ROWS, Refused
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.store_thread import FakeStoreThread, StoreThread
+from tests.support.waiting import until
 
 NOW = int(time.time()) // 60 * 60
 
@@ -205,3 +207,46 @@ def test_others_run_while_rows_are_sorted_out(make: Any, monkeypatch: pytest.Mon
         assert turns >= 100
 
     asyncio.run(scene())
+
+
+def test_what_is_sorted_out_takes_the_room_of_what_waits_for_the_store(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is sorted out in slices is all in memory, and so is what is dropped, until its batch is answered."""
+    monkeypatch.setattr(loops_, "SLICE_S", 0.0)
+    foreign = (row(make, namespace="bank"),) * (MAX_ROWS - 1)
+
+    async def scene() -> None:
+        ingest = ingest_of(make)
+        stored = asyncio.Event()
+        monkeypatch.setattr(ingest.intake, "_store", partial(away, stored))
+
+        async def refused(*rows: SliRow) -> bool:
+            try:
+                async with asyncio.timeout(10):
+                    await ingest.take("n1", SliBatch("i", 0, rows))
+            except Refused as error:
+                return error.status == 503 and error.retry_after_s > 0
+            return False
+
+        def posted() -> asyncio.Task[bool]:
+            return asyncio.create_task(refused(*foreign, row(make)))
+
+        tasks = [posted(), posted()]
+        await asyncio.sleep(0)
+        assert await refused(row(make)), "they are being sorted out"
+        await until(lambda: ingest.intake.commits, "one is stored")
+        assert await refused(row(make)), "they wait for the store"
+        tasks[0].cancel()
+        stored.set()
+        assert not await tasks[1]
+        await until(lambda: ingest.intake.rows == 0, "no room is taken")
+        assert not await refused(*foreign, row(make))
+
+    asyncio.run(scene())
+
+
+async def away(stored: asyncio.Event, batches: Any) -> list[int]:
+    """A store that answers once `stored` is set."""
+    await stored.wait()
+    return [1] * len(batches)

@@ -64,8 +64,10 @@ class Ingest:
             raise Refused(400, f"$.instance: {len(batch.instance)} characters: at most {MAX_INSTANCE}")
         if not self.asked.known:
             raise Refused(503, "the store is being opened: try again", self.pacing.next_s)
-        rows, dropped = await in_slices(self._sorted_out(node, batch.rows))
-        expected = await self.intake.add(node, msgspec.structs.replace(batch, rows=rows))
+        with self.intake.room(len(batch.rows)):
+            rows, dropped = await in_slices(self._sorted_out(node, batch.rows))
+        with self.intake.room(len(batch.rows) - len(rows)):  # what is dropped lives as long as its batch
+            expected = await self.intake.add(node, msgspec.structs.replace(batch, rows=rows))
         if expected == batch.sequence + 1:
             self.accepted += len(rows) - dropped["late"]
             self.dropped.update(dropped)

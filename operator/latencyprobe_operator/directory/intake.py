@@ -5,7 +5,8 @@ the number of times that the disk is waited for does not grow with the number of
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from latencyprobe.errors import StoreError
@@ -34,23 +35,36 @@ class Intake:
         retry_after_s: Callable[[], float],
     ) -> None:
         self.commits = 0
-        self.rows = 0  # that wait
+        self.rows = 0  # that wait, or are on their way here
         self._store = store
         self._retry_after_s = retry_after_s
         self._waiting: deque[_Waiting] = deque()
         self._committing: asyncio.Task[None] | None = None
 
+    @contextmanager
+    def room(self, rows: int) -> Iterator[None]:
+        """Count rows that are in memory beside those that `add` has. Raises Refused (503) when there are too many."""
+        self._admit(rows)
+        self.rows += rows
+        try:
+            yield
+        finally:
+            self.rows -= rows
+
     async def add(self, node: str, batch: SliBatch) -> int:
         """Return the next sequence number once a batch is stored. Raises Refused (503) when too many wait, and what
         the store raises."""
-        if self.rows + len(batch.rows) > MAX_WAITING_ROWS:
-            raise Refused(503, f"{self.rows} SLI rows wait for the disk already", self._retry_after_s())
+        self._admit(len(batch.rows))
         one = _Waiting(node, batch, asyncio.get_running_loop().create_future())
         self.rows += len(batch.rows)
         self._waiting.append(one)
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_all())
         return await one.stored
+
+    def _admit(self, rows: int) -> None:
+        if self.rows + rows > MAX_WAITING_ROWS:
+            raise Refused(503, f"{self.rows} SLI rows wait for the disk already", self._retry_after_s())
 
     async def _commit_all(self) -> None:
         try:
