@@ -33,10 +33,11 @@ class World:
         probes = {("shop", "checkout"): self.probe} if wanted else {}
         self.planner.update(probes, self.state, self.state.take_changes())
 
-    def edit(self, asked: Asked, threshold_ms: int, *namespaces: str) -> list[ObjectiveKey]:
-        """Ask for this threshold in these namespaces."""
-        fast = {"name": "fast", "target": "cart", "threshold": f"{threshold_ms}ms", "goal": "99"}
-        probes = {(ns, "checkout"): self.make.probe(namespace=ns, objectives=[fast]) for ns in namespaces}
+    def edit(self, asked: Asked, threshold_ms: int, *namespaces: str, each: int = 1) -> list[ObjectiveKey]:
+        """Ask for this threshold in these namespaces, by as many objectives each."""
+        fast = {"target": "cart", "threshold": f"{threshold_ms}ms", "goal": "99"}
+        named = [fast | {"name": f"fast-{number}"} for number in range(each)]
+        probes = {(ns, "checkout"): self.make.probe(namespace=ns, objectives=named) for ns in namespaces}
         self.planner.update(probes, self.state, self.state.take_changes())
         asked.planned(self.planner.plan_of("n1"))
         return [one.key for probe in probes.values() for one in objectives(probe)]
@@ -179,9 +180,43 @@ def test_who_edits_without_end_takes_no_room_from_others_and_is_named(
                 await asked.save()
         assert all(asked.includes("n1", key, world.now) for key in others)
         (said,) = (record.message for record in caplog.records)
-        assert said.startswith("shop: its objectives change so often")
+        assert said.startswith("shop: its objectives, or the nodes that they are on, change so often")
 
     asyncio.run(world.run(scene))
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["as it runs", "with a restart"])
+def test_what_all_were_asked_for_until_they_were_suspended_is_known_for_its_late_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, restarted: bool
+) -> None:
+    monkeypatch.setattr(asked_, "FORMER", ROOM)
+    keys: list[ObjectiveKey] = []
+
+    async def measured(asked: Asked, _: StoreThread) -> None:
+        keys.extend(world.edit(asked, 5, "shop", each=30))
+        await asked.save()
+
+    async def suspended(asked: Asked, store_thread: StoreThread) -> None:
+        world.now += 60
+        world.edit(asked, 5)
+        await asked.save()
+        for _ in range(2):
+            assert all(asked.includes("n1", key, BEGAN) for key in keys)
+            world.now += HOUR_S
+            await asked.save()
+        assert not caplog.records
+
+        world.edit(asked, 6, "shop")
+        world.now += HOUR_S
+        await asked.save()
+        assert sum(map(len, store_thread.store.asked().values())) == ROOM + 1, "what is asked for is less now"
+
+    async def both(asked: Asked, store_thread: StoreThread) -> None:
+        await measured(asked, store_thread)
+        await suspended(asked, store_thread)
+
+    for life in (measured, suspended) if restarted else (both,):
+        asyncio.run(world.run(life))
 
 
 def test_store_that_remembers_too_much_is_put_in_order_by_the_first_save(
@@ -189,6 +224,7 @@ def test_store_that_remembers_too_much_is_put_in_order_by_the_first_save(
 ) -> None:
     async def first(asked: Asked, _: StoreThread) -> None:
         for number in range(EDITS):
+            world.now += 5
             world.edit(asked, number + 1, "shop")
             await asked.save()
 

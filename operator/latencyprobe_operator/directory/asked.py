@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 CLOCKS_S = 120  # clocks of nodes may differ by this much
 SAVE_S = 5.0
-FORMER = 100_000  # what nodes are asked for no more, of all of them: 30 MB, and 8 MB in the store
+FORMER = 100_000  # what nodes are asked for no more, of all of them, at least: 30 MB, and 8 MB in the store
 _SLICE, _SLICE_ROWS = 100, 5_000  # nodes that are stored at once, and what is taken off
 
 
@@ -30,7 +30,8 @@ class Asked:
         self._store_thread = store_thread
         self._clock = clock
         self._now: dict[str, dict[ObjectiveKey, int]] = {}  # since when; a node's is replaced, never changed
-        self._former = Former(FORMER)
+        self._former = Former()
+        self._most = 0  # that nodes were asked for at once, of late
         self._surplus: list[Once] = []  # that the store may still have
         self._unsaved: set[str] = set()
         self._saved_hour = 0
@@ -40,6 +41,7 @@ class Asked:
         """Take note of what nodes are asked for from now on."""
         for plan in plans:
             self._planned(plan.node, frozenset(objective_keys(plan)))
+        self._most = max(self._most, sum(map(len, self._now.values())))
         self._bound()
         if len(self._surplus) > FORMER:  # the store is away: once it is back, it tells itself what it has
             self._surplus.clear()
@@ -87,9 +89,11 @@ class Asked:
 
     def _read(self, stored: Mapping[str, Mapping[ObjectiveKey, Time]]) -> None:
         """Take over what the store knows. One that was begun anew knows less than we do."""
-        known, self._former = self._former, Former(FORMER)
-        former = []
+        known, self._former = self._former, Former()
+        former, latest = [], 0
         for node, times in stored.items():
+            lasts = [last for _, last in times.values()]
+            latest += lasts.count(max(lasts))  # its last plan, which may be of before a suspension, or of our start
             now = self._now.get(node, {})
             if earlier := {key: since for key, (since, _) in times.items() if since < now.get(key, 0)}:
                 self._now[node] = now | earlier
@@ -97,12 +101,14 @@ class Asked:
         for _, once, since in sorted(former, key=lambda one: one[0]):
             self._former.put(once, min(since, known.since(once) or since))
         self._now = {node: keys for node, keys in self._now.items() if keys or node in self._unsaved}
+        self._most = max(latest, sum(map(len, self._now.values())))
         self._bound()
 
     def _bound(self) -> None:
-        """Forget what there is no room for."""
-        surplus = self._former.take_surplus()
+        """Forget what there is no room for: all plans may change at once, and then be suspended."""
+        surplus = self._former.take_surplus(max(FORMER, 2 * self._most))
         self._surplus += surplus
         for namespace in {once.key.namespace for once in surplus} - self._told:
             self._told.add(namespace)
-            log.warning("%s: its objectives change so often that late counts of earlier ones are dropped", namespace)
+            why = "its objectives, or the nodes that they are on, change so often"
+            log.warning("%s: %s that late counts of earlier ones are dropped", namespace, why)

@@ -19,35 +19,30 @@ class Once(NamedTuple):
 
 
 class Former:
-    """Since when each was asked for, in Unix s. `most`: for so many there is room."""
+    """Since when each was asked for, in Unix s."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._entries = 0
+    def __init__(self) -> None:
         self._since: defaultdict[str, dict[Once, int]] = defaultdict(dict)  # by namespace, each in the order of `put`
 
     def put(self, once: Once, since: int) -> None:
         """Take one that is not asked for any more."""
         self._since[once.key.namespace][once] = since
-        self._entries += 1
 
     def pop(self, once: Once) -> int | None:
         """Give one back that is asked for again; None for one that is not known."""
-        since = self._since.get(once.key.namespace, {}).pop(once, None)
-        self._entries -= since is not None
-        return since
+        return self._since.get(once.key.namespace, {}).pop(once, None)
 
     def since(self, once: Once) -> int | None:
         """Return since when one was asked for, None for one that is not known."""
         return self._since.get(once.key.namespace, {}).get(once)
 
-    def take_surplus(self) -> list[Once]:
-        """Forget what there is no room for, and return it: the oldest of the namespace that has most."""
+    def take_surplus(self, room: int) -> list[Once]:
+        """Forget what is more than `room`, and return it: the oldest of the namespace that has most."""
         found: list[Once] = []
-        while self._entries > self._most:
+        surplus = sum(map(len, self._since.values())) - room
+        while len(found) < surplus:
             largest = max(self._since.values(), key=len)
-            for once in list(islice(largest, self._entries - self._most)):
+            for once in list(islice(largest, surplus - len(found))):
                 del largest[once]
-                self._entries -= 1
                 found.append(once)
         return found
