@@ -14,7 +14,7 @@ from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHa
 from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliBatch
 from latencyprobe_agent.directory.client import Directory as AgentsClient
-from latencyprobe_operator.directory import server
+from latencyprobe_operator.directory import callers, server
 from tests.latencyprobe_operator.conftest import agent_status
 from tests.latencyprobe_operator.directory_world import Play, World
 
@@ -223,6 +223,29 @@ def test_a_plan_goes_out_bit_by_bit_as_tls_keeps_room_for_the_largest_write(play
                     break
         assert len(sizes) > 3
         assert max(sizes) <= server.PIECE
+
+    play(scene)
+
+
+def test_who_says_too_much_in_statuses_is_told_to_wait_and_keeps_nobody_out(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers, "STATUS_BYTES_PER_S", 1 << 10)
+
+    async def scene(it: World) -> None:
+        async def said(node: str) -> tuple[int, int]:
+            status = msgspec.json.encode(agent_status(it.planner.plan_of(node).generation))
+            headers = {"Authorization": f"Bearer token-{node}"}
+            data = status.ljust(1 << 20)
+            async with it.client.post(f"{it.url}/v1/nodes/{node}/status", data=data, headers=headers) as answer:
+                return answer.status, int(answer.headers.get("Retry-After", 0))
+
+        for _ in range(4):
+            assert await said("n1") == (204, 0)
+        it.directory.callers.statuses.of("n1").spend(100 << 10)  # what has come back meanwhile
+        refused, wait_s = await said("n1")
+        assert (refused, wait_s > 0) == (429, True)
+        assert await said("n2") == (204, 0)
 
     play(scene)
 

@@ -81,6 +81,7 @@ class Directory:
     def keep(self, nodes: Set[str]) -> None:
         """Forget what other nodes have sent and were told."""
         self.callers.requests.keep(nodes)
+        self.callers.statuses.keep(nodes)
         self.answers.lookups.told.keep(nodes)
         self.streams.switchboard.keys.keep(nodes)
         self._ingest.said.keep(nodes)
@@ -173,6 +174,7 @@ class Directory:
 
     async def _status(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
+        self.callers.admit_status(caller.node, _size(request, MAX_STATUS_BYTES))
         self.answers.status(caller.node, await _body(request, AgentStatus, MAX_STATUS_BYTES))
         return web.Response(status=204)
 
@@ -186,7 +188,7 @@ class Directory:
 
     async def _sli(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        size = _size(request)
+        size = _size(request, MAX_BODY_BYTES)
         self._ingest.admit(caller.node, size)
         batch = await _body(request, SliBatch, MAX_BODY_BYTES)
         answer = await self._ingest.take(caller.node, batch, size)
@@ -211,10 +213,10 @@ def _source(request: web.Request) -> str:
     return (request.remote or "").removeprefix("::ffff:")
 
 
-def _size(request: web.Request) -> int:
+def _size(request: web.Request, limit: int) -> int:
     """Return how many bytes a body has at most: as many as is said, if anything is."""
     said = request.content_length
-    return MAX_BODY_BYTES if said is None else min(said, MAX_BODY_BYTES)
+    return limit if said is None else min(said, limit)
 
 
 async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY) -> T:
