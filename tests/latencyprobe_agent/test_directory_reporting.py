@@ -111,6 +111,19 @@ def test_who_has_no_more_than_an_equal_share_of_a_status_keeps_all(counts: dict[
             assert some == [one for one in told.targets if one.id.startswith(f"{namespace}/")]
 
 
+def test_refused_targets_are_told_first_and_counts_do_not_decide_which() -> None:
+    refused = [TargetStatus(f"shop/z/t{i}", 0, {}, {}, "there is no room: " + "x" * 100) for i in range(10)]
+    told = []
+    for seen in (1, 10**9):
+        measured = [TargetStatus(f"shop/p/t{i}", seen if i % 3 else 1, {}, {}) for i in range(40)]
+        whole = msgspec.structs.replace(STATUS, targets=(*refused, *measured))
+        status = module.fitting(whole, len(msgspec.json.encode(whole)) - 1_000)
+        assert refused == list(status.targets[:10])
+        told.append({one.id for one in measured} - {one.id for one in status.targets})
+    smaller, larger = sorted(told, key=len)
+    assert smaller <= larger
+
+
 def test_a_status_that_did_not_arrive_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RETRY_S", 0.01)
     directory = Refusing(DirectoryError("503"))

@@ -124,6 +124,16 @@ def test_a_namespace_with_more_targets_than_a_status_has_room_for_is_told_and_no
     )
 
 
+def test_targets_that_a_status_has_no_room_for_may_see_traffic(planned: Any) -> None:
+    planned.report("n1", 5, targets=(), untold={"evil": 900})
+    assert of(planned, 6)["Measuring"].reason == "NoTraffic"
+    planned.report("n1", 7, targets=(), untold={"shop": 900})
+    found = of(planned, 8)
+    assert (found["Measuring"].status, found["Measuring"].reason) == ("Unknown", "StatusLimited")
+    planned.report("n1", 9, untold={"shop": 900})
+    assert of(planned, 10)["Measuring"].reason == "NoTraffic", "it is told of all of its own"
+
+
 def test_what_a_pod_says_too_much_of_is_named(make: Any) -> None:
     wordy = make.pod("cart-1", left_out=("team", "image of container main"))
     planned = make.planned(wordy, make.pod("cart-2", labels={}, unselectable=True), clients={"scope": "None"})

@@ -79,8 +79,7 @@ def conditions(
         return refused(*resolved.refusal)
     if resolved.probe.spec.suspend:
         why = f"an administrator has stopped all measuring by {suspended_by}" if suspended_by else _OWN_SUSPEND
-        ready = Condition("ProbesReady", "False", "Suspended", why)
-        measuring = ready._replace(type="Measuring")
+        ready, measuring = (Condition(kind, "False", "Suspended", why) for kind in ("ProbesReady", "Measuring"))
         asked = why if suspended_by else "nothing is measured, as spec.suspend asks"
         whole = Condition("Ready", "True", "Suspended", asked)
     else:
@@ -90,8 +89,7 @@ def conditions(
     found = [Condition("Accepted", "True", "Accepted"), ready, measuring, whole]
     odd = {node: states[node] for node in agents.remarkable & states.keys()}
     found += [one for one in (_failing(odd, agents), _spans_limited(resolved, states, agents)) if one]
-    found += _safe_mode(odd, agents)
-    found += _pressure_unknown(odd, agents)
+    found += _safe_mode(odd, agents) + _pressure_unknown(odd, agents)
     found += _text_left_out(resolved)
     found += _user_stacks_missing(resolved, odd, agents)
     found += _protocols(resolved, states, odd, agents)
@@ -292,6 +290,8 @@ def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agen
     seen = (t.seen for node in working for t in agents.of[node].status.targets if t.id.startswith(prefix))
     if any(seen):
         return Condition("Measuring", "True", "Measuring", "")
+    if untold.some_of({node: targets_on(resolved, node) for node in working}, resolved.probe.namespace, agents):
+        return Condition("Measuring", "Unknown", "StatusLimited", "see the condition StatusLimited")
     return Condition("Measuring", "False", NO_TRAFFIC, _NONE_YET)
 
 

@@ -91,14 +91,16 @@ class Reporting:
 
 def fitting(status: AgentStatus, room: int = _BYTES) -> AgentStatus:
     """Return a status of at most `room` bytes. Where there are too many targets those of the namespace that needs most
-    are left out, the largest first, until the rest fits: who needs no more than an equal share is never touched."""
+    are left out, the refused ones last, until the rest fits: who needs no more than an equal share is never touched."""
     excess = len(msgspec.json.encode(status)) - room
     if excess <= 0:
         return status
     sizes = {one.id: len(msgspec.json.encode(one)) + 1 for one in status.targets}
     of: dict[str, list[str]] = {}
-    for target in sorted(sizes, key=lambda target: (-sizes[target], target)):
-        of.setdefault(target.partition("/")[0], []).append(target)
+    for one in sorted(
+        status.targets, key=lambda one: (bool(one.refused), one.id)
+    ):  # the same ones, whatever they count
+        of.setdefault(one.id.partition("/")[0], []).append(one.id)
     left_out: dict[str, str] = {}  # target -> namespace
     for namespace in sorted(of, key=lambda name: (-sum(sizes[target] for target in of[name]), name)):
         for target in of[namespace]:
