@@ -50,7 +50,12 @@ def assert_blocked_in(call: str, reason: str, function: str, slow: Slow, service
     longest = waits(span)[0]
     assert (longest["latencyprobe.syscall"], longest["latencyprobe.reason"]) == (call, reason)
     assert longest["latencyprobe.confidence"] == "thread"
-    assert any(frame.startswith(function) for frame in longest["latencyprobe.stack.kernel"].split(";"))
+    # the kernel may skip the firing at which the stack is taken: then a wait has none (limits.md, "Skipped programs")
+    every = [one for served in slow.served[service] for one in waits(served) if one.get("latencyprobe.syscall") == call]
+    with_stack = [one for one in every if "latencyprobe.stack.kernel" in one]
+    assert len(with_stack) > len(every) / 2
+    stack = max(with_stack, key=lambda one: one["latencyprobe.wait"])["latencyprobe.stack.kernel"]
+    assert any(frame.startswith(function) for frame in stack.split(";"))
 
     assert slow.reported[service]["causes"][0]["cause"] == call
     screen = slow.told(service, REPORT)
