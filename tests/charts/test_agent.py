@@ -201,6 +201,8 @@ def test_what_is_sent_elsewhere_and_pods_behind_other_ports_are_let_out_too(rend
         {"name": "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "value": "http://p:9090/api/v1/otlp/v1/metrics"},
         {"name": "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "value": "c:4317"},  # as gRPC may have it
         {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        {"name": "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "value": "http://$(NODE_IP):$(OTLP_PORT)/v1/logs"},
+        {"name": "OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT", "value": "$(COLLECTOR_URL)"},
         {"name": "OTHER_ENDPOINT", "value": "http://o:1"},
     ]
     manifests = render(
