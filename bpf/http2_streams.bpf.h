@@ -54,7 +54,7 @@ static __noinline __u64 arrived_ns(struct seen *f, __u32 end)
 		tail += step * (before & (tail + step - head - 1) >> 31);
 	}
 	h->arrivals_tail = tail;
-	h->approx = tail == head || h->arrivals[tail % ARRIVALS].late;
+	h->approx = (tail == head) | h->arrivals[tail % ARRIVALS].late;
 	return tail == head ? f->now_ns : h->arrivals[tail % ARRIVALS].ns;
 }
 

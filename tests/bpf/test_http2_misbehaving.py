@@ -12,7 +12,7 @@ from tests.truth.streams import Streams, by_id
 pytestmark = pytest.mark.root
 
 ASK = END_STREAM | END_HEADERS
-_MIB = 1 << 20
+_DATA = 128 << 10
 
 
 def test_a_message_ends_once_however_often_a_peer_says_so(streams: Streams, port: int) -> None:
@@ -62,7 +62,7 @@ def test_calls_that_were_shown_and_never_written_are_no_place_to_count_from(stre
     connection.asks.put(frame(Type.HEADERS, END_HEADERS, 1, bytes(10)))
     connection.settle(dice)
     opens, ping = frame(Type.HEADERS, ASK, 3, bytes(10)), frame(Type.PING, 0, 0, bytes(8))
-    connection.asks.put(frame(Type.DATA, 0, 1, bytes(_MIB)), opens)
+    connection.asks.put(frame(Type.DATA, 0, 1, bytes(_DATA)), opens)
     connection.asks.send(2 << 20, dice)
     connection.asks.queue[-len(opens) :] = ping
     connection.asks.queued += len(ping) - len(opens)
@@ -73,7 +73,7 @@ def test_calls_that_were_shown_and_never_written_are_no_place_to_count_from(stre
     connection.close()
     streams.records_of_ended()
     counts = streams.session.programs.counts()[1]
-    assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() < _MIB / 10 + 100, "no more than fit into what was unseen"
+    assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() < _DATA / 10 + 100, "no more than fit into what was unseen"
 
 
 def test_numbers_that_a_client_skips_are_no_calls_where_the_answers_alone_were_lost(
