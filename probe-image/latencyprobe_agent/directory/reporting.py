@@ -97,9 +97,8 @@ def fitting(status: AgentStatus, room: int = _BYTES) -> AgentStatus:
         return status
     sizes = {one.id: len(msgspec.json.encode(one)) + 1 for one in status.targets}
     of: dict[str, list[str]] = {}
-    for one in sorted(
-        status.targets, key=lambda one: (bool(one.refused), one.id)
-    ):  # the same ones, whatever they count
+    # in an order that no count changes: the same ones are left out each time
+    for one in sorted(status.targets, key=lambda one: (bool(one.refused), one.id)):
         of.setdefault(one.id.partition("/")[0], []).append(one.id)
     left_out: dict[str, str] = {}  # target -> namespace
     for namespace in sorted(of, key=lambda name: (-sum(sizes[target] for target in of[name]), name)):
