@@ -73,7 +73,6 @@ def settings() -> kopf.OperatorSettings:
     ours.watching.chunk_size = 500
     ours.networking.request_timeout = 30
     ours.networking.enforce_retry_after = True
-    ours.queueing.worker_limit = 20
     ours.execution.max_workers = 2
     return ours
 

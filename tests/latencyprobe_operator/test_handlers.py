@@ -2,11 +2,15 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from latencyprobe_operator import handlers  # isort: skip  # first: no synchronous client
 import kopf
 import pytest
+from kopf._cogs.clients import watching as kopf_watching
+from kopf._core.reactor import queueing
 
 from latencyprobe_operator.handlers import FINALIZER, kopf_registry, settings, watching
 from tests.support.waiting import until
@@ -36,6 +40,38 @@ def test_what_happens_is_passed_on_as_it_is(make: Any) -> None:
     for kind in (None, "MODIFIED", "DELETED"):
         asyncio.run(handler.fn(event={"type": kind, "object": make.document()}))
     assert taken == [(kind, make.document()) for kind in (None, "MODIFIED", "DELETED")]
+
+
+def test_an_edit_does_not_wait_for_the_statuses_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each status that is written comes back as an event, and kopf keeps a task of its object for some seconds more."""
+    handled = asyncio.Event()
+
+    async def events(**_: Any) -> AsyncIterator[dict[str, Any]]:
+        for number in range(100):
+            yield {"type": "MODIFIED", "object": {"metadata": {"uid": f"status-{number}"}}}
+        yield {"type": "DELETED", "object": {"metadata": {"uid": "edited"}}}
+        await asyncio.Event().wait()
+
+    async def handle(*, raw_event: Any, **_: Any) -> None:
+        if raw_event["type"] == "DELETED":
+            handled.set()
+
+    async def play() -> None:
+        ours = settings()
+        ours.queueing.idle_timeout = 3600.0
+        resource: Any = None
+        watcher = asyncio.create_task(
+            queueing.watcher(namespace=None, settings=ours, resource=resource, processor=handle)
+        )
+        try:
+            await until(handled.is_set)
+        finally:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
+
+    monkeypatch.setattr(kopf_watching, "infinite_watch", events)
+    asyncio.run(play())
 
 
 def test_it_begins_anew_when_it_ends_or_fails_and_leaves_our_loop_alone(monkeypatch: pytest.MonkeyPatch) -> None:
