@@ -101,6 +101,22 @@ def test_agent_that_takes_changes_gets_what_changed(play: Play, make: Any) -> No
     play(scene)
 
 
+@pytest.mark.parametrize("changes", [False, True], ids=["whole plans", "changes"])
+def test_plan_that_went_and_came_back_unseen_is_told_by_its_number(play: Play, make: Any, *, changes: bool) -> None:
+    async def scene(world: World) -> None:
+        reader = await world.reader("n1", changes=changes)
+        first = world.planned.planner.plan_of("n1")
+        for probes in ((), (world.planned.probe,)):  # the stream has no turn between
+            world.streams.publish(world.planned.plan(*probes))
+        last = world.planned.planner.plan_of("n1")
+        assert (last.digest, last.generation > first.generation) == (first.digest, True)
+        await make.until(lambda: len(reader.lines) == 2)
+        line = reader.lines[1]
+        assert last == (applied(first, line.change) if line.change is not None else line.plan)
+
+    play(scene)
+
+
 def test_new_pairing_key_comes_with_a_whole_plan(play: Play, make: Any) -> None:
     async def scene(world: World) -> None:
         reader = await world.reader("n1", changes=True)

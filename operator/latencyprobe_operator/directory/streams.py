@@ -115,7 +115,7 @@ class PlanStreams:
 
     def _line(self, node: str, sent: NodePlan | None, plan: NodePlan, *, changes: bool) -> PlanLine:
         """Return the next line of a stream on which `sent` was the last plan."""
-        same = sent is not None and plan.digest == sent.digest
+        same = sent is not None and plan.generation == sent.generation
         change = self._differences.between(sent, plan) if sent is not None and changes and not same else None
         return PlanLine(
             plan=None if same or change else plan,
