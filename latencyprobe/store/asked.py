@@ -3,7 +3,7 @@ counts of what was never its own, also after the operator was started anew.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from latencyprobe.slo.objective import ObjectiveKey
@@ -22,9 +22,15 @@ class Time(NamedTuple):
     last: int
 
 
-def remember(db: sqlite3.Connection, nodes: Mapping[str, Iterable[int]], now: int) -> None:
-    """Take note that nodes are asked now, at `now` in Unix s, for these series."""
-    db.executemany(_REMEMBER, [(node, series, now, now) for node, ids in nodes.items() for series in ids])
+def remember(
+    db: sqlite3.Connection,
+    nodes: Mapping[str, Mapping[ObjectiveKey, int]],
+    now: int,
+    id_of: Callable[[ObjectiveKey], int],
+) -> None:
+    """Take note that nodes are asked now, at `now` in Unix s, and since when, if nothing is known of that."""
+    asked = [(node, id_of(key), since, now) for node, keys in nodes.items() for key, since in keys.items()]
+    db.executemany(_REMEMBER, asked)
 
 
 def unask(db: sqlite3.Connection, gone: Iterable[tuple[str, int]]) -> None:

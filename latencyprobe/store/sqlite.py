@@ -137,10 +137,10 @@ class SqliteStore:
                         self._add_row(SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more)))
         return too_late
 
-    def ask(self, nodes: Mapping[str, Iterable[ObjectiveKey]]) -> None:
-        """Remember that these nodes are asked to count these objectives now."""
+    def ask(self, nodes: Mapping[str, Mapping[ObjectiveKey, int]]) -> None:
+        """Remember that these nodes are asked to count these objectives now, and since when (Unix s)."""
         with self._transaction():
-            asked.remember(self._db, {n: map(self._id, keys) for n, keys in nodes.items()}, int(self._clock()))
+            asked.remember(self._db, nodes, int(self._clock()), self._id)
 
     def unask(self, gone: Iterable[tuple[str, ObjectiveKey]]) -> None:
         """Forget that nodes were asked to count these objectives."""

@@ -25,7 +25,7 @@ def test_edits_without_end_leave_the_latest_definitions_alone(
     theirs = [edit(empty_store, number, "bank") for number in range(KEPT)]
     keys = [edit(empty_store, number) for number in range(EDITS)]
     never_defined = KEY._replace(hash="never defined")
-    empty_store.ask({"n1": [never_defined, keys[0]]})
+    empty_store.ask({"n1": {never_defined: NOW, keys[0]: NOW}})
     for _ in range(2):
         empty_store.compact(NOW)
     counted = [empty_store.events(key, NOW, NOW + 60) for key in keys]
@@ -39,7 +39,7 @@ def test_what_is_asked_for_again_has_no_sums_of_what_was_forgotten(
     empty_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = edit(empty_store, 0, minute=NOW - 5 * HOUR_S)
-    empty_store.ask({"n1": [first]})
+    empty_store.ask({"n1": {first: NOW}})
     assert empty_store.read(first, NOW - 30 * DAY_S, NOW).good == 1
     edit(empty_store, 1)
     monkeypatch.setattr(retired, "KEPT", 0)

@@ -75,6 +75,60 @@ def test_what_was_asked_for_outlives_the_operator(world: World) -> None:
     asyncio.run(world.run(second))
 
 
+def test_what_was_asked_for_while_the_store_was_away_outlives_the_operator(world: World) -> None:
+    """Its counts wait in the agents. Nobody was asked before the store last took note of somebody, nor by a later plan
+    than the first, without its being known."""
+    since, keys = BEGAN + HOUR_S, []
+
+    async def first(asked: Asked, store_thread: StoreThread) -> None:
+        world.edit(asked, 5, "bank")
+        await asked.save()
+        world.now = since
+        world.edit(asked, 6, "bank")
+        await asked.save()
+        store_thread._failed(StoreError("the disk is full", "StoreFull"))
+        world.now += HOUR_S
+        keys.extend(world.edit(asked, 6, "bank", "shop"))
+        with pytest.raises(StoreError):
+            await asked.save()
+
+    async def second(asked: Asked, _: StoreThread) -> None:
+        world.now += 2 * HOUR_S
+        world.edit(asked, 6, "bank", "shop")
+        world.now += 60
+        later = world.edit(asked, 7, "bank", "shop")
+        world.edit(asked, 6, "bank", "shop")
+        assert [asked.includes("n1", key, since + HOUR_S) for key in keys + later] == [False] * 4
+        await asked.save()
+        assert [asked.includes("n1", key, since + HOUR_S) for key in keys + later] == [True, True, False, False]
+        assert not any(asked.includes(node, keys[1], since - 600) for node in ("n1", "n2"))
+        assert not asked.includes("n2", keys[1], since + HOUR_S)
+
+    async def third(asked: Asked, _: StoreThread) -> None:
+        world.now += HOUR_S
+        world.edit(asked, 6, "bank", "shop")
+        await asked.save()
+        assert asked.includes("n1", keys[1], since + HOUR_S)
+
+    for life in (first, second, third):
+        asyncio.run(world.run(life))
+
+
+def test_first_plan_reaches_no_further_back_than_agents_keep_counts(world: World) -> None:
+    async def first(asked: Asked, _: StoreThread) -> None:
+        world.edit(asked, 5, "bank")
+        await asked.save()
+
+    async def second(asked: Asked, _: StoreThread) -> None:
+        world.now += 10 * DAY_S
+        (key,) = world.edit(asked, 5, "shop")
+        await asked.save()
+        assert [asked.includes("n1", key, world.now - hours * HOUR_S) for hours in (23, 25)] == [True, False]
+
+    for life in (first, second):
+        asyncio.run(world.run(life))
+
+
 def test_what_is_not_asked_for_any_more_is_forgotten_after_two_days(world: World) -> None:
     async def scene(asked: Asked, store_thread: StoreThread) -> None:
         asked.planned(world.planner.plan_of("n1"))

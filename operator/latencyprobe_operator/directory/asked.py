@@ -10,6 +10,7 @@ from latencyprobe.plan import NodePlan
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.slo.windows import HOUR_S, MINUTE_S
 from latencyprobe.store.asked import Time
+from latencyprobe.store.sqlite import LATE_S
 from latencyprobe_operator.directory.former import Former, Once
 from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
@@ -30,6 +31,7 @@ class Asked:
         self._store_thread = store_thread
         self._clock = clock
         self._now: dict[str, dict[ObjectiveKey, int]] = {}  # since when; a node's is replaced, never changed
+        self._first = 0  # when the first plan was made
         self._former = Former()
         self._most = 0  # that nodes were asked for at once, of late
         self._surplus: list[Once] = []  # that the store may still have
@@ -39,8 +41,10 @@ class Asked:
 
     def planned(self, *plans: NodePlan) -> None:
         """Take note of what nodes are asked for from now on."""
+        now = int(self._clock())
+        self._first = self._first or now
         for plan in plans:
-            self._planned(plan.node, frozenset(objective_keys(plan)))
+            self._planned(plan.node, frozenset(objective_keys(plan)), now)
         self._most = max(self._most, sum(map(len, self._now.values())))
         self._bound()
         if len(self._surplus) > FORMER:  # the store is away: once it is back, it tells itself what it has
@@ -60,6 +64,8 @@ class Asked:
         asked for since. Raises StoreError; the next call makes up for it."""
         run, store, hour = self._store_thread.run, self._store_thread.store, int(self._clock()) // HOUR_S
         whole = hour != self._saved_hour
+        if not self.known:
+            self._reach_back(await run(store.asked))
         await self._unask()
         nodes = sorted(self._now if whole else self._unsaved)
         for first in range(0, len(nodes), _SLICE):
@@ -71,8 +77,16 @@ class Asked:
             self.known, self._saved_hour = True, hour
             await self._unask()
 
-    def _planned(self, node: str, keys: frozenset[ObjectiveKey]) -> None:
-        before, now = self._now.get(node, {}), int(self._clock())
+    def _reach_back(self, stored: Mapping[str, Mapping[ObjectiveKey, Time]]) -> None:
+        """Take what our first plan asks for as asked for since the store last took note of somebody, if it knows no
+        better: the process before us may have asked for it after that, while the store was away."""
+        latest = max((last for times in stored.values() for _, last in times.values()), default=self._first)
+        since = max(min(latest, self._first), int(self._clock()) - LATE_S)
+        for node, keys in self._now.items():
+            self._now[node] = {key: since if at == self._first else at for key, at in keys.items()}
+
+    def _planned(self, node: str, keys: frozenset[ObjectiveKey], now: int) -> None:
+        before = self._now.get(node, {})
         if keys == before.keys():
             return
         self._now[node] = {key: before.get(key) or self._former.pop(Once(node, key)) or now for key in keys}
