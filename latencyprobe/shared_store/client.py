@@ -41,7 +41,6 @@ class Client:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._closed = False
         timeout = urllib3.Timeout(connect=min(_CONNECT_S, settings.timeout_s), read=settings.timeout_s)
         ca_file = str(settings.ca_file) if settings.ca_file else None
         self._pool = urllib3.PoolManager(timeout=timeout, retries=False, ca_certs=ca_file)
@@ -60,13 +59,7 @@ class Client:
         span = {"start": str(first), "end": str(last), "step": str(step_s)}
         return self._ask("query_range", {"query": expression, **span})
 
-    def close(self) -> None:
-        """Ask nothing more. May be called from another thread."""
-        self._closed = True
-
     def _ask(self, what: str, fields: dict[str, str]) -> list[answers.Series]:
-        if self._closed:
-            self._fail("is asked nothing more: this process ends")
         # What only some know: else VictoriaMetrics moves the steps, and it and Thanos answer with what they reach.
         whole = {"nocache": "1", "deny_partial_response": "1", "partial_response": "false"}
         body = urlencode({**fields, **whole, "timeout": f"{self._settings.timeout_s:g}s"})

@@ -138,10 +138,3 @@ def test_a_certificate_is_checked(server: Server, tmp_path: Path) -> None:
 
 def test_a_missing_authority_is_told(tmp_path: Path) -> None:
     assert "no answer" in problem(Settings("https://127.0.0.1:1", ca_file=tmp_path / "none.crt"))
-
-
-def test_a_closed_client_asks_nothing_more() -> None:
-    asked = Client(Settings("http://127.0.0.1:1"))
-    asked.close()
-    with pytest.raises(StoreError, match="this process ends"):
-        asked.at("vector(1)", NOW)

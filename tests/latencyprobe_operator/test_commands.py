@@ -44,6 +44,47 @@ def test_cancellation_that_no_signal_asked_for_is_an_error() -> None:
         asyncio.run(_until_signal(work()))
 
 
+HANGING = """
+import asyncio, os, signal, threading
+from collections import Counter
+from latencyprobe.errors import StoreError
+from latencyprobe.shared_store.settings import Settings
+from latencyprobe_operator.commands import _until_signal
+from latencyprobe_operator.reports import store_thread
+from latencyprobe_operator.reports.shared_store import SharedStore
+
+store_thread.CLOSING_S = 0.1
+
+def hang(*_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait()
+
+def none():
+    raise StoreError("there is none")
+"""
+IN_A_STORE = """
+async def work():
+    async with store_thread.StoreThread(none) as store:
+        await store.run(hang)
+"""
+OPENING_A_STORE = """
+async def work():
+    async with store_thread.StoreThread(hang):
+        pass
+"""
+ASKING_A_SHARED_STORE = """
+async def work():
+    await SharedStore(Settings("http://127.0.0.1:9"), none, Counter()).run(hang)
+"""
+
+
+@pytest.mark.parametrize("work", [IN_A_STORE, OPENING_A_STORE, ASKING_A_SHARED_STORE])
+def test_signal_ends_the_process_whatever_its_threads_wait_for(work: str) -> None:
+    program = f"{HANGING}{work}\nasyncio.run(_until_signal(work()))"
+    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=20, capture_output=True, text=True)
+    assert ("does not close within" in ended.stderr) == (work is IN_A_STORE)
+
+
 UNREACHABLE = """
 apiVersion: v1
 kind: Config

@@ -8,8 +8,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from latencyprobe.errors import StoreError
@@ -19,6 +19,7 @@ from latencyprobe.shared_store.counts import PrometheusCounts
 from latencyprobe.shared_store.settings import Settings
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.store import SqliteStore
+from latencyprobe_operator.cluster.own_thread import OwnThread
 
 R = TypeVar("R")
 
@@ -35,21 +36,20 @@ class SharedStore:
         self._client = Client(settings)
         self._open_own = open_own
         self._since: dict[ObjectiveKey, int] = {}
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shared-store")
 
     async def run(self, judge: Callable[[Beside], R]) -> R:
         """Return what a call makes of the counts of one evaluation. Raises StoreError as the shared store does."""
+        thread = OwnThread("shared-store")
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._thread, self._judged, judge)
-        except asyncio.CancelledError:
-            self._client.close()  # the thread asks nothing more, so that the process can end
-            raise
+            found = await asyncio.wrap_future(thread.submit(partial(self._judged, judge)))
         except StoreError as error:
             if str(error) != self.problem:
                 log.error("%s; reports are of the operator's own counts", error)
             self.problem = str(error)
             self._failures[error.reason] += 1
             raise
+        finally:
+            thread.end()
         if self.problem:
             log.info("the shared store answers again")
         self.problem = ""

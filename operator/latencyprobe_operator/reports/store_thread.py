@@ -9,8 +9,8 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn, ParamSpec, Self, TypeVar
 
 from latencyprobe.errors import StoreError
@@ -18,6 +18,7 @@ from latencyprobe.sli import SliBatch
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster.api import Backoff
 from latencyprobe_operator.cluster.loops import Trigger
+from latencyprobe_operator.cluster.own_thread import OwnThread
 from latencyprobe_operator.reports.store_file import StoreFile
 
 P = ParamSpec("P")
@@ -46,23 +47,24 @@ class StoreThread:
         self.file = StoreFile(open_store, open_to_read)
         self._tried, self._works, self._away = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._backoff, self._since_s = Backoff(), time.monotonic()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._thread = OwnThread("store")
 
     async def __aenter__(self) -> Self:
         try:
             await self._mend("")
         except BaseException:
             self._thread.submit(self.file.close)  # whenever it has been opened
-            self._thread.shutdown(wait=False)
+            self._thread.end()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.problem = StoreError("the SLI store is being closed: the operator ends", "StoreFailed")
-        with suppress(TimeoutError, StoreError):
-            async with asyncio.timeout(CLOSING_S):
-                await self.run(self.file.close)
-        self._thread.shutdown(wait=False)
+        closing = asyncio.wrap_future(self._thread.submit(self.file.close))
+        self._thread.end()
+        closed, _ = await asyncio.wait([closing], timeout=CLOSING_S)
+        if not closed:
+            log.warning("the SLI store does not close within %g s: nobody waits for it any longer", CLOSING_S)
 
     @property
     def store(self) -> SqliteStore:
@@ -98,7 +100,7 @@ class StoreThread:
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call in the store's thread."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **kwargs))
+            return await asyncio.wrap_future(self._thread.submit(partial(call, *args, **kwargs)))
         except StoreError as error:
             if error.reason and self.problem is None:
                 self._failed(error)
