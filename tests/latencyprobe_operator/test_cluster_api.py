@@ -112,3 +112,19 @@ def test_backoff_obeys_the_server_within_reason(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("latencyprobe_operator.cluster.api.asyncio.sleep", sleep)
     asyncio.run(play())
     assert slept == [0.5, 1.0, 7, 60.0, 0.5]
+
+
+def test_backoff_bears_what_fails_for_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def play() -> None:
+        backoff = Backoff()
+        for _ in range(2_000):
+            await backoff.wait(ClusterError("x"))
+
+    monkeypatch.setattr("latencyprobe_operator.cluster.api.asyncio.sleep", sleep)
+    asyncio.run(play())
+    assert (len(slept), slept[-1]) == (2_000, 30.0)

@@ -19,6 +19,7 @@ from latencyprobe.errors import ClusterError
 
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
+FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 JSON = "application/json"
@@ -182,14 +183,14 @@ class Backoff:
     """Growing delays after failures: 0.5 s doubling to 30 s, or what the server asks for (at most 60 s)."""
 
     def __init__(self) -> None:
-        self._failures = 0
+        self._delay_s = FIRST_DELAY_S
 
     async def wait(self, error: Exception) -> None:
         """Sleep before the next try."""
-        asked = min(error.retry_after_s, 60.0) if isinstance(error, ApiError) else 0.0
-        self._failures += 1
-        await asyncio.sleep(max(asked, min(30.0, 0.25 * 2**self._failures)))
+        asked_s = min(error.retry_after_s, 60.0) if isinstance(error, ApiError) else 0.0
+        delay_s, self._delay_s = self._delay_s, min(MAX_DELAY_S, 2 * self._delay_s)
+        await asyncio.sleep(max(asked_s, delay_s))
 
     def reset(self) -> None:
         """Begin anew after a success."""
-        self._failures = 0
+        self._delay_s = FIRST_DELAY_S
