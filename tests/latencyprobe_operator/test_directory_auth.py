@@ -99,6 +99,24 @@ def test_answer_is_cached_until_shortly_before_the_token_ends() -> None:
     assert reviewer.calls == 2
 
 
+@pytest.mark.parametrize(
+    ("expires_in_s", "believed_s"), [(-3600, 60), (20, 60), (1200, 1170), (7200, 3600)]
+)  # fmt: skip
+def test_operator_whose_clock_is_wrong_believes_whom_the_api_server_has_just_vouched_for(
+    expires_in_s: float, believed_s: float
+) -> None:
+    clock, mine = Clock(), token(expires_in_s)
+    auth, reviewer = authenticator({mine: ON_N1}, clock)
+    until_s = ask(auth, mine).until_s
+    assert until_s - clock.now == pytest.approx(believed_s, abs=2)
+    for _ in range(10):
+        ask(auth, mine)
+    assert reviewer.calls == 1
+    clock.now = until_s
+    ask(auth, mine)
+    assert reviewer.calls == 2
+
+
 def test_cached_caller_is_served_while_the_api_server_is_away_and_a_new_one_has_to_wait() -> None:
     mine, other = token(3600), token(3601)
     auth, reviewer = authenticator({mine: ON_N1, other: ON_N1})

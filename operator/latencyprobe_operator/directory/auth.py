@@ -1,4 +1,5 @@
-"""Who is calling: bearer token → node, by TokenReview, cached until shortly before the token ends.
+"""Who is calling: bearer token → node, by TokenReview, cached until shortly before the token ends: for a minute at
+least and an hour at most, whatever our clock says.
 
 Only the agents' service account is let in, and only for the node that the token itself is bound to. While the API
 server cannot be asked, who was let in before still is, as the kubelet has no new tokens then either.
@@ -23,7 +24,8 @@ NODE_CLAIM = "authentication.kubernetes.io/node-name"  # since Kubernetes 1.30
 POD_NAME_CLAIM = "authentication.kubernetes.io/pod-name"
 POD_UID_CLAIM = "authentication.kubernetes.io/pod-uid"
 _EARLY_S = 30.0  # a cached answer ends this long before its token
-_UNKNOWN_TTL_S = 60.0  # for a token without an end
+_MIN_TTL_S = 60.0  # also of a token without an end, and of one that has ended by a clock that is ahead
+_MAX_TTL_S = 3600.0  # a token's whole life, by a clock that is behind
 _MAX_CACHED = 20_000  # several tokens for each of 5,000 nodes
 _MAX_TOKEN = 16_384
 _MAX_SOURCES = 4_096
@@ -208,10 +210,11 @@ class _Claims(msgspec.Struct):
 
 
 def _lifetime_s(token: str) -> float:
-    """Return how long a token that was just reviewed may be believed without asking again."""
+    """Return how long a token that was just reviewed may be believed without asking again. Its end is by the API
+    server's clock, and ours may be hours from that."""
     try:
         payload = token.split(".")[1]
         claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims)
     except (IndexError, ValueError, msgspec.DecodeError):
-        return _UNKNOWN_TTL_S
-    return max(0.0, claims.exp - time.time() - _EARLY_S) if claims.exp else _UNKNOWN_TTL_S
+        return _MIN_TTL_S
+    return min(_MAX_TTL_S, max(_MIN_TTL_S, claims.exp - time.time() - _EARLY_S))
