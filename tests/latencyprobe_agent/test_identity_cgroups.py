@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.errors import Unsupported
-from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree, find_root, levels
+from latencyprobe_agent.identity.cgroups import OF_POD, Cgroup, CgroupTree, find_root, levels
 from tests.support.cgroup_layouts import LAYOUTS, container_id, make, uid
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
@@ -108,6 +108,22 @@ def test_all_folders_of_a_pod_are_its_own(tmp_path: Path) -> None:
     found = scan(tmp_path)
     assert {UID} == {cgroup.pod for cgroup in found.values()}
     assert {pod.stat().st_ino, (pod / ID).stat().st_ino} == set(found)
+
+
+def test_of_a_pod_that_nests_without_end_so_many_are_followed_its_containers_first(tmp_path: Path) -> None:
+    pod = tmp_path / "kubepods" / f"pod{UID}"
+    other = tmp_path / "kubepods" / f"pod{UID[:-1]}7" / ID
+    other.mkdir(parents=True)
+    containers = [pod / (digit * 64) for digit in "abc"]
+    for container in containers:
+        for number in range(OF_POD):
+            (container / str(number)).mkdir(parents=True)
+    found = scan(tmp_path)
+    assert len([one for one in found.values() if one.pod == UID]) == OF_POD + 1, "one more says that there are more"
+    assert list(found.values()).count(Cgroup(UID, "", f"/kubepods/pod{UID}")) == 1
+    assert {folder.stat().st_ino for folder in [pod, *containers, other, other.parent]} <= set(found)
+    inodes = [cgroup_id for cgroup_id, one in found.items() if one.pod == UID]
+    assert {folder.stat().st_ino for folder in [pod, *containers]} == set(inodes[:4])
 
 
 def test_the_v2_tree_of_a_hybrid_host_is_found(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe.plan import Endpoint, NodePlan, Role, TargetPod
+from latencyprobe.plan import Endpoint, NodePlan, Pod, Role, Target, TargetPod
+from latencyprobe_agent.identity.cgroups import OF_POD
 from latencyprobe_agent.measure.room import ROOM, Room
 from latencyprobe_agent.measure.rules import compile_rules
 from tests.support.plans import greedy, of, plan_of, replicas_of
@@ -63,6 +64,53 @@ def test_more_combinations_than_there_is_room_for_are_left_out_by_name():
     assert {one.partition("/")[0] for one in rules.refused} == {"greedy"}
     assert 511 == len(rules.scopes)
     assert "511 combinations of targets" in next(iter(rules.refused.values()))
+
+
+def nested(namespace: str, uid: str) -> tuple[Target, Pod]:
+    """A target of this namespace with this pod."""
+    web = of(namespace, uid, pods=(TargetPod(uid, (80,)),))
+    return web, Pod(uid, namespace, f"pod-{uid}", (), (), {})
+
+
+def test_a_pod_that_nests_cgroups_without_end_takes_no_room_from_others_and_its_target_is_told():
+    (build, runner), (cart, shop) = nested("ci", "a"), nested("shop", "b")
+    foreign = of("shop", "all", pods=(TargetPod("b", (81,)),), callers=("a",), endpoints=(Endpoint("10.1.0.1", 81),))
+    plan = plan_of(build, cart, foreign, pods=(runner, shop))
+    rules = compile_rules(plan, {"a": range(1, 20_001), "b": [30_000, 30_001]})
+
+    assert {30_000, 30_001} | set(range(1, OF_POD + 1)) == set(rules.scopes)
+    assert list(rules.refused) == ["ci/probe/a"], "the others cannot change that pod"
+    assert rules.refused["ci/probe/a"].startswith("in part: pod pod-a nests more cgroups than there is room for")
+    assert rules.refused["ci/probe/a"].endswith("make fewer, or spread them over more pods and nodes")
+    assert compile_rules(plan, {"a": range(1, OF_POD + 1), "b": [30_000]}).refused == {}
+
+
+def test_many_pods_with_many_cgroups_share_what_those_of_other_namespaces_leave():
+    targets, pods = zip(
+        *(nested("ci", f"a{i}") for i in range(12)), *(nested("shop", f"b{i}") for i in range(100)), strict=True
+    )
+    made = {"ci": 1000, "shop": 40}
+    cgroups = {pod.uid: range(1000 * i, 1000 * i + made[pod.namespace]) for i, pod in enumerate(pods, 1)}
+    rules = compile_rules(plan_of(*targets, pods=pods), cgroups)
+
+    assert len(rules.scopes) <= ROOM.cgroups
+    left = {"ci": (ROOM.cgroups - 100 * 40) // 12, "shop": 40}
+    assert all(set(cgroups[pod.uid][: left[pod.namespace]]) <= rules.scopes.keys() for pod in pods), "outermost first"
+    assert set(rules.refused) == {target.id for target in targets if target.namespace == "ci"}
+
+
+@given(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 3000), min_size=1), st.integers(1, 4000))
+def test_cgroups_fit_and_no_namespace_with_an_equal_share_loses_one(needs, room):
+    made = {name: nested(name, name) for name in needs}
+    plan = plan_of(*(one for one, _ in made.values()), pods=tuple(pod for _, pod in made.values()))
+    cgroups = {name: range(4000 * i, 4000 * i + need) for i, (name, need) in enumerate(needs.items())}
+    rules = compile_rules(plan, cgroups, room=Room(cgroups=room))
+
+    assert len(rules.scopes) == min(room, sum(min(need, OF_POD) for need in needs.values()))
+    for name, need in needs.items():
+        whole = set(cgroups[name]) <= rules.scopes.keys()
+        assert whole == (f"{name}/probe/{name}" not in rules.refused)
+        assert whole or need > min(OF_POD, room // len(needs))
 
 
 NAMES = ["a", "b", "c"]

@@ -7,7 +7,9 @@ contents of a container are never read.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ _POD = re.compile(
 _CONTAINER = re.compile(r"(?:^|[-:])(?P<id>[0-9a-f]{64})(?:\.scope)?$")
 _MONITOR = "crio-conmon-"  # CRI-O's own helper beside the container
 _DEPTH = 12  # kind in Docker on systemd reaches 9
+OF_POD = 1024  # cgroups of a pod that are followed; a whole node of kind inside one has some hundreds
 
 
 class Cgroup(NamedTuple):
@@ -59,26 +62,38 @@ class CgroupTree:
         self._parents = set(_pod_parents(str(self._root), within=False, depth=0))
 
     def scan(self) -> Mapping[int, Cgroup]:
-        """Return every cgroup at or below a pod's folder, by id. A folder that vanishes meanwhile is left out."""
+        """Return the cgroups at or below each pod's folder, by id: of each pod `OF_POD`, the outermost first, and one
+        more if it has more. A folder that vanishes meanwhile is left out."""
         found: dict[int, Cgroup] = {}
         for parent in tuple(self._parents):
             entries = _folders(parent)
             if entries is None:
                 self._parents.discard(parent)
                 continue
+            of_pod: dict[str, list[os.DirEntry[str]]] = defaultdict(list)
             for entry in entries:
                 if pod := _POD.search(entry.name):
-                    uid = pod["uid"].replace("_", "-")
-                    self._collect(entry, self._cgroup(uid, entry), found, 0)
+                    of_pod[pod["uid"].replace("_", "-")].append(entry)
+            for uid, tops in of_pod.items():
+                found.update(self._of_pod(uid, tops))
         return found
 
-    def _collect(self, entry: os.DirEntry[str], owner: Cgroup, found: dict[int, Cgroup], depth: int) -> None:
-        found[entry.inode()] = owner
-        if depth == _DEPTH:
-            return
-        for child in _folders(entry.path) or ():
-            # the first container id on the way down wins: what a container nests belongs to it
-            self._collect(child, owner if owner.container else self._cgroup(owner.pod, child), found, depth + 1)
+    def _of_pod(self, uid: str, tops: Iterable[os.DirEntry[str]]) -> dict[int, Cgroup]:
+        """Return the cgroups at or below `tops`, level by level: however many a container nests, all containers of its
+        pod come before."""
+        found: dict[int, Cgroup] = {}
+        below: Iterable[tuple[os.DirEntry[str], Cgroup]] = ((entry, self._cgroup(uid, entry)) for entry in tops)
+        for _ in range(_DEPTH + 1):
+            level = list(islice(below, OF_POD + 1 - len(found)))
+            found.update((entry.inode(), owner) for entry, owner in level)
+            below = self._below(level)
+        return found
+
+    def _below(self, level: Iterable[tuple[os.DirEntry[str], Cgroup]]) -> Iterator[tuple[os.DirEntry[str], Cgroup]]:
+        for entry, owner in level:
+            for child in _folders(entry.path, OF_POD) or ():
+                # the first container id on the way down wins: what a container nests belongs to it
+                yield child, owner if owner.container else self._cgroup(owner.pod, child)
 
     def _cgroup(self, pod: str, entry: os.DirEntry[str]) -> Cgroup:
         return Cgroup(pod, _container(entry.name), entry.path.removeprefix(str(self._root)))
@@ -113,9 +128,9 @@ def _pod_parents(path: str, *, within: bool, depth: int) -> Iterator[str]:
         yield path
 
 
-def _folders(path: str) -> list[os.DirEntry[str]] | None:
+def _folders(path: str, most: int | None = None) -> list[os.DirEntry[str]] | None:
     try:
         with os.scandir(path) as entries:
-            return [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return list(islice((entry for entry in entries if entry.is_dir(follow_symlinks=False)), most))
     except OSError:  # removed between two system calls
         return None

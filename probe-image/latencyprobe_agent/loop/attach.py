@@ -82,7 +82,8 @@ class Attachment:
             self._refused = error
             return
         for target, reason in rules.refused.items():
-            _log.error("target %s is not measured: %s", target, reason)
+            if last is None or last.rules.refused.get(target) != reason:
+                _log.error("target %s is not measured: %s", target, reason)
         if last is None or plan != last.plan:
             _log.info("plan in force", extra={"generation": plan.generation, "targets": len(plan.targets)})
         self._refused, self._cgroups, self.in_force = None, cgroups, InForce(plan, rules, resources)

@@ -1,26 +1,29 @@
 """Which targets a node has no room for, so that no namespace takes the room of the others. Pure.
 
 The kernel's tables are bounded. Where all targets of a node together need more, those of the namespace that needs most
-are left out, the largest first, until the rest fits: who asks for no more than an equal share is never touched.
-docs/design/directory.md, "Rules and target sets".
+are left out, the largest first, until the rest fits: who asks for no more than an equal share is never touched. Of
+cgroups the innermost are left out. docs/design/directory.md, "Rules and target sets".
 """
 
-from collections import Counter
-from collections.abc import Set
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
 from latencyprobe.plan import NodePlan
+from latencyprobe_agent.identity.cgroups import OF_POD
 from latencyprobe_agent.measure.matches import ANY_ADDRESS, ANY_PORT, Part, parts_of, with_wildcards
 from latencyprobe_agent.vocabulary.records import RuleSide
 
 
 class Room(NamedTuple):
-    """Of a node: half of the maps `rules` and `target_sets` of bpf/maps.bpf.h, as the old and the new are in them while
-    a plan changes."""
+    """Of a node: half of the maps `rules`, `target_sets` and `scopes` of bpf/maps.bpf.h, as the old and the new are in
+    them while a plan changes. `of_pod`: cgroups of one pod."""
 
     rules: int = 65_536
     sets: int = 511
+    cgroups: int = 8_192
+    of_pod: int = OF_POD
 
 
 class Need(NamedTuple):
@@ -58,6 +61,40 @@ def fitting(plan: NodePlan, room: Room = ROOM) -> tuple[dict[str, tuple[Part, Pa
                 )
         parts = parts_of(plan, refused.keys())
     return parts, refused
+
+
+def followed(
+    plan: NodePlan, cgroups: Mapping[str, Sequence[int]], room: Room = ROOM
+) -> tuple[dict[str, Sequence[int]], dict[str, str]]:
+    """Return the cgroups of each pod that there is room for. `cgroups`: of each pod (uid) that is measured, the
+    outermost first. Also of targets (ids) why their pods are measured in part: those of the pod's own namespace, as
+    nobody else can change it."""
+    pods = {pod.uid: pod for pod in plan.pods}
+    needs: dict[str, dict[str, int]] = defaultdict(dict)
+    for uid, ids in cgroups.items():
+        needs[pods[uid].namespace if uid in pods else ""][uid] = min(len(ids), room.of_pod)
+    shares = _shares({namespace: sum(of.values()) for namespace, of in needs.items()}, room.cgroups)
+    given = {uid: most for namespace, of in needs.items() for uid, most in _shares(of, shares[namespace]).items()}
+    short = {uid for uid, ids in cgroups.items() if given[uid] < len(ids)}
+    told: dict[str, str] = {}
+    for target in plan.targets if short else ():
+        for uid in (*(pod.uid for pod in target.pods), *target.callers):
+            if uid in short and uid in pods and pods[uid].namespace == target.namespace:
+                told[target.id] = (
+                    f"in part: pod {pods[uid].name} nests more cgroups than there is room for, {room.of_pod:,} of a "
+                    f"pod and {room.cgroups:,} of a node, and its sockets in the innermost are not seen: let its "
+                    "programs make fewer, or spread them over more pods and nodes"
+                )
+    return {uid: ids[: given[uid]] for uid, ids in cgroups.items()}, told
+
+
+def _shares(needs: Mapping[str, int], room: int) -> dict[str, int]:
+    """Share `room` out: who needs no more than an equal share has all of it, and the others what that leaves."""
+    given: dict[str, int] = {}
+    for name in sorted(needs, key=lambda name: (needs[name], name)):
+        given[name] = min(needs[name], room // (len(needs) - len(given)))
+        room -= given[name]
+    return given
 
 
 def _too_much(parts: Set[Part], room: Room) -> Need | None:

@@ -16,7 +16,7 @@ from latencyprobe.plan import DEFAULT_PAUSE_NS, NodePlan, SpanPolicy, Target, Wa
 from latencyprobe.protocol import Protocol
 from latencyprobe.stages import StagesAs
 from latencyprobe_agent.measure.matches import HOST, Match, Part, with_wildcards
-from latencyprobe_agent.measure.room import ROOM, Room, fitting
+from latencyprobe_agent.measure.room import ROOM, Room, fitting, followed
 from latencyprobe_agent.vocabulary.records import THRESHOLDS, EvidenceFlags, RuleSide
 
 NO_EVIDENCE = EvidenceFlags(0)
@@ -85,7 +85,7 @@ NO_RULES = Rules()
 def compile_rules(
     plan: NodePlan, cgroups: Mapping[str, Sequence[int]], previous: Rules = NO_RULES, room: Room = ROOM
 ) -> Rules:
-    """Compile `plan`. `cgroups`: pod uid → ids of all cgroups below the pod's folder.
+    """Compile `plan`. `cgroups`: pod uid → ids of the cgroups at or below the pod's folder, the outermost first.
 
     With `previous`, what is in force: equal sets and groups keep their numbers and no number gets a new meaning, so the
     tables can be changed in place while sockets look rules up.
@@ -93,8 +93,10 @@ def compile_rules(
     parts, refused = fitting(plan, room)
     numbering = _Numbering(plan.targets, previous, refused)
     groups = {uid: (numbering.group(server), numbering.group(client)) for uid, (server, client) in parts.items()}
+    measured = {uid: cgroups[uid] for uid, pair in groups.items() if any(pair) and uid in cgroups}
+    scoped, in_part = followed(plan, measured, room)
     return Rules(
-        scopes={cgroup: pair for uid, pair in groups.items() if any(pair) for cgroup in cgroups.get(uid, ())},
+        scopes={cgroup: groups[uid] for uid, ids in scoped.items() for cgroup in ids},
         rules={
             (address, number, port, side): index
             for group, number in numbering.groups.items()
@@ -102,7 +104,7 @@ def compile_rules(
         },
         sets=numbering.sets,
         host=groups.get(HOST, (0, 0)),
-        refused=numbering.refused,
+        refused=in_part | numbering.refused,
         groups=numbering.groups,
         next_group=numbering.next_group,
     )
