@@ -31,6 +31,17 @@ def test_plans_and_heartbeats_arrive_line_by_line(directory_server: Any, directo
     stream.close()  # type: ignore[attr-defined]  # a generator behind the Iterator
 
 
+def test_a_plan_that_is_too_long_is_refused_before_its_end(
+    directory_server: Any, directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_MAX_BODY_BYTES", 8192)
+    directory_server.plan_lines = [b"{}\n", *[b"a" * 4096] * 3]
+    stream = directory.plans()
+    assert next(stream) == PlanLine()
+    with pytest.raises(DirectoryError, match="a plan is refused: a line of more than 8,192 bytes"):
+        next(stream)
+
+
 def test_the_token_is_read_again_for_each_request(
     directory_server: Any, directory: Directory, token_file: Path
 ) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from latencyprobe_operator.cluster import informer as informer_
@@ -190,6 +191,21 @@ def test_event_that_is_cut_across_chunks_is_read_whole(make: Any) -> None:
     fake = FakePods([page("a")], [script])
 
     async def check(informer: Informer, state: ClusterState) -> None:
+        await make.until(lambda: names(state) == {"a", "b"})
+
+    watched(make, fake, check)
+
+
+def test_event_that_is_too_long_leads_to_a_new_list(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informer_, "MAX_OBJECT_BYTES", 1000)
+
+    async def script(_: web.Request, response: web.StreamResponse) -> None:
+        await response.write(b"a" * 1001)
+        await asyncio.sleep(60)
+
+    fake = FakePods([page("a"), page("a", "b")], [script, events()])
+
+    async def check(_: Informer, state: ClusterState) -> None:
         await make.until(lambda: names(state) == {"a", "b"})
 
     watched(make, fake, check)

@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from latencyprobe.errors import ClusterError
+from latencyprobe.lines import Lines, LineTooLong
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.api import CONNECT_TIMEOUT_S, Api, ApiError, Backoff
 from latencyprobe_operator.cluster.decoding import Trimmed
@@ -126,7 +127,7 @@ class Informer:
                     raise ClusterError("the API server ends each watch at once")
             except Gone:
                 self._version = ""
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, LineTooLong) as error:
                 self._version = ""
                 log.warning("%s: not an answer of an API server: %s", self.kind, error)
                 await backoff.wait(ClusterError(str(error)))
@@ -159,16 +160,14 @@ class Informer:
         async with self._api.stream("GET", PATHS[self.kind], query=query, timeout=timeout) as answer:
             self.signs.received()  # it answers, if only that nothing happens
             self.signs.watches += 1
-            buffer = b""
-            async for chunk in answer.content.iter_any():
+            lines = Lines(MAX_OBJECT_BYTES)
+            async for piece in answer.content.iter_any():
                 self.signs.received()
                 backoff.reset()
-                *lines, buffer = (buffer + chunk).split(b"\n") if b"\n" in chunk else (buffer + chunk,)
-                if len(buffer) > MAX_OBJECT_BYTES:
-                    raise ClusterError(f"watch of {self.kind}: an event of more than {MAX_OBJECT_BYTES} bytes")
-                for line in filter(None, lines):
+                ended = lines.add(piece)
+                for line in filter(None, ended):
                     self._event(line)
-                if lines:
+                if ended:
                     self._changed()
 
     def _event(self, line: bytes) -> None:

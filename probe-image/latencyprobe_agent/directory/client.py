@@ -18,6 +18,7 @@ import urllib3
 
 from latencyprobe import wire
 from latencyprobe.errors import DirectoryError
+from latencyprobe.lines import Lines, LineTooLong
 from latencyprobe.plan import (
     AgentStatus,
     Identity,
@@ -70,19 +71,16 @@ class Directory:
         timeout = urllib3.Timeout(connect=5.0, read=_HEARTBEATS_LATE_S)
         more = {wire.CHANGES_HEADER: "1"} if changes else {}
         response = self._open("GET", f"{self._node}/plan", timeout=timeout, more=more)
-        line = bytearray()
+        lines = Lines(_MAX_BODY_BYTES)
         self.returning.opened()
         try:
-            for chunk in response.stream():
-                line += chunk
-                if len(line) > _MAX_BODY_BYTES:
-                    raise DirectoryError(f"{self.url}: a plan of more than {_MAX_BODY_BYTES} bytes: refused")
-                *whole, rest = line.split(b"\n")
-                line = bytearray(rest)
-                for document in whole:
-                    read = _decode(bytes(document), PlanLine, self.url)
+            for piece in response.stream():
+                for document in lines.add(piece):
+                    read = _decode(document, PlanLine, self.url)
                     self.returning.told(read.return_s)
                     yield read
+        except LineTooLong as error:
+            raise DirectoryError(f"{self.url}: a plan is refused: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise DirectoryError(f"{self.url}: the plan stream broke: {_short(error)}") from error
         finally:
