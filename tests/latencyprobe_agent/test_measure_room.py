@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from latencyprobe.plan import Endpoint, NodePlan, Pod, Role, Target, TargetPod
 from latencyprobe_agent.identity.cgroups import OF_POD
+from latencyprobe_agent.measure import room as room_
+from latencyprobe_agent.measure.matches import parts_of
 from latencyprobe_agent.measure.room import ROOM, Room
 from latencyprobe_agent.measure.rules import compile_rules
-from tests.support.plans import greedy, of, plan_of, replicas_of
+from tests.support.plans import ENDPOINTS, PODS, greedy, of, plan_of, replicas_of
 
 
 def compiled(plan: NodePlan, room: Room = ROOM):
@@ -54,6 +56,32 @@ def test_replicas_are_rules_too():
 
     assert compiled(plan_of(app), Room(rules=51)).refused == {}
     assert list(compiled(plan_of(app), Room(rules=50)).refused) == ["greedy/probe/app"]
+
+
+def test_many_targets_that_keep_each_others_rules_alive_are_taken_off_in_one_pass(monkeypatch):
+    made = []
+
+    def counted(*args):
+        made.append(args)
+        return parts_of(*args)
+
+    monkeypatch.setattr(room_, "parts_of", counted)
+    same = [of("greedy", f"same{i}", callers=PODS, endpoints=ENDPOINTS) for i in range(200)]
+    shop = of("shop", "cart", pods=(TargetPod("shop", (80,)),))
+    rules = compiled(plan_of(*same, *greedy(), shop))
+
+    assert len(made) <= 3
+    assert {one.partition("/")[0] for one in rules.refused} == {"greedy"}
+    assert "shop/probe/cart" in {one for target_set in rules.sets.values() for one in target_set.targets}
+    assert len(rules.rules) <= ROOM.rules
+
+
+def test_of_targets_that_share_replicas_no_more_are_left_out_than_must_be():
+    pods = (TargetPod("a", (80,)),)
+    large, small = (replicas_of(("a",), [(f"10.0.0.{i}", 80) for i in range(n)]) for n in (50, 5))
+    plan = plan_of(of("greedy", "large", pods=pods, replicas=large), of("greedy", "small", pods=pods, replicas=small))
+
+    assert list(compiled(plan, Room(rules=6)).refused) == ["greedy/probe/large"]
 
 
 def test_more_combinations_than_there_is_room_for_are_left_out_by_name():

@@ -3,30 +3,30 @@
 import ipaddress
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from latencyprobe.plan import Endpoint, NodePlan, Role, Target
 from latencyprobe_agent.vocabulary.records import RuleSide
+
+T = TypeVar("T")
 
 ANY_ADDRESS = bytes(16)
 ANY_PORT = 0
 HOST = ""  # in place of a pod's uid where rules hold for every socket of the machine
 
 Match = tuple[bytes, int, RuleSide]  # address, port, side
-Matches = Mapping[Match, Set[str]]  # target ids
+Matches = Mapping[Match, frozenset[str]]  # target ids
 End = tuple[bytes, int]  # address, port of a server
 
 
 class Part(NamedTuple):
     """What one side of a pod's sockets belongs to: equal for pods that share a group of rules.
 
-    `matches`: with target ids; `replicas`: ends that are replicas of this pod, itself included, by the targets (ids)
-    `replicated`.
+    `matches`: with target ids; `replicas`: ends that are replicas of this pod, itself included, with target ids.
     """
 
     matches: frozenset[tuple[Match, frozenset[str]]]
-    replicas: frozenset[End] = frozenset()
-    replicated: frozenset[str] = frozenset()
+    replicas: frozenset[tuple[End, frozenset[str]]] = frozenset()
 
 
 class _Asked(NamedTuple):
@@ -65,14 +65,13 @@ def parts_of(plan: NodePlan, without: Set[str] = frozenset()) -> dict[str, tuple
 def _parts(targets: Sequence[Target], asked: Iterable[_Asked], ends: Sequence[Set[End]]) -> tuple[Part, Part]:
     """Return the parts of pods of which this is wanted. `ends`: what callers of each target dial."""
     matches: dict[Match, set[str]] = defaultdict(set)
-    replicas: set[End] = set()
-    replicated: set[str] = set()
+    replicas: dict[End, set[str]] = defaultdict(set)
     for one in asked:
         target = targets[one.target]
         if one.replicas is not None:
             endpoints = target.replicas[one.replicas].endpoints
-            replicas |= ends[one.target] if endpoints is None else set(_ends(endpoints))
-            replicated.add(target.id)
+            for end in ends[one.target] if endpoints is None else _ends(endpoints):
+                replicas[end].add(target.id)
         elif one.ports is None:
             for address, port in ends[one.target]:
                 matches[address, port, RuleSide.PEER].add(target.id)
@@ -81,18 +80,21 @@ def _parts(targets: Sequence[Target], asked: Iterable[_Asked], ends: Sequence[Se
             for port in one.ports:
                 matches[ANY_ADDRESS, port, side].add(target.id)
     server = _part(matches, RuleSide.LOCAL)
-    return (
-        server._replace(replicas=frozenset(replicas), replicated=frozenset(replicated)),
-        _part(matches, RuleSide.PEER),
-    )
+    return server._replace(replicas=_shared(replicas)), _part(matches, RuleSide.PEER)
 
 
 def _ends(endpoints: Iterable[Endpoint]) -> Iterator[End]:
     return ((packed(endpoint.address), endpoint.port) for endpoint in endpoints)
 
 
-def _part(matches: Matches, side: RuleSide) -> Part:
-    return Part(frozenset((match, frozenset(ids)) for match, ids in matches.items() if match[2] is side))
+def _part(matches: Mapping[Match, Set[str]], side: RuleSide) -> Part:
+    return Part(_shared({match: ids for match, ids in matches.items() if match[2] is side}))
+
+
+def _shared(asked: Mapping[T, Set[str]]) -> frozenset[tuple[T, frozenset[str]]]:
+    """Return what is asked for, equal targets (ids) as one object."""
+    one: dict[frozenset[str], frozenset[str]] = {}
+    return frozenset((what, one.setdefault(same, same)) for what, ids in asked.items() for same in [frozenset(ids)])
 
 
 def with_wildcards(matches: Matches) -> Matches:
@@ -100,16 +102,21 @@ def with_wildcards(matches: Matches) -> Matches:
 
     It looks up (address, port), (address, any), (any, port), (any, any).
     """
+    ports = [(port, side) for address, port, side in matches if address == ANY_ADDRESS]
     exact = set(matches)
     for address, port, side in matches:
         if port == ANY_PORT:  # would hide (any address, port) for this address: make their crossings exact
-            exact.update((address, p, side) for a, p, _ in matches if a == ANY_ADDRESS)
-    return {
-        (address, port, side): {
-            target for a in (address, ANY_ADDRESS) for p in (port, ANY_PORT) for target in matches.get((a, p, side), ())
-        }
-        for address, port, side in exact
-    }
+            exact.update((address, p, side) for p, of in ports if of is side)
+    unions: dict[tuple[frozenset[str], ...], frozenset[str]] = {}  # thousands of matches have a few
+
+    def union(address: bytes, port: int, side: RuleSide) -> frozenset[str]:
+        keys = ((a, p, side) for a in (address, ANY_ADDRESS) for p in (port, ANY_PORT))
+        found = tuple(matches[key] for key in keys if key in matches)
+        if found not in unions:
+            unions[found] = frozenset().union(*found)
+        return unions[found]
+
+    return {match: union(*match) for match in exact}
 
 
 def packed(address: str) -> bytes:
@@ -118,7 +125,7 @@ def packed(address: str) -> bytes:
     return ip.packed if ip.version == 6 else b"\0" * 10 + b"\xff\xff" + ip.packed
 
 
-def _host_matches(targets: Iterable[Target]) -> Matches:
+def _host_matches(targets: Iterable[Target]) -> Mapping[Match, Set[str]]:
     matches: dict[Match, set[str]] = defaultdict(set)
     for target in targets:
         if target.role is Role.SERVER:

@@ -6,14 +6,14 @@ cgroups the innermost are left out. docs/design/directory.md, "Rules and target 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from latencyprobe.plan import NodePlan
 from latencyprobe_agent.identity.cgroups import OF_POD
-from latencyprobe_agent.measure.matches import ANY_ADDRESS, ANY_PORT, Part, parts_of, with_wildcards
-from latencyprobe_agent.vocabulary.records import RuleSide
+from latencyprobe_agent.measure.matches import Part, parts_of
+from latencyprobe_agent.measure.tallies import Combinations, Rules, Tally
 
 
 class Room(NamedTuple):
@@ -26,17 +26,6 @@ class Room(NamedTuple):
     of_pod: int = OF_POD
 
 
-class Need(NamedTuple):
-    """More than there is room for: how many `all` targets need, and how many each (id) has a part in. `what`: the noun;
-    `remedy`: what asks for less."""
-
-    what: str
-    room: int
-    all: int
-    of: Counter[str]
-    remedy: str
-
-
 ROOM = Room()
 
 
@@ -46,21 +35,30 @@ def fitting(plan: NodePlan, room: Room = ROOM) -> tuple[dict[str, tuple[Part, Pa
     namespaces = {target.id: target.namespace for target in plan.targets}
     refused: dict[str, str] = {}
     parts = parts_of(plan)
-    while need := _too_much(set(chain.from_iterable(parts.values())), room):
-        of: Counter[str] = Counter()
-        for target, part in need.of.items():
-            of[namespaces[target]] += part
-        namespace = min(of, key=lambda name: (-of[name], name))
-        excess = need.all - need.room
-        for target in sorted(need.of, key=lambda target: (-need.of[target], target)):
-            if namespaces[target] == namespace and excess > 0:
-                excess -= need.of[target]
-                refused[target] = (
-                    f"there is room for {need.room:,} {need.what} on a node, and {need.all:,} are asked for, most "
-                    f"of them by namespace {namespace}, {need.of[target]:,} by this target: {need.remedy}"
-                )
-        parts = parts_of(plan, refused.keys())
+    # rules first: there are never more combinations to look at than there is room for rules
+    for tally, most in ((Rules, room.rules), (Combinations, room.sets)):
+        if more := _left_out(tally(set(chain.from_iterable(parts.values())), most), namespaces):
+            refused |= more
+            parts = parts_of(plan, refused.keys())
     return parts, refused
+
+
+def _left_out(tally: Tally, namespaces: Mapping[str, str]) -> dict[str, str]:
+    """Take targets (ids) off until the rest fits, and return why."""
+    refused: dict[str, str] = {}
+    while (asked := tally.all) > tally.room:
+        of: dict[str, Counter[str]] = defaultdict(Counter)
+        for target, part in tally.of().items():
+            of[namespaces[target]][target] = part
+        namespace = min(of, key=lambda name: (-of[name].total(), name))
+        for target, part in sorted(of[namespace].items(), key=lambda one: (-one[1], one[0])):
+            if tally.all > tally.room:
+                tally.take_off(target)
+                refused[target] = (
+                    f"there is room for {tally.room:,} {tally.what} on a node, and {asked:,} are asked for, most "
+                    f"of them by namespace {namespace}, {part:,} by this target: {tally.remedy}"
+                )
+    return refused
 
 
 def followed(
@@ -95,36 +93,3 @@ def _shares(needs: Mapping[str, int], room: int) -> dict[str, int]:
         given[name] = min(needs[name], room // (len(needs) - len(given)))
         room -= given[name]
     return given
-
-
-def _too_much(parts: Set[Part], room: Room) -> Need | None:
-    """Rules first: there are never more combinations to look at than there is room for rules."""
-    return _rules(parts, room.rules) or _sets(parts, room.sets)
-
-
-def _rules(parts: Set[Part], room: int) -> Need | None:
-    """Count the rules, with those that wildcards multiply, without making them."""
-    total, of = 0, Counter[str]()
-    for part in parts:
-        total += len(part.matches) + len(part.replicas)
-        of.update(dict.fromkeys(part.replicated, len(part.replicas)))
-        any_port: dict[RuleSide, list[frozenset[str]]] = {side: [] for side in RuleSide}
-        any_address: dict[RuleSide, list[frozenset[str]]] = {side: [] for side in RuleSide}
-        for (address, port, side), ids in part.matches:
-            of.update(ids)
-            if (address == ANY_ADDRESS) != (port == ANY_PORT):
-                (any_port if port == ANY_PORT else any_address)[side].append(ids)
-        for side in RuleSide:
-            total += len(any_port[side]) * len(any_address[side])
-            for some, times in ((any_port, len(any_address[side])), (any_address, len(any_port[side]))):
-                for ids in some[side] if times else ():
-                    of.update(dict.fromkeys(ids, times))
-    remedy = "name fewer ports, name them where it has none, or select fewer pods"
-    return Need("rules", room, total, of, remedy) if total > room else None
-
-
-def _sets(parts: Set[Part], room: int) -> Need | None:
-    found = {frozenset(ids) for part in parts for ids in with_wildcards(dict(part.matches)).values()}
-    of = Counter(chain.from_iterable(found))
-    remedy = "let targets share fewer pods and ports with others"
-    return Need("combinations of targets", room, len(found), of, remedy) if len(found) > room else None

@@ -137,9 +137,9 @@ class _Numbering:
         return self._numbers[part]
 
     def _number(self, part: Part) -> int:
-        numbered = ((match, self._set(frozenset(ids))) for match, ids in with_wildcards(dict(part.matches)).items())
+        numbered = ((match, self._set(ids)) for match, ids in with_wildcards(dict(part.matches)).items())
         group = frozenset((match, index) for match, index in numbered if index)
-        group |= {((*end, RuleSide.MEMBER), _A_MEMBER) for end in part.replicas}
+        group |= {((*end, RuleSide.MEMBER), _A_MEMBER) for end, _ in part.replicas}
         if not group:
             return 0
         if group not in self.groups:
