@@ -34,10 +34,9 @@ class Asked:
         self._first = 0  # when the first plan was made
         self._former = Former()
         self._most = 0  # that nodes were asked for at once, of late
-        self._surplus: list[Once] = []  # that the store may still have
+        self._surplus = _Surplus()
         self._unsaved: set[str] = set()
         self._saved_hour = 0
-        self._told: set[str] = set()
 
     def planned(self, *plans: NodePlan) -> None:
         """Take note of what nodes are asked for from now on."""
@@ -47,8 +46,8 @@ class Asked:
             self._planned(plan.node, frozenset(objective_keys(plan)), now)
         self._most = max(self._most, sum(map(len, self._now.values())))
         self._bound()
-        if len(self._surplus) > FORMER:  # the store is away: once it is back, it tells itself what it has
-            self._surplus.clear()
+        if len(self._surplus.rows) > FORMER:  # the store is away: once it is back, it tells itself what it has
+            self._surplus.rows.clear()
             self._saved_hour = 0
 
     def includes(self, node: str, key: ObjectiveKey, minute: int) -> bool:
@@ -97,9 +96,9 @@ class Asked:
     async def _unask(self) -> None:
         """Take off the store what there was no room for."""
         run, store = self._store_thread.run, self._store_thread.store
-        while some := self._surplus[:_SLICE_ROWS]:
+        while some := self._surplus.rows[:_SLICE_ROWS]:
             await run(store.unask, [once for once in some if once.key not in self._now.get(once.node, {})])
-            del self._surplus[: len(some)]
+            del self._surplus.rows[: len(some)]
 
     def _read(self, stored: Mapping[str, Mapping[ObjectiveKey, Time]]) -> None:
         """Take over what the store knows. One that was begun anew knows less than we do."""
@@ -120,9 +119,20 @@ class Asked:
 
     def _bound(self) -> None:
         """Forget what there is no room for: all plans may change at once, and then be suspended."""
-        surplus = self._former.take_surplus(max(FORMER, 2 * self._most))
-        self._surplus += surplus
-        for namespace in {once.key.namespace for once in surplus} - self._told:
+        self._surplus.add(self._former.take_surplus(max(FORMER, 2 * self._most)))
+
+
+class _Surplus:
+    """`rows`: what was forgotten and the store may still have. Its namespaces are told in the log, each once."""
+
+    def __init__(self) -> None:
+        self.rows: list[Once] = []
+        self._told: set[str] = set()
+
+    def add(self, forgotten: list[Once]) -> None:
+        """Take what there was no room for."""
+        self.rows += forgotten
+        for namespace in {once.key.namespace for once in forgotten} - self._told:
             self._told.add(namespace)
             why = "its objectives, or the nodes that they are on, change so often"
             log.warning("%s: %s that late counts of earlier ones are dropped", namespace, why)

@@ -62,7 +62,7 @@ class StoreThread:
         self.problem = StoreError("the SLI store is being closed: the operator ends", "StoreFailed")
         closing = asyncio.wrap_future(self._thread.submit(self.file.close))
         self._thread.end()
-        closed, _ = await asyncio.wait([closing], timeout=CLOSING_S)
+        closed, _pending = await asyncio.wait([closing], timeout=CLOSING_S)
         if not closed:
             log.warning("the SLI store does not close within %g s: nobody waits for it any longer", CLOSING_S)
 
