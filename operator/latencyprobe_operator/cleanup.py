@@ -20,8 +20,12 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 150.0  # an agent has 15 s to end; the chart's Job may take 180 s
 _POLL_S = 1.0
+_NUDGE_S = 5.0  # a CRD without objects goes within a second
 _SELECTOR = "app.kubernetes.io/name=latencyprobe,app.kubernetes.io/component="
-_CRDS = ("latencyprobes.latencyprobe.dev", "latencyreports.latencyprobe.dev")
+_CRDS = {
+    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}": name
+    for name in ("latencyprobes.latencyprobe.dev", "latencyreports.latencyprobe.dev")
+}
 
 
 async def run(namespaces: Namespaces) -> None:
@@ -36,7 +40,7 @@ async def run(namespaces: Namespaces) -> None:
 
 async def sweep(cluster: Cluster, namespaces: Namespaces, *, clock: Callable[[], float] = time.monotonic) -> None:
     """As `run`, with a connection."""
-    said, end = "", clock() + TIMEOUT_S
+    said, end, nudge = "", clock() + TIMEOUT_S, clock() + _NUDGE_S
     while left := await _left(cluster, namespaces):
         if clock() > end:
             why = "a node that does not answer or a finalizer keeps it"
@@ -44,14 +48,16 @@ async def sweep(cluster: Cluster, namespaces: Namespaces, *, clock: Callable[[],
         if left != said:
             log.info("waiting for %s", left)
         said = left
+        if clock() > nudge:
+            nudge = clock() + _NUDGE_S
+            await _nudge(cluster)
         await asyncio.sleep(_POLL_S)
 
 
 async def _left(cluster: Cluster, namespaces: Namespaces) -> str:
     """Take every label away; return what is still there, in words. A call that fails is among them."""
     own, agents = (f"/api/v1/namespaces/{name}" for name in namespaces)
-    going = {f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}": name for name in _CRDS}
-    going[agents] = namespaces.agents
+    going = _CRDS | {agents: namespaces.agents}
     try:
         await _no_release(cluster, namespaces.own)
         left = {"operator pod": await cluster.names(f"{own}/pods", f"{_SELECTOR}operator")}  # first: it may label yet
@@ -66,6 +72,21 @@ async def _left(cluster: Cluster, namespaces: Namespaces) -> str:
     except ClusterError as error:
         return str(error)
     return "; ".join(f"{what} {', '.join(names[:5])}" for what, names in left.items() if names)
+
+
+async def _nudge(cluster: Cluster) -> None:
+    """Have the API server look again at CRDs that do not go.
+
+    One that is deleted while it is being made now and then stays until a resync, minutes later: when the first attempt
+    fails, `crd_finalizer.go` (Kubernetes 1.36) takes the conflict with what it wrote itself for somebody else's change,
+    and waits for the event of that.
+    """
+    for path, name in _CRDS.items():
+        try:
+            if await _is_going(cluster, path):
+                await cluster.nudge(path)
+        except ClusterError as error:
+            log.warning("%s could not be nudged: %s", name, error)
 
 
 async def _no_release(cluster: Cluster, namespace: str) -> None:

@@ -34,6 +34,7 @@ class FakeApiServer:
         self.objects: dict[str, dict[str, Any]] = {}
         self.away = 0  # so many requests fail
         self.on_patch: Callable[[], None] = lambda: None
+        self.unnoticed: set[str] = set()  # objects of which the API server has forgotten that they are to go
         self.polls = 0
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -41,6 +42,10 @@ class FakeApiServer:
         if self.away:
             self.away -= 1
             return web.json_response({"message": "not yet"}, status=403)
+        if request.method == "PATCH" and path.startswith(CRDS):
+            if path in self.unnoticed:
+                del self.objects[path]
+            return web.json_response({})
         if request.method == "PATCH":
             self.labelled.pop(path.rpartition("/")[2])
             self.on_patch()
@@ -99,6 +104,16 @@ def test_what_does_not_go_is_waited_for_and_named(sweep: Any, path: str, words: 
         sweep(fake)
 
     assert fake.polls == 2, "at 100 s and 200 s"
+
+
+def test_crd_that_the_api_server_has_forgotten_to_delete_is_brought_to_its_mind(sweep: Any) -> None:
+    fake = FakeApiServer()
+    fake.objects = {f"{CRDS}/{name}.latencyprobe.dev": GOING for name in ("latencyprobes", "latencyreports")}
+    fake.unnoticed = set(fake.objects)
+
+    sweep(fake)
+
+    assert fake.objects == {}
 
 
 def test_what_is_kept_is_not_waited_for(sweep: Any) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -147,10 +148,16 @@ def test_clean_up_needs_exactly_the_listed_rights(make: Any) -> None:
     none = lambda: web.json_response({"message": "none"}, status=404)  # noqa: E731 - one line
     nodes = lambda: labelled() if len(recorder.requests) < 5 else web.json_response({"metadata": {}})  # noqa: E731
     labelled = lambda: web.json_response({"metadata": {}, "items": [{"metadata": {"name": "n1", "uid": "u"}}]})  # noqa: E731
-    recorder = Recorder({lease: none, "/api/v1/nodes": nodes})
+    crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/latencyprobes.latencyprobe.dev"
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    stays = iter([going, going])  # when it is looked for, and when it is nudged
+    recorder = Recorder(
+        {lease: none, "/api/v1/nodes": nodes, crd: lambda: web.json_response({"metadata": next(stays, {})})}
+    )
     namespaces = Namespaces.from_environment({"LATENCYPROBE_NAMESPACE": "ops"})
+    clock = count(0, 5)
 
-    recorder.run(make, lambda api: cleanup.sweep(Cluster(api), namespaces))
+    recorder.run(make, lambda api: cleanup.sweep(Cluster(api), namespaces, clock=lambda: next(clock)))
     assert recorder.rights() == listed(RIGHTS["cleanupClusterRules"]) | listed(RIGHTS["cleanupNamespaceRules"])
 
 

@@ -75,7 +75,7 @@ it is gone; an error later would leave a release that blocks its name. Argument:
 {{- with (($live.metadata | default dict).deletionTimestamp) -}}
 {{- $why := $live.metadata.finalizers | default list -}}
 {{- range ($live.status | default dict).conditions -}}
-{{- if and (eq .status "True") (regexMatch "Remaining|Failure" .type) }}{{ $why = append $why .message }}{{ end -}}
+{{- if and (eq .status "True") (regexMatch "Remaining|Failure|Terminating" .type) }}{{ $why = append $why .message }}{{ end -}}
 {{- end -}}
 {{- $held := ternary (printf ", held by: %s" (join "; " $why)) "" (gt (len $why) 0) -}}
 {{- fail (printf "%s %s of an earlier release is being deleted since %s%s. It takes some 30 s: run the same command again when it is gone" $live.kind $live.metadata.name . $held) -}}

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from latencyprobe.api import API_VERSION
+from latencyprobe.api import API_VERSION, GROUP
 from latencyprobe.errors import ClusterError
 from latencyprobe_operator.cluster.api import APPLY_PATCH, JSON, MERGE_PATCH, METADATA, METADATA_OF_ALL, Api, ApiError
 from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
@@ -24,7 +24,8 @@ from latencyprobe_operator.cluster.owners import MANAGED_BY
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "latencyprobe-operator"
-_GROUP = f"/apis/{API_VERSION}"
+NUDGED = f"{GROUP}/nudged"
+_OURS = f"/apis/{API_VERSION}"
 _MONITORING, _OPEN_REPORTS = "/apis/monitoring.coreos.com/v1", "/apis/openreports.io/v1alpha1"
 _PAGE = "500"
 _REVIEW_S = 5.0  # agents wait for 10 s
@@ -47,7 +48,7 @@ class Cluster:
     async def probes(self) -> list[dict[str, Any]]:
         """Return every LatencyProbe as the API server stores it; none where their CRD was deleted, and they with it."""
         try:
-            return [item async for item in self._list(f"{_GROUP}/latencyprobes")]
+            return [item async for item in self._list(f"{_OURS}/latencyprobes")]
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -86,6 +87,15 @@ class Cluster:
             return None
         return found
 
+    async def nudge(self, path: str) -> None:
+        """Change an annotation of an object, so that its controller looks at it again. One that is gone is no error."""
+        body = {"metadata": {"annotations": {NUDGED: str(uuid.uuid4())}}}
+        try:
+            await self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH)
+        except ApiError as error:
+            if not _gone(error):
+                raise
+
     async def write_status(self, namespace: str, name: str, uid: str, status: Mapping[str, object]) -> None:
         """Replace a LatencyProbe's status. One that is gone is no error."""
         body = {
@@ -94,7 +104,7 @@ class Cluster:
             "metadata": {"name": name, "namespace": namespace, "uid": uid},
             "status": status,
         }
-        path = f"{_GROUP}/namespaces/{namespace}/latencyprobes/{name}"
+        path = f"{_OURS}/namespaces/{namespace}/latencyprobes/{name}"
         try:
             await self._apply(f"{path}/status", body)
         except ApiError as error:
@@ -103,7 +113,7 @@ class Cluster:
 
     async def write_report(self, namespace: str, report: Mapping[str, object]) -> None:
         """Write a namespace's LatencyReport `latency`, made or changed."""
-        await self._apply(f"{_GROUP}/namespaces/{namespace}/latencyreports/latency", report)
+        await self._apply(f"{_OURS}/namespaces/{namespace}/latencyreports/latency", report)
 
     async def open_report(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Return the metadata of a Report of openreports.io, or None when there is no such object, or no such kind."""
