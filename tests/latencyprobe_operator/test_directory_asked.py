@@ -129,6 +129,36 @@ def test_first_plan_reaches_no_further_back_than_agents_keep_counts(world: World
         asyncio.run(world.run(life))
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["as it runs", "with a restart"])
+def test_what_was_asked_for_while_the_clock_was_ahead_is_taken_once_it_is_right(
+    world: World, *, restarted: bool
+) -> None:
+    """Both what is asked for and what was until then."""
+    keys: list[ObjectiveKey] = []
+
+    async def ahead(asked: Asked, _: StoreThread) -> None:
+        for threshold_ms in (5, 6):
+            world.now += 3 * DAY_S
+            keys.extend(world.edit(asked, threshold_ms, "bank"))
+            await asked.save()
+
+    async def right(asked: Asked, _: StoreThread) -> None:
+        world.now = BEGAN + HOUR_S
+        world.edit(asked, 6, "bank")
+        for _hour in range(2):
+            await asked.save()
+            assert [asked.includes("n1", key, world.now - 60) for key in keys] == [True, True]
+            assert not any(asked.includes("n1", key, BEGAN) for key in keys)
+            world.now += HOUR_S
+
+    async def both(asked: Asked, store_thread: StoreThread) -> None:
+        await ahead(asked, store_thread)
+        await right(asked, store_thread)
+
+    for life in (ahead, right) if restarted else (both,):
+        asyncio.run(world.run(life))
+
+
 def test_what_is_not_asked_for_any_more_is_forgotten_after_two_days(world: World) -> None:
     async def scene(asked: Asked, store_thread: StoreThread) -> None:
         asked.planned(world.planner.plan_of("n1"))

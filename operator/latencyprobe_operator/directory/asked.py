@@ -52,11 +52,12 @@ class Asked:
 
     def includes(self, node: str, key: ObjectiveKey, minute: int) -> bool:
         """Return whether a node may have counted an objective in a minute. What it is not asked for any more is
-        included for two days, if there is room: it may be late, or may not have heard yet."""
+        included for two days, if there is room: it may be late, or may not have heard yet. Nobody was asked in the
+        future: where it looks so, our clock was ahead then."""
         since = self._now.get(node, {}).get(key)
         if since is None:
             since = self._former.since(Once(node, key))
-        return since is not None and minute + MINUTE_S > since - CLOCKS_S
+        return since is not None and minute + MINUTE_S > min(since, self._clock()) - CLOCKS_S
 
     async def save(self) -> None:
         """Store what is new. At first, and each hour, all of it is stored and read again, which forgets what nobody was
