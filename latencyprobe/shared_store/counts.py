@@ -58,8 +58,8 @@ class PrometheusCounts:
 
     def since(self, key: ObjectiveKey) -> int | None:
         """Return when a series has its first sample, to the minute, at most 90 days ago; `None` without any."""
-        if key not in self._since:
-            last = int(self._clock())
+        last = int(self._clock())
+        if self._since.get(key, last + 1) > last:  # in the future, where our clock was ahead
             first = self._first(key, last - _BACK_S, last, _STEP_S)
             if first is not None and first > last - _BACK_S:
                 first = self._first(key, first - _STEP_S, first, MINUTE_S)

@@ -185,6 +185,8 @@ def test_a_series_is_known_from_its_first_sample_on(tmp_path: Path, started: Sta
         known: dict[ObjectiveKey, int] = {}
         assert PrometheusCounts(asked, known, clock=lambda: NOW + 91 * DAY_S).since(KEY) is None
         assert known == {}, "it may still come"
+        known[KEY] = NOW + HOUR_S
+        assert log.first == PrometheusCounts(asked, known, clock=lambda: NOW).since(KEY), "a clock was ahead"
 
 
 @pytest.mark.parametrize("started", SERVERS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from msgspec.structs import replace
 
 from latencyprobe.shared_store import counts
@@ -138,6 +139,21 @@ def test_without_any_traffic_nothing_is_wrong(world: World, tmp_path: Path) -> N
     with prometheus(tmp_path / "server") as server:
         figures, _ = world.turn(server.url)
     assert (figures["state"], figures["events"], "reason" in figures) == ("NoData", 0, False)
+
+
+@needs_prometheus
+def test_what_falls_out_of_the_servers_retention_is_not_told_as_measured(world: World, tmp_path: Path) -> None:
+    text = exported(world.objective, good=890, bad=110)
+    with prometheus(tmp_path / "server", text, options=["--web.enable-admin-api"]) as server:
+        shared = SharedStore(Settings(server.url), lambda: SqliteStore(world.file), world.failures)
+
+        def since() -> int | None:
+            return asyncio.run(shared.run(lambda counts: counts.since(world.objective.key)))
+
+        assert NOW - 7200 <= (since() or 0) < NOW - 7140
+        gone = {"match[]": '{__name__!=""}', "end": NOW - 3600}
+        requests.post(f"{server.url}/api/v1/admin/tsdb/delete_series", params=gone, timeout=60).raise_for_status()
+        assert NOW - 3600 <= (since() or 0) < NOW - 3480, "the first that is left"
 
 
 def test_a_server_that_is_away_leaves_our_own_counts_and_a_condition(world: World) -> None:
