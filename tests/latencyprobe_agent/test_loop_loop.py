@@ -160,6 +160,26 @@ def test_what_was_counted_before_a_plan_changed_comes_in_a_turn_under_the_old_pl
     assert before.counts.counts.values["outcomes"].sum() == 5
 
 
+def test_a_target_that_stays_refused_is_logged_once_however_its_reason_changes(
+    control: FakeControl, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reason names those that it shares sockets with: in the status it is always the latest."""
+    plain, more, ninth = (
+        msgspec.structs.replace(ECHO, id=f"d/p/{name}", thresholds_ns=thresholds)
+        for name, thresholds in (("plain", (1, 2, 3, 4)), ("more", (5, 6, 7, 8)), ("ninth", tuple(range(11, 20))))
+    )
+    reasons = []
+    with Loop(FakePrograms(), Config(), control, sampling=True, guard=Guard()) as loop:  # type: ignore[arg-type]
+        for targets in ((plain, ninth), (plain, more, ninth), (plain,), (plain, ninth)):
+            control.current = msgspec.structs.replace(PLAN, targets=targets, objectives=())
+            loop.attachment.follow()
+            assert loop.attachment.in_force is not None
+            reasons.append(loop.attachment.in_force.rules.refused.get(ninth.id))
+    assert len(set(reasons)) == 3
+    logged = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [f"target {ninth.id} is not measured: {reason}" for reason in (reasons[0], reasons[3])] == logged
+
+
 def test_a_control_that_raises_does_not_end_measuring(make_halves: Any) -> None:
     class Failing(FakeControl):
         calls = 0

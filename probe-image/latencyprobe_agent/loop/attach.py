@@ -82,7 +82,7 @@ class Attachment:
             self._refused = error
             return
         for target, reason in rules.refused.items():
-            if last is None or last.rules.refused.get(target) != reason:
+            if last is None or target not in last.rules.refused:  # reasons say how much others ask for, which moves
                 _log.error("target %s is not measured: %s", target, reason)
         if last is None or plan != last.plan:
             _log.info("plan in force", extra={"generation": plan.generation, "targets": len(plan.targets)})
