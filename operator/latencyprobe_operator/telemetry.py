@@ -8,14 +8,17 @@ an endpoint, or with `OTEL_SDK_DISABLED=true`, nothing of it is imported.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent import futures
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol
 
+from latencyprobe_operator.cluster.own_thread import OwnThread
 from latencyprobe_operator.metrics import DELIVERY_BUCKETS_S
 
 if TYPE_CHECKING:
@@ -25,9 +28,11 @@ if TYPE_CHECKING:
 
     from latencyprobe_operator.plan.deliveries import Delivery
 
+log = logging.getLogger(__name__)
+
 _SCOPE = "latencyprobe.operator"
 _ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT" for signal in ("", "TRACES_", "METRICS_"))
-_STOP_MS = 2_000
+_CLOSING_S = 2.0
 _FRESH_S = 1.0  # figures that one export shares
 _LOOP_S = 2.0
 
@@ -45,7 +50,7 @@ class Telemetry(Protocol):
         """Export the figures of a collector, read anew each time."""
 
     def close(self) -> None:
-        """Send what is left, for at most 2 s a signal."""
+        """Send what is left, for at most 2 s."""
 
 
 class NoTelemetry:
@@ -87,11 +92,11 @@ class SdkTelemetry:
         own |= {"service.instance.id": socket.gethostname(), "k8s.pod.name": socket.gethostname()}
         named = os.environ.get("OTEL_SERVICE_NAME") or "latencyprobe-operator"
         resource = Resource.create({**own, SERVICE_NAME: named})
-        self._spans = TracerProvider(resource=resource)
+        self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)  # it would wait for 30 s
         if _wanted("TRACES"):
             self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if _wanted("METRICS") else []
-        self._metrics = MeterProvider(readers, resource=resource)
+        self._metrics = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
         self._tracer = self._spans.get_tracer(_SCOPE, version("latencyprobe"))
         self._meter = self._metrics.get_meter(_SCOPE, version("latencyprobe"))
         self._delivery = self._meter.create_histogram(
@@ -139,10 +144,19 @@ class SdkTelemetry:
                 self._meter.create_observable_gauge(name, [read], description=family.documentation)
 
     def close(self) -> None:
-        """Send what is left, for at most 2 s a signal."""
-        self._spans.force_flush(_STOP_MS)
+        """Send what is left, for at most 2 s: the SDK alone would wait for a collector that does not answer, and with
+        it whoever waits for our Lease."""
+        thread = OwnThread("telemetry")
+        closing = thread.submit(self._close)
+        thread.end()
+        if not futures.wait([closing], _CLOSING_S).done:
+            log.warning("the collector does not take the last traces and metrics within %g s", _CLOSING_S)
+        elif error := closing.exception():
+            log.warning("the last traces and metrics could not be sent: %s", error)
+
+    def _close(self) -> None:
         self._spans.shutdown()
-        self._metrics.shutdown(_STOP_MS)
+        self._metrics.shutdown()
 
 
 def _wanted(signal: str) -> bool:

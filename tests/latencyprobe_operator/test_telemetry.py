@@ -157,3 +157,22 @@ def test_who_has_none_does_not_pay_for_it() -> None:
     code = "import sys, json, latencyprobe_operator.app; print(json.dumps(sorted(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert not [name for name in json.loads(found) if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))]
+
+
+SILENT = """
+import os, socket
+from latencyprobe_operator.plan.deliveries import Change, Delivery
+from latencyprobe_operator.telemetry import telemetry
+
+with socket.create_server(("127.0.0.1", 0)) as silent:
+    os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    os.environ["OTEL_EXPORTER_OTLP_TIMEOUT"] = "3600"
+    own = telemetry("latencyprobe")
+    own.delivered(Delivery(Change(1, 2, 3, 1), {"n1": 4}))
+    own.close()
+"""
+
+
+def test_a_collector_that_never_answers_does_not_hold_up_the_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", SILENT], check=True, timeout=20, capture_output=True, text=True)
+    assert "does not take the last traces and metrics" in ended.stderr
