@@ -3,10 +3,14 @@
 import re
 import subprocess
 from collections.abc import Sequence
+from tempfile import TemporaryFile
+from typing import IO
 
 from latencyprobe.errors import ClusterError
 
+ANSWER_S = 15  # to each request; a log-in that somebody has to type in takes as long as it takes
 _LOGGED = re.compile(r"[EWI]\d{4} ")  # by klog, above what kubectl itself says
+_UNANSWERED = re.compile(r"couldn't get current server API group list.*(Client\.Timeout|deadline exceeded)")
 
 
 def get(what: Sequence[str], instead: str = "") -> bytes:
@@ -17,11 +21,28 @@ def get(what: Sequence[str], instead: str = "") -> bytes:
     """
     command = ["kubectl", "get", *what, "--output", "json"]
     try:
-        return subprocess.run(command, capture_output=True, check=True).stdout
+        with TemporaryFile() as printed:
+            said = _said([*command, f"--request-timeout={ANSWER_S}s"], printed)
+            printed.seek(0)
+            output = printed.read()
     except FileNotFoundError as error:
         remedy = f"install it, or {instead}" if instead else "install it"
         raise ClusterError(f"kubectl is not installed: {remedy}") from error
-    except subprocess.CalledProcessError as error:
-        lines = [line for line in error.stderr.decode(errors="replace").splitlines() if not _LOGGED.match(line)]
-        said = " ".join(" ".join(lines).split()) or f"exit code {error.returncode}"
-        raise ClusterError(f"kubectl: {said}: try `{' '.join(command)}`") from error
+    if said:
+        raise ClusterError(f"kubectl: {said}: try `{' '.join(command)}`")
+    return output
+
+
+def _said(command: Sequence[str], printed: IO[bytes]) -> str:
+    """Run a command until its end, or until its API server has not answered; returns why it failed, in one line."""
+    said: list[str] = []
+    with subprocess.Popen(command, stdout=printed, stderr=subprocess.PIPE, text=True, errors="replace") as process:
+        for line in process.stderr or ():
+            if _UNANSWERED.search(line):  # it would ask seven times more
+                process.kill()
+                return f"the API server does not answer within {ANSWER_S} s"
+            if not _LOGGED.match(line):
+                said.append(line)
+    if not process.returncode:
+        return ""
+    return " ".join(" ".join(said).split()) or f"exit code {process.returncode}"

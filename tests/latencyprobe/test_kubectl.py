@@ -10,7 +10,7 @@ from tests.support.fake_kubectl import FakeKubectl
 def test_what_was_asked_for_is_handed_on(fake_kubectl: FakeKubectl) -> None:
     called = fake_kubectl("echo '{}'")
     assert kubectl.get(["deployment/web", "--namespace", "shop"]) == b"{}\n"
-    assert called.read_text() == "get deployment/web --namespace shop --output json\n"
+    assert called.read_text() == "get deployment/web --namespace shop --output json --request-timeout=15s\n"
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,34 @@ def test_what_kubectl_says_is_one_line_and_can_be_tried(fake_kubectl: FakeKubect
         kubectl.get(["pods"])
     assert str(told.value).startswith(message)
     assert "\n" not in str(told.value)
+
+
+ASKED = 'Get "http://10.0.0.1/api?timeout=15s"'
+
+
+@pytest.mark.parametrize(
+    "logged",
+    [
+        f"couldn't get current server API group list: {ASKED}: net/http: request canceled (Client.Timeout exceeded)",
+        f"""\"Unhandled Error" err="couldn't get current server API group list: {ASKED}: context deadline exceeded\"""",
+    ],
+    ids=["1.28", "1.33"],
+)
+def test_server_that_does_not_answer_is_not_asked_again_and_again(fake_kubectl: FakeKubectl, logged: str) -> None:
+    """As of kubectl itself, which asks eight times before it says so."""
+    fake_kubectl(f"""cat >&2 <<'END'
+E1125 21:44:15.359298   32335 memcache.go:265] {logged}
+END
+exec sleep 3600""")
+    with pytest.raises(ClusterError) as told:
+        kubectl.get(["pods"])
+    said = "kubectl: the API server does not answer within 15 s: try `kubectl get pods --output json`"
+    assert str(told.value) == said
+
+
+def test_what_kubectl_logs_without_end_does_not_stop_it(fake_kubectl: FakeKubectl) -> None:
+    fake_kubectl("seq 100000 | sed 's/^/E1125 21:44:15.3 1 a.go:265] /' >&2; seq 100000")
+    assert kubectl.get(["pods"]).endswith(b"\n100000\n")
 
 
 @pytest.mark.parametrize(("instead", "remedy"), [("", "install it"), ("use --store", "install it, or use --store")])

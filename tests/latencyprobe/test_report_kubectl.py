@@ -30,13 +30,19 @@ def test_reports_come_by_namespace(tmp_path: Path, store: SqliteStore, fake_kube
     found = kubectl.reports(None)
     assert ["bank", "shop"] == [report.metadata.namespace for report in found]
     assert build.build(store, store.objectives(), NOW).results == found[0].results
-    assert "get latencyreports.latencyprobe.dev --all-namespaces --output json\n" == called.read_text()
+    assert (
+        "get latencyreports.latencyprobe.dev --all-namespaces --output json --request-timeout=15s\n"
+        == called.read_text()
+    )
 
 
 def test_namespace_is_handed_on(tmp_path: Path, store: SqliteStore, fake_kubectl: FakeKubectl) -> None:
     called = fake_kubectl(listed(tmp_path, store))
     assert () == kubectl.reports("shop")
-    assert "get latencyreports.latencyprobe.dev --namespace shop --output json\n" == called.read_text()
+    assert (
+        "get latencyreports.latencyprobe.dev --namespace shop --output json --request-timeout=15s\n"
+        == called.read_text()
+    )
 
 
 def test_report_of_another_version_is_said_to_be_one(fake_kubectl: FakeKubectl) -> None:

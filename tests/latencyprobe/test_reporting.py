@@ -258,9 +258,12 @@ def test_explain_says_which_it_cannot_tell(
 @pytest.mark.parametrize(
     ("args", "asked"),
     [
-        (["report"], "get latencyreports.latencyprobe.dev --output json"),
-        (["slow", "-n", "bank"], "get latencyreports.latencyprobe.dev --namespace bank --output json"),
-        (["report", "-A"], "get latencyreports.latencyprobe.dev --all-namespaces --output json"),
+        (["report"], "get latencyreports.latencyprobe.dev --output json --request-timeout=15s"),
+        (
+            ["slow", "-n", "bank"],
+            "get latencyreports.latencyprobe.dev --namespace bank --output json --request-timeout=15s",
+        ),
+        (["report", "-A"], "get latencyreports.latencyprobe.dev --all-namespaces --output json --request-timeout=15s"),
     ],
 )
 def test_as_a_plugin_of_kubectl_reports_are_the_clusters(

@@ -37,7 +37,7 @@ def test_a_workload_of_the_cluster(capfd: pytest.CaptureFixture[str], fake_kubec
     called = fake_kubectl(f"echo '{json.dumps(DEPLOYMENT)}'")
     code, out, _ = run(capfd, "deployment/web", "-n", "shop")
     assert code == 0
-    assert called.read_text() == "get deployment/web --namespace shop --output json\n"
+    assert called.read_text() == "get deployment/web --namespace shop --output json --request-timeout=15s\n"
     probe = parsing.parse(yaml.safe_load(out))
     assert (probe.namespace, probe.name, probe.spec.targets[0].ports) == ("shop", "web", (8080,))
 

@@ -120,7 +120,10 @@ def test_top_of_a_namespace_is_printed_once_on_a_pipe(
 ) -> None:
     called = kubectl_with(tmp_path, fake_kubectl, report(result("fast", NOW)))
     assert not group.run(["top", "-n", "shop"])
-    assert called.read_text() == "get latencyreports.latencyprobe.dev --namespace shop --output json\n"
+    assert (
+        called.read_text()
+        == "get latencyreports.latencyprobe.dev --namespace shop --output json --request-timeout=15s\n"
+    )
     out = capfd.readouterr().out
     assert out.count("checkout/fast") == 1
     assert "updated" in out
