@@ -6,6 +6,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from latencyprobe_agent.symbols.messages import Answer, packed
 from latencyprobe_agent.symbols.serving import MEMORY_BYTES
 from latencyprobe_agent.symbols.symbolizer import Symbolizer
 from tests.support.mapped import CODE, build, elf, fresh, mapping
 from tests.support.programs import needs
 from tests.support.waiting import wait_until
+from tests.truth.slow_files import slow_files
 
 pytestmark = pytest.mark.root
 
@@ -268,3 +271,24 @@ def test_a_file_system_that_never_answers_costs_one_process_its_names(tmp_path: 
         began = time.monotonic()
         assert symbolizer.user(os.getpid(), [0]) == ["[unknown]"]
         assert symbolizer.pid, f"started anew within {time.monotonic() - began:.1f} s"
+
+
+def test_a_file_system_that_does_not_even_let_it_be_killed_holds_up_nobody(tmp_path: Path) -> None:
+    """A call that a server of FUSE has taken and does not answer ends for no signal."""
+    answer = packed(Answer(["name"], {}))
+    with slow_files(tmp_path) as files:
+        files.fsync_s = 10.0
+        code = f"""
+import os, sys
+for ask in range(2):
+    sys.stdin.buffer.read1()
+    if ask:
+        os.fsync(os.open({str(files.path)!r}, os.O_RDWR))
+    os.write(1, {answer!r})
+"""
+        with Symbolizer(command=(sys.executable, "-c", code), answer_s=2.0) as symbolizer:
+            assert ["name"] == symbolizer.user(1, [1])
+            held = Path(f"/proc/{symbolizer.pid}/stat")
+            assert ["[unknown]"] == symbolizer.user(1, [1])
+            assert held.read_text().rpartition(")")[2].split()[0] == "D"
+            assert {"died": 1} == symbolizer.unnamed

@@ -112,11 +112,12 @@ class Symbolizer:
         return [found[address] for address in wanted]
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and wait for that for a moment: what it reads may hold it in the kernel for ever."""
         if self._child is not None:
             child, self._child = self._child, None
             child.kill()
-            child.wait()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(_ENDING_S)
             for pipe in (child.stdin, child.stdout):
                 with suppress(OSError):
                     pipe.close()  # type: ignore[union-attr]
