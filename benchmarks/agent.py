@@ -176,7 +176,7 @@ class Drains:
         evidence = EvidenceSignals(lambda signal: cast(Any, FakePrograms()))
         self._listeners: list[Listener] = [SliRows(lambda rows: None, config.upload_interval_s, None)]
         if cluster:
-            evidence.follow(self._in_force.rules)
+            evidence.follow(self._in_force.rules, 0.0)
             own = SelfMetrics({}, None, config, standalone=False)
             self._listeners.append(
                 Metrics(cast(Any, _Queue()), own, config, cast(Any, FakePeers()), start=start, delta=False)

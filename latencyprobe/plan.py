@@ -278,11 +278,10 @@ class TargetStatus(_Wire, frozen=True):
 
 
 class AgentStatus(_Wire, frozen=True):
-    """Body of `POST /v1/nodes/{node}/status`: at start, on change, every 15 s. `variants`: attach variant per logical
-    event; `error` is empty while the agent measures, else says what is missing and what to do. `spans_per_second`: what
-    all LatencyProbes share on this node, None where no spans are made; `spans_limited`: those (`namespace/probe`) that
-    it left too few in the last minute; `safe_mode`: why the agent counts alone, empty while it does everything;
-    `untold`: by namespace, how many of its targets are not in `targets`, which have no room for them."""
+    """Body of `POST /v1/nodes/{node}/status`: at start, on change, every 15 s. `variants`: by event; `error`: what is
+    missing and what to do, empty while the agent measures. `spans_per_second`: what all LatencyProbes share, None where
+    no spans are made; `spans_limited`: those (`namespace/probe`) that it left too few in the last minute; `safe_mode`:
+    why the agent counts alone, empty while it does not; `untold`: by namespace, how many targets `targets` lacks."""
 
     instance: str
     boot_id: str
@@ -298,3 +297,4 @@ class AgentStatus(_Wire, frozen=True):
     spans_limited: tuple[str, ...] = ()
     safe_mode: str = ""
     untold: dict[str, int] = {}
+    refused: dict[str, str] = {}  # signals of evidence that cannot be attached, and why, with the remedy

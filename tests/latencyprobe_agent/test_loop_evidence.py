@@ -1,12 +1,14 @@
 """The signals of evidence as the plan switches it."""
 
 import numpy as np
+import pytest
 
+from latencyprobe.errors import Unsupported
 from latencyprobe.plan import SpanPolicy, TargetPod
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.measure.rules import Rules, TargetSet, compile_rules
-from latencyprobe_agent.signals.table import RETRANSMITS, EvidenceSignal
+from latencyprobe_agent.signals.table import HANDSHAKES, RETRANSMITS, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import (
     COUNTS_KEY,
     EVIDENCE_COUNTS,
@@ -47,8 +49,8 @@ def test_what_nobody_asks_for_any_more_is_detached_where_replicas_run():
     kernel = []
     signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1])
 
-    signals.follow(asking)
-    signals.follow(after)
+    signals.follow(asking, 0.0)
+    signals.follow(after, 0.0)
     assert [True] == [one.closed for one in kernel]
 
 
@@ -56,7 +58,7 @@ def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
     signals = EvidenceSignals(attach)
     seen = []
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS):
-        signals.follow(rules(evidence))
+        signals.follow(rules(evidence), 0.0)
         list(signals.drain(MINUTES_NS))
         counts = signals.lost["retransmits"], signals.outcomes["retransmits"]
         seen.append((counts[0]["ring_full"], counts[1]["no_exchange"]))
@@ -71,21 +73,48 @@ def test_what_the_kernel_counted_comes_once_also_of_a_signal_that_was_switched_o
     signals = EvidenceSignals(attach)
     seen = []
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS, EvidenceFlags.RETRANSMITS):
-        signals.follow(rules(evidence))
+        signals.follow(rules(evidence), 0.0)
         if evidence:
             seen.append([int(one.values["segs_sent"].sum()) for one in signals.counted(lambda _: False, 0.0)])
 
     assert [[10], [10], []] == seen, "it starts from 0 when it is attached again"
-    signals.follow(rules(EvidenceFlags(0)))
-    signals.follow(rules(EvidenceFlags.RETRANSMITS))
-    signals.follow(rules(EvidenceFlags(0)))
+    signals.follow(rules(EvidenceFlags(0)), 0.0)
+    signals.follow(rules(EvidenceFlags.RETRANSMITS), 0.0)
+    signals.follow(rules(EvidenceFlags(0)), 0.0)
     assert [10] == [int(one.values["segs_sent"].sum()) for one in signals.counted(lambda _: False, 0.0)]
 
 
 def test_owners_that_have_ended_leave_the_kernels_table():
     kernel = []
     signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1])
-    signals.follow(rules(EvidenceFlags.RETRANSMITS))
+    signals.follow(rules(EvidenceFlags.RETRANSMITS), 0.0)
     for minute in (1, 2, 3):
         signals.counted({7}.__contains__, 60.0 * minute)
     assert [8] == kernel[0].evidence_counts()[0]["owner"].tolist()
+
+
+def test_what_memory_was_missing_for_is_tried_again_each_minute_and_what_the_kernel_lacks_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    tried, free = [], False
+
+    def refuse(signal: EvidenceSignal) -> FakePrograms:
+        tried.append(signal)
+        if signal is HANDSHAKES:
+            raise Unsupported("KernelUnsupported", "no tracepoint x")
+        if free:
+            return attach(signal)
+        raise Unsupported("OutOfMemory", "no memory for maps")
+
+    signals, asking = EvidenceSignals(refuse), rules(EvidenceFlags.RETRANSMITS | EvidenceFlags.HANDSHAKES)
+    for now_s in (100.0, 101.0, 159.0, 160.0, 161.0):
+        signals.follow(asking, now_s)
+    assert [RETRANSMITS, HANDSHAKES, RETRANSMITS] == tried
+    assert {"retransmits": "no memory for maps", "handshakes": "no tracepoint x"} == signals.refused
+    free = True
+    signals.follow(asking, 220.0)
+    signals.follow(asking, 1000.0)
+    assert [RETRANSMITS] == tried[3:]
+    assert ["handshakes"] == list(signals.refused)
+    assert 3 == len(caplog.records), "each is said once, and that it came"

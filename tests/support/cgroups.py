@@ -45,6 +45,13 @@ class OwnCgroup:
             pytest.skip("no memory controller")
         (self._memory / name).write_text(str(size))
 
+    def cap_memory(self, size: int) -> None:
+        """Let it have no more than so many bytes."""
+        name = "memory.limit_in_bytes" if self._version == 1 else "memory.max"
+        if not (self._memory / name).exists():
+            pytest.skip("no memory controller")
+        (self._memory / name).write_text(str(size))
+
     def join(self, pid: int) -> None:
         """Put a process into it."""
         for folder in self._folders:

@@ -9,11 +9,10 @@ from typing import Literal, NamedTuple
 
 from latencyprobe import pressure
 from latencyprobe.errors import SpecError
-from latencyprobe.plan import USER_STACKS
 from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, TEXT_BYTES
 from latencyprobe_operator.plan.agents import LACKING, Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
-from latencyprobe_operator.status import protocols, untold
+from latencyprobe_operator.status import evidence, protocols, untold
 from latencyprobe_operator.status.placement import Placement, some
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
@@ -91,10 +90,7 @@ def conditions(
     found += [one for one in (_failing(odd, agents), _spans_limited(resolved, states, agents)) if one]
     found += _safe_mode(odd, agents) + _pressure_unknown(odd, agents)
     found += _text_left_out(resolved)
-    found += _user_stacks_missing(resolved, odd, agents)
-    found += _protocols(resolved, states, odd, agents)
-    if what := untold.targets(resolved.probe.namespace, odd, agents):
-        found.append(Condition("StatusLimited", "True", "StatusLimited", what))
+    found += _lacking(resolved, states, odd, agents)
     return tuple(found)
 
 
@@ -175,27 +171,19 @@ def _text_left_out(resolved: Resolved) -> list[Condition]:
     return [Condition("TextLeftOut", "True", "TextLeftOut", "; ".join(said))] if said else []
 
 
-def _user_stacks_missing(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents) -> list[Condition]:
-    """Return the condition that says which nodes name no functions of programs, if this LatencyProbe asks for them."""
-    syscalls = resolved.probe.spec.evidence.syscalls
-    ready = [node for node, state in states.items() if state is NodeState.READY]
-    nodes = sorted(node for node in ready if agents.of[node].status.variants.get(USER_STACKS) == LACKING)
-    if not nodes or syscalls is None or syscalls.stacks != "User":
-        return []
-    message = (
-        f"agent on {some(nodes)} may not look into processes, so waits have the kernel's stack alone: set "
-        "agent.userStacks=true in the chart, or spec.evidence.syscalls.stacks to Kernel"
-    )
-    return [Condition("UserStacksMissing", "True", "UserStacksMissing", message)]
-
-
-def _protocols(
+def _lacking(
     resolved: Resolved, states: Mapping[str, NodeState], odd: Mapping[str, NodeState], agents: Agents
 ) -> list[Condition]:
-    """Return the conditions that say where targets are not told by the protocol that they have."""
-    lacking = protocols.unsupported(resolved, [node for node, s in odd.items() if s is NodeState.READY], agents)
-    other = protocols.mismatch(resolved, [node for node, s in states.items() if s is NodeState.READY], agents)
-    found = (("ProtocolUnsupported", lacking), ("ProtocolMismatch", other))
+    """Return the conditions that say where targets are not measured or explained as they ask for."""
+    ready = [node for node, state in states.items() if state is NodeState.READY]
+    of_note = [node for node in ready if node in odd]
+    found = (
+        ("UserStacksMissing", evidence.user_stacks_missing(resolved, of_note, agents)),
+        ("EvidenceUnsupported", evidence.unsupported(resolved, of_note, agents)),
+        ("ProtocolUnsupported", protocols.unsupported(resolved, of_note, agents)),
+        ("ProtocolMismatch", protocols.mismatch(resolved, ready, agents)),
+        ("StatusLimited", untold.targets(resolved.probe.namespace, odd, agents)),
+    )
     return [Condition(kind, "True", kind, message) for kind, message in found if message]
 
 

@@ -18,6 +18,7 @@ from latencyprobe_agent.kernel.hooks import Hooks
 from latencyprobe_agent.kernel.libbpf import NO_OBJECT_REMEDY, Link, Object, Program
 from latencyprobe_agent.vocabulary.records import STRUCTS
 
+OUT_OF_MEMORY = "OutOfMemory"  # the reason of what may go better a minute later
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 
 
@@ -153,11 +154,11 @@ def _try(opened: Object, chosen: Chosen, refused: dict[tuple[str, str], str], de
     try:
         opened.load()
     except OSError as e:
-        for event, (variant, parts) in chosen.items():
+        for event, (variant, parts) in chosen.items() if e.errno != errno.ENOMEM else ():
             if any(re.search(rf"prog '{part.name}': .*failed", str(e)) for part in parts):
                 refused[event, variant] = in_short(str(e))
                 return None
-        raise Unsupported("KernelUnsupported", explain(e)) from e
+        raise Unsupported(OUT_OF_MEMORY if e.errno == errno.ENOMEM else "KernelUnsupported", explain(e)) from e
     links: dict[str, list[Link]] = defaultdict(list)
     for event, (variant, parts) in chosen.items():
         over = opened.map(demands.iterated) if variant == "iter" else None
@@ -189,11 +190,14 @@ def in_short(message: str) -> str:
 
 def explain(error: OSError) -> str:
     """Return why the kernel refused an object, and what to do where that is known."""
+    if error.errno == errno.ENOMEM:
+        return f"no memory for maps and programs: raise the limit (agent.resources.limits.memory of the chart). {error}"
     if error.errno != errno.EPERM:
         return str(error)
     lockdown = _LOCKDOWN.read_text() if _LOCKDOWN.exists() else ""
     if "[confidentiality]" in lockdown:
-        return f"kernel lockdown forbids reading kernel memory (mode confidentiality): boot without it. {error}"
+        remedy = "boot with lockdown=integrity, or without Secure Boot where that sets it"
+        return f"kernel lockdown forbids reading kernel memory (mode confidentiality): {remedy}. {error}"
     if "ulimit -l" in str(error):  # libbpf's guess; such kernels count maps as locked memory of the process
         return f"the limit of locked memory is too low: raise it (LimitMEMLOCK), or add SYS_RESOURCE. {error}"
     return f"the kernel refuses BPF to this process, perhaps by a seccomp profile or a security module: {error}"

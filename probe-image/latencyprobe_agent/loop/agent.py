@@ -131,6 +131,7 @@ class Agent:
                 *(self._config, loop.last, loop.variants, problem, failing),
                 seen=seen,
                 sampling=sampling,
+                refused=loop.evidence.refused,
                 safe_mode=safe_mode,
             )
         )

@@ -1,10 +1,11 @@
 """The signals of evidence beside measuring: attach what a target asks for, drain, join, count, hand over.
 
 Signals are attached after measuring has begun, and detached when no target asks for them any more. One that this
-kernel refuses is logged once; measuring continues without it.
+kernel refuses is logged once, and measuring continues without it; where memory was missing it is tried again.
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -18,6 +19,7 @@ from latencyprobe.errors import Unsupported
 from latencyprobe.plan import ServerHalf
 from latencyprobe.sli import added
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
+from latencyprobe_agent.kernel.loader import OUT_OF_MEMORY
 from latencyprobe_agent.measure.evidence import EvidenceBatch, Joined
 from latencyprobe_agent.measure.evidence_counts import Gained, Growth
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
@@ -32,6 +34,8 @@ _log = logging.getLogger(__name__)
 _BATCH = 4096
 _BATCHES_AT_ONCE = 64  # then exchanges have their turn again
 _FORGET_INTERVAL_S = 60.0
+_RETRY_S = 60.0
+_WHY = 500  # characters; a verifier's log is long
 _REMEMBERED = 4096  # server halves, for the nodes that ask within seconds
 
 
@@ -43,6 +47,11 @@ class _Running(NamedTuple):
     growth: Growth
 
 
+class _Refusal(NamedTuple):
+    why: str
+    again_s: float
+
+
 class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
     """The signals of evidence that targets ask for; `attach` brings one into the kernel. Its counters only grow, also
     when a signal is detached and attached again."""
@@ -52,7 +61,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         self._recent = RecentHalves()
         self._rules: Rules | None = None
         self._running: dict[str, _Running] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, _Refusal] = {}
         self._outcomes: dict[str, Counter[str]] = {}
         self._lost_before: dict[str, dict[str, int]] = {}  # by signals that have been detached since
         self._gained_before: list[Gained] = []  # by these
@@ -75,6 +84,11 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         return found | dict.fromkeys(self._refused, "unsupported")
 
     @property
+    def refused(self) -> Mapping[str, str]:
+        """Why each signal that is asked for and cannot be attached is not, with the remedy."""
+        return {name: one.why for name, one in self._refused.items()}
+
+    @property
     def lost(self) -> Mapping[str, Mapping[str, int]]:
         """Records that never arrived, by signal and reason."""
         now = {name: one.programs.lost() for name, one in self._running.items()}
@@ -87,9 +101,9 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         """Records by signal and by what became of them."""
         return self._outcomes
 
-    def follow(self, rules: Rules) -> None:
-        """Attach what the target sets in force ask for, and nothing else."""
-        if rules is self._rules:
+    def follow(self, rules: Rules, now_s: float) -> None:
+        """Attach what the target sets in force ask for, and nothing else. `now_s`: of the monotonic clock."""
+        if rules is self._rules and not any(one.again_s <= now_s for one in self._refused.values()):
             return
         self._rules = rules
         requested = reduce(or_, (one.evidence for one in rules.in_force.values()), NO_EVIDENCE)
@@ -99,12 +113,8 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
                 if name in self._running:
                     self._detach(name)
                 self._refused.pop(name, None)
-            elif name not in self._running and name not in self._refused:
-                try:
-                    self._start(signal)
-                except Unsupported as error:
-                    self._refused[name] = str(error)
-                    _log.warning("no %s: %s; measuring continues without them", name, error)
+            elif name not in self._running and (name not in self._refused or self._refused[name].again_s <= now_s):
+                self._try(signal, now_s)
 
     def keep(self, halves: Halves) -> None:
         """Take in a batch of exchanges that have ended."""
@@ -171,6 +181,19 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         for one in self._running.values():
             one.programs.flush()
 
+    def _try(self, signal: EvidenceSignal, now_s: float) -> None:
+        name = signal.switch
+        try:
+            self._start(signal)
+        except Unsupported as error:
+            if name not in self._refused:
+                _log.warning("no %s: %s; measuring continues without them", name, error)
+            again_s = now_s + _RETRY_S if error.reason == OUT_OF_MEMORY else math.inf
+            self._refused[name] = _Refusal(" ".join(str(error).split())[:_WHY], again_s)
+        else:
+            if self._refused.pop(name, None):
+                _log.info("%s: attached", name)
+
     def _start(self, signal: EvidenceSignal) -> None:
         programs, outcomes = self._attach(signal), self._outcomes.setdefault(signal.switch, Counter())
         explains = signal.explains
@@ -189,5 +212,5 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
 class NoEvidence(EvidenceSignals):
     """Attaches nothing, whatever targets ask for: of an agent that counts alone."""
 
-    def follow(self, rules: Rules) -> None:
+    def follow(self, rules: Rules, now_s: float) -> None:
         """Leave everything as it is."""

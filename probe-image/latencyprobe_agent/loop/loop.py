@@ -128,7 +128,9 @@ class Loop(AbstractContextManager["Loop"]):
         self._guard.run("plan", lambda: self.attachment.follow(before=self._count))
         if self.attachment.in_force is not None:
             rules = self.attachment.in_force.rules
-            self._guard.run("evidence", lambda: self.evidence.follow(rules))  # here: measuring begins before
+            self._guard.run(
+                "evidence", lambda: self.evidence.follow(rules, time.monotonic())
+            )  # measuring begins before
         self._guard.run("evidence", self.evidence.tick)
         self._count()
 

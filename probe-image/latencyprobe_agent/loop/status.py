@@ -36,13 +36,14 @@ def measuring(
     *,
     seen: "Seen",
     sampling: bool,
+    refused: Mapping[str, str],
     safe_mode: str = "",
 ) -> AgentStatus:
     """Return the status of an agent that measures.
 
     `last`: its last turn with counts, None before there is one. `problem`: why the newest plan is not in force;
     `failing`: parts that raise, and what; `seen`: of these programs; `sampling`: it makes spans;
-    `safe_mode`: why it counts alone.
+    `refused`: signals of evidence that cannot be attached, and why; `safe_mode`: why it counts alone.
     """
     counts = last.counts if last else None
     return _status(
@@ -57,6 +58,7 @@ def measuring(
         spans_per_second=config.spans_per_second if sampling else None,
         spans_limited=last.stats.spans_limited if last and last.stats else (),
         safe_mode=safe_mode,
+        refused=dict(refused),
     )
 
 
@@ -111,6 +113,7 @@ def _status(
     spans_per_second: int | None = None,
     spans_limited: tuple[str, ...] = (),
     safe_mode: str = "",
+    refused: dict[str, str] | None = None,
 ) -> AgentStatus:
     return AgentStatus(
         instance=config.instance,
@@ -126,6 +129,7 @@ def _status(
         spans_per_second=spans_per_second,
         spans_limited=spans_limited,
         safe_mode=safe_mode,
+        refused=refused or {},
     )
 
 

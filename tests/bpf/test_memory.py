@@ -1,0 +1,42 @@
+"""Programs whose maps do not fit into the memory that this process may have."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cgroups import own_cgroup
+
+pytestmark = pytest.mark.root
+
+OBJECTS = Path(__file__).parents[2] / "build" / "bpf"
+MIB = 1 << 20
+LOAD = f"""
+import sys
+from pathlib import Path
+from latencyprobe.errors import Unsupported
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.signals.table import TASKS
+
+sys.stdin.readline()
+for size in (256, 8):
+    try:
+        with EvidencePrograms.alone(Path({str(OBJECTS)!r}), TASKS, Filter(), ring_bytes=size << 20):
+            print("attached")
+    except Unsupported as error:
+        print(error.reason, str(error).splitlines()[0])
+"""
+
+
+def test_memory_that_is_missing_is_named_with_its_remedy_and_takes_nothing() -> None:
+    with own_cgroup() as cgroup:
+        cgroup.cap_memory(160 * MIB)
+        with subprocess.Popen(
+            [sys.executable, "-c", LOAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as child:
+            cgroup.join(child.pid)
+            said, _ = child.communicate("go\n")
+    refused, then = said.splitlines()
+    assert refused.startswith("OutOfMemory no memory for maps and programs: raise the limit (agent.resources.limits")
+    assert then == "attached"
