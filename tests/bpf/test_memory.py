@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from latencyprobe_agent.kernel import attached
+from latencyprobe_agent.kernel.evidence import EvidencePrograms, Filter
+from latencyprobe_agent.signals.table import TASKS
 from tests.support.cgroups import own_cgroup
 
 pytestmark = pytest.mark.root
@@ -40,3 +43,12 @@ def test_memory_that_is_missing_is_named_with_its_remedy_and_takes_nothing() -> 
     refused, then = said.splitlines()
     assert refused.startswith("OutOfMemory no memory for maps and programs: raise the limit (agent.resources.limits")
     assert then == "attached"
+
+
+def test_a_ring_does_not_grow_with_every_cpu_that_a_machine_might_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    for cpus in (4, 512):
+        monkeypatch.setattr(attached, "possible_cpus", lambda cpus=cpus: cpus)
+        with EvidencePrograms.alone(OBJECTS, TASKS, Filter()) as programs:
+            sizes.append(programs.ring_bytes // MIB)
+    assert sizes == [8, 32]

@@ -53,6 +53,7 @@ def test_doctor_is_content_where_everything_is_there() -> None:
     result = CliRunner().invoke(commands.doctor, [], standalone_mode=False)
     assert result.return_value == 0, result.output
     assert "send_start by tp_btf" in result.output
+    assert "ring of 4,096 KiB" in result.output
     assert "cpu.stat of version" in result.output
     assert "PSI of cpu, memory, io" in result.output
 

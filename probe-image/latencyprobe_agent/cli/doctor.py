@@ -116,7 +116,7 @@ def _programs(config: Config) -> Finding:
     impossible = "nothing can be measured"
     try:
         with Programs.open(config.bpf_object, ring_bytes=config.ring_size) as programs:
-            variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
+            variants = _variants(programs)
             refused = "; ".join(f"{event} by {variant}: {why}" for (event, variant), why in programs.refused.items())
             room = 0 if "flush" in programs.variants else programs.map("connections").max_entries
     except Unsupported as error:
@@ -172,11 +172,16 @@ def _attached(
 ) -> Finding:
     try:
         with attach() as programs:
-            variants = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
+            variants = _variants(programs)
             absent = {event: why for (event, _), why in programs.refused.items() if event not in programs.variants}
     except (Unsupported, AbiMismatch) as error:
         return Finding(subject, Verdict.WARN, getattr(error, "reason", "AbiMismatch"), lost, _one_line(error))
     return _partly(subject, variants, absent)
+
+
+def _variants(programs: Attached | Http2Programs) -> str:
+    said = ", ".join(f"{event} by {variant}" for event, variant in programs.variants.items())
+    return f"{said}; ring of {programs.ring_bytes >> 10:,} KiB" if isinstance(programs, Attached) else said
 
 
 def _partly(subject: str, variants: str, absent: Mapping[str, str]) -> Finding:

@@ -22,6 +22,8 @@ from latencyprobe_agent.kernel.ring import Ring
 from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, Lost
 
+_MOST_RING_BYTES = 32 << 20  # a machine with 4 CPUs may be made for 512, and one thread reads them all
+
 
 class Attached(AbstractContextManager["Attached"]):
     """A loaded and attached signal. `variants`: event → attach variant in use; `refused`: (event, variant) → why not.
@@ -54,7 +56,7 @@ class Attached(AbstractContextManager["Attached"]):
         behind: Behind | None = None,
     ) -> Loaded:
         """Load and attach the object at `path`. `ring_bytes`: size of the ring, a power of two; None: as compiled, or
-        what the signal asks for each CPU.
+        what the signal asks for each CPU, 32 MiB at most.
 
         `shared`: map name → file descriptor of another object's map to use; `sizes`: map name → entries, or bytes of a
         ring, in place of what is compiled; `behind`: programs that are not attached. The environment variable
@@ -68,6 +70,7 @@ class Attached(AbstractContextManager["Attached"]):
             ring, size = opened.map(signal.ring), ring_bytes
             if size is None and signal.ring_bytes_per_cpu:
                 size = 1 << (signal.ring_bytes_per_cpu * possible_cpus() - 1).bit_length()
+                size = min(size, _MOST_RING_BYTES) if ring.is_ring else size
             if size is not None:
                 ring.max_entries = size if ring.is_ring else max(size // ring.value_size, possible_cpus())
             for name, fd in (shared or {}).items():

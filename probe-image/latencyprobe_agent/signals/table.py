@@ -17,9 +17,9 @@ class Signal:
     """Where records come from. `name`: file stem of the object; `ring`: its ring map; `record`: dtype in it.
 
     `optional`: events that a kernel may be without, at the cost of a detail; `iterated`: the socket storage that the
-    iterator program `flush` walks; `ring_bytes_per_cpu`: size of the ring where nobody asks for another, 0 = as
-    compiled. `entries`: map → key → value, what user space must tell the programs; `left_out`: events that are not
-    to be attached at all; `behind`: events at which its programs go on where the measuring ones end.
+    iterator program `flush` walks; `ring_bytes_per_cpu`: size of the ring where nobody asks for another, up to a bound,
+    0 = as compiled. `entries`: map → key → value, what user space must tell the programs; `left_out`: events that are
+    not to be attached at all; `behind`: events at which its programs go on where the measuring ones end.
     """
 
     name: str
