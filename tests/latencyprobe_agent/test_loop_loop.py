@@ -1,5 +1,6 @@
 """The loop hands every turn to every listener; one that raises is left out, and the others go on."""
 
+import errno
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -122,6 +123,22 @@ def test_the_status_says_whom_the_node_left_too_few_spans(
         loop.turn((), config, times(2), lambda: None)
     reported = status.measuring(config, loop.last, {}, None, {}, seen=status.Seen(), sampling=True, refused={})
     assert (reported.spans_per_second, reported.spans_limited) == (per_second, limited)
+
+
+def test_what_the_kernel_fails_at_when_idle_exchanges_are_to_end_costs_no_turn(
+    control: FakeControl, make_halves: Any
+) -> None:
+    """As without memory for the iterator: each second, and at the end, when the last counts are still to be read."""
+
+    class Short(FakePrograms):
+        def flush(self) -> None:
+            raise OSError(errno.ENOMEM, "cannot start an iterator")
+
+    guard, keeper = Guard(), Keeper()
+    run(Short(make_halves(*PAIR).rec), (keeper,), guard, control)
+    assert sum(len(turn.halves) for turn in keeper.turns) == 2
+    assert keeper.turns[-1].counts is not None
+    assert guard.problems == {"flush": "OSError: [Errno 12] cannot start an iterator"}
 
 
 def test_every_listener_gets_the_same_turn(control: FakeControl, make_halves: Any) -> None:

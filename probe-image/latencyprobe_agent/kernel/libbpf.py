@@ -70,7 +70,7 @@ class Link:
         if fd < 0:
             raise error("cannot start an iterator", fd)
         try:
-            while os.read(fd, 4096):
+            while _goes_on(fd):
                 pass
         finally:
             os.close(fd)
@@ -78,6 +78,15 @@ class Link:
     def close(self) -> None:
         """Detach."""
         lib().bpf_link__destroy(self._handle)
+
+
+def _goes_on(iterator: int) -> bool:
+    """Read on; return whether there may be more. After a million entries that print nothing the kernel gives way to
+    others, and says EAGAIN."""
+    try:
+        return bool(os.read(iterator, 4096))
+    except BlockingIOError:
+        return True
 
 
 class SlotLink(Link):

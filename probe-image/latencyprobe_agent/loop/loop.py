@@ -122,7 +122,7 @@ class Loop(AbstractContextManager["Loop"]):
 
     def tick(self) -> None:
         """Do what is due once a second: end idle exchanges, follow wall clock, plan and cgroups, read the counts."""
-        self.programs.flush()
+        self._guard.run("flush", self.programs.flush)
         if step_ns := self.clock.resample():
             _log.warning("the wall clock stepped by %.3f s; durations are not affected", step_ns / 1e9)
         self._guard.run("plan", lambda: self.attachment.follow(before=self._count))
@@ -136,10 +136,10 @@ class Loop(AbstractContextManager["Loop"]):
 
     def end(self) -> None:
         """Take everything in that is complete."""
-        self.attachment.end_open_exchanges()
-        self.programs.flush()
+        self._guard.run("plan", self.attachment.end_open_exchanges)
+        self._guard.run("flush", self.programs.flush)
         self.drain()
-        self.evidence.give_up()
+        self._guard.run("evidence", self.evidence.give_up)
         self._count(last=True)
 
     def _count(self, *, last: bool = False) -> None:
