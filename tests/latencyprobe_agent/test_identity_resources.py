@@ -1,10 +1,11 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from latencyprobe.plan import Container, NodePlan, Pod
 from latencyprobe_agent.identity.cgroups import Cgroup, CgroupTree
-from latencyprobe_agent.identity.resources import PodResources, ProcessResources
+from latencyprobe_agent.identity.resources import PodResources, ProcessResources, Resources
 from tests.support.cgroup_layouts import LAYOUTS, container_id, make, uid
 
 CART = Container("cart", "ab" * 32)
@@ -100,7 +101,8 @@ def test_container_that_was_restarted_has_its_pod_at_once_and_its_name_with_the_
     cgroups = {7: Cgroup("uid-1", CART.id), 8: Cgroup("uid-1", again.id)}
     before = PodResources(PLAN, cgroups)
     assert before.attributes(8)["service.name"] == "cart"
-    assert "container.id" not in before.attributes(8)
+    assert before.attributes(8)["container.id"] == again.id
+    assert "k8s.container.name" not in before.attributes(8)
     pod = Pod("uid-1", "shop", "cart-0", ("10.0.0.1",), (again,), {"service.name": "cart"})
     after = PodResources(NodePlan("n1", 2, "", (), (), pods=(pod,)), {8: cgroups[8]}, before)
     assert after.attributes(8)["container.id"] == again.id
@@ -115,6 +117,42 @@ def test_pod_that_is_made_again_under_its_name_and_address_is_another(tmp_path: 
     after = PodResources(plan, {7: Cgroup("uid-1", CART.id), 8: Cgroup("uid-9", again.id)}, before)
     assert [after.attributes(owner)["k8s.pod.uid"] for owner in (7, 8)] == ["uid-1", "uid-9"]
     assert after.pod_cgroups() == {"uid-9": [8]}, "the one that is ending is not measured"
+
+
+def test_a_workload_cannot_say_that_it_is_another_container() -> None:
+    cart = Container("cart", CART.id, {"k8s.container.name": "pay", "container.id": "cd" * 32})
+    pod = Pod("uid-1", "shop", "cart-0", (), (cart,), {"service.name": "cart"})
+    attributes = PodResources(NodePlan("n1", 1, "", (), (), pods=(pod,)), {7: Cgroup("uid-1", CART.id)}).attributes(7)
+    assert (attributes["k8s.container.name"], attributes["container.id"]) == ("cart", CART.id)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_two_owners_have_one_resource_whatever_containers_nest(tmp_path: Path, layout: str) -> None:
+    owners = make(tmp_path, layout)
+    for folder in [path for path in tmp_path.rglob("*") if path.stat().st_ino in owners]:
+        (folder / "init" / "system.slice").mkdir(parents=True)
+    tree = CgroupTree(tmp_path)
+    tree.survey()
+    cgroups = tree.scan()
+    assert len(cgroups) > 2 * len(owners)
+    names = sorted({owner.partition("/")[0] for owner in owners.values()})
+    pods = tuple(Pod(uid(name), "shop", name, (), (), {"k8s.pod.uid": uid(name)}) for name in names)
+    plan = NodePlan("n1", 1, "", (), (), pods=pods)
+    before = PodResources(plan, cgroups)
+    after = PodResources(plan, {i: one for i, one in cgroups.items() if i in owners}, before)
+    every = np.array(sorted(cgroups), np.uint64)
+    for resources in (before, after):
+        whose = resources.whose(every).tolist()
+        of = {owner: resources.attributes(owner) for owner in whose}
+        told = [tuple(sorted(attributes.items())) for owner, attributes in of.items() if "k8s.pod.uid" in attributes]
+        assert len(told) == len(set(told))
+        assert {owner for owner, attributes in of.items() if "container.id" in attributes} <= owners.keys()
+        assert [of[owner] for owner in whose] == [before.attributes(owner) for owner in every.tolist()]
+
+
+@pytest.mark.parametrize("resources", [PodResources(PLAN, {}), ProcessResources("n1")])
+def test_who_is_unknown_or_one_of_several_is_told_apart_by_its_node(resources: Resources) -> None:
+    assert resources.attributes(0)["service.instance.id"] == "n1"
 
 
 def test_only_pods_of_the_plan_have_cgroups_to_measure() -> None:

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import SpanPolicy, TargetPod
+from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.measure.rules import Rules, TargetSet, compile_rules
@@ -59,7 +61,7 @@ def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
     seen = []
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS):
         signals.follow(rules(evidence), 0.0)
-        list(signals.drain(MINUTES_NS))
+        list(signals.drain(MINUTES_NS, FakeResources()))
         counts = signals.lost["retransmits"], signals.outcomes["retransmits"]
         seen.append((counts[0]["ring_full"], counts[1]["no_exchange"]))
 
@@ -75,21 +77,23 @@ def test_what_the_kernel_counted_comes_once_also_of_a_signal_that_was_switched_o
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS, EvidenceFlags.RETRANSMITS):
         signals.follow(rules(evidence), 0.0)
         if evidence:
-            seen.append([int(one.values["segs_sent"].sum()) for one in signals.counted(lambda _: False, 0.0)])
+            seen.append([int(one.values["segs_sent"].sum()) for one in signals.counted(FakeResources(), 0.0)])
 
     assert [[10], [10], []] == seen, "it starts from 0 when it is attached again"
     signals.follow(rules(EvidenceFlags(0)), 0.0)
     signals.follow(rules(EvidenceFlags.RETRANSMITS), 0.0)
     signals.follow(rules(EvidenceFlags(0)), 0.0)
-    assert [10] == [int(one.values["segs_sent"].sum()) for one in signals.counted(lambda _: False, 0.0)]
+    assert [10] == [int(one.values["segs_sent"].sum()) for one in signals.counted(FakeResources(), 0.0)]
 
 
 def test_owners_that_have_ended_leave_the_kernels_table():
     kernel = []
     signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1])
     signals.follow(rules(EvidenceFlags.RETRANSMITS), 0.0)
+    resources = FakeResources()
+    resources.gone = {7}
     for minute in (1, 2, 3):
-        signals.counted({7}.__contains__, 60.0 * minute)
+        signals.counted(resources, 60.0 * minute)
     assert [8] == kernel[0].evidence_counts()[0]["owner"].tolist()
 
 
@@ -118,3 +122,19 @@ def test_what_memory_was_missing_for_is_tried_again_each_minute_and_what_the_ker
     assert [RETRANSMITS] == tried[3:]
     assert ["handshakes"] == list(signals.refused)
     assert 3 == len(caplog.records), "each is said once, and that it came"
+
+
+class Nesting(FakeResources):
+    """All owners are of container 5."""
+
+    def whose(self, owners: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return np.full_like(owners, 5)
+
+
+def test_evidence_of_what_a_container_nests_is_the_container_s():
+    signals = EvidenceSignals(attach)
+    signals.follow(rules(EvidenceFlags.RETRANSMITS), 0.0)
+    (batch,) = signals.drain(MINUTES_NS, Nesting())
+    (gained,) = signals.counted(Nesting(), 0.0)
+    assert [5] == batch.records.rec["flow"]["cgroup_id"].tolist()
+    assert [5, 5] == gained.keys["owner"].tolist()

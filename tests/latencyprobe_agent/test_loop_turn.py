@@ -4,13 +4,15 @@ import gc
 import weakref
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from latencyprobe.plan import NodePlan, SpanPolicy, Target
+from latencyprobe.plan import Container, NodePlan, Pod, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.guard import Guard
-from latencyprobe_agent.identity.resources import ProcessResources
+from latencyprobe_agent.identity.cgroups import Cgroup
+from latencyprobe_agent.identity.resources import PodResources, ProcessResources
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.counting import Counting
@@ -71,6 +73,16 @@ def test_a_half_of_the_turn_before_comes_along_when_its_other_half_is_slow(make_
     second, _ = made.make(IN_FORCE)
     assert (len(first.sampled), len(first.pairs)) == (0, 0)
     assert second.sampled.halves.rec["role"].tolist() == [Role.CLIENT, Role.SERVER]
+
+
+def test_records_of_what_a_container_nests_are_the_container_s(make_halves: Any) -> None:
+    pod = Pod("uid-1", "d", "kind-0", (), (Container("kind", "ab" * 32),), {})
+    cgroups = {owner: Cgroup("uid-1", "ab" * 32) for owner in (7, 71, 72)}
+    plan = msgspec.structs.replace(IN_FORCE.plan, host=False, pods=(pod,))
+    in_force = IN_FORCE._replace(plan=plan, resources=PodResources(plan, cgroups))
+    kernel = FakePrograms(make_halves(*({**SERVER, "cgroup_id": owner} for owner in (71, 9, 7, 72))).rec)
+    turn, _ = turns(kernel).make(in_force)
+    assert turn.halves.rec["cgroup_id"].tolist() == [7, 9, 7, 7]
 
 
 def test_a_turn_that_filled_its_room_says_that_there_is_more(make_halves: Any) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencyprobe_agent.measure.counts import COUNTS, Ended, Widening
+from latencyprobe_agent.measure.counts import COUNTS, Counts, Ended, Widening
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EXCHANGE_COUNTS
 
 KEYS = np.array([(5, 1, 2), (5, 1, 1)], COUNTS_KEY)
@@ -48,7 +48,10 @@ def test_an_owner_that_has_ended_leaves_when_nothing_was_added_for_a_while_and_i
     assert not ended.over(keys, counted(9, 5, 6), gone).any()  # its sockets ended after it
     assert ended.over(keys, counted(9, 5, 6), gone).tolist() == [True, False, False]
 
-    all_keys, all_totals = ended.join(keys[1:], counted(5, 6))
+    ended.add(Counts(keys[:1], counted(9)))
+    living = ended.living(Counts(keys[1:], counted(5, 6)), gone)
+    all_keys, all_totals = ended.join(living)
+    assert living.keys["owner"].tolist() == [8, 0]
     assert all_keys["owner"].tolist() == [8, 0, 0]
     assert all_totals["classes"].sum() == all_totals["histogram"].sum() == 20
 

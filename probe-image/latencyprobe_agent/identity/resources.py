@@ -10,7 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from latencyprobe.plan import Container, NodePlan, Pod
+import numpy as np
+from numpy.typing import NDArray
+
+from latencyprobe.plan import NodePlan, Pod
 from latencyprobe_agent.identity.cgroups import Cgroup
 from latencyprobe_agent.identity.pressure import Place, place_of_process
 from latencyprobe_agent.identity.process_name import process_name
@@ -41,6 +44,10 @@ class Resources(Protocol):
 
     def ended(self, owner: int) -> bool:
         """Return whether `owner` is gone for good."""
+
+    def whose(self, owners: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return u64[n] for u64[n]: what a container nests is the container's. So no two owners have one resource."""
+        return owners
 
     def place(self, owner: int) -> Place | None:
         """Return where the pressure on `owner` can be read, None where nobody knows."""
@@ -76,12 +83,18 @@ class PodResources:
     by_process = False
 
     def __init__(self, plan: NodePlan, cgroups: Mapping[int, Cgroup], before: "PodResources | None" = None) -> None:
-        self._unknown = {names.SERVICE_NAME: UNKNOWN_SERVICE, names.K8S_NODE_NAME: plan.node, **sdk()}
+        self._unknown = {
+            names.SERVICE_NAME: UNKNOWN_SERVICE,
+            names.SERVICE_INSTANCE_ID: plan.node,
+            names.K8S_NODE_NAME: plan.node,
+            **sdk(),
+        }
         self._ended = dict(before.named()) if before else {}
         self._cgroups = cgroups
         self._pods = {pod.uid: pod for pod in plan.pods}
         self._pod_of = {container.id: pod for pod in plan.pods for container in pod.containers}
         self._known: dict[int, Mapping[str, str | int]] = {}
+        self._nested: Mapping[int, int] = self._nested_below(before._nested if before else {})
 
     def attributes(self, owner: int) -> Mapping[str, str | int]:
         """Return the attributes of the container whose cgroup is `owner`, or is above it."""
@@ -93,6 +106,14 @@ class PodResources:
     def ended(self, owner: int) -> bool:
         """Return whether the cgroup is gone."""
         return owner not in self._cgroups
+
+    def whose(self, owners: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return the container's own cgroup for those that it nests, also when they are gone; the pod's for what is in
+        no container."""
+        if not self._nested:
+            return owners
+        distinct, of_row = np.unique(owners, return_inverse=True)
+        return np.array([self._nested.get(owner, owner) for owner in distinct.tolist()], np.uint64)[of_row]
 
     def place(self, owner: int) -> Place | None:
         """Return the container's cgroup, whose path is the same in every hierarchy."""
@@ -116,6 +137,18 @@ class PodResources:
                 ids.setdefault(pod.uid, []).append(cgroup_id)
         return ids
 
+    def _nested_below(self, before: Mapping[int, int]) -> dict[int, int]:
+        """Return the outermost cgroup of each container by those below it; of those `before` that are gone the latest
+        4,096."""
+        outermost: dict[tuple[str, str], int] = {}
+        found = {
+            cgroup_id: first
+            for cgroup_id, cgroup in self._cgroups.items()
+            if self._pod(cgroup) and (first := outermost.setdefault(cgroup[:2], cgroup_id)) != cgroup_id
+        }
+        gone = [one for one in before.items() if one[0] not in self._cgroups]
+        return {**dict(gone[-_ENDED:]), **found}
+
     def _pod(self, cgroup: Cgroup) -> Pod | None:
         # A static pod's folder bears another uid than its mirror in the API: the container id finds it.
         return self._pods.get(cgroup.pod) or self._pod_of.get(cgroup.container)
@@ -125,21 +158,16 @@ class PodResources:
         pod = self._pod(cgroup) if cgroup else None
         if cgroup is None or pod is None:
             return self._ended.get(owner, self._unknown)
-        attributes = {**pod.resource, **sdk()}
         container = next((c for c in pod.containers if c.id == cgroup.container), None)
+        own, name = (container.resource, container.name) if container else ({}, cgroup.container)
+        attributes = {**pod.resource, **own, **sdk()}  # the instance may be there, by the pod's annotation
+        instance = ".".join(part for part in (pod.namespace, pod.name, name) if part)
+        attributes = {names.SERVICE_NAME: pod.name, names.SERVICE_INSTANCE_ID: instance, **attributes}
         if container is not None:
-            attributes |= _container(pod, container) | container.resource
-        attributes.setdefault(names.SERVICE_NAME, pod.name)
+            attributes[names.K8S_CONTAINER_NAME] = container.name
+        if cgroup.container:  # one that the plan does not know (yet) is told by its folder
+            attributes[names.CONTAINER_ID] = cgroup.container
         return attributes
-
-
-def _container(pod: Pod, container: Container) -> dict[str, str]:
-    named = pod.resource.get(names.SERVICE_INSTANCE_ID)  # by the pod's annotation
-    return {
-        names.K8S_CONTAINER_NAME: container.name,
-        names.CONTAINER_ID: container.id,
-        names.SERVICE_INSTANCE_ID: named or f"{pod.namespace}.{pod.name}.{container.name}",
-    }
 
 
 class ProcessResources:
@@ -165,6 +193,10 @@ class ProcessResources:
         """Return whether the process is gone."""
         return not (self._proc / str(owner)).exists()
 
+    def whose(self, owners: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return them as they are: a process has its own resource."""
+        return owners
+
     def place(self, owner: int) -> Place | None:
         """Return the cgroup that the process is in."""
         return place_of_process(owner, self._proc)
@@ -172,10 +204,10 @@ class ProcessResources:
     def _look_up(self, owner: int) -> Mapping[str, str | int]:
         attributes: dict[str, str | int] = {
             names.SERVICE_NAME: process_name(owner, self._proc) or UNKNOWN_SERVICE,
+            names.SERVICE_INSTANCE_ID: f"{self._host}.{owner}" if owner else self._host,
             names.HOST_NAME: self._host,
             **sdk(),
         }
         if owner:
             attributes[names.PROCESS_PID] = owner
-            attributes[names.SERVICE_INSTANCE_ID] = f"{self._host}.{owner}"
         return attributes

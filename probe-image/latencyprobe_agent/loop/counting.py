@@ -6,6 +6,7 @@ from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.counts import Counts, Ended, Snapshot
 from latencyprobe_agent.vocabulary.now import Now
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY
 
 _FORGET_INTERVAL_S = 60.0
 
@@ -17,15 +18,21 @@ class Counting:
         self._programs = programs
         self._interval_s = max(_FORGET_INTERVAL_S, 2 * export_interval_s)
         self._ended = Ended()
+        self._living: set[bytes] = set()
         self._looked_s = start.boot_s
 
     def read(self, resources: Resources, now: Now) -> Snapshot:
         """Return the counts as they are."""
         (keys, values), lost = self._programs.counts(), self._programs.lost()
+        containers = keys.copy()
+        containers["owner"] = resources.whose(keys["owner"])
         over = np.zeros(len(keys), np.bool_)
         if now.boot_s - self._looked_s >= self._interval_s:
             self._looked_s = now.boot_s
             over = self._ended.over(keys, values, resources.ended)
             self._programs.forget(keys[over])
-        living = Counts(keys[~over], values[~over])
-        return Snapshot(Counts(*self._ended.join(*living)), living, keys[over], lost)
+            self._ended.add(Counts(containers[over], values[over]))
+        living = self._ended.living(Counts(containers[~over], values[~over]), resources.ended)
+        before, self._living = self._living, {key.tobytes() for key in living.keys}
+        let_go = np.frombuffer(b"".join(before - self._living), COUNTS_KEY)
+        return Snapshot(self._ended.join(living), living, let_go, lost)

@@ -18,6 +18,7 @@ import numpy as np
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import ServerHalf
 from latencyprobe.sli import added
+from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.loader import OUT_OF_MEMORY
 from latencyprobe_agent.measure.evidence import EvidenceBatch, Joined
@@ -121,13 +122,15 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         if self._running:
             self._recent.keep(halves)
 
-    def drain(self, now_ns: int) -> Iterator[EvidenceBatch]:
-        """Yield what each signal recorded and what it explains. The ring of exchanges must have been drained: whatever
-        explains these was recorded before."""
+    def drain(self, now_ns: int, resources: Resources) -> Iterator[EvidenceBatch]:
+        """Yield what each signal recorded, by container, and what it explains. The ring of exchanges must have been
+        drained: whatever explains these was recorded before."""
         for one in self._running.values():
             for _ in range(_BATCHES_AT_ONCE):
                 batch = one.programs.drain(_BATCH)
                 records = one.signal.columns(batch) if len(batch) else one.nothing
+                flow = records.rec["flow"]
+                flow["cgroup_id"] = resources.whose(flow["cgroup_id"])
                 joined = one.join.join(records, now_ns)
                 if joined is not None and joined.wait_ns.any():
                     self._note(one.signal.switch, joined)
@@ -137,9 +140,9 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
                 if len(batch) < _BATCH:
                     break
 
-    def counted(self, ended: Callable[[int], bool], now_s: float) -> tuple[Gained, ...]:
-        """Return what the signals have counted in the kernel since the call before, and let go of owners that have
-        ended."""
+    def counted(self, resources: Resources, now_s: float) -> tuple[Gained, ...]:
+        """Return what the signals have counted in the kernel since the call before, by container, and let go of owners
+        that have ended."""
         found, self._gained_before = self._gained_before, []
         forget = now_s - self._looked_s >= _FORGET_INTERVAL_S
         self._looked_s = now_s if forget else self._looked_s
@@ -147,7 +150,9 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             keys, values = one.programs.evidence_counts()
             found.append(one.growth.since(keys, values))
             if forget:
-                one.programs.forget_evidence(one.growth.over(keys, ended))
+                one.programs.forget_evidence(one.growth.over(keys, resources.ended))
+        for gained in found:
+            gained.keys["owner"] = resources.whose(gained.keys["owner"])
         return tuple(one for one in found if len(one.keys))
 
     def of(self, join_key: int) -> Mapping[str, int]:

@@ -89,6 +89,7 @@ class Turns:
     def _measured(self, turn: Turn, batch: NDArray[np.void]) -> Turn:
         """Return the turn with a batch of EXCHANGE records: measured, sampled, joined."""
         parts, now, sets, pair_key = self._parts, turn.now, turn.in_force.rules.sets, turn.in_force.plan.pair_key
+        batch["cgroup_id"] = turn.in_force.resources.whose(batch["cgroup_id"])
         some, sampled = halves(batch), turn.sampled
         self._sleeps.watch()  # after these have ended
         flag_suspended(some, self._sleeps.known)
@@ -108,7 +109,8 @@ class Turns:
     def _settled(self, turn: Turn) -> Turn:
         """Return the turn with evidence, and with what other nodes have asked and answered."""
         parts, now = self._parts, turn.now
-        evidence = self._guard.run("evidence", lambda: tuple(parts.evidence.drain(now.boot_ns)))
+        resources = turn.in_force.resources
+        evidence = self._guard.run("evidence", lambda: tuple(parts.evidence.drain(now.boot_ns, resources)))
         turn = turn._replace(evidence=(*turn.evidence, *(evidence or ())))
         joiner = parts.joiner
         if joiner is None:
@@ -167,6 +169,6 @@ class Turns:
             pressure_unread=parts.pressure.unread,
         )
         self._lag_s = 0.0
-        ended, now_s = turn.in_force.resources.ended, turn.now.boot_s
-        gained = self._guard.run("evidence", lambda: parts.evidence.counted(ended, now_s))
+        resources, now_s = turn.in_force.resources, turn.now.boot_s
+        gained = self._guard.run("evidence", lambda: parts.evidence.counted(resources, now_s))
         return turn._replace(counts=counts, stats=stats, gained=gained or (), pressure=pressure or {})

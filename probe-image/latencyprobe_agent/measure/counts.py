@@ -1,7 +1,8 @@
 """The kernel's counts, added up over CPUs and never wrapping.
 
 Everything that SLOs rest on is counted in the kernel per (target set, role, owner), so it is exact when records get
-lost. All counters only grow. Owners end: `Ended` keeps their counts when the kernel's table lets them go.
+lost. All counters only grow. Owners end: `Ended` keeps their counts when the kernel's table lets them go. The kernel
+counts by cgroup; from here on what a container nests is the container's.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,8 +33,8 @@ class Snapshot(NamedTuple):
     """The kernel's counts at one time, all growing since attach.
 
     `counts`: of all owners, ended ones added up under owner 0; `living`: its first rows, of owners that still count.
-    `let_go`: COUNTS_KEY[n] that have just left the kernel's table and start from 0 when they come again. `lost`:
-    records or exchanges that never arrived, by reason.
+    `let_go`: COUNTS_KEY[n] that have just left these and start from 0 when they come again. `lost`: records or
+    exchanges that never arrived, by reason.
     """
 
     counts: Counts
@@ -69,10 +70,10 @@ class Widening:
 
 
 class Ended:
-    """Counts of owners that are gone, added up per (target set, role) under owner 0.
+    """Counts that have left the kernel's table, by container (COUNTS_KEY) while that lives, then under owner 0.
 
-    The kernel's table has room for 1,024 keys; a node sees more containers than that in its life, a host more
-    processes.
+    The table has room for 1,024 keys; a node sees more containers than that in its life, a container more of those that
+    it nests, a host more processes.
     """
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ class Ended:
         self._ended_before: dict[int, int] = {}
 
     def over(self, keys: NDArray[np.void], totals: NDArray[np.void], ended: Callable[[int], bool]) -> NDArray[np.bool_]:
-        """Return which rows may go: their owner has ended and nothing was added since the call before; add them up.
+        """Return which rows may go: their owner has ended and nothing was added since the call before.
 
         All rows of an owner go at once: what is exported of it is their sum. A minute between two calls is enough: what
         the end of a process left open must have had the time to be counted.
@@ -91,20 +92,53 @@ class Ended:
             if owner and ended(owner):
                 over[owner] = over.get(owner, 0) + n
         unchanged = [owner for owner, n in over.items() if self._ended_before.get(owner) == n]
-        over_now = np.isin(keys["owner"], np.array(unchanged, np.uint64))
         self._ended_before = over
-        for key, total in zip(keys[over_now], totals[over_now], strict=True):
-            self._add(key, total)
-        return over_now
+        return np.isin(keys["owner"], np.array(unchanged, np.uint64))
 
-    def join(self, keys: NDArray[np.void], totals: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """Return the rows of living owners followed by those of the ended ones."""
-        old = np.frombuffer(b"".join(self._totals), COUNTS_KEY)
-        return np.concatenate([keys, old]), np.concatenate([totals, *self._totals.values()])
+    def add(self, gone: Counts) -> None:
+        """Take rows that have left the table, under their containers."""
+        for key, total in zip(*gone, strict=True):
+            self._add(key, total)
+
+    def living(self, counts: Counts, ended: Callable[[int], bool]) -> Counts:
+        """Return the rows of all containers but those that have ended: a container's sum does not fall when something
+        that it nested goes. `counts`: what is in the table, under its containers."""
+        counting = set(counts.keys["owner"].tolist())
+        for key in self._keys():
+            if key["owner"] and int(key["owner"]) not in counting and ended(int(key["owner"])):
+                rest = key.copy()
+                rest["owner"] = 0
+                self._add(rest, self._totals.pop(key.tobytes())[0])
+        old = Counts(self._keys(), np.concatenate([counts.values[:0], *self._totals.values()]))
+        kept = old.keys["owner"] != 0
+        keys = np.concatenate([counts.keys, old.keys[kept]])
+        return _one_of_each(Counts(keys, np.concatenate([counts.values, old.values[kept]])))
+
+    def join(self, living: Counts) -> Counts:
+        """Return the rows of living containers followed by those of the ended ones."""
+        keys = self._keys()
+        ended = np.flatnonzero(keys["owner"] == 0)
+        values = list(self._totals.values())
+        return Counts(
+            np.concatenate([living.keys, keys[ended]]),
+            np.concatenate([living.values, *(values[row] for row in ended.tolist())]),
+        )
+
+    def _keys(self) -> NDArray[np.void]:
+        return np.frombuffer(b"".join(self._totals), COUNTS_KEY)
 
     def _add(self, key: np.void, total: np.void) -> None:
-        rest = key.copy()
-        rest["owner"] = 0
-        known = self._totals.setdefault(rest.tobytes(), np.zeros(1, COUNTS))
-        words = known.view(np.uint64)
+        words = self._totals.setdefault(key.tobytes(), np.zeros(1, COUNTS)).view(np.uint64)
         words += np.frombuffer(total.tobytes(), np.uint64)
+
+
+def _one_of_each(counts: Counts) -> Counts:
+    """Add rows of the same key up."""
+    packed = np.ascontiguousarray(counts.keys).view(f"V{COUNTS_KEY.itemsize}")
+    _, first, of_row = np.unique(packed, return_index=True, return_inverse=True)
+    if len(first) == len(packed):
+        return counts
+    order = np.argsort(of_row, kind="stable")
+    words = counts.values[order].view(np.uint64).reshape(len(order), -1)
+    sums = np.add.reduceat(words, np.flatnonzero(np.diff(of_row[order], prepend=-1)))
+    return Counts(counts.keys[first], sums.view(COUNTS).reshape(-1))

@@ -57,7 +57,9 @@ SERVICE_NAME = Attribute(
 )
 SERVICE_NAMESPACE = Attribute("service.namespace", resource="the pod's own word, else its namespace")
 SERVICE_INSTANCE_ID = Attribute(
-    "service.instance.id", resource="namespace, pod and container; standalone host and process"
+    "service.instance.id",
+    resource="the pod's own word, else namespace, pod and container; standalone host and process; the node, of who is "
+    "unknown and of `other`",
 )
 HOST_NAME = Attribute("host.name", resource="standalone: this host")
 PROCESS_PID = Attribute("process.pid", resource="standalone: the process")
