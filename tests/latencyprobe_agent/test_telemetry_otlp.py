@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from latencyprobe_agent.telemetry import otlp
 from latencyprobe_agent.telemetry.endpoints import endpoints
+from tests.support.otlp import grpc_collector
 
 
 def sender(environ: dict[str, str], endpoint: str | None = None) -> otlp.Transport:
@@ -83,8 +84,10 @@ def test_a_hostile_retry_after_is_bounded(otlp_sink: Any, hostile: str, retry_af
 
 
 def test_spans_that_an_accepted_request_lost_are_counted(otlp_sink: Any) -> None:
-    otlp_sink.body = ExportTraceServiceResponse(partial_success=PartialSuccess(rejected_spans=3)).SerializeToString()
-    assert sender({"OTEL_EXPORTER_OTLP_ENDPOINT": otlp_sink.url}).send(b"x").rejected == 3
+    partial = PartialSuccess(rejected_spans=3, error_message="too old")
+    otlp_sink.body = ExportTraceServiceResponse(partial_success=partial).SerializeToString()
+    answer = sender({"OTEL_EXPORTER_OTLP_ENDPOINT": otlp_sink.url}).send(b"x")
+    assert answer == otlp.Answer(detail="too old", rejected=3)
 
 
 @pytest.mark.parametrize("content_type", ["text/html", "text/html; charset=utf-8", "application/xhtml+xml"])
@@ -111,8 +114,6 @@ def test_an_unreachable_collector_is_an_answer_too() -> None:
 
 def test_a_real_grpc_collector_takes_the_same_bytes() -> None:
     grpc = pytest.importorskip("grpc")
-    from concurrent.futures import ThreadPoolExecutor
-
     received: list[bytes] = []
 
     def export(body: bytes, context: Any) -> bytes:
@@ -122,17 +123,10 @@ def test_a_real_grpc_collector_takes_the_same_bytes() -> None:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much")
         return ExportTraceServiceResponse().SerializeToString()
 
-    server = grpc.server(ThreadPoolExecutor(1))
-    handler = grpc.unary_unary_rpc_method_handler(export)
-    service = "opentelemetry.proto.collector.trace.v1.TraceService"
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": handler}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-    grpc_sender = sender(environ)
-    assert grpc_sender.send(b"") == otlp.Answer()
-    refused = grpc_sender.send(b"busy")
-    server.stop(None).wait()
+    with grpc_collector(export) as url:
+        grpc_sender = sender({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+        assert grpc_sender.send(b"") == otlp.Answer()
+        refused = grpc_sender.send(b"busy")
     assert received == [b"", b"busy"]
     assert (refused.error, refused.retryable) == ("RESOURCE_EXHAUSTED", False)
     assert grpc_sender.send(b"").retryable

@@ -1,10 +1,19 @@
 import logging
+from contextlib import ExitStack
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess as MetricsPartialSuccess,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTracePartialSuccess as TracePartialSuccess
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from latencyprobe_agent.telemetry import outbox
+from latencyprobe_agent.telemetry import otlp, outbox
+from latencyprobe_agent.telemetry.endpoints import OtlpSignal, endpoints
 from latencyprobe_agent.telemetry.otlp import Answer, FakeTransport
 from latencyprobe_agent.telemetry.outbox import Outbox
+from tests.support.otlp import OtlpSink, grpc_collector
 from tests.support.waiting import wait_until
 
 AWAY = Answer("ConnectTimeout", "Connection refused", retryable=True)
@@ -93,12 +102,53 @@ def test_a_request_that_cannot_be_made_is_dropped_and_the_next_goes_on(caplog: p
     assert "secret" not in caplog.text
 
 
-def test_partial_success_is_counted_and_not_repeated() -> None:
-    collector = FakeTransport(Answer(rejected=2))
+def test_partial_success_is_counted_and_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    collector = FakeTransport(Answer(detail="too old", rejected=2))
     box = start(collector)
     box.put(b"x", 5)
     box.stop(5)
     assert (box.sent_items, box.dropped_items, len(collector.bodies)) == (3, 2, 1)
+    assert "refused 2 spans of a request: too old" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [Answer(rejected=1), Answer("400", retryable=False)])
+def test_what_a_collector_says_steers_no_terminal_and_is_bounded(
+    answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    box = start(FakeTransport(answer._replace(detail="no \x1b[2J\nroom " * 10_000)))
+    box.put(b"x", 5)
+    box.stop(5)
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.isprintable()
+    assert "room" in message
+    assert len(message) < 1000
+
+
+@pytest.mark.parametrize("signal", ["traces", "metrics"])
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@pytest.mark.parametrize(("said", "rejected"), [(-1, 0), (-(2**63), 0), (5, 5), (6, 5), (2**63 - 1, 5)], ids=str)
+def test_whatever_a_collector_says_to_have_rejected_counters_only_grow(
+    otlp_sink: OtlpSink, signal: OtlpSignal, protocol: str, said: int, rejected: int
+) -> None:
+    partial = TracePartialSuccess(rejected_spans=said) if signal == "traces" else None
+    body = ExportTraceServiceResponse(partial_success=partial).SerializeToString()
+    if partial is None:
+        points = MetricsPartialSuccess(rejected_data_points=said)
+        body = ExportMetricsServiceResponse(partial_success=points).SerializeToString()
+    with ExitStack() as collector:
+        url = otlp_sink.url if protocol != "grpc" else collector.enter_context(grpc_collector(lambda *_: body))
+        otlp_sink.body = body
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+        (settings,) = (one for one in endpoints(environ) if one.signal == signal)
+        box = Outbox(otlp.transport(settings), signal=signal, collector=url, capacity_bytes=1 << 20)
+        box.start()
+        seen = []
+        for number in (1, 2):
+            box.put(b"", 5)
+            wait_until(lambda number=number: box.sent_items + box.dropped_items == 5 * number)
+            seen.append((box.sent_items, box.dropped_items))
+        box.stop(5)
+    assert seen == [(5 - rejected, rejected), (10 - 2 * rejected, 2 * rejected)]
 
 
 def test_putting_never_waits_for_a_hanging_collector() -> None:

@@ -1,9 +1,12 @@
 """OTLP as a collector has it: a sink for requests over HTTP, and what the official parser finds in their bodies."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
@@ -50,6 +53,23 @@ class _SinkHandler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+@contextmanager
+def grpc_collector(export: Callable[[bytes, Any], bytes]) -> Iterator[str]:
+    """A collector over gRPC, at the URL. `export`: what it answers to a request; gets gRPC's context too."""
+    grpc = pytest.importorskip("grpc")
+    server = grpc.server(ThreadPoolExecutor(1))
+    handlers = {"Export": grpc.unary_unary_rpc_method_handler(export)}
+    for service in ("trace.v1.TraceService", "metrics.v1.MetricsService"):
+        name = f"opentelemetry.proto.collector.{service}"
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
 
 
 class Series(NamedTuple):

@@ -35,7 +35,7 @@ _METHODS = {
 
 class Answer(NamedTuple):
     """What became of one attempt. `error` is "" on success, else the `error.type` to count; `detail` is for people.
-    `rejected`: items that a collector refused in a request it accepted (never sent again)."""
+    `rejected`: items that a collector says to have refused of a request it accepted (never sent again): any number."""
 
     error: str = ""
     detail: str = ""
@@ -99,7 +99,7 @@ class HttpTransport:
         if taken and "html" in response.headers.get("content-type", ""):
             return Answer("not_a_collector", "answered with a web page: that is no collector's OTLP port")
         if taken:
-            return Answer(rejected=_rejected(answer, self._kind))
+            return _taken(answer, self._kind)
         return Answer(
             error=str(response.status),
             detail=f"HTTP {response.status} {response.reason or ''}".strip(),
@@ -151,7 +151,7 @@ class GrpcTransport:
             ) or (code is codes.RESOURCE_EXHAUSTED and wait_s is not None)
             detail = f"gRPC {code.name}: {error.details()}"
             return Answer(code.name, detail, retryable, min(wait_s or 0.0, _LONGEST_WAIT_S))
-        return Answer(rejected=_rejected(answer, self._kind))
+        return _taken(answer, self._kind)
 
     def _asked_wait_s(self, trailer: Iterable[tuple[str, bytes]]) -> float | None:
         """Return for how long the collector asks to wait, seconds; None if that cannot be read."""
@@ -178,12 +178,13 @@ class FakeTransport(Transport):
         return self.answer
 
 
-def _rejected(body: bytes, kind: type[ExportTraceServiceResponse] | type[ExportMetricsServiceResponse]) -> int:
+def _taken(body: bytes, kind: type[ExportTraceServiceResponse] | type[ExportMetricsServiceResponse]) -> Answer:
     try:
         partial = kind.FromString(body).partial_success
     except Exception:
-        return 0
-    return int(getattr(partial, "rejected_spans", 0) or getattr(partial, "rejected_data_points", 0))
+        return Answer()
+    rejected = int(getattr(partial, "rejected_spans", 0) or getattr(partial, "rejected_data_points", 0))
+    return Answer(detail=partial.error_message, rejected=rejected)
 
 
 def _retry_after(text: str) -> float:

@@ -3,10 +3,12 @@
 import logging
 import time
 
+from latencyprobe.text import printable
 from latencyprobe_agent.telemetry.endpoints import OtlpSignal
 from latencyprobe_agent.telemetry.otlp import Answer
 
 _log = logging.getLogger(__name__)
+_MESSAGE = 300  # characters of what a collector says
 
 
 class Outage:
@@ -38,12 +40,14 @@ class Outage:
         if not answer.retryable:
             variable = f"OTEL_{self._signal.upper()}_EXPORTER"
             fate = f"they are dropped and counted; if it takes no {self._signal}, set {variable}=none"
-        _log.warning("collector %s: %s: no %s delivered; %s", self._collector, answer.detail, self._items, fate)
+        _log.warning("collector %s: %s: no %s delivered; %s", self._collector, _shown(answer.detail), self._items, fate)
 
-    def succeeded(self, rejected: int) -> None:
-        """Note a delivery, of which the collector rejected some items."""
+    def succeeded(self, rejected: int, why: str) -> None:
+        """Note a delivery, of which the collector rejected some items, as it says why."""
         if rejected:
-            _log.warning("collector %s refused %d %s of a request", *self.of(rejected))
+            _log.warning(
+                "collector %s refused %d %s of a request: %s", *self.of(rejected), _shown(why) or "no reason given"
+            )
         if self._down_since is not None:
             away_s = time.monotonic() - self._down_since
             self._down_since = None
@@ -54,3 +58,8 @@ class Outage:
                 self._lost,
                 self._items,
             )
+
+
+def _shown(detail: str) -> str:
+    """Return what a collector says as text that steers no terminal."""
+    return printable(detail[:_MESSAGE])

@@ -122,17 +122,17 @@ class Outbox:
                     return
                 continue
             retry_s = _FIRST_RETRY_S
+            rejected = min(max(answer.rejected, 0), request.items)  # whatever a collector says, counters only grow
             with self._change:
                 if self._backlog.requests and self._backlog.requests[0] is request:  # else dropped, and counted there
                     self._backlog.take()
-                    refused = request.items if answer.error else answer.rejected
+                    refused = request.items if answer.error else rejected
                     self.sent_items += request.items - refused
                     self._refused_items += refused
                     self._outage.lost(refused if answer.error else 0)
-            if answer.rejected and not answer.error:
-                self.errors["partial_success"] += 1
             if not answer.error:
-                self._outage.succeeded(answer.rejected)
+                self.errors.update(["partial_success"] if rejected else ())
+                self._outage.succeeded(rejected, answer.detail)
 
     def _attempt(self, request: _Request) -> Answer:
         try:
