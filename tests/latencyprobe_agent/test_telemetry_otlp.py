@@ -112,6 +112,51 @@ def test_an_unreachable_collector_is_an_answer_too() -> None:
     assert answer.detail == "Connection refused"
 
 
+RETRY_INFO = "google.rpc.retryinfo-bin"
+DETAILS = "grpc-status-details-bin"
+
+
+def retry_info(seconds: int) -> Any:
+    """Return google.rpc.RetryInfo."""
+    details = pytest.importorskip("google.rpc.error_details_pb2")
+    return details.RetryInfo(retry_delay={"seconds": seconds})
+
+
+def details(*some: Any) -> bytes:
+    """Return google.rpc.Status with details, as servers in Go send it."""
+    status = pytest.importorskip("google.rpc.status_pb2").Status(code=8, message="too much")
+    for one in some:
+        status.details.add().Pack(one)
+    return bytes(status.SerializeToString())
+
+
+@pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "UNAVAILABLE"])
+@pytest.mark.parametrize(
+    ("trailer", "wait_s"),
+    [
+        (lambda: (DETAILS, details(ExportTraceServiceResponse(), retry_info(7))), 7.0),
+        (lambda: (DETAILS, details(retry_info(10**9))), 60.0),
+        (lambda: (DETAILS, details(retry_info(-7))), 0.0),
+        (lambda: (DETAILS, details(ExportTraceServiceResponse())), None),
+        (lambda: (DETAILS, b"\xff\xff"), None),
+        (lambda: (RETRY_INFO, retry_info(7).SerializeToString()), 7.0),
+        (lambda: (RETRY_INFO, b"\xff\xff"), None),
+    ],
+)
+def test_a_grpc_collector_says_when_to_come_again(trailer: Any, wait_s: float | None, code: str) -> None:
+    grpc = pytest.importorskip("grpc")
+
+    def export(_: bytes, context: Any) -> bytes:
+        context.set_trailing_metadata((trailer(),))
+        context.abort(grpc.StatusCode[code], "too much")
+        raise AssertionError
+
+    with grpc_collector(export) as url:
+        answer = sender({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}).send(b"")
+    assert (answer.error, answer.retry_after_s) == (code, wait_s or 0.0)
+    assert answer.retryable == (code == "UNAVAILABLE" or wait_s is not None)
+
+
 def test_a_real_grpc_collector_takes_the_same_bytes() -> None:
     grpc = pytest.importorskip("grpc")
     received: list[bytes] = []

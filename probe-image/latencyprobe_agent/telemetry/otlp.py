@@ -115,11 +115,13 @@ class GrpcTransport:
         try:
             import grpc  # noqa: PLC0415 - optional, and 31 MB that HTTP users need not load
             from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415 - same
+            from google.rpc.status_pb2 import Status  # noqa: PLC0415 - same
         except ImportError as error:
             raise ConfigError(
                 "OTEL_EXPORTER_OTLP_PROTOCOL: grpc needs `pip install 'latencyprobe[grpc]'`, or use http/protobuf"
             ) from error
         self._errors, self._codes, self._retry_info = grpc.RpcError, grpc.StatusCode, RetryInfo
+        self._status = Status
         self._headers = tuple((name.lower(), value) for name, value in settings.headers.items())
         self._timeout_s = settings.timeout_s
         self._kind = ExportTraceServiceResponse if settings.signal == "traces" else ExportMetricsServiceResponse
@@ -154,10 +156,18 @@ class GrpcTransport:
         return _taken(answer, self._kind)
 
     def _asked_wait_s(self, trailer: Iterable[tuple[str, bytes]]) -> float | None:
-        """Return for how long the collector asks to wait, seconds; None if that cannot be read."""
+        """Return for how long the collector asks to wait, seconds; None if it does not, or that cannot be read.
+
+        It is among the details of the status; some servers in Java send it by itself.
+        """
+        trailers, info = dict(trailer), self._retry_info()
         try:
-            info = self._retry_info.FromString(dict(trailer)["google.rpc.retryinfo-bin"])
-            return float(info.retry_delay.ToTimedelta().total_seconds())
+            if alone := trailers.get("google.rpc.retryinfo-bin"):
+                info.ParseFromString(alone)
+            else:
+                details = self._status.FromString(trailers["grpc-status-details-bin"]).details
+                next(detail for detail in details if detail.Is(info.DESCRIPTOR)).Unpack(info)
+            return max(0.0, float(info.retry_delay.ToTimedelta().total_seconds()))
         except Exception:
             return None
 
