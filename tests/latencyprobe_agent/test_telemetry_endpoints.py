@@ -78,10 +78,23 @@ def test_a_signal_s_own_variable_wins_over_the_common_one() -> None:
     assert (traces.headers, metrics.headers) == ({"a": "1"}, {})
 
 
-def test_grpc_needs_no_path_and_a_scheme_decides_about_tls() -> None:
-    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-    assert (endpoints(environ)[0].url, endpoints(environ)[0].insecure) == ("http://collector:4317", True)
-    assert not endpoints(environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector:4317"})[0].insecure
+@pytest.mark.parametrize(
+    ("endpoint", "asked", "insecure"),
+    [
+        ("collector:4317", "", False),
+        ("collector:4317", "false", False),
+        ("collector:4317", "true", True),
+        ("http://collector:4317", "", True),
+        ("http://collector:4317", "false", True),
+        ("https://collector:4317", "true", False),
+    ],
+)
+def test_grpc_needs_no_path_and_without_a_scheme_it_is_tls_unless_asked_otherwise(
+    endpoint: str, asked: str, insecure: bool
+) -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    traces, _ = endpoints(environ | {"OTEL_EXPORTER_OTLP_INSECURE": asked})
+    assert (traces.url, traces.insecure) == (f"{'http' if insecure else 'https'}://collector:4317", insecure)
 
 
 def test_temporality_is_cumulative_unless_asked_otherwise() -> None:

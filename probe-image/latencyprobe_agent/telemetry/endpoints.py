@@ -68,7 +68,7 @@ def _settings(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | No
     own = None if endpoint else environ.get(f"{_PREFIX}{signal.upper()}_ENDPOINT")
     base = own or endpoint or read("ENDPOINT")
     if "://" not in base and protocol == "grpc":
-        base = f"http://{base}"  # gRPC endpoints may go without a scheme
+        base = f"{'http' if read('INSECURE').lower() == 'true' else 'https'}://{base}"  # for gRPC it may be left out
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"OTLP endpoint {base!r}: not an http or https URL such as http://localhost:4318")
@@ -94,7 +94,7 @@ def _settings(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | No
         ca_file=read("CERTIFICATE") or None,
         certificate=read("CLIENT_CERTIFICATE") or None,
         key=read("CLIENT_KEY") or None,
-        insecure=read("INSECURE", str(parts.scheme == "http")).lower() == "true" and parts.scheme == "http",
+        insecure=parts.scheme == "http",
     )
 
 
