@@ -25,6 +25,7 @@ def test_the_path_of_the_signal_is_added_to_a_base_url_and_headers_are_sent(otlp
     path, headers, body = otlp_sink.requests[0]
     assert (path, body) == ("/v1/traces", b"spans")
     assert headers["content-type"] == "application/x-protobuf"
+    assert headers["user-agent"].startswith("latencyprobe/")
     assert (headers["x-tenant"], headers["authorization"]) == ("shop one", "Basic abc")
 
 
@@ -163,6 +164,7 @@ def test_a_real_grpc_collector_takes_the_same_bytes() -> None:
 
     def export(body: bytes, context: Any) -> bytes:
         received.append(body)
+        assert dict(context.invocation_metadata())["user-agent"].startswith("latencyprobe/")
         if body == b"busy":
             context.set_trailing_metadata((("google.rpc.retryinfo-bin", b"\xff\xff"),))  # no protobuf
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much")

@@ -62,7 +62,7 @@ class HttpTransport:
     def __init__(self, settings: Settings) -> None:
         self._url = settings.url
         self._headers = {
-            "user-agent": f"latencyprobe/{version('latencyprobe')}",
+            "user-agent": _user_agent(),
             **settings.headers,
             "content-type": "application/x-protobuf",
         }
@@ -127,12 +127,13 @@ class GrpcTransport:
         self._kind = ExportTraceServiceResponse if settings.signal == "traces" else ExportMetricsServiceResponse
         target = urlsplit(settings.url).netloc
         compression = getattr(grpc.Compression, settings.compression.capitalize(), grpc.Compression.NoCompression)
+        options = [("grpc.primary_user_agent", _user_agent())]
         if settings.insecure:
-            channel = grpc.insecure_channel(target, compression=compression)
+            channel = grpc.insecure_channel(target, options, compression)
         else:
             files = (settings.ca_file, settings.key, settings.certificate)
             credentials = grpc.ssl_channel_credentials(*(Path(file).read_bytes() if file else None for file in files))
-            channel = grpc.secure_channel(target, credentials, compression=compression)
+            channel = grpc.secure_channel(target, credentials, options, compression)
         self._call = channel.unary_unary(_METHODS[settings.signal])
 
     def send(self, body: bytes) -> Answer:
@@ -186,6 +187,10 @@ class FakeTransport(Transport):
         self.open.wait()
         self.bodies.append(body)
         return self.answer
+
+
+def _user_agent() -> str:
+    return f"latencyprobe/{version('latencyprobe')}"
 
 
 def _taken(body: bytes, kind: type[ExportTraceServiceResponse] | type[ExportMetricsServiceResponse]) -> Answer:
