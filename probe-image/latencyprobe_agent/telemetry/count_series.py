@@ -19,6 +19,8 @@ from latencyprobe_agent.telemetry.pressure_series import PressureSeries
 from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.vocabulary.now import Now
 
+_NOTHING = -1  # in place of a count: whatever there is has not been exported
+
 
 class CountSeries:
     """`series_cap`: owners per target set; the rest is folded into `other`."""
@@ -78,6 +80,10 @@ class CountSeries:
         over = {owner for owner, n in now.items() if self._exported.get(owner) == n and resources.ended(owner)}
         self._exported = now
         return over
+
+    def withheld(self, owners: set[int]) -> None:
+        """Take note of owners that this export leaves out: their last counts are not out yet."""
+        self._exported.update(dict.fromkeys(owners & self._exported.keys(), _NOTHING))
 
     def points(self, in_force: InForce, without: set[int], exemplars: Exemplars) -> Iterator[Point]:
         """Yield the points of all owners but these."""

@@ -8,6 +8,7 @@ from latencyprobe_agent.measure.rules import NO_RULES
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn
 from latencyprobe_agent.telemetry.count_series import CountSeries
 from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
+from latencyprobe_agent.telemetry.instances import successors
 from latencyprobe_agent.telemetry.metric_points import objective_points, target_labels
 from latencyprobe_agent.telemetry.outbox import Outbox
 from latencyprobe_agent.telemetry.points import MetricRequests, Point, Resource
@@ -59,7 +60,7 @@ class Metrics:
         lag_s = self._stats.drain_lag_s if self._stats else 0.0
         self._stats = turn.stats._replace(drain_lag_s=max(lag_s, turn.stats.drain_lag_s))
         if turn.now.boot_ns >= self._due_ns:
-            self._export()
+            self._export(withhold=not self._requests.delta)
 
     def close(self) -> None:
         """Export once more, with everything."""
@@ -78,7 +79,8 @@ class Metrics:
         self._in_force = in_force
         self._counts.follow(in_force, self._now, anew.numbers)
 
-    def _export(self) -> None:
+    def _export(self, *, withhold: bool = False) -> None:
+        """`withhold`: owners whose instance tells last counts now wait for the next export; no difference has to."""
         self._due_ns = self._now.boot_ns + self._interval_ns
         if self._in_force is None or self._stats is None:
             return
@@ -87,10 +89,15 @@ class Metrics:
         over = {owner for owner in idle - self._counts.owners if owner in gone or resources.ended(owner)}
         self._requests.forget(over | gone - self._records.owners)
         self._records.forget(over)
+        waiting = set[int]()
+        if withhold:
+            waiting = successors((self._counts.owners - ended) | (self._records.owners - (ended & idle)), resources)
+            self._counts.withheld(waiting)
+            self._records.withheld(waiting)
         exemplars = self._records.exemplars.take(self._now.offset_ns)
         points = [
-            *self._counts.points(self._in_force, ended, exemplars),
-            *self._records.points(self._in_force, ended & idle, exemplars),
+            *self._counts.points(self._in_force, ended | waiting, exemplars),
+            *self._records.points(self._in_force, ended & idle | waiting, exemplars),
             *objective_points(AGENT, self._in_force.plan),
             *self._own.points(self._stats, self._records.overflow + self._counts.overflow),
         ]

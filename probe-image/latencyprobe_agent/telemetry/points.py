@@ -62,12 +62,12 @@ def _parts(metrics: Mapping[Metric, list[Point]]) -> Iterator[tuple[Metric, list
 
 
 class MetricRequests:
-    """Keeps the time that points count from, and for delta temporality what was sent before."""
+    """Keeps the time that points count from, and for `delta` temporality what was sent before."""
 
     def __init__(self, start_unix_ns: int, *, delta: bool = False) -> None:
         self._start_unix_ns = start_unix_ns
         self._anew_unix_ns: dict[Labels, int] = {}
-        self._delta = delta
+        self.delta = delta
         self._before: dict[tuple[object, str, Labels], Point] = {}
 
     def forget(self, owners: Set[int]) -> None:
@@ -88,7 +88,7 @@ class MetricRequests:
         """Yield (encoded ExportMetricsServiceRequest, number of points). `resources`: by `Point.observed`."""
         grouped: dict[object, dict[Metric, list[Point]]] = {}
         for point in points:
-            if self._delta and point.metric.kind != "gauge":
+            if self.delta and point.metric.kind != "gauge":
                 point = self._since_before(point)  # noqa: PLW2901 - the same point, from another start
             grouped.setdefault(point.observed, {}).setdefault(point.metric, []).append(point)
         request, count, size = ExportMetricsServiceRequest(), 0, 0
@@ -109,12 +109,12 @@ class MetricRequests:
                 size += into.ByteSize()
         if count:
             yield request.SerializeToString(), count
-        if self._delta:
+        if self.delta:
             self._start_unix_ns = now_unix_ns
 
     def _metric(self, into: pb.Metric, metric: Metric, series: list[Point], now_unix_ns: int) -> None:
         into.name, into.unit, into.description = metric.name, metric.unit, metric.description
-        temporality = pb.AGGREGATION_TEMPORALITY_DELTA if self._delta else pb.AGGREGATION_TEMPORALITY_CUMULATIVE
+        temporality = pb.AGGREGATION_TEMPORALITY_DELTA if self.delta else pb.AGGREGATION_TEMPORALITY_CUMULATIVE
         if metric.kind == "histogram":
             into.exponential_histogram.aggregation_temporality = temporality
         elif metric.kind == "counter":

@@ -109,6 +109,10 @@ class RecordSeries:
         self._evidence.gained.clear()
         return idle
 
+    def withheld(self, owners: set[int]) -> None:
+        """Take note of owners that this export leaves out: they are not idle at the next."""
+        self._evidence.gained |= owners & self.owners
+
     def forget(self, owners: Set[int]) -> None:
         """Drop the series of owners that have ended, which makes room for others."""
         self._forget(lambda group: group.owner in owners)
