@@ -108,7 +108,6 @@ enum lost {
 };
 
 enum exchange_flags {
-	FLAG_PARTIAL = 1 << 0,		/* connection adopted in its middle */
 	FLAG_BACKLOG = 1 << 1,		/* a ready stamp was taken in release_sock */
 	FLAG_READ_APPROX = 1 << 2,	/* copied_seq moved without a receive call */
 	FLAG_LOWAT = 1 << 3,		/* SO_RCVLOWAT > 1: data-ready comes late */

@@ -19,7 +19,7 @@ from latencyprobe.spec import EvidenceSpec, LatencyProbeSpec
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary import conventions
-from latencyprobe_agent.vocabulary.records import UnsentReason
+from latencyprobe_agent.vocabulary.records import ExchangeFlags, UnsentReason
 
 ROOT = Path(__file__).parents[1]
 of_signals = pytest.mark.parametrize("signal", EVIDENCE, ids=lambda signal: signal.switch)
@@ -114,6 +114,16 @@ def test_an_exclusion_is_explained_where_users_read_the_coverage(name: str) -> N
 def test_reports_have_room_for_all_exclusions() -> None:
     exclusion = REPORT["coverage"]["properties"]["exclusions"]
     assert len(exclusions.ALL) + 1 <= exclusion["maxItems"], "those of another version are one more"
+
+
+# -- a flag of exchanges
+
+
+@pytest.mark.parametrize("flag", ExchangeFlags)
+def test_a_flag_is_set_by_a_program_or_by_who_measures(flag: ExchangeFlags) -> None:
+    programs = "".join(path.read_text() for path in (ROOT / "bpf").glob("*.bpf.[ch]"))
+    measured = text("probe-image/latencyprobe_agent/measure/halves.py")
+    assert re.search(rf"\bFLAG_{flag.name}\b", programs) or f"ExchangeFlags.{flag.name})" in measured
 
 
 # -- an attribute of spans and their events

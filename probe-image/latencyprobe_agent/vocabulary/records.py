@@ -97,7 +97,6 @@ class Lost(IntEnum):
 class ExchangeFlags(IntFlag):
     """`enum exchange_flags`."""
 
-    PARTIAL = 1
     BACKLOG = 2
     READ_APPROX = 4
     LOWAT = 8

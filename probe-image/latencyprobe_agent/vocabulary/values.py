@@ -45,7 +45,6 @@ CLASSES = {
 }
 
 FLAGS = {
-    ExchangeFlags.PARTIAL: "the connection was open before it was measured",
     ExchangeFlags.BACKLOG: "data waited for the socket's owner: it was readable a little earlier",
     ExchangeFlags.READ_APPROX: "data was read without a receive call (splice, zero-copy)",
     ExchangeFlags.LOWAT: "SO_RCVLOWAT is above 1: the application was told late",
