@@ -5,15 +5,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe.headers import headers
 
 PREFIX = "LATENCYPROBE_PROMETHEUS_"
 TIMEOUT_S = 10.0
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of RFC 9110: the name of a header
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -63,11 +63,7 @@ def _checked(url: str) -> str:
 
 
 def _headers(text: str) -> dict[str, str]:
-    found = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = entry.partition("=")
-        name, value = name.strip(), unquote(value.strip())
-        if not equals or not _TOKEN.fullmatch(name) or not (value.isascii() and value.isprintable()):
-            raise LatencyProbeError(f"{PREFIX}HEADERS: entry {name[:40]!r} is no header: write X-Scope-OrgID=TENANT")
-        found[name] = value
-    return found
+    try:
+        return headers(text)
+    except ValueError as error:
+        raise LatencyProbeError(f"{PREFIX}HEADERS: {error}") from error

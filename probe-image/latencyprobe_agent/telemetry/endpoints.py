@@ -4,19 +4,17 @@ Without HTTP or protobuf on purpose: this is imported before the programs are at
 Source: OpenTelemetry specification, "OTLP exporter configuration". Times are in ms there.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from latencyprobe.headers import headers
 from latencyprobe_agent.config import ConfigError
 
 OtlpSignal = Literal["traces", "metrics"]
 _SIGNALS: tuple[OtlpSignal, ...] = ("traces", "metrics")
 _PREFIX = "OTEL_EXPORTER_OTLP_"
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2 "Tokens"
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 class Settings(NamedTuple):
@@ -99,15 +97,8 @@ def _settings(signal: OtlpSignal, environ: Mapping[str, str], endpoint: str | No
 
 
 def _headers(text: str) -> dict[str, str]:
-    """Read `key=value,key=value` with URL-encoded parts (W3C baggage without properties)."""
-    pairs = (entry.partition("=") for entry in text.split(",") if "=" in entry)
-    headers = {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):  # it may hold part of a value: `name: value` in place of `name=value`
-            raise ConfigError(f"{_PREFIX}HEADERS: a name is empty or can be no header's: give name=value,name=value")
-        if not _HEADER_VALUE.fullmatch(value):
-            raise ConfigError(
-                f"{_PREFIX}HEADERS: the value of {name!r} has a line break, or a character beyond Latin-1: "
-                "no header can have it; `base64 -w0` breaks no line"
-            )
-    return headers
+    """Return headers by names in lower case, which gRPC wants."""
+    try:
+        return {name.lower(): value for name, value in headers(text).items()}
+    except ValueError as error:
+        raise ConfigError(f"{_PREFIX}HEADERS: {error}") from error
