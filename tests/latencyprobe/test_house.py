@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,6 +97,27 @@ def imports(path: Path) -> set[str]:
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     of_modules = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     return plain | {f"{node.module}.{alias.name}" for node in of_modules for alias in node.names}
+
+
+@pytest.mark.parametrize("side", ["agent", "operator"])
+def test_the_picture_of_the_rooms_has_their_imports(side):
+    (folder,) = find_spec(f"latencyprobe_{side}").submodule_search_locations
+    below = defaultdict(set)
+    for file in Path(folder).rglob("[a-z]*.py"):
+        room = file.relative_to(folder).with_suffix("").parts[0]
+        below[room] |= {name.split(".")[1] for name in imports(file) if name.startswith(f"latencyprobe_{side}.")} - {
+            room
+        }
+
+    def reached(rooms):
+        return rooms.union(*(reached(below[room]) for room in rooms))
+
+    direct = {room: rooms - set().union(*(reached(below[one]) for one in rooms)) for room, rooms in [*below.items()]}
+    lines = re.search(rf"subgraph {side}\n(.*?)\n  end", (DESIGN / "README.md").read_text(), re.DOTALL)[1].splitlines()
+    drawn = {
+        room.strip(): set(re.findall(r"\w+", rooms)) for room, _, rooms in (line.partition("-->") for line in lines)
+    }
+    assert {room: rooms for room, rooms in direct.items() if rooms} == drawn
 
 
 def test_tests_of_one_folder_do_not_import_those_of_another():
