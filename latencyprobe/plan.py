@@ -162,7 +162,6 @@ class NodePlan(_Wire, frozen=True):
     objectives: tuple[PlannedObjective, ...]
     pods: tuple[Pod, ...] = ()
     pair_key: bytes = b""  # 32 random bytes, base64 on the wire; never logged
-    pair_key_id: str = ""
     idle_timeout_ns: int = 2_000_000_000
     host: bool = False
     suspend: bool = False

@@ -22,7 +22,7 @@ from latencyprobe.plan import (
 from latencyprobe.plan_stream import Differences, PlanChange, applied
 
 SPANS = SpanPolicy(1, 0.01, 100)
-PLAN = NodePlan("n1", 1, "", (), (), pair_key=b"k" * 32, pair_key_id="id")
+PLAN = NodePlan("n1", 1, "", (), (), pair_key=b"k" * 32)
 
 
 def finished(plan: NodePlan) -> NodePlan:

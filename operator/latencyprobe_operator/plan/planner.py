@@ -4,7 +4,6 @@ Pure and incremental: `work` looks again only at LatencyProbes that changed or t
 the nodes that it concerns, and builds only the plans of nodes where something differs.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 
@@ -155,7 +154,6 @@ class Planner:
             pods=self._planned(node, pods),
             suspend=self.suspended,
             pair_key=self._pair_key,
-            pair_key_id=hashlib.sha256(self._pair_key).hexdigest()[:8] if self._pair_key else "",
         )
         return msgspec.structs.replace(new, digest=plan.digest_of(new)), pods
 
