@@ -35,7 +35,6 @@
 #define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
 
 #define RCV_SHUTDOWN 1
-#define SEND_SHUTDOWN 2
 
 enum tcp_state {
 	TCP_ESTABLISHED = 1,
@@ -52,9 +51,7 @@ enum tcp_state {
 };
 
 enum tcp_ca_state {
-	TCP_CA_Open = 0,
 	TCP_CA_Recovery = 3,
-	TCP_CA_Loss = 4,
 };
 
 #define TCPHDR_SYN 0x02

@@ -3,7 +3,6 @@
 LatencyProbeError
 ├── SpecError            the LatencyProbe is wrong: `path` names the field       (operator: PermanentError; CLI: exit 1)
 ├── Unsupported          this kernel or these capabilities cannot measure        (agent stays up, tries again, says why)
-│   └── SignalUnavailable    one signal cannot; the others go on
 ├── AbiMismatch          record layout differs from the BPF object               (agent stops)
 ├── DirectoryError       the operator's directory is away or refuses             (agent keeps its last plan)
 ├── OutputError          standard output, or a file of results, is full          (CLI: exit 1)
@@ -33,10 +32,6 @@ class Unsupported(LatencyProbeError):  # noqa: N818 - a state of the host, as it
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-
-
-class SignalUnavailable(Unsupported):
-    """One signal cannot be measured here."""
 
 
 class AbiMismatch(LatencyProbeError):  # noqa: N818 - the field's term
