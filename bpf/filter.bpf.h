@@ -3,9 +3,9 @@
 #ifndef LATENCYPROBE_FILTER_BPF_H
 #define LATENCYPROBE_FILTER_BPF_H
 
-#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "events.h"
+#include "address.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -13,20 +13,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct evidence_filter);
 } evidence_filter SEC(".maps");
-
-static __always_inline bool is_mapped(const __u8 *addr)
-{
-	const __u32 *words = (const __u32 *)addr;
-
-	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
-}
-
-static __always_inline bool same_addr(const __u8 *one, const __u8 *other)
-{
-	const __u64 *a = (const __u64 *)one, *b = (const __u64 *)other;
-
-	return a[0] == b[0] && a[1] == b[1];
-}
 
 static __always_inline bool passes(const struct evidence_filter *f, const struct flow_header *flow)
 {

@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include "kernel.h"
 #include "core_fixes.bpf.h"
+#include "address.bpf.h"
 #include "maps.bpf.h"
 
 /* Local and peer end; IPv4 and v4-mapped addresses look the same. Ports in host order. */
@@ -38,16 +39,6 @@ static __always_inline bool is_unsupported(const struct sock *sk, const struct t
 	if (bpf_core_field_exists(tp->syn_smc) && tp->syn_smc)
 		return true;
 	return is_taken_over(sk, tp);
-}
-
-static __always_inline void map_ipv4(__u8 *addr, __be32 ipv4)
-{
-	__u32 *words = (__u32 *)addr;
-
-	words[0] = 0;
-	words[1] = 0;
-	words[2] = bpf_htonl(0xffff);
-	words[3] = ipv4;
 }
 
 /* Not inline: clang would merge its loads with others, and the verifier accepts one kind of pointer per load. */

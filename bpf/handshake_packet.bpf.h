@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "address.bpf.h"
 
 #define PULLED 256U /* Ethernet, 2 VLAN tags, IPv6 with common extension headers, TCP with all its options */
 #define VLAN_TAGS 2
@@ -81,16 +82,6 @@ static __always_inline int load(struct __sk_buff *skb, __u32 at, void *to, __u32
 	return 0;
 }
 
-static __always_inline void map_address(__u8 *to, __be32 ipv4)
-{
-	__u32 *words = (__u32 *)to;
-
-	words[0] = 0;
-	words[1] = 0;
-	words[2] = bpf_htonl(0xffff);
-	words[3] = ipv4;
-}
-
 static __always_inline bool read_ipv4(struct __sk_buff *skb, __u32 at, struct packet *p, struct inside *in)
 {
 	struct iphdr ip;
@@ -99,8 +90,8 @@ static __always_inline bool read_ipv4(struct __sk_buff *skb, __u32 at, struct pa
 		return false;
 	if (ip.frag_off & bpf_htons(FRAGMENT_OFFSET))
 		return false;
-	map_address(p->src, ip.saddr);
-	map_address(p->dst, ip.daddr);
+	map_ipv4(p->src, ip.saddr);
+	map_ipv4(p->dst, ip.daddr);
 	in->protocol = ip.protocol;
 	in->at = at + ip.ihl * 4;
 	in->end = at + bpf_ntohs(ip.tot_len);
