@@ -24,15 +24,13 @@ _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 Document = dict[str, Any]
 
 
-def of_ports(
-    ports: Sequence[int], *, name: str = "host", threshold: str = THRESHOLD, protocol: str | None = None
-) -> Document:
+def of_ports(ports: Sequence[int], *, threshold: str = THRESHOLD, protocol: str | None = None) -> Document:
     """Return a LatencyProbe with a target and an objective for each of these ports (at least one)."""
     targets = []
     for port in dict.fromkeys(ports):
         known = _BY_PORT.get(port, {}) if protocol is None else {"protocol": protocol}
         targets.append({"name": f"port-{port}", "ports": [port], **known})
-    return _document({"name": name}, targets, threshold)
+    return _document({"name": "host"}, targets, threshold)
 
 
 def of_object(found: Mapping[str, Any], *, threshold: str = THRESHOLD) -> Document:

@@ -6,7 +6,7 @@ Header blocks and data are noise: nobody reads them. RFC 9113.
 import socket
 import struct
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import pairwise
@@ -65,9 +65,6 @@ class Calls:
     def moved_by(self, offset: int) -> bool:
         """Whether all before this offset has moved."""
         return offset <= self.moved
-
-    def calls_before(self, offset: int) -> int:
-        return bisect_left(self.until, offset)
 
 
 class Way:

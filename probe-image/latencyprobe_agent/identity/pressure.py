@@ -61,11 +61,11 @@ class Hierarchies(NamedTuple):
     version: int = 0
 
 
-def find_hierarchies(unified: Path | None, mount: Path = Path("/sys/fs/cgroup")) -> Hierarchies:
-    """Return where pressure is told. `unified`: the version 2 tree, None where there is none below `mount`."""
+def find_hierarchies(unified: Path | None) -> Hierarchies:
+    """Return where pressure is told. `unified`: the version 2 tree, None where there is none."""
     if unified is not None and "cpu" in _text(unified / "cgroup.controllers").split():
         return Hierarchies(unified, unified, 2)
-    base = unified.parent if unified is not None else mount
+    base = unified.parent if unified is not None else Path("/sys/fs/cgroup")
     found = next((base / name for name in _V1 if (base / name / "cpu.stat").exists()), None)
     return Hierarchies(unified, found, 1 if found else 0)
 
