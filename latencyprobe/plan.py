@@ -266,8 +266,8 @@ class IdentityAnswer(_Wire, frozen=True):
 
 
 class TargetStatus(_Wire, frozen=True):
-    """What an agent sees of one target: exchanges by class and records lost by reason, since its start. `refused`: why
-    it, or part of it, is not measured; empty while it is."""
+    """What an agent sees of one target: exchanges by class, since its start. `refused`: why it, or part of it, is not
+    measured; empty while it is. `lost`: empty, for operators that take no status without."""
 
     id: str
     seen: int
@@ -280,7 +280,8 @@ class AgentStatus(_Wire, frozen=True):
     """Body of `POST /v1/nodes/{node}/status`: at start, on change, every 15 s. `variants`: by event; `error`: what is
     missing and what to do, empty while the agent measures. `spans_per_second`: what all LatencyProbes share, None where
     no spans are made; `spans_limited`: those (`namespace/probe`) that it left too few in the last minute; `safe_mode`:
-    why the agent counts alone, empty while it does not; `untold`: by namespace, how many targets `targets` lacks."""
+    why the agent counts alone, empty while it does not; `untold`: by namespace, how many targets `targets` lacks.
+    `boot_id`, `lost`: empty, for operators that take no status without."""
 
     instance: str
     boot_id: str

@@ -24,7 +24,6 @@ def test_a_target_s_status_adds_up_its_sets_and_roles() -> None:
     keys["role"] = Role.SERVER, Role.CLIENT, Role.SERVER
     totals["classes"][:, ExchangeClass.PINGPONG] = 10, 20, 40
     totals["classes"][2, ExchangeClass.PIPELINED] = 3
-    totals["lost_records"] = 0, 0, 7
     sets = {1: TargetSet((CART.id,), (), 0, POLICY, "shop/p"), 2: TargetSet((CART.id, WEB.id), (), 0, POLICY, "shop/p")}
     counts = Counts(keys, totals)
     rules = Rules(sets=sets, refused={WEB.id: "there is no room"})
@@ -32,12 +31,12 @@ def test_a_target_s_status_adds_up_its_sets_and_roles() -> None:
     cart, web = Seen().targets(turn._replace(counts=Snapshot(counts, counts, keys[:0], {})))
     assert (cart.id, cart.seen, cart.classes) == (CART.id, 73, {"pingpong": 70, "pipelined": 3})
     assert (cart.refused, web.refused) == ("", "there is no room")
-    assert (web.seen, web.classes, web.lost) == (43, {"pingpong": 40, "pipelined": 3}, {"ring_full": 7})
+    assert (web.seen, web.classes) == (43, {"pingpong": 40, "pipelined": 3})
 
 
 def test_what_a_number_counted_for_another_target_is_nothing_of_its_new_one() -> None:
     keys, totals = np.zeros(1, COUNTS_KEY), np.zeros(1, COUNTS)
-    keys["target_set"], totals["classes"][0, ExchangeClass.PINGPONG], totals["lost_records"] = 1, 1000, 7
+    keys["target_set"], totals["classes"][0, ExchangeClass.PINGPONG] = 1, 1000
     sets = {1: TargetSet((CART.id,), (), 0, POLICY, "shop/p"), 2: TargetSet((CART.id,), (5,), 0, POLICY, "shop/p")}
     before, after = Rules(sets=sets), Rules(sets={**sets, 1: TargetSet((WEB.id,), (), 0, POLICY, "shop/p")})
     seen, told = Seen(), []
@@ -49,5 +48,3 @@ def test_what_a_number_counted_for_another_target_is_nothing_of_its_new_one() ->
     assert [(1000, 0), (0, 0), (0, 5)] == [(cart.seen, web.seen) for cart, web in told]
     assert [{"pingpong": 1000}, {}, {}] == [cart.classes for cart, _ in told]
     assert [{}, {}, {"pipelined": 5}] == [web.classes for _, web in told]
-    assert [{"ring_full": 7}, {}, {}] == [cart.lost for cart, _ in told]
-    assert [{}, {}, {}] == [web.lost for _, web in told]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +44,6 @@ def measuring(
     `failing`: parts that raise, and what; `seen`: of these programs; `sampling`: it makes spans;
     `refused`: signals of evidence that cannot be attached, and why; `safe_mode`: why it counts alone.
     """
-    counts = last.counts if last else None
     return _status(
         config,
         generation=last.in_force.plan.generation if last else 0,
@@ -53,7 +51,6 @@ def measuring(
         error=str(problem or ""),
         reason=problem.reason if problem else "",
         targets=seen.targets(last) if last else (),
-        lost=dict(counts.lost) if counts else {},
         failing=dict(failing),
         spans_per_second=config.spans_per_second if sampling else None,
         spans_limited=last.stats.spans_limited if last and last.stats else (),
@@ -83,20 +80,20 @@ class Seen:
                 id=target.id,
                 seen=sum(classes),
                 classes={kind.name.lower(): classes[kind] for kind in ExchangeClass if classes[kind]},
-                lost={"ring_full": lost} if lost else {},
+                lost={},
                 refused=rules.refused.get(target.id, ""),
             )
             for target in turn.in_force.plan.targets
             for numbers in [[i for i, one in rules.sets.items() if target.id in one.targets]]
-            for *classes, lost in [seen[numbers].sum(axis=0).tolist()]
+            for classes in [seen[numbers].sum(axis=0).tolist()]
         )
 
 
 def _by_number(counts: Counts) -> NDArray[np.uint64]:
-    """Return classes and lost records of each target set: u64[sets, classes + 1]."""
+    """Return the classes of each target set: u64[sets, classes]."""
     keys, values = counts
-    found = np.zeros((MAX_SETS + 1, values["classes"].shape[1] + 1), np.uint64)
-    np.add.at(found, keys["target_set"], np.column_stack([values["classes"], values["lost_records"]]))
+    found = np.zeros((MAX_SETS + 1, values["classes"].shape[1]), np.uint64)
+    np.add.at(found, keys["target_set"], values["classes"])
     return found
 
 
@@ -108,7 +105,6 @@ def _status(
     error: str = "",
     reason: str = "",
     targets: tuple[TargetStatus, ...] = (),
-    lost: dict[str, int] | None = None,
     failing: dict[str, str] | None = None,
     spans_per_second: int | None = None,
     spans_limited: tuple[str, ...] = (),
@@ -117,25 +113,20 @@ def _status(
 ) -> AgentStatus:
     return AgentStatus(
         instance=config.instance,
-        boot_id=_boot_id(),
+        boot_id="",
         version=_version(),
         generation=generation,
         variants=variants or {},
         error=error,
         reason=reason,
         targets=targets,
-        lost=lost or {},
+        lost={},
         failing=failing or {},
         spans_per_second=spans_per_second,
         spans_limited=spans_limited,
         safe_mode=safe_mode,
         refused=refused or {},
     )
-
-
-@cache
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 @cache
