@@ -5,6 +5,7 @@ from functools import cache
 from importlib.metadata import version
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
@@ -18,12 +19,12 @@ from latencyprobe_agent.vocabulary.records import ExchangeClass
 
 def refused(config: Config, error: Unsupported) -> AgentStatus:
     """Return the status of an agent whose kernel refuses."""
-    return _status(config, error=str(error), reason=error.reason)
+    return replace(_nothing(config), error=str(error), reason=error.reason)
 
 
 def suspended(config: Config, plan: NodePlan) -> AgentStatus:
     """Return the status of an agent that attaches nothing, as its plan asks."""
-    return _status(config, generation=plan.generation)
+    return replace(_nothing(config), generation=plan.generation)
 
 
 def measuring(
@@ -44,8 +45,8 @@ def measuring(
     `failing`: parts that raise, and what; `seen`: of these programs; `sampling`: it makes spans;
     `refused`: signals of evidence that cannot be attached, and why; `safe_mode`: why it counts alone.
     """
-    return _status(
-        config,
+    return replace(
+        _nothing(config),
         generation=last.in_force.plan.generation if last else 0,
         variants=dict(variants),
         error=str(problem or ""),
@@ -97,35 +98,17 @@ def _by_number(counts: Counts) -> NDArray[np.uint64]:
     return found
 
 
-def _status(
-    config: Config,
-    *,
-    generation: int = 0,
-    variants: dict[str, str] | None = None,
-    error: str = "",
-    reason: str = "",
-    targets: tuple[TargetStatus, ...] = (),
-    failing: dict[str, str] | None = None,
-    spans_per_second: int | None = None,
-    spans_limited: tuple[str, ...] = (),
-    safe_mode: str = "",
-    refused: dict[str, str] | None = None,
-) -> AgentStatus:
+def _nothing(config: Config) -> AgentStatus:
+    """Return the status of an agent of which there is nothing to tell."""
     return AgentStatus(
         instance=config.instance,
         boot_id="",
         version=_version(),
-        generation=generation,
-        variants=variants or {},
-        error=error,
-        reason=reason,
-        targets=targets,
+        generation=0,
+        variants={},
+        error="",
+        targets=(),
         lost={},
-        failing=failing or {},
-        spans_per_second=spans_per_second,
-        spans_limited=spans_limited,
-        safe_mode=safe_mode,
-        refused=refused or {},
     )
 
 
