@@ -86,9 +86,6 @@ class SpanPolicy(_Wire, frozen=True):
     stages: StagesAs = StagesAs.SPANS
 
 
-USER_STACKS = "waits.user_stacks"  # in an agent's variants
-
-
 class WaitPolicy(_Wire, frozen=True):
     """Which waits of servers are recorded: in system calls, and for a CPU, that take longer; 0: none. `stacks`: with
     the kernel's stack; `user_stacks`: with the program's too."""

@@ -2,8 +2,6 @@
 
 import enum
 
-HTTP2 = "http2"  # in an agent's variants
-
 
 class Protocol(enum.StrEnum):
     """How the RPCs on a connection are told from each other: by whose turn it is, or as streams of HTTP/2."""

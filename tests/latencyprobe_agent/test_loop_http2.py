@@ -6,7 +6,8 @@ import pytest
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import SpanPolicy, TargetPod
-from latencyprobe.protocol import HTTP2, Protocol
+from latencyprobe.protocol import Protocol
+from latencyprobe.variants import HTTP2
 from latencyprobe_agent.kernel.http2 import FakeHttp2Programs
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.measure.rules import Rules, TargetSet, compile_rules

@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from latencyprobe.plan import USER_STACKS, NodePlan, PlannedObjective, SpanPolicy, Target, WaitPolicy
+from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target, WaitPolicy
 from latencyprobe.plan import Role as Perspective
+from latencyprobe.variants import USER_STACKS
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.programs import FakePrograms

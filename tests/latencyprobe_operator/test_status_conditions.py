@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import SpecError
-from latencyprobe.plan import USER_STACKS, TargetStatus
+from latencyprobe.plan import TargetStatus
+from latencyprobe.variants import USER_STACKS
 from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status.conditions import Condition, conditions, invalid
 from latencyprobe_operator.status.placement import Placement

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from latencyprobe.plan import TargetStatus
-from latencyprobe.protocol import HTTP2
+from latencyprobe.variants import HTTP2
 from latencyprobe_operator.status.conditions import conditions
 from latencyprobe_operator.status.placement import Placement
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from latencyprobe.plan import AgentStatus, NodePlan
+from latencyprobe.variants import LACKING
 
 FRESH_S = 45.0  # three missed reports of 15 s
 STARTING_S = 60.0  # label, pod, image pull and load may take this long before an agent counts as missing
-LACKING = "unsupported"  # in an agent's variants
 APPLYING_S = 10.0  # a plan this young may still be on its way to a ready agent
 
 

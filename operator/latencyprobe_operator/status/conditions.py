@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 
 from latencyprobe import pressure
 from latencyprobe.errors import SpecError
+from latencyprobe.variants import LACKING, of_pressure
 from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, TEXT_BYTES
-from latencyprobe_operator.plan.agents import LACKING, Agents, NodeState
+from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
 from latencyprobe_operator.status import evidence, protocols, untold
 from latencyprobe_operator.status.placement import Placement, some
@@ -139,7 +140,7 @@ def _spans_limited(resolved: Resolved, states: Mapping[str, NodeState], agents: 
 def _pressure_unknown(states: Mapping[str, NodeState], agents: Agents) -> list[Condition]:
     """Return the condition that says on which nodes it is not known what holds up containers, if there are any."""
     lacking = {
-        node: [kind for kind in pressure.BY_NAME if agents.of[node].status.variants.get(f"pressure.{kind}") == LACKING]
+        node: [kind for kind in pressure.BY_NAME if agents.of[node].status.variants.get(of_pressure(kind)) == LACKING]
         for node, state in states.items()
         if state is NodeState.READY
     }

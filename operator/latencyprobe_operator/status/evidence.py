@@ -2,9 +2,9 @@
 
 import msgspec
 
-from latencyprobe.plan import USER_STACKS
 from latencyprobe.spec import signal_of
-from latencyprobe_operator.plan.agents import LACKING, Agents
+from latencyprobe.variants import LACKING, USER_STACKS
+from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.targets import Resolved
 from latencyprobe_operator.status.placement import some
 

@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from latencyprobe.protocol import HTTP2, Protocol
-from latencyprobe_operator.plan.agents import LACKING, Agents
+from latencyprobe.protocol import Protocol
+from latencyprobe.variants import HTTP2, LACKING
+from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.targets import Resolved
 from latencyprobe_operator.status.placement import some
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from latencyprobe.errors import Unsupported
-from latencyprobe.plan import USER_STACKS, NodePlan
+from latencyprobe.plan import NodePlan
+from latencyprobe.variants import LACKING, USER_STACKS
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.identity.cgroups import Cgroup
 from latencyprobe_agent.identity.folders import PodFolders
@@ -48,10 +49,10 @@ class Attachment:
 
     @property
     def variants(self) -> Mapping[str, str]:
-        """Return the variants of HTTP/2, and `unsupported` for stacks of programs that the plan asks for, and that this
+        """Return the variants of HTTP/2, and LACKING for stacks of programs that the plan asks for, and that this
         agent cannot name."""
         asked = self.in_force and any(one.waits.user_stacks for one in self.in_force.rules.in_force.values())
-        return {**self.http2.variants, **({USER_STACKS: "unsupported"} if asked and self._no_user_stacks else {})}
+        return {**self.http2.variants, **({USER_STACKS: LACKING} if asked and self._no_user_stacks else {})}
 
     @property
     def plan_age_s(self) -> float:

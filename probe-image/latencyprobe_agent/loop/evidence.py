@@ -18,6 +18,7 @@ import numpy as np
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import ServerHalf
 from latencyprobe.sli import added
+from latencyprobe.variants import LACKING
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.loader import OUT_OF_MEMORY
@@ -76,13 +77,13 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
 
     @property
     def variants(self) -> Mapping[str, str]:
-        """Attach variant by event of every signal, `unsupported` for a signal that cannot be attached."""
+        """Attach variant by event of every signal, LACKING for a signal that cannot be attached."""
         found = {
             f"{name}.{event}": variant
             for name, one in self._running.items()
             for event, variant in one.programs.variants.items()
         }
-        return found | dict.fromkeys(self._refused, "unsupported")
+        return found | dict.fromkeys(self._refused, LACKING)
 
     @property
     def refused(self) -> Mapping[str, str]:

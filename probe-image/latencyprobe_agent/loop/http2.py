@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from latencyprobe.errors import Unsupported
-from latencyprobe.protocol import HTTP2, Protocol
+from latencyprobe.protocol import Protocol
 from latencyprobe.sli import added
+from latencyprobe.variants import HTTP2, LACKING
 from latencyprobe_agent.kernel.http2 import Http2Programs
 from latencyprobe_agent.measure.rules import Rules
 
@@ -28,9 +29,9 @@ class Http2(AbstractContextManager["Http2"]):
 
     @property
     def variants(self) -> Mapping[str, str]:
-        """Attach variant by event, or `unsupported`."""
+        """Attach variant by event, or LACKING."""
         if self._refused:
-            return {HTTP2: "unsupported"}
+            return {HTTP2: LACKING}
         of_events = self._programs.variants.items() if self._programs else ()
         return {f"{HTTP2}.{event}": variant for event, variant in of_events}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from latencyprobe import pressure
 from latencyprobe.errors import Unsupported
+from latencyprobe.variants import LACKING, of_pressure
 from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.identity.pressure import CgroupFiles, Hierarchies, Place, Reading, find_hierarchies
 from latencyprobe_agent.identity.resources import Resources
@@ -48,7 +49,7 @@ class PressureReader:
     def variants(self) -> Mapping[str, str]:
         """What tells of each kind of pressure: `cgroup1`, `cgroup2`, `psi`, or `unsupported`; empty before anything was
         read."""
-        return {f"pressure.{kind}": variant for kind, variant in self._told.items()}
+        return {of_pressure(kind): variant for kind, variant in self._told.items()}
 
     def read(self, owners: Iterable[int], resources: Resources) -> Mapping[int, Stall]:
         """Return what each owner's container was held up by since the reading before. Owner 0 are those that ended."""
@@ -127,8 +128,8 @@ class PressureReader:
     def _tell(self, read: set[str]) -> None:
         for kind in pressure.BY_NAME:
             quota = f"cgroup{self._found().version}" if kind == pressure.THROTTLED else "psi"
-            told = quota if kind in read else "unsupported"
-            if told == "unsupported" and kind not in self._told:
+            told = quota if kind in read else LACKING
+            if told == LACKING and kind not in self._told:
                 _log.warning("reports do not say how long containers were %s: %s",
                              pressure.BY_NAME[kind].told, _LACKS[kind])  # fmt: skip
             self._told[kind] = told
