@@ -247,7 +247,7 @@ class Identity(_Wire, frozen=True):
 
 
 class IdentityRequest(_Wire, frozen=True):
-    """Body of `POST /v1/identities`: at most 1,000 addresses."""
+    """Body of `POST /v1/identities`: at most `wire.MAX_ADDRESSES`."""
 
     addresses: tuple[Address, ...]
 

@@ -7,6 +7,7 @@ import pytest
 
 from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import NAME, Ask, RemoteJoinMessage, ServerHalf
+from latencyprobe.wire import MAX_KEYS
 from latencyprobe_agent.directory import remote_join
 from latencyprobe_agent.directory.client import FakeDirectory
 from latencyprobe_agent.directory.remote_join import RemoteJoinPost
@@ -100,5 +101,5 @@ def test_queues_are_bounded_in_all_directions(directory: FakeDirectory, post: Re
     assert (len(heard), post.dropped["unread"]) == (5, 1000)
     post.start()
     wait_until(lambda: sum(len(ask.keys) for one in directory.messages for ask in one.asks) == 4096)
-    assert max(sum(len(ask.keys) for ask in one.asks) for one in directory.messages) <= remote_join.MAX_KEYS
+    assert max(sum(len(ask.keys) for ask in one.asks) for one in directory.messages) <= MAX_KEYS
     assert max(len(one.halves) for one in directory.messages) <= remote_join.MAX_HALVES

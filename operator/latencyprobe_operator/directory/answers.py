@@ -11,9 +11,10 @@ from latencyprobe.plan import (
     RemoteJoinAnswer,
     RemoteJoinMessage,
 )
+from latencyprobe.wire import MAX_ADDRESSES, MAX_KEYS
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.holders import VALID_S
-from latencyprobe_operator.directory.limits import MAX_ADDRESSES, MAX_HALVES, MAX_KEYS, Refused
+from latencyprobe_operator.directory.limits import MAX_HALVES, Refused
 from latencyprobe_operator.directory.lookups import Lookups
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.agents import Agents

@@ -7,12 +7,10 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 4 << 20  # a batch of SLI rows; every other body is far smaller
-MAX_ADDRESSES = 1_000
 MAX_ROWS = 10_000
 MAX_INSTANCE = 253  # characters; agents send 36
 MAX_SEQUENCE = 1 << 53
-MAX_KEYS = 1_000  # of halves that are asked for in one request
-MAX_HALVES = 500
+MAX_HALVES = 500  # of one request
 MAX_STREAMS = 10_000  # twice the nodes of the largest cluster that we plan for
 
 

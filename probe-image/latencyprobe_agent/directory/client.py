@@ -35,7 +35,6 @@ T = TypeVar("T")
 
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of each connection that is not kept
 
-MAX_ADDRESSES = 1000  # per identity request, the directory's own bound
 _MAX_BODY_BYTES = 32 << 20  # a plan of 250 pods with resources is about 500 kB
 _HEARTBEATS_LATE_S = 45.0  # three heartbeats of the plan stream
 _TURN_S = 1.0  # for so long a post waits for another's connection; then it makes its own, and ends it
@@ -88,7 +87,7 @@ class Directory:
             response.close()
 
     def identities(self, addresses: tuple[str, ...]) -> IdentityAnswer:
-        """Ask who owns up to MAX_ADDRESSES addresses."""
+        """Ask who owns up to `wire.MAX_ADDRESSES` addresses."""
         body = self._post("/v1/identities", IdentityRequest(addresses))
         return _decode(body, IdentityAnswer, self.url)
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from latencyprobe.plan import Identity, IdentityAnswer
+from latencyprobe.wire import MAX_ADDRESSES
 from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.guard import Guard
 
-_BATCH = 1000  # addresses per question, the directory's own bound
 _CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count no single node reaches in 15 s
 _RETRY_S = 1.0
 _PACE_S = 0.1  # the directory takes 20 requests a second from a node; addresses that come meanwhile are one question
@@ -85,7 +85,7 @@ class Peers:
                 self._lock.wait_for(lambda: self._unanswered or self._stopped)
                 if self._stopped:
                     return
-                batch = tuple(sorted(self._unanswered)[:_BATCH])
+                batch = tuple(sorted(self._unanswered)[:MAX_ADDRESSES])
                 self._asked, self._void = frozenset(batch), set()
             answered = self._questions.run(partial(self._ask_for, batch))
             with self._lock:

@@ -13,11 +13,12 @@ from functools import partial
 import msgspec
 
 from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
+from latencyprobe.wire import MAX_KEYS
 from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.guard import Guard
 
 _PACE_S = 0.2  # the directory takes 20 requests a second from a node, of which identities may be 10
-MAX_KEYS, MAX_HALVES = 1000, 150  # of one post
+MAX_HALVES = 150  # of one post
 _HALVES_BYTES = 128 << 10  # of one post, beside 112 kB of questions: the directory takes 256 KiB
 _CAPACITY = 4096  # keys, or halves, that wait in either direction: about 2 MB at the longest names
 
