@@ -8,7 +8,7 @@ from latencyprobe import slo_events
 from latencyprobe.rules import promql
 from latencyprobe.slo.objective import Objective
 
-SERIES = promql.series(slo_events.SLO_EVENTS, slo_events.UNIT, "counter")
+EVENTS = promql.series(slo_events.SLO_EVENTS, slo_events.UNIT, "counter")
 OUTCOME = promql.label(slo_events.OUTCOME)
 
 
@@ -25,12 +25,12 @@ def identity(objective: Objective) -> dict[str, str]:
 
 def total(objective: Objective) -> str:
     """Return the selector of all its events."""
-    return promql.selector(SERIES, _matching(objective))
+    return promql.selector(EVENTS, _matching(objective))
 
 
 def bad(objective: Objective) -> str:
     """Return the selector of its bad events."""
-    return promql.selector(SERIES, _matching(objective) | {OUTCOME: slo_events.BAD})
+    return promql.selector(EVENTS, _matching(objective) | {OUTCOME: slo_events.BAD})
 
 
 def _matching(objective: Objective) -> dict[str, str]:

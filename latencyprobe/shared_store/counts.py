@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from latencyprobe import exclusions
 from latencyprobe.errors import StoreError
+from latencyprobe.rules import counters
 from latencyprobe.shared_store import questions, tallies
 from latencyprobe.shared_store.answers import Series
 from latencyprobe.shared_store.client import FAILED, Client
@@ -73,7 +74,7 @@ class PrometheusCounts:
         counted = self._counted(key.namespace, since, until)
         if not counted:
             raise NothingStored(
-                f"{self._client.url}: no {questions.EVENTS} of namespace {key.namespace} in this window: no traffic "
+                f"{self._client.url}: no {counters.EVENTS} of namespace {key.namespace} in this window: no traffic "
                 "yet, or the agents' metrics (otlp.endpoint) do not arrive there, or not under these names"
             )
         identity = Identity.of(key)
@@ -154,7 +155,7 @@ class PrometheusCounts:
             try:
                 self._known[what] = found()
             except ValueError as error:
-                raise StoreError(f"{self._client.url}: answers {error}: look at {questions.EVENTS} there") from error
+                raise StoreError(f"{self._client.url}: answers {error}: look at {counters.EVENTS} there") from error
         known: T = self._known[what]
         return known
 

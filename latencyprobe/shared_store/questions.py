@@ -12,10 +12,10 @@ from typing import NamedTuple
 from latencyprobe import slo_events
 from latencyprobe.plan import Role
 from latencyprobe.rules import promql
+from latencyprobe.rules.counters import EVENTS
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.slo.windows import DAY_S, HOUR_S
 
-EVENTS = promql.series(slo_events.SLO_EVENTS, slo_events.UNIT, "counter")
 EXCLUDED = promql.series(slo_events.EXCLUDED, slo_events.EXCLUDED_UNIT, "counter")
 DURATION = {
     slo_events.perspective(Role.SERVER): promql.series(slo_events.SERVER_DURATION, "s", "histogram"),
