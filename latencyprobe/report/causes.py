@@ -10,7 +10,6 @@ from latencyprobe.sli import SliRow
 from latencyprobe.stages import PROCESS
 
 _LISTED = 8  # beside other and unknown
-_NOTABLE = Decimal(1)  # percent: below it nobody has to read of it
 _TOLD = 3
 
 
@@ -35,7 +34,7 @@ def of(row: SliRow) -> tuple[Cause, ...]:
 def line(result: Result) -> str:
     """Return the largest causes as a line, empty without any. It follows the line of the peers that were waited for,
     which is about the same time."""
-    notable = [one for one in result.causes if Decimal(one.share) >= _NOTABLE]
+    notable = [one for one in result.causes if Decimal(one.share) >= units.NOTABLE]
     named = [one for one in notable if one.cause not in (OTHER, UNKNOWN)][:_TOLD]
     unknown = [one for one in notable if one.cause == UNKNOWN]
     if not named:

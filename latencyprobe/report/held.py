@@ -4,15 +4,18 @@ from collections import Counter
 from decimal import Decimal
 
 from latencyprobe import unsent
+from latencyprobe.report import units
 from latencyprobe.report.model import Result
-
-_CAUSE = Decimal(10)  # percent of the bad events; from here on it is worth a remedy
 
 
 def advice(result: Result) -> str:
     """Return the reason that most of the slowest events with such bytes have; empty where few bad ones have any, and
     where no slowest one tells: the counts of all know no reasons."""
-    hit = any(one.bad and Decimal(one.bad_share) >= _CAUSE for one in result.evidence if one.signal == unsent.SIGNAL)
+    hit = any(
+        one.bad and Decimal(one.bad_share) >= units.WORTH_A_REMEDY
+        for one in result.evidence
+        if one.signal == unsent.SIGNAL
+    )
     told = Counter(one.what for slow in result.slowest for one in slow.evidence if one.signal == unsent.SIGNAL)
     if not hit or not told:
         return ""

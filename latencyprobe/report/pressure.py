@@ -8,9 +8,6 @@ from latencyprobe.report import units
 from latencyprobe.report.model import Pressure, Result
 from latencyprobe.sli import SliRow
 
-_NOTABLE = Decimal(1)  # percent: below it nobody has to read of it
-_CAUSE = Decimal(10)  # from here on it is worth a remedy
-
 
 def of(row: SliRow) -> tuple[Pressure, ...]:
     """Return what held up the containers of a row, in the order of the kinds."""
@@ -29,7 +26,7 @@ def of(row: SliRow) -> tuple[Pressure, ...]:
 
 def told(result: Result) -> str:
     """Return one line with the kinds that took a notable share of the time, empty without any."""
-    shares = [_share(one) for one in result.pressure if _most(one) >= _NOTABLE]
+    shares = [_share(one) for one in result.pressure if _most(one) >= units.NOTABLE]
     when = "; in brackets when bad ones ended" if any("(" in share for share in shares) else ""
     return f"containers were held up: {', '.join(shares)}{when}" if shares else ""
 
@@ -40,7 +37,7 @@ def advice(result: Result) -> str:
     if not result.bad:
         return ""
     for kind in pressure.ALL:
-        if (share := shares.get(kind.name, Decimal(0))) >= _CAUSE:
+        if (share := shares.get(kind.name, Decimal(0))) >= units.WORTH_A_REMEDY:
             at_most = "at most " if kind.name == pressure.THROTTLED and share < 100 else ""
             when = "of the time in the seconds that burned the budget"
             return f"containers were {kind.told} {at_most}{share} % {when}: {kind.remedy}"

@@ -12,6 +12,8 @@ from fractions import Fraction
 from latencyprobe.slo.histogram import quantiles_ns
 
 FASTEST, P50, P90, P99, P999 = map(Fraction, ("0", "0.5", "0.9", "0.99", "0.999"))
+NOTABLE = Decimal(1)  # percent: below it nobody has to read of it
+WORTH_A_REMEDY = Decimal(10)  # percent, from here on
 _SPAN_S = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _UNITS = (("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000))
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 from latencyprobe.shared_store.answers import Bucket, Series
 from latencyprobe.shared_store.questions import VMRANGE
-from latencyprobe.sli import HISTOGRAM_INDEXES, HISTOGRAM_SCALE
+from latencyprobe.sli import HISTOGRAM_INDEXES
+from latencyprobe.slo.histogram import BUCKETS_PER_POWER
 
-_PER_POWER = 2**HISTOGRAM_SCALE
-_WIDEST = 2 ** (1 / _PER_POWER) * 1.002  # VictoriaMetrics writes 4 digits
+_WIDEST = 2 ** (1 / BUCKETS_PER_POWER) * 1.002  # VictoriaMetrics writes 4 digits
 
 
 def histogram(buckets: Iterable[Bucket]) -> dict[int, float] | None:
@@ -23,7 +23,7 @@ def histogram(buckets: Iterable[Bucket]) -> dict[int, float] | None:
             continue
         if not 0 < upper < math.inf or lower <= 0 or upper / lower > _WIDEST:
             return None
-        index = round(_PER_POWER * math.log2(math.sqrt(lower * upper)) - 0.5)
+        index = round(BUCKETS_PER_POWER * math.log2(math.sqrt(lower * upper)) - 0.5)
         index = min(max(index, HISTOGRAM_INDEXES[0]), HISTOGRAM_INDEXES[-1])
         counts[index] = counts.get(index, 0) + events
     return counts

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from latencyprobe.sli import HISTOGRAM_SCALE
 
-_BUCKETS_PER_POWER = 2**HISTOGRAM_SCALE
+BUCKETS_PER_POWER = 2**HISTOGRAM_SCALE
 
 
 def quantile_ns(histogram: Mapping[int, int], q: Fraction) -> int | None:
@@ -28,4 +28,4 @@ def quantiles_ns(histogram: Mapping[int, int], shares: Iterable[Fraction]) -> li
         return []
     ranks = (max(1, math.ceil(q * reached[-1])) for q in shares)
     found = (indexes[bisect_left(reached, rank)] for rank in ranks)
-    return [round(math.exp2((index + 0.5) / _BUCKETS_PER_POWER) * 1e9) for index in found]
+    return [round(math.exp2((index + 0.5) / BUCKETS_PER_POWER) * 1e9) for index in found]
