@@ -7,7 +7,7 @@ import msgspec
 
 from latencyprobe_agent.flame.folding import ON_CPU, OTHER, Folded, add, parse
 
-_STACKS = 8  # `latencyprobe syscalls` prints the longest; of a call with as many there may have been more
+STACKS = 8  # the longest waits of a call, which `latencyprobe syscalls` prints; with as many there may have been more
 
 NOT_UNDERSTOOD = "lines not understood"
 
@@ -60,4 +60,4 @@ def _add(folded: Folded, call: _Call, missing: Counter[str]) -> None:
         return
     if not waits and not call.user_stack:
         missing["calls without a stack"] += 1
-    add(folded, call.comm, call.user_stack, waits, rest_ns=rest_ns, rest=OTHER if len(waits) >= _STACKS else ON_CPU)
+    add(folded, call.comm, call.user_stack, waits, rest_ns=rest_ns, rest=OTHER if len(waits) >= STACKS else ON_CPU)

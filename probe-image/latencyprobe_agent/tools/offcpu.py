@@ -16,7 +16,7 @@ from latencyprobe_agent.tools import rows
 from latencyprobe_agent.tools.retransmits import without_hook
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import ended
-from latencyprobe_agent.tools.watching import Watching, watching
+from latencyprobe_agent.tools.watching import STACKS, Watching, watching
 from latencyprobe_agent.vocabulary.records import OffcpuReason, StackOptionFlags
 
 _ROW = "%-15s %-15s %-7s %-7s %-13s %s"
@@ -49,7 +49,7 @@ processor, too. Needs root, or CAP_BPF and CAP_PERFMON.
 @watching("20ms")
 def offcpu(*, stacks: str, waker: bool, watching: Watching) -> None:
     """Show tasks that are off their processor for long: whose, why, and where they wait."""
-    wanted = StackOptionFlags.KERNEL if stacks == "kernel" else StackOptionFlags(0)
+    wanted = STACKS[stacks]
     if waker:
         wanted |= StackOptionFlags.WAKER
     table = Table(watching)

@@ -26,15 +26,10 @@ from latencyprobe_agent.tools.recording import Recording, Snapshots, Taken
 from latencyprobe_agent.tools.syscalls import idle
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import Ended, ended
-from latencyprobe_agent.tools.watching import WHOSE, Watching, asked, slower_than
+from latencyprobe_agent.tools.watching import STACKS, WHOSE, Watching, asked, slower_than
 from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 _ON: dict[str, Tracker] = {"syscalls": RECORDER, "offcpu": OFFCPU, "wakeup": WAKEUP, "ttfb": TTFB, "net": NET}
-_STACKS = {
-    "none": StackOptionFlags(0),
-    "kernel": StackOptionFlags.KERNEL,
-    "user": StackOptionFlags.KERNEL | StackOptionFlags.USER,
-}
 _ROW = "%-15s %-17s %-15s %-7s %9s %9s %8s %8s  %s"
 _HEADER = ("TIME", "TRIGGER", "COMM", "TID", "DURATION", "COVERED", "EVENTS", "SUPPRESS", "FILE")
 _FOLDER = click.option(
@@ -118,7 +113,7 @@ It slows down every system call of the host. Needs root, or CAP_BPF and CAP_PERF
 )
 @click.option(
     "--stacks",
-    type=click.Choice(list(_STACKS)),
+    type=click.Choice(list(STACKS)),
     default="kernel",
     show_default=True,
     help="Of the trigger: where it waited; user: and who called, too.",
@@ -172,7 +167,7 @@ def _record(given: dict[str, Any]) -> None:
         asked(given),
         at_once=True,
         left_out=frozenset() if given["all_waits"] else idle(),
-        stacks=_STACKS[given["stacks"]],
+        stacks=STACKS[given["stacks"]],
     )
     on, folder = given["on"], given["folder"]
     tracker = _ON[on]

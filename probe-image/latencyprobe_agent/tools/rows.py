@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.report import units
+from latencyprobe_agent.flame.reading import STACKS
 from latencyprobe_agent.measure.calls_in_progress import Addresses, by_weight
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools.tail import timestamp
@@ -16,7 +17,6 @@ from latencyprobe_agent.vocabulary.comm import comm
 from latencyprobe_agent.vocabulary.records import TrackedFlag
 
 _STATS = "%-17s %10s %9s %9s %9s %9s"
-_STACKS = 8  # of one call, the longest waits
 
 Waits = list[tuple[int, list[str]]]
 
@@ -51,7 +51,7 @@ def as_object(record: np.void, unix_ns: int) -> dict[str, Any]:
 
 def waits(kernel: tuple[tuple[int, Addresses], ...], symbols: Symbolizer) -> Waits:
     """Return (ns, names leaf first) of where a task waited in the kernel, the longest first."""
-    return [(ns, symbols.kernel(inside_calls(addresses))) for ns, addresses in by_weight(kernel)[:_STACKS]]
+    return [(ns, symbols.kernel(inside_calls(addresses))) for ns, addresses in by_weight(kernel)[:STACKS]]
 
 
 def as_objects(of: Waits) -> list[dict[str, Any]]:

@@ -17,8 +17,7 @@ from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools import rows
 from latencyprobe_agent.tools.tail import timestamp
 from latencyprobe_agent.tools.tracking import ended
-from latencyprobe_agent.tools.watching import Watching, watching
-from latencyprobe_agent.vocabulary.records import StackOptionFlags
+from latencyprobe_agent.tools.watching import STACKS, Watching, watching
 from latencyprobe_agent.vocabulary.returned import returned
 from latencyprobe_agent.vocabulary.syscalls import name as call_name
 from latencyprobe_agent.vocabulary.syscalls import number
@@ -28,11 +27,6 @@ IDLE = (
     *("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "futex", "futex_wait"),
     *("futex_waitv", "accept", "accept4", "recvfrom", "recvmsg", "recvmmsg"),
 )
-_STACKS = {
-    "none": StackOptionFlags(0),
-    "kernel": StackOptionFlags.KERNEL,
-    "user": StackOptionFlags.KERNEL | StackOptionFlags.USER,
-}
 _ROW = "%-15s %-15s %-7s %-7s %-17s %9s %s"
 _HEADER = ("TIME", "COMM", "TGID", "TID", "SYSCALL", "DURATION", "RET")
 _SHOWN = 3  # kernel stacks of a call, in the table
@@ -81,7 +75,7 @@ Attached, it slows down every system call of the host. Needs root, or CAP_BPF an
 )
 @click.option(
     "--stacks",
-    type=click.Choice(list(_STACKS)),
+    type=click.Choice(list(STACKS)),
     default="none",
     show_default=True,
     help="Where it waited in the kernel; user: and who called, too.",
@@ -106,7 +100,7 @@ def syscalls(
     knobs = replace(
         watching.knobs,
         left_out=frozenset((frozenset() if all_waits else idle()) - {*include} | {*exclude}),
-        stacks=_STACKS["none" if watching.stats else stacks],
+        stacks=STACKS["none" if watching.stats else stacks],
     )
     table = Table(watching, frame)
     table.begin()

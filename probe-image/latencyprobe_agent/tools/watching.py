@@ -10,10 +10,16 @@ import click
 from latencyprobe.options import DURATION, OUTPUT, Duration
 from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.tools.options import cgroup_option
+from latencyprobe_agent.vocabulary.records import StackOptionFlags
 
 _RECORDS_PER_SECOND = 10_000  # for what is printed, and to keep a flood of them cheap; the excess is counted
 _STACKS_PER_SECOND = 10_000
 _NEVER_NS = 2**64 - 1
+STACKS = {  # by the choices of --stacks
+    "none": StackOptionFlags(0),
+    "kernel": StackOptionFlags.KERNEL,
+    "user": StackOptionFlags.KERNEL | StackOptionFlags.USER,
+}
 
 
 @dataclass(frozen=True)
