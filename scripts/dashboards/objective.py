@@ -9,6 +9,7 @@ from dashboards.panels import OBJECTIVE, Query, chart, dashed, of_answer, of_lab
 from dashboards.queries import (
     CLUSTER,
     NAMESPACE,
+    ONE_TARGET,
     PERSPECTIVE,
     PROBE,
     TARGET,
@@ -29,8 +30,7 @@ from latencyprobe.rules import promql
 from latencyprobe.slo.windows import HOUR_S, Alert, alerts
 from latencyprobe_agent.vocabulary import conventions as names
 
-_TARGET = f'{CLUSTER},{NAMESPACE}="$namespace",{PROBE}="$probe",{TARGET}="$target"'
-HERE = f'{_TARGET},{NAME}="$objective",{PERSPECTIVE}="$perspective"'
+HERE = f'{ONE_TARGET},{NAME}="$objective",{PERSPECTIVE}="$perspective"'
 WINDOW = "${window}s"
 ROWS = alerts("30d", Fraction(999_999, 1_000_000))  # whose factors those of other windows are made of
 SLOW_S = 6 * HOUR_S  # windows from here on hold so many samples that a point in 5 minutes must do
@@ -146,7 +146,7 @@ def _burning(row: Alert) -> Panel:
 
 def _durations() -> str:
     """Return the histograms of the end that the objective judges: its name is a part of theirs."""
-    of_server, of_client = of(names.SERVER_DURATION, _TARGET), of(names.CLIENT_DURATION, _TARGET)
+    of_server, of_client = of(names.SERVER_DURATION, ONE_TARGET), of(names.CLIENT_DURATION, ONE_TARGET)
     both = of_server.replace("_server_", "_${perspective}_")
     assert both == of_client.replace("_client_", "_${perspective}_")
     assert {slo_events.perspective(role) for role in ("Server", "Client")} == {"server", "client"}

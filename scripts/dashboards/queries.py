@@ -20,6 +20,7 @@ OBJECTIVE = promql.label(names.OBJECTIVE)
 PERSPECTIVE = promql.label(names.PERSPECTIVE)
 NODE = promql.label(names.K8S_NODE_NAME)
 OF_OBJECTIVE = f"{NAMESPACE}, {PROBE}, {TARGET}, {OBJECTIVE}, {PERSPECTIVE}"
+ONE_TARGET = f'{CLUSTER},{NAMESPACE}="$namespace",{PROBE}="$probe",{TARGET}="$target"'  # that a page's variables name
 _BAD = f'{promql.label(names.OUTCOME)}="{slo_events.BAD}"'
 _AMBIGUOUS = "|".join(one.name for one in exclusions.ALL if one.ambiguous)
 

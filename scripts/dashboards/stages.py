@@ -5,11 +5,10 @@ from grafana_foundation_sdk.builders.timeseries import Panel
 from grafana_foundation_sdk.models.common import StackingMode
 
 from dashboards.panels import STAGES, Query, chart, of_label, page
-from dashboards.queries import CLUSTER, NAMESPACE, PROBE, TARGET, label, mean, of, quantile, rate
+from dashboards.queries import CLUSTER, NAMESPACE, ONE_TARGET, PROBE, TARGET, label, mean, of, quantile, rate
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Metric
 
-HERE = f'{CLUSTER},{NAMESPACE}="$namespace",{PROBE}="$probe",{TARGET}="$target"'
 ROLE, STAGE, PEER = label(names.ROLE), label(names.STAGE), label(names.SERVICE_PEER_NAME)
 SERVER, CLIENT = f'{ROLE}="server"', f'{ROLE}="client"'
 
@@ -36,7 +35,7 @@ def build() -> Dashboard:
 
 
 def _stages(end: str, role: str) -> list[Panel]:
-    stages, shown = of(names.STAGE_DURATION, HERE, role), f"{{{{{STAGE}}}}}"
+    stages, shown = of(names.STAGE_DURATION, ONE_TARGET, role), f"{{{{{STAGE}}}}}"
     return [
         chart(
             f"Mean of each stage: {end}",
@@ -65,8 +64,8 @@ def _stages(end: str, role: str) -> list[Panel]:
 
 
 def _between() -> list[Panel]:
-    server, client = of(names.SERVER_DURATION, HERE), of(names.CLIENT_DURATION, HERE)
-    network = of(names.NETWORK_DURATION, HERE)
+    server, client = of(names.SERVER_DURATION, ONE_TARGET), of(names.CLIENT_DURATION, ONE_TARGET)
+    network = of(names.NETWORK_DURATION, ONE_TARGET)
     joined = label(names.JOINED)
     return [
         chart(
@@ -91,7 +90,7 @@ def _between() -> list[Panel]:
             "Server's duration by caller, p99",
             "s",
             Query(
-                f"topk(10, {quantile(0.99, of(names.PEER_DURATION, HERE, SERVER), PEER)})",
+                f"topk(10, {quantile(0.99, of(names.PEER_DURATION, ONE_TARGET, SERVER), PEER)})",
                 f"{{{{{PEER}}}}}",
                 exemplars=True,
             ),
@@ -100,7 +99,7 @@ def _between() -> list[Panel]:
         chart(
             "RPCs by class of connection",
             "reqps",
-            Query(rate(of(names.EXCHANGES, HERE, SERVER), label(names.CLASS)), f"{{{{{label(names.CLASS)}}}}}"),
+            Query(rate(of(names.EXCHANGES, ONE_TARGET, SERVER), label(names.CLASS)), f"{{{{{label(names.CLASS)}}}}}"),
             told="How connections take turns: `pipelined` and `multiplexed` ones are counted, and not measured.",
         ),
     ]
@@ -108,7 +107,7 @@ def _between() -> list[Panel]:
 
 def _tcp() -> list[Panel]:
     reason = label(names.REASON)
-    rtt = of(names.TCP_RTT, HERE)
+    rtt = of(names.TCP_RTT, ONE_TARGET)
     return [
         chart(
             "Round trip time",
@@ -128,8 +127,8 @@ def _tcp() -> list[Panel]:
         chart(
             "Handshake",
             "s",
-            Query(quantile(0.5, of(names.HANDSHAKE_DURATION, HERE), ROLE), f"p50, {{{{{ROLE}}}}}"),
-            Query(quantile(0.99, of(names.HANDSHAKE_DURATION, HERE), ROLE), f"p99, {{{{{ROLE}}}}}"),
+            Query(quantile(0.5, of(names.HANDSHAKE_DURATION, ONE_TARGET), ROLE), f"p50, {{{{{ROLE}}}}}"),
+            Query(quantile(0.99, of(names.HANDSHAKE_DURATION, ONE_TARGET), ROLE), f"p99, {{{{{ROLE}}}}}"),
             told="Round trip of the handshakes of connections that opened.",
             width=8,
         ),
@@ -140,13 +139,13 @@ def _tcp() -> list[Panel]:
 
 def _by(title: str, metric: Metric, by: str, told: str) -> Panel:
     unit = {"{exchange}": "reqps"}.get(metric.unit, "cps")
-    return chart(title, unit, Query(rate(of(metric, HERE), by), f"{{{{{by}}}}}"), told=told, width=8)
+    return chart(title, unit, Query(rate(of(metric, ONE_TARGET), by), f"{{{{{by}}}}}"), told=told, width=8)
 
 
 def _containers() -> list[Panel]:
     """Figures of containers have no target: theirs are those that have exchanges of it."""
     resource, level = label(names.RESOURCE), label(names.LEVEL)
-    whose = f"and on (cluster, job, instance) {of(names.EXCHANGES, HERE)}"
+    whose = f"and on (cluster, job, instance) {of(names.EXCHANGES, ONE_TARGET)}"
     some = of(names.PRESSURE, CLUSTER, f'{label(names.STALLED)}="some"')
     throttled, periods = of(names.CPU_THROTTLED_PERIODS, CLUSTER), of(names.CPU_PERIODS, CLUSTER)
 
