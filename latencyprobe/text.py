@@ -1,5 +1,7 @@
 """Text that others chose: names of processes, pods, functions, files."""
 
+UNKNOWN = "[unknown]"  # the name of a function that has none
+
 
 def printable(text: str) -> str:
     """Return text without what a terminal, a line or XML would take for something else: U+FFFD stands in its place."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from latencyprobe_agent.symbols.messages import UNKNOWN
+from latencyprobe.text import UNKNOWN
 
 _FUNCTIONS = b"tTwW"
 

@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 LENGTH: Final = struct.Struct("<I")
-UNKNOWN: Final = "[unknown]"  # the name of what has none
 KERNEL: Final = 0  # no process: addresses of the kernel
 ADDRESSES_AT_ONCE: Final = 256
 NAME_BYTES: Final = 16 << 10  # of one name; a longer one ends with an ellipsis

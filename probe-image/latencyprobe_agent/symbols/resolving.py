@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from latencyprobe.text import UNKNOWN
 from latencyprobe_agent.symbols import perf_map
 from latencyprobe_agent.symbols.budget import TooLong, cpu_budget
 from latencyprobe_agent.symbols.elf import ElfFile, NotElf
 from latencyprobe_agent.symbols.kallsyms import Kallsyms
-from latencyprobe_agent.symbols.messages import KERNEL, UNKNOWN, Answer, Question
+from latencyprobe_agent.symbols.messages import KERNEL, Answer, Question
 from latencyprobe_agent.symbols.names import bounded, readable
 from latencyprobe_agent.symbols.processes import Mapping, Process, Refused
 

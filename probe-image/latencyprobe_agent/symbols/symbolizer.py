@@ -16,13 +16,13 @@ from typing import Self
 
 import msgspec
 
+from latencyprobe.text import UNKNOWN
 from latencyprobe.wire import UNREADABLE
 from latencyprobe_agent.symbols.messages import (
     ADDRESSES_AT_ONCE,
     ANSWER_BYTES,
     KERNEL,
     LENGTH,
-    UNKNOWN,
     Answer,
     Question,
     packed,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from latencyprobe.text import frame
+from latencyprobe.text import UNKNOWN, frame
 from latencyprobe_agent.signals.evidence import Explains, Stack
 from latencyprobe_agent.telemetry.attributes import fill
 from latencyprobe_agent.telemetry.matching import find
@@ -20,7 +20,6 @@ from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue
 
 _STACK_LENGTH = 2000  # characters
-_UNKNOWN = "[unknown]"
 
 
 def _unnamed(addresses: Iterable[int]) -> list[str]:
@@ -94,9 +93,9 @@ def _name_stacks(event: Span.Event, stacks: Iterable[Stack], naming: Names) -> N
         functions = naming.user(stack) if stack.tgid else naming.kernel(stack.addresses)
         if stack.tgid and not stack.whole:
             functions = _believable(functions)
-        if all(function == _UNKNOWN for function in functions):  # the kernel hides them, or nobody has looked
+        if all(function == UNKNOWN for function in functions):  # the kernel hides them, or nobody has looked
             continue
-        whole = stack.whole and not (stack.tgid and _UNKNOWN in functions)
+        whole = stack.whole and not (stack.tgid and UNKNOWN in functions)
         fill(event.attributes, {stack.attribute: fold(functions, truncated=not whole)})
         if stack.told_whole:
             fill(event.attributes, {stack.told_whole: whole})
@@ -104,7 +103,7 @@ def _name_stacks(event: Span.Event, stacks: Iterable[Stack], naming: Names) -> N
 
 def _believable(functions: Sequence[str]) -> Sequence[str]:
     """Return the inner functions of a stack that leads nowhere: what lies in no file came of no frame pointer."""
-    outside = (at for at, function in enumerate(functions) if at and function == _UNKNOWN)
+    outside = (at for at, function in enumerate(functions) if at and function == UNKNOWN)
     return functions[: next(outside, len(functions))]
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from latencyprobe.errors import OutputError
+from latencyprobe.text import UNKNOWN
 from latencyprobe_agent.kernel.recording import Copied, RecorderPrograms
 from latencyprobe_agent.kernel.tracking import Knobs
 from latencyprobe_agent.measure.calls_in_progress import Stacks
 from latencyprobe_agent.recording import taking
 from latencyprobe_agent.recording.snapshot import VERSION, Cpu, Header, Snapshot, Trigger, Waited, encode, layout
-from latencyprobe_agent.symbols.messages import UNKNOWN
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools import rows
 from latencyprobe_agent.tools.offcpu import reason

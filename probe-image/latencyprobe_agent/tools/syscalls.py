@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.report import units
+from latencyprobe.text import UNKNOWN
 from latencyprobe_agent.measure.calls_in_progress import Stacks
 from latencyprobe_agent.signals.trackers import SYSCALLS
-from latencyprobe_agent.symbols.messages import UNKNOWN
 from latencyprobe_agent.symbols.symbolizer import Symbolizer, inside_calls
 from latencyprobe_agent.tools import rows
 from latencyprobe_agent.tools.tail import timestamp
