@@ -1,4 +1,4 @@
-"""The commands for files of LatencyProbes, and `version`: validate, rules. Called by cli.py."""
+"""The commands for files of LatencyProbes, and `version`: validate, rules."""
 
 import platform
 from importlib.metadata import version as installed_version

@@ -1,6 +1,6 @@
 """The command group: finds the commands of the installed packages, turns exceptions into messages and exit codes.
 
-Called by cli.py. Commands come from the entry points `latencyprobe.commands`; each module is imported when its command
+Commands come from the entry points `latencyprobe.commands`; each module is imported when its command
 is used, so `validate` needs nothing that only the agent or the operator needs. A command may return its exit code.
 """
 

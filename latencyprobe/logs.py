@@ -1,7 +1,6 @@
 """Logs of what runs in a cluster: one JSON object a line on stderr, so that any log pipeline reads them.
 
-`setup()` is called by the commands `agent` and `operator`. Extras of a record become fields;
-pairing keys and tokens never are extras.
+Extras of a record become fields; pairing keys and tokens never are extras.
 """
 
 import datetime

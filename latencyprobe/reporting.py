@@ -1,4 +1,4 @@
-"""The commands that show what was measured: report, slow, explain. Called by cli.py."""
+"""The commands that show what was measured: report, slow, explain."""
 
 import math
 import time

@@ -1,6 +1,6 @@
 """What a person wants to see of a report: one target's, one peer's, the worst first or by name, so many. Pure.
 
-Called by reporting.py. State, SLI and budget stay those of the whole objective.
+State, SLI and budget stay those of the whole objective.
 """
 
 from collections.abc import Callable, Iterable

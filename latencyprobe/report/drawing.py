@@ -1,6 +1,6 @@
 """Where the marks of a report's pictures are: the figures of the model as places along an axis. Pure.
 
-Called by html.py. Places and widths are in percent of the picture's width; what a mark says is the text beside it.
+Places and widths are in percent of the picture's width; what a mark says is the text beside it.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """Slow exchanges for a person: where the time of each went, and what explains it.
 
-Receives words.Exchange and a rich Console, and prints. Called by `latencyprobe report` and `slow`.
+Receives words.Exchange and a rich Console, and prints.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,6 @@
 """One exchange for a person: its stages one below the other on one axis, what explains them, and what shows more.
 
-Receives words.Exchange, of one or both ends, and a rich Console, and prints. Called by
-`latencyprobe explain`.
+Receives words.Exchange, of one or both ends, and a rich Console, and prints.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What became of an objective over time: the burn-down of its budget, and its window a week before. Called by build.py.
+"""What became of an objective over time: the burn-down of its budget, and its window a week before.
 
 Asks the store; the arithmetic is that of slo/.
 """

@@ -1,4 +1,4 @@
-"""The last full minutes of an objective: a few figures, for `top` of a cluster. Called by build.py. Pure.
+"""The last full minutes of an objective: a few figures, for `top` of a cluster. Pure.
 
 Full minutes alone, as counts come by the minute: of the current one a rate would be too low.
 """

@@ -1,7 +1,6 @@
 """The report for a person: what is wrong, why, and which RPCs to look at, in one glance.
 
-Receives model.Report and a rich Console (which knows about NO_COLOR, pipes and widths) and prints. Called by
-`latencyprobe report`, and by the standalone agent at its end.
+Receives model.Report and a rich Console (which knows about NO_COLOR, pipes and widths) and prints.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """A report in words: the sentences, names and figures that every form for a person shares. Pure.
 
-Called by table.py, markdown.py and html.py, which only set them. Nothing here is escaped: a form does that for its own.
+The forms only set them. Nothing here is escaped: a form does that for its own.
 """
 
 from collections.abc import Iterable

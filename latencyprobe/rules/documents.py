@@ -1,7 +1,4 @@
-"""Documents as YAML that a person reads: expressions of several lines as blocks, keys in our order, notes as comments.
-
-Called by command.py with what a form has made.
-"""
+"""Documents as YAML that a person reads: expressions of several lines as blocks, keys in our order, notes as comments."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

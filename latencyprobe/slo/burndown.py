@@ -1,4 +1,4 @@
-"""Burn-down: how an error budget went over its window, in few steps. Called by report/history.py. Pure and exact."""
+"""Burn-down: how an error budget went over its window, in few steps. Pure and exact."""
 
 import itertools
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Error budgets and burn rates: two formulas, exact. Called by evaluate.py. Pure."""
+"""Error budgets and burn rates: two formulas, exact. Pure."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Evaluation: counts of an objective's windows in, its state out. Called by report/build.py. Pure and exact.
+"""Evaluation: counts of an objective's windows in, its state out. Pure and exact.
 
 The order of the states is a rule (docs/design/objectives.md, "States"): too few events say nothing, a spent budget is
 spent whatever else was missed, and an incomplete view must not look healthy.

@@ -1,4 +1,4 @@
-"""Sparse exponential histograms: quantiles of the counts that a SliRow carries. Called by the reports. Pure."""
+"""Sparse exponential histograms: quantiles of the counts that a SliRow carries. Pure."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Who judges the objectives: our own store, or the shared one that the administrator names. Called by evaluation.py."""
+"""Who judges the objectives: our own store, or the shared one that the administrator names."""
 
 import time
 from collections import Counter

@@ -2,8 +2,7 @@
 
 Each line of the plan stream says over how many seconds agents shall spread that, by the number of nodes: in a small
 cluster over none. A node's moment within them is always the same. Until its stream is open again an agent posts at most
-once in such a span (docs/design/directory.md, "Coming back"). Called by `directory/client` and
-`directory/plans`; `directory/reporting` goes by the same span.
+once in such a span (docs/design/directory.md, "Coming back").
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """What was sampled while a call or wait went on, kept until it has ended and its record says whether it was worth it.
 
 Receives batches of two rings, the records (TRACKED) and the stacks (TRACKED_STACK), and gives each call its own stacks.
-Called by the live tools.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Which interval of a thread lies within which other one, and how much time some of them cover together. Pure.
 
-Arrays in, arrays out, without a loop over intervals; called by `measure.calls` and where what was found is added up.
+Arrays in, arrays out, without a loop over intervals.
 """
 
 from dataclasses import dataclass

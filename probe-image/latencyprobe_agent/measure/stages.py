@@ -1,7 +1,7 @@
 """Stages: how the duration of a half, and of a joined pair, is made up. docs/design/measurement.md, "Stages".
 
-Arrays in, arrays out, all times in ns; only differences between stamps of one host are used. Called by
-`measure.halves` and `measure.pairing`; the kernel cuts the same way for its counts (bpf/exchange_account.bpf.h).
+Arrays in, arrays out, all times in ns; only differences between stamps of one host are used. The kernel cuts the
+same way for its counts (bpf/exchange_account.bpf.h).
 """
 
 from itertools import pairwise

@@ -1,7 +1,7 @@
 """What halves and pairs know of bytes that waited to be sent, as evidence of the exchanges that it concerns.
 
 A half knows what its own end held; a pair lets each half know of the other's, and bounds it: what an end held after its
-last send call is part of `network`. Called by `loop.turn` for each batch.
+last send call is part of `network`.
 """
 
 import numpy as np
