@@ -4,7 +4,8 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.builders.timeseries import Panel
 
 from dashboards.panels import AGENTS, Query, chart, of_label, page, tile
-from dashboards.queries import AGENT, CLUSTER, NODE, label, of, of_nodes
+from dashboards.queries import AGENT, CLUSTER, NODE, of, of_nodes
+from latencyprobe.rules.promql import label
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Metric
 

@@ -17,7 +17,6 @@ from dashboards.queries import (
     bad_share,
     burn_rate,
     factor,
-    label,
     of,
     quantile,
     rate,
@@ -39,7 +38,7 @@ SLOW_S = 6 * HOUR_S  # windows from here on hold so many samples that a point in
 def build() -> Dashboard:
     """Return the dashboard."""
     goal = asked(names.SLO_GOAL, HERE, "")
-    outcome = label(names.OUTCOME)
+    outcome = promql.label(names.OUTCOME)
     return page(
         OBJECTIVE,
         "Objective",

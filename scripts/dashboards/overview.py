@@ -14,7 +14,6 @@ from dashboards.queries import (
     bad_share,
     burn_rate,
     coverage,
-    label,
     mean,
     of,
     quantile,
@@ -23,6 +22,7 @@ from dashboards.queries import (
 from dashboards.queries import (
     OBJECTIVE as NAME,
 )
+from latencyprobe.rules.promql import label
 from latencyprobe_agent.vocabulary import conventions as names
 
 HERE = f'{CLUSTER},{NAMESPACE}=~"$namespace"'

@@ -7,7 +7,7 @@ from latencyprobe import exclusions, slo_events
 from latencyprobe.rules import promql
 from latencyprobe.slo.windows import WINDOW_S, Alert
 from latencyprobe_agent.vocabulary import conventions as names
-from latencyprobe_agent.vocabulary.conventions import Attribute, Metric
+from latencyprobe_agent.vocabulary.conventions import Metric
 
 CLUSTER = 'cluster=~"$cluster"'  # of those who give each cluster's series this label; `.*` matches none, too
 RATE = "[$__rate_interval]"
@@ -28,11 +28,6 @@ _AMBIGUOUS = "|".join(one.name for one in exclusions.ALL if one.ambiguous)
 def of(metric: Metric, *matchers: str) -> str:
     """Return a selector of the series that a metric becomes."""
     return f"{promql.series(metric.name, metric.unit, metric.kind)}{{{','.join(matchers)}}}"
-
-
-def label(attribute: Attribute) -> str:
-    """Return the label that an attribute of points becomes."""
-    return promql.label(attribute)
 
 
 def rate(selector: str, by: str = "") -> str:

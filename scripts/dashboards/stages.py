@@ -5,7 +5,8 @@ from grafana_foundation_sdk.builders.timeseries import Panel
 from grafana_foundation_sdk.models.common import StackingMode
 
 from dashboards.panels import STAGES, Query, chart, of_label, page
-from dashboards.queries import CLUSTER, NAMESPACE, ONE_TARGET, PROBE, TARGET, label, mean, of, quantile, rate
+from dashboards.queries import CLUSTER, NAMESPACE, ONE_TARGET, PROBE, TARGET, mean, of, quantile, rate
+from latencyprobe.rules.promql import label
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Metric
 
