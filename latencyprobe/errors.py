@@ -66,3 +66,10 @@ class ReportError(LatencyProbeError):
 
 class ClusterError(LatencyProbeError):
     """The Kubernetes API is away or refused."""
+
+
+def innermost(error: BaseException) -> str:
+    """Return the innermost cause in a few words: urllib3 wraps it in object addresses."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Documents as YAML that a person reads: expressions of several lines as blocks, keys in our order, notes as comments."""
+"""Documents as YAML for a person: expressions of several lines as blocks, keys in our order, notes as comments."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

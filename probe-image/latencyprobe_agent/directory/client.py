@@ -17,7 +17,7 @@ import msgspec
 import urllib3
 
 from latencyprobe import wire
-from latencyprobe.errors import DirectoryError
+from latencyprobe.errors import DirectoryError, innermost
 from latencyprobe.lines import Lines, LineTooLong
 from latencyprobe.plan import (
     AgentStatus,
@@ -81,7 +81,7 @@ class Directory:
         except LineTooLong as error:
             raise DirectoryError(f"{self.url}: a plan is refused: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise DirectoryError(f"{self.url}: the plan stream broke: {_short(error)}") from error
+            raise DirectoryError(f"{self.url}: the plan stream broke: {innermost(error)}") from error
         finally:
             self.returning.lost()
             response.close()
@@ -124,7 +124,7 @@ class Directory:
         try:
             return response.read(_MAX_BODY_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise DirectoryError(f"{self.url}: the answer broke off: {_short(error)}") from error
+            raise DirectoryError(f"{self.url}: the answer broke off: {innermost(error)}") from error
         finally:
             response.release_conn()
 
@@ -156,10 +156,10 @@ class Directory:
             )
         except urllib3.exceptions.SSLError as error:
             raise DirectoryError(
-                f"{self.url}: TLS failed: {_short(error)}: does {self._ca_file} hold the CA of the directory?"
+                f"{self.url}: TLS failed: {innermost(error)}: does {self._ca_file} hold the CA of the directory?"
             ) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise DirectoryError(f"{self.url}: unreachable: {_short(error)}") from error
+            raise DirectoryError(f"{self.url}: unreachable: {innermost(error)}") from error
         if response.status in (200, 202, 204, 409):
             return response
         try:
@@ -283,10 +283,3 @@ def _reason(body: bytes) -> str:
         return str(msgspec.json.decode(body)["error"])
     except (*wire.UNREADABLE, KeyError, TypeError):
         return body.decode(errors="replace").strip()
-
-
-def _short(error: BaseException) -> str:
-    """Return the innermost cause in a few words: urllib3 wraps it in object addresses."""
-    while error.__cause__ or error.__context__:
-        error = error.__cause__ or error.__context__ or error
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -21,6 +21,7 @@ import urllib3
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from latencyprobe.errors import innermost
 from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.telemetry.endpoints import Settings
 
@@ -94,7 +95,7 @@ class HttpTransport:
             answer = response.read(_ANSWER_BYTES)
             response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            return Answer(type(error).__name__, _innermost(error), retryable=True)
+            return Answer(type(error).__name__, innermost(error), retryable=True)
         taken = 200 <= response.status < 300  # OTLP asks for 200; receivers say 201, 202 and 204 too
         if taken and "html" in response.headers.get("content-type", ""):
             return Answer("not_a_collector", "answered with a web page: that is no collector's OTLP port")
@@ -210,9 +211,3 @@ def _retry_after(text: str) -> float:
     except (ValueError, OverflowError):
         return 0.0
     return min(max(at - time.time(), 0.0), _LONGEST_WAIT_S)
-
-
-def _innermost(error: BaseException) -> str:
-    while error.__cause__ or error.__context__:
-        error = error.__cause__ or error.__context__ or error
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
