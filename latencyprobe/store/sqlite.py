@@ -105,10 +105,6 @@ class SqliteStore:
         with self._transaction():
             self._add(rows)
 
-    def add_batch(self, node: str, batch: SliBatch) -> int:
-        """Add one batch: see `add_batches`."""
-        return self.add_batches([(node, batch)])[0]
-
     def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
         """Add batches of nodes once each, all or none; return the next sequence number that will be taken from each
         one's instance.

@@ -28,5 +28,10 @@ def batch(sequence: int, *rows: SliRow, instance: str = "i1") -> SliBatch:
     return SliBatch(instance, sequence, rows)
 
 
+def add_batch(store: SqliteStore, node: str, one: SliBatch) -> int:
+    """Add it alone; return the next sequence number that is taken."""
+    return store.add_batches([(node, one)])[0]
+
+
 def good(store: SqliteStore) -> int:
     return store.events(KEY, NOW - 90 * DAY_S, NOW + HOUR_S).good

@@ -11,7 +11,7 @@ from latencyprobe.sli import Coverage, SliRow, SlowExchange, merged
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
-from tests.latencyprobe.store_rows import DAY_S, HOUR_S, KEY, MINUTE_S, NOW, Clock, batch, good, row
+from tests.latencyprobe.store_rows import DAY_S, HOUR_S, KEY, MINUTE_S, NOW, Clock, add_batch, batch, good, row
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_jump_of_the_clock_takes_no_minute_away_and_is_forgotten(tmp_path: Pat
         with SqliteStore(tmp_path / "sli.db", clock=clock, steady=steady) as store:
             if not started:
                 store.add(row(minute) for minute in minutes)
-                store.add_batch("n1", batch(5))
+                add_batch(store, "n1", batch(5))
             for _ in range(5):
                 steady.now += 60
                 store.compact(NOW + 400 * DAY_S)
@@ -119,7 +119,7 @@ def test_a_jump_of_the_clock_takes_no_minute_away_and_is_forgotten(tmp_path: Pat
         store.compact(NOW)
         assert 60 == store.events(KEY, NOW - 19 * HOUR_S, NOW - 18 * HOUR_S).good
         assert 1 == store.events(KEY, NOW - 19 * HOUR_S, NOW - 19 * HOUR_S + 60).good
-        assert 6 == store.add_batch("n1", batch(9)), "its number is still known"
+        assert 6 == add_batch(store, "n1", batch(9)), "its number is still known"
 
 
 def test_a_clock_that_was_wrong_when_the_store_was_begun_costs_nothing_once_it_is_right(
@@ -178,40 +178,40 @@ def test_what_was_refused_as_late_is_missing_in_the_coverage_of_its_minute(store
 
 
 def test_batch_counts_once(store: SqliteStore) -> None:
-    assert 8 == store.add_batch("n1", batch(7, row()))  # an unknown instance starts anywhere
-    assert 8 == store.add_batch("n1", batch(7, row()))
-    assert 8 == store.add_batch("n1", batch(3, row()))
-    assert 9 == store.add_batch("n1", batch(8, row()))
+    assert 8 == add_batch(store, "n1", batch(7, row()))  # an unknown instance starts anywhere
+    assert 8 == add_batch(store, "n1", batch(7, row()))
+    assert 8 == add_batch(store, "n1", batch(3, row()))
+    assert 9 == add_batch(store, "n1", batch(8, row()))
     assert 2 == good(store)
 
 
 def test_gap_stores_nothing_and_names_the_expected_number(store: SqliteStore) -> None:
-    store.add_batch("n1", batch(1, row()))
-    assert 2 == store.add_batch("n1", batch(3, row()))
+    add_batch(store, "n1", batch(1, row()))
+    assert 2 == add_batch(store, "n1", batch(3, row()))
     assert 1 == good(store)
 
 
 def test_instances_count_for_themselves(store: SqliteStore) -> None:
     for node, instance in (("n1", "i1"), ("n1", "i2"), ("n2", "i1")):
-        assert 2 == store.add_batch(node, batch(1, row(), instance=instance))
+        assert 2 == add_batch(store, node, batch(1, row(), instance=instance))
     assert 3 == good(store)
 
 
 def test_instance_is_remembered_for_days_and_then_forgotten(store: SqliteStore, clock: Clock) -> None:
-    store.add_batch("n1", batch(5))
+    add_batch(store, "n1", batch(5))
     for past_s, expected in ((0, 6), (1, 2)):
         clock.now = NOW + 3 * DAY_S + past_s
         store.compact(int(clock.now))
-        assert expected == store.add_batch("n1", batch(1))
+        assert expected == add_batch(store, "n1", batch(1))
 
 
 def test_node_is_remembered_by_its_latest_instances_alone(store: SqliteStore, clock: Clock) -> None:
     for number in range(40):
         clock.now += 1
-        store.add_batch("n1", batch(5, instance=f"i{number}"))
-    store.add_batch("n2", batch(5))
+        add_batch(store, "n1", batch(5, instance=f"i{number}"))
+    add_batch(store, "n2", batch(5))
     assert 16 + 1 == store._db.execute("SELECT count(*) FROM instances").fetchone()[0]
-    assert 6 == store.add_batch("n1", batch(9, instance="i39")), "a gap: it is known"
+    assert 6 == add_batch(store, "n1", batch(9, instance="i39")), "a gap: it is known"
 
 
 def test_a_day_of_all_nodes_is_added_up_beyond_64_bits_of_ns(store: SqliteStore) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from latencyprobe.errors import StoreError
 from latencyprobe.store import SqliteStore
-from tests.latencyprobe.store_rows import DAY_S, KEY, NOW, Clock, batch, good, row
+from tests.latencyprobe.store_rows import DAY_S, KEY, NOW, Clock, add_batch, batch, good, row
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def store(empty_store: SqliteStore) -> SqliteStore:
 def test_failing_batch_leaves_neither_counts_nor_number(store: SqliteStore) -> None:
     broken = row(good=None)  # type: ignore[arg-type]  # what a bug upstream might hand over
     with pytest.raises(StoreError, match=r"NOT NULL constraint failed: counts\.good"):
-        store.add_batch("n1", batch(1, row(), broken))
+        add_batch(store, "n1", batch(1, row(), broken))
     assert 0 == good(store)
-    assert 10 == store.add_batch("n1", batch(9, row()))
+    assert 10 == add_batch(store, "n1", batch(9, row()))
 
 
 HUGE = 9_300_000_000_000_000_000  # above 2^63: SQLite keeps it as REAL
@@ -48,7 +48,7 @@ def test_broken_row_is_told_of_its_own_series_and_stops_no_other_call(store: Sql
     store.add([whole])
     store._db.execute(broken)
     store.add([row(key=other)])
-    assert 8 == store.add_batch("n1", batch(7, whole, row(key=other)))
+    assert 8 == add_batch(store, "n1", batch(7, whole, row(key=other)))
     store.expect([([KEY, other], NOW, 60_000)])
     store.compact(NOW)
     with pytest.raises(StoreError, match=r"its counts are broken \(.*\): give the objective another name"):
@@ -85,7 +85,8 @@ key = {key!r}
 with SqliteStore({file!r}, clock=lambda: {now}) as store:
     sequence = int(sys.argv[1])
     while True:
-        expected = store.add_batch("n1", SliBatch("i1", sequence, (SliRow(*key, minute={now}, good=1),)))
+        batch = SliBatch("i1", sequence, (SliRow(*key, minute={now}, good=1),))
+        (expected,) = store.add_batches([("n1", batch)])
         assert expected == sequence + 1
         print(sequence, flush=True)
         sequence += 1
@@ -109,7 +110,7 @@ def test_killed_writer_loses_and_repeats_nothing(tmp_path: Path) -> None:
         writer.stdout.close()
     with SqliteStore(file, clock=Clock()) as store:
         # The batch in flight when the last one was killed may be stored without its acknowledgement: send it again.
-        assert sequence + 1 == store.add_batch("n1", batch(sequence, row())) or sequence + 1 == store.add_batch(
-            "n1", batch(sequence + 1, row())
+        assert sequence + 1 == add_batch(store, "n1", batch(sequence, row())) or sequence + 1 == add_batch(
+            store, "n1", batch(sequence + 1, row())
         )
         assert sequence == good(store)

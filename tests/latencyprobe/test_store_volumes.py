@@ -8,7 +8,7 @@ import pytest
 from latencyprobe.errors import StoreError
 from latencyprobe.sli import SliRow
 from latencyprobe.store import FULL, SqliteStore
-from tests.latencyprobe.store_rows import KEY, Clock, batch, good, row
+from tests.latencyprobe.store_rows import KEY, Clock, add_batch, batch, good, row
 from tests.support.volumes import fill, make_room, read_only, volume
 
 pytestmark = pytest.mark.root
@@ -26,17 +26,17 @@ def many(number: int) -> list[SliRow]:
 
 def test_full_volume_keeps_what_it_has_takes_nothing_and_goes_on_when_there_is_room(folder: Path) -> None:
     with SqliteStore(folder / "sli.db", clock=Clock()) as store:
-        taken = store.add_batch("n1", batch(0, row()))
+        taken = add_batch(store, "n1", batch(0, row()))
         fill(folder)
         with pytest.raises(StoreError, match="free some space") as refused:
-            store.add_batch("n1", batch(taken, *many(5_000)))
+            add_batch(store, "n1", batch(taken, *many(5_000)))
         assert refused.value.reason == FULL
         assert good(store) == 1
         make_room(folder)
         store.try_write()
-        assert store.add_batch("n1", batch(taken, row())) == taken + 1
+        assert add_batch(store, "n1", batch(taken, row())) == taken + 1
         assert good(store) == 2
-        assert store.add_batch("n1", batch(taken, row())) == taken + 1
+        assert add_batch(store, "n1", batch(taken, row())) == taken + 1
         assert good(store) == 2, "sent again it counts once"
 
 
