@@ -59,6 +59,7 @@ RICH = model.Result(
     burn_down=model.BurnDown("2026-09-20T14:13:00Z", "6h", ("93.1", "41", "-300", "-920")),
     week_before=model.WeekBefore(58_000, 31, "99.94655", "46.5", "24.1ms", "server_process", "80.6"),
 )
+COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
 IDLE = model.Result(
     *("checkout", "idle", "cart", "Server", "25ms", "99", "28d", State.NO_DATA, 0, 0, 100),
     coverage=model.Coverage("100", *(0,) * 7, "0s"),

@@ -6,15 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from latencyprobe import group
+from tests.latencyprobe.commands_run import run
 
 DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
-
-
-def run(capfd: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
-    code = group.run([str(arg) for arg in args])
-    out, err = capfd.readouterr()
-    return code, out, err
 
 
 def test_validate_says_one_line_for_each_good_document(capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,9 @@ from latencyprobe.plan import Role
 from latencyprobe.report import causes, model
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import State
+from tests.latencyprobe.report_examples import COVERAGE
 
 MS = 1_000_000
-COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
 RESULT = model.Result("p", "o", "cart", "Server", "1ms", "99", "1d", State.VIOLATED, 100, 9, 1, COVERAGE, "")
 
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from latencyprobe.report import exchanges, model
 from latencyprobe.report.words import Exchange
 from latencyprobe.slo.evaluate import State
+from tests.latencyprobe.report_examples import COVERAGE
 
-COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
 STAGES = (model.Stage("server_read_delay", "123.4ms"),)
 SLOW = model.Slow(f"{7:032x}", "2026-09-21T14:03:00Z", "123.4ms", STAGES, "shop/frontend")
 

@@ -10,8 +10,8 @@ from latencyprobe import stages
 from latencyprobe.report import explain, model
 from latencyprobe.report.words import Exchange, slowest
 from latencyprobe.slo.evaluate import State
+from tests.latencyprobe.report_examples import COVERAGE
 
-COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
 PAIR = ("1ms", "2ms", "3ms", "90ms", "4us", "4ms")
 JOINED = model.Slow(
     "4bf92f3577b34da6a3ce929d0e0e4736",

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from latencyprobe.report import held, model
 from latencyprobe.slo.evaluate import State
+from tests.latencyprobe.report_examples import COVERAGE
 
-COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
 RESULT = model.Result("p", "o", "web", "Client", "1ms", "99", "1d", State.VIOLATED, 100, 90, 1, COVERAGE, "")
 
 

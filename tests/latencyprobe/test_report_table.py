@@ -13,11 +13,10 @@ from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe.conftest import FAST
-from tests.latencyprobe.report_examples import RICH
+from tests.latencyprobe.report_examples import COVERAGE, RICH
 
 NOW = 1_790_000_000 // 60 * 60
 GOLDEN = Path(__file__).parents[1] / "data" / "reports"
-COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
 
 
 def printed(report: model.Report, width: int = 80, *, colours: bool = False, title: str = "shop") -> str:

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from latencyprobe.report import build, model, words
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore
+from tests.latencyprobe.report_examples import COVERAGE
 
 NOW = 1_790_000_000 // 60 * 60
-COVERAGE = model.Coverage("100", 1, 0, 0, 0, 0, 0, 0, "0s")
 MET = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 9, 0, 1, COVERAGE, "")
 
 

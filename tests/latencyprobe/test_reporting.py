@@ -18,17 +18,12 @@ from latencyprobe.report import units
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore, default_path
+from tests.latencyprobe.commands_run import run
 from tests.latencyprobe.store_rows import Clock
 from tests.support.fake_kubectl import FakeKubectl
 from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
 
 DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
-
-
-def run(capfd: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
-    code = group.run([str(arg) for arg in args])
-    out, err = capfd.readouterr()
-    return code, out, err
 
 
 def test_report_of_a_store_is_one_latencyreport(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:

@@ -183,3 +183,9 @@ def play(make: Any, tls_dir: Path, tmp_path: Path) -> Play:
         asyncio.run(whole())
 
     return run
+
+
+@pytest.fixture
+def planned(make: Any) -> Any:
+    """A LatencyProbe of one pod, whose node has its label."""
+    return make.planned(make.pod("cart-1"), clients={"scope": "None"}).labelled()

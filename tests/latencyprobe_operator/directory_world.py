@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from latencyprobe import wire
+from latencyprobe.plan import ServerHalf
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster.calls import Reviewed
 from latencyprobe_operator.directory.auth import NODE_CLAIM, Authenticator, FakeReviewer
@@ -23,6 +24,7 @@ from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports.store_thread import StoreThread
 
 AGENT = "system:serviceaccount:agents:agent"
+HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
 AGENTS_ADDRESSES = ("127.0.0.2", "127.0.0.3")  # of those who want to be known as agents by them
 
 

@@ -212,3 +212,8 @@ async def post(session: aiohttp.ClientSession, url: str, sequence: int, *rows: S
     batch = msgspec.to_builtins(SliBatch("i", sequence, rows))
     async with session.post(f"{url}/v1/nodes/n1/sli", json=batch) as answer:
         return answer.status, answer.headers.get("Retry-After", "")
+
+
+async def taken(session: aiohttp.ClientSession, url: str) -> bool:
+    """Whether it takes an empty batch of counts."""
+    return (await post(session, url, 0))[0] == 200

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from tests.latencyprobe_operator.operator_process import (
     plan,
     post,
     ready,
+    taken,
     trusting,
 )
 from tests.support.volumes import fill, make_room, volume
@@ -80,9 +80,6 @@ def test_foreign_file_in_the_stores_place_is_told_and_left_alone_and_all_else_go
             await make.until(lambda: taken(session, url), timeout_s=60, poll_s=0.2)
             await make.until(lambda: "StoreFailed" not in conditions(api), timeout_s=60)
             assert process.returncode is None
-
-    async def taken(session: aiohttp.ClientSession, url: str) -> bool:
-        return (await post(session, url, 0))[0] == 200
 
     asyncio.run(scene())
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from latencyprobe.plan import Ask, Identity, IdentityRequest, RemoteJoinMessage, ServerHalf
+from latencyprobe.plan import Ask, Identity, IdentityRequest, RemoteJoinMessage
 from latencyprobe_operator.directory import answers as answers_
 from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.limits import Refused
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.deliveries import Change, Deliveries
-
-HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
+from tests.latencyprobe_operator.directory_world import HALF
 
 
 class World:

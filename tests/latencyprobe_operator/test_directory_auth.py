@@ -19,8 +19,8 @@ from latencyprobe_operator.directory.auth import (
     FakeReviewer,
 )
 from latencyprobe_operator.directory.limits import Refused
+from tests.latencyprobe_operator.directory_world import AGENT
 
-AGENT = "system:serviceaccount:agents:agent"
 AGENTS_ADDRESS = "10.0.0.1"
 ON_N1 = Reviewed(AGENT, extra={NODE_CLAIM: ["n1"]})
 

@@ -9,8 +9,7 @@ from latencyprobe_operator.cluster.calls import Reviewed
 from latencyprobe_operator.directory.auth import NODE_CLAIM, Authenticator, FakeReviewer
 from latencyprobe_operator.directory.callers import AT_ONCE, Callers
 from latencyprobe_operator.directory.limits import Refused
-
-AGENT = "system:serviceaccount:agents:agent"
+from tests.latencyprobe_operator.directory_world import AGENT
 
 
 class World:

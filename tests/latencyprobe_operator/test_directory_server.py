@@ -10,15 +10,13 @@ import msgspec
 import pytest
 
 from latencyprobe.errors import DirectoryError, StoreError
-from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage, ServerHalf
+from latencyprobe.plan import Ask, RemoteJoinAnswer, RemoteJoinMessage
 from latencyprobe.plan_stream import PlanLine
 from latencyprobe.sli import SliBatch
 from latencyprobe_agent.directory.client import Directory as AgentsClient
 from latencyprobe_operator.directory import callers, server
 from tests.latencyprobe_operator.conftest import agent_status
-from tests.latencyprobe_operator.directory_world import Play, World
-
-HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
+from tests.latencyprobe_operator.directory_world import HALF, Play, World
 
 
 async def read_line(stream: aiohttp.ClientResponse) -> PlanLine:

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from latencyprobe import wire
-from latencyprobe.plan import Ask, IdentityRequest, RemoteJoinMessage, ServerHalf
+from latencyprobe.plan import Ask, IdentityRequest, RemoteJoinMessage
 from latencyprobe.sli import Coverage, SliBatch, SliRow, SlowExchange
 from latencyprobe.slo.objective import objectives
 from latencyprobe_operator.directory import callers, ingest
@@ -28,13 +28,12 @@ from latencyprobe_operator.status import placement
 from latencyprobe_operator.status.registry import Entry
 from latencyprobe_operator.status.status import status as status_of
 from tests.latencyprobe_operator.conftest import agent_status
-from tests.latencyprobe_operator.directory_world import AGENTS_ADDRESSES, Play, World
+from tests.latencyprobe_operator.directory_world import AGENTS_ADDRESSES, HALF, Play, World
 from tests.support.fuzz import Fuzz, seeded
 
 AT_ONCE = 16
 GOOD_EVERY = 50  # requests of the fuzz
 EVENTS = 7
-HALF = ServerHalf("ab" * 16, (1, 2, 3, 4), service="cart", namespace="shop", pod="cart-1")
 STRANGERS_TOKENS = ("", "token-n2x", "token-stranger", "\u00e9\u20ac", "\udcff\udc80", "x" * 9_000, "a b c")
 HEADERS = (
     *((wire.HEADER, "2"), (wire.HEADER, ""), (wire.HEADER, "\udcff"), (wire.HEADER, "1" * 4_000)),

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from latencyprobe.errors import SpecError
 from latencyprobe.plan import TargetStatus
@@ -11,11 +10,6 @@ from latencyprobe.variants import USER_STACKS
 from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status.conditions import Condition, conditions, invalid
 from latencyprobe_operator.status.placement import Placement
-
-
-@pytest.fixture
-def planned(make: Any) -> Any:
-    return make.planned(make.pod("cart-1"), clients={"scope": "None"}).labelled()
 
 
 def of(planned: Any, now_s: float, **kw: Any) -> dict[str, Condition]:

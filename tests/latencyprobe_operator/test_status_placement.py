@@ -17,11 +17,6 @@ DEDICATED = Taint("dedicated", "db", "NoSchedule")
 NODE = Node("uid-n1", "n1", measure=True)
 
 
-@pytest.fixture
-def planned(make: Any) -> Any:
-    return make.planned(make.pod("cart-1"), clients={"scope": "None"}).labelled()
-
-
 def agent(make: Any, name: str = "agent-x", *, node: str = "n1", **fields: Any) -> Pod:
     found: Pod = make.pod(name, namespace=AGENTS, node=node, owner_kind="DaemonSet", owner_name="agent", **fields)
     return found

@@ -1,0 +1,12 @@
+"""Runs a command as a shell would."""
+
+import pytest
+
+from latencyprobe import group
+
+
+def run(capfd: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    """Return its code, and what it said on standard output and standard error."""
+    code = group.run([str(arg) for arg in args])
+    out, err = capfd.readouterr()
+    return code, out, err
