@@ -31,7 +31,7 @@ from latencyprobe.report.model import (
     summary,
 )
 from latencyprobe.report.now import now as of_now
-from latencyprobe.report.slow import slow
+from latencyprobe.report.slow import STAGES, slow
 from latencyprobe.sli import SLOWEST, SliRow, most
 from latencyprobe.slo.evaluate import (
     Burn,
@@ -53,7 +53,6 @@ log = logging.getLogger(__name__)
 MAX_RESULTS = 256
 MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear once a minute
 MAX_REASON = 256
-_STAGES = 16
 _SIGNALS = 8
 _WHOLE = 12  # results that keep their slowest exchanges whatever the size: 12 × 20 KiB at their longest
 _GIVEN_UP: tuple[dict[str, Any], ...] = (
@@ -267,7 +266,7 @@ def _bad_by_stage(row: SliRow) -> tuple[BadStage, ...]:
             share=units.percent(_share(both[stage][0], row.bad), 1),
             time=units.duration(both[stage][1]),
         )
-        for stage in stages[:_STAGES]
+        for stage in stages[:STAGES]
     )
 
 

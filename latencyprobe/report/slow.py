@@ -6,12 +6,12 @@ from latencyprobe.report import units
 from latencyprobe.report.model import EvidenceSummary, Slow, Stage, WaitedFor
 from latencyprobe.sli import SUMMARIES, WAITED_FOR, SlowExchange
 
-_STAGES = 16
+STAGES = 16
 
 
 def slow(exchange: SlowExchange) -> Slow:
     """Return it within the bounds of a LatencyReport."""
-    stages = list(exchange.stages.items())[:_STAGES]
+    stages = list(exchange.stages.items())[:STAGES]
     return Slow(
         trace_id=exchange.trace_id[:32],
         time=units.iso(exchange.start_unix_ns),
