@@ -28,6 +28,8 @@ enum lp_limits {
 	LP_TRACKED_FRAMES = 127,   /* of a stack of a tracker: as deep as the kernel walks by default */
 	LP_SYSCALL_WORDS = 8,	   /* of 64 bits: one for each system call */
 	LP_KEY_DUPLICATES = 16,	   /* of one key of a tracker */
+	LP_SHARDS = 32,		   /* of the counts of a key at most, however many CPUs there are */
+	LP_COUNTS_SLOTS = 32768,   /* LP_SHARDS of each of 1,024 keys */
 };
 
 /* How the calls on a connection are told from each other, docs/design/http2.md. */
@@ -557,7 +559,7 @@ struct wait {
 _Static_assert(sizeof(struct wait) == 96 + 15 * 8 + 8 * 8 + 16 + 40 + (LP_WAIT_FRAMES + 2 * LP_USER_FRAMES) * 8,
 	       "struct wait has no hidden padding");
 
-/* Key of `counts`. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
+/* Whose counts they are. owner: cgroup id of the container, or the tgid with config.owner_by_process; 0 = the rest. */
 struct counts_key {
 	__u64 owner;
 	__u32 target_set;
@@ -565,8 +567,16 @@ struct counts_key {
 };
 _Static_assert(sizeof(struct counts_key) == 16, "struct counts_key has no hidden padding");
 
+/* Key of `counts` and `evidence_counts`. Every CPU adds to the entry of its shard, its number modulo LP_SHARDS. */
+struct counts_slot {
+	struct counts_key key;
+	__u32 shard;
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct counts_slot) == 24, "struct counts_slot has no hidden padding");
+
 /*
- * Per CPU; user space adds the CPUs up. All counters only grow. An *event* is an exchange that the SLI counts, so
+ * Of one shard; user space adds the shards up. All counters only grow. An *event* is an exchange that the SLI counts, so
  * events = sum(outcomes) = sum(histogram), and ended exchanges = events + sum(excluded) = sum(classes).
  * within[i]: events with duration <= thresholds_ns[i]; failed_within[i]: those of them whose outcome is not OK.
  * over_*[i][stage]: of the events slower than thresholds_ns[i]: sum of each stage, and how often it was the largest.
@@ -586,8 +596,8 @@ struct exchange_counts {
 };
 
 /*
- * Per CPU, by struct counts_key, in the map `evidence_counts` of each signal: what it counts beside its records, exact
- * whatever becomes of these. A signal leaves what is another's at 0. All counters only grow.
+ * Of one shard, in the map `evidence_counts` of each signal: what it counts beside its records, exact whatever becomes of
+ * these. A signal leaves what is another's at 0. All counters only grow.
  */
 struct evidence_counts {
 	__u64 lost_records;		  /* of this key, ring full */

@@ -10,12 +10,12 @@
 #include "events.h"
 #include "maps.bpf.h"
 
-/* As many keys as `counts` has, 128 bytes per CPU each: a node of 64 CPUs with 50 containers in use takes 400 KiB. */
+/* As many entries as `counts` has, of 256 bytes. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 1024);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LP_COUNTS_SLOTS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct counts_key);
+	__type(key, struct counts_slot);
 	__type(value, struct evidence_counts);
 } evidence_counts SEC(".maps");
 
@@ -25,13 +25,13 @@ static const struct evidence_counts no_evidence_counts;
 static __noinline struct evidence_counts *evidence_counts_of(const struct flow_header *flow)
 {
 	const struct config *cfg = get_config();
-	struct counts_key key = {};
+	struct counts_slot slot = {};
 
-	key.target_set = flow->target_set;
-	key.role = flow->role;
+	slot.key.target_set = flow->target_set;
+	slot.key.role = flow->role;
 	if (cfg && flow->target_set)
-		key.owner = cfg->owner_by_process ? flow->owner_tgid : flow->cgroup_id;
-	return counts_in(&evidence_counts, &key, &no_evidence_counts);
+		slot.key.owner = cfg->owner_by_process ? flow->owner_tgid : flow->cgroup_id;
+	return counts_in(&evidence_counts, &slot, &no_evidence_counts);
 }
 
 #endif

@@ -21,22 +21,22 @@ struct {
 } exchanges SEC(".maps");
 
 /*
- * 1,024 (target set, role, owner), allocated when first seen: about 4.9 KiB per CPU each, so a node of 64 CPUs with
- * 50 containers in use takes 16 MiB.
+ * User space makes room for as many shards as there are CPUs for. An entry takes 8 KiB of the kernel's memory, once a CPU
+ * of its shard counts there: with 50 containers in use 13 MiB at most.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 1024);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LP_COUNTS_SLOTS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct counts_key);
+	__type(key, struct counts_slot);
 	__type(value, struct exchange_counts);
 } counts SEC(".maps");
 
 static const struct exchange_counts no_counts;
 
-static __always_inline struct exchange_counts *counts_of(struct counts_key *key)
+static __always_inline struct exchange_counts *counts_of(struct counts_slot *slot)
 {
-	return counts_in(&counts, key, &no_counts);
+	return counts_in(&counts, slot, &no_counts);
 }
 
 /* 1 if a < b, without a branch, which the verifier would follow both ways. a, b < 2^63. */
@@ -147,17 +147,17 @@ static __always_inline bool count_event(struct exchange_counts *n, struct exchan
 static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
 {
 	const struct config *cfg = get_config(); /* not passed on: the stack is full */
-	struct counts_key key = {};
+	struct counts_slot slot = {};
 	struct exchange_counts *n;
 	bool overlaps, notable = false;
 
 	if (!x || !cfg)
 		return 0;
 	overlaps = share_verdict(x);
-	key.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id;
-	key.target_set = x->target_set;
-	key.role = x->role;
-	n = counts_of(&key);
+	slot.key.owner = cfg->owner_by_process ? (x->writer_tgid ?: x->reader_tgid) : x->cgroup_id;
+	slot.key.target_set = x->target_set;
+	slot.key.role = x->role;
+	n = counts_of(&slot);
 	if (!x->send_end_ns && x->send_start_ns) {
 		x->send_end_ns = x->send_start_ns;
 		x->flags |= FLAG_SEND_APPROX;

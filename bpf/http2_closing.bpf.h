@@ -101,8 +101,8 @@ static __noinline void break_all(struct http2 *h, struct connection *c, const st
 /* Count streams of (target set, role, owner) that nobody saw begin. Not static: it is verified once. */
 __noinline int count_unseen_of(__u32 target_set, __u32 role, __u64 owner, __u32 unseen)
 {
-	struct counts_key key = { .target_set = target_set, .role = role, .owner = owner };
-	struct exchange_counts *n = counts_of(&key);
+	struct counts_slot slot = { .key = { .target_set = target_set, .role = role, .owner = owner } };
+	struct exchange_counts *n = counts_of(&slot);
 
 	if (n) {
 		add(&n->classes[CLASS_UNKNOWN], unseen);

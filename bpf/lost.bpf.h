@@ -14,7 +14,7 @@ struct {
 	__type(value, __u64);
 } lost SEC(".maps");
 
-/* Adds on this CPU are atomic all the same: softirq programs interrupt those of process context. */
+/* Atomic where no other CPU adds, too: softirq programs interrupt those of process context. */
 static __always_inline void add(__u64 *counter, __u64 n)
 {
 	__sync_fetch_and_add(counter, n);

@@ -66,24 +66,26 @@ static __always_inline __u64 now_ns(void)
 }
 
 /*
- * The counts of a key in a map of such, made when it is first seen, as `none`. Beyond the room for keys everything counts
- * under owner 0. NULL: nor is there room for that.
+ * The counts of slot->key in a map of such, of this CPU's shard, made when they are first asked for, as `none`. Other CPUs
+ * add to them too. Beyond the room for them everything counts under owner 0. NULL: nor is there room for that.
  */
-static __always_inline void *counts_in(void *map, struct counts_key *key, const void *none)
+static __always_inline void *counts_in(void *map, struct counts_slot *slot, const void *none)
 {
-	void *n = bpf_map_lookup_elem(map, key);
+	void *n;
 
+	slot->shard = bpf_get_smp_processor_id() % LP_SHARDS;
+	n = bpf_map_lookup_elem(map, slot);
 	if (n)
 		return n;
-	bpf_map_update_elem(map, key, none, BPF_NOEXIST);
-	n = bpf_map_lookup_elem(map, key);
+	bpf_map_update_elem(map, slot, none, BPF_NOEXIST);
+	n = bpf_map_lookup_elem(map, slot);
 	if (n)
 		return n;
-	key->owner = 0;
-	n = bpf_map_lookup_elem(map, key);
+	slot->key.owner = 0;
+	n = bpf_map_lookup_elem(map, slot);
 	if (!n) {
-		bpf_map_update_elem(map, key, none, BPF_NOEXIST);
-		n = bpf_map_lookup_elem(map, key);
+		bpf_map_update_elem(map, slot, none, BPF_NOEXIST);
+		n = bpf_map_lookup_elem(map, slot);
 	}
 	count_lost(n ? LOST_COUNTS_FULL : LOST_COUNTS);
 	return n;

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from latencyprobe_agent.kernel.tracking import Knobs, TrackerPrograms
 from latencyprobe_agent.signals.trackers import Tracker
+from tests.truth.compiling import compile_bpf
 from tests.truth.workload import BINARIES, HERE
 
 ENGINE = Tracker(name="engine", title="what a test says")
-_BPF = HERE.parents[1] / "bpf"
 _IN, _OUT = 0x4C500001, 0x4C500002
 
 
@@ -46,15 +45,11 @@ class Engine:
 
 
 def build() -> Path:
-    """Compile it as the Makefile does; return the folder of the object."""
+    """Compile it; return the folder of the object."""
     made = BINARIES / "engine.bpf.o"
     made.parent.mkdir(parents=True, exist_ok=True)
-    machine = os.uname().machine
-    arch = {"x86_64": "x86", "aarch64": "arm64"}[machine]
     fresh = made.with_suffix(f".{os.getpid()}")
-    flags = ["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v2", f"-D__TARGET_ARCH_{arch}"]
-    paths = ["-I", str(_BPF), "-idirafter", f"/usr/include/{machine}-linux-gnu"]
-    subprocess.run(["clang-19", *flags, *paths, "-c", HERE / "engine.bpf.c", "-o", fresh], check=True)
+    compile_bpf(HERE / "engine.bpf.c", fresh)
     fresh.replace(made)
     return made.parent
 

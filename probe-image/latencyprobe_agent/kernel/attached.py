@@ -7,20 +7,23 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latencyprobe_agent.kernel import counts
 from latencyprobe_agent.kernel.hooks import KERNEL_BTF, KERNEL_BTF_VARIABLE, Hooks, require_capabilities
 from latencyprobe_agent.kernel.libbpf import Link, Object, Program, give_back
 from latencyprobe_agent.kernel.loader import Behind, Demands, Loaded, load
 from latencyprobe_agent.kernel.maps import Map, possible_cpus
 from latencyprobe_agent.kernel.newest import Newest
 from latencyprobe_agent.kernel.ring import Ring
+from latencyprobe_agent.measure.counts import added_up
 from latencyprobe_agent.signals.table import Signal
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, Lost
+from latencyprobe_agent.vocabulary.records import EVIDENCE_COUNTS, Lost
 
 _MOST_RING_BYTES = 32 << 20  # a machine with 4 CPUs may be made for 512, and one thread reads them all
 
@@ -117,22 +120,13 @@ class Attached(AbstractContextManager["Attached"]):
         return lost
 
     def evidence_counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """Return what a signal of evidence has counted since the start, added up over CPUs: (COUNTS_KEY[n],
+        """Return what a signal of evidence has counted since the start, added up over shards: (COUNTS_KEY[n],
         EVIDENCE_COUNTS[n])."""
-        counts = self.map("evidence_counts")
-        keys = list(dict.fromkeys(counts.keys()))
-        totals = np.zeros(len(keys), EVIDENCE_COUNTS)
-        words = EVIDENCE_COUNTS.itemsize // 8
-        per_cpu = np.zeros((possible_cpus(), words), np.uint64)
-        for total, key in zip(totals.view(np.uint64).reshape(-1, words), keys, strict=True):
-            if counts.lookup(key, per_cpu.reshape(-1).view(np.uint8).data):
-                total[:] = per_cpu.sum(axis=0)
-        return np.frombuffer(b"".join(keys), COUNTS_KEY), totals
+        return counts.read(self.map("evidence_counts"), EVIDENCE_COUNTS, partial(added_up, layout=EVIDENCE_COUNTS))
 
     def forget_evidence(self, keys: NDArray[np.void]) -> None:
         """Take these COUNTS_KEYs out of the signal's table; one that comes again starts from 0."""
-        for key in keys:
-            self.map("evidence_counts").delete(key.tobytes())
+        counts.forget(self.map("evidence_counts"), keys)
 
 
 def counters(of: Map, kinds: type[IntEnum]) -> dict[str, int]:

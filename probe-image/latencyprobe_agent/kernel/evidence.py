@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from latencyprobe_agent.kernel import counts
 from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.loader import Behind
 from latencyprobe_agent.signals.table import Signal
@@ -57,7 +58,8 @@ class EvidencePrograms(Attached):
         path = folder / f"{signal.name}.bpf.o"
         shared = {name: programs.map(name).fd for name in _SHARED}
         behind = Behind({event: programs.variants[event] for event in signal.behind}, programs.put_behind)
-        attached = cls(cls.load(path, signal, ring_bytes, shared=shared, behind=behind), signal)
+        sizes = {"evidence_counts": counts.entries()}
+        attached = cls(cls.load(path, signal, ring_bytes, shared=shared, sizes=sizes, behind=behind), signal)
         attached._fill(signal.entries)
         return attached
 
@@ -76,7 +78,8 @@ class EvidencePrograms(Attached):
         Raises as `beside()` does, and ValueError for a filter's wrong address.
         """
         packed = socket_filter.packed()
-        attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes), signal)
+        sizes = {"evidence_counts": counts.entries()}
+        attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes, sizes=sizes), signal)
         attached._fill({**signal.entries, **(entries or {})})
         config = np.zeros((), CONFIG)
         config["wakeup_bytes"] = attached.ring_bytes // 4

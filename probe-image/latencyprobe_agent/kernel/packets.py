@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
-from latencyprobe_agent.kernel import netlink
+from latencyprobe_agent.kernel import counts, netlink
 from latencyprobe_agent.kernel.attached import Attached, counters, u32
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.kernel.libbpf import (
@@ -108,6 +108,7 @@ class PacketPrograms(Attached):
         try:
             check_layouts(opened, path)
             programs = _switch_on(opened, places, pull=pull)
+            opened.map("evidence_counts").max_entries = counts.entries()
             if ring_bytes is not None:
                 opened.map(signal.ring).max_entries = ring_bytes
             try:

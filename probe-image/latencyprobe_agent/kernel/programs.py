@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.protocol import Protocol
+from latencyprobe_agent.kernel import counts
 from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.clock import READING_ERROR_NS, boot_offset_ns
 from latencyprobe_agent.kernel.loader import Loaded
-from latencyprobe_agent.kernel.maps import possible_cpus
-from latencyprobe_agent.measure.counts import COUNTS, Widening
+from latencyprobe_agent.measure.counts import COUNTS, Shards
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.signals.table import EXCHANGES, Signal
 from latencyprobe_agent.vocabulary.records import (
@@ -36,8 +36,6 @@ from latencyprobe_agent.vocabulary.records import (
 )
 from latencyprobe_agent.vocabulary.records import Protocol as KernelProtocol
 
-_KEYS_AT_ONCE = 32  # counts of 1,024 keys on 64 CPUs would be 300 MB: read and add up a few at a time
-
 
 class Programs(Attached):
     """The programs of `exchange.bpf.c`. Nothing is measured before the first `apply()`."""
@@ -49,12 +47,12 @@ class Programs(Attached):
         self._written: dict[str, dict[bytes, bytes]] = {name: {} for name in self._maps}
         self._generation = 0
         self._config = np.zeros((), CONFIG)
-        self._widening = Widening()
+        self._shards = Shards()
 
     @classmethod
     def open(cls, object_path: Path, *, ring_bytes: int | None = None) -> Self:
         """Load and attach, as `Attached.load()` does."""
-        return cls(cls.load(object_path, EXCHANGES, ring_bytes), EXCHANGES)
+        return cls(cls.load(object_path, EXCHANGES, ring_bytes, sizes={"counts": counts.entries()}), EXCHANGES)
 
     def apply(
         self,
@@ -142,22 +140,14 @@ class Programs(Attached):
         self._scope_filter.update(u32(0), np.packbits(bits, bitorder="little").tobytes())
 
     def counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over CPUs, growing since `open()`."""
-        keys = list(dict.fromkeys(self._counts.keys()))
-        totals = [np.zeros(0, COUNTS)]
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            some = keys[start : start + _KEYS_AT_ONCE]
-            per_cpu = np.empty((len(some), possible_cpus()), EXCHANGE_COUNTS)
-            for row, key in zip(per_cpu, some, strict=True):
-                self._counts.lookup(key, row.view(np.uint8).data)
-            totals.append(self._widening.add_up(np.frombuffer(b"".join(some), COUNTS_KEY), per_cpu))
-        return np.frombuffer(b"".join(keys), COUNTS_KEY), np.concatenate(totals)
+        """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over shards, growing since `open()`."""
+        return counts.read(self._counts, EXCHANGE_COUNTS, self._shards.add_up)
 
     def forget(self, keys: NDArray[np.void]) -> None:
         """Take these COUNTS_KEYs out of the kernel's table; one that comes again starts from 0."""
+        counts.forget(self._counts, keys)
         for key in keys:
-            self._counts.delete(key.tobytes())
-            self._widening.forget(key.tobytes())
+            self._shards.forget(key.tobytes())
 
 
 class FakePrograms:

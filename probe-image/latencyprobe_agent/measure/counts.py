@@ -1,4 +1,4 @@
-"""The kernel's counts, added up over CPUs and never wrapping.
+"""The kernel's counts, added up over shards and never wrapping.
 
 Everything that SLOs rest on is counted in the kernel per (target set, role, owner), so it is exact when records get
 lost. All counters only grow. Owners end: `Ended` keeps their counts when the kernel's table lets them go. The kernel
@@ -43,26 +43,39 @@ class Snapshot(NamedTuple):
     lost: Mapping[str, int]
 
 
-class Widening:
-    """Remembers the last histogram of every key: the kernel's buckets are 32 bits wide and wrap."""
+def added_up(
+    slots: NDArray[np.void], values: NDArray[np.void], layout: np.dtype[np.void]
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Return (COUNTS_KEY[m], `layout`[m]), the sums over the shards of each key.
+
+    `slots`: COUNTS_SLOT[n], those of a key side by side; `values`: what each holds, in fields of the same names.
+    """
+    keys = slots["key"]
+    first = np.flatnonzero(np.append(np.ones(min(len(keys), 1), np.bool_), keys[1:] != keys[:-1]))
+    sums = np.zeros(len(first), layout)
+    for name in (layout.names or ()) if len(first) else ():
+        sums[name] = np.add.reduceat(values[name], first, axis=0, dtype=np.uint64)
+    return keys[first], sums
+
+
+class Shards:
+    """Adds up the shards of each key, and remembers its last histogram: the kernel's buckets have 32 bits and wrap."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, NDArray[np.uint64]] = {}
 
-    def add_up(self, keys: NDArray[np.void], per_cpu: NDArray[np.void]) -> NDArray[np.void]:
-        """Return COUNTS[n] for `keys` (COUNTS_KEY[n]) from EXCHANGE_COUNTS[n, CPUs].
+    def add_up(self, slots: NDArray[np.void], values: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Return (COUNTS_KEY[m], COUNTS[m]) from COUNTS_SLOT[n] and EXCHANGE_COUNTS[n], as `added_up()` does.
 
-        Right as long as no bucket gains 2^32 between two calls for its key.
+        Right as long as no key's bucket gains 2^32 between two calls for it.
         """
-        total = np.zeros(len(keys), COUNTS)
-        for name in _NAMES:
-            total[name] = per_cpu[name].sum(axis=1, dtype=np.uint64)
-        for key, histogram in zip(keys, total["histogram"], strict=True):
+        keys, totals = added_up(slots, values, COUNTS)
+        for key, histogram in zip(keys, totals["histogram"], strict=True):
             last = self._last.get(key.tobytes())
             if last is not None:
                 histogram[:] = last + (histogram - last).astype(np.uint32)
             self._last[key.tobytes()] = histogram.copy()
-        return total
+        return keys, totals
 
     def forget(self, key: bytes) -> None:
         """Forget a key that starts from 0 when it comes again."""

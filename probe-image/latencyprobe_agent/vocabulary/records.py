@@ -429,6 +429,8 @@ WAITS_PER_SECOND = 200
 TRACKED_FRAMES = 127
 SYSCALL_WORDS = 8
 KEY_DUPLICATES = 16
+SHARDS = 32
+COUNTS_SLOTS = 32768
 
 EXCHANGE = _struct(
     224,
@@ -666,6 +668,13 @@ COUNTS_KEY = _struct(
     ("role", 12, "u4"),
 )
 
+COUNTS_SLOT = _struct(
+    24,
+    ("key", 0, COUNTS_KEY),
+    ("shard", 16, "u4"),
+    ("_pad", 20, "u4"),
+)
+
 EXCHANGE_COUNTS = _struct(
     4928,
     ("duration_sum_ns", 0, "u8"),
@@ -839,6 +848,7 @@ STRUCTS = {
     "waker": WAKER,
     "wait": WAIT,
     "counts_key": COUNTS_KEY,
+    "counts_slot": COUNTS_SLOT,
     "exchange_counts": EXCHANGE_COUNTS,
     "evidence_counts": EVIDENCE_COUNTS,
     "target_set": TARGET_SET,
