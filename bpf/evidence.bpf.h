@@ -76,6 +76,8 @@ static __noinline bool evidence_requested_of(struct sock *sk, struct sock *end, 
 		flow->local_port = live.local_port;
 		flow->peer_port = live.peer_port;
 		if (f->mode == MATCH_PLAN) {
+			if (is_unmeasured(sk, cfg->generation))
+				return false;
 			scope = bpf_map_lookup_elem(&scopes, &flow->cgroup_id);
 			set = find_target(scope ? scope : &cfg->host, &live, &role);
 		}

@@ -10,7 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include "maps.bpf.h"
 
-/* 65,536 sockets that the plan asked about at a time, 936 bytes each while they last. */
+/* 65,536 sockets of targets at a time, 936 bytes each while they last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -44,6 +44,7 @@ static __always_inline void forget_connection(struct sock *sk)
 	__u64 key = (__u64)sk;
 
 	bpf_map_delete_elem(&connections, &key);
+	forget_mark(sk);
 }
 
 /* What is at the address of a socket that begins is of one that is gone, or of its own last connection. */

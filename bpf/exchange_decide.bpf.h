@@ -156,6 +156,8 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	} else {
 		read_flow(sk, &flow);
 		if (role == ROLE_UNKNOWN)
+			role = marked_role(sk);
+		if (role == ROLE_UNKNOWN)
 			role = role_of_old(tp);
 	}
 	set = find_target(scope, &flow, &role);
@@ -170,6 +172,10 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	if (hold == UNLOCKED) {
 		if (c && set)
 			c->generation = UNDECIDED;
+		return NULL;
+	}
+	if (!c && !set) {
+		mark_unmeasured(sk, generation, role);
 		return NULL;
 	}
 	c = make_connection(sk);
@@ -288,7 +294,7 @@ static __always_inline struct connection *connection_of(struct sock *sk, enum ho
 		return c->target_set ? by_turns(c) : NULL;
 	if (sk->__sk_common.skc_state != TCP_ESTABLISHED)
 		hold = UNLOCKED;
-	if (!c && (hold == UNLOCKED || !is_tcp(sk) || !in_scope(sk, cfg)))
+	if (!c && (hold == UNLOCKED || !is_tcp(sk) || is_unmeasured(sk, cfg->generation) || !in_scope(sk, cfg)))
 		return NULL;
 	return by_turns(decide(sk, ROLE_UNKNOWN, EXCLUDED_PARTIAL, hold));
 }

@@ -8,6 +8,7 @@
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
+#include "exchange_unmeasured.bpf.h"
 
 enum phase {
 	PHASE_IDLE = 0,	    /* no turn is open */
@@ -69,7 +70,7 @@ struct connection {
 #else
 	struct bpf_spin_lock lock;
 #endif
-	__u32 target_set; /* 0: no target, a negative mark */
+	__u32 target_set; /* 0: no target any more */
 	__u64 generation; /* of the plan that decided */
 	__u64 in_offset;  /* stream offset of in_seq: inbound bytes known to have arrived */
 	__u64 out_offset; /* stream offset of out_seq: outbound bytes known to be written */
@@ -163,9 +164,10 @@ static __always_inline void forget_connection(struct sock *sk)
 {
 }
 
-/* For where a socket begins: it has no storage of an earlier one at its address. */
+/* For where a socket begins: it has no storage of an earlier one at its address, but maybe the mark of its last connection. */
 static __always_inline void forget_earlier(struct sock *sk)
 {
+	forget_mark(sk);
 }
 
 /*

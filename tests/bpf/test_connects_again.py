@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from latencyprobe_agent.kernel.evidence import Filter
-from latencyprobe_agent.signals.table import RETRANSMITS
+from latencyprobe_agent.signals.table import HANDSHAKES, RETRANSMITS
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, RetransmitKind, Role
 from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame
 from tests.truth.peers import Peers, disconnect
@@ -88,6 +88,40 @@ def test_a_socket_that_goes_where_no_target_is_is_measured_no_more(peers, sessio
     records = session.records(4)
     assert len(of_role(records, Role.CLIENT)) == 2
     assert len(session.pairs(records)[1]) == 2
+
+
+def test_a_socket_that_comes_from_where_no_target_is_is_measured_from_its_beginning(session, port):
+    session.measure(port)
+    with socket.create_server((ELSEWHERE, 0)) as listener, socket.socket() as client:
+        client.connect(listener.getsockname())
+        with listener.accept()[0] as server:
+            client.sendall(b"request")
+            assert server.recv(7, socket.MSG_WAITALL)
+        with connect_again(client, port) as server:
+            for _ in range(2):
+                client.sendall(b"request")
+                assert server.recv(7, socket.MSG_WAITALL)
+                server.sendall(b"response")
+                assert client.recv(8, socket.MSG_WAITALL)
+    records = session.records(4)
+    for one in (of_role(records, Role.CLIENT), of_role(records, Role.SERVER)):
+        assert (one["excluded"] == Excluded.NONE).all()
+        assert one["request_offset"].tolist() == [0, 7]
+    assert len(session.pairs(records)[1]) == 2
+
+
+@pytest.mark.usefixtures("needs_storage")
+def test_what_a_socket_waited_to_connect_is_known_though_it_comes_from_where_no_target_is(session, record, port):
+    """Whether its handshake is asked for is looked up when it begins, by when its last connection must be forgotten."""
+    session.measure(port, evidence=("handshakes",))
+    recorder = record(HANDSHAKES)
+    with socket.create_server((ELSEWHERE, 0)) as listener, socket.socket() as client:
+        client.connect(listener.getsockname())
+        listener.accept()[0].close()
+        connect_again(client, port).close()
+        handshake = recorder.one(client, role=Role.CLIENT)
+    assert handshake["connect_ns"] > 0
+    assert handshake["flow"]["peer_port"] == port
 
 
 @pytest.mark.parametrize("unread", [False, True], ids=["nothing unread", "unread"])

@@ -159,7 +159,7 @@ class Session:
     def connections_in_hash(self) -> dict[bytes, bytes]:
         """Address of each measured socket → its connection, where they are kept in a hash.
 
-        The sockets of whatever else runs here are in it too, with no target.
+        Those that no target has any more are left out.
         """
         found, connections = {}, self.programs.map("connections")
         value = np.zeros(connections.value_size // 4, np.uint32)  # begins with the lock and the set of targets

@@ -17,7 +17,7 @@ from latencyprobe_agent.kernel.loader import Behind
 from latencyprobe_agent.signals.table import Signal
 from latencyprobe_agent.vocabulary.records import CONFIG, EVIDENCE_FILTER, EvidenceMode
 
-_SHARED = ("connections", "target_sets", "rules", "scopes", "config")
+_SHARED = ("connections", "unmeasured", "target_sets", "rules", "scopes", "config")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from latencyprobe_agent.vocabulary.records import STREAM, Lost
 
 _SHARED = (
     "connections",
+    "unmeasured",
     "target_sets",
     "rules",
     "scopes",
