@@ -34,6 +34,22 @@ struct {
 
 static const struct exchange_counts no_counts;
 
+/* Of each target set: what ended and is in no count, or was never followed, as far as it is known. See `enum lost`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1024); /* as target_sets */
+	__type(key, __u32);
+	__type(value, __u64);
+} unaccounted SEC(".maps");
+
+static __always_inline void count_unaccounted(__u32 target_set, __u64 more)
+{
+	__u64 *n = bpf_map_lookup_elem(&unaccounted, &target_set);
+
+	if (n)
+		add(n, more);
+}
+
 static __always_inline struct exchange_counts *counts_of(struct counts_slot *slot)
 {
 	return counts_in(&counts, slot, &no_counts);
@@ -169,6 +185,8 @@ static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
 			notable = count_event(n, x, ns);
 		else if (x->excluded < EXCLUDED_COUNT)
 			add(&n->excluded[x->excluded], 1);
+	} else {
+		count_unaccounted(x->target_set, 1);
 	}
 	if (n && !notable && !sampled(x, cfg)) {
 		add(&n->sampled_out_records, 1);
@@ -223,6 +241,7 @@ static __always_inline int account(struct exchange *x, struct unsent *note)
 		overlaps = account_of(depth);
 	} else {
 		count_lost(LOST_COUNTS);
+		count_unaccounted(x->target_set, 1);
 	}
 	depth = 0;
 	programs = bpf_map_lookup_elem(&accounted, &depth); /* again: no room on the stack to keep it */
@@ -255,8 +274,10 @@ static __always_inline int account_ended(struct connection *c)
 	barrier();
 	overrun = c->overrun; /* nobody adds to it while `ended` is free */
 	c->overrun = 0;
-	if (overrun)
+	if (overrun) {
 		count_lost_n(LOST_RECURSION, overrun);
+		count_unaccounted(c->current.target_set, overrun);
+	}
 	return overlaps;
 }
 

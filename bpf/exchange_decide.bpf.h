@@ -180,8 +180,10 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	}
 	c = make_connection(sk);
 	if (!c) {
-		if (set && hold == SENDING)
+		if (set && hold == SENDING) {
 			count_lost(LOST_STORAGE);
+			count_unaccounted(set, 1);
+		}
 		return NULL;
 	}
 	cookie = cookie_of(sk, c);

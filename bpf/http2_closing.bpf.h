@@ -107,6 +107,8 @@ __noinline int count_unseen_of(__u32 target_set, __u32 role, __u64 owner, __u32 
 	if (n) {
 		add(&n->classes[CLASS_UNKNOWN], unseen);
 		add(&n->excluded[EXCLUDED_OUT_OF_STEP], unseen);
+	} else {
+		count_unaccounted(target_set, unseen);
 	}
 	return 0;
 }

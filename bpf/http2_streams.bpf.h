@@ -91,6 +91,7 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 
 	if (h->open >= OPEN_STREAMS || bpf_map_update_elem(&streams, &key, &no_stream, BPF_NOEXIST)) {
 		count_lost(LOST_STATE);
+		count_unaccounted(h->target_set, 1);
 		return NULL;
 	}
 	s = bpf_map_lookup_elem(&streams, &key);

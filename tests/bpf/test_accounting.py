@@ -10,14 +10,18 @@ import random
 import socket
 import subprocess
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.vocabulary.records import Excluded, Lost, Role
+from tests.support.plans import of, plan_of
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from tests.truth import workload
+from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame
 from tests.truth.join import CLIENT, SERVER, Truth, match
 from tests.truth.peers import Peers
 from tests.truth.workload import NO_PAUSE_NS
@@ -28,6 +32,7 @@ PORT = free_port()
 SEED = 20
 RUNS = 40  # of each size
 MS = 1_000_000
+MOST_OPEN = 4096  # streams of a connection, http2_connection.bpf.h
 SO_COOKIE = 57  # asm-generic/socket.h
 # (ring in bytes, entries of maps, counts per process): a key per role, or two for each run of the generator.
 SIZES = {
@@ -107,7 +112,11 @@ class World:
         events, excluded = int(counts["outcomes"].sum()), int(counts["excluded"].sum())
         assert events + excluded == counts["classes"].sum()
         assert events == counts["histogram"].sum()
-        return self.seen - events - excluded - self.session.programs.lost()["counts"] - 2 * len(self.in_flight)
+        return self.seen - events - excluded - self.unaccounted() - 2 * len(self.in_flight)
+
+    def unaccounted(self) -> int:
+        """What is in no count, told of each target set."""
+        return sum(self.session.programs.unaccounted().values())
 
     def unexplained_records(self) -> int:
         """Seen less what came through the ring."""
@@ -124,6 +133,7 @@ class World:
         assert (len(extra[CLIENT]), len(extra[SERVER])) == (0, 0)
         _, counts = self.session.programs.counts()
         lost = self.session.programs.lost()
+        assert lost["counts"] == self.unaccounted()
         of_reason = np.bincount(records["excluded"], minlength=len(Excluded))[1:]
         room = lost["counts"] + counts["excluded"][:, 1:].sum(axis=0)
         assert (of_reason <= room).all()
@@ -200,7 +210,7 @@ def test_what_the_agent_dials_itself_is_excluded_and_counted(session):
     assert not len(session.pairs(records)[1])
 
 
-def test_each_message_of_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):
+def run_without_room(log: Path, port: int, total: int) -> Truth:
     """The kernel charges storage to the socket's option memory (net.core.optmem_max, per namespace)."""
     name = "lp-optmem"
     subprocess.run(["ip", "netns", "add", name], check=True)
@@ -208,14 +218,46 @@ def test_each_message_of_a_socket_without_room_for_our_storage_is_lost_and_count
         inside = ("ip", "netns", "exec", name)
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
         subprocess.run([*inside, "sysctl", "-qw", "net.core.optmem_max=256"], check=True)
-        session.measure(PORT, pause_ns=NO_PAUSE_NS)
-        truth = workload.run_apart(
-            *(tmp_path / "log", inside, inside), address=f"127.0.0.1:{PORT}", total=100, seed=1, size=64, one_piece=True
-        )
+        options = {"total": total, "seed": 1, "size": 64, "one_piece": True}
+        return workload.run_apart(log, inside, inside, address=f"127.0.0.1:{port}", **options)
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def test_each_message_of_a_socket_without_room_for_our_storage_is_lost_and_counted(session, tmp_path):
+    session.measure(PORT, pause_ns=NO_PAUSE_NS)
+    truth = run_without_room(tmp_path / "log", PORT, total=100)
     lost = session.programs.lost()
     print(f"{len(truth)} RPCs without storage: lost {lost}")
     assert len(truth) == 100
     assert lost[Lost.STORAGE.name.lower()] == 2 * len(truth), "a request at one end and an answer at the other"
     assert len(session.records()) == 0
+    assert [2 * len(truth)] == list(session.programs.unaccounted().values())
+
+
+def test_what_is_lost_of_one_target_is_told_of_no_other(session, tmp_path):
+    other = free_port()
+    plan = plan_of(*(of("shop", str(port), ports=(port,), clients=True) for port in (PORT, other)), host=True)
+    session.rules = compile_rules(plan, {}, session.rules)
+    session.programs.apply(session.rules, idle_timeout_ns=2000 * MS, own_tgid=0, owner_by_process=False)
+    truth = run_without_room(tmp_path / "log", PORT, total=50)
+    whole = workload.run_both(tmp_path / "other", address=f"127.0.0.1:{other}", total=50, seed=1)
+
+    sets = {one.targets[0].rpartition("/")[2]: number for number, one in session.rules.sets.items()}
+    assert {sets[str(PORT)]: 2 * len(truth)} == session.programs.unaccounted()
+    keys, counts = session.programs.counts()
+    assert {sets[str(other)]} == set(keys["target_set"].tolist())
+    assert 2 * len(whole) == counts["classes"].sum()
+
+
+def test_calls_of_http2_beyond_the_streams_that_are_followed_are_told_of_their_target(streams, port):
+    streams.measure(port)
+    connection, dice = Connection.open(port), random.Random(SEED)
+    connection.greet()
+    for number in range(MOST_OPEN + 5):
+        connection.asks.put(frame(Type.HEADERS, END_STREAM | END_HEADERS, 2 * number + 1, bytes(10)))
+    connection.settle(dice)
+    connection.close()
+    assert 10 == streams.programs.lost()["state"], "five at each end"
+    (target_set,) = streams.session.rules.in_force
+    assert {target_set: 10} == streams.session.programs.unaccounted()

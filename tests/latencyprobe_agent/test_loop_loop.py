@@ -200,6 +200,13 @@ def test_a_target_that_stays_refused_is_logged_once_however_its_reason_changes(
     assert [f"target {ninth.id} is not measured: {reason}" for reason in (reasons[0], reasons[3])] == logged
 
 
+def test_what_is_in_no_count_comes_with_the_counts_of_a_turn(control: FakeControl) -> None:
+    kernel, keeper = FakePrograms(), Keeper()
+    kernel.unaccounted_for = {1: 3}
+    run(kernel, (keeper,), Guard(), control)
+    assert [{1: 3}] == [dict(turn.counts.unaccounted) for turn in keeper.turns if turn.counts][-1:]
+
+
 def test_a_control_that_raises_does_not_end_measuring(make_halves: Any) -> None:
     class Failing(FakeControl):
         calls = 0

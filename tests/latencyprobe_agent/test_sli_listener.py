@@ -22,7 +22,7 @@ IN_FORCE = InForce(PLAN, compile_rules(PLAN, {"a": [1]}), FakeResources())
 
 def counted(boot_s: int) -> Turn:
     """A turn with counts in which nothing happened, so long after boot."""
-    counts = Snapshot(NO_COUNTS, NO_COUNTS, np.zeros(0, COUNTS_KEY), NO_LOSS)
+    counts = Snapshot(NO_COUNTS, NO_COUNTS, np.zeros(0, COUNTS_KEY), {}, NO_LOSS)
     return empty(Now(boot_s * S, UNIX_NS + boot_s * S), IN_FORCE)._replace(counts=counts)
 
 

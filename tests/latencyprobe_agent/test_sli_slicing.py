@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from latencyprobe.plan import Role as Perspective
+from latencyprobe.plan import TargetPod
 from latencyprobe.sli import merged
 from latencyprobe_agent.measure import histogram
 from latencyprobe_agent.measure.pairing import LocalJoin
-from latencyprobe_agent.sli.slicing import MINUTE_NS
+from latencyprobe_agent.measure.rules import compile_rules
+from latencyprobe_agent.sli.slicing import MINUTE_NS, Slicer
 from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
@@ -24,6 +27,7 @@ from tests.latencyprobe_agent.slicer import (
     only,
     taken,
 )
+from tests.support.plans import plan_of, target
 
 
 def test_good_and_bad_come_from_the_counts_of_all_owners_at_the_objectives_threshold():
@@ -73,7 +77,7 @@ def test_histogram_stages_and_coverage_are_carried_over():
             ("excluded", Excluded.SETUP): 1, ("excluded", Excluded.ONEWAY): 3, "lost_records": 1,
             "sampled_out_records": 6,
         }),
-        {**NO_LOSS, "counts": 5, "ring_full": 7}, Now(2 * MS, UNIX_NS),
+        {1: 5, 2: 7}, Now(2 * MS, UNIX_NS),
     )  # fmt: skip
     row = only(slicer)
 
@@ -89,11 +93,25 @@ def test_losses_are_differences_too():
     slicer = make_slicer(objective())
 
     lost = []
-    for storage in (2, 2, 3):
-        slicer.add_counts(counts_of(), {**NO_LOSS, "storage": storage}, Now(MS, UNIX_NS))
+    for ours in (2, 2, 3):
+        slicer.add_counts(counts_of(), {1: ours}, Now(MS, UNIX_NS))
         lost.append(only(slicer).coverage.lost)
 
     assert [2, 0, 1] == lost
+
+
+def test_what_is_lost_of_one_target_set_leaves_the_objectives_of_others_complete():
+    web, cart = target("web", pods=(TargetPod("a", (80,)),)), target("cart", pods=(TargetPod("a", (81,)),))
+    objectives = tuple(replace(objective(one.name), target=one.id) for one in (web, cart))
+    plan = replace(plan_of(web, cart), objectives=objectives)
+    rules = compile_rules(plan, {"a": [1]})
+    of_cart = next(number for number, one in rules.sets.items() if cart.id in one.targets)
+    slicer = Slicer()
+    slicer.apply(plan, rules)
+
+    slicer.add_counts(counts_of(), {number: 4 if number == of_cart else 0 for number in rules.sets}, Now(MS, UNIX_NS))
+
+    assert {"web": 0, "cart": 4} == {row.objective: row.coverage.lost for row in taken(slicer)}
 
 
 @pytest.mark.parametrize("step_s", [3600, -3600, 5, -5])

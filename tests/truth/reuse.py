@@ -42,7 +42,8 @@ def cleared(programs: Programs) -> bool:
     while len(programs.drain()):
         pass
     programs.forget(programs.counts()[0])
-    for name, kinds in (("lost", len(Lost)), (".data.rate", 1)):
+    sets = programs.map("unaccounted").max_entries
+    for name, kinds in (("lost", len(Lost)), (".data.rate", 1), ("unaccounted", sets)):
         counters = programs.map(name)
         for kind in range(kinds):
             counters.update(u32(kind), bytes(counters.value_size))

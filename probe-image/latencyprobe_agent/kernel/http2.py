@@ -25,6 +25,7 @@ _SHARED = (
     "scope_filter",
     "config",
     "counts",
+    "unaccounted",
     "exchanges",
     "overlapping",
     ".data.rate",

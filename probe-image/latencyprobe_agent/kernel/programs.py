@@ -143,6 +143,16 @@ class Programs(Attached):
         """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over shards, growing since `open()`."""
         return counts.read(self._counts, EXCHANGE_COUNTS, self._shards.add_up)
 
+    def unaccounted(self) -> dict[int, int]:
+        """Return what ended and is in no count, or could not be followed, by target set of which there is any, since
+        `open()`."""
+        of, one, found = self.map("unaccounted"), np.zeros(1, np.uint64), {}
+        for number in self._written["target_sets"]:
+            of.lookup(number, one.view(np.uint8).data)
+            if one[0]:
+                found[int(np.frombuffer(number, np.uint32)[0])] = int(one[0])
+        return found
+
     def forget(self, keys: NDArray[np.void]) -> None:
         """Take these COUNTS_KEYs out of the kernel's table; one that comes again starts from 0."""
         counts.forget(self._counts, keys)
@@ -154,7 +164,8 @@ class FakePrograms:
     """`Programs` for tests: `batches` (EXCHANGE[n] each) wait to be drained, `rows` are the counts by COUNTS_KEY, and
     `gained` (EVIDENCE_COUNTS) those of a signal.
 
-    `applied`: the rules that were put in force, in order; `closed`: detached. Nothing waits and nothing is attached.
+    `unaccounted_for`: what is in none, by target set; `applied`: the rules that were put in force, in order; `closed`:
+    detached. Nothing waits and nothing is attached.
     """
 
     def __init__(self, *batches: NDArray[np.void]) -> None:
@@ -162,6 +173,7 @@ class FakePrograms:
         self.rows: dict[bytes, NDArray[np.void]] = {}
         self.gained: dict[bytes, NDArray[np.void]] = {}
         self.lost_records: dict[str, int] = {"counts": 0, "storage": 0, "ring_full": 0}
+        self.unaccounted_for: dict[int, int] = {}
         self.applied: list[Rules] = []
         self.closed = False
         self.variants: dict[str, str] = {}
@@ -179,6 +191,10 @@ class FakePrograms:
         """Return `rows`."""
         values = np.concatenate([np.zeros(0, COUNTS), *self.rows.values()])
         return np.frombuffer(b"".join(self.rows), COUNTS_KEY), values
+
+    def unaccounted(self) -> dict[int, int]:
+        """Return `unaccounted_for`."""
+        return self.unaccounted_for
 
     def forget(self, keys: NDArray[np.void]) -> None:
         """Drop rows."""

@@ -35,4 +35,4 @@ class Counting:
         living = self._ended.living(Counts(containers[~over], values[~over]), resources.ended)
         before, self._living = self._living, {key.tobytes() for key in living.keys}
         let_go = np.frombuffer(b"".join(before - self._living), COUNTS_KEY)
-        return Snapshot(self._ended.join(living), living, let_go, lost)
+        return Snapshot(self._ended.join(living), living, let_go, lost, self._programs.unaccounted())

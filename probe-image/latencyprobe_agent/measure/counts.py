@@ -6,6 +6,7 @@ counts by cgroup; from here on what a container nests is the container's.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -34,13 +35,14 @@ class Snapshot(NamedTuple):
 
     `counts`: of all owners, ended ones added up under owner 0; `living`: its first rows, of owners that still count.
     `let_go`: COUNTS_KEY[n] that have just left these and start from 0 when they come again. `lost`: records or
-    exchanges that never arrived, by reason.
+    exchanges that never arrived, by reason. `unaccounted`: of exchanges, those in no count, by target set.
     """
 
     counts: Counts
     living: Counts
     let_go: NDArray[np.void]
     lost: Mapping[str, int]
+    unaccounted: Mapping[int, int] = MappingProxyType({})
 
 
 def added_up(

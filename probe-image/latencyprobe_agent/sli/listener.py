@@ -43,7 +43,7 @@ class SliRows:
         for gained in turn.gained:
             self._slicer.add_evidence_lost(gained, turn.now)
         if turn.counts is not None:
-            self._slicer.add_counts(turn.counts.counts, turn.counts.lost, turn.now)
+            self._slicer.add_counts(turn.counts.counts, turn.counts.unaccounted, turn.now)
             self._slicer.add_pressure(turn.counts.living, turn.pressure, turn.now)
             if turn.now.boot_ns >= self._due_ns:
                 self._due_ns = turn.now.boot_ns + self._interval_ns

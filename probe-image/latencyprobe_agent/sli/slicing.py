@@ -4,7 +4,7 @@ Good, bad, histogram and stage sums come from the kernel's counts and are exact;
 what joined pairs know come from records. Everything counts for the minute in which it is handed in.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +37,6 @@ from latencyprobe_agent.vocabulary.now import Now
 from latencyprobe_agent.vocabulary.records import Excluded, Role
 
 MINUTE_NS = 60_000_000_000
-_MISSING = ("counts", "storage")  # reasons of loss after which an exchange is in no count
 
 _OfSide = Callable[[Callable[[Halves], NDArray[Any]]], NDArray[Any]]  # of pairs, all clients or all servers
 
@@ -56,7 +55,7 @@ class Slicer:
         self._pair_key = b""
         self._seen: dict[tuple[int, int], NDArray[np.uint64]] = {}
         self._held_up = HeldUp()
-        self._missing = 0
+        self._unaccounted: Mapping[int, int] = {}
         self._since_ns = 0
 
     def begin(self, now: Now) -> None:
@@ -68,28 +67,36 @@ class Slicer:
         self._tracked = tracked(plan, rules.sets)
         self._pair_key = plan.pair_key
 
-    def add_counts(self, counts: Counts, lost: Mapping[str, int], now: Now) -> None:
-        """Take in the counts of all owners as they are now, and the losses by reason."""
+    def add_counts(self, counts: Counts, unaccounted: Mapping[int, int], now: Now) -> None:
+        """Take in the counts of all owners as they are now, and by target set how many exchanges are in none."""
         words = COUNTS.itemsize // 8
         sums: dict[tuple[int, int], NDArray[np.uint64]] = defaultdict(lambda: np.zeros(words, np.uint64))
         for key, total in zip(counts.keys, counts.values.view(np.uint64).reshape(-1, words), strict=True):
             sums[int(key["target_set"]), int(key["role"])] += total
         gained = {at: total - self._seen.get(at, np.uint64(0)) for at, total in sums.items()}
         self._seen.update(sums)
-        missing = sum(lost[reason] for reason in _MISSING)
-        new_missing, self._missing = missing - self._missing, missing
+        lost = self._lost_of(unaccounted)
         measured = _measured_ms(now.unix_ns - (now.boot_ns - self._since_ns), now.unix_ns)
         self._since_ns = now.boot_ns
         minute = _minute(now.unix_ns)
         every = {objective.key: objective for some in self._tracked.values() for objective in some}
         for objective in every.values():
             for in_minute, ms in measured.items():
-                coverage = Coverage(measured_ms=ms, lost=new_missing if in_minute == minute else 0)
+                coverage = Coverage(measured_ms=ms, lost=lost[objective.key] if in_minute == minute else 0)
                 self._add(replace(rows.empty(objective, in_minute), coverage=coverage))
         for set_and_role, more in gained.items():
             if more.any():
                 for objective in self._tracked.get(set_and_role, ()):
                     self._add(rows.counted(objective, more.view(COUNTS)[0], minute))
+
+    def _lost_of(self, unaccounted: Mapping[int, int]) -> Counter[ObjectiveKey]:
+        """Return what every objective has lost since the call before."""
+        lost: Counter[ObjectiveKey] = Counter()
+        for (target_set, _), objectives in self._tracked.items():
+            more = unaccounted.get(target_set, 0) - self._unaccounted.get(target_set, 0)
+            lost.update({objective.key: more for objective in objectives})
+        self._unaccounted = unaccounted
+        return lost
 
     def add_pressure(self, living: Counts, stalls: Mapping[int, Stall], now: Now) -> None:
         """Take in what held up containers, by owner, while the counts of living owners became what they are."""
