@@ -62,6 +62,11 @@ The resource is the observed container, not the agent:
 
 {resource}
 
+A pod says more of itself by annotations `resource.opentelemetry.io/NAME`, and by literal values of `OTEL_SERVICE_NAME`
+and `OTEL_RESOURCE_ATTRIBUTES`. Left out is what it says of `k8s.*`, `container.*`, `host.*`, `telemetry.*` and
+`latencyprobe.*`: which pod, namespace and node it is nobody but the cluster says. `service.*` is its own word, as the
+conventions have it, so it is `k8s.namespace.name` that tells whose a service is.
+
 ## Metrics
 Cumulative. Histograms and counts come from the kernel's own counts unless the table says records:
 they stay exact when a ring overflows. `latencyprobe.agent.*` and `process.*` describe the agent itself.

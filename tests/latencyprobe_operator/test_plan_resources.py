@@ -63,13 +63,29 @@ def test_annotations_come_before_owners_and_variables_before_annotations(make: A
     assert (shared["service.name"], shared["region"]) == ("outer", "north west")
 
 
-def test_workload_cannot_claim_to_be_another_pod(make: Any) -> None:
-    env = (("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.uid=theirs,k8s.namespace.name=bank"),)
-    lying = make.pod("cart-1", attributes=(("k8s.pod.name", "x"),), containers=(Container("main", "c1", "", env),))
+IDENTIFYING = [
+    *("k8s.pod.name", "k8s.pod.uid", "k8s.namespace.name", "k8s.node.name", "k8s.deployment.name", "k8s.cluster.name"),
+    *("k8s.container.name", "container.id", "host.name", "telemetry.sdk.name", "latencyprobe.probe.namespace"),
+    *("K8s.Pod.Name", "k8s_pod_name", "k8s..pod.name", "_k8s.pod.name", "k8s/pod/name"),  # one label of Prometheus
+]
+
+
+@pytest.mark.parametrize("name", IDENTIFYING)
+def test_workload_cannot_claim_to_be_another_pod(make: Any, name: str) -> None:
+    env = (("OTEL_RESOURCE_ATTRIBUTES", f" {name} =theirs,team=blue"),)
+    containers = Container("main", "c1", "", env), Container("proxy", "c2", "")
+    lying = make.pod("cart-1", attributes=((name, "theirs"), ("tier", "web")), containers=containers)
+    honest = make.pod("cart-1", attributes=(("tier", "web"),), containers=(containers[1],))
     shared, differing = attributes(lying)
-    facts = [shared[k] for k in ("k8s.pod.uid", "k8s.namespace.name", "k8s.pod.name")]
-    assert facts == [lying.uid, "shop", "cart-1"]
-    assert differing == {}
+    assert shared == attributes(honest)[0]
+    assert differing == {"main": {"team": "blue"}}
+
+
+def test_workload_says_itself_which_service_it_is(make: Any) -> None:
+    """As the conventions have it, its instance too; and `hostess.name` is nothing that identifies anybody."""
+    names = ("hostess.name", "service.instance.id", "service.name", "service.namespace")
+    shared, _ = attributes(make.pod("cart-1", attributes=tuple((name, "own") for name in names)))
+    assert {name: shared[name] for name in names} == dict.fromkeys(names, "own")
 
 
 def test_containers_that_differ_keep_their_own_name_and_version(make: Any) -> None:

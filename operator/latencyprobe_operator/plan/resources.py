@@ -22,6 +22,9 @@ _APPLICATION_LABELS = (("app.kubernetes.io/name", "app.kubernetes.io/instance"),
 # A CronJob's Jobs end in the minutes since 1970. The range is 2020 to 2060: a date such as 20260131 is none.
 _CRON_SUFFIX = re.compile(r"^(.+)-(\d{8})$")
 _CRON_MINUTES = range(26_297_280, 47_335_680)
+# What says who somebody is, where he runs and who has measured him. Prometheus makes one label of `k8s.pod.name`,
+# `K8s_pod_name` and `k8s..pod.name`, or of these two of them.
+_OURS = re.compile(r"[^a-z0-9]*(k8s|container|host|telemetry|latencyprobe)([^a-z0-9]|$)", re.IGNORECASE)
 
 
 def owners(pod: Pod) -> dict[str, str]:
@@ -62,7 +65,7 @@ def replica_group(pod: Pod) -> tuple[str, ...] | None:
 def attributes(pod: Pod) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Return the pod's attributes, and by container name those in which its containers differ.
 
-    What identifies the pod (`k8s.*`) is set by us alone: no annotation or variable of the workload replaces it.
+    What identifies the pod is set by us alone: no annotation or variable of the workload replaces it, or adds to it.
     """
     facts = {
         "k8s.namespace.name": pod.namespace,
@@ -73,11 +76,12 @@ def attributes(pod: Pod) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     }
     if pod.addresses:
         facts["k8s.pod.ip"] = pod.addresses[0]
-    given = {"service.name": workload(pod), "service.namespace": pod.namespace, **dict(pod.attributes)}
+    declared = {name: value for name, value in pod.attributes if not _OURS.match(name)}
+    given = {"service.name": workload(pod), "service.namespace": pod.namespace, **declared}
     own = {c.name: _of_container(c, "service.version" in given) for c in pod.containers}
     common = dict(set.intersection(*(set(a.items()) for a in own.values()))) if own else {}
     shared = {**given, **common, **facts}
-    differing = {name: {k: v for k, v in a.items() if k not in common and k not in facts} for name, a in own.items()}
+    differing = {name: {k: v for k, v in a.items() if k not in common} for name, a in own.items()}
     return dict(sorted(shared.items())), {name: dict(sorted(a.items())) for name, a in differing.items() if a}
 
 
@@ -93,8 +97,9 @@ def _of_container(container: Container, versioned: bool) -> dict[str, str]:
     own = {} if versioned else _version(container.image)
     for pair in env.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","):
         key, equals, value = pair.partition("=")
-        if equals and key.strip() and not value.strip().startswith("$("):
-            own[key.strip()] = unquote(value.strip())
+        name = key.strip()
+        if equals and name and not _OURS.match(name) and not value.strip().startswith("$("):
+            own[name] = unquote(value.strip())
     if "OTEL_SERVICE_NAME" in env:
         own["service.name"] = env["OTEL_SERVICE_NAME"]
     return own
