@@ -164,6 +164,7 @@ class Operator:
                 informers=self._informers.of.values,
                 node_states=lambda: agents.states(planner.nodes, planner.plan_of, time.monotonic()).values(),
                 probes=lambda: len(registry.entries),
+                without_room=lambda: planner.without_room,
                 suspended=lambda: bool(registry.suspended_by),
                 streams=lambda: len(self.directory.streams.of),
                 requests=self.directory.requests,

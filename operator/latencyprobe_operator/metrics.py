@@ -26,6 +26,7 @@ class Sources(NamedTuple):
     informers: Callable[[], Iterable[Informer]]
     node_states: Callable[[], Iterable[NodeState]]
     probes: Callable[[], int]
+    without_room: Callable[[], int]
     suspended: Callable[[], bool]
     streams: Callable[[], int]
     requests: Counter[tuple[str, int]]
@@ -57,6 +58,7 @@ class OperatorCollector(Collector):
         s = self._sources
         yield _gauge("build_info", "Version.", {(version("latencyprobe"),): 1}, "version")
         yield _gauge("probes", "LatencyProbes known.", {(): s.probes()})
+        yield _gauge("probes_without_room", "LatencyProbes left out for lack of room.", {(): s.without_room()})
         yield _gauge("suspended", "Whether an administrator has stopped all measuring.", {(): s.suspended()})
         counted = Counter(str(state) for state in s.node_states())
         by_state = {(str(state),): counted[str(state)] for state in NodeState}

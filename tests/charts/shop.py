@@ -257,6 +257,7 @@ def sources(minute: int) -> Sources:
         informers=list,
         node_states=lambda: [NodeState.READY, NodeState.MISSING],
         probes=lambda: 2,
+        without_room=lambda: 0,
         suspended=lambda: False,
         streams=lambda: 1,
         requests=Counter({("/v1/identities", 200): minute}),

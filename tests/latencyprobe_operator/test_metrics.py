@@ -14,6 +14,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         informers=list,
         node_states=lambda: [NodeState.READY, NodeState.READY, NodeState.MISSING],
         probes=lambda: 3,
+        without_room=lambda: 2,
         suspended=lambda: True,
         streams=lambda: 2,
         requests=requests,
@@ -50,7 +51,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["remote_join_keys_total", "answered"] == 6
     assert found["writes_total", "label", "ok"] == 4
     assert found["loop_failures_total", "StoreError", "evaluation"] == 2
-    assert found["probes",] == 3
+    assert (found["probes",], found["probes_without_room",]) == (3, 2)
     assert (found["store_works",], found["store_failures_total", "StoreFull"]) == (0, 3)
     assert (found["store_damaged_files",], found["expected_time_forgotten_total",]) == (1, 4)
     assert (found["may_write",], found["unconfirmed_seconds",]) == (1, 300)

@@ -5,7 +5,7 @@ the nodes that it concerns, and builds only the plans of nodes where something d
 """
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 
 import msgspec
 
@@ -13,36 +13,45 @@ from latencyprobe import plan
 from latencyprobe.spec import LatencyProbe
 from latencyprobe_operator.cluster.objects import Key, Pod
 from latencyprobe_operator.cluster.state import Changes, ClusterState
-from latencyprobe_operator.plan.resources import attributes
-from latencyprobe_operator.plan.targets import Look, Part, Resolved, finished, look
+from latencyprobe_operator.plan.building import Builder
+from latencyprobe_operator.plan.room import MOST, Most, Room
+from latencyprobe_operator.plan.targets import NO_ROOM, Look, Resolved, finished, look, refused
 
 Work = Generator[None, None, frozenset[str]]
+Looking = Generator[None, None, None]
 
 
 class Planner:
     """Node plans, kept up to date.
 
-    `epoch` is the lowest generation: a time at the process's start, so that generations grow over restarts. `nodes`:
-    those that must measure. `suspended`: an administrator has stopped all measuring; plans that are made say so.
+    `epoch` is the lowest generation: a time at the process's start, so that generations grow over restarts; `most`:
+    what there is room for. `nodes`: those that must measure. `suspended`: an administrator has stopped all measuring;
+    plans that are made say so.
     """
 
-    def __init__(self, epoch: int, pair_key: bytes = b"") -> None:
+    def __init__(self, epoch: int, pair_key: bytes = b"", most: Most = MOST) -> None:
         self.resolved: dict[Key, Resolved] = {}
         self.plans: dict[str, plan.NodePlan] = {}
         self.nodes: frozenset[str] = frozenset()
         self.suspended = False
         self._generation = epoch
         self._probes_on: defaultdict[str, set[Key]] = defaultdict(set)
-        self._pods_of: dict[str, tuple[Pod, ...]] = {}  # what a plan's pods were made of
-        self._pair_key = pair_key
+        self._builder = Builder(pair_key)
+        self._room = Room(most)
         self._changes = Changes()
         self._outdated: set[str] = set()
 
     def plan_of(self, node: str) -> plan.NodePlan:
         """Return a node's plan; an empty one when it has nothing to measure, or none was made yet."""
         if node not in self.plans:
-            self._replace(node, *self._built(node, []))  # whatever `work` has found already: it tells who has another
+            built = self._builder.built(node, [], suspend=self.suspended)
+            self._replace(node, *built)  # whatever `work` has found already: it tells who has another
         return self.plans[node]
+
+    @property
+    def without_room(self) -> int:
+        """How many LatencyProbes there is no room for."""
+        return sum(one.refusal is not None and one.refusal[0] == NO_ROOM for one in self.resolved.values())
 
     def calls(self, node: str, uid: str) -> bool:
         """Return whether a node's plan asks for the client half of a pod."""
@@ -51,9 +60,9 @@ class Planner:
 
     def use_pair_key(self, pair_key: bytes) -> bool:
         """Take a pairing key; returns whether it is a new one. The next update brings it into all plans."""
-        if pair_key == self._pair_key:
+        if pair_key == self._builder.pair_key:
             return False
-        self._pair_key = pair_key
+        self._builder.pair_key = pair_key
         self._outdated |= self.plans.keys()
         return True
 
@@ -71,13 +80,16 @@ class Planner:
         known = frozenset(state.nodes())
         for key in self.resolved.keys() - probes.keys():
             before = self.resolved[key]
+            self._room.forget(key)
             self._put(key, Look(before, dict.fromkeys(before.parts)), known)
             del self.resolved[key]
             yield
         for key, probe in probes.items():
             if self._concerns(key, probe):
-                self._put(key, (yield from look(probe, state, self.resolved.get(key), self._changes)), known)
-                yield
+                yield from self._look(key, probe, state, known)
+        while self._room.back:
+            key = min(self._room.back)
+            yield from self._look(key, probes[key], state, known)
         if self._changes.nodes:
             moved = {key for node in self._changes.nodes for key in self._probes_on.get(node, ())}
             for key, resolved in self.resolved.items():
@@ -87,7 +99,8 @@ class Planner:
         busy = {node for node, keys in self._probes_on.items() if keys}
         self.nodes = known if any(resolved.everywhere for resolved in self.resolved.values()) else known & busy
         for node in self.plans.keys() - known - busy:
-            del self.plans[node], self._pods_of[node]
+            del self.plans[node]
+            self._builder.forget(node)
         self._changes = Changes()
         return changed
 
@@ -98,8 +111,23 @@ class Planner:
             old is None
             or (old.probe is not probe and old.probe != probe)
             or key[0] in self._changes.namespaces
-            or (bool(self._changes.pods_on) and old.everywhere)
+            or (bool(self._changes.pods_on) and (old.everywhere or (key in self._room.out and old.calls_everywhere)))
         )
+
+    def _look(self, key: Key, probe: LatencyProbe, state: ClusterState, known: frozenset[str]) -> Looking:
+        """Look again at a LatencyProbe; it means nothing where there is no room, nor do those whose room it takes."""
+        before = self.resolved.get(key)
+        was = before if before is not None and before.refusal is None else None
+        found = yield from look(probe, state, was, self._changes, self._room.most)
+        lost = self._room.ask(key, found.needs(was), anew=before is not was) - {key}
+        self._room.back.discard(key)
+        if key in self._room.out:
+            found = refused(probe, before, self._room.why(key))
+        self._put(key, found, known)
+        for other in lost:
+            theirs = self.resolved[other]
+            self._put(other, refused(theirs.probe, theirs, self._room.why(other)), known)
+        yield
 
     def _put(self, key: Key, found: Look, known: frozenset[str]) -> None:
         """Take what became of a LatencyProbe; the plans of nodes where it differs are outdated."""
@@ -122,7 +150,8 @@ class Planner:
         try:
             for node in outdated:
                 keys = self._probes_on.get(node, ())
-                built[node] = self._built(node, [self.resolved[key].parts[node] for key in sorted(keys)])
+                parts = [self.resolved[key].parts[node] for key in sorted(keys)]
+                built[node] = self._builder.built(node, parts, self.plans.get(node), suspend=self.suspended)
                 if not keys:
                     self._probes_on.pop(node, None)
                 yield
@@ -133,48 +162,10 @@ class Planner:
 
     def _replace(self, node: str, new: plan.NodePlan, pods: tuple[Pod, ...]) -> bool:
         """Take a node's plan; returns whether it is a different one. A node's generation only grows."""
-        self._pods_of[node] = pods
+        self._builder.took(node, pods)
         old = self.plans.get(node)
         if old is not None and old.digest == new.digest:
             return False
         self._generation += 1
         self.plans[node] = msgspec.structs.replace(new, generation=self._generation)
         return True
-
-    def _built(self, node: str, parts: Sequence[Part]) -> tuple[plan.NodePlan, tuple[Pod, ...]]:
-        """Return a node's plan from its probes' parts, without its generation, and the pods in it."""
-        by_uid = {pod.uid: pod for part in parts for pod in part.pods}
-        pods = tuple(by_uid[uid] for uid in sorted(by_uid))
-        new = plan.NodePlan(
-            node=node,
-            generation=0,
-            digest="",
-            targets=tuple(t for part in parts for t in part.targets),
-            objectives=tuple(o for part in parts for o in part.objectives),
-            pods=self._planned(node, pods),
-            suspend=self.suspended,
-            pair_key=self._pair_key,
-        )
-        return msgspec.structs.replace(new, digest=plan.digest_of(new)), pods
-
-    def _planned(self, node: str, pods: tuple[Pod, ...]) -> tuple[plan.Pod, ...]:
-        """Return the pods as a plan carries them: those that have not changed are the ones of the plan before."""
-        old = self.plans.get(node)
-        made = zip(self._pods_of.get(node, ()), old.pods if old is not None else (), strict=True)
-        known = {pod.uid: (pod, planned) for pod, planned in made}
-        return tuple(
-            known[pod.uid][1] if pod.uid in known and known[pod.uid][0] is pod else plan_pod(pod) for pod in pods
-        )
-
-
-def plan_pod(pod: Pod) -> plan.Pod:
-    """Return a pod as a node plan carries it: running containers and resource attributes."""
-    shared, differing = attributes(pod)
-    return plan.Pod(
-        uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
-        addresses=pod.addresses,
-        containers=tuple(plan.Container(c.name, c.id, differing.get(c.name, {})) for c in pod.containers if c.id),
-        resource=shared,
-    )

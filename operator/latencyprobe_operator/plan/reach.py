@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -21,9 +22,13 @@ class TargetCount(msgspec.Struct, frozen=True):
     portless: int = 0
 
 
+class TooMuch(Exception):  # noqa: N818 - the LatencyProbe's, no fault of ours
+    """A target reaches more than there is room for, whatever else there is."""
+
+
 class Reach(msgspec.Struct, frozen=True):
     """`whole`: the target as it is on every node. By node: `pods`, `named` (the same, as a plan has them), `replicas`.
-    `endpoints`: what callers dial; `called`: there is something to call."""
+    `endpoints`: what callers dial; `called`: there is something to call; `entries`: how many there are in all lists."""
 
     whole: plan.Target
     pods: dict[str, tuple[Pod, ...]]
@@ -32,6 +37,7 @@ class Reach(msgspec.Struct, frozen=True):
     endpoints: tuple[plan.Endpoint, ...]
     called: bool
     count: TargetCount
+    entries: int
 
     def on(self, node: str, callers: tuple[str, ...]) -> plan.Target | None:
         """Return the target as it is on a node, None where it is not. `callers`: uids of pods there that may call."""
@@ -62,10 +68,16 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 def reach(
-    probe: spec.LatencyProbe, target: spec.TargetSpec, own: list[Pod], state: ClusterState, before: Reach | None
+    probe: spec.LatencyProbe,
+    target: spec.TargetSpec,
+    own: list[Pod],
+    state: ClusterState,
+    before: Reach | None,
+    *,
+    most: int,
 ) -> Reach:
     """Work out one target. `own`: the running pods of its namespace by name; `before`: what it was, of which equal
-    endpoints are taken, so that all nodes share them."""
+    endpoints are taken, so that all nodes share them; `most`: ways to a pod. Raises TooMuch for more of these."""
     matching = [p for p in own if spec.selector_matches(target.pod_selector, p.labels)]
     ports = {p.uid: _ports(target, p) for p in matching}
     # `()` means every port: a pod without the named port must not fall into that.
@@ -74,10 +86,16 @@ def reach(
     for pod in selected:
         pods[pod.node].append(pod)
     called = target.role is Role.SERVER and bool(selected)
-    reached = list(_endpoints(selected, ports, probe.namespace, state)) if called or not target.peers else []
+    ways = _endpoints(selected, ports, probe.namespace, state) if called or not target.peers else ()
+    reached = list(islice(ways, most + 1))
     endpoints = tuple(sorted({endpoint for _, endpoint in reached}, key=msgspec.structs.astuple))
     if before is not None and before.endpoints == endpoints:
         endpoints = before.endpoints
+    alike = {} if target.peers else replicas(reached)
+    lists = {id(group.endpoints): len(group.endpoints) for of_node in alike.values() for group in of_node}  # shared
+    entries = sum(1 + len(ports[pod.uid]) for pod in selected) + len(endpoints) + sum(lists.values())
+    if max(len(reached), entries) > most:
+        raise TooMuch(f"target {target.name} has more than {most:,} pods, ports and addresses by which it is reached")
     return Reach(
         whole=planning.target(probe, target),
         pods={node: tuple(some) for node, some in pods.items()},
@@ -85,10 +103,11 @@ def reach(
             node: tuple(plan.TargetPod(uid=pod.uid, ports=ports[pod.uid]) for pod in some)
             for node, some in pods.items()
         },
-        replicas={} if target.peers else replicas(reached),
+        replicas=alike,
         endpoints=endpoints,
         called=called,
         count=TargetCount(target.name, len(selected), frozenset(pods), len(matching) - len(selected)),
+        entries=entries,
     )
 
 

@@ -15,9 +15,11 @@ from latencyprobe.plan import Role
 from latencyprobe_operator.cluster.decoding import CLUSTER_SCOPE_LABEL
 from latencyprobe_operator.cluster.objects import Pod
 from latencyprobe_operator.cluster.state import Changes, ClusterState
-from latencyprobe_operator.plan.reach import Reach, TargetCount, reach
+from latencyprobe_operator.plan.reach import Reach, TargetCount, TooMuch, reach
+from latencyprobe_operator.plan.room import KEPT_TARGET, MOST, REMEDY, WHOLE, Most, entries_of
 
 T = TypeVar("T")
+NO_ROOM = "TargetRefused"  # reason of the status: as where an agent has no room for a target
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -26,6 +28,11 @@ class Part(msgspec.Struct, frozen=True):
     targets: tuple[plan.Target, ...]
     objectives: tuple[plan.PlannedObjective, ...]
     pods: tuple[Pod, ...]
+
+    @property
+    def entries(self) -> int:
+        """How much room it takes in a plan."""
+        return entries_of(self.targets, len(self.objectives))
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -48,9 +55,14 @@ class Resolved(msgspec.Struct, frozen=True):
         return tuple(reach.count for reach in self.reaches)
 
     @property
+    def calls_everywhere(self) -> bool:
+        """Whether callers may be on any node."""
+        return self.probe.spec.clients.scope == "Cluster"
+
+    @property
     def everywhere(self) -> bool:
         """Whether every node must measure: anybody may call."""
-        return self.probe.spec.clients.scope == "Cluster" and any(r.whole.role is Role.SERVER for r in self.reaches)
+        return self.calls_everywhere and any(r.whole.role is Role.SERVER for r in self.reaches)
 
     def on_nodes(self, known: frozenset[str]) -> "Resolved":
         """Return it with the nodes that must measure. `known`: all that there are."""
@@ -63,6 +75,21 @@ class Look(msgspec.Struct, frozen=True):
 
     resolved: Resolved
     parts: dict[str, Part | None]
+
+    def needs(self, before: Resolved | None) -> dict[str, int]:
+        """Return for how much room it asks in the plans of the nodes where it changed, and in all. `before`: what it
+        was."""
+        found = {node: part.entries if part is not None else 0 for node, part in self.parts.items()}
+        kept = (before.parts.keys() if before is not None else set()) - self.parts.keys()
+        nodes = len(kept) + sum(part is not None for part in self.parts.values())
+        reaches = self.resolved.reaches
+        found[WHOLE] = sum(one.entries for one in reaches) + KEPT_TARGET * len(reaches) * nodes
+        return found
+
+
+def refused(probe: spec.LatencyProbe, before: Resolved | None, why: str) -> Look:
+    """Return a LatencyProbe that means nothing on any node, as there is no room for it."""
+    return Look(Resolved(probe, refusal=(NO_ROOM, why)), dict.fromkeys(before.parts if before is not None else ()))
 
 
 def resolve(probe: spec.LatencyProbe, state: ClusterState) -> Resolved:
@@ -83,16 +110,16 @@ def finished(work: Generator[None, None, T]) -> T:
 
 
 def look(
-    probe: spec.LatencyProbe, state: ClusterState, before: Resolved | None, changes: Changes
+    probe: spec.LatencyProbe, state: ClusterState, before: Resolved | None, changes: Changes, most: Most = MOST
 ) -> Generator[None, None, Look]:
     """Work out one LatencyProbe. A suspended or refused one means nothing on any node. `before`: what it was;
-    `changes`: those of the cluster since then."""
+    `changes`: those of the cluster since then; `most`: what there is room for."""
     known = before if before is not None and before.probe == probe else None
     if known is not None and probe.namespace not in changes.namespaces:
         header, own = known, None  # pods of other namespaces came or went
     else:
         own = sorted((p for p in state.pods(probe.namespace) if _runs(p)), key=lambda p: p.name)
-        header = yield from _header(probe, own, state, known)
+        header = yield from _header(probe, own, state, known, most)
     places = _Places(header, state, own)
     nodes = places.all() | (before.parts.keys() if before is not None else set())
     if known is not None and (few := _differ(header, known)) is not None:
@@ -109,7 +136,7 @@ def look(
 
 
 def _header(
-    probe: spec.LatencyProbe, own: list[Pod], state: ClusterState, known: Resolved | None
+    probe: spec.LatencyProbe, own: list[Pod], state: ClusterState, known: Resolved | None, most: Most
 ) -> Generator[None, None, Resolved]:
     """Return what does not depend on callers. `known`: what it was, if the LatencyProbe is the same."""
     if probe.spec.suspend:
@@ -120,9 +147,16 @@ def _header(
             remedy = f"label namespace {probe.namespace} with {CLUSTER_SCOPE_LABEL}=allowed, or use scope Namespace"
             return Resolved(probe, refusal=("ClusterScopeNotAllowed", f"spec.clients.scope Cluster: {remedy}"))
     before: Iterable[Reach | None] = known.reaches if known is not None and known.reaches else [None] * 32
-    reaches = []
+    reaches: list[Reach] = []
+    left = most.one
     for target, old in zip(probe.spec.targets, before, strict=False):
-        reaches.append(reach(probe, target, own, state, old))
+        try:
+            reaches.append(reach(probe, target, own, state, old, most=left))
+        except TooMuch as error:
+            return Resolved(
+                probe, refusal=(NO_ROOM, f"{error}, of {most.one:,} that one LatencyProbe may have: {REMEDY}")
+            )
+        left -= reaches[-1].entries
         yield
     unselectable = sorted(p.name for p in state.pods(probe.namespace) if p.unselectable)
     return Resolved(probe, reaches=tuple(reaches), unselectable=tuple(unselectable))

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from latencyprobe.plan import NodePlan
+from latencyprobe.shares import shares
 from latencyprobe_agent.identity.cgroups import OF_POD
 from latencyprobe_agent.measure.matches import Part, parts_of
 from latencyprobe_agent.measure.tallies import Combinations, Rules, Tally
@@ -71,8 +72,8 @@ def followed(
     needs: dict[str, dict[str, int]] = defaultdict(dict)
     for uid, ids in cgroups.items():
         needs[pods[uid].namespace if uid in pods else ""][uid] = min(len(ids), room.of_pod)
-    shares = _shares({namespace: sum(of.values()) for namespace, of in needs.items()}, room.cgroups)
-    given = {uid: most for namespace, of in needs.items() for uid, most in _shares(of, shares[namespace]).items()}
+    given_to = shares({namespace: sum(of.values()) for namespace, of in needs.items()}, room.cgroups)
+    given = {uid: most for namespace, of in needs.items() for uid, most in shares(of, given_to[namespace]).items()}
     short = {uid for uid, ids in cgroups.items() if given[uid] < len(ids)}
     told: dict[str, str] = {}
     for target in plan.targets if short else ():
@@ -84,12 +85,3 @@ def followed(
                     "programs make fewer, or spread them over more pods and nodes"
                 )
     return {uid: ids[: given[uid]] for uid, ids in cgroups.items()}, told
-
-
-def _shares(needs: Mapping[str, int], room: int) -> dict[str, int]:
-    """Share `room` out: who needs no more than an equal share has all of it, and the others what that leaves."""
-    given: dict[str, int] = {}
-    for name in sorted(needs, key=lambda name: (needs[name], name)):
-        given[name] = min(needs[name], room // (len(needs) - len(given)))
-        room -= given[name]
-    return given
