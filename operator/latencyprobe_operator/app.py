@@ -22,6 +22,7 @@ from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.config import Config
 from latencyprobe_operator.directory.asked import SAVE_S
 from latencyprobe_operator.directory.auth import Authenticator
+from latencyprobe_operator.directory.connections import Connections
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.planning import Planning
 from latencyprobe_operator.directory.server import Directory
@@ -87,7 +88,9 @@ class Operator:
             partial(SqliteStore, config.store, move_damaged=True), partial(SqliteStore, config.store, readonly=True)
         )
         self._kopf = partial(handlers.watching, registry.happened, self._loops.failed)
-        self.certificate = Certificate(config.tls_dir)
+        is_agent = partial(is_pod_of, state, config.agent_namespace)
+        connections = Connections(is_agent)
+        self.certificate = Certificate(config.tls_dir, connections)
 
         ingest = Ingest(self._store_thread, nodes=lambda: len(planner.plans))
         node_of_agent = partial(node_of_pod, state, config.agent_namespace)
@@ -96,7 +99,7 @@ class Operator:
             config.agent_namespace,
             config.agent_service_account,
             node_of_agent,
-            is_agent=partial(is_pod_of, state, config.agent_namespace),
+            is_agent=is_agent,
         )
         delivery = delivery_times()
         deliveries = Deliveries(delivery.observe, own.observe, delivered=own.delivered)
@@ -104,6 +107,7 @@ class Operator:
             *(planner, agents, state, ingest, auth),
             unconfirmed_s=self._informers.unconfirmed_s,
             on_report=status_changed.set,
+            connections=connections,
             deliveries=deliveries,
         )
         planning = Planning(
@@ -167,6 +171,8 @@ class Operator:
                 without_room=lambda: planner.without_room,
                 suspended=lambda: bool(registry.suspended_by),
                 streams=lambda: len(self.directory.streams.of),
+                connections=lambda: len(connections),
+                connections_cut=lambda: connections.cut,
                 requests=self.directory.requests,
                 rows_accepted=lambda: ingest.accepted,
                 rows_dropped=ingest.dropped,

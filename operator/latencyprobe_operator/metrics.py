@@ -29,6 +29,8 @@ class Sources(NamedTuple):
     without_room: Callable[[], int]
     suspended: Callable[[], bool]
     streams: Callable[[], int]
+    connections: Callable[[], int]
+    connections_cut: Callable[[], int]
     requests: Counter[tuple[str, int]]
     rows_accepted: Callable[[], int]
     rows_dropped: Counter[str]
@@ -81,6 +83,10 @@ class OperatorCollector(Collector):
         for name in ("lists", "watches", "events", "undecodable"):
             values = {(i.kind,): getattr(i.signs, name) for i in informers}
             yield _counter(f"informer_{name}", f"Informer: {name}.", values, "kind")
+        yield _gauge("connections", "Connections to the directory.", {(): s.connections()})
+        yield _counter(
+            "connections_cut", "Those that were cut off, as too many or too late.", {(): s.connections_cut()}
+        )
         requests = {(route, str(status)): n for (route, status), n in s.requests.items()}
         yield _counter("directory_requests", "Requests to the directory.", requests, "route", "status")
         yield _counter("sli_rows_accepted", "SLI rows stored.", {(): s.rows_accepted()})

@@ -261,6 +261,8 @@ def sources(minute: int) -> Sources:
         suspended=lambda: False,
         streams=lambda: 1,
         requests=Counter({("/v1/identities", 200): minute}),
+        connections=lambda: 1,
+        connections_cut=lambda: 0,
         rows_accepted=lambda: minute * 6,
         rows_dropped=Counter(not_asked=minute),
         lookups=Counter(found=minute),

@@ -16,6 +16,7 @@ from latencyprobe.plan import ServerHalf
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster.calls import Reviewed
 from latencyprobe_operator.directory.auth import NODE_CLAIM, Authenticator, FakeReviewer
+from latencyprobe_operator.directory.connections import Connections
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.server import Directory
 from latencyprobe_operator.directory.tls import Certificate
@@ -41,8 +42,11 @@ class World:
         self.store_thread, self.ingest = store_thread, Ingest(store_thread)
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "", is_agent=lambda a: a in AGENTS_ADDRESSES)
         self.age_s = 0
+        self.connections = Connections(lambda address: address in AGENTS_ADDRESSES)
         self.directory = Directory(
-            *(self.planner, self.agents, self.state, self.ingest, auth), unconfirmed_s=lambda: self.age_s
+            *(self.planner, self.agents, self.state, self.ingest, auth),
+            unconfirmed_s=lambda: self.age_s,
+            connections=self.connections,
         )
         self.plan(make.probe())
         self.directory.open()
@@ -87,7 +91,8 @@ async def world(make: Any, tls_dir: Path, store: Path) -> AsyncIterator[World]:
         await it.ingest.asked.save()
         runner = it.directory.runner(shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=Certificate(tls_dir).context).start()
+        tls = Certificate(tls_dir, it.connections).context
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
         it.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
         it.tls = ssl.create_default_context(cafile=str(tls_dir / "tls.crt"))
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=it.tls)) as it.client:

@@ -21,13 +21,16 @@ class Reader:
 
     def __init__(self, streams: PlanStreams, node: str, valid_s: float = 60.0, *, changes: bool = False) -> None:
         self.lines: list[PlanLine] = []
-        self.reads = True
+        self.reads = self.reads_long = True
+        self.begun = 0  # long lines
         caller = Caller(node, time.monotonic() + valid_s)
         self.task = asyncio.create_task(streams.follow(caller, self.write, changes=changes))
 
     async def write(self, data: bytes) -> None:
-        if not self.reads:
-            await asyncio.Event().wait()
+        long = len(data) > streams_.LONG
+        self.begun += long
+        while not self.reads or (long and not self.reads_long):  # noqa: ASYNC110 - tests set either at will
+            await asyncio.sleep(0.01)
         self.lines.append(msgspec.json.decode(data, type=PlanLine))
 
 
@@ -187,6 +190,37 @@ def test_agent_that_does_not_read_loses_its_stream(play: Play, monkeypatch: pyte
         assert world.streams.of == {}
 
     play(scene)
+
+
+def test_of_long_lines_few_are_in_memory_at_once_and_who_waits_hears_that_all_is_well(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams_, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(streams_, "LONG", 1 << 10)
+
+    async def scene() -> None:
+        nodes = [f"n{number}" for number in range(streams_.LONG_AT_ONCE + 4)]
+        pods = [make.pod(f"cart-{number}", node=node) for number, node in enumerate(nodes)]
+        streams = PlanStreams(make.planned(*pods).planner, lambda _: set())
+        streams.open()
+        readers = [Reader(streams, node) for node in nodes]
+        for reader in readers:
+            reader.reads_long = False
+        first, waiting = readers[: streams_.LONG_AT_ONCE], readers[streams_.LONG_AT_ONCE :]
+        await make.until(lambda: all(len(reader.lines) > 2 for reader in waiting))
+        assert not any(line.plan for reader in waiting for line in reader.lines), "they wait for their turn"
+        assert not any(reader.lines for reader in first)
+        for reader in first[:2]:
+            reader.task.cancel()  # the connection has ended
+        await make.until(lambda: sum(reader.begun for reader in readers) == streams_.LONG_AT_ONCE + 2)
+        for reader in waiting:
+            reader.reads_long = True
+        for reader in first:
+            reader.task.cancel()
+        await make.until(lambda: all(any(line.plan for line in reader.lines) for reader in waiting))
+        streams.close()
+
+    asyncio.run(scene())
 
 
 def test_questions_for_a_node_come_with_its_stream(play: Play, make: Any) -> None:

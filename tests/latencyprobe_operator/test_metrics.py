@@ -18,6 +18,8 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         suspended=lambda: True,
         streams=lambda: 2,
         requests=requests,
+        connections=lambda: 9,
+        connections_cut=lambda: 10,
         rows_accepted=lambda: 7,
         rows_dropped=Counter(not_asked=1),
         lookups=Counter(too_many=8),
@@ -44,6 +46,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     assert found["nodes", "ready"] == 2
     assert found["nodes", "failed"] == 0
     assert found["suspended",] == 1
+    assert (found["connections",], found["connections_cut_total",]) == (9, 10)
     assert found["directory_requests_total", "/v1/identities", "200"] == 5
     assert found["sli_rows_dropped_total", "not_asked"] == 1
     assert found["identity_lookups_total", "too_many"] == 8

@@ -24,6 +24,7 @@ from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.auth import Authenticator, Caller
 from latencyprobe_operator.directory.callers import Callers
+from latencyprobe_operator.directory.connections import Connections
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.limits import MAX_BODY_BYTES, Refused
 from latencyprobe_operator.directory.streams import PlanStreams
@@ -37,6 +38,9 @@ log = logging.getLogger(__name__)
 MAX_SMALL_BODY = 256 << 10
 MAX_STATUS_BYTES = 1 << 20  # some 5,000 targets; agents leave out what is more
 PIECE = 4 << 10  # bytes
+BODY_S = 30.0  # for the largest: 140 kB/s
+IDLE_S = 90.0  # an agent reports each 15 s
+MAX_HEADERS = 32  # of 8 KiB; a stranger's are kept until all are there
 _NO_HTTP = (HttpProcessingError, web.RequestPayloadError)
 STORE_RETRY_S = 30  # of a store that is away: as often as it is tried again
 
@@ -46,7 +50,8 @@ T = TypeVar("T")
 
 class Directory:
     """The calls. `requests`: by route and HTTP status; `unconfirmed_s`: for how long the API server has not confirmed
-    what we know; `on_report` is called after each status of an agent, `deliveries` told which plan it follows."""
+    what we know; `on_report` is called after each status of an agent, `deliveries` told which plan it follows,
+    `connections` whose each is."""
 
     def __init__(
         self,
@@ -58,9 +63,11 @@ class Directory:
         *,
         unconfirmed_s: Callable[[], int] = lambda: 0,
         on_report: Callable[[], None] = lambda: None,
+        connections: Connections | None = None,
         deliveries: Deliveries | None = None,
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
+        self._connections = Connections() if connections is None else connections
         self.streams = PlanStreams(
             planner, lambda address: nodes_at(address, state), unconfirmed_s, lambda: ingest.pacing.return_s
         )
@@ -117,6 +124,8 @@ class Directory:
             logger=logger,
             shutdown_timeout=shutdown_timeout,
             auto_decompress=False,
+            keepalive_timeout=IDLE_S,
+            max_headers=MAX_HEADERS,
         )
 
     def _is_http(self, record: logging.LogRecord) -> bool:
@@ -158,6 +167,7 @@ class Directory:
 
     async def _get_metrics(self, metrics: Callable[[], bytes], request: web.Request) -> web.Response:
         await self._auth.metrics_reader(_token(request), _source(request))
+        self._connections.known(request.transport, f"reader {_source(request)}")
         return web.Response(body=metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _plan(self, request: web.Request) -> web.StreamResponse:
@@ -170,6 +180,8 @@ class Directory:
             await self.streams.follow(caller, partial(_in_pieces, response.write), changes=changes)
         except (ConnectionError, TimeoutError):
             log.info("plan stream of %s broke", caller.node)
+            if request.transport is not None:
+                request.transport.abort()  # else what was not read would be waited for, and kept
         return response
 
     async def _status(self, request: web.Request) -> web.Response:
@@ -198,6 +210,7 @@ class Directory:
         """Return the agent that calls. Raises Refused: also 503 while agents are not answered."""
         node = request.match_info.get("node", "")
         caller = await self.callers.agent(_token(request), node, _source(request))
+        self._connections.known(request.transport, f"node {caller.node}")
         if not self.streams.is_open:
             raise Refused(503, "the operator is starting or ending: try again")
         return caller
@@ -223,7 +236,12 @@ async def _body(request: web.Request, kind: type[T], limit: int = MAX_SMALL_BODY
     """Decode a request's body. Raises Refused: 413 for its size, 400 with the field's path for its content, or 426 if
     its agent speaks another version, which keeps its counts then."""
     try:
-        body = await _read(request, limit)
+        async with asyncio.timeout(BODY_S):
+            body = await _read(request, limit)
+    except TimeoutError as error:
+        raise Refused(408, f"the body has not come within {BODY_S:g} s") from error
+    except ConnectionError as error:
+        raise Refused(400, "the connection ended before the body") from error  # which nobody reads
     except web.RequestPayloadError as error:  # such as one whose chunks are none
         raise Refused(400, f"the body cannot be read: {' '.join(str(error).split())}") from error
     try:

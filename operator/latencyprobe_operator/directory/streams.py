@@ -22,6 +22,11 @@ from latencyprobe_operator.plan.planner import Planner
 HEARTBEAT_S = 15.0
 AT_ONCE = 50  # streams that write before others run
 WRITE_TIMEOUT_S = 10.0  # an agent that does not read its stream for so long has lost it
+SLOWEST_PER_S = 256 << 10  # bytes: a long line has so much more time
+LONG = 256 << 10  # bytes of a line: of these few are in memory at once, whoever does not read them
+LONG_AT_ONCE = 8  # of 8 MB each: plan/room.py
+
+Write = Callable[[bytes], Awaitable[None]]
 
 
 class PlanStreams:
@@ -45,6 +50,7 @@ class PlanStreams:
         self._differences = Differences()
         self._holders = Holders()
         self._forget: dict[str, set[str]] = {}
+        self._long = asyncio.Semaphore(LONG_AT_ONCE)
 
     def open(self) -> None:
         """Begin: the first plans are made."""
@@ -84,7 +90,7 @@ class PlanStreams:
         if len(self.of) >= MAX_STREAMS and node not in self.of:
             raise Refused(503, f"{MAX_STREAMS} plan streams are open: try again later")
 
-    async def follow(self, caller: Caller, write: Callable[[bytes], Awaitable[None]], *, changes: bool = False) -> None:
+    async def follow(self, caller: Caller, write: Write, *, changes: bool = False) -> None:
         """Write lines until the token ends (the agent returns at once, with the next), a newer stream of the node
         begins, or all are closed. `changes`: the agent takes changes of the plan before. Raises TimeoutError when the
         agent does not read, and what `write` raises."""
@@ -101,17 +107,30 @@ class PlanStreams:
                 plan = self._planner.plan_of(caller.node)
                 line = self._line(caller.node, sent, plan, changes=changes)
                 sent = plan
-                async with asyncio.timeout(WRITE_TIMEOUT_S):
-                    await write(msgspec.json.encode(line) + b"\n")
+                await self._send(line, write)
                 await _woken(wake, min(HEARTBEAT_S, max(0.0, caller.until_s - time.monotonic())))
             if self.is_open and self.of.get(caller.node) is wake:  # this one stream alone ends
-                async with asyncio.timeout(WRITE_TIMEOUT_S):
-                    await write(msgspec.json.encode(PlanLine(unconfirmed_s=self._unconfirmed_s())) + b"\n")
+                await self._send(PlanLine(unconfirmed_s=self._unconfirmed_s()), write)
         finally:
             if self.of.get(caller.node) is wake:
                 del self.of[caller.node]
                 self.switchboard.disconnected(caller.node)
                 self._forget.pop(caller.node, None)
+
+    async def _send(self, line: PlanLine, write: Write) -> None:
+        """Write a line; one that is long when its turn has come, and heartbeats until then."""
+        if len(data := _encoded(line)) <= LONG:
+            await _written(data, write)
+            return
+        del data
+        turn = asyncio.ensure_future(self._long.acquire())
+        try:
+            while not (await asyncio.wait((turn,), timeout=HEARTBEAT_S))[0]:
+                await _written(_encoded(PlanLine(return_s=line.return_s)), write)
+            await _written(_encoded(line), write)
+        finally:
+            if not turn.cancel():
+                self._long.release()
 
     def _line(self, node: str, sent: NodePlan | None, plan: NodePlan, *, changes: bool) -> PlanLine:
         """Return the next line of a stream on which `sent` was the last plan."""
@@ -137,6 +156,15 @@ class PlanStreams:
     def _wake(self, node: str) -> None:
         if node in self.of:
             self.of[node].set()
+
+
+def _encoded(line: PlanLine) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
+
+
+async def _written(data: bytes, write: Write) -> None:
+    async with asyncio.timeout(WRITE_TIMEOUT_S + len(data) / SLOWEST_PER_S):
+        await write(data)
 
 
 async def _woken(wake: asyncio.Event, at_most_s: float) -> None:

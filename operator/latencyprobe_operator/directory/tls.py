@@ -15,8 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe_operator.directory.connections import Connections
 
 log = logging.getLogger(__name__)
+
+
+class Context(ssl.SSLContext):
+    """That of a server which keeps an eye on its connections."""
+
+    connections: Connections
 
 
 class Protocol(SSLProtocol):
@@ -26,9 +33,22 @@ class Protocol(SSLProtocol):
     def __init__(
         self, loop: Any, app: Any, context: Any, waiter: Any, server_side: bool = False, *rest: Any, **more: Any
     ) -> None:
+        self._connections = context.connections if isinstance(context, Context) else None
         if server_side:
             self.max_size = 4 << 10  # type: ignore[misc]  # asyncio reads it of the instance
         super().__init__(loop, app, context, waiter, server_side, *rest, **more)
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin the handshake."""
+        if self._connections is not None:
+            self._connections.begun(transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Any) -> None:
+        """End, with or without a handshake."""
+        if self._connections is not None and self._transport is not None:
+            self._connections.ended(self._transport)
+        super().connection_lost(exc)
 
 
 setattr(sslproto, "SSLProtocol", Protocol)  # noqa: B010 - where event loops look for it; mypy refuses an assignment
@@ -52,11 +72,13 @@ def pair_key(path: Path) -> bytes:
 
 
 class Certificate:
-    """A server-side TLS context whose certificate follows its files: new connections get the new one."""
+    """A server-side TLS context whose certificate follows its files: new connections get the new one. `connections`:
+    learns of each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, connections: Connections | None = None) -> None:
         self._cert, self._key = folder / "tls.crt", folder / "tls.key"
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context = Context(ssl.PROTOCOL_TLS_SERVER)
+        self.context.connections = Connections() if connections is None else connections
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._digest = b""
         self.refresh()
