@@ -2,7 +2,8 @@
 
 import pytest
 
-from latencyprobe_operator.directory.lookups import NEW_AT_ONCE, NEW_PER_S, Lookups
+from latencyprobe_operator.directory.lookups import AT_ONCE, NEW_AT_ONCE, NEW_PER_S, Lookups
+from tests.latencyprobe_operator.directory_world import Play, World
 
 
 class Clock:
@@ -22,6 +23,22 @@ def test_an_agent_that_asks_for_the_whole_cluster_learns_a_small_part_of_it(capl
     assert NEW_AT_ONCE <= learned < 0.1 * 150_000
     assert lookups.counts["too_many"] == 150_000 - learned
     assert [r.getMessage().split(":")[0] for r in caplog.records] == ["n1"], "said once"
+
+
+def test_who_asks_for_too_many_is_told_to_wait_and_keeps_nobody_out(play: Play) -> None:
+    body = {"addresses": ["10.0.0.1"] * 1_000}
+
+    async def scene(it: World) -> None:
+        answers = [(await it.call("POST", "/v1/identities", body))[0] for _ in range(AT_ONCE // 1_000)]
+        assert set(answers) == {200}
+        for _ in range(50):
+            status, why = await it.call("POST", "/v1/identities", body)
+            if status != 200:
+                break
+        assert (status, why) == (429, b'{"error": "more than 3000 addresses a second: slow down"}')
+        assert (await it.call("POST", "/v1/identities", body, "token-n2"))[0] == 200
+
+    play(scene)
 
 
 def test_who_was_told_is_told_again_however_often_and_whatever_others_ask() -> None:

@@ -19,7 +19,13 @@ class Net:
         self.now_s = 0.0
         self.woken: list[str] = []
         nodes_at = NODES_AT | {"10.96.0.9": {f"m{i}" for i in range(remote_join.MAX_NODES + 1)}}
-        self.board = Switchboard(lambda a: nodes_at.get(a, set()), self.woken.append, lambda: self.now_s)
+        self.looked_up: list[str] = []
+
+        def looked_up(address: str) -> set[str]:
+            self.looked_up.append(address)
+            return nodes_at.get(address, set())
+
+        self.board = Switchboard(looked_up, self.woken.append, lambda: self.now_s)
         for node in connected:
             self.board.connected(node)
 
@@ -91,6 +97,27 @@ def test_an_agent_that_asks_too_much_is_refused_but_no_other(net: Net) -> None:
     assert set(refused.values()) == {"too_fast"}
     assert net.board.counts["asked"] == remote_join.KEYS_AT_ONCE
     assert net.board.ask("n3", (Ask((KEYS[9000],), "10.0.0.1"),)) == {}
+
+
+def test_however_often_an_agent_asks_a_service_is_looked_up_once_in_a_while(net: Net) -> None:
+    """One may have thousands of pods."""
+    asks = [Ask((key,), "10.96.0.7") for key in KEYS[:2000]]
+    for start in (0, 1000):
+        net.board.ask("n3", tuple(asks[start : start + 1000]))
+        net.taken("n1"), net.taken("n2")
+    assert net.looked_up == ["10.96.0.7"]
+    net.now_s += remote_join.NODES_S
+    net.board.ask("n3", tuple(asks[:1]))
+    assert net.looked_up == ["10.96.0.7"] * 2
+
+
+def test_for_who_may_ask_for_no_more_keys_nothing_is_looked_up(net: Net) -> None:
+    net.board.ask("n2", tuple(Ask((), f"10.1.0.{number}") for number in range(200)))
+    assert net.looked_up == []
+    net.board.ask("n2", (Ask(tuple(KEYS[: remote_join.KEYS_AT_ONCE]), "10.0.0.1"),))
+    refused = net.board.ask("n2", (Ask((KEYS[5000],), "10.96.0.7"),))
+    assert refused == {KEYS[5000]: "too_fast"}
+    assert net.looked_up == ["10.0.0.1"]
 
 
 def test_a_node_that_does_not_read_its_stream_gets_no_more(net: Net) -> None:

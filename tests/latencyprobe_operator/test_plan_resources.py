@@ -88,6 +88,27 @@ def test_workload_says_itself_which_service_it_is(make: Any) -> None:
     assert {name: shared[name] for name in names} == dict.fromkeys(names, "own")
 
 
+@pytest.mark.parametrize("annotated", [(), (("service.name", "annotated"),)])
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize(
+    "env",
+    [
+        *[(), (("OTEL_SERVICE_NAME", "outer"),)],
+        (("OTEL_RESOURCE_ATTRIBUTES", "my.service.name=x, service.name = in%20ner ,service.name.y=z"),),
+        (("OTEL_RESOURCE_ATTRIBUTES", "service.name=inner"), ("OTEL_SERVICE_NAME", "outer")),
+        (("OTEL_RESOURCE_ATTRIBUTES", "service.name=$(NAME),a=b"),),
+    ],
+)
+def test_a_look_up_names_the_service_as_the_first_containers_spans_do(
+    make: Any, env: tuple[tuple[str, str], ...], others: int, annotated: tuple[tuple[str, str], ...]
+) -> None:
+    """Without looking at the others."""
+    containers = [Container("main", "c1", "", env), *[Container("proxy", "c2")] * others]
+    found = make.pod("cart-1", attributes=annotated, containers=tuple(containers))
+    shared, differing = attributes(found)
+    assert service_name(found) == {**shared, **differing.get("main", {})}["service.name"]
+
+
 def test_containers_that_differ_keep_their_own_name_and_version(make: Any) -> None:
     both = (
         Container("main", "c1", "app:1", (("OTEL_SERVICE_NAME", "app"),)),

@@ -58,9 +58,11 @@ class Answers:
         self._on_report()
 
     def identities(self, node: str, request: IdentityRequest) -> IdentityAnswer:
-        """Return who has the addresses, nobody for those that the node may not learn. Raises Refused for too many."""
+        """Return who has the addresses, nobody for those that the node may not learn. Raises Refused for too many, at
+        once or a second."""
         if len(request.addresses) > MAX_ADDRESSES:
             raise Refused(400, f"$.addresses: {len(request.addresses)} of them: at most {MAX_ADDRESSES}")
+        self.lookups.admit(node, len(request.addresses))
         found = tuple(self._identity(node, address) for address in request.addresses)
         settled = all(i.measured or not self._planner.calls(i.node, i.uid) for i in found)
         valid_s = VALID_S if settled else self._unsettled_s

@@ -7,22 +7,31 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from latencyprobe_operator.directory.limits import Bucket, ByNode
+from latencyprobe_operator.directory.limits import Bucket, ByNode, Refused
 
 log = logging.getLogger(__name__)
 
 NEW_PER_S, NEW_AT_ONCE = 10, 5_000  # addresses whose owner a node did not ask for before
+PER_S, AT_ONCE = 3_000, 20_000  # all that a node asks for: its 5,000 each 2 s, while callers' agents are about to apply
 _BITS = 1 << 15  # 4 KiB a node, 20 MB of 5,000 nodes
 _HASHES = 4
 
 
 class Lookups:
     """`counts`: addresses whose owner was told, because it was before (`again`) or is one more (`new`), and those whose
-    owner was not told (`too_many`). `told`: the others, of each node."""
+    owner was not told (`too_many`). `told`: the others, of each node; `asked`: how many more it may ask for."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.counts: Counter[str] = Counter()
         self.told = ByNode(lambda: _Told(clock))
+        self.asked = ByNode(lambda: Bucket(PER_S, AT_ONCE, clock))
+
+    def admit(self, node: str, addresses: int) -> None:
+        """Let a node ask for the owners of so many addresses. Raises Refused: 429 when it has asked for too many."""
+        asked = self.asked.of(node)
+        if asked.empty():
+            raise Refused(429, f"more than {PER_S} addresses a second: slow down", asked.wait_s)
+        asked.spend(addresses)
 
     def may_learn(self, node: str, address: str) -> bool:
         """Return whether a node may be told who has an address."""

@@ -14,6 +14,7 @@ from latencyprobe_operator.directory.limits import Bucket, ByNode
 ANSWER_S = 5.0  # the agent that asked gives up after 4 s
 MAX_PENDING = 20_000  # keys under way in the cluster, about 400 B each: 8 MB; 4,000 a second
 MAX_QUEUED = 2_000  # keys, or halves, that wait for one node's stream: 0.6 MB
+NODES_S = 2.0
 MAX_NODES = 64  # that a Service's pods may be on: each of them is asked
 KEYS_PER_S, KEYS_AT_ONCE = 500, 2_000  # of one agent: five LatencyProbes with the default budget of 100 spans a second
 
@@ -24,6 +25,25 @@ class Pending(NamedTuple):
     asker: str
     nodes: frozenset[str]
     until_s: float
+
+
+class _Nodes:
+    """The nodes of addresses, found once in NODES_S: a Service may have thousands of pods, and an agent asks for whom
+    it likes."""
+
+    def __init__(self, nodes_at: Callable[[str], Set[str]], clock: Callable[[], float]) -> None:
+        self._nodes_at = nodes_at
+        self._clock = clock
+        self._known: dict[str, Set[str]] = {}  # of addresses that somebody has
+        self._since_s = clock()
+
+    def __call__(self, address: str) -> Set[str]:
+        if self._clock() - self._since_s >= NODES_S:
+            self._known, self._since_s = {}, self._clock()
+        found = self._known.get(address) or self._nodes_at(address)
+        if found:
+            self._known[address] = found
+        return found
 
 
 class Switchboard:
@@ -38,12 +58,13 @@ class Switchboard:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.keys = ByNode(lambda: Bucket(KEYS_PER_S, KEYS_AT_ONCE, clock))
-        self._nodes_at = nodes_at
+        self._nodes_at = _Nodes(nodes_at, clock)
         self._wake = wake
         self._clock = clock
         self._connected: set[str] = set()
         self._pending: dict[str, Pending] = {}  # in the order in which they end
         self._asks: dict[str, list[Ask]] = {}
+        self._queued: Counter[str] = Counter()  # keys in them, by node
         self._halves: dict[str, list[ServerHalf]] = {}
 
     def connected(self, node: str) -> None:
@@ -54,7 +75,7 @@ class Switchboard:
     def disconnected(self, node: str) -> None:
         """Take note that a node's stream has ended; what waited for it is forgotten."""
         self._connected.discard(node)
-        for queue in (self._asks, self._halves):
+        for queue in (self._asks, self._halves, self._queued):
             queue.pop(node, None)
 
     def ask(self, node: str, asks: tuple[Ask, ...]) -> dict[str, str]:
@@ -62,7 +83,8 @@ class Switchboard:
         self._expire()
         refused: dict[str, str] = {}
         for one in asks:
-            nodes, reason = self._nodes_to_ask(node, one.address)
+            too_fast = not one.keys or self.keys.of(node).empty()  # then nothing is looked up
+            nodes, reason = (frozenset(), "too_fast") if too_fast else self._nodes_to_ask(node, one.address)
             keys = []
             for key in one.keys:
                 why = reason or self._refusal(node, key)
@@ -73,6 +95,7 @@ class Switchboard:
                     keys.append(key)
             for other in nodes if keys else ():
                 self._asks.setdefault(other, []).append(Ask(tuple(keys), spans=one.spans))
+                self._queued[other] += len(keys)
                 self._wake(other)
             self.counts["asked"] += len(keys)
         self.counts.update(f"refused_{reason}" for reason in refused.values())
@@ -98,13 +121,14 @@ class Switchboard:
     def take(self, node: str) -> RemoteJoinMessage | None:
         """Return what waits for a node."""
         asks, halves = self._asks.pop(node, ()), self._halves.pop(node, ())
+        self._queued.pop(node, None)
         return RemoteJoinMessage(tuple(asks), tuple(halves)) if asks or halves else None
 
     def _nodes_to_ask(self, node: str, address: str) -> tuple[frozenset[str], str]:
         """Return the nodes to ask for halves of an address, or why there are none."""
         nodes = self._nodes_at(address)
         others = frozenset(nodes & self._connected) - {node}
-        free = frozenset(other for other in others if self._queued(other) < MAX_QUEUED)
+        free = frozenset(other for other in others if self._queued[other] < MAX_QUEUED)
         if not nodes:
             return free, "unknown_peer"
         if nodes == {node}:
@@ -114,9 +138,6 @@ class Switchboard:
         if len(others) > MAX_NODES:
             return free, "too_many_nodes"
         return free, "" if free else "busy"
-
-    def _queued(self, node: str) -> int:
-        return sum(len(ask.keys) for ask in self._asks.get(node, ()))
 
     def _refusal(self, node: str, key: str) -> str:
         if key in self._pending:

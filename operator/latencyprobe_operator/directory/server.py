@@ -90,6 +90,7 @@ class Directory:
         self.callers.requests.keep(nodes)
         self.callers.statuses.keep(nodes)
         self.answers.lookups.told.keep(nodes)
+        self.answers.lookups.asked.keep(nodes)
         self.streams.switchboard.keys.keep(nodes)
         self._ingest.said.keep(nodes)
         self._ingest.rows.keep(nodes)

@@ -5,6 +5,7 @@ workload's own `OTEL_*` variables before everything.
 """
 
 import re
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 from latencyprobe_operator.cluster.objects import Container, Pod
@@ -86,22 +87,31 @@ def attributes(pod: Pod) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
 
 
 def service_name(pod: Pod) -> str:
-    """Return the pod's `service.name`; of containers that differ, the first one's."""
-    shared, differing = attributes(pod)
-    first = differing.get(pod.containers[0].name, {}) if pod.containers else {}
-    return first.get("service.name") or shared["service.name"]
+    """Return the pod's `service.name`; of containers that differ, the first one's. Asked for at each look-up of an
+    address, so that nothing else of what pods say is looked at."""
+    env = dict(pod.containers[0].env) if pod.containers else {}
+    own = env.get("OTEL_SERVICE_NAME") or _declared(env, "service.name").get("service.name")
+    return own or dict(pod.attributes).get("service.name") or workload(pod)
 
 
 def _of_container(container: Container, versioned: bool) -> dict[str, str]:
     env = dict(container.env)
     own = {} if versioned else _version(container.image)
-    for pair in env.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","):
-        key, equals, value = pair.partition("=")
-        name = key.strip()
-        if equals and name and not _OURS.match(name) and not value.strip().startswith("$("):
-            own[name] = unquote(value.strip())
+    own |= _declared(env)
     if "OTEL_SERVICE_NAME" in env:
         own["service.name"] = env["OTEL_SERVICE_NAME"]
+    return own
+
+
+def _declared(env: Mapping[str, str], about: str = "") -> dict[str, str]:
+    """Return what the workload's variable says of its resource. `about`: only what has this in it."""
+    own = {}
+    for pair in env.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","):
+        if about in pair:
+            key, equals, value = pair.partition("=")
+            name = key.strip()
+            if equals and name and not _OURS.match(name) and not value.strip().startswith("$("):
+                own[name] = unquote(value.strip())
     return own
 
 
