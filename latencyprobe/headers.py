@@ -12,9 +12,7 @@ def headers(text: str) -> dict[str, str]:
     found = {}
     for entry in filter(str.strip, text.split(",")):
         name, equals, value = (unquote(part).strip() for part in entry.partition("="))
-        if not equals or not _NAME.fullmatch(
-            name
-        ):  # it may hold part of a value: `name: value` in place of `name=value`
+        if not equals or not _NAME.fullmatch(name):  # part of a value may be in it, as of `name: value`
             raise ValueError("a name is empty, can be no header's or has no value: give name=value,name=value")
         if not _VALUE.fullmatch(value):
             raise ValueError(

@@ -127,10 +127,8 @@ class Loop(AbstractContextManager["Loop"]):
             _log.warning("the wall clock stepped by %.3f s; durations are not affected", step_ns / 1e9)
         self._guard.run("plan", lambda: self.attachment.follow(before=self._count))
         if self.attachment.in_force is not None:
-            rules = self.attachment.in_force.rules
-            self._guard.run(
-                "evidence", lambda: self.evidence.follow(rules, time.monotonic())
-            )  # measuring begins before
+            rules = self.attachment.in_force.rules  # first these: measuring begins before its evidence
+            self._guard.run("evidence", lambda: self.evidence.follow(rules, time.monotonic()))
         self._guard.run("evidence", self.evidence.tick)
         self._count()
 
