@@ -73,14 +73,15 @@ def ranges(namespace: str, perspective: str, since: int, at: int) -> Iterator[Qu
 
 
 def present(key: ObjectiveKey, first: int, last: int, step_s: int) -> Question:
-    """Return when an objective has samples."""
+    """Return in which steps, each told by its end, an objective has samples, however few and short."""
     of = {
         PROBE: key.probe,
         OBJECTIVE: key.objective,
         DEFINITION: key.hash,
         PERSPECTIVE: slo_events.perspective(key.perspective),
     }
-    return Question(f"count({_of(EVENTS, key.namespace, of)})", first, last, step_s)
+    selector = f"{_of(EVENTS, key.namespace, of)}[{promql.duration(step_s)}]"
+    return Question(f"count(present_over_time({selector}))", first, last, step_s)
 
 
 def _of(series: str, namespace: str, more: Mapping[str, str] | None = None) -> str:

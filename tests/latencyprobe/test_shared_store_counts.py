@@ -189,6 +189,14 @@ def test_a_series_is_known_from_its_first_sample_on(tmp_path: Path, started: Sta
         assert log.first == PrometheusCounts(asked, known, clock=lambda: NOW).since(KEY), "a clock was ahead"
 
 
+@pytest.mark.parametrize("idle_s", [600, 5 * HOUR_S, 9 * HOUR_S])
+@pytest.mark.parametrize("started", SERVERS)
+def test_a_series_that_was_short_and_is_over_is_known_as_well(tmp_path: Path, started: Started, idle_s: int) -> None:
+    log = Log(60)
+    with started(tmp_path, log, []) as server:
+        assert log.first == PrometheusCounts(Client(Settings(server.url)), clock=lambda: NOW + idle_s).since(KEY)
+
+
 @pytest.mark.parametrize("started", SERVERS)
 def test_steps_add_up_to_the_window(tmp_path: Path, started: Started) -> None:
     log = Log(600)

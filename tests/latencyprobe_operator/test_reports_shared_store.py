@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from latencyprobe.shared_store import counts
 from latencyprobe.shared_store.settings import Settings
 from latencyprobe.sli import Coverage, SliRow
-from latencyprobe.slo.objective import Objective, objectives
+from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster.calls import FakeCluster
 from latencyprobe_operator.cluster.loops import Trigger
@@ -28,41 +28,20 @@ from tests.support.ports import free_port
 from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
 
 KEY = ("shop", "checkout")
-NOW = int(time.time())
 Result = dict[str, Any]
-
-
-def exported(objective: Objective, good: int, bad: int) -> str:
-    """Counters that had so many events in the last two hours."""
-    key = objective.key
-    labels = {
-        "latencyprobe_probe_namespace": key.namespace,
-        "latencyprobe_probe": key.probe,
-        "latencyprobe_target": objective.target,
-        "latencyprobe_objective": key.objective,
-        "latencyprobe_objective_definition": key.hash,
-        "latencyprobe_perspective": str(key.perspective).lower(),
-    }
-    return openmetrics(
-        Series(
-            "latencyprobe_slo_events_total",
-            labels | {"latencyprobe_outcome": outcome},
-            [(NOW - 7200 + 60 * i, events * i // 120) for i in range(121)],
-        )
-        for outcome, events in (("good", good), ("bad", bad))
-    )
 
 
 class World:
     """An evaluation of one LatencyProbe, of whose events our own store has 900 good and 100 bad ones."""
 
     def __init__(self, make: Any, folder: Path) -> None:
+        self.now = int(time.time())
         self.planned = make.planned(make.pod("cart-1"), clients={"scope": "None"})
         self.planned.report("n1", 0)
         (self.objective,) = objectives(self.planned.probe)
         self.row = SliRow(
             *self.objective.key,
-            minute=(NOW - 3600) // 60 * 60,
+            minute=(self.now - 3600) // 60 * 60,
             good=900,
             bad=100,
             coverage=Coverage(seen=1000),
@@ -71,6 +50,26 @@ class World:
         )
         self.file = folder / "sli.db"
         self.failures: Counter[str] = Counter()
+
+    def exported(self, good: int, bad: int) -> str:
+        """Counters that had so many events in the last two hours."""
+        key = self.objective.key
+        labels = {
+            "latencyprobe_probe_namespace": key.namespace,
+            "latencyprobe_probe": key.probe,
+            "latencyprobe_target": self.objective.target,
+            "latencyprobe_objective": key.objective,
+            "latencyprobe_objective_definition": key.hash,
+            "latencyprobe_perspective": str(key.perspective).lower(),
+        }
+        return openmetrics(
+            Series(
+                "latencyprobe_slo_events_total",
+                labels | {"latencyprobe_outcome": outcome},
+                [(self.now - 7200 + 60 * i, events * i // 120) for i in range(121)],
+            )
+            for outcome, events in (("good", good), ("bad", bad))
+        )
 
     def turn(self, url: str, meanwhile: Callable[[StoreThread], Awaitable[None]] | None = None) -> tuple[Result, str]:
         """The result of one evaluation by the store at `url`, and what is wrong with that one."""
@@ -108,7 +107,7 @@ def world(make: Any, tmp_path: Path) -> World:
 
 @needs_prometheus
 def test_the_shared_store_judges_and_our_own_explains(world: World, tmp_path: Path) -> None:
-    with prometheus(tmp_path / "server", exported(world.objective, good=890, bad=110)) as server:
+    with prometheus(tmp_path / "server", world.exported(good=890, bad=110)) as server:
         figures, problem = world.turn(server.url)
     assert problem == ""
     assert 105 <= figures["bad"] <= 112, "the server's"
@@ -119,7 +118,7 @@ def test_the_shared_store_judges_and_our_own_explains(world: World, tmp_path: Pa
 
 @needs_prometheus
 def test_what_our_own_store_knows_of_other_events_explains_nothing(world: World, tmp_path: Path) -> None:
-    with prometheus(tmp_path / "server", exported(world.objective, good=8900, bad=1100)) as server:
+    with prometheus(tmp_path / "server", world.exported(good=8900, bad=1100)) as server:
         figures, _ = world.turn(server.url)
     assert "badByStage" not in figures
     assert {"badByStage", "coverage.lost", "quantiles", "slowest"} <= set(figures["untold"])
@@ -143,17 +142,17 @@ def test_without_any_traffic_nothing_is_wrong(world: World, tmp_path: Path) -> N
 
 @needs_prometheus
 def test_what_falls_out_of_the_servers_retention_is_not_told_as_measured(world: World, tmp_path: Path) -> None:
-    text = exported(world.objective, good=890, bad=110)
+    text = world.exported(good=890, bad=110)
     with prometheus(tmp_path / "server", text, options=["--web.enable-admin-api"]) as server:
         shared = SharedStore(Settings(server.url), lambda: SqliteStore(world.file), world.failures)
 
         def since() -> int | None:
             return asyncio.run(shared.run(lambda counts: counts.since(world.objective.key)))
 
-        assert NOW - 7200 <= (since() or 0) < NOW - 7140
-        gone = {"match[]": '{__name__!=""}', "end": NOW - 3600}
+        assert world.now - 7200 <= (since() or 0) < world.now - 7140
+        gone = {"match[]": '{__name__!=""}', "end": world.now - 3600}
         requests.post(f"{server.url}/api/v1/admin/tsdb/delete_series", params=gone, timeout=60).raise_for_status()
-        assert NOW - 3600 <= (since() or 0) < NOW - 3480, "the first that is left"
+        assert world.now - 3600 <= (since() or 0) < world.now - 3480, "the first that is left"
 
 
 def test_a_server_that_is_away_leaves_our_own_counts_and_a_condition(world: World) -> None:
@@ -172,8 +171,8 @@ def test_a_server_that_never_answers_holds_up_no_counts(world: World, monkeypatc
 
         async def meanwhile(thread: StoreThread) -> None:
             key = world.objective.key
-            await thread.run(thread.store.add, [SliRow(*key, minute=NOW // 60 * 60, good=1)])
-            stored.append((await thread.run(thread.store.events, key, NOW - 120, NOW + 120)).good)
+            await thread.run(thread.store.add, [SliRow(*key, minute=world.now // 60 * 60, good=1)])
+            stored.append((await thread.run(thread.store.events, key, world.now - 120, world.now + 120)).good)
 
         figures, problem = world.turn(f"http://127.0.0.1:{silent.getsockname()[1]}", meanwhile)
     assert stored == [1]
