@@ -35,6 +35,7 @@ from latencyprobe.report.slow import STAGES, slow
 from latencyprobe.sli import SLOWEST, SliRow, most
 from latencyprobe.slo.evaluate import (
     Burn,
+    Events,
     State,
     coverage_ratio,
     evaluate,
@@ -182,16 +183,16 @@ def _with_reason(found: Verdict, incomplete: str) -> Verdict:
 
 
 def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: int) -> Verdict:
-    when = asked.when
+    when, kept = asked.when, asked.horizons()
     key, now, until = objective.key, when.now, when.until
     row = store.read(key, now - WINDOW_S[objective.window], until)
+    whole = Events(row.good, row.bad)
     lengths = (length_s for length_s in windows_needed(objective) if length_s >= (when.past_rows_s or 0))
     burned = {length_s: store.events(key, now - length_s, until) for length_s in lengths}
     verdict = evaluate(objective, row, burned)
     first, ends = store.since(key), both_ends.reads(store, key, asked.ends)
-    since, window_events = now - (when.since_s or WINDOW_S[objective.window]), None
+    since = now - (when.since_s or WINDOW_S[objective.window])
     if when.since_s is not None:
-        window_events = row.good + row.bad
         row = _recent(store.read(key, now - when.since_s, until), now - when.since_s)
         verdict = verdict._replace(sli=share_of_good(row), coverage=coverage_ratio(row))
     found = units.quantiles(row.histogram, units.P50, units.P90, units.P99, units.P999)
@@ -221,13 +222,13 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
         since=None if first is None else units.iso(max(first, row.minute) * 10**9),
         waited_for=_waited(row),
         causes=causes.of(row),
-        burn_down=None if verdict.state is State.NO_DATA else history.burned(store, objective, when, asked.horizons()),
-        week_before=history.week_before(store, objective, when, first, asked.horizons()),
+        burn_down=None if verdict.state is State.NO_DATA else history.burned(store, objective, when, whole, kept),
+        week_before=history.week_before(store, objective, when, first, kept),
         other_end=both_ends.of(ends, since, until),
         fastest=both_ends.fastest(ends, row),
         now=of_now(ends, first, now, _bad_by_stage),
         untold=store.untold(key, since, until),
-        window_events=window_events,
+        window_events=None if when.since_s is None else whole.total,
     )
     remaining = Fraction(1) if verdict.remaining is None else verdict.remaining
     return (_ORDER[verdict.state], remaining, key.probe, key.objective), result

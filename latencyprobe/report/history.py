@@ -10,7 +10,7 @@ from latencyprobe.report import units
 from latencyprobe.report.model import BurnDown, WeekBefore
 from latencyprobe.slo.burndown import burn_down, step_s
 from latencyprobe.slo.burnrate import budget_remaining
-from latencyprobe.slo.evaluate import events_needed, share_of_good
+from latencyprobe.slo.evaluate import Events, events_needed, share_of_good
 from latencyprobe.slo.objective import Objective
 from latencyprobe.slo.windows import DAY_S, WINDOW_S
 from latencyprobe.spec import goal_fraction
@@ -33,22 +33,29 @@ class When(NamedTuple):
         return self.now + 1 if self.past_rows_s is None else self.now
 
 
-def burned(store: Counts, objective: Objective, when: When, kept: Horizons) -> BurnDown | None:
-    """Return how the budget went, `None` without events. `kept`: the store's horizons."""
+def burned(store: Counts, objective: Objective, when: When, whole: Events, kept: Horizons) -> BurnDown | None:
+    """Return how the budget went, `None` without events. `whole`: those of the window; `kept`: the store's horizons.
+
+    Steps begin at multiples of their length in Unix time, so that they are the same ones a minute later; the first one
+    has what is of the window.
+    """
     window_s = WINDOW_S[objective.window]
     since = when.now - window_s
-    rows_s = kept.finest_s(since)
-    step = step_s(window_s, rows_s)
-    steps = store.events_by_step(objective.key, since, when.until, step)
+    step = step_s(window_s, kept.finest_s(since))
+    begin = -(-since // step) * step
+    later = store.events_by_step(objective.key, begin, when.until, step)
+    counted = [sum(column) for column in zip((0, 0), *later, strict=True)]
+    first_of_all = Events(*(max(of_all - of_later, 0) for of_all, of_later in zip(whole, counted, strict=True)))
+    steps = [first_of_all, *later]
     first = next((i for i, events in enumerate(steps) if events.total > 0), None)
     total = sum(events.total for events in steps)
     if first is None or total <= 0:
         return None
-    left, whole = burn_down((events.bad for events in steps), total, goal_fraction(objective.goal))
+    left, of_whole = burn_down((events.bad for events in steps), total, goal_fraction(objective.goal))
     return BurnDown(
-        since=units.iso((since - since % rows_s + first * step) * 10**9),
+        since=units.iso((begin + (first - 1) * step) * 10**9),
         step=units.time_span(step),
-        left=tuple(units.percent_of(part, whole, 1) for part in left[first:]),
+        left=tuple(units.percent_of(part, of_whole, 1) for part in left[first:]),
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from latencyprobe.report import units
 from latencyprobe.slo.evaluate import State
 
+STALE_S = 180  # the operator renews a LatencyReport before: nobody renews one that is older
 Summary = Annotated[dict[str, int], msgspec.Meta(min_length=len(State))]  # by `State.column`
 
 

@@ -64,7 +64,17 @@ def test_burn_down_begins_with_the_first_counts(tmp_path: Path) -> None:
         young.add([row(at, good=1000) for at in range(NOW - DAY_S + MINUTE_S, NOW, HOUR_S)])
         down = judged(young).burn_down
     assert down is not None
-    assert (["100"] * 4, "6h") == (list(down.left), down.step)
+    assert (["100"] * 5, "6h") == (list(down.left), down.step)
+
+
+@pytest.mark.parametrize("window", WINDOW_S)
+def test_without_events_a_report_stays_the_same_from_minute_to_minute(tmp_path: Path, window: str) -> None:
+    step = 6 * HOUR_S
+    begin = NOW - NOW % step
+    with SqliteStore(tmp_path / "idle.db", clock=Clock(begin)) as idle:
+        idle.add([row(at, good=990, bad=10) for at in range(begin - 3 * HOUR_S, begin, 10 * MINUTE_S)])
+        told = [judged(idle, window, begin + HOUR_S + minute * MINUTE_S) for minute in range(12)]
+    assert {replace(told[0], updated="")} == {replace(one, updated="") for one in told}
 
 
 def test_too_few_events_have_no_burn_down(tmp_path: Path) -> None:

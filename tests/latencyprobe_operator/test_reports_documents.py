@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from latencyprobe.report.model import STALE_S
 from latencyprobe.sli import Coverage, SliRow
 from latencyprobe.slo.objective import objectives
+from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.reports import documents as reports
 
@@ -52,6 +54,14 @@ def test_report_differs_by_its_figures_and_not_by_its_time(make: Any, tmp_path: 
     assert not reports.differs(later, first)
     assert reports.differs(more, first)
     assert reports.differs(first, None)
+
+
+def test_report_that_stays_the_same_is_written_before_a_reader_warns(make: Any, tmp_path: Path) -> None:
+    first = evaluated(tmp_path / "s", make.probe())["shop"]
+    with SqliteStore(tmp_path / "s", clock=lambda: NOW + 120) as store:
+        after = {s: reports.evaluate(store, [make.probe()], NOW + s, {}) for s in (60, 120)}
+    assert {60: False, 120: True} == {s: reports.differs(one, first) for s, one in after.items()}
+    assert reports.RENEW_NS // 10**9 + MINUTE_S < STALE_S, "with a late evaluation"
 
 
 def test_definitions_follow_the_probes(make: Any, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Writes LatencyReports that changed beyond rounding. Nothing is remembered as written that was not."""
+"""Writes LatencyReports that changed beyond rounding, or were not written for long. Nothing is remembered as written
+that was not."""
 
 from collections.abc import Mapping
 
