@@ -10,7 +10,7 @@ import jinja2
 
 from latencyprobe import exclusions
 from latencyprobe.causes import told
-from latencyprobe.report import drawing, links, turns, words
+from latencyprobe.report import drawing, links, notes, turns, words
 from latencyprobe.report.model import Coverage, LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
@@ -37,6 +37,7 @@ def _environment(trace_url: str) -> jinja2.Environment:
     environment.filters |= {"short": words.short, "cause": told, "utc": _utc, "excluded": _excluded}
     environment.globals |= {
         "words": words,
+        "notes": notes,
         "drawing": drawing,
         "turns": turns,
         "states": tuple(State),

@@ -7,7 +7,7 @@ others: none of them becomes markup, a link or a mention.
 import re
 from collections.abc import Iterable, Sequence
 
-from latencyprobe.report import links, units, words
+from latencyprobe.report import links, notes, units, words
 from latencyprobe.report.model import LatencyReport, Result
 from latencyprobe.report.words import Exchange
 from latencyprobe.slo.evaluate import State
@@ -74,12 +74,12 @@ def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
     rows = [row for row in map(_row, report.results) if room.takes([row])]
     slowest = [*_slowest(words.slowest(report.results)[:_SHOWN], trace_url)]
     slowest = slowest if room.takes(slowest) else []
-    notes = [lines for lines in map(_notes, report.results[: len(rows)]) if room.takes(lines)]
+    details = [lines for lines in map(_notes, report.results[: len(rows)]) if room.takes(lines)]
     said = [words.not_shown(left)] if (left := len(report.results) - len(rows) + report.omitted) else []
-    if more := len(rows) - len(notes):
+    if more := len(rows) - len(details):
         said.append(f"What else there is to know of {units.number(more, 'objective')} found no room.")
     as_of = as_of if room.takes(as_of) else []
-    parts = [[title], as_of, [*_HEAD, *rows], *notes, slowest, said]
+    parts = [[title], as_of, [*_HEAD, *rows], *details, slowest, said]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -89,9 +89,9 @@ def _row(result: Result) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    notes = ((escaped(note.text), note.advice) for note in words.notes(result))
+    found = ((escaped(note.text), note.advice) for note in notes.told(result))
     title = f"### {escaped(f'{words.name(result)}: {result.state.words}')}"
-    return [title, "", *(f"- **{text}**" if advice else f"- {text}" for text, advice in notes)]
+    return [title, "", *(f"- **{text}**" if advice else f"- {text}" for text, advice in found)]
 
 
 def _slowest(exchanges: Sequence[Exchange], trace_url: str) -> Iterable[str]:

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latencyprobe.report import drawing, exchanges, units, words
+from latencyprobe.report import drawing, exchanges, notes, units, words
 from latencyprobe.report.model import LatencyReport, Report, Result
-from latencyprobe.report.words import Note
+from latencyprobe.report.notes import Note
 
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _INDENT = 12  # of an objective's details: below its name
@@ -35,7 +35,7 @@ def render(report: Report | LatencyReport, console: Console, title: str = "", ag
         figures = (words.sli(result), f"{result.goal} %", words.budget(result))
         console.print(_line((state, words.name(result), *figures), console))
         _print_burn_down(result, console)
-        for note in words.notes(result):
+        for note in notes.told(result):
             _print_note(note, console)
     if more := words.omitted(report):
         console.print(more, highlight=False)

@@ -156,7 +156,7 @@ def test_too_few_events_are_those_of_the_window_whatever_figures_are_shown(empty
     empty_store.define("shop", "checkout", [FAST])
     empty_store.add([SliRow(*FAST.key, minute=NOW - 3600, good=90)])
     found = printed(build.build(empty_store, empty_store.objectives(), NOW, since_s=300))
-    assert "events to judge, has 90: " in found
+    assert "events to judge, has 90\n" in found
 
 
 def test_burn_down_is_a_line_where_there_is_room() -> None:

@@ -37,21 +37,6 @@ def test_a_budget_is_what_is_left_or_how_often_it_is_spent(left: str | None, sai
     assert said == words.budget(replace(MET, error_budget_remaining=left))
 
 
-def test_advice_is_told_from_facts() -> None:
-    coverage = model.Coverage("51", 10_000, 4900, 0, 0, 0, 0, 0, "0s", (model.Exclusion("overlap", 4900),))
-    notes = list(words.notes(replace(MET, coverage=coverage, events=5100)))
-    assert [False, False, True, False, False] == [note.advice for note in notes]
-    assert notes[2].text.startswith("overlapping: requests and answers cross")
-
-
-def test_connecting_is_told_as_what_came_before() -> None:
-    late = model.Explained("handshakes", 3, "5", 0, "0", "3.1s")
-    noted = [note.text for note in words.notes(replace(MET, evidence=(late,)))]
-    said = f"before 5 % of all, connecting took longer than {MET.threshold}: 3.1s in all, outside of the RPCs' own time"
-    assert said in noted
-    assert not any("handshakes hit" in text for text in noted)
-
-
 def test_a_failed_exchange_is_mostly_its_error() -> None:
     stages = (model.Stage("process", "40.1234ms"), model.Stage("send", "1ms"))
     slow = model.Slow("7", "2026-09-21T14:03:00Z", "41.1234ms", stages)
