@@ -235,6 +235,7 @@ static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct 
 		ended = end_unseen_send(c, &v);
 		if (!ended && c->phase > PHASE_REQUEST) {
 			c->current.flags |= FLAG_MAYBE_CUT;
+			c->stalled = c->phase == PHASE_RESPONSE && c->clean_turns >= TRUSTED_TURNS;
 			ended = end_last_exchange(c, &v);
 		}
 	}

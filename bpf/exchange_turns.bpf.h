@@ -53,6 +53,9 @@ static __always_inline void bytes_move(struct connection *c, const struct view *
 	c->disturbed = disturbances(v->tp);
 }
 
+/* What was lost is sent again within it: a connection that is silent for longer has fallen silent. */
+#define DISTURBED_NS 60000000000LL
+
 /* No byte has moved for a pause of the target, or two round trips, and none was under way. */
 static __always_inline bool is_silent(const struct connection *c, const struct view *v)
 {
@@ -61,7 +64,7 @@ static __always_inline bool is_silent(const struct connection *c, const struct v
 	if (quiet_ns < (__s64)c->pause_ns || v->copied != c->read_seq) /* a reader is at it: the window was closed */
 		return false;
 	return quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(v->tp->srtt_us) && (__s32)(v->acked - c->out_seq) >= 0 &&
-	       c->disturbed == disturbances(v->tp);
+	       (c->disturbed == disturbances(v->tp)) | (quiet_ns >= DISTURBED_NS);
 }
 
 /* A connection that falls silent at its server's side, or does not alternate in step, does not resume. */

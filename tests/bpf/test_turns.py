@@ -101,6 +101,49 @@ def test_a_response_that_was_held_up_costs_a_connection_of_many_turns_32_more(pe
     assert_turns(session.records_of_closed(2), *130 * ["OK"], "STREAMING", *32 * ["PUSH"], *9 * ["OK"])
 
 
+def test_a_response_that_was_held_up_until_the_flush_costs_it_no_more(session):
+    """A process that is frozen for seconds in the middle of its answer."""
+    session.measure(PORT, pause_ns=PAUSE_NS, idle_timeout_ns=PAUSE_NS)
+    peers = Peers(PORT)
+    for _ in range(132):
+        peers.turn()
+    peers.send(peers.client, b"request")
+    peers.send(peers.server, b"headers")
+    fall_silent()
+    session.programs.flush()
+    peers.send(peers.server, b"body")
+    for _ in range(40):
+        peers.turn()
+    peers.close()
+    assert_turns(session.records_of_closed(2), *130 * ["OK"], "OK", *32 * ["PUSH"], *9 * ["OK"])
+
+
+def test_what_a_server_says_before_it_closes_an_idle_connection_is_its_goodbye(session):
+    """MySQL's error of a timeout, TLS's close_notify."""
+    session.measure(PORT, pause_ns=PAUSE_NS, idle_timeout_ns=PAUSE_NS)
+    peers = Peers(PORT)
+    peers.turn()
+    peers.turn()
+    fall_silent()
+    session.programs.flush()
+    peers.server.sendall(b"idle for too long")
+    peers.server.close()
+    assert peers.client.recv(99, socket.MSG_WAITALL) == b"idle for too long"
+    peers.close()
+    assert_turns(session.records_of_closed(2), "TEARDOWN")
+
+
+def test_a_goodbye_that_the_server_answers_is_no_rpc(peers, session):
+    """TLS's close_notify, QUIT: the client's FIN comes with it, and nobody reads the answer."""
+    peers.client.sendall(b"quit")
+    peers.client.shutdown(socket.SHUT_WR)
+    assert peers.server.recv(99, socket.MSG_WAITALL) == b"quit"
+    peers.server.sendall(b"bye")
+    peers.server.close()
+    peers.close()
+    assert_turns(session.records_of_closed(2), "TEARDOWN", roles=(Role.SERVER,))
+
+
 def test_a_message_that_nobody_answers_before_the_client_goes_on_is_one_way(peers, session):
     """MySQL's COM_STMT_CLOSE, then the next query."""
     peers.send(peers.client, b"close the statement")

@@ -6,6 +6,8 @@ from latencyprobe_agent.vocabulary.records import Excluded, Role
 from tests.truth.turn_events import Event, Kind, Phase, Turn
 from tests.truth.turn_statistics import Statistics
 
+DISTURBED_NS = 60_000_000_000  # what was lost comes within it; whatever is silent for longer has fallen silent
+
 
 @dataclass
 class OpenTurn:
@@ -19,6 +21,7 @@ class OpenTurn:
     pause_ns: int
     rtt_ns: int = 0
     setup_turns: int = 0
+    tls: bool = False
     idle_ns: int = 2_000_000_000
     turns: list[Turn] = field(default_factory=list)
     late: list[tuple[int, int]] = field(default_factory=list)
@@ -41,6 +44,7 @@ class OpenTurn:
         self._sending: Event | None = None  # the first bytes of our message of the open turn
         self._hasty = False  # the server has answered over unread bytes: what comes may be the rest of them
         self._oneway_cut = False
+        self._stalled = False  # the flush ended a response of a connection that had taken turns for long
         self._resuming = 0  # turns of the server until the client is taken to ask again; 0: only silence tells
         self._statistics = Statistics()
 
@@ -60,6 +64,7 @@ class OpenTurn:
     def _respond(self) -> None:
         self.phase = Phase.RESPONSE
         self._turn.answered, self._turn.response_offset = True, self._b
+        self._turn.left = self._fin is not None
 
     def _finish(self, why: Excluded = Excluded.NONE, request_until: int | None = None) -> None:
         """End what is open. `why`: what the end itself says that it is. `request_until`: offset, if not all of A."""
@@ -85,7 +90,7 @@ class OpenTurn:
         return e.unread if ours else e.early or self._hasty
 
     def _silent(self, e: Event) -> bool:
-        if e.unacked or e.disturbed:
+        if e.unacked or (e.disturbed and not self._at_least(DISTURBED_NS, self._moved, e, near=0.1)):
             return False
         return self._at_least(max(self.pause_ns, 2 * self.rtt_ns), self._moved, e, near=0.5)
 

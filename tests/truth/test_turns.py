@@ -290,3 +290,60 @@ def test_a_gap_near_the_pause_leaves_it_undecided():
         end.see(Event(Kind.A, 0, size=1))
         end.see(Event(Kind.A, ms * MS, ms * MS + MS, size=1))
         assert end.undecided == undecided
+
+
+# -- goodbyes
+
+
+def test_a_goodbye_that_the_server_answers_is_no_event_of_it():
+    assert names(play(Role.SERVER, "a b 500 a fin b close")) == ["ok", "teardown"]
+    assert names(play(Role.SERVER, "a b 500 a 50 fin b reset~")) == ["ok", "teardown"]
+
+
+@both_ends
+def test_a_goodbye_of_tls_is_as_long_as_its_answer_and_the_last_that_is_said(role):
+    assert names(play(role, "a b b 500 a b 20 close", tls=True)) == ["ok", "teardown"]
+    assert names(play(role, "a b b 500 a b 20 reset", tls=True)) == ["ok", "teardown"]
+    assert names(play(role, "a b b 500 a b 20 close")) == ["ok", "ok"]
+    assert names(play(role, "a b b 500 a b b 20 close", tls=True)) == ["ok", "ok"], "not alike"
+    assert names(play(role, "a b b 500 a b 300 close", tls=True)) == ["ok", "ok"], "they did not leave"
+    assert names(play(role, "a b close", tls=True)) == ["ok"], "the only turn"
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["a fin b close", "a b 500 a b fin close", "a b 500 a 300 fin b close"],
+    ids=["the only turn", "the FIN follows the answer", "the client gave up"],
+)
+def test_a_request_whose_client_leaves_is_an_event_of_the_server_that_answered(script):
+    assert names(play(Role.SERVER, script))[-1] == "ok"
+
+
+def test_what_a_server_says_with_its_fin_is_its_goodbye():
+    assert names(play(Role.CLIENT, f"{PUSHED} b 20 fin close"))[2:] == ["teardown"]
+    assert names(play(Role.CLIENT, f"{PUSHED} b 20 fin a close"))[2:] == ["teardown"]
+    assert names(play(Role.CLIENT, f"{PUSHED} b fin 500 a close"))[2:] == ["teardown", "teardown"]
+    assert names(play(Role.SERVER, f"{PUSHED} b 20 close"))[2:] == ["teardown"]
+    assert names(play(Role.CLIENT, f"{PUSHED} b 300 fin close"))[2:] == ["push"]
+    assert names(play(Role.SERVER, f"{PUSHED} b 300 close"))[2:] == ["push"]
+    assert names(play(Role.SERVER, "a b 300 b close")) == ["streaming", "push"], "the rest of an answer"
+
+
+# -- what was held up, and what was lost
+
+
+@both_ends
+def test_a_stall_of_seconds_in_a_response_is_no_sign_of_pushes_on_a_connection_that_takes_turns(role):
+    stalled = f"{200 * 'a b 1 '} a b 2500 flush b 1 {100 * 'a b 1 '}"
+    found = names(play(role, f"{stalled} close"))
+    assert found[:201] == 201 * ["ok"]
+    assert "ok" not in found[201:233]
+    assert set(found[-60:]) == {"ok"}
+    pushed = f"{200 * 'a b 1 '} a b 1 a b 2500 flush b 1 b 300 b 300 b 300"
+    assert names(play(role, f"{pushed} a b close"))[-1] == "push", "two pushes of a server are pushes"
+
+
+@both_ends
+def test_what_was_lost_once_does_not_hold_a_turn_open_for_minutes(role):
+    assert names(play(role, "a 30000 a? b close")) == ["ok"]
+    assert names(play(role, "a 90000 a? b close")) == ["oneway", "ok"]

@@ -236,6 +236,7 @@ def _target_set(one: TargetSet, *, user_stacks: bool, http2: bool) -> bytes:
     value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
     value["slow_ns"] = min([*one.thresholds_ns, one.spans.slower_than_ns])
     value["pause_ns"], value["setup_turns"], value["evidence"] = one.pause_ns, one.setup_turns, one.evidence
+    value["tls"] = one.tls
     value["slow_call_ns"], value["slow_offcpu_ns"] = one.waits.slow_call_ns, one.waits.slow_offcpu_ns
     stacks = (StackOptionFlags.KERNEL, one.waits.stacks), (StackOptionFlags.USER, one.waits.user_stacks and user_stacks)
     value["protocol"] = KernelProtocol.HTTP2 if http2 and one.protocol is Protocol.HTTP2 else KernelProtocol.TURNS

@@ -36,7 +36,8 @@ class TargetSet:
     `thresholds_ns`: those of all of them, ascending, distinct, at most 8. `spans`: the widest of their policies.
     `probe`: `namespace/probe` of the first, whose span budget the set draws on. `evidence`: what any of them asks for.
     `setup_turns`: the most of theirs, those of TLS included. `pause_ns`: the longest of theirs, which takes no part of
-    a turn for a new one. `waits`: the widest of their policies. `protocol`: HTTP2 if one of them says so.
+    a turn for a new one. `waits`: the widest of their policies. `protocol`: HTTP2 if one of them says so. `tls`: one of
+    them does.
     """
 
     targets: tuple[str, ...]
@@ -48,6 +49,7 @@ class TargetSet:
     pause_ns: int = DEFAULT_PAUSE_NS
     waits: WaitPolicy = NO_WAITS
     protocol: Protocol = Protocol.TURNS
+    tls: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,7 @@ class _Numbering:
                 stacks=any(t.waits.stacks for t in members),
                 user_stacks=any(t.waits.user_stacks for t in members),
             ),
+            tls=any(t.tls for t in members),
         )
 
 
