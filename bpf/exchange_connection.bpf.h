@@ -77,11 +77,10 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 			x->send_start_ns = x->send_end_ns = c->late_ns;
 	}
 	c->retransmits = v->tp->total_retrans;
-	c->awoke = c->phase == PHASE_IDLE;
+	c->awoke = ((__u32)c->phase - 1) >> 31; /* PHASE_IDLE, without a branch */
 	c->phase = phase;
 	c->unread = 0;
 	c->early = 0;
-	c->left = 0;
 	c->waited = 0;
 }
 
@@ -207,7 +206,6 @@ static __always_inline bool answer(struct connection *c, const struct view *v, _
 	keep_resuming(c, silent | overlap);
 	c->step = step;
 	emit = enter(c, v);
-	c->left |= (before == PHASE_REQUEST) & !!c->fin_ns;
 	c->resuming |= (0 - c->stalled) & CLEAN_TURNS;
 	c->stalled = 0;
 	*began = *(volatile __u8 *)&c->step & ENDS || before == PHASE_REQUEST;

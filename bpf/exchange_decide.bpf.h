@@ -72,8 +72,8 @@ static __always_inline __u8 role_of_old(const struct tcp_sock *tp)
  */
 static __always_inline bool drop(struct connection *c, const struct config *cfg, __u8 why)
 {
-	bool report, never = why == EXCLUDED_UNSUPPORTED, waits;
-	__u32 set;
+	bool report, never = why == EXCLUDED_UNSUPPORTED;
+	__u32 set, waits;
 
 	if (!lock_connection(c))
 		return false;
@@ -91,8 +91,7 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 	c->current.excluded = why;
 	unlock_connection(c);
 	forget_verdict(c);
-	if (waits)
-		count_unaccounted(set, 1);
+	count_unaccounted(set, waits);
 	if (report)
 		account(&c->current, NULL);
 	return true;
@@ -225,7 +224,7 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->refused = 0;
 	c->goodbye = 0;
 	c->half_closed = 0;
-	c->left = 0;
+	c->farewell = 0;
 	c->stalled = 0;
 	c->one_way = 0;
 	c->fin_ns = 0;

@@ -37,8 +37,6 @@ static __always_inline __u32 ones(__u32 bits)
 #define TRUSTED_TURNS 128
 /* Client bytes that its FIN follows this closely ask for no answer; a client that waited longer gave up. */
 #define TEARDOWN_NS 100000000LL
-/* The longest record of a TLS alert: header, IV, padded alert and MAC of AES-256-CBC with SHA-384, RFC 5246, 6.2.3.2. */
-#define ALERT_BYTES 85
 
 /* How many more turns of the server it takes until the client is taken to ask again. */
 static __always_inline void resume(struct connection *c, bool cut, bool pushes)
@@ -212,29 +210,6 @@ static __always_inline bool ignored(const struct connection *c, const struct exc
 	       (__s64)(now_ns - x->send_start_ns) < TEARDOWN_NS;
 }
 
-/*
- * The connection's last turn was a goodbye and the answer to it. Either the client had left when the server answered what
- * it said with its FIN (QUIT, TLS's close_notify), or both said the same in TLS and left.
- */
-static __always_inline bool answers_goodbye(const struct connection *c, const struct exchange *x, __u64 now_ns)
-{
-	bool left = (x->role == ROLE_SERVER) & c->left & ((__s64)(c->fin_ns - x->ready_last_ns) < TEARDOWN_NS);
-	bool alike = c->tls & (x->request_bytes == x->response_bytes) & (x->request_bytes <= ALERT_BYTES) &
-		     ((__s64)(now_ns - c->last_ns) < TEARDOWN_NS);
-
-	return !!(x->flags & FLAG_CLOSED) & (c->turns > 1) & (left | alike);
-}
-
-/* Nobody had asked on an idle connection, and the server's FIN follows: its goodbye. */
-static __always_inline bool says_goodbye(const struct connection *c, const struct exchange *x, __u64 now_ns)
-{
-	bool serves = x->role == ROLE_SERVER;
-	__u64 said_ns = serves ? x->send_start_ns : x->ready_last_ns;
-	__u64 left_ns = !serves ? c->fin_ns : x->flags & FLAG_CLOSED ? now_ns : 0;
-
-	return c->awoke & !!left_ns & ((__s64)(left_ns - said_ns) < TEARDOWN_NS);
-}
-
 /* Judge the turn that ends. `next`: the phase that follows, PHASE_IDLE at the end of the connection or when idle. */
 static __always_inline void judge(struct connection *c, struct exchange *x, __u8 next, __u64 now_ns)
 {
@@ -245,14 +220,14 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 	if (greeting)
 		what = CLASS_SETUP;
 	else if (unasked)
-		what = says_goodbye(c, x, now_ns) ? CLASS_TEARDOWN : CLASS_PUSH;
+		what = CLASS_PUSH;
 	else if (c->phase == PHASE_RESPONSE && next == PHASE_PUSH)
 		what = CLASS_STREAMING;
 	else if (!answered && next == PHASE_REQUEST)
 		what = CLASS_ONEWAY;
 	else if (!answered)
 		what = unanswered(c, x, now_ns);
-	else if (ignored(c, x, now_ns) || answers_goodbye(c, x, now_ns))
+	else if (ignored(c, x, now_ns))
 		what = CLASS_TEARDOWN;
 	if (!what && c->refused)
 		x->outcome = c->refused;
@@ -271,6 +246,7 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 		c->setup_turns = 1; /* the turn that answers a greeting */
 	}
 	x->conn_class = what ?: classify(c, x);
+	x->conn_class ^= (x->conn_class ^ CLASS_TEARDOWN) & (0 - c->farewell);
 	x->excluded = excluded_as(*(volatile __u8 *)&x->conn_class); /* as in enter() */
 	if (x->outcome != OUTCOME_OK)
 		fail(x, answered, end_seen_ns(c, x, now_ns));

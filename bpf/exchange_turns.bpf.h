@@ -64,7 +64,7 @@ static __always_inline bool is_silent(const struct connection *c, const struct v
 	if (quiet_ns < (__s64)c->pause_ns || v->copied != c->read_seq) /* a reader is at it: the window was closed */
 		return false;
 	return quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(v->tp->srtt_us) && (__s32)(v->acked - c->out_seq) >= 0 &&
-	       (c->disturbed == disturbances(v->tp)) | (quiet_ns >= DISTURBED_NS);
+	       !((c->disturbed ^ disturbances(v->tp)) & (__u32)((quiet_ns - DISTURBED_NS) >> 63));
 }
 
 /* A connection that falls silent at its server's side, or does not alternate in step, does not resume. */

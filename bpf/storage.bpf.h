@@ -114,9 +114,9 @@ struct connection {
 	__u8 initiative;     /* the turn that is judged, as a bit of initiative_history */
 	__u8 resuming;	     /* turns of the server until the client is taken to ask again; 0: only silence tells */
 	__u8 goodbye;	     /* the open exchange was begun when the server had said goodbye: nobody can answer it */
-	__u8 left;	     /* this end serves, and the client's FIN came before it answered the open exchange */
 	__u8 tls;	     /* of the target set */
 	__u8 awoke;	     /* the open turn began when none was open */
+	__u8 farewell;	     /* the last turn of the connection ends, and was a goodbye */
 	__u8 stalled; /* the flush ended a response after TRUSTED_TURNS: what the server says next may be its rest */
 	__u8 half_closed; /* this end serves and has sent its FIN: it answers no more */
 	__u8 one_way;	  /* a message was found to be one-way */

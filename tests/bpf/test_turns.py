@@ -133,17 +133,6 @@ def test_what_a_server_says_before_it_closes_an_idle_connection_is_its_goodbye(s
     assert_turns(session.records_of_closed(2), "TEARDOWN")
 
 
-def test_a_goodbye_that_the_server_answers_is_no_rpc(peers, session):
-    """TLS's close_notify, QUIT: the client's FIN comes with it, and nobody reads the answer."""
-    peers.client.sendall(b"quit")
-    peers.client.shutdown(socket.SHUT_WR)
-    assert peers.server.recv(99, socket.MSG_WAITALL) == b"quit"
-    peers.server.sendall(b"bye")
-    peers.server.close()
-    peers.close()
-    assert_turns(session.records_of_closed(2), "TEARDOWN", roles=(Role.SERVER,))
-
-
 def test_a_message_that_nobody_answers_before_the_client_goes_on_is_one_way(peers, session):
     """MySQL's COM_STMT_CLOSE, then the next query."""
     peers.send(peers.client, b"close the statement")

@@ -242,28 +242,25 @@ class OneEnd(OpenTurn):
         """Return what a turn is that the server began: its goodbye, if its FIN follows soon, or a push."""
         if self.phase not in (Phase.PUSH, Phase.REPLY):
             return Excluded.NONE
-        if not self._turn.awoke:
+        if not (self._turn.awoke and self._turn.closed):
             return Excluded.PUSH
         if self.role is Role.CLIENT:
             left, said = self._fin, self._turn.end
         else:
-            left, said = self._now if self._turn.closed else None, self._turn.start
+            left, said = self._now, self._turn.start
         if left is None or self._at_least(GOODBYE_NS, said, left, near=0.2):
             return Excluded.PUSH
         return Excluded.TEARDOWN
 
     def _answered_goodbye(self) -> Excluded:
-        """Return TEARDOWN for the last turn of several that a server answered though the client had left with it, or
-        whose messages are alike in TLS and as short as alerts are."""
+        """Return TEARDOWN for the last turn of several whose messages are alike in TLS and as short as alerts are."""
         turn = self._turn
-        if not (turn.closed and turn.answered and self._statistics.answered):
+        if not (self.tls and turn.closed and turn.answered and self._statistics.answered):
             return Excluded.NONE
-        left = self.role is Role.SERVER and turn.left and self._fin and self._said_goodbye(self._fin)
-        sizes = self._a - turn.request_offset, self._b - turn.response_offset
-        alike = self.tls and sizes[0] == sizes[1] <= ALERT_BYTES
-        if left or (alike and not self._at_least(GOODBYE_NS, self._touched, self._now, near=0.2)):
-            return Excluded.TEARDOWN
-        return Excluded.NONE
+        alike = self._a - turn.request_offset == self._b - turn.response_offset <= ALERT_BYTES
+        if not alike or self._at_least(GOODBYE_NS, self._touched, self._now, near=0.2):
+            return Excluded.NONE
+        return Excluded.TEARDOWN
 
     def _fail(self, outcome: Outcome, end: Event) -> None:
         """End an unanswered request with the connection. Outcome OK: it was a goodbye."""
