@@ -3,6 +3,7 @@
 Receives words.Exchange, of one or both ends, and a rich Console, and prints.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
@@ -13,8 +14,8 @@ from rich.text import Text
 
 from latencyprobe import stages
 from latencyprobe.plan import Role
-from latencyprobe.report import exchanges, units, words
-from latencyprobe.report.model import Result, Slow
+from latencyprobe.report import evidence, exchanges, units, words
+from latencyprobe.report.model import Result, Slow, Stage
 from latencyprobe.report.units import duration_ns
 from latencyprobe.report.words import Exchange
 
@@ -116,20 +117,35 @@ def _longest(slow: Slow) -> str:
 
 
 def _why(result: Result, slow: Slow, asked: str) -> Iterable[str]:
-    longest = _longest(slow)
+    longest = words.longest(slow)
     if longest:
-        stage = exchanges.stage_of(longest)
-        yield f"mostly {longest}: {stage.meaning}" if stage.meaning else f"mostly {longest}"
+        stage = exchanges.stage_of(longest.stage)
+        yield f"mostly {longest.stage}: {stage.meaning}" if stage.meaning else f"mostly {longest.stage}"
     for one in slow.evidence:
-        yield f"why: {words.explained(one, result, slow)}"
-    if longest and _opened_connection(slow) and _of_server(result, longest) is stages.READ_DELAY:
+        yield f"{'before it' if evidence.is_before(one) else 'why'}: {evidence.sentence(one, result, slow)}"
+    if longest and _opened_connection(slow) and _of_server(result, longest.stage) is stages.READ_DELAY:
         yield f"why: {_ACCEPTED_LATE}"
     for call in slow.waited_for:
         yield f"why: {words.waited_for(call)}: {asked} {call.trace_id}"
-    if longest and not slow.evidence and not slow.waited_for:
-        stage = exchanges.stage_of(longest)
-        if more := _MORE.get(_KIND.get(stage, stage)):
-            yield f"more: {more}"
+    if longest and not _is_explained(longest, result, slow) and (more := _MORE.get(_kind(longest))):
+        yield f"more: {more}"
+
+
+def _is_explained(longest: Stage, result: Result, slow: Slow) -> bool:
+    """Return whether at least half of the longest stage is known. Signals may tell of the same time, and so may calls
+    that were waited for: what tells most counts alone."""
+    stage, told_ns = _kind(longest), Counter[str]()
+    for one in slow.evidence:
+        if one.wait and evidence.is_part_of(stage, one, result):
+            told_ns[one.signal] += duration_ns(one.wait)
+    if stage is stages.PROCESS:
+        told_ns["calls"] = sum(duration_ns(call.wait) for call in slow.waited_for)
+    return 2 * max(told_ns.values(), default=0) >= duration_ns(longest.duration)
+
+
+def _kind(stage: Stage) -> stages.Stage:
+    drawn = exchanges.stage_of(stage.stage)
+    return _KIND.get(drawn, drawn)
 
 
 def _opened_connection(slow: Slow) -> bool:

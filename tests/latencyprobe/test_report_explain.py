@@ -35,6 +35,7 @@ def result(side: str, *slowest: model.Slow) -> model.Result:
 
 
 CLIENT, SERVER = result("Client", JOINED), result("Server", HALF)
+CALL = model.WaitedFor("shop/redis:6379", 3, "44ms", "d" * 32)
 
 
 def explained(*ends: tuple[model.Result, model.Slow], width: int = 100) -> str:
@@ -93,19 +94,50 @@ def test_it_says_which_end_when_with_whom_and_that_both_halves_are_known() -> No
 
 
 def test_what_explains_it_is_said_with_the_way_to_the_call_it_waited_for() -> None:
-    call = model.WaitedFor("shop/redis:6379", 3, "34ms", "d" * 32)
-    told = replace(HALF, evidence=(model.EvidenceSummary("retransmits", "rto", 1, "812ms"),), waited_for=(call,))
-    found = " ".join(explained((SERVER, told), width=200).split())
-    assert "mostly process: the server has read the request and sends nothing yet" in found
-    assert "why: resent rto, 812ms" in found
-    assert f"why: waited for shop/redis:6379 ×3, 34ms: latencyprobe explain -n shop {call.trace_id}" in found
-    assert "more:" not in found
+    told = replace(HALF, evidence=(model.EvidenceSummary("retransmits", "rto", 1, "812ms"),), waited_for=(CALL,))
+    lines = [line.strip() for line in explained((SERVER, told), width=200).splitlines()]
+    assert "mostly process: the server has read the request and sends nothing yet" in lines
+    assert "why: a segment was sent again after a timeout, without an ACK (rto): at most 812ms" in lines
+    assert f"why: waited for shop/redis:6379 ×3, 44ms: latencyprobe explain -n shop {CALL.trace_id}" in lines
+
+
+def test_how_its_connection_opened_was_before_it() -> None:
+    opened = model.EvidenceSummary("handshakes", "ok", 2, "1.02s"), model.EvidenceSummary("retransmits", "syn", 1, "1s")
+    found = explained((CLIENT, replace(JOINED, evidence=opened)), width=200)
+    assert "before it: the connection was opened with 2 SYNs: 1.02s, outside of this RPC's own time" in found
+    assert "before it: the SYN was sent again" in found
+    assert "why:" not in found
 
 
 @pytest.mark.parametrize("stage", sorted(stages.BY_NAME))
 def test_where_nothing_explains_it_what_shows_more_is_named(stage: str) -> None:
     told = replace(HALF, stages=(model.Stage(stage, "90ms"),))
     assert "more: " in explained((SERVER, told), width=200)
+
+
+@pytest.mark.parametrize(
+    ("stage", "evidence", "calls", "explains"),
+    [
+        ("process", [("waits", "futex", "30ms"), ("waits", "on CPU", "15ms")], (), True),
+        ("process", [("waits", "futex", "30ms"), ("waits", "on CPU", "14ms")], (), False),
+        ("process", [], (replace(CALL, wait="45ms"),), True),
+        ("process", [], (CALL,), False),
+        ("process", [("waits", "recvfrom", "44ms")], (CALL,), False),
+        ("process", [("retransmits", "rto", "812ms")], (), False),
+        ("process", [("handshakes", "ok", "1s")], (), False),
+        ("network", [("retransmits", "server", "80ms")], (), True),
+        ("network", [("retransmits", "syn", "1s")], (), False),
+        ("network", [("unsent", "server nagle", "40ms"), ("retransmits", "tlp", "")], (), False),
+        ("server_process", [("waits", "server", "80ms")], (), True),
+    ],
+)
+def test_what_shows_more_is_named_until_half_of_the_longest_stage_is_known(
+    stage: str, evidence: list[tuple[str, str, str]], calls: tuple[model.WaitedFor, ...], explains: bool
+) -> None:
+    """What two signals tell may be the same time, so it is not added up."""
+    told = tuple(model.EvidenceSummary(signal, what, 1, wait) for signal, what, wait in evidence)
+    slow = replace(HALF, stages=(model.Stage(stage, "90ms"),), evidence=told, waited_for=calls)
+    assert ("more: " not in explained((CLIENT, slow), width=200)) == explains
 
 
 def test_late_accept_is_named_where_the_server_was_slow_to_read_a_connections_first_rpc() -> None:

@@ -226,7 +226,7 @@ def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
     for trace in ("", f"{59:032x}"):
         out = run(capfd, "explain", "--store", store_of_today.path, *([trace] if trace else []))[1]
         assert out.startswith(f"trace {59:032x}\n")
-        assert "why: resent rto, 812ms" in out
+        assert "why: a segment was sent again after a timeout" in out
     out = run(capfd, "explain", "--store", store_of_today.path, "--target", "cart")[1]
     assert out.startswith(f"trace {59:032x}\n")
     code, _, err = run(capfd, "explain", "--store", store_of_today.path, "--target", "nowhere")
