@@ -232,7 +232,8 @@ Examples:
 def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, target: str | None, trace: str) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
     source = Source.of(namespace, all_namespaces, store)
-    reports = sources.chosen(source.read().reports, target)
+    every = source.read().reports
+    reports = sources.chosen(every, target)
     listed = words.slowest_of(reports)
     found = explain.find(listed, trace.lower())
     traces = dict.fromkeys(one.slow.trace_id for one in found)
@@ -246,7 +247,8 @@ def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, 
     chosen = (found[0] if trace else explain.typical(listed)).slow
     asked, console = source.asked_again("explain"), figures_console()
     ends, titled = explain.find(found, chosen.trace_id), source.all_namespaces or len(reports) > 1
-    explain.render(ends, console, asked, titled=titled)
+    known = {one.slow.trace_id for one in words.slowest_of(every)}
+    explain.render(ends, console, asked, known, titled=titled)
     if not trace and (line := explain.slower(listed[0].slow, chosen, asked)):
         console.print(f"\n{line}", soft_wrap=True)
 

@@ -4,7 +4,7 @@ Receives words.Exchange, of one or both ends, and a rich Console, and prints.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from fractions import Fraction
 
 from rich.console import Console
@@ -33,6 +33,7 @@ _ACCEPTED_LATE = (
     "the first on its connection: waiting for accept() is part of its read_delay; `ss -ltn` shows that queue (Recv-Q), "
     "more workers take from it sooner"
 )
+_ELSEWHERE = "trace {}: none of the slowest here; Jaeger, or wherever spans go, has it if it was sampled"
 _KIND = {
     stages.CLIENT_SEND: stages.SEND,
     stages.SERVER_SEND: stages.SEND,
@@ -65,15 +66,17 @@ def slower(slowest: Slow, chosen: Slow, asked: str) -> str:
     return f"One took longer, {took}, by another stage, {_longest(slowest)}: {asked} {slowest.trace_id}"
 
 
-def render(ends: Sequence[Exchange], console: Console, asked: str, *, titled: bool = False) -> None:
+def render(
+    ends: Sequence[Exchange], console: Console, asked: str, known: Container[str], *, titled: bool = False
+) -> None:
     """Print one exchange, as each of its ends (at least one) has measured it. `asked`: the command that explains
-    another one, but for its trace id; `titled`: with their namespaces."""
+    another one, but for its trace id; `known`: the trace ids that it finds; `titled`: with their namespaces."""
     console.print(Text.assemble("trace ", (ends[0].slow.trace_id, "bold")))
     for one in ends:
         console.print()
         console.print(_title(one, titled=titled))
         console.print(Padding(_waterfall(one.slow, console), (0, 0, 0, 2)))
-        for line in _why(one.result, one.slow, asked):
+        for line in _why(one.result, one.slow, asked, known):
             console.print(Padding(Text(line), (0, 0, 0, 2)))
 
 
@@ -116,7 +119,7 @@ def _longest(slow: Slow) -> str:
     return stage.stage if (stage := words.longest(slow)) else ""
 
 
-def _why(result: Result, slow: Slow, asked: str) -> Iterable[str]:
+def _why(result: Result, slow: Slow, asked: str, known: Container[str]) -> Iterable[str]:
     longest = words.longest(slow)
     if longest:
         stage = exchanges.stage_of(longest.stage)
@@ -126,7 +129,8 @@ def _why(result: Result, slow: Slow, asked: str) -> Iterable[str]:
     if longest and _opened_connection(slow) and _of_server(result, longest.stage) is stages.READ_DELAY:
         yield f"why: {_ACCEPTED_LATE}"
     for call in slow.waited_for:
-        yield f"why: {words.waited_for(call)}: {asked} {call.trace_id}"
+        yield f"why: {words.waited_for(call)}"
+        yield f"     {asked} {call.trace_id}" if call.trace_id in known else f"     {_ELSEWHERE.format(call.trace_id)}"
     if longest and not _is_explained(longest, result, slow) and (more := _MORE.get(_kind(longest))):
         yield f"more: {more}"
 

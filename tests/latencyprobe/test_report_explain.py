@@ -38,9 +38,11 @@ CLIENT, SERVER = result("Client", JOINED), result("Server", HALF)
 CALL = model.WaitedFor("shop/redis:6379", 3, "44ms", "d" * 32)
 
 
-def explained(*ends: tuple[model.Result, model.Slow], width: int = 100) -> str:
+def explained(*ends: tuple[model.Result, model.Slow], width: int = 100, known: tuple[str, ...] = ()) -> str:
     file = io.StringIO()
-    explain.render([Exchange(*one) for one in ends], Console(file=file, width=width), "latencyprobe explain -n shop")
+    explain.render(
+        [Exchange(*one) for one in ends], Console(file=file, width=width), "latencyprobe explain -n shop", known
+    )
     return file.getvalue()
 
 
@@ -95,10 +97,17 @@ def test_it_says_which_end_when_with_whom_and_that_both_halves_are_known() -> No
 
 def test_what_explains_it_is_said_with_the_way_to_the_call_it_waited_for() -> None:
     told = replace(HALF, evidence=(model.EvidenceSummary("retransmits", "rto", 1, "812ms"),), waited_for=(CALL,))
-    lines = [line.strip() for line in explained((SERVER, told), width=200).splitlines()]
+    lines = [line.strip() for line in explained((SERVER, told), width=200, known=(CALL.trace_id,)).splitlines()]
     assert "mostly process: the server has read the request and sends nothing yet" in lines
     assert "why: a segment was sent again after a timeout, without an ACK (rto): at most 812ms" in lines
-    assert f"why: waited for shop/redis:6379 ×3, 44ms: latencyprobe explain -n shop {CALL.trace_id}" in lines
+    at = lines.index("why: waited for shop/redis:6379 ×3, 44ms")
+    assert lines[at + 1] == f"latencyprobe explain -n shop {CALL.trace_id}"
+
+
+def test_a_call_that_is_not_listed_is_no_command_but_a_trace() -> None:
+    found = " ".join(explained((SERVER, replace(HALF, waited_for=(CALL,))), width=200).split())
+    assert f"44ms trace {CALL.trace_id}: none of the slowest here; Jaeger" in found
+    assert "latencyprobe explain" not in found
 
 
 def test_how_its_connection_opened_was_before_it() -> None:

@@ -6,24 +6,41 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from latencyprobe import group, options, parsing
 from latencyprobe.plan import Role
 from latencyprobe.report import units
+from latencyprobe.report.model import LatencyReport
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore, default_path
+from tests.latencyprobe import report_examples
 from tests.latencyprobe.commands_run import run
+from tests.latencyprobe.report_examples import RICH, SLOW
 from tests.latencyprobe.store_rows import Clock
 from tests.support.fake_kubectl import FakeKubectl
 from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
 
 DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
+InCluster = Callable[..., None]
+
+
+@pytest.fixture
+def in_cluster(fake_kubectl: FakeKubectl, tmp_path: Path) -> InCluster:
+    """Return who makes reports those of the cluster."""
+
+    def make(*reports: LatencyReport) -> None:
+        (tmp_path / "reports").write_bytes(msgspec.json.encode({"items": reports}))
+        fake_kubectl(f"/bin/cat {tmp_path}/reports")
+
+    return make
 
 
 def test_report_of_a_store_is_one_latencyreport(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
@@ -248,6 +265,16 @@ def test_explain_says_which_it_cannot_tell(
 ) -> None:
     code, out, err = run(capfd, "explain", "--store", store_of_today.path, trace)
     assert (1, "", True) == (code, out, err.startswith(f"latencyprobe: {message}"))
+
+
+def test_a_command_is_named_for_a_call_that_can_be_explained_whatever_else_was_asked(
+    capfd: pytest.CaptureFixture[str], in_cluster: InCluster
+) -> None:
+    trace = SLOW.waited_for[0].trace_id
+    called = replace(RICH, target="redis", slowest=(replace(SLOW, trace_id=trace),))
+    in_cluster(report_examples.document(RICH, called))
+    lines = run(capfd, "explain", "-n", "shop", "--target", "cart")[1].splitlines()
+    assert f"latencyprobe explain -n shop {trace}" in map(str.strip, lines)
 
 
 @pytest.mark.parametrize(
