@@ -220,9 +220,9 @@ def slow(
     name="explain",
     epilog="""\b
 Examples:
-  latencyprobe explain                         the slowest RPC of this host that was slow as most of them
+  latencyprobe explain                         an RPC of this host that was slow as most of the worst objective
   latencyprobe explain 4bf92f35                by the beginning of its trace id, as `slow` prints it
-  latencyprobe explain -n shop --target cart   that of this target
+  latencyprobe explain -n shop --target cart   one of this target
   latencyprobe explain -n shop 4bf92f35
 """,
 )
@@ -234,7 +234,7 @@ def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, 
     source = Source.of(namespace, all_namespaces, store)
     every = source.read().reports
     reports = sources.chosen(every, target)
-    listed = words.slowest_of(reports)
+    listed = explain.listed(reports)
     found = explain.find(listed, trace.lower())
     traces = dict.fromkeys(one.slow.trace_id for one in found)
     if not found:
@@ -247,7 +247,7 @@ def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, 
     chosen = (found[0] if trace else explain.typical(listed)).slow
     asked, console = source.asked_again("explain"), figures_console()
     ends, titled = explain.find(found, chosen.trace_id), source.all_namespaces or len(reports) > 1
-    known = {one.slow.trace_id for one in words.slowest_of(every)}
+    known = {one.slow.trace_id for one in explain.listed(every)}
     explain.render(ends, console, asked, known, titled=titled)
     if not trace and (line := explain.slower(listed[0].slow, chosen, asked)):
         console.print(f"\n{line}", soft_wrap=True)

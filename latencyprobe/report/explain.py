@@ -1,10 +1,11 @@
 """One exchange for a person: its stages one below the other on one axis, what explains them, and what shows more.
 
-Receives words.Exchange, of one or both ends, and a rich Console, and prints.
+Chooses words.Exchange of reports; receives one, of one or both of its ends, and a rich Console, and prints.
 """
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
+from decimal import Decimal
 from fractions import Fraction
 
 from rich.console import Console
@@ -15,9 +16,10 @@ from rich.text import Text
 from latencyprobe import stages
 from latencyprobe.plan import Role
 from latencyprobe.report import evidence, exchanges, units, words
-from latencyprobe.report.model import Result, Slow, Stage
+from latencyprobe.report.model import LatencyReport, Result, Slow, Stage
 from latencyprobe.report.units import duration_ns
 from latencyprobe.report.words import Exchange
+from latencyprobe.slo.evaluate import State
 
 _NARROWEST, _WIDEST = 10, 60  # of the axis
 _BESIDE_AXIS = 40  # names, durations, shares
@@ -43,23 +45,49 @@ _KIND = {
 }
 
 
+def listed(reports: Iterable[LatencyReport]) -> list[Exchange]:
+    """Return the slowest exchanges: those of the worst objective first, of one objective the slowest first. What
+    several objectives name is the worst one's."""
+    every = [
+        Exchange(result, slow, report.metadata.namespace)
+        for report in reports
+        for result in report.results
+        for slow in result.slowest
+    ]
+    every.sort(key=lambda one: (*_from_worst(one), -duration_ns(one.slow.duration)))
+    of_worst: dict[tuple[str, ...], Exchange] = {}
+    for one in every:
+        of_worst.setdefault((one.namespace, one.slow.trace_id, one.result.perspective, one.slow.time), one)
+    return list(of_worst.values())
+
+
+def _from_worst(one: Exchange) -> tuple[object, ...]:
+    """Return what sorts objectives: worst state first, then least budget; of too few events nothing is known."""
+    result = one.result
+    left = Decimal(result.error_budget_remaining or "Infinity")
+    state = list(State).index(result.state)
+    return result.state is State.NO_DATA, state, left, one.namespace, result.probe, result.objective
+
+
 def find(listed: Iterable[Exchange], trace_id: str) -> list[Exchange]:
-    """Return the exchanges whose trace id begins so."""
-    return [one for one in listed if one.slow.trace_id.startswith(trace_id)]
+    """Return the exchanges whose trace id begins so, slowest first: an RPC's client end before its server's."""
+    found = (one for one in listed if one.slow.trace_id.startswith(trace_id))
+    return sorted(found, key=lambda one: -duration_ns(one.slow.duration))
 
 
 def typical(listed: Sequence[Exchange]) -> Exchange:
-    """Return the exchange that stands for those that burned the budget: of the objective that has the slowest one, the
-    slowest whose longest stage burned most of it; where none is like that, the slowest itself. `listed`: the slowest
-    first, at least one."""
-    slowest = listed[0].result
-    most = slowest.bad_by_stage[0].stage if slowest.bad_by_stage else ""
-    like_most = (one for one in listed if one.result is slowest and _longest(one.slow) == most)
+    """Return the exchange that stands for those that burned the worst objective's budget: its slowest whose longest
+    stage burned most of it; where none is like that, its slowest. `listed`: as `listed()` returns them, at least one.
+    """
+    worst = listed[0].result
+    most = worst.bad_by_stage[0].stage if worst.bad_by_stage else ""
+    like_most = (one for one in listed if one.result is worst and _longest(one.slow) == most)
     return next(like_most, listed[0])
 
 
 def slower(slowest: Slow, chosen: Slow, asked: str) -> str:
-    """Return a line about the slowest exchange where another one was chosen, else nothing. `asked`: as of `render`."""
+    """Return a line about an objective's slowest exchange where another one was chosen, else nothing. `asked`: as of
+    `render`."""
     if slowest.trace_id == chosen.trace_id:
         return ""
     took = units.duration(duration_ns(slowest.duration))
@@ -83,15 +111,16 @@ def render(
 def _title(one: Exchange, *, titled: bool) -> Text:
     result, slow, namespace = one
     since = slow.time.replace("T", " ").removesuffix("Z")
-    whose = f"{namespace}/" if titled else ""
-    where = f"at the {result.perspective.lower()}'s side of {whose}{result.probe}/{result.target}"
+    objective = f"{namespace}/{words.name(result)}" if titled else words.name(result)
     other = "client" if result.perspective == Role.SERVER else "server"
     halves = f", joined with the {other}'s half" if slow.joined else ""
     peer = f"; at the other end {slow.peer}" if slow.peer else ""
     error = f"; failed: {slow.error}" if slow.error else ""
     return Text.assemble(
         (units.duration(duration_ns(slow.duration), 4), "bold"),
-        f" from {since} UTC on, {where}{halves}{peer}",
+        f" from {since} UTC on, at the {result.perspective.lower()}'s side of {result.target}{halves}{peer}",
+        f"; objective {objective}: ",
+        (result.state.words, result.state.colour),
         (error, "bold red"),
     )
 

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from latencyprobe import stages
 from latencyprobe.report import explain, model
-from latencyprobe.report.words import Exchange, slowest
+from latencyprobe.report.words import Exchange
 from latencyprobe.slo.evaluate import State
-from tests.latencyprobe.report_examples import COVERAGE
+from tests.latencyprobe.report_examples import COVERAGE, document
 
 PAIR = ("1ms", "2ms", "3ms", "90ms", "4us", "4ms")
 JOINED = model.Slow(
@@ -46,24 +46,47 @@ def explained(*ends: tuple[model.Result, model.Slow], width: int = 100, known: t
     return file.getvalue()
 
 
+def listed(*results: model.Result) -> list[Exchange]:
+    return explain.listed([document(*results)])
+
+
 def test_both_ends_are_found_by_the_beginning_of_their_trace_id() -> None:
     other = replace(HALF, trace_id="ff" * 16)
-    found = explain.find(slowest([SERVER, CLIENT, result("Server", other)]), "4bf9")
-    assert found == [Exchange(CLIENT, JOINED), Exchange(SERVER, HALF)], "a client's before its server's"
+    found = explain.find(listed(SERVER, CLIENT, result("Server", other)), "4bf9")
+    assert found == [Exchange(CLIENT, JOINED, "shop"), Exchange(SERVER, HALF, "shop")], "a client's before its server's"
 
 
 def test_without_a_trace_it_is_the_slowest_of_those_that_burned_the_budget() -> None:
     burned = (model.BadStage("process", 9, "90", "1s"), model.BadStage("receive", 1, "10", "1s"))
     outlier = replace(HALF, trace_id="ff" * 16, duration="2s", stages=(model.Stage("receive", "2s"),))
-    usual, slower = (
-        replace(SERVER, bad_by_stage=burned, slowest=(outlier, HALF)),
-        "One took longer, 2s, by another stage",
-    )
-    assert explain.typical(slowest([usual])) == Exchange(usual, HALF)
-    assert explain.slower(outlier, HALF, "say").startswith(f"{slower}, receive: say ffff")
+    usual = replace(SERVER, bad_by_stage=burned, slowest=(outlier, HALF))
+    assert explain.typical(listed(usual)).slow is HALF
+    slower = "One took longer, 2s, by another stage, receive: say ffff"
+    assert explain.slower(outlier, HALF, "say").startswith(slower)
     for same in (result("Server", outlier, HALF), replace(usual, slowest=(outlier,))):
-        assert explain.typical(slowest([same])) == Exchange(same, outlier)
+        assert explain.typical(listed(same)).slow is outlier
     assert explain.slower(outlier, outlier, "say") == ""
+
+
+def test_without_a_trace_it_is_of_the_worst_objective_and_not_of_the_slowest() -> None:
+    def of(name: str, state: State, left: str | None, *slow: model.Slow) -> model.Result:
+        return replace(SERVER, objective=name, state=state, error_budget_remaining=left, slowest=slow)
+
+    nightly = of("nightly", State.MET, "100", replace(HALF, trace_id="aa" * 16, duration="12s"))
+    unjudged = of("unjudged", State.NO_DATA, None, replace(HALF, trace_id="bb" * 16, duration="13s"))
+    risky = of("risky", State.AT_RISK, "12.5", HALF)
+    spent, overspent = of("spent", State.VIOLATED, "0", HALF), of("overspent", State.VIOLATED, "-900", HALF)
+    silent = of("silent", State.VIOLATED, "-1000")
+    left = [unjudged, nightly, risky, spent, overspent, silent]
+    for worst in (overspent, spent, risky, nightly, unjudged):
+        assert explain.typical(listed(*left)).result is worst
+        left.remove(worst)
+
+
+def test_what_several_objectives_name_is_the_worst_ones_alone() -> None:
+    met, violated = SERVER, replace(SERVER, objective="strict", state=State.VIOLATED)
+    for both in ((met, violated), (violated, met)):
+        assert listed(*both) == [Exchange(violated, HALF, "shop")]
 
 
 def test_stages_lie_behind_each_other_and_have_their_length_and_share() -> None:
@@ -89,10 +112,10 @@ def test_it_says_which_end_when_with_whom_and_that_both_halves_are_known() -> No
     assert "joined with the client's half" in explained((SERVER, replace(HALF, joined=True)), width=200)
     found = " ".join(explained((CLIENT, JOINED), (SERVER, HALF), width=200).split())
     assert (
-        "100ms from 2026-09-21 14:03:00.123 UTC on, at the client's side of p/cart, joined with the server's half"
+        "100ms from 2026-09-21 14:03:00.123 UTC on, at the client's side of cart, joined with the server's half"
         in found
     )
-    assert "at the server's side of p/cart; at the other end shop/frontend" in found
+    assert "at the server's side of cart; at the other end shop/frontend; objective p/Server: Met" in found
 
 
 def test_what_explains_it_is_said_with_the_way_to_the_call_it_waited_for() -> None:

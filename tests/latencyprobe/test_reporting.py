@@ -196,7 +196,7 @@ def test_slow_and_explain_of_several_namespaces_say_of_which_each_is(
     table = run(capfd, "slow", "-A")[1]
     assert ("shop/cart, server" in table, "staging/cart, server" in table) == (True, True)
     explained = run(capfd, "explain", "-A", f"ffff{59:028x}")[1]
-    assert "at the server's side of staging/checkout/cart" in explained
+    assert "objective staging/checkout/fast: Violated" in " ".join(explained.split())
 
 
 def test_slow_of_the_last_minutes_leaves_out_older_ones(
@@ -244,6 +244,7 @@ def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
         out = run(capfd, "explain", "--store", store_of_today.path, *([trace] if trace else []))[1]
         assert out.startswith(f"trace {59:032x}\n")
         assert "why: a segment was sent again after a timeout" in out
+        assert "objective checkout/fast: Violated" in " ".join(out.split())
     out = run(capfd, "explain", "--store", store_of_today.path, "--target", "cart")[1]
     assert out.startswith(f"trace {59:032x}\n")
     code, _, err = run(capfd, "explain", "--store", store_of_today.path, "--target", "nowhere")
