@@ -45,14 +45,15 @@ _KIND = {
 }
 
 
-def listed(reports: Iterable[LatencyReport]) -> list[Exchange]:
-    """Return the slowest exchanges: those of the worst objective first, of one objective the slowest first. What
-    several objectives name is the worst one's."""
+def listed(reports: Iterable[LatencyReport], from_ns: int = 0) -> list[Exchange]:
+    """Return the slowest exchanges that began at `from_ns` (Unix time) or later: those of the worst objective first, of
+    one objective the slowest first. What several objectives name is the worst one's."""
     every = [
         Exchange(result, slow, report.metadata.namespace)
         for report in reports
         for result in report.results
         for slow in result.slowest
+        if units.unix_ns(slow.time) >= from_ns
     ]
     every.sort(key=lambda one: (*_from_worst(one), -duration_ns(one.slow.duration)))
     of_worst: dict[tuple[str, ...], Exchange] = {}
@@ -67,6 +68,20 @@ def _from_worst(one: Exchange) -> tuple[object, ...]:
     left = Decimal(result.error_budget_remaining or "Infinity")
     state = list(State).index(result.state)
     return result.state is State.NO_DATA, state, left, one.namespace, result.probe, result.objective
+
+
+def nothing(reports: Sequence[LatencyReport], listed: Sequence[Exchange], trace_id: str, since: str, slow: str) -> str:
+    """Return why no exchange is found, and what to do. `trace_id`: how it was to begin; `since`: how far back they were
+    asked for, empty for all; `slow`: the command that lists all."""
+    if not reports:
+        return words.NO_REPORT
+    if not any(report.results for report in reports):
+        return words.NO_OBJECTIVES
+    if listed:
+        return f"no RPC whose trace id begins with {trace_id!r} is among the slowest: `{slow}` lists these"
+    if since:
+        return f"none of the slowest RPCs of each hour began within the last {since}: `{slow}` lists all"
+    return "no RPC was recorded yet: send traffic to a target while LatencyProbe measures"
 
 
 def find(listed: Iterable[Exchange], trace_id: str) -> list[Exchange]:

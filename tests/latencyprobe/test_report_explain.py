@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from latencyprobe import stages
-from latencyprobe.report import explain, model
+from latencyprobe.report import explain, model, units
 from latencyprobe.report.words import Exchange
 from latencyprobe.slo.evaluate import State
 from tests.latencyprobe.report_examples import COVERAGE, document
@@ -87,6 +87,12 @@ def test_what_several_objectives_name_is_the_worst_ones_alone() -> None:
     met, violated = SERVER, replace(SERVER, objective="strict", state=State.VIOLATED)
     for both in ((met, violated), (violated, met)):
         assert listed(*both) == [Exchange(violated, HALF, "shop")]
+
+
+def test_only_those_that_began_since_then_are_listed() -> None:
+    early = replace(HALF, trace_id="ee" * 16, time="2026-09-21T14:02:59Z")
+    since_ns = units.unix_ns("2026-09-21T14:03:00Z")
+    assert [one.slow for one in explain.listed([document(result("Server", early, HALF))], since_ns)] == [HALF]
 
 
 def test_stages_lie_behind_each_other_and_have_their_length_and_share() -> None:
