@@ -220,33 +220,54 @@ def slow(
     name="explain",
     epilog="""\b
 Examples:
-  latencyprobe explain                         the slowest RPC of this host that was slow as most of them
+  latencyprobe explain                         an RPC of this host that was slow as most of the worst objective
   latencyprobe explain 4bf92f35                by the beginning of its trace id, as `slow` prints it
-  latencyprobe explain -n shop --target cart   that of this target
-  latencyprobe explain -n shop 4bf92f35
+  latencyprobe explain -n shop --target cart   one of this target
+  latencyprobe explain -n shop --peer frontend --since 15m
+  latencyprobe explain -n shop 4bf92f35 -o json
 """,
 )
 @sources.options
+@sources.SINCE
 @sources.TARGET
+@sources.PEER
+@OUTPUT
 @click.argument("trace", required=False, default="")
-def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, target: str | None, trace: str) -> None:
+def explain_(
+    *,
+    namespace: str | None,
+    all_namespaces: bool,
+    store: str | None,
+    since: float | None,
+    target: str | None,
+    peer: str | None,
+    output: str,
+    trace: str,
+) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
     source = Source.of(namespace, all_namespaces, store)
-    reports = sources.chosen(source.read().reports, target)
-    listed = words.slowest_of(reports)
+    every = source.read(since).reports
+    from_ns = time.time_ns() - round(since * 1e9) if since else 0
+    reports = sources.chosen(every, target, peer)
+    listed = explain.listed(reports, from_ns)
     found = explain.find(listed, trace.lower())
     traces = dict.fromkeys(one.slow.trace_id for one in found)
     if not found:
-        what = (
-            f"no RPC whose trace id begins with {trace!r} is among the slowest" if trace else "no RPC was recorded yet"
-        )
-        raise ReportError(f"{what}: `latencyprobe slow` lists those that can be explained")
+        back = units.time_span(round(since)) if since else ""
+        raise ReportError(explain.nothing(reports, listed, trace, back, source.asked_again("slow")))
     if trace and len(traces) > 1:
         raise ReportError(f"{trace!r} begins {len(traces)} trace ids: give more of one: {', '.join(list(traces)[:5])}")
     chosen = (found[0] if trace else explain.typical(listed)).slow
+    ends = explain.find(found, chosen.trace_id)
+    if output == "json":
+        for one in ends:
+            click.echo(exchanges.document(one))
+        return
     asked, console = source.asked_again("explain"), figures_console()
-    ends, titled = explain.find(found, chosen.trace_id), source.all_namespaces or len(reports) > 1
-    explain.render(ends, console, asked, titled=titled)
+    if since:
+        asked += f" --since {round(since)}s"
+    known = {one.slow.trace_id for one in explain.listed(every, from_ns)}
+    explain.render(ends, console, asked, known, titled=source.all_namespaces or len(reports) > 1)
     if not trace and (line := explain.slower(listed[0].slow, chosen, asked)):
         console.print(f"\n{line}", soft_wrap=True)
 

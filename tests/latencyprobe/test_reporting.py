@@ -6,24 +6,41 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from latencyprobe import group, options, parsing
 from latencyprobe.plan import Role
 from latencyprobe.report import units
+from latencyprobe.report.model import LatencyReport, Result, Stage
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore, default_path
+from tests.latencyprobe import report_examples
 from tests.latencyprobe.commands_run import run
+from tests.latencyprobe.report_examples import IDLE, RICH, SLOW
 from tests.latencyprobe.store_rows import Clock
 from tests.support.fake_kubectl import FakeKubectl
 from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
 
 DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
+InCluster = Callable[..., None]
+
+
+@pytest.fixture
+def in_cluster(fake_kubectl: FakeKubectl, tmp_path: Path) -> InCluster:
+    """Return who makes reports those of the cluster."""
+
+    def make(*reports: LatencyReport) -> None:
+        (tmp_path / "reports").write_bytes(msgspec.json.encode({"items": reports}))
+        fake_kubectl(f"/bin/cat {tmp_path}/reports")
+
+    return make
 
 
 def test_report_of_a_store_is_one_latencyreport(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
@@ -179,7 +196,7 @@ def test_slow_and_explain_of_several_namespaces_say_of_which_each_is(
     table = run(capfd, "slow", "-A")[1]
     assert ("shop/cart, server" in table, "staging/cart, server" in table) == (True, True)
     explained = run(capfd, "explain", "-A", f"ffff{59:028x}")[1]
-    assert "at the server's side of staging/checkout/cart" in explained
+    assert "objective staging/checkout/fast: Violated" in " ".join(explained.split())
 
 
 def test_slow_of_the_last_minutes_leaves_out_older_ones(
@@ -226,7 +243,8 @@ def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
     for trace in ("", f"{59:032x}"):
         out = run(capfd, "explain", "--store", store_of_today.path, *([trace] if trace else []))[1]
         assert out.startswith(f"trace {59:032x}\n")
-        assert "why: resent rto, 812ms" in out
+        assert "why: a segment was sent again after a timeout" in out
+        assert "objective checkout/fast: Violated" in " ".join(out.split())
     out = run(capfd, "explain", "--store", store_of_today.path, "--target", "cart")[1]
     assert out.startswith(f"trace {59:032x}\n")
     code, _, err = run(capfd, "explain", "--store", store_of_today.path, "--target", "nowhere")
@@ -237,10 +255,7 @@ def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
     ("trace", "message"),
     [
         ("0", "'0' begins 5 trace ids: give more of one: 0000"),
-        (
-            "f",
-            "no RPC whose trace id begins with 'f' is among the slowest: `latencyprobe slow` lists those that can be",
-        ),
+        ("f", "no RPC whose trace id begins with 'f' is among the slowest: `latencyprobe slow --store"),
     ],
 )
 def test_explain_says_which_it_cannot_tell(
@@ -248,6 +263,61 @@ def test_explain_says_which_it_cannot_tell(
 ) -> None:
     code, out, err = run(capfd, "explain", "--store", store_of_today.path, trace)
     assert (1, "", True) == (code, out, err.startswith(f"latencyprobe: {message}"))
+
+
+def test_explain_of_the_last_minutes_leaves_out_older_ones_and_asks_again_about_the_same(
+    capfd: pytest.CaptureFixture[str], in_cluster: InCluster
+) -> None:
+    now_ns = time.time_ns()
+    began = {f"{ago_s:032x}": units.iso(now_ns - ago_s * 10**9) for ago_s in (90, 120, 600)}
+    recent, other, old = (replace(SLOW, trace_id=trace, time=at) for trace, at in began.items())
+    slower = replace(other, duration="1s", stages=(Stage("client_send", "1s"),))
+    in_cluster(report_examples.document(replace(RICH, slowest=(recent, slower, old))))
+    out = run(capfd, "explain", "-n", "shop", "--since", "3m")[1]
+    assert out.startswith(f"trace {recent.trace_id}\n")
+    assert f"by another stage, client_send: latencyprobe explain -n shop --since 180s {slower.trace_id}\n" in out
+    code, out, err = run(capfd, "explain", "-n", "shop", "--since", "1m")
+    assert (1, "") == (code, out)
+    assert "slowest RPCs of each hour began within the last 1m: `latencyprobe slow -n shop` lists all" in err
+
+
+def test_explain_keeps_to_a_peer_and_prints_for_programs_what_slow_does(
+    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
+) -> None:
+    both = [
+        run(capfd, command, *trace, "--store", store_of_today.path, "--peer", "shop/frontend", "-o", "json")
+        for command, trace in (("explain", [f"{57:032x}"]), ("slow", []))
+    ]
+    (_, explained, _), (_, listed, _) = both
+    assert (explained in listed.splitlines(keepends=True), json.loads(explained)["traceId"]) == (True, f"{57:032x}")
+    code, _, err = run(capfd, "explain", "--store", store_of_today.path, "--peer", "nobody")
+    assert (2, True) == (code, "no peer has 'nobody' in its name" in err)
+
+
+def test_a_command_is_named_for_a_call_that_can_be_explained_whatever_else_was_asked(
+    capfd: pytest.CaptureFixture[str], in_cluster: InCluster
+) -> None:
+    trace = SLOW.waited_for[0].trace_id
+    called = replace(RICH, target="redis", slowest=(replace(SLOW, trace_id=trace),))
+    in_cluster(report_examples.document(RICH, called))
+    lines = run(capfd, "explain", "-n", "shop", "--target", "cart")[1].splitlines()
+    assert f"latencyprobe explain -n shop {trace}" in map(str.strip, lines)
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        (None, "No report yet: `kubectl apply` a LatencyProbe"),
+        ((), "No objectives: add spec.objectives"),
+        ((IDLE,), "no RPC was recorded yet: send traffic"),
+    ],
+)
+def test_explain_says_what_to_do_where_there_is_nothing_yet(
+    capfd: pytest.CaptureFixture[str], in_cluster: InCluster, results: tuple[Result, ...] | None, said: str
+) -> None:
+    in_cluster(*(() if results is None else (report_examples.document(*results),)))
+    code, out, err = run(capfd, "explain", "-A")
+    assert (1, "", True) == (code, out, err.startswith(f"latencyprobe: {said}"))
 
 
 @pytest.mark.parametrize(
