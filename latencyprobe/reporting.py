@@ -14,7 +14,7 @@ from latencyprobe import sources, watching
 from latencyprobe.errors import ReportError
 from latencyprobe.options import OUTPUT, Duration, Moment
 from latencyprobe.output import figures_console
-from latencyprobe.report import choosing, csv, exchanges, explain, links, markdown, table, units, words
+from latencyprobe.report import choosing, csv, exchanges, explain, headline, links, markdown, table, units, words
 from latencyprobe.report.choosing import Sort
 from latencyprobe.report.model import LatencyReport, updated_unix_ns
 from latencyprobe.slo.evaluate import State
@@ -160,7 +160,7 @@ def _for_programs(reports: tuple[LatencyReport, ...], output: str) -> str:
     if output == "csv":
         for one in reports:
             if one.omitted:
-                click.echo(f"latencyprobe: {one.metadata.namespace}: {words.omitted(one)}", err=True)
+                click.echo(f"latencyprobe: {one.metadata.namespace}: {headline.omitted(one)}", err=True)
         return csv.render(reports)
     listed = {"apiVersion": "v1", "kind": "List", "items": reports}
     encode = msgspec.json.encode if output == "json" else msgspec.yaml.encode

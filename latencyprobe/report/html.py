@@ -1,7 +1,8 @@
 """The report as one HTML page that needs nothing else: for a browser, a mail, a printer. It has no script.
 
 Receives reports and returns text. report.html.j2 is the page and objective.html.j2 one objective of it: jinja2 escapes
-all that they print, because names come from others. words.py has the sentences, drawing.py the pictures' geometry.
+all that they print, because names come from others. headline.py and words.py have the sentences, drawing.py
+the pictures' geometry.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import jinja2
 
 from latencyprobe import exclusions
 from latencyprobe.causes import told
-from latencyprobe.report import drawing, links, notes, turns, words
+from latencyprobe.report import drawing, headline, links, notes, turns, words
 from latencyprobe.report.model import Coverage, LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
@@ -38,6 +39,7 @@ def _environment(trace_url: str) -> jinja2.Environment:
     environment.globals |= {
         "words": words,
         "notes": notes,
+        "headline": headline,
         "drawing": drawing,
         "turns": turns,
         "states": tuple(State),

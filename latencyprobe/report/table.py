@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latencyprobe.report import drawing, exchanges, notes, units, words
+from latencyprobe.report import drawing, exchanges, headline, notes, units, words
 from latencyprobe.report.model import LatencyReport, Report, Result
 from latencyprobe.report.notes import Note
 
@@ -37,7 +37,7 @@ def render(report: Report | LatencyReport, console: Console, title: str = "", ag
         _print_burn_down(result, console)
         for note in notes.told(result):
             _print_note(note, console)
-    if more := words.omitted(report):
+    if more := headline.omitted(report):
         console.print(more, highlight=False)
     if found := words.slowest(report.results)[:5]:
         console.print()
@@ -45,9 +45,9 @@ def render(report: Report | LatencyReport, console: Console, title: str = "", ag
 
 
 def _headline(report: Report | LatencyReport, title: str) -> Text:
-    line = Text.assemble((f"{title}: " if title else "", "bold"), words.met(report))
-    if worst := words.worst(report):
-        line.append("; worst: ").append(words.name(worst), "bold").append(" is ")
+    line = Text.assemble((f"{title}: " if title else "", "bold"), headline.met(report))
+    if worst := headline.worst(report):
+        line.append("; worst: ").append(worst.name, "bold").append(" is ")
         line.append(worst.state.words, worst.state.colour)
     return line
 

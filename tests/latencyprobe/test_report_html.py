@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from latencyprobe import stages
-from latencyprobe.report import html, table
+from latencyprobe.report import choosing, html, table
 from latencyprobe.report.model import BadStage, BurnDown, LatencyReport, Stage
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
@@ -249,6 +249,9 @@ def test_worst_is_linked_wherever_it_stands() -> None:
     page = Page([document(calm, RICH)])
     assert "worst: checkout/fast is Violated" in " ".join(page.text.split())
     assert '<a href="#n1-2">checkout/fast</a> is' in page.source
+    cut = Page([choosing.first(document(calm, RICH), 1)])
+    assert "worst: checkout/fast is Violated" in " ".join(cut.text.split())
+    assert "#n1-2" not in cut.source
 
 
 def test_what_has_no_history_has_no_picture_of_it() -> None:
