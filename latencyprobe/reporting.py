@@ -148,7 +148,7 @@ def _text(found: Found, console: Console, *, output: str, trace_url: str, titled
     if output == "html":
         from latencyprobe.report import html  # noqa: PLC0415 - jinja2 takes 40 ms that no other form needs
 
-        return html.render(found.reports, trace_url, found.said)
+        return html.render(found.reports, trace_url, found.said, past=past)
     if output == "markdown":
         return f"{markdown.render(found.reports, trace_url, found.said)}\n"
     for said in found.said:

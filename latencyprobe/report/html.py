@@ -17,12 +17,14 @@ from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 
 
-def render(reports: Sequence[LatencyReport], trace_url: str = "", said: Sequence[str] = ()) -> str:
+def render(
+    reports: Sequence[LatencyReport], trace_url: str = "", said: Sequence[str] = (), *, past: bool = False
+) -> str:
     """Return the page of these namespaces. `trace_url`: an address that links.py accepts; empty for no links. `said`:
-    sentences about all of it."""
+    sentences about all of it. `past`: it is as of a moment that is over."""
     page = _environment(trace_url).get_template("report.html.j2")
     stages = drawing.drawn([one for found in reports for one in found.results])
-    return page.render(reports=reports, said=said, stages=stages)
+    return page.render(reports=reports, said=said, stages=stages, moment="then" if past else "now")
 
 
 def _environment(trace_url: str) -> jinja2.Environment:

@@ -151,6 +151,12 @@ def test_page_says(said: str) -> None:
     assert said in " ".join(page_of("rich and idle").text.split())
 
 
+def test_the_page_of_a_moment_that_is_over_says_then() -> None:
+    of_now, of_then = (html.render([document(RICH)], past=past) for past in (False, True))
+    assert ("<span>now: 10.2× spent" in of_now, "<span>then: 10.2× spent" in of_then) == (True, True)
+    assert not re.search(r"\bnow\b", of_then.partition("</style>")[2])
+
+
 def test_hostile_text_is_only_text_and_nothing_turns_it_around() -> None:
     page = page_of("hostile")
     assert printable(HOSTILE) in page.text
