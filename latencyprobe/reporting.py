@@ -1,6 +1,5 @@
 """The commands that show what was measured: report, slow, explain."""
 
-import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -87,7 +86,7 @@ def report(
     all_namespaces: bool,
     store: str | None,
     file: Path | None,
-    since: float | None,
+    since: int | None,
     at: int | None,
     target: str | None,
     peer: str | None,
@@ -115,7 +114,7 @@ def report(
     def shown() -> Found:
         found = source.read(since, at)
         kept = sources.chosen(found.reports, target, peer)
-        back = [_SINCE.format(units.time_span(math.ceil(since)))] if since else []
+        back = [_SINCE.format(units.time_span(since))] if since else []
         return found._replace(
             reports=tuple(choosing.first(choosing.sorted_by(one, Sort(sort)), limit) for one in kept),
             said=(*found.said, *back, *([_OF_PEERS.format(peer)] if peer else ())),
@@ -188,7 +187,7 @@ def slow(
     namespace: str | None,
     all_namespaces: bool,
     store: str | None,
-    since: float | None,
+    since: int | None,
     target: str | None,
     peer: str | None,
     limit: int | None,
@@ -197,7 +196,7 @@ def slow(
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
     source = Source.of(namespace, all_namespaces, store)
     reports = sources.chosen(source.read(since).reports, target, peer)
-    from_ns = time.time_ns() - round(since * 1e9) if since else 0
+    from_ns = time.time_ns() - since * 10**9 if since else 0
     found = [one for one in words.slowest_of(reports) if units.unix_ns(one.slow.time) >= from_ns][:limit]
     if output == "json":
         for result, exchange, of in found:
@@ -208,7 +207,7 @@ def slow(
         if source.of_cluster:
             figures_console().print(table.age(max(map(_age_s, reports)), ""))
     elif since:
-        back = units.time_span(round(since))
+        back = units.time_span(since)
         click.echo(
             f"None of the slowest RPCs of each hour began within the last {back}: `latencyprobe report` has all."
         )

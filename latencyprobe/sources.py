@@ -25,7 +25,17 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 _PEERS = 5  # that a message names
 _ROWS = {3600: "hours", 86_400: "days"}
 
-SINCE = click.option("--since", type=Duration(), help="Figures of the last 5m, say, in whole minutes.")
+
+def _whole_minutes(_: click.Context, __: click.Parameter, seconds: float | None) -> int | None:
+    return None if seconds is None else math.ceil(seconds / MINUTE_S) * MINUTE_S
+
+
+SINCE = click.option(
+    "--since",
+    type=Duration(),
+    callback=_whole_minutes,
+    help="Figures of the last 5m, say; rounded up to whole minutes.",
+)
 TARGET = click.option("--target", help="Only this target's.")
 PEER = click.option("--peer", metavar="TEXT", help="Only peers with this text in their name, and who knows of them.")
 
@@ -79,22 +89,21 @@ class Source(NamedTuple):
         where += ["--store", self.store] if self.store else []
         return shlex.join([*(program or "").split(), command, *where])
 
-    def read(self, since_s: float | None = None, at: int | None = None) -> Found:
+    def read(self, since_s: int | None = None, at: int | None = None) -> Found:
         """Return the reports of now, or as they were at a moment (Unix s). `since_s`: as of `build.build`.
 
         Raises ReportError where the store does not reach back so far, StoreError, ClusterError.
         """
         if self.of_cluster:
             return Found(kubectl.reports(self.namespace))
-        back_s = None if since_s is None else math.ceil(since_s)
         if self.is_shared:
-            return self._of_shared(back_s, at)
+            return self._of_shared(since_s, at)
         with SqliteStore(self.store or default_path(), readonly=True) as opened:
             if at is not None:
-                return _past(opened, at, back_s)
-            return Found(_built(opened, opened.objectives(), int(time.time()), back_s))
+                return _past(opened, at, since_s)
+            return Found(_built(opened, opened.objectives(), int(time.time()), since_s))
 
-    def _of_shared(self, back_s: int | None, at: int | None) -> Found:
+    def _of_shared(self, since_s: int | None, at: int | None) -> Found:
         from latencyprobe.shared_store import shared_counts  # noqa: PLC0415 - HTTP, which no other report needs
 
         assert self.store is not None
@@ -102,7 +111,7 @@ class Source(NamedTuple):
         judged = tuple(objective for probe in parsing.load_file(self.file) for objective in objectives(probe))
         moment = int(time.time()) if at is None else at
         said = () if at is None else (f"As of {_utc(at)}.",)
-        return Found(_built(shared_counts(self.store), judged, moment, back_s), said)
+        return Found(_built(shared_counts(self.store), judged, moment, since_s), said)
 
 
 def options(command: _Command) -> _Command:
