@@ -102,7 +102,7 @@ def report(
     source = Source.of(namespace, all_namespaces, store, file)
     for wrong, why in (
         (trace_url and output not in _LINKING, f"--trace-url goes with -o {' or '.join(_LINKING)}"),
-        (since and source.of_cluster, f"--since needs a store; {_OF_CLUSTER}: try `latencyprobe slow -n NAMESPACE`"),
+        (since and source.of_cluster, f"--since needs a store; {_OF_CLUSTER}: {_LAST_MINUTES}"),
         (at and source.of_cluster, f"--at needs a store; {_OF_CLUSTER}: the page of -o html has their burn-down"),
         (watch and at, "--watch and --at exclude each other: what is over does not change"),
         (watch and fail_on, "--watch and --fail-on exclude each other: the one never ends by itself"),
@@ -132,6 +132,7 @@ def report(
 
 
 _OF_CLUSTER = "reports of a cluster are of whole windows until now"
+_LAST_MINUTES = "`latencyprobe top -n NAMESPACE` has the last five minutes"
 _SINCE = "Figures of the last {}; state, budget and burn rates of each objective's window."
 _OF_PEERS = "Of peers only those with {!r} in their name; state, SLI and budget are of all."
 
@@ -206,11 +207,12 @@ def slow(
         exchanges.render(found, figures_console(), titled=source.all_namespaces or len(reports) > 1)
         if source.of_cluster:
             figures_console().print(table.age(max(map(_age_s, reports)), ""))
+    elif not reports:
+        click.echo(words.NO_REPORT)
     elif since:
-        back = units.time_span(since)
-        click.echo(
-            f"None of the slowest RPCs of each hour began within the last {back}: `latencyprobe report` has all."
-        )
+        back, asked = units.time_span(since), source.asked_again("report")
+        counted = asked if source.of_cluster else f"{asked} --since {back}"
+        click.echo(f"None of the slowest RPCs of each hour began within the last {back}: `{counted}` counts all RPCs.")
     else:
         click.echo("No RPC was recorded yet: send traffic to a target while LatencyProbe measures.")
 

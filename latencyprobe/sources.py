@@ -23,6 +23,7 @@ from latencyprobe.store import Counts, SqliteStore, Store, default_path
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _PEERS = 5  # that a message names
+_NO_TARGETS = "no report has any: is that the right namespace, or store?"
 _ROWS = {3600: "hours", 86_400: "days"}
 
 
@@ -134,8 +135,8 @@ def chosen(
     if target is not None:
         targets = {result.target for one in reports for result in one.results}
         if target not in targets:
-            known = ", ".join(sorted(targets)) or "none"
-            raise click.BadParameter(f"{target!r} is no target: one of {known}", param_hint="--target")
+            known = f"one of {', '.join(sorted(targets))}" if targets else _NO_TARGETS
+            raise click.BadParameter(f"{target!r} is no target: {known}", param_hint="--target")
         reports = tuple(of_one for one in reports if (of_one := choosing.of_target(one, target)).results)
     if peer is not None:
         found = tuple(of_peer for one in reports if (of_peer := choosing.of_peer(one, peer)).results)
