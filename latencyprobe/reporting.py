@@ -1,6 +1,7 @@
 """The commands that show what was measured: report, slow, explain."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -78,7 +79,9 @@ Examples:
     help="With html and markdown: the page of a trace, {traceId} for its id.",
 )
 @click.option(
-    "--fail-on", type=click.Choice([State.VIOLATED.column]), help="Exit 1 when an objective is in this state."
+    "--fail-on",
+    type=click.Choice([State.VIOLATED.column]),
+    help="Exit 1 when an objective is in this state, and when none is judged: no report, no data, incomplete.",
 )
 def report(
     *,
@@ -128,9 +131,23 @@ def report(
         return 0
     found = shown()
     click.echo(text(found, figures_console()), nl=False)
-    return 1 if fail_on and any(one.summary[fail_on] for one in found.reports) else 0
+    return _failed(found.reports, fail_on) if fail_on else 0
 
 
+def _failed(reports: Sequence[LatencyReport], fail_on: str) -> int:
+    """Return 1 where an objective is in this state, and where none is judged, which is said."""
+    found = sum((Counter(one.summary) for one in reports), Counter[str]())
+    unjudged = {state.words: found[state.column] for state in _UNJUDGED if found[state.column]}
+    if found.total() > sum(unjudged.values()):
+        return int(found[fail_on] > 0)
+    all_of_it = ", ".join(f"{n} {state}" for state, n in unjudged.items()) or "there is none"
+    why = f"no objective is judged: {all_of_it}" if reports else _NOTHING_TO_JUDGE
+    click.echo(f"latencyprobe: --fail-on {fail_on}: {why}", err=True)
+    return 1
+
+
+_UNJUDGED = (State.INCOMPLETE, State.NO_DATA)
+_NOTHING_TO_JUDGE = "there is no report to judge by: is that the right namespace, or store?"
 _OF_CLUSTER = "reports of a cluster are of whole windows until now"
 _LAST_MINUTES = "`latencyprobe top -n NAMESPACE` has the last five minutes"
 _SINCE = "Figures of the last {}; state, budget and burn rates of each objective's window."

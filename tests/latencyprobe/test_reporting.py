@@ -11,14 +11,17 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from latencyprobe import group, options, parsing
 from latencyprobe.plan import Role
 from latencyprobe.report import units
 from latencyprobe.sli import SliRow
+from latencyprobe.slo.evaluate import State
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore, default_path
 from tests.latencyprobe.commands_run import run
+from tests.latencyprobe.report_examples import IDLE, RICH, document
 from tests.latencyprobe.store_rows import Clock
 from tests.support.fake_kubectl import FakeKubectl
 from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
@@ -60,6 +63,25 @@ def test_report_fails_on_violated_only_if_asked(
     assert 0 == run(capfd, "report")[0]
     code, out, _ = run(capfd, "report", "--fail-on", "violated")
     assert (1, True) == (code, out.startswith("0 of 1 objectives met; worst: redis/fast is Violated\n"))
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_report_that_judges_nothing_is_not_green(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, fake_kubectl: FakeKubectl, form: str
+) -> None:
+    asked = ("report", "-n", "sohp", "-o", form, "--fail-on", "violated")
+    fake_kubectl(f"/bin/cat {tmp_path}/reports")
+    (tmp_path / "reports").write_text('{"items": []}')
+    code, _, err = run(capfd, *asked)
+    said = "latencyprobe: --fail-on violated: there is no report to judge by: is that the right namespace, or store?\n"
+    assert (1, said) == (code, err)
+    unknown = (replace(IDLE, objective="a"), IDLE, replace(IDLE, state=State.INCOMPLETE))
+    (tmp_path / "reports").write_bytes(msgspec.json.encode({"items": [document(*unknown)]}))
+    code, _, err = run(capfd, *asked)
+    said = "latencyprobe: --fail-on violated: no objective is judged: 1 Incomplete, 2 No data\n"
+    assert (1, said) == (code, err)
+    (tmp_path / "reports").write_bytes(msgspec.json.encode({"items": [document(replace(RICH, state=State.MET), IDLE)]}))
+    assert (0, "") == run(capfd, *asked)[::2]
 
 
 @pytest.mark.parametrize(
