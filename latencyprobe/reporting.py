@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from latencyprobe.options import OUTPUT, Duration, Moment
 from latencyprobe.output import figures_console
 from latencyprobe.report import choosing, csv, exchanges, explain, headline, links, markdown, table, units, words
 from latencyprobe.report.choosing import Sort
-from latencyprobe.report.model import LatencyReport, updated_unix_ns
+from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.sources import Found, Source
 
@@ -123,8 +123,7 @@ def report(
             said=(*found.said, *back, *([_OF_PEERS.format(peer)] if peer else ())),
         )
 
-    titled, past = source.of_cluster, at is not None
-    text = partial(_text, output=output, trace_url=trace_url, titled=titled, past=past)
+    text = partial(_text, output=output, trace_url=trace_url, titled=source.of_cluster)
     if watch:
         console = figures_console()
         watching.watch(lambda: text(shown(), console), console, interval, _WATCHED[output])
@@ -154,21 +153,22 @@ _SINCE = "Figures of the last {}; state, budget and burn rates of each objective
 _OF_PEERS = "Of peers only those with {!r} in their name; state, SLI and budget are of all."
 
 
-def _text(found: Found, console: Console, *, output: str, trace_url: str, titled: bool, past: bool) -> str:
+def _text(found: Found, console: Console, *, output: str, trace_url: str, titled: bool) -> str:
     """Return reports in one form; what has to be known of all goes to standard error beside those for programs."""
     if output == "table":
         with console.capture() as captured:
             for said in found.said:
                 console.print(said, markup=False, highlight=False)
-            _print_tables(console, found.reports, titled=titled or len(found.reports) > 1, past=past)
+            _print_tables(console, found, titled=titled or len(found.reports) > 1)
         return captured.get()
+    said_of_all = (*found.said, *_stale(found))
     if output == "html":
         from latencyprobe.report import html  # noqa: PLC0415 - jinja2 takes 40 ms that no other form needs
 
-        return html.render(found.reports, trace_url, found.said, past=past)
+        return html.render(found.reports, trace_url, said_of_all, past=found.past)
     if output == "markdown":
-        return f"{markdown.render(found.reports, trace_url, found.said)}\n"
-    for said in found.said:
+        return f"{markdown.render(found.reports, trace_url, said_of_all)}\n"
+    for said in said_of_all:
         click.echo(f"latencyprobe: {said}", err=True)
     return _for_programs(found.reports, output)
 
@@ -213,7 +213,9 @@ def slow(
 ) -> None:
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
     source = Source.of(namespace, all_namespaces, store)
-    reports = sources.chosen(source.read(since).reports, target, peer)
+    read = source.read(since)
+    reports = sources.chosen(read.reports, target, peer)
+    age = read.age(reports, int(time.time()))
     from_ns = time.time_ns() - since * 10**9 if since else 0
     found = [one for one in words.slowest_of(reports) if units.unix_ns(one.slow.time) >= from_ns][:limit]
     if output == "json":
@@ -222,10 +224,12 @@ def slow(
             click.echo(msgspec.json.encode(about | msgspec.to_builtins(exchange)).decode())
     elif found:
         exchanges.render(found, figures_console(), titled=source.all_namespaces or len(reports) > 1)
-        if source.of_cluster:
-            figures_console().print(table.age(max(map(_age_s, reports)), ""))
+        if age.text:
+            figures_console().print(table.of_age(age))
     elif not reports:
         click.echo(words.NO_REPORT)
+    elif read.since_s and sources.without_rpcs(reports):
+        click.echo(age.sentence)
     elif since:
         back, asked = units.time_span(since), source.asked_again("report")
         counted = asked if source.of_cluster else f"{asked} --since {back}"
@@ -269,15 +273,17 @@ def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, 
         console.print(f"\n{line}", soft_wrap=True)
 
 
-def _print_tables(console: Console, reports: Sequence[LatencyReport], *, titled: bool, past: bool) -> None:
-    for i, found in enumerate(reports):
+def _print_tables(console: Console, found: Found, *, titled: bool) -> None:
+    for i, one in enumerate(found.reports):
         if i:
             console.print()
-        age_s = 0 if past else _age_s(found)
-        table.render(found, console, found.metadata.namespace if titled else "", age_s)
-    if not reports:
+        table.render(one, console, one.metadata.namespace if titled else "", found.age([one], int(time.time())))
+    if not found.reports:
         console.print(words.NO_REPORT)
 
 
-def _age_s(report: LatencyReport) -> int:
-    return (time.time_ns() - updated_unix_ns(report)) // 10**9
+def _stale(found: Found) -> Iterable[str]:
+    """Yield of each namespace how old its figures are, where that is a warning."""
+    for one in found.reports:
+        if (age := found.age([one], int(time.time()))).stale:
+            yield f"{one.metadata.namespace}: {age.text}" if len(found.reports) > 1 else age.sentence

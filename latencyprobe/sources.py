@@ -6,7 +6,7 @@ Their shared options, and what is kept of the reports that these say.
 import math
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -15,8 +15,9 @@ import click
 from latencyprobe import parsing
 from latencyprobe.errors import ReportError
 from latencyprobe.options import PLUGIN, Duration
-from latencyprobe.report import build, choosing, kubectl, units
-from latencyprobe.report.model import LatencyReport
+from latencyprobe.report import build, choosing, headline, kubectl, units
+from latencyprobe.report.headline import Age
+from latencyprobe.report.model import LatencyReport, updated_unix_ns
 from latencyprobe.slo.objective import Objective, objectives
 from latencyprobe.slo.windows import MINUTE_S, WINDOW_S
 from latencyprobe.store import Counts, SqliteStore, Store, default_path
@@ -42,10 +43,26 @@ PEER = click.option("--peer", metavar="TEXT", help="Only peers with this text in
 
 
 class Found(NamedTuple):
-    """Reports by namespace; `said`: what has to be known of all of them."""
+    """Reports by namespace; `said`: what has to be known of all of them. `counted`: by namespace the last minute (Unix
+    s) that this host counted; `since_s`: for how many seconds back the figures are; `past`: as of a moment before."""
 
     reports: tuple[LatencyReport, ...]
     said: tuple[str, ...] = ()
+    counted: Mapping[str, int] = {}
+    since_s: int | None = None
+    past: bool = False
+
+    def age(self, reports: Sequence[LatencyReport], now: int) -> Age:
+        """Return how old the figures of some of these reports are at `now` (Unix s), and where they are of no RPC."""
+        counted = [last for one in reports if (last := self.counted.get(one.metadata.namespace))]
+        made = [updated_unix_ns(one) // 10**9 for one in reports if one.results]
+        if self.past or not made:
+            return headline.NOW
+        age = headline.counted(now - max(counted)) if counted else headline.updated(now - min(made))
+        if self.since_s is None or not without_rpcs(reports):
+            return age
+        quiet = f"no RPC in the last {units.time_span(self.since_s)}"
+        return Age("; ".join(filter(None, (quiet, age.text))), stale=True)
 
 
 class Source(NamedTuple):
@@ -102,7 +119,10 @@ class Source(NamedTuple):
         with SqliteStore(self.store or default_path(), readonly=True) as opened:
             if at is not None:
                 return _past(opened, at, since_s)
-            return Found(_built(opened, opened.objectives(), int(time.time()), since_s))
+            reports = _built(opened, opened.objectives(), int(time.time()), since_s)
+            last = ((name, opened.last(name)) for name in (one.metadata.namespace for one in reports))
+            counted = {name: minute for name, minute in last if minute is not None}
+            return Found(reports, counted=counted, since_s=since_s)
 
     def _of_shared(self, since_s: int | None, at: int | None) -> Found:
         from latencyprobe.shared_store import shared_counts  # noqa: PLC0415 - HTTP, which no other report needs
@@ -112,7 +132,8 @@ class Source(NamedTuple):
         judged = tuple(objective for probe in parsing.load_file(self.file) for objective in objectives(probe))
         moment = int(time.time()) if at is None else at
         said = () if at is None else (f"As of {_utc(at)}.",)
-        return Found(_built(shared_counts(self.store), judged, moment, since_s), said)
+        reports = _built(shared_counts(self.store), judged, moment, since_s)
+        return Found(reports, said, since_s=since_s, past=at is not None)
 
 
 def options(command: _Command) -> _Command:
@@ -149,6 +170,11 @@ def chosen(
     return reports
 
 
+def without_rpcs(reports: Sequence[LatencyReport]) -> bool:
+    """Return whether the figures of all are of no RPC."""
+    return not any(result.events for one in reports for result in one.results)
+
+
 def _past(store: Store, at: int, since_s: int | None) -> Found:
     """Return the reports of a moment, aligned down to the rows that the store keeps of it."""
     kept = store.horizons()
@@ -169,7 +195,8 @@ def _past(store: Store, at: int, since_s: int | None) -> Found:
     longest_s = max(WINDOW_S[objective.window] for objective in counted)
     if moment - longest_s < kept.days:
         said.append(f"{reach[0].upper()}{reach[1:]}: windows that began before hold what came since")
-    return Found(_built(store, counted, moment, since_s, rows_s), tuple(f"{one}." for one in said))
+    reports = _built(store, counted, moment, since_s, rows_s)
+    return Found(reports, tuple(f"{one}." for one in said), since_s=since_s, past=True)
 
 
 def _built(

@@ -1,10 +1,13 @@
-"""The headline of a report: how many objectives are met, which is the worst, and what is not shown. Pure."""
+"""The headline of a report: how many objectives are met, which is the worst, what is not shown, how old it is. Pure."""
 
 from typing import NamedTuple
 
-from latencyprobe.report import words
-from latencyprobe.report.model import LatencyReport, Report
+from latencyprobe.report import units, words
+from latencyprobe.report.model import STALE_S, LatencyReport, Report
 from latencyprobe.slo.evaluate import State
+
+_FRESH_S = 2
+_NOT_COUNTED_S = 300  # who measures counts each minute, with RPCs or without
 
 
 class Worst(NamedTuple):
@@ -13,6 +16,21 @@ class Worst(NamedTuple):
     name: str
     state: State
     place: int | None
+
+
+class Age(NamedTuple):
+    """How old figures are; empty where they are of now. `stale`: older than a person takes them for."""
+
+    text: str = ""
+    stale: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The same, to stand alone."""
+        return f"{self.text[:1].upper()}{self.text[1:]}{'' if self.text.endswith('?') else '.'}"
+
+
+NOW = Age()
 
 
 def met(report: Report | LatencyReport) -> str:
@@ -35,6 +53,19 @@ def headline(report: Report | LatencyReport, title: str = "") -> str:
     found = worst(report)
     said = f"; worst: {found.name} is {found.state.words}" if found else ""
     return f"{title}: {met(report)}{said}" if title else met(report) + said
+
+
+def updated(age_s: int) -> Age:
+    """Return how long ago a report of a cluster was made; it is stale where nobody seems to renew it."""
+    if age_s < _FRESH_S:
+        return NOW
+    told = f"updated {units.time_span(age_s)} ago"
+    return Age(told) if age_s < STALE_S else Age(f"{told}: is the operator running?", stale=True)
+
+
+def counted(age_s: int) -> Age:
+    """Return how long ago a host last counted, where nobody seems to measure any more."""
+    return NOW if age_s < _NOT_COUNTED_S else Age(f"last counted {units.time_span(age_s)} ago", stale=True)
 
 
 def omitted(report: Report | LatencyReport) -> str:

@@ -1,8 +1,8 @@
 """The report as one HTML page that needs nothing else: for a browser, a mail, a printer. It has no script.
 
 Receives reports and returns text. report.html.j2 is the page and objective.html.j2 one objective of it: jinja2 escapes
-all that they print, because names come from others. headline.py and words.py have the sentences, drawing.py
-the pictures' geometry.
+all that they print, because names come from others. headline.py, notes.py and words.py have the sentences,
+drawing.py the pictures' geometry.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latencyprobe.report import drawing, exchanges, headline, notes, units, words
+from latencyprobe.report import drawing, exchanges, headline, notes, words
+from latencyprobe.report.headline import Age
 from latencyprobe.report.model import LatencyReport, Report, Result
 from latencyprobe.report.notes import Note
 
@@ -18,16 +19,14 @@ _LINE_WIDTH = 100  # beyond it the eye loses the line
 _INDENT = 12  # of an objective's details: below its name
 _HANGING = 2
 _SPARKLINE, _DRAWN_FROM = 40, 90  # characters of a burn-down, and of a line that has room for it
-_FRESH_S, _STALE_S = 2, 180  # a report of a cluster is written once a minute
 
 
-def render(report: Report | LatencyReport, console: Console, title: str = "", age_s: int = 0) -> None:
-    """Print the report of one namespace. `title`: its name, where there may be several. `age_s`: how long ago it was
-    made."""
+def render(report: Report | LatencyReport, console: Console, title: str = "", age: Age = headline.NOW) -> None:
+    """Print the report of one namespace. `title`: its name, where there may be several."""
     if not report.results:
         console.print(words.NO_OBJECTIVES, style="yellow", highlight=False)
         return
-    console.print(_headline(report, title).append_text(age(age_s)))
+    console.print(_headline(report, title, age))
     console.print()
     console.print(_line(("State", "Objective", "SLI", "goal", "budget left"), console, "bold"))
     for result in report.results:
@@ -44,20 +43,17 @@ def render(report: Report | LatencyReport, console: Console, title: str = "", ag
         exchanges.render(found, console)
 
 
-def _headline(report: Report | LatencyReport, title: str) -> Text:
+def _headline(report: Report | LatencyReport, title: str, age: Age) -> Text:
     line = Text.assemble((f"{title}: " if title else "", "bold"), headline.met(report))
     if worst := headline.worst(report):
         line.append("; worst: ").append(worst.name, "bold").append(" is ")
         line.append(worst.state.words, worst.state.colour)
-    return line
+    return line.append("; ").append_text(of_age(age)) if age.text else line
 
 
-def age(age_s: int, before: str = "; ") -> Text:
-    """Return how long ago a report was made, where that is not now; with a warning where nobody seems to renew it."""
-    if age_s < _FRESH_S:
-        return Text()
-    told = f"{before}updated {units.time_span(age_s)} ago"
-    return Text(told) if age_s < _STALE_S else Text(f"{told}: is the operator running?", "yellow")
+def of_age(age: Age) -> Text:
+    """Return how old figures are, in colour where that is a warning."""
+    return Text(age.text, "yellow" if age.stale else "")
 
 
 def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Table:

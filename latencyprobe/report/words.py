@@ -105,8 +105,8 @@ def percent(value: str | None) -> str:
 
 def sli(result: Result) -> str:
     """Return it with two digits more than the goal has; what is left off makes it look no better."""
-    if result.sli is None:
-        return ""
+    if result.sli is None:  # of the last minutes, or of all
+        return "" if result.window_events is None else "no RPC"
     whole, _, decimals = result.sli.partition(".")
     shown = decimals[: len(result.goal.partition(".")[2]) + 2].rstrip("0")
     return f"{whole}.{shown} %" if shown else f"{whole} %"
