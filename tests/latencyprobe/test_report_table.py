@@ -33,6 +33,27 @@ def test_table_is_as_it_was_tuned(store: SqliteStore, width: int) -> None:
     assert max(map(len, found.splitlines())) <= width
 
 
+@pytest.mark.parametrize("width", [40, 60, 71])
+def test_a_name_that_has_no_room_beside_its_figures_has_a_line_of_its_own(width: int) -> None:
+    long = replace(RICH, objective="as-fast-as-its-callers-bear")
+    lines = printed(model.Report(summary([long]), (long,)), width).splitlines()
+    assert max(map(len, lines)) <= width
+    at = next(i for i, line in enumerate(lines) if line.startswith("Violated"))
+    assert lines[at - 2].split() == ["State", "Objective"]
+    assert lines[at - 1].split() == ["SLI", "goal", "budget", "left"]
+    assert "".join(line.split(maxsplit=i == at)[-1] for i, line in enumerate(lines[at : at + 2], at)).startswith(
+        "checkout/as-fast-as-its-call"
+    )
+    figures = next(line for line in lines[at + 1 :] if "99.9 %" in line)
+    assert figures.split() == ["98.98", "%", "99.9", "%", "10.2×", "spent"]
+    assert figures.index("10.2×") + len("10.2× spent") == len(lines[at - 1]), "in its column"
+
+
+def test_a_name_that_has_room_stands_beside_its_figures() -> None:
+    (line,) = (line for line in printed(model.Report(summary([RICH]), (RICH,)), 72).splitlines() if "99.9 %" in line)
+    assert line.split()[:3] == ["Violated", "checkout/fast", "98.98"]
+
+
 def test_pipe_gets_no_escape_codes_and_a_terminal_does(store: SqliteStore) -> None:
     found = build.build(store, store.objectives(), NOW)
     assert "\x1b" not in printed(found)
