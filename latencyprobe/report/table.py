@@ -3,11 +3,11 @@
 Receives model.Report and a rich Console (which knows about NO_COLOR, pipes and widths) and prints.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from latencyprobe.report import drawing, exchanges, headline, notes, words
@@ -18,6 +18,7 @@ from latencyprobe.report.notes import Note
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _INDENT = 12  # of an objective's details: below its name
 _HANGING = 2
+_FIGURES, _BETWEEN = (10, 10, 12), 2  # their widths, and between them
 _SPARKLINE, _DRAWN_FROM = 40, 90  # characters of a burn-down, and of a line that has room for it
 
 
@@ -28,11 +29,12 @@ def render(report: Report | LatencyReport, console: Console, title: str = "", ag
         return
     console.print(_headline(report, title, age))
     console.print()
-    console.print(_line(("State", "Objective", "SLI", "goal", "budget left"), console, "bold"))
+    apart = max(len(words.name(one)) for one in report.results) > _room(console)
+    console.print(*_lines(("State", "Objective", "SLI", "goal", "budget left"), console, "bold", apart=apart))
     for result in report.results:
         state = Text(result.state.words, result.state.colour)
         figures = (words.sli(result), f"{result.goal} %", words.budget(result))
-        console.print(_line((state, words.name(result), *figures), console))
+        console.print(*_lines((state, words.name(result), *figures), console, apart=apart))
         _print_burn_down(result, console)
         for note in notes.told(result):
             _print_note(note, console)
@@ -56,16 +58,25 @@ def of_age(age: Age) -> Text:
     return Text(age.text, "yellow" if age.stale else "")
 
 
-def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Table:
-    """Return one line of the objectives; all have the same columns."""
-    line = Table.grid(padding=(0, 2, 0, 0))
-    line.width = min(console.width, _LINE_WIDTH)
-    line.add_column(width=_INDENT - 2, no_wrap=True)
-    line.add_column(ratio=1, overflow="fold")
-    for width in (10, 10, 12):
-        line.add_column(width=width, justify="right", no_wrap=True)
-    line.add_row(*cells, style=style)
-    return line
+def _lines(cells: Sequence[str | Text], console: Console, style: str = "", *, apart: bool) -> Iterable[Table]:
+    """Yield one line of the objectives; all have the same columns. `apart`: the figures are in a line of their own."""
+    names = (Column(width=_INDENT - _BETWEEN, no_wrap=True), Column(ratio=1, overflow="fold"))
+    figures = [Column(width=width, justify="right", no_wrap=True) for width in _FIGURES]
+    whole = [((*names, *figures), cells)]
+    for columns, texts in [(names, cells[:2]), ((Column(ratio=1), *figures), ("", *cells[2:]))] if apart else whole:
+        line = Table.grid(*columns, padding=(0, _BETWEEN, 0, 0))
+        line.width = _width(console)
+        line.add_row(*texts, style=style)
+        yield line
+
+
+def _room(console: Console) -> int:
+    """Return how many characters a name has beside its figures."""
+    return _width(console) - _INDENT - sum(_BETWEEN + width for width in _FIGURES)
+
+
+def _width(console: Console) -> int:
+    return min(console.width, _LINE_WIDTH)
 
 
 def _print_burn_down(result: Result, console: Console) -> None:
@@ -88,7 +99,7 @@ def _print_burn_down(result: Result, console: Console) -> None:
 
 def _print_note(note: Note, console: Console) -> None:
     """Print a note below its objective; what does not fit its line hangs, so that the next note is seen to begin."""
-    width = min(console.width, _LINE_WIDTH) - _INDENT - _HANGING
+    width = _width(console) - _INDENT - _HANGING
     for i, line in enumerate(Text(note.text, "yellow" if note.advice else "").wrap(console, width)):
         line.rstrip()
         console.print(Padding(line, (0, 0, 0, _INDENT + (_HANGING if i else 0)), expand=False))
