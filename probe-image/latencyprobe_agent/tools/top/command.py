@@ -31,6 +31,7 @@ from latencyprobe_agent.tools.top.view import Row, Sort, View, rows
 from latencyprobe_agent.vocabulary.now import Now
 
 _INTERVAL_S = 2.0
+_OF_CLUSTER = ", or of a cluster -n NAMESPACE or -A"
 
 
 @click.command(
@@ -88,7 +89,7 @@ def top(
         return
     interval = interval or _INTERVAL_S
     config = settings.from_environment()
-    plan, notices = local_plan(asked.probes(file, ports), config.node, b"")
+    plan, notices = local_plan(asked.probes(file, ports, instead=_OF_CLUSTER), config.node, b"")
     for notice in notices:
         click.echo(f"latencyprobe: {notice}", err=True)
     control = LocalControl(_without_evidence(plan), lambda _: None)
