@@ -29,6 +29,11 @@ def test_it_says_what_it_lacks(args: list[str], capfd: pytest.CaptureFixture[str
     assert str(port) in re.findall(r"\d+", ports)
 
 
+def test_rows_of_a_host_have_no_state_to_sort_by(capfd: pytest.CaptureFixture[str]) -> None:
+    assert group.run(["top", "--port", "80", "--sort", "state"]) == 2
+    assert "--sort state goes with -n or -A" in capfd.readouterr().err
+
+
 @pytest.fixture
 def echo() -> Any:
     server = Echo(free_port())
