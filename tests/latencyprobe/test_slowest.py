@@ -100,7 +100,7 @@ def test_explain_of_the_last_minutes_leaves_out_older_ones_and_asks_again_about_
     in_cluster(report_examples.document(replace(RICH, slowest=(recent, slower, old))))
     out = run(capfd, "explain", "-n", "shop", "--since", "3m")[1]
     assert out.startswith(f"trace {recent.trace_id}\n")
-    assert f"by another stage, client_send: latencyprobe explain -n shop --since 180s {slower.trace_id}\n" in out
+    assert f"by another stage, client_send: latencyprobe explain -n shop --since 3m {slower.trace_id}\n" in out
     code, out, err = run(capfd, "explain", "-n", "shop", "--since", "1m")
     assert (1, "") == (code, out)
     assert "slowest RPCs of each hour began within the last 1m: `latencyprobe slow -n shop` lists all" in err
