@@ -276,7 +276,8 @@ class Metadata(_Model, frozen=True):
 
 
 class LatencyReport(_Model, frozen=True):
-    """A report as the resource that the API server keeps, and as `report -o json` prints it."""
+    """A report as the resource that the API server keeps, and as `report -o json` prints it. `worst`: the name of
+    the worst objective, where `--limit` left it out (not in a cluster)."""
 
     api_version: str
     kind: str
@@ -284,6 +285,7 @@ class LatencyReport(_Model, frozen=True):
     summary: Summary
     results: tuple[Result, ...]
     omitted: int = 0
+    worst: str = ""
 
 
 def summary(results: Iterable[Result]) -> Summary:

@@ -96,7 +96,7 @@ def told(result: Result) -> Iterable[Note]:
         yield Note(no_rpc)
     if result.untold:
         yield Note(untold(result))
-    since = f" since {result.since[:16].replace('T', ' ')}" if result.since else ""
+    since = f" since {result.since[:16].replace('T', ' ')} UTC" if result.since else ""
     yield Note(
         f"{result.perspective.lower()} side of {result.target} within {result.threshold}, {result.window}{since}"
     )

@@ -13,7 +13,7 @@ from latencyprobe import stages, unsent
 from latencyprobe.causes import told
 from latencyprobe.plan import Role
 from latencyprobe.report import units
-from latencyprobe.report.model import EvidenceSummary, LatencyReport, Report, Result, Slow, Stage, WaitedFor
+from latencyprobe.report.model import EvidenceSummary, LatencyReport, Result, Slow, Stage, WaitedFor
 from latencyprobe.report.units import duration_ns
 from latencyprobe.slo.evaluate import State
 
@@ -48,34 +48,6 @@ def slowest_of(reports: Iterable[LatencyReport]) -> list[Exchange]:
 
 def _by_duration(found: Iterable[Exchange]) -> list[Exchange]:
     return sorted(found, key=lambda one: -duration_ns(one.slow.duration))
-
-
-def met(report: Report | LatencyReport) -> str:
-    """Return how many objectives of all are met."""
-    return f"{report.summary[State.MET.column]} of {len(report.results) + report.omitted} objectives met"
-
-
-def worst(report: Report | LatencyReport) -> Result | None:
-    """Return the worst objective, `None` where all that are shown are met."""
-    first = min(report.results, key=lambda one: list(State).index(one.state), default=None)
-    return None if first is None or first.state is State.MET else first
-
-
-def headline(report: Report | LatencyReport, title: str = "") -> str:
-    """Return how many objectives are met and the worst. `title`: of the namespace, where there may be several."""
-    found = worst(report)
-    said = f"; worst: {name(found)} is {found.state.words}" if found else ""
-    return f"{title}: {met(report)}{said}" if title else met(report) + said
-
-
-def omitted(report: Report | LatencyReport) -> str:
-    """Return how many objectives found no room in the report; empty where all did."""
-    return not_shown(report.omitted) if report.omitted else ""
-
-
-def not_shown(objectives: int) -> str:
-    """Return how many objectives are left out."""
-    return f"{objectives} more objectives are not shown."
 
 
 def largest(slow: Slow) -> str:
@@ -133,8 +105,8 @@ def percent(value: str | None) -> str:
 
 def sli(result: Result) -> str:
     """Return it with two digits more than the goal has; what is left off makes it look no better."""
-    if result.sli is None:
-        return ""
+    if result.sli is None:  # of the last minutes, or of all
+        return "" if result.window_events is None else "no RPC"
     whole, _, decimals = result.sli.partition(".")
     shown = decimals[: len(result.goal.partition(".")[2]) + 2].rstrip("0")
     return f"{whole}.{shown} %" if shown else f"{whole} %"

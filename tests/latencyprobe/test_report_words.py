@@ -12,22 +12,9 @@ NOW = 1_790_000_000 // 60 * 60
 MET = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 9, 0, 1, COVERAGE, "")
 
 
-def report(*results: model.Result, omitted: int = 0) -> model.Report:
-    counts = {state.column: sum(one.state is state for one in results) for state in State}
-    return model.Report(counts, results, omitted)
-
-
 def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
     fast = next(result for result in build.build(store, store.objectives(), NOW).results if result.objective == "fast")
     assert 5 == len(words.slowest([fast, fast]))
-
-
-def test_headline_names_the_worst_and_counts_what_found_no_room() -> None:
-    violated = replace(MET, state=State.VIOLATED)
-    assert "shop: 1 of 2 objectives met; worst: p/o is Violated" == words.headline(report(violated, MET), "shop")
-    assert "1 of 4 objectives met" == words.headline(report(MET, omitted=3))
-    assert "3 more objectives are not shown." == words.omitted(report(MET, omitted=3))
-    assert "" == words.omitted(report(MET))
 
 
 @pytest.mark.parametrize(
