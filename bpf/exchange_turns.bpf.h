@@ -56,15 +56,33 @@ static __always_inline void bytes_move(struct connection *c, const struct view *
 /* What was lost is sent again within it: a connection that is silent for longer has fallen silent. */
 #define DISTURBED_NS 60000000000LL
 
-/* No byte has moved for a pause of the target, or two round trips, and none was under way. */
-static __always_inline bool is_silent(const struct connection *c, const struct view *v)
+/* A pause that is too short to be silence, and long within one message: a 16th of the target's. */
+#define LULL_NS(pause_ns) ((pause_ns) >> 4)
+/*
+ * A request that has so many of the target's pauses in lulls, and fewer bytes than come in that time at 61 KB/s, is not
+ * taken for one message any more: an upload is, unless its network is slower than that.
+ */
+#define LULLS 8
+#define DRIBBLED(lulls_ns) ((lulls_ns) >> 14)
+
+/* For how long, in ns, no byte has moved and none was under way; 0: for less than a lull. */
+static __always_inline __u64 lull_ns(const struct connection *c, const struct view *v)
 {
 	__s64 quiet_ns = v->now_ns - c->moved_ns;
 
-	if (quiet_ns < (__s64)c->pause_ns || v->copied != c->read_seq) /* a reader is at it: the window was closed */
-		return false;
-	return quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(v->tp->srtt_us) && (__s32)(v->acked - c->out_seq) >= 0 &&
-	       !((c->disturbed ^ disturbances(v->tp)) & (__u32)((quiet_ns - DISTURBED_NS) >> 63));
+	if (quiet_ns < (__s64)LULL_NS(c->pause_ns) ||
+	    v->copied != c->read_seq) /* a reader is at it: the window was closed */
+		return 0;
+	if ((__s32)(v->acked - c->out_seq) < 0 ||
+	    (c->disturbed ^ disturbances(v->tp)) & (__u32)((quiet_ns - DISTURBED_NS) >> 63))
+		return 0;
+	return quiet_ns;
+}
+
+/* That was silence: a pause of the target, or two round trips. */
+static __always_inline bool is_silent(const struct connection *c, const struct view *v, __u64 lull_ns)
+{
+	return lull_ns >= c->pause_ns && lull_ns >= TWO_ROUND_TRIPS_NS(v->tp->srtt_us);
 }
 
 /* A connection that falls silent at its server's side, or does not alternate in step, does not resume. */

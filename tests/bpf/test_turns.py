@@ -159,6 +159,25 @@ def test_a_server_that_has_not_read_the_first_part_of_a_request_takes_it_as_one(
     assert_turns(records, "ONEWAY", "OK", roles=(Role.CLIENT,))
 
 
+def test_messages_that_nobody_answers_are_no_request_of_seconds(session):
+    """Publishing without confirmation, within the pause, until a heartbeat is answered; then an upload in pieces."""
+    session.measure(PORT, pause_ns=PAUSE_NS)
+    peers = Peers(PORT)
+    peers.turn()
+    peers.turn()
+    begun_ns = time.monotonic_ns()
+    while time.monotonic_ns() - begun_ns < 9 * PAUSE_NS:
+        peers.send(peers.client, b"a message")
+        time.sleep(PAUSE_NS / 4e9)
+    peers.turn()
+    for _ in range(10):
+        peers.send(peers.client, b"a piece")
+        time.sleep(PAUSE_NS / 4e9)
+    peers.turn()
+    peers.close()
+    assert_turns(session.records_of_closed(2), "OVERLAP", "OK")
+
+
 def test_a_connection_that_is_never_answered_is_one_way(session):
     """Log lines over TCP: the last one too, which is on its way when the client leaves."""
     session.measure(PORT, pause_ns=PAUSE_NS)

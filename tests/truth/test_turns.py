@@ -338,3 +338,19 @@ def test_a_stall_of_seconds_in_a_response_is_no_sign_of_pushes_on_a_connection_t
 def test_what_was_lost_once_does_not_hold_a_turn_open_for_minutes(role):
     assert names(play(role, "a 30000 a? b close")) == ["ok"]
     assert names(play(role, "a 90000 a? b close")) == ["oneway", "ok"]
+
+
+@both_ends
+def test_messages_that_follow_each_other_within_the_pause_are_no_request_of_seconds(role):
+    dense = 20 * "a 100 "
+    assert names(play(role, f"{dense} a b 1 a b close")) == ["overlap", "ok"]
+    assert names(play(role, f"a b 1 {dense} a 150 fin close")) == ["ok", "overlap"]
+    assert names(play(role, f"{10 * 'a 100 '} a b close")) == ["ok"], "an upload"
+    assert names(play(role, f"{500 * 'a 10 '} a b close")) == ["ok"], "one that flows"
+    assert names(play(role, f"{20 * 'a~ 100 '} a b close")) == ["ok"], "its network is slow"
+    upload = OneEnd(role, PAUSE_MS * MS)
+    for i in range(21):
+        upload.see(Event(Kind.A, (10 + 100 * i) * MS, size=10_000))
+    for kind in (Kind.B, Kind.CLOSE):
+        upload.see(Event(kind, 2100 * MS, size=kind is Kind.B))
+    assert names(upload.turns) == ["ok"], "many bytes"

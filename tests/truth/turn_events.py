@@ -81,6 +81,7 @@ class Turn:
     read: bool = False  # our application has read of what the other end said
     called: bool = False  # the client has called for an answer
     overlap: bool = False
+    lulls_ns: tuple[int, int] = (0, 0)  # in its request, too short to be silence: at least, at most
     resumed: bool = False
     cut: bool = False  # by the idle flush
     closed: bool = False

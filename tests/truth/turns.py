@@ -80,6 +80,8 @@ class OneEnd(OpenTurn):
                     self._oneway_cut = True
                     self._finish(Excluded.ONEWAY)
                     self._begin(Phase.REQUEST, e, resumed=True)
+                elif not (server and e.unread):
+                    self._count_lull(e)
             case Phase.RESPONSE:
                 if self._overlaps(e):
                     self._statistics.overlaps(unread=not server)
