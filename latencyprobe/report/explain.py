@@ -35,7 +35,7 @@ _ACCEPTED_LATE = (
     "the first on its connection: waiting for accept() is part of its read_delay; `ss -ltn` shows that queue (Recv-Q), "
     "more workers take from it sooner"
 )
-_ELSEWHERE = "trace {}: none of the slowest here; Jaeger, or wherever spans go, has it if it was sampled"
+_ELSEWHERE = "trace {} (not listed here: ask where spans go)"
 _KIND = {
     stages.CLIENT_SEND: stages.SEND,
     stages.SERVER_SEND: stages.SEND,
