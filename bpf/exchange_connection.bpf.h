@@ -181,20 +181,16 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 	bool goodbye = x->role == ROLE_CLIENT && c->fin_ns && c->phase != PHASE_REQUEST && server_spoke(c) &&
 		       (__s64)(c->fin_ns - c->moved_ns) < (__s64)c->pause_ns;
 	bool emit;
-	__u64 lull;
 
 	c->stalled = 0;
-	c->lull_ns = lull_ns(c, v);
-	lull = *(volatile __u64 *)&c->lull_ns; /* as in enter() */
+	count_lull(c, v);
 	keep_resuming(c, overtake);
-	step = after_request_bytes(c, is_silent(c, v, lull), overtake, read);
+	step = after_request_bytes(c, is_silent(c, v), overtake, read);
 	if (step == PHASE_LATE && c->phase != PHASE_LATE)
 		come_late(c, v, seq);
 	c->step = step;
 	emit = enter(c, v);
-	step = *(volatile __u8 *)&c->step;
-	c->lulls_ns += lull & (0 - (((__u64)(step ^ PHASE_REQUEST) - 1) >> 63)); /* the request goes on */
-	*began = step & ENDS && c->phase != PHASE_IDLE;
+	*began = *(volatile __u8 *)&c->step & ENDS && c->phase != PHASE_IDLE;
 	if (*began)
 		c->goodbye = goodbye;
 	c->talked = 1;
@@ -206,7 +202,7 @@ static __always_inline bool answer(struct connection *c, const struct view *v, _
 				   bool *began)
 {
 	struct exchange *x = &c->current;
-	bool silent = is_silent(c, v, lull_ns(c, v)), emit;
+	bool silent = is_silent(c, v), emit;
 	__u8 before = c->phase, step = after_response_bytes(c, silent);
 
 	keep_resuming(c, silent | overlap);

@@ -80,7 +80,6 @@ struct connection {
 	__u64 send_ns;	  /* when the send call in progress was last seen to write */
 	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
 	__u64 close_ns;	  /* a server left without an answer, or a RST met a client: judged later; 0 = not so */
-	__u64 lull_ns;	  /* before the bytes that move now */
 	__u64 lulls_ns;	  /* pauses in the open request too short to be silence */
 	__u64 late_ns;	  /* PHASE_LATE: the first late bytes of the request */
 	struct notes notes;

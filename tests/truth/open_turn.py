@@ -95,11 +95,11 @@ class OpenTurn:
 
     def _count_lull(self, e: Event) -> None:
         """Add a pause in a request that is long for who writes one message."""
-        if not self._moved or not self._calm(e):
+        if not self._moved or e.unacked or e.disturbed:
             return
         bounds = e.ns - self._moved.last_ns, e.last_ns - self._moved.ns
         least, most = (
-            so_far + (ns if ns >= self.pause_ns // 16 else 0)
+            so_far + (ns if self.pause_ns // 16 <= ns < self.pause_ns else 0)
             for so_far, ns in zip(self._turn.lulls_ns, bounds, strict=True)
         )
         self._turn.lulls_ns = least, most
