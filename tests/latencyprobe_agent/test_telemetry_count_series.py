@@ -33,7 +33,7 @@ class Node:
     """Owners that count, and what is exported of them: exchanges by owner."""
 
     def __init__(self, cap: int) -> None:
-        self.series = CountSeries(cap)
+        self.series = CountSeries(cap, 8192)
         self.in_force = planned(1)
         self.series.follow(self.in_force, Now(0, 10**18))
 
@@ -69,7 +69,7 @@ def test_other_never_falls_when_one_of_it_ends(node: Node) -> None:
     assert {1: 5, 2: 5, OTHER_OWNER: 18} == node.export(3)
     node.read({1: 5, 2: 5, 4: 11}, 3)
     assert {1: 5, 2: 5, OTHER_OWNER: 19} == node.export()
-    assert 2 == node.series.overflow
+    assert 2 == node.series.cap.overflow.total()
 
 
 def test_other_never_falls_when_somebody_else_makes_room(node: Node) -> None:

@@ -51,6 +51,11 @@ class TargetSet:
     protocol: Protocol = Protocol.TURNS
     tls: bool = False
 
+    @property
+    def namespace(self) -> str:
+        """That of `probe`: of the room of the node, whose share the set draws on."""
+        return self.probe.partition("/")[0]
+
 
 @dataclass(frozen=True)
 class Rules:
