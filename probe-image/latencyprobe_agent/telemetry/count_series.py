@@ -3,6 +3,7 @@
 With them goes what held up the owners' containers.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
@@ -16,6 +17,7 @@ from latencyprobe_agent.telemetry.metric_points import Exemplars, count_points
 from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.pressure_series import PressureSeries
+from latencyprobe_agent.telemetry.shared_room import payer
 from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.vocabulary.now import Now
 
@@ -33,6 +35,7 @@ class CountSeries:
         self._living = NO_COUNTS
         self._exported: dict[int, int] = {}
         self._pressure = PressureSeries()
+        self._held: Mapping[int, int] = {}
 
     def follow(self, in_force: InForce, now: Now, anew: Set[int] = frozenset()) -> None:
         """Take a new plan. Objectives that were not in force before start from the last snapshot, and so does all of
@@ -51,7 +54,15 @@ class CountSeries:
         self._slo.forget(snapshot.let_go)
         self._since.forget(snapshot.let_go)
         self._living = snapshot.living
+        self._held = snapshot.held
         self._pressure.add(pressure, snapshot.living.keys["owner"].tolist())
+
+    def keys(self, in_force: InForce) -> dict[str, int]:
+        """Return how many keys of the kernel's table each namespace has."""
+        found = Counter({target.namespace: 0 for target in in_force.plan.targets})
+        for number, keys in self._held.items():
+            found[payer(in_force.rules.sets, number)[0]] += keys
+        return found
 
     @property
     def owners(self) -> set[int]:

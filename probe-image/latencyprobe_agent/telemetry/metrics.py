@@ -121,7 +121,11 @@ class Metrics:
             *self._counts.points(self._in_force, ended | waiting, exemplars),
             *self._records.points(self._in_force, ended & idle | waiting, exemplars),
             *objective_points(AGENT, self._in_force.plan),
-            *self._own.points(self._stats, added(self._records.cap.overflow, self._counts.cap.overflow)),
+            *self._own.points(
+                self._stats,
+                added(self._records.cap.overflow, self._counts.cap.overflow),
+                self._counts.keys(self._in_force),
+            ),
         ]
         self._stats = self._stats._replace(drain_lag_s=0.0)
         described = _resources(points, self._in_force) | {AGENT: self._own.resource}
