@@ -51,6 +51,7 @@ class Programs(Attached):
         self._config = np.zeros((), CONFIG)
         self._shards = Shards()
         self._kept_room = KeptRoom(self._counts)
+        self._rules_in_force: object = None
 
     @classmethod
     def open(cls, object_path: Path, *, ring_bytes: int | None = None) -> Self:
@@ -85,17 +86,21 @@ class Programs(Attached):
         needed = {
             "target_sets": {
                 u32(index): _target_set(one, user_stacks=user_stacks, http2=http2) for index, one in rules.sets.items()
-            },
-            "rules": {_rule_key(*match): u32(index) for match, index in rules.rules.items()},
-            "scopes": {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()},
+            }
         }
+        others = rules.rules is not self._rules_in_force  # else only cgroups have come or gone
+        if others:
+            needed["rules"] = {_rule_key(*match): u32(index) for match, index in rules.rules.items()}
+        needed["scopes"] = {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()}
         for name, entries in needed.items():
             room = self._maps[name].max_entries
             if len(self._written[name].keys() | entries.keys()) > room:
                 raise Unsupported(
                     "PlanTooLarge", f"the plan of this node needs {len(entries)} {name}, there is room for {room}"
                 )
-        self._kept_room.follow(() if owner_by_process else unowned(rules))
+        if others:
+            self._rules_in_force = None  # until all are written
+            self._kept_room.follow(() if owner_by_process else unowned(rules))
         for name, entries in needed.items():
             self._write(name, entries)
         self._filter(self._written["scopes"], everything=any(self._config["host"].tolist()) or any(rules.host))
@@ -118,7 +123,9 @@ class Programs(Attached):
         self._config = config
         self._filter(needed["scopes"], everything=any(rules.host))
         self.flush()  # lets go of sockets that pass the filter no longer
-        self._remove("rules", needed["rules"])
+        if others:
+            self._remove("rules", needed["rules"])
+        self._rules_in_force = rules.rules
 
     def flush(self) -> None:
         """Do what is due once a second: end what has been idle; follow the boot clock, which a suspend has moved."""
