@@ -41,6 +41,7 @@ static __noinline void send_begins(struct sock *sk, struct tcp_sock *tp, struct 
 	} else {
 		if (!catch_up(c, &v))
 			return;
+		count_lull(c, &v, ROLE_CLIENT, left);
 		ended = begin_send(c, &v, pid_tgid, v.written + left);
 	}
 	unlock_connection(c);
@@ -151,6 +152,7 @@ static __noinline void bytes_arrive(struct sock *sk, struct tcp_sock *tp, struct
 	if (!lock_settled(c))
 		return;
 	advance_out(c, v.written);
+	count_lull(c, &v, ROLE_SERVER, v.received - c->in_seq);
 	ended = arrive(c, &v, v.received);
 	if (sk->__sk_common.skc_flags & SOCK_DONE_BIT && !c->fin_ns)
 		c->fin_ns = v.now_ns;

@@ -183,7 +183,6 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 	bool emit;
 
 	c->stalled = 0;
-	count_lull(c, v);
 	keep_resuming(c, overtake);
 	step = after_request_bytes(c, is_silent(c, v), overtake, read);
 	if (step == PHASE_LATE && c->phase != PHASE_LATE)
@@ -197,6 +196,16 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 	return emit;
 }
 
+/* FLAG_OVERLAP for a request that was rather many messages, else 0; without a branch, as equal(). */
+static __always_inline __u32 dribbled(const struct connection *c)
+{
+	__u64 serves = 0 - (__u64)(c->current.role / ROLE_SERVER), request_bytes;
+
+	request_bytes = ((c->in_offset & serves) | (c->out_offset & ~serves)) - c->current.request_offset;
+	return FLAG_OVERLAP &
+	       (0 - ((LULLS * c->pause_ns - c->lulls_ns - 1) >> 63 & (request_bytes - DRIBBLED(c->lulls_ns)) >> 63));
+}
+
 /* Bytes of the server begin at `seq`, `offset`. `overlap`: not all of the request was there. As ask(). */
 static __always_inline bool answer(struct connection *c, const struct view *v, __u32 seq, __u64 offset, bool overlap,
 				   bool *began)
@@ -207,6 +216,7 @@ static __always_inline bool answer(struct connection *c, const struct view *v, _
 
 	keep_resuming(c, silent | overlap);
 	c->step = step;
+	x->flags |= dribbled(c) & (0 - equal(before, PHASE_REQUEST));
 	emit = enter(c, v);
 	c->resuming |= (0 - c->stalled) & CLEAN_TURNS;
 	c->stalled = 0;

@@ -76,6 +76,8 @@ static __noinline void end_open_exchange(struct connection *c, struct view *v, _
 			c->current.flags |= FLAG_CLOSED;
 			c->current.outcome = outcome;
 			c->farewell = is_farewell(c, v->now_ns);
+			if (c->phase == PHASE_REQUEST)
+				c->current.flags |= dribbled(c);
 			ended = end_last_exchange(c, v);
 		}
 		unlock_connection(c);

@@ -82,15 +82,19 @@ static __always_inline __u64 equal(__u32 a, __u32 b)
 	return ((__u64)(a ^ b) - 1) >> 63;
 }
 
-/* Bytes of the client move on. Add the lull before them, if their request is open and none of it was under way. */
-static __always_inline void count_lull(struct connection *c, const struct view *v)
+/*
+ * `fresh` bytes begin to move, those of the client where this end has `role`. Add the lull before them, if their request
+ * is open and none of it was under way. For hooks that see them move: before others it is not known.
+ */
+static __always_inline void count_lull(struct connection *c, const struct view *v, __u8 role, __s32 fresh)
 {
 	__u64 quiet_ns = v->now_ns - c->moved_ns;
-	__u64 lulled = equal(c->phase, PHASE_REQUEST) & equal(v->copied, c->read_seq) &
-		       equal(c->disturbed, disturbances(v->tp)) & ~((__u64)(v->acked - c->out_seq) >> 31) &
-		       ~((quiet_ns - LULL_NS(c->pause_ns)) >> 63) & ((quiet_ns - c->pause_ns) >> 63);
+	__u64 lulled = equal(c->phase, PHASE_REQUEST) & equal(c->current.role, role) & (__u64)(-(__s64)fresh >> 63) &
+		       equal(v->copied, c->read_seq) & equal(c->disturbed, disturbances(v->tp)) &
+		       ~((__u64)(v->acked - c->out_seq) >> 31) & ~((quiet_ns - LULL_NS(c->pause_ns)) >> 63) &
+		       ((quiet_ns - c->pause_ns) >> 63);
 
-	c->lulls_ns += quiet_ns & (0 - lulled);
+	c->lulls_ns += quiet_ns & (0 - (lulled & 1));
 }
 
 /* A connection that falls silent at its server's side, or does not alternate in step, does not resume. */
