@@ -45,7 +45,7 @@ from latencyprobe_operator.status.labels import Labels
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
 from latencyprobe_operator.status.status import why_not_measured
-from latencyprobe_operator.status.statuses import Statuses
+from latencyprobe_operator.status.statuses import Statuses, Told
 from latencyprobe_operator.status.writer import StatusWriter
 from latencyprobe_operator.telemetry import Telemetry, telemetry
 
@@ -143,11 +143,14 @@ class Operator:
             planner,
             agents,
             StatusWriter(cluster, writes, state),
-            figures=evaluation.figures,
-            placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
+            told=Told(
+                evaluation.figures,
+                placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
+                store=partial(_store_state, self._store_thread, evaluation, shared, ephemeral=config.store_ephemeral),
+                rules=rules.problem,
+            ),
             changed=status_changed,
-            rules=rules.problem,
-            store=partial(_store_state, self._store_thread, evaluation, shared, ephemeral=config.store_ephemeral),
+            loops=self._loops,
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)
