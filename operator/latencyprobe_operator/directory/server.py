@@ -91,6 +91,7 @@ class Directory:
         self.callers.statuses.keep(nodes)
         self.answers.lookups.told.keep(nodes)
         self.answers.lookups.asked.keep(nodes)
+        self.answers.moved.keep(nodes)
         self.streams.switchboard.keys.keep(nodes)
         self._ingest.said.keep(nodes)
         self._ingest.rows.keep(nodes)
