@@ -30,7 +30,7 @@ from latencyprobe_operator.directory.tls import FILES_S, Certificate, follow, pa
 from latencyprobe_operator.metrics import OperatorCollector, Sources, delivery_times, exposition
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.deliveries import Deliveries
-from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
+from latencyprobe_operator.plan.identities import agents_at, is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluation
@@ -110,6 +110,7 @@ class Operator:
             on_report=status_changed.set,
             connections=connections,
             deliveries=deliveries,
+            agents_at=partial(agents_at, state, config.agent_namespace),
         )
         planning = Planning(
             planner,
