@@ -35,6 +35,7 @@ from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluation
 from latencyprobe_operator.reports.mirror import Mirror
+from latencyprobe_operator.reports.reports import Reports
 from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
@@ -79,7 +80,7 @@ class Operator:
 
     def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
-        rules_edited = Trigger()
+        rules_edited, evaluated = Trigger(), Trigger()
         cluster, writes, state, agents = Cluster(api), Writes(term.left_s), ClusterState(), Agents()
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
         registry = Registry(changed.set, edited.set, rules_edited.set)
@@ -130,13 +131,14 @@ class Operator:
             planner,
             agents,
             self._store_thread,
-            Mirror(report_writer, cluster, writes, state) if config.open_reports else report_writer,
             probes=lambda: registry.probes,
             upload_s=lambda: ingest.pacing.usual_s,
-            evaluated=status_changed,
+            evaluated=(status_changed, evaluated),
             shared=shared,
             why_not=lambda: why_not_measured(registry.written),
         )
+        mirror = Mirror(report_writer, cluster, writes, state) if config.open_reports else report_writer
+        reports = Reports(mirror, lambda: evaluation.reports, evaluated)
         rule_writer = RuleWriter(cluster, writes, state, config.rule_labels or {})
         rules = Rules(cluster, rule_writer, probes=lambda: registry.probes, edited=rules_edited, told=status_changed)
         statuses = Statuses(
@@ -164,6 +166,7 @@ class Operator:
         )
         self._others: tuple[Loop, ...] = (
             Gated(Labels(cluster, writes, state, planner, planned), term.may_write),
+            Gated(reports, term.may_write),
             Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )

@@ -7,7 +7,7 @@ import pytest
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.reconcile import transitions
 from latencyprobe_operator.status.registry import Entry
-from latencyprobe_operator.status.status import status
+from latencyprobe_operator.status.status import status, why_not_measured
 from latencyprobe_operator.status.stored import stored
 from tests.support.fuzz import seeded
 
@@ -51,6 +51,7 @@ def made_of(planned: Any, previous: Any) -> dict[str, Any]:
         placement=Placement(planned.state, "lp-agents", ()),
     )
     transitions(found, before)
+    why_not_measured({("shop", "checkout"): before})
     return found
 
 
