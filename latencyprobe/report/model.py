@@ -276,7 +276,8 @@ class Metadata(_Model, frozen=True):
 
 
 class LatencyReport(_Model, frozen=True):
-    """A report as the resource that the API server keeps, and as `report -o json` prints it."""
+    """A report as the resource that the API server keeps, and as `report -o json` prints it. `made_by`: in a
+    cluster the operator and its version, else empty."""
 
     api_version: str
     kind: str
@@ -284,6 +285,7 @@ class LatencyReport(_Model, frozen=True):
     summary: Summary
     results: tuple[Result, ...]
     omitted: int = 0
+    made_by: str = ""
 
 
 def summary(results: Iterable[Result]) -> Summary:
