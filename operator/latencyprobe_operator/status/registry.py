@@ -13,6 +13,7 @@ from latencyprobe import parsing, spec
 from latencyprobe.errors import SpecError
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.status.reconcile import Status
+from latencyprobe_operator.status.stored import stored
 
 RESYNC_S = 60.0
 _REMEMBERED = 10_000  # deleted uids that a list under way may still hold
@@ -55,7 +56,7 @@ class Registry:
         if entry.uid not in self._deleted:
             self.entries[key] = entry
             if known is None or known.uid != entry.uid:
-                self.written[key] = document.get("status") or {}
+                self.written[key] = stored(document.get("status"))
             self._tell()
         return entry
 
