@@ -113,12 +113,14 @@ def sli(result: Result) -> str:
 
 
 def budget(result: Result) -> str:
-    """Return the error budget that is left, in percent; of one that is overspent how many times it is spent. Too few
-    events say nothing of it."""
-    if result.state is State.NO_DATA:
-        return ""
-    left = Decimal(result.error_budget_remaining or 0)
-    return percent(result.error_budget_remaining) if left >= 0 else f"{1 - left / 100:.1f}× spent"
+    """Return the error budget that is left, in words. Too few events say nothing of it."""
+    return "" if result.state is State.NO_DATA else budget_left(result.error_budget_remaining)
+
+
+def budget_left(remaining: str | None) -> str:
+    """Return an error budget in percent; of one that is overspent how many times it is spent."""
+    left = Decimal(remaining or 0)
+    return percent(remaining) if left >= 0 else f"{1 - left / 100:.1f}× spent"
 
 
 def since(result: Result) -> str:

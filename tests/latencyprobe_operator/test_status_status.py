@@ -95,6 +95,15 @@ def test_why_nothing_is_measured_is_told_of_those_of_which_nothing_is(planned: A
     assert found["shop", "off"] == "Suspended: spec.suspend is true: set it to false to measure"
 
 
+def test_budget_is_told_in_words_and_of_too_few_events_not_at_all(planned: Any) -> None:
+    def told(state: str, left: str) -> object:
+        figures = [{"objective": "fast", "state": state, "errorBudgetRemaining": left}]
+        return of(planned, 1, figures=figures).get("budget")
+
+    found = told("Met", "61"), told("Violated", "-14126"), told("NoData", "-99900")
+    assert found == ("61 %", "142.3× spent", None)
+
+
 def test_the_stage_that_burned_the_worst_objective_is_named(planned: Any) -> None:
     planned.report("n1", 5, seen=7)
     stages = [{"stage": "process", "events": 9, "share": "90", "time": "4s"}, {"stage": "send", "events": 1}]

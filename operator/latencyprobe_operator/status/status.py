@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from latencyprobe.report import words
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 from latencyprobe_operator.cluster.objects import Key
@@ -80,7 +81,8 @@ def status(
         document["slo"] = worst["state"]
         document["burnedBy"] = next((one["stage"] for one in worst.get("badByStage", ())), None)
         document["p99"] = (worst.get("quantiles") or {}).get("p99")
-        document["budget"] = worst.get("errorBudgetRemaining")
+        if worst["state"] != State.NO_DATA.value:
+            document["budget"] = words.budget_left(worst.get("errorBudgetRemaining")) or None
     return {k: v for k, v in document.items() if v is not None}
 
 
