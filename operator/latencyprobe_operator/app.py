@@ -186,7 +186,7 @@ class Operator:
                 store_works=lambda: self._store_thread.problem is None,
                 store_failures=self._store_thread.failures,
                 damaged_files=lambda: len(self._store_thread.file.moved),
-                expected_forgotten=lambda: evaluation.expected.forgotten,
+                expected_forgotten=lambda: evaluation.expected.waiting.forgotten,
                 may_write=lambda: term.left_s() > 0,
                 unconfirmed_s=self._informers.unconfirmed_s,
             )
