@@ -58,10 +58,10 @@ def test_the_directory_remembers_nothing_of_nodes_that_have_gone(make: Any) -> N
         directory.answers.lookups.may_learn(node, "10.0.0.1")
         directory.answers.lookups.admit(node, 1)
         directory.callers.requests.of(node), directory.callers.statuses.of(node)
-        directory.streams.switchboard.keys.of(node)
+        directory.streams.switchboard.budgets.of(node)
         world.ingest.said.of(node), world.ingest.rows.of(node)
     directory.keep({"spot-7"})
     remembered = (directory.answers.lookups.told, directory.callers.requests, directory.callers.statuses)
-    others = (directory.streams.switchboard.keys, world.ingest.said, world.ingest.rows)
+    others = (directory.streams.switchboard.budgets, world.ingest.said, world.ingest.rows)
     others += (directory.answers.lookups.asked,)
     assert [len(by_node) for by_node in (*remembered, *others)] == [1] * 7

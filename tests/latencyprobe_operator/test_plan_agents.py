@@ -85,9 +85,6 @@ def test_refusal_is_forgotten_with_the_next_report(planned: Any) -> None:
 
 def test_what_an_agent_measures_is_what_it_has_applied(planned: Any) -> None:
     planned.report("n2", 5)
-    web = "uid-shop-web-1"
-    assert planned.agents.applied_callers("n2", web) == ("shop/checkout/cart",)
-    assert planned.agents.applied_callers("n1", web) == ()
     assert [planned.agents.measures("n2", targets) for targets in (["shop/checkout/cart"], ["shop/other/cart"])] == [
         True,
         False,

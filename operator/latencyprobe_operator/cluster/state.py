@@ -10,6 +10,7 @@ from typing import TypeVar
 from latencyprobe_operator.cluster.decoding import Trimmed
 from latencyprobe_operator.cluster.objects import Key, Namespace, Node, Pod, Service, Slice, key_of
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -35,7 +36,8 @@ class Changes:
 
 
 class ClusterState:
-    """Objects by kind and namespace, pods by node, pods, Services and nodes by address: all that claim it."""
+    """Objects by kind and namespace, pods by node, EndpointSlices by Service, pods, Services and nodes by address: all
+    that claim it."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, dict[str, Trimmed]]] = defaultdict(dict)
@@ -43,6 +45,7 @@ class ClusterState:
         self._pods_at: dict[str, tuple[Pod, ...]] = {}
         self._services_at: dict[str, tuple[Service, ...]] = {}
         self._nodes_at: dict[str, tuple[Node, ...]] = {}
+        self._slices_of: dict[Key, dict[str, Slice]] = {}  # by name
         self._changes = Changes()
 
     def replace(self, kind: str, items: Iterable[Trimmed]) -> None:
@@ -116,6 +119,10 @@ class ClusterState:
         """Return the EndpointSlices of a namespace."""
         return self._kinds["endpointslices"].get(namespace, {}).values()  # type: ignore[return-value]  # as above
 
+    def slices_of(self, service: Service) -> Iterable[Slice]:
+        """Return the EndpointSlices that say they are a Service's."""
+        return self._slices_of.get(key_of(service), {}).values()
+
     def nodes(self) -> dict[str, Node]:
         """Return the nodes by name."""
         return self._kinds["nodes"].get("", {})  # type: ignore[return-value]  # the kind fixes the type
@@ -146,16 +153,20 @@ class ClusterState:
             _claim(self._services_at, {*item.addresses, *item.balancers}, item)
         elif isinstance(item, Node):
             _claim(self._nodes_at, {*item.addresses}, item)
+        elif isinstance(item, Slice):
+            self._slices_of.setdefault((item.namespace, item.service), {})[item.name] = item
         self._note_owner(item)
 
     def _unindex(self, item: Trimmed) -> None:
         if isinstance(item, Pod):
-            _drop_from(self._pods_on, item)
+            _drop_from(self._pods_on, item.node, item.uid, item)
             _release(self._pods_at, _own_addresses(item), item)
         elif isinstance(item, Service):
             _release(self._services_at, {*item.addresses, *item.balancers}, item)
         elif isinstance(item, Node):
             _release(self._nodes_at, {*item.addresses}, item)
+        elif isinstance(item, Slice):
+            _drop_from(self._slices_of, (item.namespace, item.service), item.name, item)
         self._note_owner(item)
 
     def _note_owner(self, item: Trimmed) -> None:
@@ -197,9 +208,9 @@ def _only(index: dict[str, tuple[T, ...]], address: str) -> T | None:
     return found[0] if len(found) == 1 else None
 
 
-def _drop_from(pods_on: dict[str, dict[str, Pod]], pod: Pod) -> None:
-    here = pods_on.get(pod.node, {})
-    if here.get(pod.uid) is pod:
-        del here[pod.uid]
+def _drop_from(index: dict[K, dict[str, T]], key: K, name: str, item: T) -> None:
+    here = index.get(key, {})
+    if here.get(name) is item:
+        del here[name]
     if not here:
-        pods_on.pop(pod.node, None)
+        index.pop(key, None)

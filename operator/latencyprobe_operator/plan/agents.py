@@ -124,11 +124,6 @@ class Agents:
             self._targets[node] = plan, ids
         return ids.issuperset(targets)
 
-    def applied_callers(self, node: str, uid: str) -> tuple[str, ...]:
-        """Return the ids of the targets for which the node's agent measures this pod's client half."""
-        plan = self.applied.get(node)
-        return tuple(t.id for t in plan.targets if uid in t.callers) if plan is not None else ()
-
 
 def _remarkable(status: AgentStatus) -> bool:
     said = (

@@ -1,0 +1,64 @@
+"""For which targets the client half of a pod is measured, by the plan that its node's agent follows. Pure."""
+
+from collections import defaultdict
+from collections.abc import Set
+
+from latencyprobe.plan import NodePlan
+from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.derived import Derived
+from latencyprobe_operator.plan.planner import Planner
+
+NAMED = 32  # targets of a pod, in an answer: as many as a LatencyProbe has
+
+Ids = tuple[str, ...]  # of targets
+
+
+class ClientHalves:
+    """Looked up by node and pod, in time that does not follow the plan."""
+
+    def __init__(self, planner: Planner, agents: Agents) -> None:
+        self._planner = planner
+        self._agents = agents
+        self._wanted = Derived(_by_caller)
+        self._applied = Derived(_by_caller)
+        self._served = Derived(_served)
+
+    def measured(self, node: str, uid: str) -> Ids:
+        """Return the targets for which the node's agent measures this pod's client half."""
+        plan = self._agents.applied.get(node)
+        return self._applied.of(plan).get(uid, ()) if plan is not None else ()
+
+    def awaited(self, node: str, uid: str) -> bool:
+        """Return whether the node's plan asks for this pod's client half, and its agent does not follow it yet."""
+        plan = self._planner.plans.get(node)
+        return plan is not None and uid in self._wanted.of(plan) and not self.measured(node, uid)
+
+    def named(self, asker: str, node: str, uid: str) -> Ids:
+        """Return as many of the measured ones as a node that asks is told of: where there are more, of those that it
+        serves itself, which are all that it can give a parent to."""
+        found = self.measured(node, uid)
+        if len(found) <= NAMED:
+            return found
+        plan = self._planner.plans.get(asker)
+        served = self._served.of(plan) if plan is not None else frozenset()
+        return tuple(id_ for id_ in found if id_ in served)[:NAMED]
+
+    def keep(self, nodes: Set[str]) -> None:
+        """Forget all other nodes."""
+        for derived in (self._wanted, self._applied):
+            derived.keep(nodes)
+        self._served.keep(nodes)
+
+
+def _by_caller(plan: NodePlan) -> dict[str, Ids]:
+    """Return the ids of targets by the uid of a pod whose client half they ask for; pods share them."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for target in plan.targets:
+        for uid in target.callers:
+            found[uid].append(target.id)
+    shared: dict[Ids, Ids] = {}
+    return {uid: shared.setdefault(ids := tuple(of), ids) for uid, of in found.items()}
+
+
+def _served(plan: NodePlan) -> frozenset[str]:
+    return frozenset(target.id for target in plan.targets if target.pods)
