@@ -93,12 +93,11 @@ class Operator:
         self.certificate = Certificate(config.tls_dir, connections)
 
         ingest = Ingest(self._store_thread, nodes=lambda: len(planner.plans))
-        node_of_agent = partial(node_of_pod, state, config.agent_namespace)
         auth = Authenticator(
             cluster,
             config.agent_namespace,
             config.agent_service_account,
-            node_of_agent,
+            partial(node_of_pod, state),
             is_agent=is_agent,
         )
         delivery = delivery_times()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from latencyprobe_operator.directory.limits import Bucket, ByNode
+from latencyprobe_operator.directory.limits import Bucket, ByNode, Recent
 from latencyprobe_operator.reports.store_thread import FakeStoreThread
 from tests.latencyprobe_operator.directory_world import World
 
@@ -48,6 +48,12 @@ def test_a_node_has_its_own_until_it_is_not_kept() -> None:
     assert [buckets.of(node).take() for node in ("n1", "n2", "n1")] == [True, True, False]
     buckets.keep({"n2", "n3"})
     assert [buckets.of(node).take() for node in ("n1", "n2")] == [True, False]
+
+
+def test_of_many_those_who_came_last_are_remembered() -> None:
+    recent = Recent[str, Bucket](2, lambda: Bucket(per_s=0, burst=1, clock=Clock()))
+    assert [recent.of(one).take() for one in ("a", "b", "a", "c", "a", "b")] == [True, True, False, True, False, True]
+    assert len(recent) == 2
 
 
 def test_the_directory_remembers_nothing_of_nodes_that_have_gone(make: Any) -> None:
