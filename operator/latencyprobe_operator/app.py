@@ -89,7 +89,7 @@ class Operator:
         )
         self._kopf = partial(handlers.watching, registry.happened, self._loops.failed)
         is_agent = partial(is_pod_of, state, config.agent_namespace)
-        connections = Connections(is_agent)
+        connections = Connections(is_agent, lambda address: bool(state.node_at(address)))
         self.certificate = Certificate(config.tls_dir, connections)
 
         ingest = Ingest(self._store_thread, nodes=lambda: len(planner.plans))

@@ -14,6 +14,7 @@ MAX_INSTANCE = 253  # characters; agents send 36
 MAX_SEQUENCE = 1 << 53
 MAX_HALVES = 500  # of one request
 MAX_STREAMS = 10_000  # twice the nodes of the largest cluster that we plan for
+SOURCES = 4_096  # addresses and their like of which bounds are remembered
 
 
 class Refused(Exception):  # noqa: N818 - an answer, no fault of ours

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from latencyprobe_operator.directory.claims import claims
-from latencyprobe_operator.directory.limits import Bucket, Recent, Refused
+from latencyprobe_operator.directory.limits import SOURCES, Bucket, Recent, Refused
 
 PER_S, AT_ONCE = 1, 20  # of one address, namespace or agent
 ALL_PER_S, ALL_AT_ONCE = 20, 200  # of all addresses, and of all namespaces
-SOURCES = 4_096  # addresses, namespaces and agents that are remembered
 AGENTS_AT_ONCE, OTHERS_AT_ONCE = 8, 4  # reviews, so that those of others keep no agent waiting
 _REFUSED = (401, 403)
 
