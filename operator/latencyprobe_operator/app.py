@@ -12,6 +12,7 @@ from aiohttp import web
 from latencyprobe.slo.windows import DAY_S, HOUR_S
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator import handlers
+from latencyprobe_operator.cluster import memory
 from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import Cluster
 from latencyprobe_operator.cluster.election import Claim, Lease, Term
@@ -79,7 +80,8 @@ class Operator:
     def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
         rules_edited = Trigger()
-        cluster, writes, state, agents = Cluster(api), Writes(term.left_s), ClusterState(), Agents()
+        cluster, writes, agents = Cluster(api), Writes(term.left_s), Agents()
+        state = ClusterState(memory.room(memory.limit()))
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
         registry = Registry(changed.set, edited.set, rules_edited.set)
         self._loops = Loops()
@@ -169,6 +171,7 @@ class Operator:
                 probes=lambda: len(registry.entries),
                 without_room=lambda: planner.without_room,
                 suspended=lambda: bool(registry.suspended_by),
+                left_out=state.room.count,
                 streams=lambda: len(self.directory.streams.of),
                 connections=lambda: len(connections),
                 connections_cut=lambda: connections.cut,

@@ -36,6 +36,7 @@ PATHS = {
 PAGE = 500
 SILENCE_S = 110.0  # the API server's bookmarks come each minute; the first of a watch was seen to take over 90 s
 STALE_S = 130.0  # two bookmarks and a reconnect: from here on what we know is of a time, and says so
+ENDS_AT_ONCE_S = 1.0
 MAX_OBJECT_BYTES = 8 << 20  # etcd stores at most 1.5 MiB; managed fields and JSON make it longer
 
 
@@ -45,6 +46,7 @@ class Sink(Protocol):
     def replace(self, kind: str, items: list[Trimmed]) -> None: ...  # noqa: D102 - see ClusterState
     def put(self, kind: str, item: Trimmed) -> None: ...  # noqa: D102 - see ClusterState
     def drop(self, kind: str, key: Key) -> None: ...  # noqa: D102 - see ClusterState
+    def lacks(self, kind: str) -> bool: ...  # noqa: D102 - see ClusterState
 
 
 class Gone(Exception):  # noqa: N818 - the API server's own word
@@ -123,8 +125,10 @@ class Informer:
                     await self._list()
                 began = time.monotonic()
                 await self._watch(backoff)
-                if time.monotonic() - began < 1:
+                if time.monotonic() - began < ENDS_AT_ONCE_S:
                     raise ClusterError("the API server ends each watch at once")
+                if self._sink.lacks(self.kind):  # half an hour to an hour after it was listed
+                    self._version = ""
             except Gone:
                 self._version = ""
             except (msgspec.DecodeError, LineTooLong) as error:

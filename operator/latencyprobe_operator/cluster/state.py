@@ -4,10 +4,11 @@ Beside them what changed, so that the work of planning follows the change.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from typing import TypeVar
 
 from latencyprobe_operator.cluster.decoding import Trimmed
+from latencyprobe_operator.cluster.namespace_room import ROOM, NamespaceRoom
 from latencyprobe_operator.cluster.objects import Key, Namespace, Node, Pod, Service, Slice, key_of
 
 K = TypeVar("K")
@@ -37,9 +38,10 @@ class Changes:
 
 class ClusterState:
     """Objects by kind and namespace, pods by node, EndpointSlices by Service, pods, Services and nodes by address: all
-    that claim it."""
+    that claim it. `room`: how much of each namespace is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = ROOM) -> None:
+        self.room = NamespaceRoom(room)
         self._kinds: dict[str, dict[str, dict[str, Trimmed]]] = defaultdict(dict)
         self._pods_on: dict[str, dict[str, Pod]] = {}  # by uid
         self._pods_at: dict[str, tuple[Pod, ...]] = {}
@@ -48,14 +50,14 @@ class ClusterState:
         self._slices_of: dict[Key, dict[str, Slice]] = {}  # by name
         self._changes = Changes()
 
-    def replace(self, kind: str, items: Iterable[Trimmed]) -> None:
+    def replace(self, kind: str, items: Collection[Trimmed]) -> None:
         """Take a whole list: what is not in it is gone."""
-        gone = {(ns, name) for ns, names in self._kinds[kind].items() for name in names}
-        for item in items:
-            gone.discard(key_of(item))
-            self.put(kind, item)
-        for key in gone:
+        known = {(ns, name) for ns, names in self._kinds[kind].items() for name in names}
+        left_out = {(ns, name) for ns, names in self.room.left_out.items() for of, name in names if of == kind}
+        for key in (known | left_out) - {key_of(item) for item in items}:
             self.drop(kind, key)
+        for item in items:
+            self.put(kind, item)
 
     def put(self, kind: str, item: Trimmed) -> None:
         """Take an added or changed object. One that is equal in every field we read changes nothing."""
@@ -63,6 +65,9 @@ class ClusterState:
         names = self._kinds[kind].setdefault(ns, {})
         old = names.get(name)
         if old == item:
+            return
+        if ns and not self.room.take(ns, kind, name, item, old):
+            self._remove(kind, (ns, name))
             return
         if old is not None:
             self._unindex(old)
@@ -77,16 +82,14 @@ class ClusterState:
 
     def drop(self, kind: str, key: Key) -> None:
         """Forget a deleted object."""
-        names = self._kinds[kind].get(key[0], {})
-        old = names.pop(key[1], None)
-        if old is None:
-            return
-        if not names:
-            del self._kinds[kind][key[0]]
-        self._unindex(old)
-        if isinstance(old, Node):
-            self._changes.addresses.update(old.addresses)
-        self._note(kind, *key)
+        old = self._kinds[kind].get(key[0], {}).get(key[1])
+        was_left_out = bool(key[0]) and self.room.gone(key[0], kind, key[1], old)
+        if old is not None or was_left_out:
+            self._remove(kind, key)
+
+    def lacks(self, kind: str) -> bool:
+        """Return whether objects of a kind are missing here for which there may be room now."""
+        return self.room.lacks(kind)
 
     def take_changes(self) -> Changes:
         """Return what changed since the last call."""
@@ -143,6 +146,18 @@ class ClusterState:
         """Return the node that has an address; an empty name of one that nobody has, or several say they have."""
         node = _only(self._nodes_at, address)
         return node.name if node is not None else ""
+
+    def _remove(self, kind: str, key: Key) -> None:
+        """Take an object out, if it is there."""
+        names = self._kinds[kind].get(key[0], {})
+        old = names.pop(key[1], None)
+        if not names:
+            self._kinds[kind].pop(key[0], None)
+        if old is not None:
+            self._unindex(old)
+        if isinstance(old, Node):
+            self._changes.addresses.update(old.addresses)
+        self._note(kind, *key)
 
     def _index(self, item: Trimmed) -> None:
         if isinstance(item, Pod):
