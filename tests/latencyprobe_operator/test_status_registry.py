@@ -1,7 +1,7 @@
 """LatencyProbes as kopf and the lists bring them, in any order."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -34,8 +34,9 @@ def versioned(document: dict[str, Any], generation: int, uid: str = "u1", **spec
 
 
 def listed(registry: Registry, *documents: dict[str, Any]) -> None:
-    async def read() -> Iterable[dict[str, Any]]:
-        return documents
+    async def read() -> AsyncIterator[dict[str, Any]]:
+        for document in documents:
+            yield document
 
     asyncio.run(registry.resync(read))
 
@@ -83,10 +84,10 @@ def test_list_makes_good_what_was_missed(registry: Registry, make: Any) -> None:
 def test_what_happens_during_a_list_is_newer_than_the_list(registry: Registry, make: Any) -> None:
     registry.put(make.document("old"))
 
-    async def read() -> Iterable[dict[str, Any]]:
+    async def read() -> AsyncIterator[dict[str, Any]]:
         registry.put(make.document("new"))
         registry.drop(("shop", "old"), "uid-shop-old")
-        return [make.document("old")]
+        yield make.document("old")
 
     asyncio.run(registry.resync(read))
     assert set(registry.entries) == {("shop", "new")}
@@ -113,9 +114,9 @@ def test_what_a_restored_etcd_has_is_taken_though_it_is_older_and_all_statuses_a
 def test_list_that_is_older_than_an_edit_meanwhile_takes_nothing_back(registry: Registry, make: Any) -> None:
     registry.put(versioned(make.document(), 1))
 
-    async def read() -> Iterable[dict[str, Any]]:
+    async def read() -> AsyncIterator[dict[str, Any]]:
         registry.put(versioned(make.document(), 2, suspend=True))
-        return [versioned(make.document(), 1)]
+        yield versioned(make.document(), 1)
 
     asyncio.run(registry.resync(read))
     assert registry.entries[KEY].generation == 2

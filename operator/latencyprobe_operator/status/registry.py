@@ -3,7 +3,7 @@
 Single ones come and go as kopf sees them; the whole list, each minute, makes good what a stale watch missed.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -82,11 +82,11 @@ class Registry:
         for changed in self._changed:
             changed()
 
-    async def resync(self, read: Callable[[], Awaitable[Iterable[Mapping[str, Any]]]]) -> None:
-        """Take the whole list that `read` returns. What came or went while it was read is newer than the list; else the
+    async def resync(self, read: Callable[[], AsyncIterator[Mapping[str, Any]]]) -> None:
+        """Take the whole list that `read` yields. What came or went while it is read is newer than the list; else the
         list is right: what is older in it than here, or was deleted, has come back with an etcd that was restored."""
         before, deleted = dict(self.entries), dict(self._deleted)
-        for document in await read():
+        async for document in read():
             meta = document["metadata"]
             known = before.pop((meta["namespace"], meta["name"]), None)
             self._restored(meta, known, was_deleted=meta["uid"] in deleted)
