@@ -37,12 +37,14 @@ from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluation
 from latencyprobe_operator.reports.mirror import Mirror
 from latencyprobe_operator.reports.shared_store import SharedStore
+from latencyprobe_operator.reports.store_file import volume_bytes
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 from latencyprobe_operator.rules.rules import Rules
 from latencyprobe_operator.rules.writer import RuleWriter
 from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.labels import Labels
+from latencyprobe_operator.status.objective_room import ObjectiveRoom, most
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
 from latencyprobe_operator.status.statuses import Statuses
@@ -81,9 +83,14 @@ class Operator:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
         rules_edited = Trigger()
         cluster, writes, agents = Cluster(api), Writes(term.left_s), Agents()
-        state = ClusterState(memory.room(memory.limit()))
+        room = memory.room(memory.limit())
+        state = ClusterState(room)
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
-        registry = Registry(changed.set, edited.set, rules_edited.set)
+        registry = Registry(
+            *(changed.set, edited.set, rules_edited.set),
+            room=room // 2,
+            objectives=ObjectiveRoom(lambda: most(volume_bytes(config.store))),
+        )
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
         self._store_thread = StoreThread(
@@ -169,7 +176,7 @@ class Operator:
                 informers=self._informers.of.values,
                 node_states=lambda: agents.states(planner.nodes, planner.plan_of, time.monotonic()).values(),
                 probes=lambda: len(registry.entries),
-                without_room=lambda: planner.without_room,
+                without_room=lambda: planner.without_room + registry.without_room,
                 suspended=lambda: bool(registry.suspended_by),
                 left_out=state.room.count,
                 streams=lambda: len(self.directory.streams.of),

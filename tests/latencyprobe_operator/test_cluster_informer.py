@@ -13,7 +13,7 @@ from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster import informer as informer_
 from latencyprobe_operator.cluster.informer import Informer, Informers
 from latencyprobe_operator.cluster.loops import Loops
-from latencyprobe_operator.cluster.namespace_room import NamespaceRoom, _size
+from latencyprobe_operator.cluster.namespace_room import NamespaceRoom, size_of
 from latencyprobe_operator.cluster.state import ClusterState
 
 PODS = "/api/v1/pods"
@@ -246,7 +246,7 @@ def test_what_there_was_no_room_for_is_listed_again_when_a_watch_ends(
     fake = FakePods([page("a", "b"), page("b", version=20)], [events(("DELETED", raw_pod("a", 11)), then_hang=False)])
 
     async def check(informer: Informer, state: ClusterState) -> None:
-        state.room = NamespaceRoom(3 * _size(decoding.pod(json.dumps(raw_pod("a")).encode())))  # half of it: one
+        state.room = NamespaceRoom(3 * size_of(decoding.pod(json.dumps(raw_pod("a")).encode())))  # half of it: one
         await make.until(lambda: names(state) == {"b"})
         assert informer.signs.lists == 2
 

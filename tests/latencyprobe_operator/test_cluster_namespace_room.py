@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from latencyprobe_operator.cluster.namespace_room import NamespaceRoom, _size
+from latencyprobe_operator.cluster.namespace_room import NamespaceRoom, size_of
 from latencyprobe_operator.cluster.objects import Pod
 from latencyprobe_operator.cluster.state import ClusterState
 
@@ -16,7 +16,7 @@ def pod(namespace: str, number: int, **fields: Any) -> Pod:
     return Pod(f"u{number:04}", namespace, f"p{number:04}", node="n1", addresses=(f"10.0.0.{number % 10}",), **fields)
 
 
-ONE = _size(pod("evil", 0))
+ONE = size_of(pod("evil", 0))
 
 
 def names(state: ClusterState, namespace: str) -> list[str]:
@@ -83,13 +83,13 @@ def test_it_is_counted_right_whatever_comes_changes_and_goes() -> None:
     for _ in range(5_000):
         key = chance.choice("abcd"), f"p{chance.randrange(30):04}"
         if chance.random() < 0.3:
-            room.gone(key[0], "pods", key[1], held.pop(key, None))
+            room.gone(key[0], "pods", key[1], size_of(held.pop(key, None)))
             continue
         new = replace(pod(key[0], 0), labels={"l": "x" * chance.randrange(300)})
-        if room.take(key[0], "pods", key[1], new, held.pop(key, None)):
+        if room.take(key[0], "pods", key[1], size_of(new), size_of(held.pop(key, None))):
             held[key] = new
         sizes: Counter[str] = Counter()
         for (namespace, _), one in held.items():
-            sizes[namespace] += _size(one)
+            sizes[namespace] += size_of(one)
         assert (room._bytes, room._whole) == (sizes, sizes.total())
         assert sizes.total() <= 2 * 40 * ONE

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from typing import TypeVar
 
 from latencyprobe_operator.cluster.decoding import Trimmed
-from latencyprobe_operator.cluster.namespace_room import ROOM, NamespaceRoom
+from latencyprobe_operator.cluster.namespace_room import ROOM, NamespaceRoom, size_of
 from latencyprobe_operator.cluster.objects import Key, Namespace, Node, Pod, Service, Slice, key_of
 
 K = TypeVar("K")
@@ -66,7 +66,7 @@ class ClusterState:
         old = names.get(name)
         if old == item:
             return
-        if ns and not self.room.take(ns, kind, name, item, old):
+        if ns and not self.room.take(ns, kind, name, size_of(item), size_of(old)):
             self._remove(kind, (ns, name))
             return
         if old is not None:
@@ -83,7 +83,7 @@ class ClusterState:
     def drop(self, kind: str, key: Key) -> None:
         """Forget a deleted object."""
         old = self._kinds[kind].get(key[0], {}).get(key[1])
-        was_left_out = bool(key[0]) and self.room.gone(key[0], kind, key[1], old)
+        was_left_out = bool(key[0]) and self.room.gone(key[0], kind, key[1], size_of(old))
         if old is not None or was_left_out:
             self._remove(kind, key)
 

@@ -62,8 +62,8 @@ def refused(reason: str, message: str) -> tuple[Condition, ...]:
 
 
 def invalid(error: SpecError) -> tuple[Condition, ...]:
-    """Return the conditions of a LatencyProbe that our parser refuses."""
-    return refused("InvalidSpec", str(error))
+    """Return the conditions of a LatencyProbe that our parser refuses, or that there is no room for."""
+    return refused(error.reason, str(error))
 
 
 def conditions(
