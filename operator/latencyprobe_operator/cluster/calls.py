@@ -5,6 +5,7 @@ change; a label is taken off by a merge patch. Raises ClusterError. The rights t
 are `tests/data/operator_rbac.yaml`, which the chart repeats.
 """
 
+import asyncio
 import datetime
 import logging
 import uuid
@@ -202,6 +203,7 @@ class Cluster:
             for raw in page.items or ():
                 item: dict[str, Any] = decoded(raw)
                 yield item
+                await asyncio.sleep(0)  # one may have taken 20 ms
             del page
 
 
