@@ -75,7 +75,7 @@ def test_identities_are_short_lived_until_the_callers_agent_has_applied_its_plan
 
 def test_owners_that_a_node_may_not_learn_are_nobody_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
-    monkeypatch.setattr(world.answers.lookups, "may_learn", lambda node, _: node == "n2")
+    monkeypatch.setattr(world.answers.lookups, "may_learn", lambda node, *_: node == "n2")
     request = IdentityRequest((web_address,))
     assert (Identity(web_address),) == world.identities("n1", request).identities
     assert world.identities("n2", request).identities[0].pod == "web-1"

@@ -61,7 +61,7 @@ def test_the_directory_remembers_nothing_of_nodes_that_have_gone(make: Any) -> N
     directory = world.directory
     for number in range(100):
         node = f"spot-{number}"
-        directory.answers.lookups.may_learn(node, "10.0.0.1")
+        directory.answers.lookups.may_learn(node, "10.0.0.1", "shop", set())
         directory.answers.lookups.admit(node, 1)
         directory.callers.requests.of(node), directory.callers.statuses.of(node)
         directory.streams.switchboard.budgets.of(node)

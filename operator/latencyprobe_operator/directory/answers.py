@@ -102,6 +102,8 @@ class Answers:
 
     def _identity(self, node: str, address: str) -> Identity:
         owner = owner_of(address, self._state)
-        if owner is None or not self.lookups.may_learn(node, address):
+        namespace = "" if owner is None or isinstance(owner, str) else owner.namespace
+        measured = self.client_halves.namespaces(node)
+        if owner is None or not self.lookups.may_learn(node, address, namespace, measured):
             return Identity(address)
         return identity(address, owner, partial(self.client_halves.named, node))

@@ -22,6 +22,7 @@ class ClientHalves:
         self._wanted = Derived(_by_caller)
         self._applied = Derived(_by_caller)
         self._served = Derived(_served)
+        self._namespaces = Derived(_namespaces)
 
     def measured(self, node: str, uid: str) -> Ids:
         """Return the targets for which the node's agent measures this pod's client half."""
@@ -43,11 +44,17 @@ class ClientHalves:
         served = self._served.of(plan) if plan is not None else frozenset()
         return tuple(id_ for id_ in found if id_ in served)[:NAMED]
 
+    def namespaces(self, asker: str) -> frozenset[str]:
+        """Return the namespaces of whose LatencyProbes a node measures any."""
+        plan = self._planner.plans.get(asker)
+        return self._namespaces.of(plan) if plan is not None else frozenset()
+
     def keep(self, nodes: Set[str]) -> None:
         """Forget all other nodes."""
-        for derived in (self._wanted, self._applied):
-            derived.keep(nodes)
-        self._served.keep(nodes)
+        for by_caller in (self._wanted, self._applied):
+            by_caller.keep(nodes)
+        for names in (self._served, self._namespaces):
+            names.keep(nodes)
 
 
 def _by_caller(plan: NodePlan) -> dict[str, Ids]:
@@ -58,6 +65,10 @@ def _by_caller(plan: NodePlan) -> dict[str, Ids]:
             found[uid].append(target.id)
     shared: dict[Ids, Ids] = {}
     return {uid: shared.setdefault(ids := tuple(of), ids) for uid, of in found.items()}
+
+
+def _namespaces(plan: NodePlan) -> frozenset[str]:
+    return frozenset(target.namespace for target in plan.targets)
 
 
 def _served(plan: NodePlan) -> frozenset[str]:
