@@ -153,7 +153,7 @@ def test_of_a_service_some_ports_are_kept_and_of_one_without_an_address_none() -
     ports = [{"name": f"p{number}", "port": number + 1} for number in range(30_000)]
     raw = {"metadata": {"name": "s", "namespace": "evil"}, "spec": {"clusterIPs": ["10.96.0.7"], "ports": ports}}
     found = decoding.service(encoded(raw))
-    assert (len(found.ports), found.portless) == (256, 30_000 - 256)
+    assert (len(found.ports), found.left_out) == (256, 30_000 - 256)
     raw["spec"]["clusterIPs"] = ["None"]
     assert decoding.service(encoded(raw)) == Service("evil", "s")
 

@@ -144,7 +144,7 @@ def test_what_a_pod_says_too_much_of_is_named(make: Any) -> None:
 
 
 def test_what_a_namespace_has_too_much_of_is_told_to_it(make: Any) -> None:
-    planned = make.planned(make.pod("cart-1"), replace(make.service("cart"), portless=7), clients={"scope": "None"})
+    planned = make.planned(make.pod("cart-1"), replace(make.service("cart"), left_out=7), clients={"scope": "None"})
     planned.state.room.left_out["shop"] = {("pods", f"p{number}") for number in range(12)}
     planned.state.put("pods", make.pod("cart-2"))
     planned.plan(planned.probe)

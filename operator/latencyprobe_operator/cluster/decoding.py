@@ -147,7 +147,7 @@ def service(data: bytes | msgspec.Raw) -> Service:
         name=_intern(raw.metadata.name),
         addresses=addresses,
         ports=_ports(ports[:PORTS]),
-        portless=max(len(ports) - PORTS, 0),
+        left_out=max(len(ports) - PORTS, 0),
         balancers=tuple(one.ip for one in raw.status.load_balancer.ingress or () if one.ip),
     )
 

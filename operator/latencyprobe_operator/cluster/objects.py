@@ -94,14 +94,14 @@ class Node(_Trimmed, frozen=True):
 class Service(_Trimmed, frozen=True):
     """A Service: addresses that the API server allots (never externalIPs, which their author may choose freely) and
     ports by name. `balancers`: addresses that a load balancer's controller gave it, which Services may share;
-    `portless`: how many of its ports are not kept."""
+    `left_out`: how many of its ports are not kept."""
 
     namespace: str
     name: str
     addresses: tuple[str, ...] = ()
     ports: tuple[tuple[str, int], ...] = ()
     balancers: tuple[str, ...] = ()
-    portless: int = 0
+    left_out: int = 0
 
 
 class SliceEndpoint(_Trimmed, frozen=True):

@@ -39,7 +39,7 @@ class Resolved(msgspec.Struct, frozen=True):
     """What one LatencyProbe means now.
 
     `parts`: by node. `nodes`: those that must measure. `refusal`: reason and message when the cluster does not allow
-    what the spec asks. Of the namespace: `unselectable`, pods with more labels than are kept; `portless`, Services with
+    what the spec asks. Of the namespace: `unselectable`, pods with more labels than are kept; `cut`, Services with
     more ports; `left_out`: how many objects there is no room for.
     """
 
@@ -49,7 +49,7 @@ class Resolved(msgspec.Struct, frozen=True):
     reaches: tuple[Reach, ...] = ()
     refusal: tuple[str, str] | None = None
     unselectable: tuple[str, ...] = ()
-    portless: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
     left_out: int = 0
 
     @property
@@ -165,7 +165,7 @@ def _header(
         probe,
         reaches=tuple(reaches),
         unselectable=tuple(sorted(p.name for p in state.pods(probe.namespace) if p.unselectable)),
-        portless=tuple(sorted(s.name for s in state.services(probe.namespace).values() if s.portless)),
+        cut=tuple(sorted(s.name for s in state.services(probe.namespace).values() if s.left_out)),
         left_out=len(state.room.left_out.get(probe.namespace, ())),
     )
 

@@ -165,8 +165,8 @@ def _text_left_out(resolved: Resolved) -> list[Condition]:
     if resolved.unselectable:
         most = f"{LABELS} labels, or {LABEL_BYTES} bytes of them"
         said.append(f"not measured, as they have more than {most}: {some(resolved.unselectable)}")
-    if resolved.portless:
-        said.append(f"callers are measured at the first {PORTS} ports alone of Service {some(resolved.portless)}")
+    if resolved.cut:
+        said.append(f"callers are measured at the first {PORTS} ports alone of Service {some(resolved.cut)}")
     if resolved.left_out:
         said.append(
             f"{resolved.left_out} or more pods, Services and EndpointSlices of this namespace are not known, as others "
