@@ -6,7 +6,7 @@ the waiting room and the names of peers.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -181,7 +181,7 @@ def ours(turns: Iterable[Turn], outbox: Outbox) -> None:
 class Taker(FakeOutbox):
     """Takes bytes and lets them go."""
 
-    def put(self, body: bytes, items: int) -> None: ...
+    def put(self, body: bytes, items: int, whose: Sequence[str] = ()) -> None: ...
 
 
 PEERS = FakePeers(

@@ -625,6 +625,8 @@ struct target_set {
 	__u64 slow_offcpu_ns; /* EVIDENCE_OFFCPU: waits for a CPU that are longer */
 	__u32 wait_stacks;    /* enum stack_option_flags: STACKS_KERNEL, STACKS_USER */
 	__u32 protocol;	      /* enum protocol */
+	__u32 tls;	      /* 1: its connections are TLS's */
+	__u32 _pad;
 };
 
 /* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */

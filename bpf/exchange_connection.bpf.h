@@ -77,7 +77,9 @@ static __always_inline void open_exchange(struct connection *c, const struct vie
 			x->send_start_ns = x->send_end_ns = c->late_ns;
 	}
 	c->retransmits = v->tp->total_retrans;
+	c->awoke = ((__u32)c->phase - 1) >> 31; /* PHASE_IDLE, without a branch */
 	c->phase = phase;
+	c->lulls_ns = 0;
 	c->unread = 0;
 	c->early = 0;
 	c->waited = 0;
@@ -180,6 +182,8 @@ static __always_inline bool ask(struct connection *c, const struct view *v, __u3
 		       (__s64)(c->fin_ns - c->moved_ns) < (__s64)c->pause_ns;
 	bool emit;
 
+	c->stalled = 0;
+	count_lull(c, v);
 	keep_resuming(c, overtake);
 	step = after_request_bytes(c, is_silent(c, v), overtake, read);
 	if (step == PHASE_LATE && c->phase != PHASE_LATE)
@@ -204,6 +208,8 @@ static __always_inline bool answer(struct connection *c, const struct view *v, _
 	keep_resuming(c, silent | overlap);
 	c->step = step;
 	emit = enter(c, v);
+	c->resuming |= (0 - c->stalled) & CLEAN_TURNS;
+	c->stalled = 0;
 	*began = *(volatile __u8 *)&c->step & ENDS || before == PHASE_REQUEST;
 	if (*began) {
 		x->response_seq = seq;

@@ -73,9 +73,12 @@ static __always_inline __u8 role_of_old(const struct tcp_sock *tp)
 static __always_inline bool drop(struct connection *c, const struct config *cfg, __u8 why)
 {
 	bool report, never = why == EXCLUDED_UNSUPPORTED;
+	__u32 set, waits;
 
 	if (!lock_connection(c))
 		return false;
+	set = c->target_set;
+	waits = c->previous_used; /* ended, and its send call has not returned */
 	report = c->target_set && (never || c->phase != PHASE_IDLE);
 	c->target_set = 0;
 	c->generation = never ? NEVER_MEASURED : cfg->generation;
@@ -88,6 +91,7 @@ static __always_inline bool drop(struct connection *c, const struct config *cfg,
 	c->current.excluded = why;
 	unlock_connection(c);
 	forget_verdict(c);
+	count_unaccounted(set, waits);
 	if (report)
 		account(&c->current, NULL);
 	return true;
@@ -220,10 +224,13 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 	c->refused = 0;
 	c->goodbye = 0;
 	c->half_closed = 0;
+	c->farewell = 0;
+	c->stalled = 0;
 	c->one_way = 0;
 	c->fin_ns = 0;
 	c->close_ns = 0;
 	c->pause_ns = t ? t->pause_ns : 0;
+	c->tls = t ? t->tls : 0;
 	bytes_move(c, &v); /* silence counts from here */
 	c->peer = peer;
 	/* an old connection has had its set-up turns */

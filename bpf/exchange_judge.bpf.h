@@ -210,6 +210,12 @@ static __always_inline bool ignored(const struct connection *c, const struct exc
 	       (__s64)(now_ns - x->send_start_ns) < TEARDOWN_NS;
 }
 
+/* 1 for a request that was rather many messages, else 0; without a branch, which the verifier would follow both ways. */
+static __always_inline __u64 is_dribble(const struct connection *c, const struct exchange *x)
+{
+	return (LULLS * c->pause_ns - c->lulls_ns - 1) >> 63 & (x->request_bytes - DRIBBLED(c->lulls_ns)) >> 63;
+}
+
 /* Judge the turn that ends. `next`: the phase that follows, PHASE_IDLE at the end of the connection or when idle. */
 static __always_inline void judge(struct connection *c, struct exchange *x, __u8 next, __u64 now_ns)
 {
@@ -229,6 +235,7 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 		what = unanswered(c, x, now_ns);
 	else if (ignored(c, x, now_ns))
 		what = CLASS_TEARDOWN;
+	x->flags |= FLAG_OVERLAP & (0 - is_dribble(c, x));
 	if (!what && c->refused)
 		x->outcome = c->refused;
 	c->initiative = what == CLASS_STREAMING || (what == CLASS_PUSH && !c->cut && !c->resuming) ||
@@ -246,6 +253,7 @@ static __always_inline void judge(struct connection *c, struct exchange *x, __u8
 		c->setup_turns = 1; /* the turn that answers a greeting */
 	}
 	x->conn_class = what ?: classify(c, x);
+	x->conn_class ^= (x->conn_class ^ CLASS_TEARDOWN) & (0 - c->farewell);
 	x->excluded = excluded_as(*(volatile __u8 *)&x->conn_class); /* as in enter() */
 	if (x->outcome != OUTCOME_OK)
 		fail(x, answered, end_seen_ns(c, x, now_ns));

@@ -26,6 +26,46 @@ static __noinline void end_sending(struct connection *c, struct view *v)
 	RETURN_NOTHING;
 }
 
+/* The longest record of a TLS alert: header, IV, padded alert and MAC of AES-256-CBC with SHA-384, RFC 5246, 6.2.3.2. */
+#define ALERT_BYTES 85
+
+static __always_inline bool is_soon_after(__u64 ns, __u64 before_ns)
+{
+	return (__s64)(ns - before_ns) < TEARDOWN_NS;
+}
+
+/* In TLS, messages of the last turn that are alike and as short as alerts are close_notify, and the answer to it. */
+static __always_inline bool answers_goodbye(const struct connection *c, __u64 now_ns)
+{
+	const struct exchange *x = &c->current;
+	bool serves = x->role == ROLE_SERVER;
+	__u64 asked = (serves ? c->in_offset : c->out_offset) - x->request_offset;
+	__u64 answered = (serves ? c->out_offset : c->in_offset) - x->response_offset;
+
+	if (!c->tls || !c->turns || c->setup_turns)
+		return false;
+	return asked == answered && asked <= ALERT_BYTES && is_soon_after(now_ns, c->last_ns);
+}
+
+/* Nobody had asked on an idle connection, and the server's FIN follows: its goodbye. */
+static __always_inline bool says_goodbye(const struct connection *c, __u64 now_ns)
+{
+	const struct exchange *x = &c->current;
+
+	if (!c->awoke || !c->talked)
+		return false;
+	if (x->role == ROLE_SERVER)
+		return is_soon_after(now_ns, x->send_start_ns);
+	return c->fin_ns && is_soon_after(c->fin_ns, x->ready_last_ns);
+}
+
+static __always_inline bool is_farewell(const struct connection *c, __u64 now_ns)
+{
+	if (c->phase == PHASE_RESPONSE)
+		return answers_goodbye(c, now_ns);
+	return (c->phase == PHASE_PUSH || c->phase == PHASE_REPLY) && says_goodbye(c, now_ns);
+}
+
 static __noinline void end_open_exchange(struct connection *c, struct view *v, __u32 outcome)
 {
 	if (lock_connection(c)) {
@@ -35,6 +75,7 @@ static __noinline void end_open_exchange(struct connection *c, struct view *v, _
 		if (c->phase != PHASE_IDLE) {
 			c->current.flags |= FLAG_CLOSED;
 			c->current.outcome = outcome;
+			c->farewell = is_farewell(c, v->now_ns);
 			ended = end_last_exchange(c, v);
 		}
 		unlock_connection(c);
@@ -235,6 +276,7 @@ static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct 
 		ended = end_unseen_send(c, &v);
 		if (!ended && c->phase > PHASE_REQUEST) {
 			c->current.flags |= FLAG_MAYBE_CUT;
+			c->stalled = c->phase == PHASE_RESPONSE && c->clean_turns >= TRUSTED_TURNS;
 			ended = end_last_exchange(c, &v);
 		}
 	}

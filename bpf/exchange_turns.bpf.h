@@ -53,6 +53,9 @@ static __always_inline void bytes_move(struct connection *c, const struct view *
 	c->disturbed = disturbances(v->tp);
 }
 
+/* What was lost is sent again within it: a connection that is silent for longer has fallen silent. */
+#define DISTURBED_NS 60000000000LL
+
 /* No byte has moved for a pause of the target, or two round trips, and none was under way. */
 static __always_inline bool is_silent(const struct connection *c, const struct view *v)
 {
@@ -61,7 +64,33 @@ static __always_inline bool is_silent(const struct connection *c, const struct v
 	if (quiet_ns < (__s64)c->pause_ns || v->copied != c->read_seq) /* a reader is at it: the window was closed */
 		return false;
 	return quiet_ns >= (__s64)TWO_ROUND_TRIPS_NS(v->tp->srtt_us) && (__s32)(v->acked - c->out_seq) >= 0 &&
-	       c->disturbed == disturbances(v->tp);
+	       !((c->disturbed ^ disturbances(v->tp)) & (__u32)((quiet_ns - DISTURBED_NS) >> 63));
+}
+
+/* A pause that is too short to be silence, and long within one message: a 16th of the target's. */
+#define LULL_NS(pause_ns) ((pause_ns) >> 4)
+/*
+ * A request that has so many of the target's pauses in lulls, and fewer bytes than come in that time at 61 KB/s, is not
+ * taken for one message any more: an upload is, unless its network is slower than that.
+ */
+#define LULLS 8
+#define DRIBBLED(lulls_ns) ((lulls_ns) >> 14)
+
+/* 1 if they are equal, without a branch, which the verifier would follow both ways. */
+static __always_inline __u64 equal(__u32 a, __u32 b)
+{
+	return ((__u64)(a ^ b) - 1) >> 63;
+}
+
+/* Bytes of the client move on. Add the lull before them, if their request is open and none of it was under way. */
+static __always_inline void count_lull(struct connection *c, const struct view *v)
+{
+	__u64 quiet_ns = v->now_ns - c->moved_ns;
+	__u64 lulled = equal(c->phase, PHASE_REQUEST) & equal(v->copied, c->read_seq) &
+		       equal(c->disturbed, disturbances(v->tp)) & ~((__u64)(v->acked - c->out_seq) >> 31) &
+		       ~((quiet_ns - LULL_NS(c->pause_ns)) >> 63) & ((quiet_ns - c->pause_ns) >> 63);
+
+	c->lulls_ns += quiet_ns & (0 - lulled);
 }
 
 /* A connection that falls silent at its server's side, or does not alternate in step, does not resume. */

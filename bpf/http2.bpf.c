@@ -43,7 +43,8 @@ static __noinline struct http2 *http2_of(struct sock *sk, struct connection *c, 
 		h->target_set = c->target_set;
 		h->in_base = c->in_seq - (__u32)c->in_offset;
 		h->out_base = c->out_seq - (__u32)c->out_offset;
-		h->arrived = h->in_base;
+		/* of an older one in_base may lie further back than a sequence number tells */
+		h->arrived = c->read_seq;
 		if (c->told_by == BY_TURNS_SO_FAR) {
 			h->fresh = 1;
 			h->in.next = h->in_base;

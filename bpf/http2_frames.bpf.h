@@ -31,8 +31,11 @@ enum frame_type {
 /* Hand a connection over: to the streams, or back to the turns, which then begin anew in its middle. */
 static __noinline void hand_over(struct connection *c, __u8 told_by)
 {
+	__u32 waits = 0, set;
+
 	if (!lock_connection(c))
 		return;
+	set = c->target_set;
 	if (c->told_by >= SEEKING_STREAMS && told_by < SEEKING_STREAMS) {
 		c->target_set = 0;
 		c->generation = UNDECIDED;
@@ -41,10 +44,13 @@ static __noinline void hand_over(struct connection *c, __u8 told_by)
 	if (told_by >= SEEKING_STREAMS) {
 		c->phase = PHASE_IDLE;
 		c->send_owner = SEND_NONE;
+		waits = c->previous_used; /* ended, and its send call has not returned */
 		c->previous_used = 0;
 		forget_notes(c);
 	}
 	unlock_connection(c);
+	if (waits)
+		count_unaccounted(set, waits);
 }
 
 /* Nothing is known any more of where this direction's frames lie. */

@@ -80,6 +80,7 @@ struct connection {
 	__u64 send_ns;	  /* when the send call in progress was last seen to write */
 	__u64 fin_ns;	  /* the peer's FIN, 0 = none */
 	__u64 close_ns;	  /* a server left without an answer, or a RST met a client: judged later; 0 = not so */
+	__u64 lulls_ns;	  /* pauses in the open request too short to be silence */
 	__u64 late_ns;	  /* PHASE_LATE: the first late bytes of the request */
 	struct notes notes;
 	struct unsent unsent;
@@ -114,13 +115,17 @@ struct connection {
 	__u8 initiative;     /* the turn that is judged, as a bit of initiative_history */
 	__u8 resuming;	     /* turns of the server until the client is taken to ask again; 0: only silence tells */
 	__u8 goodbye;	     /* the open exchange was begun when the server had said goodbye: nobody can answer it */
-	__u8 half_closed;    /* this end serves and has sent its FIN: it answers no more */
-	__u8 one_way;	     /* a message was found to be one-way */
-	__u8 hasty;	     /* this end serves and answered over unread bytes: what comes may be the rest of them */
-	__u8 waited;	     /* the client has called for an answer since it asked */
-	__u8 refused;	     /* enum outcome: a RST met the client, and whether it wants an answer is not known yet */
-	__u8 step;	     /* phase after the bytes that move now, with ENDS */
-	__u8 leaving;	     /* enum leaving, of the change of state that goes on */
+	__u8 tls;	     /* of the target set */
+	__u8 awoke;	     /* the open turn began when none was open */
+	__u8 farewell;	     /* the last turn of the connection ends, and was a goodbye */
+	__u8 stalled; /* the flush ended a response after TRUSTED_TURNS: what the server says next may be its rest */
+	__u8 half_closed; /* this end serves and has sent its FIN: it answers no more */
+	__u8 one_way;	  /* a message was found to be one-way */
+	__u8 hasty;	  /* this end serves and answered over unread bytes: what comes may be the rest of them */
+	__u8 waited;	  /* the client has called for an answer since it asked */
+	__u8 refused;	  /* enum outcome: a RST met the client, and whether it wants an answer is not known yet */
+	__u8 step;	  /* phase after the bytes that move now, with ENDS */
+	__u8 leaving;	  /* enum leaving, of the change of state that goes on */
 	__u8 leaving_outcome;
 	__u8 ended_used; /* `ended` waits to be accounted for */
 	__u8 overrun;	 /* turns that ended while it did so */

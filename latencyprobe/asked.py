@@ -27,17 +27,23 @@ def file_or_ports(command: _Command) -> _Command:
 
 
 def probes(
-    file: Path | None, ports: Sequence[int], threshold: str | None = None, protocol: str | None = None
+    file: Path | None,
+    ports: Sequence[int],
+    threshold: str | None = None,
+    protocol: str | None = None,
+    *,
+    instead: str = "",
 ) -> "tuple[LatencyProbe, ...]":
-    """Return the LatencyProbes of the file, or one of the ports, with this threshold and protocol.
+    """Return the LatencyProbes of the file, or one of the ports, with this threshold and protocol. `instead`: what else
+    a person may give to this command.
 
     Raises click.UsageError where neither or both are given, or a file and what goes with ports; else as `load_file`.
     """
-    from latencyprobe import parsing, starting  # noqa: PLC0415 - the agent of a node reads no files
+    from latencyprobe import listening, parsing, starting  # noqa: PLC0415 - the agent of a node reads no files
 
     usage = click.get_current_context()
     if (file is None) == (not ports):
-        raise click.UsageError("give -f FILE or --port PORT: what to measure", usage)
+        raise click.UsageError(f"give -f FILE or --port PORT{instead}: what to measure; {listening.told()}", usage)
     if file is None:
         document = starting.of_ports(ports, threshold=threshold or starting.THRESHOLD, protocol=protocol)
         return (parsing.parse(document, source="--port"),)

@@ -54,7 +54,7 @@ ALL = (
     ),
     Exclusion(
         *("teardown", 6, "goodbye", False),
-        "the connection's last message, which nobody answers: the end that sent it closes at once",
+        "the connection's last message: who sent it closes at once, whether it is answered or not",
         "clients close right after they ask; is the target's port right?",
     ),
     Exclusion(

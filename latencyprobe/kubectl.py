@@ -29,7 +29,8 @@ def get(what: Sequence[str], instead: str = "") -> bytes:
         remedy = f"install it, or {instead}" if instead else "install it"
         raise ClusterError(f"kubectl is not installed: {remedy}") from error
     if said:
-        raise ClusterError(f"kubectl: {said}: try `{' '.join(command)}`")
+        remedy = f"{said} Try" if said.endswith("?") else f"{said.rstrip('.')}: try"
+        raise ClusterError(f"kubectl: {remedy} `{' '.join(command)}`")
     return output
 
 

@@ -1,8 +1,8 @@
-"""The commands that show what was measured: report, slow, explain."""
+"""The command that shows what was measured: report."""
 
-import math
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,12 +11,11 @@ import msgspec
 from rich.console import Console
 
 from latencyprobe import sources, watching
-from latencyprobe.errors import ReportError
-from latencyprobe.options import OUTPUT, Duration, Moment
+from latencyprobe.options import Duration, Moment
 from latencyprobe.output import figures_console
-from latencyprobe.report import choosing, csv, exchanges, explain, links, markdown, table, units, words
+from latencyprobe.report import choosing, csv, headline, links, markdown, table, units, words
 from latencyprobe.report.choosing import Sort
-from latencyprobe.report.model import LatencyReport, updated_unix_ns
+from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.sources import Found, Source
 
@@ -79,7 +78,9 @@ Examples:
     help="With html and markdown: the page of a trace, {traceId} for its id.",
 )
 @click.option(
-    "--fail-on", type=click.Choice([State.VIOLATED.column]), help="Exit 1 when an objective is in this state."
+    "--fail-on",
+    type=click.Choice([State.VIOLATED.column]),
+    help="Exit 1 when an objective is in this state, and when none is judged: no report, no data, incomplete.",
 )
 def report(
     *,
@@ -87,7 +88,7 @@ def report(
     all_namespaces: bool,
     store: str | None,
     file: Path | None,
-    since: float | None,
+    since: int | None,
     at: int | None,
     target: str | None,
     peer: str | None,
@@ -103,7 +104,7 @@ def report(
     source = Source.of(namespace, all_namespaces, store, file)
     for wrong, why in (
         (trace_url and output not in _LINKING, f"--trace-url goes with -o {' or '.join(_LINKING)}"),
-        (since and source.of_cluster, f"--since needs a store; {_OF_CLUSTER}: try `latencyprobe slow -n NAMESPACE`"),
+        (since and source.of_cluster, f"--since needs a store; {_OF_CLUSTER}: {_LAST_MINUTES}"),
         (at and source.of_cluster, f"--at needs a store; {_OF_CLUSTER}: the page of -o html has their burn-down"),
         (watch and at, "--watch and --at exclude each other: what is over does not change"),
         (watch and fail_on, "--watch and --fail-on exclude each other: the one never ends by itself"),
@@ -115,43 +116,58 @@ def report(
     def shown() -> Found:
         found = source.read(since, at)
         kept = sources.chosen(found.reports, target, peer)
-        back = [_SINCE.format(units.time_span(math.ceil(since)))] if since else []
+        back = [_SINCE.format(units.time_span(since))] if since else []
         return found._replace(
             reports=tuple(choosing.first(choosing.sorted_by(one, Sort(sort)), limit) for one in kept),
             said=(*found.said, *back, *([_OF_PEERS.format(peer)] if peer else ())),
         )
 
-    titled, past = source.of_cluster, at is not None
-    text = partial(_text, output=output, trace_url=trace_url, titled=titled, past=past)
+    text = partial(_text, output=output, trace_url=trace_url, titled=source.of_cluster)
     if watch:
         console = figures_console()
         watching.watch(lambda: text(shown(), console), console, interval, _WATCHED[output])
         return 0
     found = shown()
     click.echo(text(found, figures_console()), nl=False)
-    return 1 if fail_on and any(one.summary[fail_on] for one in found.reports) else 0
+    return _failed(found.reports, fail_on) if fail_on else 0
 
 
+def _failed(reports: Sequence[LatencyReport], fail_on: str) -> int:
+    """Return 1 where an objective is in this state, and where none is judged, which is said."""
+    found = sum((Counter(one.summary) for one in reports), Counter[str]())
+    unjudged = {state.words: found[state.column] for state in _UNJUDGED if found[state.column]}
+    if found.total() > sum(unjudged.values()):
+        return int(found[fail_on] > 0)
+    all_of_it = ", ".join(f"{n} {state}" for state, n in unjudged.items()) or "there is none"
+    why = f"no objective is judged: {all_of_it}" if reports else _NOTHING_TO_JUDGE
+    click.echo(f"latencyprobe: --fail-on {fail_on}: {why}", err=True)
+    return 1
+
+
+_UNJUDGED = (State.INCOMPLETE, State.NO_DATA)
+_NOTHING_TO_JUDGE = "there is no report to judge by: is that the right namespace, or store?"
 _OF_CLUSTER = "reports of a cluster are of whole windows until now"
+_LAST_MINUTES = "`latencyprobe top -n NAMESPACE` has the last five minutes"
 _SINCE = "Figures of the last {}; state, budget and burn rates of each objective's window."
 _OF_PEERS = "Of peers only those with {!r} in their name; state, SLI and budget are of all."
 
 
-def _text(found: Found, console: Console, *, output: str, trace_url: str, titled: bool, past: bool) -> str:
+def _text(found: Found, console: Console, *, output: str, trace_url: str, titled: bool) -> str:
     """Return reports in one form; what has to be known of all goes to standard error beside those for programs."""
     if output == "table":
         with console.capture() as captured:
             for said in found.said:
                 console.print(said, markup=False, highlight=False)
-            _print_tables(console, found.reports, titled=titled or len(found.reports) > 1, past=past)
+            _print_tables(console, found, titled=titled or len(found.reports) > 1)
         return captured.get()
+    said_of_all = (*found.said, *_stale(found))
     if output == "html":
         from latencyprobe.report import html  # noqa: PLC0415 - jinja2 takes 40 ms that no other form needs
 
-        return html.render(found.reports, trace_url, found.said)
+        return html.render(found.reports, trace_url, said_of_all, past=found.past)
     if output == "markdown":
-        return f"{markdown.render(found.reports, trace_url, found.said)}\n"
-    for said in found.said:
+        return f"{markdown.render(found.reports, trace_url, said_of_all)}\n"
+    for said in said_of_all:
         click.echo(f"latencyprobe: {said}", err=True)
     return _for_programs(found.reports, output)
 
@@ -160,106 +176,24 @@ def _for_programs(reports: tuple[LatencyReport, ...], output: str) -> str:
     if output == "csv":
         for one in reports:
             if one.omitted:
-                click.echo(f"latencyprobe: {one.metadata.namespace}: {words.omitted(one)}", err=True)
+                click.echo(f"latencyprobe: {one.metadata.namespace}: {headline.omitted(one)}", err=True)
         return csv.render(reports)
     listed = {"apiVersion": "v1", "kind": "List", "items": reports}
     encode = msgspec.json.encode if output == "json" else msgspec.yaml.encode
     return encode(reports[0] if len(reports) == 1 else listed).decode().rstrip("\n") + "\n"
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  latencyprobe slow                            on this host
-  latencyprobe slow -n shop --target cart
-  latencyprobe slow --since 5m --limit 3
-  latencyprobe slow --peer shop/frontend
-  latencyprobe slow -o json | jq -r .traceId
-"""
-)
-@sources.options
-@sources.SINCE
-@sources.TARGET
-@sources.PEER
-@click.option("--limit", type=_AT_MOST, help="Print so many at most.")
-@OUTPUT
-def slow(
-    *,
-    namespace: str | None,
-    all_namespaces: bool,
-    store: str | None,
-    since: float | None,
-    target: str | None,
-    peer: str | None,
-    limit: int | None,
-    output: str,
-) -> None:
-    """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
-    source = Source.of(namespace, all_namespaces, store)
-    reports = sources.chosen(source.read(since).reports, target, peer)
-    from_ns = time.time_ns() - round(since * 1e9) if since else 0
-    found = [one for one in words.slowest_of(reports) if units.unix_ns(one.slow.time) >= from_ns][:limit]
-    if output == "json":
-        for result, exchange, of in found:
-            about = {"namespace": of, "probe": result.probe, "target": result.target, "perspective": result.perspective}
-            click.echo(msgspec.json.encode(about | msgspec.to_builtins(exchange)).decode())
-    elif found:
-        exchanges.render(found, figures_console(), titled=source.all_namespaces or len(reports) > 1)
-        if source.of_cluster:
-            figures_console().print(table.age(max(map(_age_s, reports)), ""))
-    elif since:
-        back = units.time_span(round(since))
-        click.echo(
-            f"None of the slowest RPCs of each hour began within the last {back}: `latencyprobe report` has all."
-        )
-    else:
-        click.echo("No RPC was recorded yet: send traffic to a target while LatencyProbe measures.")
-
-
-@click.command(
-    name="explain",
-    epilog="""\b
-Examples:
-  latencyprobe explain                         the slowest RPC of this host that was slow as most of them
-  latencyprobe explain 4bf92f35                by the beginning of its trace id, as `slow` prints it
-  latencyprobe explain -n shop --target cart   that of this target
-  latencyprobe explain -n shop 4bf92f35
-""",
-)
-@sources.options
-@sources.TARGET
-@click.argument("trace", required=False, default="")
-def explain_(*, namespace: str | None, all_namespaces: bool, store: str | None, target: str | None, trace: str) -> None:
-    """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
-    source = Source.of(namespace, all_namespaces, store)
-    reports = sources.chosen(source.read().reports, target)
-    listed = words.slowest_of(reports)
-    found = explain.find(listed, trace.lower())
-    traces = dict.fromkeys(one.slow.trace_id for one in found)
-    if not found:
-        what = (
-            f"no RPC whose trace id begins with {trace!r} is among the slowest" if trace else "no RPC was recorded yet"
-        )
-        raise ReportError(f"{what}: `latencyprobe slow` lists those that can be explained")
-    if trace and len(traces) > 1:
-        raise ReportError(f"{trace!r} begins {len(traces)} trace ids: give more of one: {', '.join(list(traces)[:5])}")
-    chosen = (found[0] if trace else explain.typical(listed)).slow
-    asked, console = source.asked_again("explain"), figures_console()
-    ends, titled = explain.find(found, chosen.trace_id), source.all_namespaces or len(reports) > 1
-    explain.render(ends, console, asked, titled=titled)
-    if not trace and (line := explain.slower(listed[0].slow, chosen, asked)):
-        console.print(f"\n{line}", soft_wrap=True)
-
-
-def _print_tables(console: Console, reports: Sequence[LatencyReport], *, titled: bool, past: bool) -> None:
-    for i, found in enumerate(reports):
+def _print_tables(console: Console, found: Found, *, titled: bool) -> None:
+    for i, one in enumerate(found.reports):
         if i:
             console.print()
-        age_s = 0 if past else _age_s(found)
-        table.render(found, console, found.metadata.namespace if titled else "", age_s)
-    if not reports:
+        table.render(one, console, one.metadata.namespace if titled else "", found.age([one], int(time.time())))
+    if not found.reports:
         console.print(words.NO_REPORT)
 
 
-def _age_s(report: LatencyReport) -> int:
-    return (time.time_ns() - updated_unix_ns(report)) // 10**9
+def _stale(found: Found) -> Iterable[str]:
+    """Yield of each namespace how old its figures are, where that is a warning."""
+    for one in found.reports:
+        if (age := found.age([one], int(time.time()))).stale:
+            yield f"{one.metadata.namespace}: {age.text}" if len(found.reports) > 1 else age.sentence

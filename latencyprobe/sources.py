@@ -6,7 +6,7 @@ Their shared options, and what is kept of the reports that these say.
 import math
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -15,26 +15,54 @@ import click
 from latencyprobe import parsing
 from latencyprobe.errors import ReportError
 from latencyprobe.options import PLUGIN, Duration
-from latencyprobe.report import build, choosing, kubectl, units
-from latencyprobe.report.model import LatencyReport
+from latencyprobe.report import build, choosing, headline, kubectl, units
+from latencyprobe.report.headline import Age
+from latencyprobe.report.model import LatencyReport, updated_unix_ns
 from latencyprobe.slo.objective import Objective, objectives
 from latencyprobe.slo.windows import MINUTE_S, WINDOW_S
 from latencyprobe.store import Counts, SqliteStore, Store, default_path
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _PEERS = 5  # that a message names
+_NO_TARGETS = "no report has any: is that the right namespace, or store?"
 _ROWS = {3600: "hours", 86_400: "days"}
 
-SINCE = click.option("--since", type=Duration(), help="Figures of the last 5m, say, in whole minutes.")
+
+def _whole_minutes(_: click.Context, __: click.Parameter, seconds: float | None) -> int | None:
+    return None if seconds is None else math.ceil(seconds / MINUTE_S) * MINUTE_S
+
+
+SINCE = click.option(
+    "--since",
+    type=Duration(),
+    callback=_whole_minutes,
+    help="Figures of the last 5m, say; rounded up to whole minutes.",
+)
 TARGET = click.option("--target", help="Only this target's.")
 PEER = click.option("--peer", metavar="TEXT", help="Only peers with this text in their name, and who knows of them.")
 
 
 class Found(NamedTuple):
-    """Reports by namespace; `said`: what has to be known of all of them."""
+    """Reports by namespace; `said`: what has to be known of all of them. `counted`: by namespace the last minute (Unix
+    s) that this host counted; `since_s`: for how many seconds back the figures are; `past`: as of a moment before."""
 
     reports: tuple[LatencyReport, ...]
     said: tuple[str, ...] = ()
+    counted: Mapping[str, int] = {}
+    since_s: int | None = None
+    past: bool = False
+
+    def age(self, reports: Sequence[LatencyReport], now: int) -> Age:
+        """Return how old the figures of some of these reports are at `now` (Unix s), and where they are of no RPC."""
+        counted = [last for one in reports if (last := self.counted.get(one.metadata.namespace))]
+        made = [updated_unix_ns(one) // 10**9 for one in reports if one.results]
+        if self.past or not made:
+            return headline.NOW
+        age = headline.counted(now - max(counted)) if counted else headline.updated(now - min(made))
+        if self.since_s is None or not without_rpcs(reports):
+            return age
+        quiet = f"no RPC in the last {units.time_span(self.since_s)}"
+        return Age("; ".join(filter(None, (quiet, age.text))), stale=True)
 
 
 class Source(NamedTuple):
@@ -79,22 +107,24 @@ class Source(NamedTuple):
         where += ["--store", self.store] if self.store else []
         return shlex.join([*(program or "").split(), command, *where])
 
-    def read(self, since_s: float | None = None, at: int | None = None) -> Found:
+    def read(self, since_s: int | None = None, at: int | None = None) -> Found:
         """Return the reports of now, or as they were at a moment (Unix s). `since_s`: as of `build.build`.
 
         Raises ReportError where the store does not reach back so far, StoreError, ClusterError.
         """
         if self.of_cluster:
             return Found(kubectl.reports(self.namespace))
-        back_s = None if since_s is None else math.ceil(since_s)
         if self.is_shared:
-            return self._of_shared(back_s, at)
+            return self._of_shared(since_s, at)
         with SqliteStore(self.store or default_path(), readonly=True) as opened:
             if at is not None:
-                return _past(opened, at, back_s)
-            return Found(_built(opened, opened.objectives(), int(time.time()), back_s))
+                return _past(opened, at, since_s)
+            reports = _built(opened, opened.objectives(), int(time.time()), since_s)
+            last = ((name, opened.last(name)) for name in (one.metadata.namespace for one in reports))
+            counted = {name: minute for name, minute in last if minute is not None}
+            return Found(reports, counted=counted, since_s=since_s)
 
-    def _of_shared(self, back_s: int | None, at: int | None) -> Found:
+    def _of_shared(self, since_s: int | None, at: int | None) -> Found:
         from latencyprobe.shared_store import shared_counts  # noqa: PLC0415 - HTTP, which no other report needs
 
         assert self.store is not None
@@ -102,7 +132,8 @@ class Source(NamedTuple):
         judged = tuple(objective for probe in parsing.load_file(self.file) for objective in objectives(probe))
         moment = int(time.time()) if at is None else at
         said = () if at is None else (f"As of {_utc(at)}.",)
-        return Found(_built(shared_counts(self.store), judged, moment, back_s), said)
+        reports = _built(shared_counts(self.store), judged, moment, since_s)
+        return Found(reports, said, since_s=since_s, past=at is not None)
 
 
 def options(command: _Command) -> _Command:
@@ -125,8 +156,8 @@ def chosen(
     if target is not None:
         targets = {result.target for one in reports for result in one.results}
         if target not in targets:
-            known = ", ".join(sorted(targets)) or "none"
-            raise click.BadParameter(f"{target!r} is no target: one of {known}", param_hint="--target")
+            known = f"one of {', '.join(sorted(targets))}" if targets else _NO_TARGETS
+            raise click.BadParameter(f"{target!r} is no target: {known}", param_hint="--target")
         reports = tuple(of_one for one in reports if (of_one := choosing.of_target(one, target)).results)
     if peer is not None:
         found = tuple(of_peer for one in reports if (of_peer := choosing.of_peer(one, peer)).results)
@@ -137,6 +168,11 @@ def chosen(
             raise click.BadParameter(f"no peer has {peer!r} in its name; known are: {known}", param_hint="--peer")
         return found
     return reports
+
+
+def without_rpcs(reports: Sequence[LatencyReport]) -> bool:
+    """Return whether the figures of all are of no RPC."""
+    return not any(result.events for one in reports for result in one.results)
 
 
 def _past(store: Store, at: int, since_s: int | None) -> Found:
@@ -159,7 +195,8 @@ def _past(store: Store, at: int, since_s: int | None) -> Found:
     longest_s = max(WINDOW_S[objective.window] for objective in counted)
     if moment - longest_s < kept.days:
         said.append(f"{reach[0].upper()}{reach[1:]}: windows that began before hold what came since")
-    return Found(_built(store, counted, moment, since_s, rows_s), tuple(f"{one}." for one in said))
+    reports = _built(store, counted, moment, since_s, rows_s)
+    return Found(reports, tuple(f"{one}." for one in said), since_s=since_s, past=True)
 
 
 def _built(

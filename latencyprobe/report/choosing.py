@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from latencyprobe.report import headline
 from latencyprobe.report.model import LatencyReport, Result, summary
 from latencyprobe.slo.evaluate import State
 
@@ -58,9 +59,10 @@ def sorted_by(report: LatencyReport, by: Sort) -> LatencyReport:
 
 
 def first(report: LatencyReport, limit: int | None) -> LatencyReport:
-    """Return its first results; the others count as omitted, and in the summary."""
-    cut = len(report.results[limit:]) if limit is not None else 0
-    return replace(report, results=report.results[:limit], omitted=report.omitted + cut)
+    """Return its first results; the others count as omitted, and in the summary; the worst is named."""
+    shown, worst = report.results[:limit], headline.worst(report)
+    left_out = worst.name if worst and worst.place is not None and worst.place >= len(shown) else ""
+    return replace(report, results=shown, omitted=report.omitted + len(report.results) - len(shown), worst=left_out)
 
 
 def _with(report: LatencyReport, results: Iterable[Result]) -> LatencyReport:

@@ -1,10 +1,11 @@
 """Slow exchanges for a person: where the time of each went, and what explains it.
 
-Receives words.Exchange and a rich Console, and prints.
+Receives words.Exchange and a rich Console, and prints; or returns one for programs.
 """
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,18 @@ _NARROW = 72  # below it a trace id has no column
 _WIDE = 110  # from here on what is known of an exchange has columns
 _WIDER = 140  # and the peer one of its own
 _BAR = 14
+
+
+def document(one: Exchange) -> str:
+    """Return an exchange for a program, with the target and the end that it was measured at: JSON, one line."""
+    result = one.result
+    about = {
+        "namespace": one.namespace,
+        "probe": result.probe,
+        "target": result.target,
+        "perspective": result.perspective,
+    }
+    return msgspec.json.encode(about | msgspec.to_builtins(one.slow)).decode()
 
 
 def render(exchanges: Sequence[Exchange], console: Console, *, titled: bool = False) -> None:

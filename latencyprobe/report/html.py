@@ -1,7 +1,8 @@
 """The report as one HTML page that needs nothing else: for a browser, a mail, a printer. It has no script.
 
 Receives reports and returns text. report.html.j2 is the page and objective.html.j2 one objective of it: jinja2 escapes
-all that they print, because names come from others. words.py has the sentences, drawing.py the pictures' geometry.
+all that they print, because names come from others. headline.py, notes.py, words.py and evidence.py have the sentences,
+drawing.py the pictures' geometry.
 """
 
 from collections.abc import Sequence
@@ -10,18 +11,20 @@ import jinja2
 
 from latencyprobe import exclusions
 from latencyprobe.causes import told
-from latencyprobe.report import drawing, links, turns, words
+from latencyprobe.report import drawing, evidence, headline, links, notes, turns, words
 from latencyprobe.report.model import Coverage, LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 
 
-def render(reports: Sequence[LatencyReport], trace_url: str = "", said: Sequence[str] = ()) -> str:
+def render(
+    reports: Sequence[LatencyReport], trace_url: str = "", said: Sequence[str] = (), *, past: bool = False
+) -> str:
     """Return the page of these namespaces. `trace_url`: an address that links.py accepts; empty for no links. `said`:
-    sentences about all of it."""
+    sentences about all of it. `past`: it is as of a moment that is over."""
     page = _environment(trace_url).get_template("report.html.j2")
     stages = drawing.drawn([one for found in reports for one in found.results])
-    return page.render(reports=reports, said=said, stages=stages)
+    return page.render(reports=reports, said=said, stages=stages, moment="then" if past else "now")
 
 
 def _environment(trace_url: str) -> jinja2.Environment:
@@ -37,7 +40,10 @@ def _environment(trace_url: str) -> jinja2.Environment:
     environment.filters |= {"short": words.short, "cause": told, "utc": _utc, "excluded": _excluded}
     environment.globals |= {
         "words": words,
+        "notes": notes,
+        "headline": headline,
         "drawing": drawing,
+        "signals": evidence,
         "turns": turns,
         "states": tuple(State),
         "link": lambda trace_id: links.link(trace_url, trace_id),

@@ -7,7 +7,7 @@ others: none of them becomes markup, a link or a mention.
 import re
 from collections.abc import Iterable, Sequence
 
-from latencyprobe.report import links, units, words
+from latencyprobe.report import headline, links, notes, units, words
 from latencyprobe.report.model import LatencyReport, Result
 from latencyprobe.report.words import Exchange
 from latencyprobe.slo.evaluate import State
@@ -53,7 +53,7 @@ def _worst(reports: Sequence[LatencyReport], most: int) -> Sequence[LatencyRepor
     """Return those with the worst objectives, in their order."""
     if len(reports) <= most:
         return reports
-    ranks = [list(State).index(found.state) if (found := words.worst(one)) else len(State) for one in reports]
+    ranks = [list(State).index(found.state) if (found := headline.worst(one)) else len(State) for one in reports]
     return [reports[i] for i in sorted(sorted(range(len(reports)), key=ranks.__getitem__)[:most])]
 
 
@@ -68,18 +68,18 @@ def _namespace(report: LatencyReport, trace_url: str, characters: int) -> str:
     name = report.metadata.namespace
     if not report.results:
         return f"## {escaped(name)}\n\n{escaped(words.NO_OBJECTIVES)}"
-    title = f"## {escaped(words.headline(report, name))}"
+    title = f"## {escaped(headline.headline(report, name))}"
     room = _Room(characters - sum(map(len, (title, *_HEAD))) - _SAID)
     as_of = [f"As of {escaped(max(result.updated for result in report.results))}."]
     rows = [row for row in map(_row, report.results) if room.takes([row])]
     slowest = [*_slowest(words.slowest(report.results)[:_SHOWN], trace_url)]
     slowest = slowest if room.takes(slowest) else []
-    notes = [lines for lines in map(_notes, report.results[: len(rows)]) if room.takes(lines)]
-    said = [words.not_shown(left)] if (left := len(report.results) - len(rows) + report.omitted) else []
-    if more := len(rows) - len(notes):
+    details = [lines for lines in map(_notes, report.results[: len(rows)]) if room.takes(lines)]
+    said = [headline.not_shown(left)] if (left := len(report.results) - len(rows) + report.omitted) else []
+    if more := len(rows) - len(details):
         said.append(f"What else there is to know of {units.number(more, 'objective')} found no room.")
     as_of = as_of if room.takes(as_of) else []
-    parts = [[title], as_of, [*_HEAD, *rows], *notes, slowest, said]
+    parts = [[title], as_of, [*_HEAD, *rows], *details, slowest, said]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -89,9 +89,9 @@ def _row(result: Result) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    notes = ((escaped(note.text), note.advice) for note in words.notes(result))
+    found = ((escaped(note.text), note.advice) for note in notes.told(result))
     title = f"### {escaped(f'{words.name(result)}: {result.state.words}')}"
-    return [title, "", *(f"- **{text}**" if advice else f"- {text}" for text, advice in notes)]
+    return [title, "", *(f"- **{text}**" if advice else f"- {text}" for text, advice in found)]
 
 
 def _slowest(exchanges: Sequence[Exchange], trace_url: str) -> Iterable[str]:

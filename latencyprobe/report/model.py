@@ -218,7 +218,8 @@ class Now(_Model, frozen=True):
 class Result(_Model, frozen=True):
     """One objective. `sli`, `goal` and `errorBudgetRemaining` in percent; absent where there are no events. `reason`:
     why it could not be evaluated, and has no figures, or not with the latest counts; it never looks healthy then.
-    `fastest`: the shortest duration of a caller, where both ends are known. `untold`: fields that the store which it
+    `not_measured`: why its LatencyProbe is not measured now (reason: message), empty while it is. `fastest`: the
+    shortest duration of a caller, where both ends are known. `untold`: fields that the store which it
     was read from does not know (`coverage.lost`): empty or 0, say nothing. `window_events`: what its state is judged
     by, where the figures are of less than its window (`--since`, not in a cluster)."""
 
@@ -246,6 +247,7 @@ class Result(_Model, frozen=True):
     top_peers: tuple[Peer, ...] = ()
     since: str | None = None
     reason: str = ""
+    not_measured: str = ""
     waited_for: tuple[Waited, ...] = ()
     causes: tuple[Cause, ...] = ()
     burn_down: BurnDown | None = None
@@ -274,7 +276,8 @@ class Metadata(_Model, frozen=True):
 
 
 class LatencyReport(_Model, frozen=True):
-    """A report as the resource that the API server keeps, and as `report -o json` prints it."""
+    """A report as the resource that the API server keeps, and as `report -o json` prints it. `worst`: the name of
+    the worst objective, where `--limit` left it out (not in a cluster)."""
 
     api_version: str
     kind: str
@@ -282,6 +285,7 @@ class LatencyReport(_Model, frozen=True):
     summary: Summary
     results: tuple[Result, ...]
     omitted: int = 0
+    worst: str = ""
 
 
 def summary(results: Iterable[Result]) -> Summary:

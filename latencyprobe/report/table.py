@@ -3,73 +3,80 @@
 Receives model.Report and a rich Console (which knows about NO_COLOR, pipes and widths) and prints.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from latencyprobe.report import drawing, exchanges, units, words
+from latencyprobe.report import drawing, exchanges, headline, notes, words
+from latencyprobe.report.headline import Age
 from latencyprobe.report.model import LatencyReport, Report, Result
-from latencyprobe.report.words import Note
+from latencyprobe.report.notes import Note
 
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _INDENT = 12  # of an objective's details: below its name
 _HANGING = 2
+_FIGURES, _BETWEEN = (10, 10, 12), 2  # their widths, and between them
 _SPARKLINE, _DRAWN_FROM = 40, 90  # characters of a burn-down, and of a line that has room for it
-_FRESH_S, _STALE_S = 2, 180  # a report of a cluster is written once a minute
 
 
-def render(report: Report | LatencyReport, console: Console, title: str = "", age_s: int = 0) -> None:
-    """Print the report of one namespace. `title`: its name, where there may be several. `age_s`: how long ago it was
-    made."""
+def render(report: Report | LatencyReport, console: Console, title: str = "", age: Age = headline.NOW) -> None:
+    """Print the report of one namespace. `title`: its name, where there may be several."""
     if not report.results:
         console.print(words.NO_OBJECTIVES, style="yellow", highlight=False)
         return
-    console.print(_headline(report, title).append_text(age(age_s)))
+    console.print(_headline(report, title, age))
     console.print()
-    console.print(_line(("State", "Objective", "SLI", "goal", "budget left"), console, "bold"))
+    apart = max(len(words.name(one)) for one in report.results) > _room(console)
+    console.print(*_lines(("State", "Objective", "SLI", "goal", "budget left"), console, "bold", apart=apart))
     for result in report.results:
         state = Text(result.state.words, result.state.colour)
         figures = (words.sli(result), f"{result.goal} %", words.budget(result))
-        console.print(_line((state, words.name(result), *figures), console))
+        console.print(*_lines((state, words.name(result), *figures), console, apart=apart))
         _print_burn_down(result, console)
-        for note in words.notes(result):
+        for note in notes.told(result):
             _print_note(note, console)
-    if more := words.omitted(report):
+    if more := headline.omitted(report):
         console.print(more, highlight=False)
     if found := words.slowest(report.results)[:5]:
         console.print()
         exchanges.render(found, console)
 
 
-def _headline(report: Report | LatencyReport, title: str) -> Text:
-    line = Text.assemble((f"{title}: " if title else "", "bold"), words.met(report))
-    if worst := words.worst(report):
-        line.append("; worst: ").append(words.name(worst), "bold").append(" is ")
+def _headline(report: Report | LatencyReport, title: str, age: Age) -> Text:
+    line = Text.assemble((f"{title}: " if title else "", "bold"), headline.met(report))
+    if worst := headline.worst(report):
+        line.append("; worst: ").append(worst.name, "bold").append(" is ")
         line.append(worst.state.words, worst.state.colour)
-    return line
+    return line.append("; ").append_text(of_age(age)) if age.text else line
 
 
-def age(age_s: int, before: str = "; ") -> Text:
-    """Return how long ago a report was made, where that is not now; with a warning where nobody seems to renew it."""
-    if age_s < _FRESH_S:
-        return Text()
-    told = f"{before}updated {units.time_span(age_s)} ago"
-    return Text(told) if age_s < _STALE_S else Text(f"{told}: is the operator running?", "yellow")
+def of_age(age: Age) -> Text:
+    """Return how old figures are, in colour where that is a warning."""
+    return Text(age.text, "yellow" if age.stale else "")
 
 
-def _line(cells: Sequence[str | Text], console: Console, style: str = "") -> Table:
-    """Return one line of the objectives; all have the same columns."""
-    line = Table.grid(padding=(0, 2, 0, 0))
-    line.width = min(console.width, _LINE_WIDTH)
-    line.add_column(width=_INDENT - 2, no_wrap=True)
-    line.add_column(ratio=1, overflow="fold")
-    for width in (10, 10, 12):
-        line.add_column(width=width, justify="right", no_wrap=True)
-    line.add_row(*cells, style=style)
-    return line
+def _lines(cells: Sequence[str | Text], console: Console, style: str = "", *, apart: bool) -> Iterable[Table]:
+    """Yield one line of the objectives; all have the same columns. `apart`: the figures are in a line of their own."""
+    names = (Column(width=_INDENT - _BETWEEN, no_wrap=True), Column(ratio=1, overflow="fold"))
+    figures = [Column(width=width, justify="right", no_wrap=True) for width in _FIGURES]
+    whole = [((*names, *figures), cells)]
+    for columns, texts in [(names, cells[:2]), ((Column(ratio=1), *figures), ("", *cells[2:]))] if apart else whole:
+        line = Table.grid(*columns, padding=(0, _BETWEEN, 0, 0))
+        line.width = _width(console)
+        line.add_row(*texts, style=style)
+        yield line
+
+
+def _room(console: Console) -> int:
+    """Return how many characters a name has beside its figures."""
+    return _width(console) - _INDENT - sum(_BETWEEN + width for width in _FIGURES)
+
+
+def _width(console: Console) -> int:
+    return min(console.width, _LINE_WIDTH)
 
 
 def _print_burn_down(result: Result, console: Console) -> None:
@@ -92,7 +99,7 @@ def _print_burn_down(result: Result, console: Console) -> None:
 
 def _print_note(note: Note, console: Console) -> None:
     """Print a note below its objective; what does not fit its line hangs, so that the next note is seen to begin."""
-    width = min(console.width, _LINE_WIDTH) - _INDENT - _HANGING
+    width = _width(console) - _INDENT - _HANGING
     for i, line in enumerate(Text(note.text, "yellow" if note.advice else "").wrap(console, width)):
         line.rstrip()
         console.print(Padding(line, (0, 0, 0, _INDENT + (_HANGING if i else 0)), expand=False))

@@ -3,6 +3,7 @@
 Calls come from one thread at a time. Redirects are not followed: the token is for one server.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from typing import NoReturn
@@ -11,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 import urllib3
 
-from latencyprobe.errors import StoreError
+from latencyprobe.errors import StoreError, innermost
 from latencyprobe.shared_store import answers
 from latencyprobe.shared_store.settings import PREFIX, Settings
 from latencyprobe.wire import UNREADABLE
@@ -21,6 +22,7 @@ MAX_BYTES = 32 << 20  # of an answer: 256 objectives with a histogram of 1,000 b
 _CHUNK = 1 << 16
 _CONNECT_S = 5.0
 _SHOWN = 200
+_OF_LIBRARIES = re.compile(r"\[SSL: \w+\] | \(_ssl\.c:\d+\)")
 _SETTINGS = f"{PREFIX}TOKEN_FILE and {PREFIX}HEADERS (in the chart slo.prometheus.tokenSecret and .headers)"
 _PATHS = "Mimir's ends in /prometheus, that of a VictoriaMetrics cluster in /select/0/prometheus"
 _REMEDIES = {
@@ -131,5 +133,6 @@ class Client:
 
 
 def _plain(error: Exception) -> str:
-    """Return what an error says, without the objects that urllib3 names."""
-    return str(getattr(error, "reason", None) or error).rpartition(">: ")[2][:_SHOWN]
+    """Return what is the matter in a few words, without the names and places of libraries."""
+    said = _OF_LIBRARIES.sub("", innermost(error)).strip()
+    return f"{said[:1].lower()}{said[1:_SHOWN]}"

@@ -56,6 +56,9 @@ class Store(Counts, Protocol):
     def objectives_at(self, at: int) -> tuple[Objective, ...]:
         """Return the objectives that were counted at a moment (Unix s), also such as are retired since."""
 
+    def last(self, namespace: str) -> int | None:
+        """Return the last minute that was counted of a namespace's objectives, with RPCs or without."""
+
     def compact(self, now: int) -> None:
         """Delete what is older than it has to be kept."""
 

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import logging
 import os
+import pwd
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from latencyprobe.store.schema import MIGRATIONS
 log = logging.getLogger(__name__)
 
 _APPLICATION_ID = 0x4C504231  # "LPB1": another program's database is refused
+_SUDO = "measured with sudo? then `sudo latencyprobe report`"
 _NEW = "move it away, and a new one is begun"
 FULL, DAMAGED, FAILED = "StoreFull", "StoreDamaged", "StoreFailed"  # reasons of StoreError
 _OF_THE_DISK = (
@@ -51,8 +53,8 @@ def connect(
     Opening for writing creates and migrates the file; with `move_damaged` a damaged one is moved aside before; with
     `thorough` its indexes are looked at too. Raises StoreError.
     """
-    if readonly and not path.exists():
-        raise StoreError(f"{path}: no such store: measure with `latencyprobe run --port PORT` first, or give --store")
+    if readonly and not os.access(path, os.R_OK):
+        raise StoreError(f"{path}: {_unreadable(path)}")
     with failures(path), ExitStack() as undo:
         if readonly:
             return _reader(path), None
@@ -67,6 +69,25 @@ def connect(
             db = _writer(path, thorough)
         undo.pop_all()
     return db, claim
+
+
+def _unreadable(path: Path) -> str:
+    """Return why a store cannot be read, and what to do: who measures is root, most often, and has another store."""
+    if _may_be_there(path):
+        return f"you may not read it: {_SUDO}, or give --store"
+    roots = default_path({"HOME": pwd.getpwuid(0).pw_dir})
+    sudo = f"; {_SUDO}" if os.geteuid() and path == default_path() and _may_be_there(roots) else ""
+    return f"no such store: measure with `latencyprobe run --port PORT` first, or give --store{sudo}"
+
+
+def _may_be_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except PermissionError:  # only root may know
+        return True
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

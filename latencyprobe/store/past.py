@@ -11,7 +11,7 @@ from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective
 from latencyprobe.slo.windows import DAY_S
 from latencyprobe.store.kept import Kept
-from latencyprobe.store.levels import Span, down
+from latencyprobe.store.levels import WIDTHS_S, Span, down
 from latencyprobe.store.statements import IN_SPAN
 
 _BY_STEP = f"SELECT (start - ?) / ? AS step, sum(good), sum(bad) FROM counts {IN_SPAN} GROUP BY step ORDER BY step"
@@ -19,6 +19,10 @@ _DEFINED = """
     SELECT definition, retired,
         (SELECT max(start) FROM counts WHERE series = id AND width_s = ? AND start < ?) AS last
     FROM series WHERE definition IS NOT NULL AND first_minute < ? AND last IS NOT NULL ORDER BY last, NOT retired, id
+"""
+_LAST = """
+    SELECT max((SELECT max(start) FROM counts WHERE series = id AND width_s = ?))
+    FROM series WHERE namespace = ? AND NOT retired
 """
 _NONE = Events(0, 0)
 _Steps = list[tuple[int, int, int]]
@@ -59,3 +63,10 @@ def objectives(db: sqlite3.Connection, at: int) -> tuple[Objective, ...]:
             one = msgspec.json.decode(definition, type=Objective)
             found[one.key.namespace, one.key.probe, one.key.objective, one.key.perspective] = one
     return tuple(found.values())
+
+
+def last(db: sqlite3.Connection, namespace: str) -> int | None:
+    """Return when the newest row of a namespace's objectives begins, of the finest that are kept of it; `None` without
+    any."""
+    found = (db.execute(_LAST, (width_s, namespace)).fetchone()[0] for width_s in WIDTHS_S)
+    return next((start for start in found if start is not None), None)

@@ -90,8 +90,7 @@ class SqliteStore:
         with self._transaction():
             self._db.execute("UPDATE series SET retired = 1 WHERE namespace = ? AND probe = ?", (namespace, probe))
             for objective in objectives:
-                definition = msgspec.json.encode(objective)
-                values = (definition, self._id(objective.key))
+                values = (msgspec.json.encode(objective), self._id(objective.key))
                 self._db.execute("UPDATE series SET retired = 0, definition = ? WHERE id = ?", values)
 
     def objectives(self) -> tuple[Objective, ...]:
@@ -181,6 +180,11 @@ class SqliteStore:
         """Return the objectives that were counted at a moment (Unix s), also such as are retired since."""
         with opening.failures(self.path):
             return past.objectives(self._db, at)
+
+    def last(self, namespace: str) -> int | None:
+        """Return the last minute that was counted of a namespace, with RPCs or without; `None` without any."""
+        with opening.failures(self.path):
+            return past.last(self._db, namespace)
 
     def horizons(self) -> Horizons:
         """Return from when on (Unix s) the rows of each width are all there; of days, from the first counts on."""

@@ -47,6 +47,7 @@ from latencyprobe_operator.status.labels import Labels
 from latencyprobe_operator.status.objective_room import ObjectiveRoom, most
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
+from latencyprobe_operator.status.status import why_not_measured
 from latencyprobe_operator.status.statuses import Statuses
 from latencyprobe_operator.status.writer import StatusWriter
 from latencyprobe_operator.telemetry import Telemetry, telemetry
@@ -141,6 +142,7 @@ class Operator:
             upload_s=lambda: ingest.pacing.usual_s,
             evaluated=status_changed,
             shared=shared,
+            why_not=lambda: why_not_measured(registry.written),
         )
         rule_writer = RuleWriter(cluster, writes, state, config.rule_labels or {})
         rules = Rules(cluster, rule_writer, probes=lambda: registry.probes, edited=rules_edited, told=status_changed)

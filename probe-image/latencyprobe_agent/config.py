@@ -10,8 +10,8 @@ LATENCYPROBE_CGROUP_ROOT  the host's cgroup mount (in the pod /host/cgroup, read
 LATENCYPROBE_STATE_DIR    the last plan and counts that wait for the directory are kept here (emptyDir)
 LATENCYPROBE_BPF_DIR      folder of exchange.bpf.o; without it those of the checkout, then those in the wheel
 LATENCYPROBE_HEALTH_PORT  GET /healthz: the loop turns; /readyz: it measures. 0 switches it off
-LATENCYPROBE_RECORDS_PER_SECOND, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES, LATENCYPROBE_RING_BYTES,
-LATENCYPROBE_OUTBOX_BYTES bounds and sizes; see the fields below
+LATENCYPROBE_RECORDS_PER_SECOND, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES, LATENCYPROBE_NODE_SERIES,
+LATENCYPROBE_RING_BYTES, LATENCYPROBE_OUTBOX_BYTES  bounds and sizes; see the fields below
 POD_NAME, POD_NAMESPACE   names of the agent in its own metrics (downward API)
 OTEL_METRIC_EXPORT_INTERVAL  ms between exports of metrics; OTEL_EXPORTER_OTLP_* are read by telemetry/endpoints.py
 
@@ -68,6 +68,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     outbox_bytes: int = 8 << 20
     spans_per_second: int = 2000  # cap per node over all targets (docs/design/measurement.md, "Sampling decision")
     series: int = 200  # per target set and metric; the rest is folded into `other`
+    # Of all of them, shared out among namespaces, and as many of `other`. One has 4 kB, one of evidence 8, and some 250
+    # bytes of an export: 35 MB and 2 MiB.
+    node_series: int = 8192
     metric_interval_s: float = 15.0
 
     # Identities come in milliseconds; after 4 s a span goes out without (docs/design/telemetry.md, "Waiting spans").
@@ -120,6 +123,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
             ("outbox_bytes", "LATENCYPROBE_OUTBOX_BYTES", 1 << 16, 1 << 30),
             ("spans_per_second", "LATENCYPROBE_SPANS_PER_SECOND", 0, 1_000_000),
             ("series", "LATENCYPROBE_SERIES", 1, 100_000),
+            ("node_series", "LATENCYPROBE_NODE_SERIES", 1, 1_000_000),
         )
         if environ.get(name)
     }

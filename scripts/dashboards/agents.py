@@ -102,14 +102,14 @@ def _records() -> list[Panel]:
 
 
 def _cost() -> list[Panel]:
-    error, mode = label(names.ERROR_TYPE), label(names.CPU_MODE)
+    error, mode, namespace = label(names.ERROR_TYPE), label(names.CPU_MODE), label(names.PROBE_NAMESPACE)
     return [
         _counter("Failed exports", names.EXPORT_ERRORS, error, "Attempts, by status or exception."),
         _gauge("Waiting for the collector", names.OUTBOX_SIZE, "Telemetry; what is too much is dropped.", "bytes"),
         _counter("Failures of parts", names.AGENT_FAILURES, label(names.PART), "Times that a part was left out."),
         _gauge("SLI counts that wait", names.SLI_ROWS_WAITING, "For the operator's directory.", "short"),
         _counter("SLI counts dropped", names.SLI_ROWS_DROPPED, label(names.REASON), "Reports never have them."),
-        _counter("Series folded into `other`", names.SERIES_OVERFLOW, "", "By the cap on series."),
+        _counter("Series folded into `other`", names.SERIES_OVERFLOW, namespace, "For want of room."),
         _counter("CPU", names.CPU_TIME, mode, "Cores, of the agent itself.", unit="none", width=12),
         _gauge("Memory", names.MEMORY, "Resident, of the agent itself.", "bytes", width=12),
     ]

@@ -9,7 +9,7 @@ import pytest
 from latencyprobe_agent.kernel import counts
 from latencyprobe_agent.kernel.attached import Attached
 from latencyprobe_agent.signals.table import Signal
-from latencyprobe_agent.vocabulary.records import HANDSHAKE
+from latencyprobe_agent.vocabulary.records import EXCHANGE_COUNTS, HANDSHAKE
 from tests.truth.compiling import BPF, compile_bpf
 from tests.truth.workload import HERE
 
@@ -54,4 +54,4 @@ def test_cpus_that_share_a_shard_lose_none_of_their_additions(adding):
 
 
 def test_room_is_for_as_many_shards_as_this_machine_has(session):
-    assert counts.entries() == session.programs.map("counts").max_entries
+    assert counts.entries(EXCHANGE_COUNTS) == session.programs.map("counts").max_entries

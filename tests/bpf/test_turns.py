@@ -101,6 +101,38 @@ def test_a_response_that_was_held_up_costs_a_connection_of_many_turns_32_more(pe
     assert_turns(session.records_of_closed(2), *130 * ["OK"], "STREAMING", *32 * ["PUSH"], *9 * ["OK"])
 
 
+def test_a_response_that_was_held_up_until_the_flush_costs_it_no_more(session):
+    """A process that is frozen for seconds in the middle of its answer."""
+    session.measure(PORT, pause_ns=PAUSE_NS, idle_timeout_ns=PAUSE_NS)
+    peers = Peers(PORT)
+    for _ in range(132):
+        peers.turn()
+    peers.send(peers.client, b"request")
+    peers.send(peers.server, b"headers")
+    fall_silent()
+    session.programs.flush()
+    peers.send(peers.server, b"body")
+    for _ in range(40):
+        peers.turn()
+    peers.close()
+    assert_turns(session.records_of_closed(2), *130 * ["OK"], "OK", *32 * ["PUSH"], *9 * ["OK"])
+
+
+def test_what_a_server_says_before_it_closes_an_idle_connection_is_its_goodbye(session):
+    """MySQL's error of a timeout, TLS's close_notify."""
+    session.measure(PORT, pause_ns=PAUSE_NS, idle_timeout_ns=PAUSE_NS)
+    peers = Peers(PORT)
+    peers.turn()
+    peers.turn()
+    fall_silent()
+    session.programs.flush()
+    peers.server.sendall(b"idle for too long")
+    peers.server.close()
+    assert peers.client.recv(99, socket.MSG_WAITALL) == b"idle for too long"
+    peers.close()
+    assert_turns(session.records_of_closed(2), "TEARDOWN")
+
+
 def test_a_message_that_nobody_answers_before_the_client_goes_on_is_one_way(peers, session):
     """MySQL's COM_STMT_CLOSE, then the next query."""
     peers.send(peers.client, b"close the statement")
@@ -125,6 +157,25 @@ def test_a_server_that_has_not_read_the_first_part_of_a_request_takes_it_as_one(
     records = session.records_of_closed(2)
     assert_turns(records, "OK", roles=(Role.SERVER,))
     assert_turns(records, "ONEWAY", "OK", roles=(Role.CLIENT,))
+
+
+def test_messages_that_nobody_answers_are_no_request_of_seconds(session):
+    """Publishing without confirmation, within the pause, until a heartbeat is answered; then an upload in pieces."""
+    session.measure(PORT, pause_ns=PAUSE_NS)
+    peers = Peers(PORT)
+    peers.turn()
+    peers.turn()
+    begun_ns = time.monotonic_ns()
+    while time.monotonic_ns() - begun_ns < 9 * PAUSE_NS:
+        peers.send(peers.client, b"a message")
+        time.sleep(PAUSE_NS / 4e9)
+    peers.turn()
+    for _ in range(10):
+        peers.send(peers.client, b"a piece")
+        time.sleep(PAUSE_NS / 4e9)
+    peers.turn()
+    peers.close()
+    assert_turns(session.records_of_closed(2), "OVERLAP", "OK")
 
 
 def test_a_connection_that_is_never_answered_is_one_way(session):

@@ -12,10 +12,13 @@ fetch_tools() {
 		fail "no QEMU to be had from ${suites[*]}"
 	tools=$cache/tools-$(sha256sum <<<"$plan" | cut -c1-16)
 	[ -e "$tools" ] || {
-		mapfile -t packages < <(awk '{ print $2 }' <<<"$plan")
+		# also those that this machine has, which the plan leaves out
+		mapfile -t packages < <({ awk '{ print $2 }' <<<"$plan"; printf '%s\n' busybox-static kmod; } | sort -u)
 		say "unpacking QEMU: ${#packages[@]} packages"
-		unpack "$tools" -t "${suites[-1]}" "${packages[@]}"
-		ln -sf ../bin/kmod "$tools/sbin/depmod"
+		unpack "$tools.fresh" -t "${suites[-1]}" "${packages[@]}"
+		mkdir -p "$tools.fresh/sbin"
+		ln -sf ../bin/kmod "$tools.fresh/sbin/depmod"
+		mv "$tools.fresh" "$tools"
 	}
 }
 

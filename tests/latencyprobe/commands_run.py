@@ -1,8 +1,12 @@
 """Runs a command as a shell would."""
 
+from collections.abc import Callable
+
 import pytest
 
 from latencyprobe import group
+
+InCluster = Callable[..., None]  # makes LatencyReports those of the cluster
 
 
 def run(capfd: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:

@@ -5,14 +5,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from latencyprobe import parsing, spec
 from latencyprobe.plan import Role
+from latencyprobe.report.model import LatencyReport
 from latencyprobe.sli import Coverage, EvidenceSummary, SliRow, SlowExchange, WaitedFor
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
+from tests.latencyprobe.commands_run import InCluster
 from tests.latencyprobe.store_rows import Clock
+from tests.support.fake_kubectl import FakeKubectl
 
 MakeProbe = Callable[..., spec.LatencyProbe]
 NOW = 1_790_000_000 // 60 * 60
@@ -126,5 +130,16 @@ def probe() -> MakeProbe:
                 "spec": fields | changes,
             }
         )
+
+    return make
+
+
+@pytest.fixture
+def in_cluster(fake_kubectl: FakeKubectl, tmp_path: Path) -> InCluster:
+    """Return who makes reports those of the cluster."""
+
+    def make(*reports: LatencyReport) -> None:
+        (tmp_path / "reports").write_bytes(msgspec.json.encode({"items": reports}))
+        fake_kubectl(f"/bin/cat {tmp_path}/reports")
 
     return make

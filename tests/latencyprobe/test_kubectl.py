@@ -22,6 +22,11 @@ def test_what_was_asked_for_is_handed_on(fake_kubectl: FakeKubectl) -> None:
             "kubectl: The connection was refused: try `kubectl get pods --output json`",
         ),
         ("exit 3", "kubectl: exit code 3: try"),
+        (
+            "echo 'The connection was refused - did you specify the right host or port?' >&2; exit 1",
+            "kubectl: The connection was refused - did you specify the right host or port? Try `kubectl get pods",
+        ),
+        ("echo 'Unable to connect.' >&2; exit 1", "kubectl: Unable to connect: try `kubectl get pods"),
     ],
 )
 def test_what_kubectl_says_is_one_line_and_can_be_tried(fake_kubectl: FakeKubectl, script: str, message: str) -> None:

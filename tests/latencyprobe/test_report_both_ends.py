@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from latencyprobe.plan import Role
-from latencyprobe.report import both_ends, build, words
+from latencyprobe.report import both_ends, build, notes
 from latencyprobe.report.model import Result
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -47,7 +47,7 @@ def test_each_end_tells_the_others_durations_and_callers_that_wait_longer_are_to
     assert client.quantiles is not None
     assert server.other_end.p99 == client.quantiles.p99
     for one in (server, client):
-        (note,) = [note.text for note in words.notes(one) if note.advice and "callers waited" in note.text]
+        (note,) = [note.text for note in notes.told(one) if note.advice and "callers waited" in note.text]
         assert f"callers waited {client.quantiles.p99} at p99 where the server took {client.other_end.p99}" in note
     table = " ".join(printed(build.build(empty_store, empty_store.objectives(), NOW), 120).split())
     assert f"callers: p50 {server.other_end.p50}, p99 {server.other_end.p99} of 1,000" in table

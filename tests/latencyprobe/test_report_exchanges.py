@@ -1,6 +1,7 @@
 """report/exchanges.py: slow exchanges, where their time went, and what explains them."""
 
 import io
+import json
 
 import pytest
 from msgspec.structs import replace
@@ -88,3 +89,11 @@ def test_a_letter_stands_once_in_the_legend() -> None:
     )
     legend = listed(*both, width=120).splitlines()[-1]
     assert legend.strip() == "P server_process, process"
+
+
+def test_for_a_program_it_is_one_line_with_the_end_that_it_was_measured_at() -> None:
+    result = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 1, 0, 1, COVERAGE, "")
+    line = exchanges.document(Exchange(result, SLOW, "shop"))
+    about = {"namespace": "shop", "probe": "p", "target": "cart", "perspective": "Client", "traceId": SLOW.trace_id}
+    assert about.items() <= json.loads(line).items()
+    assert "\n" not in line

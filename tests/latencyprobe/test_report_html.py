@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from latencyprobe import stages
-from latencyprobe.report import html, table
+from latencyprobe.report import choosing, html, table
 from latencyprobe.report.model import BadStage, BurnDown, LatencyReport, Stage
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
@@ -119,7 +119,7 @@ def test_every_figure_of_the_table_is_on_the_page() -> None:
     shown = [document(RICH, IDLE)]
     file = io.StringIO()
     table.render(shown[0], Console(file=file, width=200), "shop")
-    figures = {word.strip("();:,") for word in file.getvalue().split() if any(c.isdigit() for c in word)}
+    figures = {word.strip("();:,×") for word in file.getvalue().split() if any(c.isdigit() for c in word)}
     text = Page(shown).text
     assert len(figures) > 50
     assert [] == sorted(figure for figure in figures if figure not in text)
@@ -142,6 +142,7 @@ def test_every_figure_of_the_table_is_on_the_page() -> None:
         "one turn that overlaps the next",
         "time not measured",
         "63.43ms, mostly network 41.2ms",
+        "2 segments were sent again after a timeout",
         "waited for shop/redis:6379 ×3, 17.1ms",
         "what neither host accounts for",
         "needs 100 events to judge, has 0",
@@ -149,6 +150,12 @@ def test_every_figure_of_the_table_is_on_the_page() -> None:
 )
 def test_page_says(said: str) -> None:
     assert said in " ".join(page_of("rich and idle").text.split())
+
+
+def test_the_page_of_a_moment_that_is_over_says_then() -> None:
+    of_now, of_then = (html.render([document(RICH)], past=past) for past in (False, True))
+    assert ("<span>now: 10.2× spent" in of_now, "<span>then: 10.2× spent" in of_then) == (True, True)
+    assert not re.search(r"\bnow\b", of_then.partition("</style>")[2])
 
 
 def test_hostile_text_is_only_text_and_nothing_turns_it_around() -> None:
@@ -249,6 +256,9 @@ def test_worst_is_linked_wherever_it_stands() -> None:
     page = Page([document(calm, RICH)])
     assert "worst: checkout/fast is Violated" in " ".join(page.text.split())
     assert '<a href="#n1-2">checkout/fast</a> is' in page.source
+    cut = Page([choosing.first(document(calm, RICH), 1)])
+    assert "worst: checkout/fast is Violated" in " ".join(cut.text.split())
+    assert "#n1-2" not in cut.source
 
 
 def test_what_has_no_history_has_no_picture_of_it() -> None:

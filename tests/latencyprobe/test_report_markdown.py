@@ -7,7 +7,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec.structs import replace
 
-from latencyprobe.report import markdown, words
+from latencyprobe.report import headline, markdown, notes, words
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 from tests.latencyprobe.report_examples import HOSTILE, IDLE, RICH, document, hostile, many
@@ -39,8 +39,8 @@ def test_it_is_a_table_notes_and_the_slowest() -> None:
     source = markdown.render([document(RICH, IDLE)], TRACES)
     assert [5, 5, 5, 7, 7] == cells(source)
     text = shown(source)
-    assert words.headline(document(RICH, IDLE), "shop") in text
-    for note in (*words.notes(RICH), *words.notes(IDLE)):
+    assert headline.headline(document(RICH, IDLE), "shop") in text
+    for note in (*notes.told(RICH), *notes.told(IDLE)):
         assert note.text in text
     assert "waited for shop/redis:6379 ×3, 17.1ms" in text
     links = {str(token.attrs["href"]) for token in tokens(source) if token.type == "link_open"}

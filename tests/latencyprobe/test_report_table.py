@@ -33,6 +33,24 @@ def test_table_is_as_it_was_tuned(store: SqliteStore, width: int) -> None:
     assert max(map(len, found.splitlines())) <= width
 
 
+@pytest.mark.parametrize("width", [40, 60, 71])
+def test_a_name_that_has_no_room_beside_its_figures_has_a_line_of_its_own(width: int) -> None:
+    long = replace(RICH, objective="as-fast-as-its-callers-bear")
+    found = printed(model.Report(summary([long]), (long,)), width)
+    assert max(map(len, found.splitlines())) <= width
+    head, columns, objective, *rest = found.partition("\n\n")[2].splitlines()
+    figures = next(line for line in rest if "99.9 %" in line)
+    assert (head.split(), columns.split()) == (["State", "Objective"], ["SLI", "goal", "budget", "left"])
+    assert objective.startswith("Violated    checkout/as-fast-as-its-callers-"[:width])
+    assert figures.split() == ["98.98", "%", "99.9", "%", "10.2×", "spent"]
+    assert len(figures) == len(columns), "each in its column"
+
+
+def test_a_name_that_has_room_stands_beside_its_figures() -> None:
+    (line,) = (line for line in printed(model.Report(summary([RICH]), (RICH,)), 72).splitlines() if "99.9 %" in line)
+    assert line.split()[:3] == ["Violated", "checkout/fast", "98.98"]
+
+
 def test_pipe_gets_no_escape_codes_and_a_terminal_does(store: SqliteStore) -> None:
     found = build.build(store, store.objectives(), NOW)
     assert "\x1b" not in printed(found)
@@ -156,7 +174,7 @@ def test_too_few_events_are_those_of_the_window_whatever_figures_are_shown(empty
     empty_store.define("shop", "checkout", [FAST])
     empty_store.add([SliRow(*FAST.key, minute=NOW - 3600, good=90)])
     found = printed(build.build(empty_store, empty_store.objectives(), NOW, since_s=300))
-    assert "events to judge, has 90: " in found
+    assert "events to judge, has 90\n" in found
 
 
 def test_burn_down_is_a_line_where_there_is_room() -> None:

@@ -12,22 +12,9 @@ NOW = 1_790_000_000 // 60 * 60
 MET = model.Result("p", "o", "cart", "Client", "1ms", "99", "1d", State.MET, 9, 0, 1, COVERAGE, "")
 
 
-def report(*results: model.Result, omitted: int = 0) -> model.Report:
-    counts = {state.column: sum(one.state is state for one in results) for state in State}
-    return model.Report(counts, results, omitted)
-
-
 def test_exchange_of_two_objectives_appears_once(store: SqliteStore) -> None:
     fast = next(result for result in build.build(store, store.objectives(), NOW).results if result.objective == "fast")
     assert 5 == len(words.slowest([fast, fast]))
-
-
-def test_headline_names_the_worst_and_counts_what_found_no_room() -> None:
-    violated = replace(MET, state=State.VIOLATED)
-    assert "shop: 1 of 2 objectives met; worst: p/o is Violated" == words.headline(report(violated, MET), "shop")
-    assert "1 of 4 objectives met" == words.headline(report(MET, omitted=3))
-    assert "3 more objectives are not shown." == words.omitted(report(MET, omitted=3))
-    assert "" == words.omitted(report(MET))
 
 
 @pytest.mark.parametrize(
@@ -35,21 +22,6 @@ def test_headline_names_the_worst_and_counts_what_found_no_room() -> None:
 )
 def test_a_budget_is_what_is_left_or_how_often_it_is_spent(left: str | None, said: str) -> None:
     assert said == words.budget(replace(MET, error_budget_remaining=left))
-
-
-def test_advice_is_told_from_facts() -> None:
-    coverage = model.Coverage("51", 10_000, 4900, 0, 0, 0, 0, 0, "0s", (model.Exclusion("overlap", 4900),))
-    notes = list(words.notes(replace(MET, coverage=coverage, events=5100)))
-    assert [False, False, True, False, False] == [note.advice for note in notes]
-    assert notes[2].text.startswith("overlapping: requests and answers cross")
-
-
-def test_connecting_is_told_as_what_came_before() -> None:
-    late = model.Explained("handshakes", 3, "5", 0, "0", "3.1s")
-    noted = [note.text for note in words.notes(replace(MET, evidence=(late,)))]
-    said = f"before 5 % of all, connecting took longer than {MET.threshold}: 3.1s in all, outside of the RPCs' own time"
-    assert said in noted
-    assert not any("handshakes hit" in text for text in noted)
 
 
 def test_a_failed_exchange_is_mostly_its_error() -> None:

@@ -1,4 +1,4 @@
-"""reporting.py: what report, slow and explain print and return, of a store and of a cluster."""
+"""reporting.py: what report prints and returns, of a store and of a cluster."""
 
 import json
 import re
@@ -11,14 +11,17 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from latencyprobe import group, options, parsing
 from latencyprobe.plan import Role
 from latencyprobe.report import units
 from latencyprobe.sli import SliRow
+from latencyprobe.slo.evaluate import State
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.store import SqliteStore, default_path
 from tests.latencyprobe.commands_run import run
+from tests.latencyprobe.report_examples import IDLE, RICH, document
 from tests.latencyprobe.store_rows import Clock
 from tests.support.fake_kubectl import FakeKubectl
 from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
@@ -60,6 +63,26 @@ def test_report_fails_on_violated_only_if_asked(
     assert 0 == run(capfd, "report")[0]
     code, out, _ = run(capfd, "report", "--fail-on", "violated")
     assert (1, True) == (code, out.startswith("0 of 1 objectives met; worst: redis/fast is Violated\n"))
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_report_that_judges_nothing_is_not_green(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, fake_kubectl: FakeKubectl, form: str
+) -> None:
+    asked = ("report", "-n", "sohp", "-o", form, "--fail-on", "violated")
+    fake_kubectl(f"/bin/cat {tmp_path}/reports")
+    (tmp_path / "reports").write_text('{"items": []}')
+    code, _, err = run(capfd, *asked)
+    said = "latencyprobe: --fail-on violated: there is no report to judge by: is that the right namespace, or store?\n"
+    assert (1, said) == (code, err)
+    unknown = (replace(IDLE, objective="a"), IDLE, replace(IDLE, state=State.INCOMPLETE))
+    (tmp_path / "reports").write_bytes(msgspec.json.encode({"items": [document(*unknown)]}))
+    code, _, err = run(capfd, *asked)
+    said = "latencyprobe: --fail-on violated: no objective is judged: 1 Incomplete, 2 No data\n"
+    assert (1, True) == (code, err.endswith(said))
+    (tmp_path / "reports").write_bytes(msgspec.json.encode({"items": [document(replace(RICH, state=State.MET), IDLE)]}))
+    code, _, err = run(capfd, *asked)
+    assert (0, False) == (code, "--fail-on" in err)
 
 
 @pytest.mark.parametrize(
@@ -125,26 +148,6 @@ def test_sources_exclude_each_other(capfd: pytest.CaptureFixture[str]) -> None:
     assert (2, "latencyprobe: -n and -A exclude each other: see latencyprobe report --help\n") == (code, err)
 
 
-def test_slow_prints_one_object_a_line(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
-    code, out, _ = run(capfd, "slow", "--store", store_of_today.path, "--target", "cart", "-o", "json")
-    lines = [json.loads(line) for line in out.splitlines()]
-    assert (0, 5) == (code, len(lines))
-    assert ["ok", "rto"] == [hit["what"] for hit in lines[0]["evidence"]]
-    assert ("cart", "Server", f"{59:032x}") == tuple(lines[0][name] for name in ("target", "perspective", "traceId"))
-
-
-def test_slow_table_shows_stages_and_trace_ids(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
-    out = run(capfd, "slow", "--store", store_of_today.path)[1]
-    assert f"{59:032x}" in out
-    assert "process 40.1ms" in out
-    assert "resent rto, 812ms" in out
-
-
-def test_slow_refuses_an_unknown_target(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
-    code, _, err = run(capfd, "slow", "--store", store_of_today.path, "--target", "basket")
-    assert (2, True) == (code, "'basket' is no target: one of cart" in err)
-
-
 def test_figures_of_the_last_minutes_are_those_of_no_others(
     capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
 ) -> None:
@@ -163,32 +166,6 @@ def test_figures_of_the_last_minutes_say_so_in_every_form(
     _, out, err = run(capfd, "report", "--store", store_of_today.path, "--since", "10m", "-o", form)
     shown = err if form == "csv" else out
     assert "Figures of the last 10m; state, budget and burn rates of each objective" in shown
-
-
-def test_slow_and_explain_of_several_namespaces_say_of_which_each_is(
-    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, fake_kubectl: FakeKubectl, tmp_path: Path
-) -> None:
-    document = json.loads(run(capfd, "report", "--store", store_of_today.path, "-o", "json")[1])
-    of_staging = json.loads(
-        json.dumps(document).replace('"traceId": "0000', '"traceId": "ffff').replace('"shop"', '"staging"')
-    )
-    (tmp_path / "reports").write_text(json.dumps({"items": [document, of_staging]}))
-    fake_kubectl(f"/bin/cat {tmp_path}/reports")
-    lines = [json.loads(line) for line in run(capfd, "slow", "-A", "-o", "json")[1].splitlines()]
-    assert {"shop", "staging"} == {one["namespace"] for one in lines}
-    table = run(capfd, "slow", "-A")[1]
-    assert ("shop/cart, server" in table, "staging/cart, server" in table) == (True, True)
-    explained = run(capfd, "explain", "-A", f"ffff{59:028x}")[1]
-    assert "at the server's side of staging/checkout/cart" in explained
-
-
-def test_slow_of_the_last_minutes_leaves_out_older_ones(
-    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
-) -> None:
-    recent = run(capfd, "slow", "--store", store_of_today.path, "--since", "15m", "--limit", "2", "-o", "json")[1]
-    assert [f"{number:032x}" for number in (59, 58)] == [json.loads(line)["traceId"] for line in recent.splitlines()]
-    code, out, _ = run(capfd, "slow", "--store", store_of_today.path, "--since", "5m")
-    assert (0, "None of the slowest RPCs of each hour began within the last 5m") == (code, out.partition(":")[0])
 
 
 def test_report_of_one_target_counts_its_objectives(
@@ -218,36 +195,6 @@ def test_report_of_a_cluster_says_how_old_it_is_and_refuses_since(
     assert re.search(r"updated 10m\S* ago: is the operator running\?", run(capfd, "slow", "-n", "shop")[1])
     code, _, err = run(capfd, "report", "-n", "shop", "--since", "5m")
     assert (2, True) == (code, "--since needs a store; reports of a cluster are of whole windows" in err)
-
-
-def test_explain_shows_the_slowest_or_the_one_whose_trace_id_begins_so(
-    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore
-) -> None:
-    for trace in ("", f"{59:032x}"):
-        out = run(capfd, "explain", "--store", store_of_today.path, *([trace] if trace else []))[1]
-        assert out.startswith(f"trace {59:032x}\n")
-        assert "why: resent rto, 812ms" in out
-    out = run(capfd, "explain", "--store", store_of_today.path, "--target", "cart")[1]
-    assert out.startswith(f"trace {59:032x}\n")
-    code, _, err = run(capfd, "explain", "--store", store_of_today.path, "--target", "nowhere")
-    assert (code, "'nowhere' is no target: one of cart" in err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("trace", "message"),
-    [
-        ("0", "'0' begins 5 trace ids: give more of one: 0000"),
-        (
-            "f",
-            "no RPC whose trace id begins with 'f' is among the slowest: `latencyprobe slow` lists those that can be",
-        ),
-    ],
-)
-def test_explain_says_which_it_cannot_tell(
-    capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, trace: str, message: str
-) -> None:
-    code, out, err = run(capfd, "explain", "--store", store_of_today.path, trace)
-    assert (1, "", True) == (code, out, err.startswith(f"latencyprobe: {message}"))
 
 
 @pytest.mark.parametrize(
@@ -362,6 +309,7 @@ def test_report_of_a_moment_is_as_it_was_then(capfd: pytest.CaptureFixture[str],
     assert "from counts of whole hours: burn rates over less are not known any more." in err
     assert ["5m", "30m"] == [burn["short"] for burn in now["burnRates"]]
     assert "burnRates" not in then
+    assert "<span>then: 0.9 %" in run(capfd, "report", "--store", store_of_weeks, "--at", days_ago(12), "-o", "html")[1]
 
 
 def test_table_of_a_moment_says_so_and_how_far_the_store_reaches(
@@ -425,7 +373,9 @@ def test_report_is_sorted_and_cut(capfd: pytest.CaptureFixture[str], store_of_to
     assert (["calls", "fast"], 1) == ([one["objective"] for one in document["results"]], document["omitted"])
     assert 3 == sum(document["summary"].values())
     assert 1 == run(capfd, *args, "--fail-on", "violated")[0]
-    assert "1 of 3 objectives met; worst: checkout/fast is Violated" in run(capfd, *args)[1]
+    for limit in ("1", "2"):
+        said = run(capfd, *args[:-1], limit)[1]
+        assert "1 of 3 objectives met; worst: checkout/fast is Violated" in said, "shown or not"
 
 
 def test_watching_prints_again_until_it_is_ended(store_of_today: SqliteStore) -> None:

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -49,17 +50,34 @@ def problem(settings: Settings, expression: str = "vector(1)") -> str:
 
 
 def test_a_server_that_is_not_there_is_told() -> None:
-    assert "refused: is it up, and reached from here" in problem(Settings(f"http://127.0.0.1:{free_port()}"))
+    url = f"http://127.0.0.1:{free_port()}"
+    said = f"{url}: no answer: connection refused: is it up, and reached from here under this URL?"
+    assert said == problem(Settings(url))
 
 
 def test_a_name_that_nobody_knows_is_told() -> None:
-    assert "no answer" in problem(Settings("http://prometheus.invalid:9090"))
+    said = problem(Settings("http://prometheus.invalid:9090"))
+    assert ": no answer: " in said
+    assert not [of_a_library for of_a_library in ("HTTP", "Errno", "(") if of_a_library in said], said
 
 
 def test_a_server_that_never_answers_is_told_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert "timed out" in problem(Settings(url, timeout_s=0.2))
+        assert ": no answer: timed out: " in problem(Settings(url, timeout_s=0.2))
+
+
+def test_a_server_that_speaks_no_tls_is_told_in_plain_words() -> None:
+    def answer(listener: socket.socket) -> None:
+        with listener.accept()[0] as asking:
+            asking.recv(4096)
+            asking.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as plain, ThreadPoolExecutor(1) as pool:
+        pool.submit(answer, plain)
+        said = problem(Settings(f"https://127.0.0.1:{plain.getsockname()[1]}"))
+    assert ": give the authority of its certificate" in said
+    assert not [of_a_library for of_a_library in ("[SSL", "_ssl.c") if of_a_library in said], said
 
 
 @needs("nginx")

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from latencyprobe.errors import StoreError
-from latencyprobe.report import build, csv, html, words
+from latencyprobe.report import build, csv, html, notes
 from latencyprobe.report.model import Coverage, Result
 from latencyprobe.report.units import duration_ns
 from latencyprobe.shared_store.client import FAILED, Client
@@ -233,7 +233,7 @@ def test_what_metrics_do_not_carry_is_named_in_every_form(tmp_path: Path) -> Non
         first, _, inner = field.partition(".")
         of = Coverage if inner else Result
         assert (inner or first) in {one.encode_name for one in msgspec.structs.fields(of)}, field
-    note = next(note.text for note in words.notes(found) if "not in the metrics" in note.text)
+    note = next(note.text for note in notes.told(found) if "not in the metrics" in note.text)
     assert "stages of bad RPCs" in note
     assert "lost turns" in note
     (row,) = csv_.DictReader(csv.render([report]).splitlines())

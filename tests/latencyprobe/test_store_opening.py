@@ -1,8 +1,11 @@
 """store/opening.py: one writer, and no file that is not ours, newer or damaged."""
 
+import os
+import pwd
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +30,46 @@ def test_reader_does_not_make_a_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such store: measure with `latencyprobe run"):
         SqliteStore(tmp_path / "sli.db", readonly=True)
     assert [] == list(tmp_path.iterdir())
+
+
+SUDO = "measured with sudo? then `sudo latencyprobe report`"
+
+
+def told(path: Path) -> str:
+    with pytest.raises(StoreError) as refused:
+        SqliteStore(path, readonly=True)
+    return str(refused.value)
+
+
+@pytest.fixture
+def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where root's own store would be, for somebody else."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path / "root")))
+    return default_path({"HOME": str(tmp_path / "root")})
+
+
+def test_who_measured_with_sudo_is_told_where_the_counts_are(roots: Path, tmp_path: Path) -> None:
+    assert SUDO not in told(default_path()), "root has none"
+    roots.parent.mkdir(parents=True)
+    roots.touch()
+    assert told(default_path()).endswith(f"or give --store; {SUDO}")
+    assert SUDO not in told(tmp_path / "other.db"), "asked for by its name"
+
+
+def test_what_only_root_may_look_at_may_be_there(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stat(path: Path) -> None:
+        raise PermissionError if path == roots else FileNotFoundError
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert told(default_path()).endswith(SUDO)
+
+
+def test_a_store_that_is_not_ours_to_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SqliteStore(tmp_path / "sli.db").close()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read all
+    assert told(tmp_path / "sli.db") == f"{tmp_path}/sli.db: you may not read it: {SUDO}, or give --store"
 
 
 def test_only_the_owner_can_read_the_file(store: SqliteStore) -> None:

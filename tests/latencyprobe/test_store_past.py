@@ -10,6 +10,7 @@ from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective
 from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
 from latencyprobe.store import SqliteStore
+from latencyprobe.store.levels import down
 from tests.latencyprobe.store_rows import KEY, NOW, Clock, row
 
 FAST = Objective(KEY, "cart", 25_000_000, "99.9", "28d", 100, errors_count_as_bad=True)
@@ -86,3 +87,14 @@ def test_objective_that_was_retired_is_there_until_it_was(store: SqliteStore) ->
     store.define("shop", "checkout", [])
     assert (FAST,) == store.objectives_at(NOW - DAY_S)
     assert () == store.objectives_at(NOW + 3 * DAY_S)
+
+
+def test_the_last_counts_of_a_namespace_are_known_for_as_long_as_any_are(store: SqliteStore, clock: Clock) -> None:
+    last = NOW - 6 * HOUR_S
+    assert (last, None) == (store.last("shop"), store.last("bank"))
+    for later_s, found in ((3 * DAY_S, down(last, HOUR_S)), (40 * DAY_S, down(last, DAY_S))):
+        clock.now = NOW + later_s
+        store.compact(NOW + later_s)
+        assert found == store.last("shop")
+    store.define("shop", "checkout", [])
+    assert store.last("shop") is None, "nobody reports what is retired"

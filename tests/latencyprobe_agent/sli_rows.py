@@ -9,5 +9,5 @@ from latencyprobe.sli import SliRow
 NOW = int(time.time()) // 60 * 60
 
 
-def row(minute: int = NOW, good: int = 1, objective: str = "fast", **more: Any) -> SliRow:
-    return SliRow("shop", "p", "uid", objective, "hash", Role.SERVER, minute, good=good, **more)
+def row(minute: int = NOW, good: int = 1, objective: str = "fast", namespace: str = "shop", **more: Any) -> SliRow:
+    return SliRow(namespace, "p", "uid", objective, "hash", Role.SERVER, minute, good=good, **more)

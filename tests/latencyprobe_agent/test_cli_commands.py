@@ -124,7 +124,7 @@ def test_plan_says_what_would_be_measured_and_what_is_missing(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "give -f FILE or --port PORT: what to measure"),
+        ([], "give -f FILE or --port PORT: what to measure; on this host listen: "),
         (["--port", "80", "-f", "x.yaml"], "give -f FILE or --port PORT"),
         (["-f", "x.yaml", "--threshold", "5ms"], "--threshold and --protocol go with --port: a file has its own"),
         (["--port", "80", "--threshold", "5x"], "spec.objectives[0].threshold: '5x': expected a duration such as 25ms"),

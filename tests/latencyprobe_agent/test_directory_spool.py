@@ -200,6 +200,34 @@ def test_above_the_bounds_the_oldest_go_and_are_counted(
     assert sum(file.stat().st_size for file in path.parent.iterdir()) < 10 << 20
 
 
+@pytest.mark.parametrize(("bound", "most"), [("CAPACITY_ROWS", 300), ("_CAPACITY_BYTES", 256 << 10)])
+def test_one_namespace_pushes_out_no_rows_of_another_but_its_own_oldest(
+    path: Path, dropped: Counter[str], monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    monkeypatch.setattr(module, bound, most)
+    monkeypatch.setattr(module, "BATCH_ROWS", 10)
+    spool = Spool(path, dropped)
+    for minute in range(12):
+        at = NOW + 60 * minute
+        hostile = [row(at, namespace="evil", objective=f"o{i}", peers={f"evil/{'w' * 90}": 1}) for i in range(200)]
+        spool.add([*hostile, row(at, good=2)], at)
+    left = list(spool._rows())
+    assert 12 == sum(one.namespace == "shop" for one in left)
+    assert 12 * 201 - len(left) == dropped["no_room"]
+    minutes = [one.minute for one in left if one.namespace == "evil"]
+    assert 200 == minutes.count(NOW + 60 * 11), "the newest stay"
+    assert NOW + 60 * 5 < min(minutes)
+
+
+def test_losses_of_one_namespace_push_out_no_losses_of_another(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MISSING", 20)
+    spool.add([row(NOW - 25 * 3600, good=3)], NOW)
+    spool.add([row(NOW - 25 * 3600, namespace="evil", objective=f"o{i}", good=1) for i in range(100)], NOW)
+    assert 20 == len(spool._missing())
+    spool.add([row()], NOW)
+    assert 3 == sent(spool).rows[0].coverage.lost
+
+
 def test_losses_of_objectives_that_are_gone_do_not_pile_up(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MISSING", 20)
     for number in range(100):

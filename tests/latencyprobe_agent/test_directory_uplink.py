@@ -211,7 +211,9 @@ def test_a_disk_that_hangs_fills_no_memory_and_delays_nobody(
     uplink.start()
     uplink.add([row()])
     assert hangs.wait(20)
-    uplink.add(row(objective=f"o{i}") for i in range(25))
+    uplink.add([row(good=7)])
+    uplink.add(row(objective=f"o{i}", namespace="evil") for i in range(24))
     assert ({"no_room": 15}, 10) == (waiting.dropped, len(uplink._taken))
+    assert 7 in {one.good for one in uplink._taken}, "one namespace pushes out no row of another"
     works.set()
     uplink.stop(5)

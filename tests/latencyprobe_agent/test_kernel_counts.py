@@ -8,7 +8,7 @@ import pytest
 
 from latencyprobe_agent.kernel import counts
 from latencyprobe_agent.measure.counts import added_up
-from latencyprobe_agent.vocabulary.records import COUNTS_SLOT, EVIDENCE_COUNTS, SHARDS
+from latencyprobe_agent.vocabulary.records import COUNTS_SLOT, EVIDENCE_COUNTS, EXCHANGE_COUNTS, SHARDS
 
 
 class Kernel:
@@ -45,7 +45,8 @@ def test_nothing_is_lost_however_many_cpus_there_are_and_room_and_reading_end_at
 
     assert list(owners) == keys["owner"].tolist()
     assert [cpus * 1000 * owner + sum(range(cpus)) for owner in owners] == totals["segs_sent"].tolist()
-    assert 1024 * min(cpus, 32) == counts.entries()
+    assert 1024 * min(cpus, 32) == counts.entries(EVIDENCE_COUNTS)
+    assert min(1024 * min(cpus, 32), 20_480) == counts.entries(EXCHANGE_COUNTS), "of 8 KiB each, which are the agent's"
     assert len(kernel.values) == len(owners) * min(cpus, 32)
 
     counts.forget(kernel, keys[1:])

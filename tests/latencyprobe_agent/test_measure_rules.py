@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from latencyprobe.plan import Endpoint, Replicas, Role, SpanPolicy, TargetPod
+from latencyprobe.plan import Endpoint, Pod, Replicas, Role, SpanPolicy, TargetPod
 from latencyprobe.stages import StagesAs
 from latencyprobe_agent.measure.matches import ANY_ADDRESS, packed
-from latencyprobe_agent.measure.rules import NO_RULES, compile_rules
+from latencyprobe_agent.measure.room import Room
+from latencyprobe_agent.measure.rules import NO_RULES, compile_rules, followed_in
 from latencyprobe_agent.vocabulary.records import EvidenceFlags, RuleSide
 from tests.support.plans import plan_of, replicas_of, target
 
@@ -45,9 +46,8 @@ targets = st.lists(
 )
 
 
-@given(targets)
-def test_every_socket_finds_exactly_the_targets_that_the_plan_gives_it(described):
-    plan = plan_of(
+def planned(described):
+    return plan_of(
         *(
             target(
                 f"t{i}",
@@ -57,8 +57,14 @@ def test_every_socket_finds_exactly_the_targets_that_the_plan_gives_it(described
                 endpoints=tuple(Endpoint(*e) for e in d["endpoints"]) if d["role"] is Role.SERVER else (),
             )
             for i, d in enumerate(described)
-        )
+        ),
+        pods=tuple(Pod(uid, "shop", uid, (), (), {}) for uid in "abc"),
     )
+
+
+@given(targets)
+def test_every_socket_finds_exactly_the_targets_that_the_plan_gives_it(described):
+    plan = planned(described)
     rules = compile_rules(plan, {"a": [1, 2], "b": [3], "c": []})
 
     for cgroup, uid in {1: "a", 2: "a", 3: "b"}.items():
@@ -79,6 +85,17 @@ def test_every_socket_finds_exactly_the_targets_that_the_plan_gives_it(described
                     if uid in t.callers and e.address == address and e.port in (0, port)
                 }  # fmt: skip
                 assert made | called == looked_up(rules, client_group, RuleSide.PEER, address, port)
+
+
+CGROUPS = st.dictionaries(st.sampled_from("abc"), st.sets(st.integers(1, 20)).map(sorted))
+
+
+@given(targets, CGROUPS, CGROUPS)
+def test_rules_with_other_cgroups_are_those_that_compiling_again_gives(described, before, after):
+    plan, room = planned(described), Room(cgroups=9, of_pod=5)
+    rules = compile_rules(plan, before, room=room)
+
+    assert compile_rules(plan, after, rules, room) == followed_in(rules, plan, after, room)
 
 
 def test_pods_with_equal_rules_share_a_group_and_callers_do_not_multiply():

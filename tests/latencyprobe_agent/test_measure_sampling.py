@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
+from latencyprobe_agent.measure.budget import Budget
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.rules import NO_RULES, TargetSet, compile_rules
-from latencyprobe_agent.measure.sampling import Budget, Reason, Sampler, decide
+from latencyprobe_agent.measure.sampling import Reason, Sampler, decide
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 from tests.support.exchanges import at_level, exchanges
 
@@ -195,6 +196,39 @@ def test_all_latencyprobes_of_a_node_share_its_budget_failed_ones_first():
     assert 50 == len(chosen.index)
     assert set(range(20)) <= set(chosen.index.tolist())
     assert 50 == chosen.over_budget
+
+
+@pytest.mark.parametrize("evil", [{}, {"outcome": Outcome.RESET}], ids=["slow", "failed"])
+def test_one_namespace_takes_no_spans_of_another_whose_share_they_are(evil):
+    """What is slow of one goes before what has failed of another, who wants more than his share."""
+    both = sets(0.01, 100, "shop/cart") | {2: sets(1.0, 100_000, "evil/p")[1]}
+    budget, kept = Budget(2000), 0
+
+    for second in range(1, 31):
+        honest = exchanges(10, Role.SERVER, stages=(0, 0, 2 * SLOW_NS, 0), request_offset=np.arange(10) + second * 10)
+        hostile = exchanges(10_000, Role.SERVER, stages=(0, 0, 2 * SLOW_NS, 0), target_set=2, **evil)
+        hostile["request_offset"] = np.arange(10_000) * 977 + second
+        half = halves(np.concatenate([hostile, honest]))
+        for batch in (half.take(np.arange(5000)), half.take(np.arange(5000, 10_010))):
+            chosen = decide(batch, both, budget, second * 10**9)
+            kept += int((batch.rec["target_set"][chosen.index] == 1).sum())
+
+    assert 30 * 10 == kept
+
+
+def test_both_sides_drop_the_same_of_a_namespace_whatever_else_their_nodes_see():
+    """The share says how many, which may differ; the key says which, so those of the smaller share are among those of
+    the larger one."""
+    both = sets(1.0, probe="shop/cart") | {2: sets(1.0, probe="evil/p")[1]}
+    chosen = []
+    for role, others in ((Role.CLIENT, 300), (Role.SERVER, 30)):
+        own = exchanges(200, role, stages=(0, 10, 0, 0), request_offset=np.arange(200))
+        theirs = exchanges(others, role, stages=(0, 10, 0, 0), request_offset=np.arange(others) + 1000, target_set=2)
+        some = decide(halves(np.concatenate([own, theirs])), both, Budget(100), 0)
+        chosen.append({at for at in some.index.tolist() if at < 200})
+
+    assert (50, 70) == tuple(map(len, chosen))
+    assert chosen[0] < chosen[1]
 
 
 def test_who_lacked_spans_of_the_node_and_not_of_its_own_is_known_for_a_while():

@@ -8,7 +8,7 @@ import pytest
 from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.identity.resources import FakeResources
-from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
+from latencyprobe_agent.measure.counts import COUNTS, NO_COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.turn import InForce
 from latencyprobe_agent.telemetry.count_series import CountSeries
@@ -33,7 +33,7 @@ class Node:
     """Owners that count, and what is exported of them: exchanges by owner."""
 
     def __init__(self, cap: int) -> None:
-        self.series = CountSeries(cap)
+        self.series = CountSeries(cap, 8192)
         self.in_force = planned(1)
         self.series.follow(self.in_force, Now(0, 10**18))
 
@@ -69,7 +69,7 @@ def test_other_never_falls_when_one_of_it_ends(node: Node) -> None:
     assert {1: 5, 2: 5, OTHER_OWNER: 18} == node.export(3)
     node.read({1: 5, 2: 5, 4: 11}, 3)
     assert {1: 5, 2: 5, OTHER_OWNER: 19} == node.export()
-    assert 2 == node.series.overflow
+    assert 2 == node.series.cap.overflow.total()
 
 
 def test_other_never_falls_when_somebody_else_makes_room(node: Node) -> None:
@@ -114,6 +114,13 @@ def test_a_number_that_is_used_again_counts_for_its_new_target_alone(node: Node)
     assert {1: 2, OTHER_OWNER: 2} == node.export()
     node.read({2: 6, 1: 1}, 1)
     assert {1: 1, 2: 1, OTHER_OWNER: 2} == node.export(), "an owner that comes again begins at 0"
+
+
+def test_keys_of_the_kernels_table_are_told_of_each_namespace(node: Node) -> None:
+    node.read({1: 5, 2: 5})
+    assert {"d": 0} == node.series.keys(node.in_force)
+    node.series.add(Snapshot(NO_COUNTS, NO_COUNTS, np.zeros(0, COUNTS_KEY), {}, held={1: 7, 9: 2}), {})
+    assert {"d": 7, "": 2} == node.series.keys(node.in_force)
 
 
 def test_who_has_left_is_gone_once(node: Node) -> None:

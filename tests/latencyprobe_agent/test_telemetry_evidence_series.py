@@ -15,6 +15,7 @@ from latencyprobe_agent.telemetry.evidence_series import EvidenceSeries
 from latencyprobe_agent.telemetry.metric_points import evidence_points
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, EVIDENCE_COUNTS, FLOW_HEADER, Role
 
@@ -34,7 +35,7 @@ def records(*rows: dict[str, Any]) -> Evidence:
 
 
 def test_counters_add_up_by_target_set_owner_and_label() -> None:
-    series = EvidenceSeries(10, by_process=False)
+    series = EvidenceSeries(SeriesCap(10, 8192), by_process=False)
     evidence = records({"cgroup_id": 50}, {"cgroup_id": 50}, {"cgroup_id": 51}, {"cgroup_id": 50, "role": 0})
     reasons = np.array(["rto", "fast", "rto", "rto"])
 
@@ -46,7 +47,7 @@ def test_counters_add_up_by_target_set_owner_and_label() -> None:
 
 
 def test_histograms_hold_every_value() -> None:
-    series = EvidenceSeries(10, by_process=True)
+    series = EvidenceSeries(SeriesCap(10, 8192), by_process=True)
     evidence = records({"owner_tgid": 9}, {"owner_tgid": 9}, {"owner_tgid": 9})
 
     series.add(evidence, [Sample(DURATION, np.array([0, 2]), np.array([0.5, 0.0]))])
@@ -59,21 +60,22 @@ def test_histograms_hold_every_value() -> None:
 
 
 def test_series_above_the_cap_share_one_and_are_counted() -> None:
-    series = EvidenceSeries(2, by_process=False)
+    cap = SeriesCap(2, 8192)
+    series = EvidenceSeries(cap, by_process=False)
     evidence = records(*({"cgroup_id": owner} for owner in range(5)))
 
     for _ in range(2):
         series.add(evidence, [Sample(COUNTER, np.arange(5), np.ones(5, np.int64))])
 
     assert {s.group.owner: value for s, value in series.series()} == {0: 2, 1: 2, OTHER_OWNER: 6}
-    assert series.overflow == 3, "each once, however often it comes again"
+    assert cap.overflow.total() == 3, "each once, however often it comes again"
     series.forget(lambda group: group.owner == 0)
     series.add(records({"cgroup_id": 9}), [Sample(COUNTER, np.arange(1), np.ones(1, np.int64))])
     assert {s.group.owner for s, _ in series.series()} == {1, 9, OTHER_OWNER}
 
 
 def test_a_sum_goes_on_when_a_signal_is_switched_off_and_on_which_makes_a_new_target_set() -> None:
-    series = EvidenceSeries(10, by_process=False)
+    series = EvidenceSeries(SeriesCap(10, 8192), by_process=False)
     sets = {
         number: TargetSet((CART.id,), (), 0, CART.spans, "shop/p", flags) for number, flags in ((1, 1), (2, 0), (3, 1))
     }
@@ -89,7 +91,7 @@ def test_a_sum_goes_on_when_a_signal_is_switched_off_and_on_which_makes_a_new_ta
 
 
 def test_peers_above_the_cap_share_one_series_too() -> None:
-    series = EvidenceSeries(2, by_process=False)
+    series = EvidenceSeries(SeriesCap(2, 8192), by_process=False)
     services = np.array([f"service-{i}" for i in range(9)])
 
     sample = Sample(COUNTER, np.arange(9), np.ones(9, np.int64), by_peer=True)
@@ -103,7 +105,7 @@ def test_peers_above_the_cap_share_one_series_too() -> None:
 
 
 def test_what_the_kernel_counted_is_added_to_the_same_series() -> None:
-    series = EvidenceSeries(10, by_process=False)
+    series = EvidenceSeries(SeriesCap(10, 8192), by_process=False)
     keys = np.array([(50, 1, Role.SERVER), (51, 1, Role.CLIENT), (52, 1, Role.UNKNOWN)], COUNTS_KEY)
     values = np.zeros(3, EVIDENCE_COUNTS)
     values["segs_unrecorded"] = 1, 2, 4

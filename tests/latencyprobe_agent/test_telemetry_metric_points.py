@@ -14,6 +14,7 @@ from latencyprobe_agent.telemetry.metric_points import count_points, objective_p
 from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Histogram, Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, RecordHistograms
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
 from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, ExchangeClass, Excluded, Outcome, Role
@@ -150,7 +151,7 @@ def test_counts_of_a_set_from_before_an_edit_of_the_threshold_do_not_count_for_t
 
 def test_owners_above_the_cap_share_one_series() -> None:
     many = counts(*({"owner": owner, "set": 2, "outcomes": {Outcome.OK: 1}} for owner in range(10)))
-    points = [p for p in points_of(OwnerCap(4).fold(many)) if p.metric is names.SERVER_DURATION]
+    points = [p for p in points_of(OwnerCap(4, 2048).fold(many)) if p.metric is names.SERVER_DURATION]
     assert [point.observed for point in points] == [0, 1, 2, 3, OTHER_OWNER]
     assert sum(int(p.value.counts.sum()) for p in points if isinstance(p.value, Histogram)) == 10
 
@@ -162,7 +163,7 @@ def test_targets_that_have_left_the_plan_have_no_points(plan: NodePlan) -> None:
 
 
 def test_pairs_are_counted_beside_their_network_time(make_halves: Any) -> None:
-    histograms = RecordHistograms(200, by_process=False, identity_wait_s=2.0)
+    histograms = RecordHistograms(SeriesCap(200, 8192), by_process=False, identity_wait_s=2.0)
     halves = make_halves({"role": Role.CLIENT, "stages": (0, 9, 0, 0)}, {"role": Role.SERVER})
     histograms.add_pairs(LocalJoin().join(halves), names.LOCAL)
     histograms.add_pairs(LocalJoin().join(halves), names.REMOTE)

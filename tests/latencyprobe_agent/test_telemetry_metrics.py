@@ -1,5 +1,6 @@
 """Turns become metric requests, once per interval; series of owners that have ended end with their last counts."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ def outbox() -> FakeOutbox:
     return FakeOutbox()
 
 
-def make_listener(outbox: FakeOutbox, *, delta: bool = False, series: int = 200, peers: Peers | None = None) -> Metrics:
-    config = Config(metric_interval_s=1.0, series=series)
+def make_listener(outbox: FakeOutbox, *, delta: bool = False, peers: Peers | None = None, **bounds: int) -> Metrics:
+    config = Config(metric_interval_s=1.0, **bounds)
     own = SelfMetrics({"metrics": outbox}, None, config, standalone=True)
     return Metrics(outbox, own, config, peers, start=Now(0, 0), delta=delta)
 
@@ -186,6 +187,43 @@ def test_who_waits_for_a_peer_s_name_waits_on_when_another_number_is_used_again(
         for labels in [dict(at.labels)]
     ]
     assert [("echo", "unresolved"), ("shop", "web")] == told
+
+
+def gained(outbox: FakeOutbox, metric: str) -> dict[tuple[str, str], float]:
+    """Return what a metric has gained over all requests by namespace and service, as who reads differences adds it
+    up."""
+    found, last = Counter[tuple[str, str]](), dict[Any, Any]()
+    for body in outbox.bodies:
+        for at, point in points([body]).items():
+            if metric in at:
+                before = last.get(at)
+                anew = before is None or point.start_unix_ns > before.start_unix_ns
+                where = dict(at.labels)["latencyprobe.probe.namespace"], dict(at.resource)["service.name"]
+                found[where] += point.value - (0 if anew else before.value)
+                last[at] = point
+    return found
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_who_fills_the_room_for_series_makes_some_for_others_and_loses_no_count(
+    outbox: FakeOutbox, make_turn: Any, caplog: pytest.LogCaptureFixture, delta: bool
+) -> None:
+    evil = [Target(f"evil/p/t{i}", "evil", "p", "", f"t{i}", Perspective.SERVER, (), 0, POLICY) for i in range(12)]
+    plan = NodePlan("host", 1, "", (*evil, CART), (), host=True)
+    of = {at: TargetSet((one.id,), (), 0, POLICY, f"{one.namespace}/p") for at, one in enumerate(plan.targets, 1)}
+    in_force = InForce(plan, Rules(sets=of), FakeResources(by_process=True))
+    listener = make_listener(outbox, delta=delta, node_series=40)
+    served = {"role": Role.SERVER, "writer_tgid": 7, "stages": (1, 2, 3, 4)}
+    for second in range(1, 9):
+        numbers = range(1, 14 if second >= 3 else 13)
+        rows = [{**served, "target_set": number} for number in numbers]
+        listener.take(make_turn(in_force, *rows, at_s=second, counts=snapshot(_7=second), stats=AgentStats()))
+    found = gained(outbox, "latencyprobe.stage.duration")
+    assert 4 * 6 == found["e", "service-7"], "each stage of each RPC under its own container"
+    assert 4 * 12 * 8 == found["evil", "service-7"] + found["evil", "other"]
+    assert 4 * 10 * 3 < found["evil", "service-7"] < 4 * 10 * 8
+    assert 8 == gained(outbox, "latencyprobe.exchanges")["evil", "service-7"]
+    assert 1 == sum("namespaces evil make room" in record.getMessage() for record in caplog.records)
 
 
 def test_between_two_intervals_nothing_is_exported_and_at_the_end_everything(

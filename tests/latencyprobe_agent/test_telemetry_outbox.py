@@ -71,6 +71,22 @@ def test_above_the_capacity_the_oldest_go_and_are_counted() -> None:
     assert {body[0] for body in collector.bodies[-2:]} == {8, 9}
 
 
+def test_who_says_too_much_pushes_out_nobody_who_says_less() -> None:
+    """Whatever the collector does meanwhile: one namespace's export may be more than all that can wait."""
+    collector = FakeTransport(AWAY)
+    box = start(collector, capacity_bytes=1000)
+    for export in range(10):
+        box.put(b"evil" * 200, 1, ("evil",))
+        box.put(b"a few %d" % export, 1, ("shop", "bank"))
+    assert box.size_bytes <= 1000
+    collector.answer = Answer()
+    wait_until(lambda: not box.size_bytes)
+    box.stop(5)
+    assert [b"a few %d" % export for export in range(10)] == [
+        one for one in dict.fromkeys(collector.bodies) if one[0] != 101
+    ]
+
+
 def test_a_refused_request_is_dropped_and_the_next_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     collector = FakeTransport(Answer("400", "HTTP 400", retryable=False))
     box = start(collector)

@@ -14,7 +14,7 @@ LABELS = (("latencyprobe.target", "cart"),)
 
 def metrics(encoder: MetricRequests, *points: Point, now: int = 2000) -> dict[tuple[str, str], pb.Metric]:
     """Return what the official parser finds, by service and metric name."""
-    bodies = [body for body, _ in encoder.encode(points, RESOURCES, now)]
+    bodies = [request.body for request in encoder.encode(points, RESOURCES, now)]
     return {(resource["service.name"], metric.name): metric for resource, metric in otlp.metrics(bodies)}
 
 
@@ -81,10 +81,10 @@ def test_a_container_with_many_targets_is_cut_in_requests_that_receivers_take() 
         for target in range(2000)
     ]
     requests = list(MetricRequests(0).encode(points, RESOURCES, 2000))
-    assert len(requests) < sum(len(body) for body, _ in requests) / (2 << 20), "and in no more than are needed"
-    assert max(len(body) for body, _ in requests) < 4 << 20
-    assert len(points) == sum(count for _, count in requests)
-    found = otlp.points(body for body, _ in requests)
+    assert len(requests) < sum(len(body) for body, *_ in requests) / (2 << 20), "and in no more than are needed"
+    assert max(len(body) for body, *_ in requests) < 4 << 20
+    assert len(points) == sum(count for _, count, _ in requests)
+    found = otlp.points(body for body, *_ in requests)
     assert {(dict(at.resource)["service.name"], at.metric, at.labels) for at in found} == {
         (RESOURCES[point.observed]["service.name"], point.metric.name, point.labels) for point in points
     }
@@ -102,13 +102,26 @@ def test_a_metric_of_one_container_may_be_more_than_a_request() -> None:
         for number in range(12_000)
     ]
     requests = list(MetricRequests(0).encode(points, RESOURCES, 2000))
-    assert max(len(body) for body, _ in requests) < 4 << 20
+    assert max(len(body) for body, *_ in requests) < 4 << 20
     assert [len(points), len(points)] == [
-        sum(count for _, count in requests),
-        len(otlp.points(body for body, _ in requests)),
+        sum(count for _, count, _ in requests),
+        len(otlp.points(body for body, *_ in requests)),
     ]
-    assert all(len(otlp.points([body])) == count for body, count in requests)
-    assert [len(list(otlp.metrics([body]))) for body, _ in requests] == [1] * len(requests), "once in each"
+    assert all(len(otlp.points([body])) == count for body, count, _ in requests)
+    assert [len(list(otlp.metrics([body]))) for body, *_ in requests] == [1] * len(requests), "once in each"
+
+
+def test_who_has_many_points_has_requests_of_his_own() -> None:
+    """So that an outbox without room drops his, and not what few points of others went with them."""
+
+    def of(namespace: str, targets: int) -> list[Point]:
+        where = ((names.PROBE, "p"), (names.PROBE_NAMESPACE, namespace))
+        return [Point(1, names.EXCHANGES, (*where, (names.TARGET, f"t{i}")), 5) for i in range(targets)]
+
+    points = [Point(2, names.MEMORY, (), 7), *of("shop", 3), *of("evil", 5000), *of("bank", 2)]
+    requests = list(MetricRequests(0).encode(points, RESOURCES, 2000))
+    assert {("", "shop", "bank"): 6, ("evil",): 5000} == {request.whose: request.points for request in requests}
+    assert len(points) - 1 == len(otlp.points(request.body for request in requests)), "a gauge is none"
 
 
 def test_of_owners_that_are_gone_nothing_is_remembered() -> None:
@@ -169,8 +182,8 @@ def test_requests_stay_below_what_receivers_accept() -> None:
     resources = {i: {"service.name": str(i)} for i in range(2000)}
     points = (Point(i, names.SERVER_DURATION, LABELS, wide) for i in resources)
     parts = list(MetricRequests(0).encode(points, resources, 1))
-    assert sum(count for _, count in parts) == 2000
-    assert max(len(body) for body, _ in parts) < 4 << 20
+    assert sum(count for _, count, _ in parts) == 2000
+    assert max(len(body) for body, *_ in parts) < 4 << 20
 
 
 def test_units_and_kinds_are_what_opentelemetry_expects() -> None:

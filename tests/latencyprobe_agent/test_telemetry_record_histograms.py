@@ -14,6 +14,7 @@ from latencyprobe_agent.measure.pairing import LocalJoin, Pairs
 from latencyprobe_agent.measure.stages import NETWORK_AT, half_stages
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms, Series
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import HISTOGRAM_BUCKETS, SAMPLING_LEVEL_SHIFT, ExchangeFlags, Excluded, Role
 from tests.support.exchanges import at_level, exchanges
@@ -36,7 +37,7 @@ def quantile_bounds(histogram: Histogram, place: int) -> tuple[float, float]:
 
 @pytest.fixture
 def histograms() -> RecordHistograms:
-    return RecordHistograms(200, by_process=False, identity_wait_s=2.0)
+    return RecordHistograms(SeriesCap(200, 8192), by_process=False, identity_wait_s=2.0)
 
 
 def test_stages_are_kept_by_role_and_owner(histograms: RecordHistograms, make_halves: Any) -> None:
@@ -64,7 +65,7 @@ def test_exchanges_that_are_no_events_stay_out(histograms: RecordHistograms, mak
 
 
 def test_standalone_the_owner_is_the_process(make_halves: Any) -> None:
-    histograms = RecordHistograms(200, by_process=True, identity_wait_s=2.0)
+    histograms = RecordHistograms(SeriesCap(200, 8192), by_process=True, identity_wait_s=2.0)
     halves = make_halves({"role": Role.SERVER, "writer_tgid": 5}, {"role": Role.SERVER, "reader_tgid": 6})
     histograms.add(halves, 0.0, by_peer=False)
     assert {series.group.owner for series in found(histograms)} == {5, 6}
@@ -143,7 +144,7 @@ def test_metrics_of_a_sample_are_those_of_all_records_within_their_standard_erro
 
 
 def metrics(records: Iterable[NDArray[np.void]]) -> tuple[RecordHistograms, Halves, Pairs]:
-    histograms = RecordHistograms(200, by_process=False, identity_wait_s=2.0)
+    histograms = RecordHistograms(SeriesCap(200, 8192), by_process=False, identity_wait_s=2.0)
     some = halves(np.concatenate(list(records)))
     pairs = LocalJoin(1).join(some)
     histograms.add(some, 0.0, by_peer=False)
@@ -178,11 +179,12 @@ def test_a_peer_that_nobody_names_is_unresolved_after_the_wait(histograms: Recor
 
 
 def test_owners_that_have_ended_make_room(make_halves: Any) -> None:
-    histograms = RecordHistograms(1, by_process=False, identity_wait_s=2.0)
+    cap = SeriesCap(1, 8192)
+    histograms = RecordHistograms(cap, by_process=False, identity_wait_s=2.0)
     for owner in (1, 2):
         histograms.add(make_halves({"role": Role.SERVER, "cgroup_id": owner, "srtt_us": 5}), 0.0, by_peer=False)
         histograms.forget(lambda group: group.owner in (1, 2))
-    assert histograms.overflow == 2 * 3  # of four stages one found room
+    assert cap.overflow.total() == 2 * 3  # of four stages one found room
     histograms.add(make_halves({"role": Role.SERVER, "cgroup_id": 3, "srtt_us": 5}), 0.0, by_peer=False)
     owners = {series.group.owner for series in found(histograms) if series.metric is names.TCP_RTT}
     assert owners == {3}
@@ -190,7 +192,8 @@ def test_owners_that_have_ended_make_room(make_halves: Any) -> None:
 
 @given(owners=st.lists(st.integers(1, 20), min_size=1, max_size=60))
 def test_the_cap_folds_series_but_loses_no_count(make_halves: Any, owners: list[int]) -> None:
-    histograms = RecordHistograms(8, by_process=False, identity_wait_s=2.0)
+    cap = SeriesCap(8, 8192)
+    histograms = RecordHistograms(cap, by_process=False, identity_wait_s=2.0)
     for owner in owners:
         histograms.add(make_halves({"role": Role.SERVER, "cgroup_id": owner, "srtt_us": 5}), 0.0, by_peer=False)
     rtt = {series: h for series, h in found(histograms).items() if series.metric is names.TCP_RTT}
@@ -198,7 +201,7 @@ def test_the_cap_folds_series_but_loses_no_count(make_halves: Any, owners: list[
     distinct = len(set(owners))
     assert len(rtt) == min(distinct, 9)
     assert (OTHER_OWNER in {series.group.owner for series in rtt}) == (distinct > 8)
-    assert (histograms.overflow > 0) == (distinct * 4 > 8)
+    assert (cap.overflow.total() > 0) == (distinct * 4 > 8)
 
 
 def test_streaming_calls_have_the_time_to_their_first_answer_and_nothing_else(

@@ -15,6 +15,7 @@ from latencyprobe_agent.measure.turn import InForce
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.record_series import RecordSeries
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.records import RETRANSMIT, RetransmitKind, Role
 
@@ -44,7 +45,7 @@ def by_service(series: RecordSeries) -> dict[str, Any]:
 
 def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(make_turn: Any) -> None:
     peers = FakePeers()
-    series = RecordSeries(10, 2.0, peers, ExemplarSeries(0))
+    series = RecordSeries(SeriesCap(10, 8192), 2.0, peers, ExemplarSeries(0))
     series.add(make_turn(IN_FORCE, evidence=(resent("10.0.0.2", "192.0.2.1"),)))
     peers.identities["10.0.0.2"] = Identity("10.0.0.2", service="web")
     series.name_peers(1.0)
@@ -54,7 +55,7 @@ def test_retransmits_count_by_the_service_at_the_other_end_once_it_is_known(make
 
 
 def test_what_waits_of_a_target_set_that_leaves_counts_at_once(make_turn: Any) -> None:
-    series = RecordSeries(10, 2.0, FakePeers(), ExemplarSeries(0))
+    series = RecordSeries(SeriesCap(10, 8192), 2.0, FakePeers(), ExemplarSeries(0))
     series.add(make_turn(IN_FORCE, evidence=(resent("10.0.0.2"),)))
     series.name_peers(1.0, {2})
     assert {} == by_service(series)

@@ -1,12 +1,14 @@
 """tools/tail.py: how a tool ends when records come faster than it prints them."""
 
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from latencyprobe import group
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.tools import tail
 from latencyprobe_agent.tools.options import Options
@@ -40,3 +42,28 @@ def test_the_signals_iterator_runs_once_in_a_tick(monkeypatch: pytest.MonkeyPatc
     for _ in tail.follow(nullcontext(programs), Options(Filter(), 0.5, "table"), tick_s=0.05):
         pass
     assert 9 <= len(flushed) <= 11
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ["retransmits"],
+        ["handshakes"],
+        ["handshakes", "--method", "tc", "--interface", "lo"],
+        ["tcprt"],
+        ["syscalls", "--all"],
+        ["offcpu", "--all"],
+        ["track", "wakeup", "--all"],
+        ["record", "--all"],
+        ["streams", "--port", "50051"],
+    ],
+    ids=" ".join,
+)
+def test_a_tool_that_cannot_attach_prints_no_header(
+    tool: list[str], capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LATENCYPROBE_BPF_DIR", str(tmp_path))  # which has no programs
+    monkeypatch.chdir(tmp_path)
+    assert group.run(tool) == 1
+    out, err = capfd.readouterr()
+    assert ("", True) == (out, "latencyprobe: " in err), err

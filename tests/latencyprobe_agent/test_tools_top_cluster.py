@@ -129,6 +129,16 @@ def test_top_of_a_namespace_is_printed_once_on_a_pipe(
     assert "updated" in out
 
 
+def test_the_worst_objective_is_at_the_top_unless_another_order_is_asked_for(
+    tmp_path: Path, fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    slower = result("slower", replace(NOW, p99="20ms"))
+    kubectl_with(tmp_path, fake_kubectl, report(slower, result("worse", NOW, state=State.VIOLATED)))
+    for args, first in (((), "worse"), (("--sort", "p99"), "slower")):
+        assert not group.run(["top", "-n", "shop", "-o", "json", *args])
+        assert json.loads(capfd.readouterr().out.splitlines()[0])["objective"] == f"checkout/{first}"
+
+
 def test_top_of_all_namespaces_as_json_names_what_shares_are_of(
     tmp_path: Path, fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
 ) -> None:

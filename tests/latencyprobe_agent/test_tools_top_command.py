@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,8 +21,17 @@ from tests.support.ports import free_port
 
 @pytest.mark.parametrize("args", [[], ["--port", "80", "-f", "x.yaml"]])
 def test_it_says_what_it_lacks(args: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert group.run(["top", *args]) == 2
-    assert "give -f FILE or --port PORT: what to measure" in capfd.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert group.run(["top", *args]) == 2
+        port = server.getsockname()[1]
+    said, _, ports = capfd.readouterr().err.partition("; on this host listen: ")
+    assert said.endswith("give -f FILE or --port PORT, or of a cluster -n NAMESPACE or -A: what to measure")
+    assert str(port) in re.findall(r"\d+", ports)
+
+
+def test_rows_of_a_host_have_no_state_to_sort_by(capfd: pytest.CaptureFixture[str]) -> None:
+    assert group.run(["top", "--port", "80", "--sort", "state"]) == 2
+    assert "--sort state goes with -n or -A" in capfd.readouterr().err
 
 
 @pytest.fixture

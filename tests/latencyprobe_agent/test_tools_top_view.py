@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import sys
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from latencyprobe_agent.tools.top import screen
-from latencyprobe_agent.tools.top.view import Row, Sort, View
+from latencyprobe_agent.tools.top.view import OF_CLUSTER, OF_HOST, Row, Sort, View
 
 
 def row(process: str = "web", rate: float = 1.0, p50_ns: int = 1, p99_ns: int = 1, errors: float = 0.0) -> Row:
@@ -34,7 +35,55 @@ def pressed(keys: str, view: View | None = None) -> View:
 
 
 def test_s_goes_through_all_orders_and_back() -> None:
-    assert [pressed("s" * n).sort for n in range(5)] == [*Sort, Sort.P99]
+    assert [pressed("s" * n).sort for n in range(5)] == [*OF_HOST, Sort.P99]
+    of_cluster = View(Sort.STATE, sorts=OF_CLUSTER)
+    assert [pressed("s" * n, of_cluster).sort for n in range(6)] == [*Sort, Sort.STATE]
+
+
+def test_the_worst_state_comes_first_then_p99() -> None:
+    rows = [row(state, p99_ns=p99_ns)._replace(state=state) for p99_ns, state in enumerate(("Met", "Violated") * 2)]
+    found = View(Sort.STATE).shown(rows)
+    assert [(one.state, one.p99_ns) for one in found] == [("Violated", 3), ("Violated", 1), ("Met", 2), ("Met", 0)]
+
+
+def moved(*keys: str, view: View | None = None) -> View:
+    view = view or View()
+    for key in keys:
+        view = view.pressed(key, ROWS)
+    return view
+
+
+def test_rows_are_scrolled_to_the_last_and_back() -> None:
+    assert [moved(*"j" * n).first for n in range(6)] == [0, 1, 2, 3, 3, 3]
+    assert moved("\x1b[B", "j", "\x1b[A", "k", "k").first == 0
+    assert [moved("\x1b[6~").first, moved("\x1b[6~", "\x1b[5~").first] == [3, 0]
+    assert moved("j", view=View(wanted="web")).first == 0, "there is one row, or none"
+
+
+def test_what_changes_the_rows_shows_the_first_of_them() -> None:
+    assert [moved("j", key).first for key in ("s", "/", "\x1b", " ")] == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown", "said"),
+    [("", "abc", "and 3 more: "), ("j", "bcd", "1 above, and 2 more: "), ("jjjj", "ef", "4 above: ")],
+)
+def test_what_has_no_room_on_the_screen_is_counted_and_reached_by_scrolling(keys: str, shown: str, said: str) -> None:
+    rows = [row(process, p99_ns=9 - i) for i, process in enumerate("abcdef")]
+    view = View()
+    for key in keys:
+        view = view.pressed(key, rows)
+    file = io.StringIO()
+    with screen.Screen(Console(file=file, width=60, height=7, force_terminal=True, color_system=None)) as drawn:
+        drawn.draw(view, rows, Text())
+    text = file.getvalue()
+    assert re.findall(r"^([a-f]) +10\.0\.0\.2", text, re.MULTILINE) == [*shown]
+    assert f"{said}j k scroll" in text
+
+
+def test_what_arrows_send_is_one_key_each() -> None:
+    assert screen.split("\x1b[Bj\x1b[6~\x1b") == ["\x1b[B", "j", "\x1b[6~", "\x1b"]
+    assert pressed("", View(typing=True)).pressed("\x1b[B").wanted == "", "no text"
 
 
 def test_a_filter_is_typed_mended_kept_and_taken_back() -> None:

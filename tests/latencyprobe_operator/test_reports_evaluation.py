@@ -52,6 +52,7 @@ class World:
         self.planned.report("n1", 0)
         (self.objective,) = objectives(self.planned.probe)
         self.probes = {KEY: self.planned.probe}
+        self.why_not: dict[Any, str] = {}
         self.evaluation = Evaluation(
             self.planned.planner,
             self.planned.agents,
@@ -60,6 +61,7 @@ class World:
             probes=lambda: self.probes,
             upload_s=lambda: 5.0,
             evaluated=self.evaluated,
+            why_not=lambda: self.why_not,
         )
 
     async def observe(self, until_s: int) -> None:
@@ -295,5 +297,18 @@ def test_counts_of_agents_are_stored_while_an_evaluation_goes_on(
         await world.evaluation.turn()
         assert ["checkout", "counts", "pay"] == order
         assert [1, 1] == [len(world.evaluation.figures(key)) for key in (KEY, other)]
+
+    play(scene)
+
+
+def test_why_a_latencyprobe_is_not_measured_is_told_in_its_results_while_it_is_not(play: Callable[..., None]) -> None:
+    async def scene(world: World) -> None:
+        told = []
+        for why in ("Suspended: " + 300 * "x", ""):
+            world.why_not = {KEY: why, ("shop", "other"): "NoMatchingPods: "}
+            await world.evaluation.turn()
+            (figures,) = world.evaluation.figures(KEY)
+            told.append(figures.get("notMeasured"))
+        assert told == [("Suspended: " + 300 * "x")[:256], None]
 
     play(scene)

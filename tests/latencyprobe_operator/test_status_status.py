@@ -16,7 +16,7 @@ from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.reconcile import transitions
 from latencyprobe_operator.status.registry import Entry
-from latencyprobe_operator.status.status import status
+from latencyprobe_operator.status.status import status, why_not_measured
 
 NOW = "2026-01-01T00:00:00Z"
 ROOT = Path(__file__).parents[2]
@@ -80,6 +80,19 @@ def test_whether_rpcs_are_seen_is_said_with_the_reason_why_not(planned: Any) -> 
     assert of(planned, 6)["measuring"] == "No: NoTraffic"
     planned.report("n1", 7, seen=7)
     assert of(planned, 8)["measuring"] == "Yes"
+
+
+def test_why_nothing_is_measured_is_told_of_those_of_which_nothing_is(planned: Any, make: Any) -> None:
+    starting = of(planned, 1)
+    planned.report("n1", 5, seen=0)
+    off = make.planned(make.pod("cart-1"), clients={"scope": "None"}, suspend=True)
+    statuses = {"starting": starting, "quiet": of(planned, 6), "off": of(off, 0), "odd": {"conditions": [{}]}}
+    found = why_not_measured({("shop", name): one for name, one in statuses.items()})
+    assert {name: why.partition(":")[0] for (_, name), why in found.items()} == {
+        "starting": "AgentStarting",
+        "off": "Suspended",
+    }
+    assert found["shop", "off"] == "Suspended: spec.suspend is true: set it to false to measure"
 
 
 def test_the_stage_that_burned_the_worst_objective_is_named(planned: Any) -> None:

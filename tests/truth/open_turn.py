@@ -6,6 +6,9 @@ from latencyprobe_agent.vocabulary.records import Excluded, Role
 from tests.truth.turn_events import Event, Kind, Phase, Turn
 from tests.truth.turn_statistics import Statistics
 
+LULLS = 8  # pauses of them in a request
+DISTURBED_NS = 60_000_000_000  # what was lost comes within it; whatever is silent for longer has fallen silent
+
 
 @dataclass
 class OpenTurn:
@@ -19,6 +22,7 @@ class OpenTurn:
     pause_ns: int
     rtt_ns: int = 0
     setup_turns: int = 0
+    tls: bool = False
     idle_ns: int = 2_000_000_000
     turns: list[Turn] = field(default_factory=list)
     late: list[tuple[int, int]] = field(default_factory=list)
@@ -41,6 +45,7 @@ class OpenTurn:
         self._sending: Event | None = None  # the first bytes of our message of the open turn
         self._hasty = False  # the server has answered over unread bytes: what comes may be the rest of them
         self._oneway_cut = False
+        self._stalled = False  # the flush ended a response of a connection that had taken turns for long
         self._resuming = 0  # turns of the server until the client is taken to ask again; 0: only silence tells
         self._statistics = Statistics()
 
@@ -67,6 +72,7 @@ class OpenTurn:
         turn.ended_ns = self._now.ns
         turn.request_bytes = (self._a if request_until is None else request_until) - turn.request_offset
         turn.response_bytes = self._b - turn.response_offset
+        turn.overlap = turn.overlap or self._lulled()
         if turn.greeting:
             self.setup_turns = max(self.setup_turns, 1)  # the turn that answers it
             setup = True
@@ -84,8 +90,30 @@ class OpenTurn:
         ours = (self.role is Role.CLIENT) == (e.kind is Kind.A)
         return e.unread if ours else e.early or self._hasty
 
+    def _calm(self, e: Event) -> bool:
+        return not e.unacked and (not e.disturbed or self._at_least(DISTURBED_NS, self._moved, e, near=0.1))
+
+    def _count_lull(self, e: Event) -> None:
+        """Add a pause in a request that is long for who writes one message."""
+        if not self._moved or e.unacked or e.disturbed:
+            return
+        bounds = e.ns - self._moved.last_ns, e.last_ns - self._moved.ns
+        least, most = (
+            so_far + (ns if self.pause_ns // 16 <= ns < self.pause_ns else 0)
+            for so_far, ns in zip(self._turn.lulls_ns, bounds, strict=True)
+        )
+        self._turn.lulls_ns = least, most
+
+    def _lulled(self) -> bool:
+        """Tell whether the request had so many, for so few bytes, that it is not taken for one message."""
+        least, most = self._turn.lulls_ns
+        enough_ns = max(LULLS * self.pause_ns, self._turn.request_bytes << 14)
+        if least < enough_ns * 1.1 and most > enough_ns * 0.9:
+            self.undecided = True
+        return least >= enough_ns
+
     def _silent(self, e: Event) -> bool:
-        if e.unacked or e.disturbed:
+        if not self._calm(e):
             return False
         return self._at_least(max(self.pause_ns, 2 * self.rtt_ns), self._moved, e, near=0.5)
 

@@ -69,6 +69,7 @@ class Session:
         waits: WaitPolicy = NO_WAITS,
         cgroup_id: int | None = None,
         protocol: Protocol = Protocol.TURNS,
+        tls: bool = False,
     ) -> None:
         """Measure both ends of connections to `ports`, of the whole machine's sockets or of a cgroup's.
 
@@ -90,6 +91,7 @@ class Session:
             waits=waits,
             pause_ns=pause_ns,
             protocol=protocol,
+            tls=tls,
         )
         targets = (target,) if ports else ()
         plan = NodePlan(node="", generation=1, digest="", targets=targets, objectives=(), host=True)

@@ -290,3 +290,67 @@ def test_a_gap_near_the_pause_leaves_it_undecided():
         end.see(Event(Kind.A, 0, size=1))
         end.see(Event(Kind.A, ms * MS, ms * MS + MS, size=1))
         assert end.undecided == undecided
+
+
+# -- goodbyes
+
+
+@both_ends
+def test_a_goodbye_of_tls_is_as_long_as_its_answer_and_the_last_that_is_said(role):
+    assert names(play(role, "a b b 500 a b 20 close", tls=True)) == ["ok", "teardown"]
+    assert names(play(role, "a b b 500 a b 20 reset", tls=True)) == ["ok", "teardown"]
+    assert names(play(role, "a b b 500 a b 20 close")) == ["ok", "ok"]
+    assert names(play(role, "a b b 500 a b b 20 close", tls=True)) == ["ok", "ok"], "not alike"
+    assert names(play(role, "a b b 500 a b 300 close", tls=True)) == ["ok", "ok"], "they did not leave"
+    assert names(play(role, "a b close", tls=True)) == ["ok"], "the only turn"
+
+
+@both_ends
+def test_a_request_whose_client_leaves_with_it_is_an_event_of_the_server_that_answered(role):
+    assert names(play(role, f"a b 500 a {'fin ' if role is Role.SERVER else 'shut '} b close")) == ["ok", "ok"]
+
+
+def test_what_a_server_says_with_its_fin_is_its_goodbye():
+    assert names(play(Role.CLIENT, f"{PUSHED} b 20 fin close"))[2:] == ["teardown"]
+    assert names(play(Role.CLIENT, f"{PUSHED} b 20 fin a close"))[2:] == ["teardown"]
+    assert names(play(Role.CLIENT, f"{PUSHED} b fin 500 a close"))[2:] == ["push", "teardown"]
+    assert names(play(Role.SERVER, f"{PUSHED} b 20 close"))[2:] == ["teardown"]
+    assert names(play(Role.CLIENT, f"{PUSHED} b 300 fin close"))[2:] == ["push"]
+    assert names(play(Role.SERVER, f"{PUSHED} b 300 close"))[2:] == ["push"]
+    assert names(play(Role.SERVER, "a b 300 b close")) == ["streaming", "push"], "the rest of an answer"
+
+
+# -- what was held up, and what was lost
+
+
+@both_ends
+def test_a_stall_of_seconds_in_a_response_is_no_sign_of_pushes_on_a_connection_that_takes_turns(role):
+    stalled = f"{200 * 'a b 1 '} a b 2500 flush b 1 {100 * 'a b 1 '}"
+    found = names(play(role, f"{stalled} close"))
+    assert found[:201] == 201 * ["ok"]
+    assert "ok" not in found[201:233]
+    assert set(found[-60:]) == {"ok"}
+    pushed = f"{200 * 'a b 1 '} a b 1 a b 2500 flush b 1 b 300 b 300 b 300"
+    assert names(play(role, f"{pushed} a b close"))[-1] == "push", "two pushes of a server are pushes"
+
+
+@both_ends
+def test_what_was_lost_once_does_not_hold_a_turn_open_for_minutes(role):
+    assert names(play(role, "a 30000 a? b close")) == ["ok"]
+    assert names(play(role, "a 90000 a? b close")) == ["oneway", "ok"]
+
+
+@both_ends
+def test_messages_that_follow_each_other_within_the_pause_are_no_request_of_seconds(role):
+    dense = 20 * "a 100 "
+    assert names(play(role, f"{dense} a b 1 a b close")) == ["overlap", "ok"]
+    assert names(play(role, f"a b 1 {dense} a 150 fin close")) == ["ok", "overlap"]
+    assert names(play(role, f"{10 * 'a 100 '} a b close")) == ["ok"], "an upload"
+    assert names(play(role, f"{500 * 'a 10 '} a b close")) == ["ok"], "one that flows"
+    assert names(play(role, f"{20 * 'a~ 100 '} a b close")) == ["ok"], "its network is slow"
+    upload = OneEnd(role, PAUSE_MS * MS)
+    for i in range(21):
+        upload.see(Event(Kind.A, (10 + 100 * i) * MS, size=10_000))
+    for kind in (Kind.B, Kind.CLOSE):
+        upload.see(Event(kind, 2100 * MS, size=kind is Kind.B))
+    assert names(upload.turns) == ["ok"], "many bytes"

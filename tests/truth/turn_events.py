@@ -77,9 +77,11 @@ class Turn:
     after_streaming: bool = False  # a push that is the rest of a response
     held_up: bool = False  # a push that may be a response, on a connection one of whose responses was held up
     goodbye: bool = False  # opened after the server's FIN that came with its last bytes
+    awoke: bool = False  # begun by the server when nothing was open
     read: bool = False  # our application has read of what the other end said
     called: bool = False  # the client has called for an answer
     overlap: bool = False
+    lulls_ns: tuple[int, int] = (0, 0)  # in its request, too short to be silence: at least, at most
     resumed: bool = False
     cut: bool = False  # by the idle flush
     closed: bool = False

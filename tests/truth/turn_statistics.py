@@ -27,7 +27,8 @@ CLASS_OF = {
 class Statistics:
     """Judges the turns of one end, in the order of their ends.
 
-    `suspected`: why no turn of the connection is believed, until it has gone on long enough without a bad one.
+    `suspected`: why no turn of the connection is believed, until it has gone on long enough without a bad one;
+    `answered`: turns in which a response began.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class Statistics:
         self._early: list[bool] = []  # per turn: overlapped by what the other end sent
         self._pushed: list[bool] = []  # per turn: the server had the initiative, or nobody answered, again
         self._now = {"unread": False, "early": False}
-        self._answered = 0
+        self.answered = 0
         self._clean = 0  # turns since the last bad one
         self._probation = 0  # turns
         self._since = 0  # turns, when it became suspected
@@ -67,10 +68,10 @@ class Statistics:
     def _plain(self, turn: Turn) -> ExchangeClass:
         if max(turn.request_bytes, turn.response_bytes) > STREAM_BYTES or turn.sent_ns > STREAM_NS:
             return ExchangeClass.STREAM
-        return ExchangeClass.UNKNOWN if self._answered < 2 and not turn.closed else ExchangeClass.PINGPONG
+        return ExchangeClass.UNKNOWN if self.answered < 2 and not turn.closed else ExchangeClass.PINGPONG
 
     def _count(self, turn: Turn, why: Excluded, *, setup: bool) -> None:
-        self._answered += turn.answered
+        self.answered += turn.answered
         self._unread.append(self._now["unread"] and not setup)  # TLS's tickets may cross the first request
         self._early.append(self._now["early"] and not setup)
         self._now = {"unread": False, "early": False}

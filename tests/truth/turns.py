@@ -9,6 +9,7 @@ from tests.truth.open_turn import OpenTurn
 from tests.truth.turn_events import Event, Kind, Phase
 from tests.truth.turn_statistics import CLEAN_AT_LEAST
 
+ALERT_BYTES = 85  # of the longest one in TLS
 GOODBYE_NS = 100_000_000  # the asking end's FIN this closely behind its message: no answer was expected
 
 
@@ -64,6 +65,7 @@ class OneEnd(OpenTurn):
     # -- bytes: the table of the rules, cell by cell
 
     def _see_a(self, e: Event) -> None:
+        self._stalled = False
         if self._resuming and self._overlaps(e):
             self._resuming = 0
         server = self.role is Role.SERVER
@@ -78,6 +80,8 @@ class OneEnd(OpenTurn):
                     self._oneway_cut = True
                     self._finish(Excluded.ONEWAY)
                     self._begin(Phase.REQUEST, e, resumed=True)
+                elif not (server and e.unread):
+                    self._count_lull(e)
             case Phase.RESPONSE:
                 if self._overlaps(e):
                     self._statistics.overlaps(unread=not server)
@@ -94,13 +98,13 @@ class OneEnd(OpenTurn):
                     self.late.append((e.ns, self._a + e.size))
             case Phase.PUSH:
                 if self._turn.greeting or self._silent(e) or self._resuming == 1:
-                    self._finish(Excluded.PUSH)
+                    self._finish(self._unasked())
                     self._begin(Phase.REQUEST, e)
                 else:
                     self.phase = Phase.REPLY
             case Phase.REPLY:
                 if self._silent(e):
-                    self._finish(Excluded.PUSH)
+                    self._finish(self._unasked())
                     self._begin(Phase.REQUEST, e)
 
     def _see_b(self, e: Event) -> None:
@@ -109,6 +113,9 @@ class OneEnd(OpenTurn):
         match self.phase:
             case Phase.IDLE:
                 self._begin(Phase.PUSH, e)
+                self._turn.awoke = True
+                self._resuming = CLEAN_AT_LEAST if self._stalled else 0
+                self._stalled = False
             case Phase.REQUEST:
                 if self._overlaps(e):
                     self._statistics.overlaps(unread=self.role is Role.SERVER)
@@ -159,7 +166,8 @@ class OneEnd(OpenTurn):
             return
         if self._at_least(max(self.idle_ns, self.pause_ns), self._touched, e, near=0.02):
             self._turn.cut = True
-            self._finish(Excluded.PUSH if self.phase in (Phase.PUSH, Phase.REPLY) else Excluded.NONE)
+            self._stalled = self.phase is Phase.RESPONSE and self._statistics.trusted
+            self._finish(self._unasked())
 
     # -- the ends of the connection
 
@@ -230,7 +238,31 @@ class OneEnd(OpenTurn):
     def _close(self, why: Excluded = Excluded.NONE, *, closed: bool = True) -> None:
         if self._open:
             self._turn.closed = closed
-            self._finish(Excluded.PUSH if self.phase in (Phase.PUSH, Phase.REPLY) else why)
+            self._finish(self._unasked() or self._answered_goodbye() or why)
+
+    def _unasked(self) -> Excluded:
+        """Return what a turn is that the server began: its goodbye, if its FIN follows soon, or a push."""
+        if self.phase not in (Phase.PUSH, Phase.REPLY):
+            return Excluded.NONE
+        if not (self._turn.awoke and self._turn.closed):
+            return Excluded.PUSH
+        if self.role is Role.CLIENT:
+            left, said = self._fin, self._turn.end
+        else:
+            left, said = self._now, self._turn.start
+        if left is None or self._at_least(GOODBYE_NS, said, left, near=0.2):
+            return Excluded.PUSH
+        return Excluded.TEARDOWN
+
+    def _answered_goodbye(self) -> Excluded:
+        """Return TEARDOWN for the last turn of several whose messages are alike in TLS and as short as alerts are."""
+        turn = self._turn
+        if not (self.tls and turn.closed and turn.answered and self._statistics.answered):
+            return Excluded.NONE
+        alike = self._a - turn.request_offset == self._b - turn.response_offset <= ALERT_BYTES
+        if not alike or self._at_least(GOODBYE_NS, self._touched, self._now, near=0.2):
+            return Excluded.NONE
+        return Excluded.TEARDOWN
 
     def _fail(self, outcome: Outcome, end: Event) -> None:
         """End an unanswered request with the connection. Outcome OK: it was a goodbye."""

@@ -5,7 +5,7 @@ A namespace's report is owned by all its LatencyProbes, so that it goes with the
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,16 @@ Document = dict[str, Any]
 
 RENEW_NS = 90 * 10**9  # so at each second evaluation, before a reader takes it for stale (report/model.py)
 SLICE = 100  # objectives that are evaluated in one go: 0.2 s of the store's thread, in which no counts are stored
+
+
+class Measured(NamedTuple):
+    """What is not measured that should be: on how many nodes each objective, and why a LatencyProbe is not at all."""
+
+    nodes_missing: Mapping[ObjectiveKey, int]
+    why_not: Mapping[Key, str]
+
+
+EVERYWHERE = Measured({}, {})
 
 
 def by_namespace(probes: Iterable[LatencyProbe]) -> dict[str, list[LatencyProbe]]:
@@ -42,11 +52,9 @@ def define(store: Store, probes: Iterable[LatencyProbe]) -> None:
             store.define(*key, desired.get(key, ()))
 
 
-def evaluate(
-    store: Counts, owners: list[LatencyProbe], now_unix_s: int, nodes_missing: Mapping[ObjectiveKey, int]
-) -> Document:
+def evaluate(store: Counts, owners: list[LatencyProbe], now_unix_s: int, measured: Measured = EVERYWHERE) -> Document:
     """Return the LatencyReport of one namespace, whose LatencyProbes are `owners`, in one go."""
-    return document(judged(store, owners, now_unix_s, nodes_missing), owners)
+    return document(judged(store, owners, now_unix_s, measured), owners)
 
 
 def slices(owners: Iterable[LatencyProbe]) -> Iterator[list[LatencyProbe]]:
@@ -67,12 +75,15 @@ def judged(
     store: Counts | None,
     owners: Iterable[LatencyProbe],
     now_unix_s: int,
-    nodes_missing: Mapping[ObjectiveKey, int],
+    measured: Measured,
     incomplete: str = "",
 ) -> list[build.Verdict]:
     """Evaluate the objectives of LatencyProbes. `incomplete`: as of `build.judged`."""
+    owners = list(owners)
     found = (objective for owner in owners for objective in objectives(owner))
-    return build.judged(store, found, now_unix_s, nodes_missing, incomplete)
+    verdicts = build.judged(store, found, now_unix_s, measured.nodes_missing, incomplete)
+    why_not = {one.name: measured.why_not.get((one.namespace, one.name), "")[: build.MAX_REASON] for one in owners}
+    return [(rank, msgspec.structs.replace(one, not_measured=why_not[one.probe])) for rank, one in verdicts]
 
 
 def document(verdicts: Iterable[build.Verdict], owners: list[LatencyProbe]) -> Document:

@@ -44,7 +44,8 @@ class _Nodes(NamedTuple):
 class Evaluation:
     """A loop. `probes`: all valid LatencyProbes; `upload_s`: the pause between two uploads of an agent; `evaluated` is
     set after each evaluation, before its reports are written. `counts`: objectives that were evaluated, `ok` or
-    `failed`; `expected`: how long each should have been measured; `shared`: as of Judging."""
+    `failed`; `expected`: how long each should have been measured; `shared`, `why_not`: as of
+    Judging."""
 
     name = "evaluation"
 
@@ -59,13 +60,14 @@ class Evaluation:
         upload_s: Callable[[], float],
         evaluated: Trigger,
         shared: SharedStore | None = None,
+        why_not: Callable[[], Mapping[Key, str]] = dict,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.expected = ExpectedTime()
         self._probes = probes
         self._upload_s = upload_s
         self._nodes = _Nodes(planner, agents)
-        self._judging = Judging(planner, agents, store_thread, shared)
+        self._judging = Judging(planner, agents, store_thread, shared, why_not)
         self._writer = writer
         self._evaluated = evaluated
         self._last = _Last({}, "", {})

@@ -1,14 +1,14 @@
 """Who judges the objectives: our own store, or the shared one that the administrator names."""
 
 import time
-from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from latencyprobe.errors import StoreError
 from latencyprobe.report import build
-from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.spec import LatencyProbe
 from latencyprobe.store import Counts
+from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports import documents
@@ -26,22 +26,30 @@ class Judged(NamedTuple):
 
 class Judging:
     """`own`: our own store, in its thread. `shared`: what judges in its place; while that does not answer our own
-    figures are told, as Incomplete."""
+    figures are told, as Incomplete. `why_not`: why LatencyProbes are not measured, by key."""
 
-    def __init__(self, planner: Planner, agents: Agents, own: StoreThread, shared: SharedStore | None) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        agents: Agents,
+        own: StoreThread,
+        shared: SharedStore | None,
+        why_not: Callable[[], Mapping[Key, str]],
+    ) -> None:
         self.own = own
         self._planner = planner
         self._agents = agents
         self._shared = shared
+        self._why_not = why_not
 
     async def judged(self, probes: list[LatencyProbe], now: int, away: StoreError | None) -> Judged:
         """Return the report of each namespace. `away`: why our own store takes no counts."""
         if self._shared is None:
             return await self._by_own(probes, now, _lacking(away) if away else "")
-        missing, grouped = self._missing(), documents.by_namespace(probes)
+        measured, grouped = self._measured(), documents.by_namespace(probes)
 
         def reports(counts: Counts) -> dict[str, documents.Document]:
-            return {ns: documents.evaluate(counts, owners, now, missing) for ns, owners in grouped.items()}
+            return {ns: documents.evaluate(counts, owners, now, measured) for ns, owners in grouped.items()}
 
         try:
             return Judged(await self._shared.run(reports), "")
@@ -51,13 +59,13 @@ class Judging:
     async def _by_own(self, probes: list[LatencyProbe], now: int, why: str) -> Judged:
         """Return the same by our own store, in slices. `why`: as `incomplete` of `build.judged`, of whatever can be
         read then."""
-        missing, reports = self._missing(), {}
+        measured, reports = self._measured(), {}
         try:
             for namespace, owners in documents.by_namespace(probes).items():
                 verdicts: list[build.Verdict] = []
                 for some in documents.slices(owners):
                     store = self.own.readable if why else self.own.store
-                    verdicts += await self.own.run(documents.judged, store, some, now, missing, why)
+                    verdicts += await self.own.run(documents.judged, store, some, now, measured, why)
                 reports[namespace] = await self.own.run(documents.document, verdicts, owners)
         except StoreError as error:
             if why:
@@ -65,9 +73,9 @@ class Judging:
             return await self._by_own(probes, now, _lacking(error))
         return Judged(reports, why)
 
-    def _missing(self) -> Counter[ObjectiveKey]:
+    def _measured(self) -> documents.Measured:
         states = self._agents.states(self._planner.nodes, self._planner.plan_of, time.monotonic())
-        return missing_nodes(self._planner.plans, states)
+        return documents.Measured(missing_nodes(self._planner.plans, states), self._why_not())
 
 
 def _lacking(error: StoreError) -> str:

@@ -6,7 +6,7 @@ Source of its fields: https://github.com/openreports/reports-api, v0.2.1, apis/o
 import msgspec
 
 from latencyprobe.api import API_VERSION, KIND
-from latencyprobe.report import words
+from latencyprobe.report import notes
 from latencyprobe.report.model import LatencyReport, Result
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
@@ -49,7 +49,7 @@ def _result(namespace: str, result: Result) -> Document:
         "sli": result.sli,
         "errorBudgetRemaining": result.error_budget_remaining,
     }
-    said = next((note.text for note in words.notes(result)), "")
+    said = next((note.text for note in notes.told(result)), "")
     return {
         "policy": result.probe,
         "rule": result.objective,

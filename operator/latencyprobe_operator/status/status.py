@@ -10,6 +10,7 @@ from typing import Any
 
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
+from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.reach import TargetCount
 from latencyprobe_operator.plan.targets import Resolved
@@ -21,6 +22,7 @@ from latencyprobe_operator.status.registry import Entry
 QUIET_S = 300  # ready agents that saw nothing for so long are worth an event: NONE_FOR_LONG says the same
 MAX_CLASS = 63  # characters: the CRD's limit
 
+_MEASURED = ("", conditions.NO_TRAFFIC, "StatusLimited")
 _WORST_FIRST = list(State)
 
 Figures = Sequence[Mapping[str, Any]]  # LatencyReport results of one LatencyProbe
@@ -80,6 +82,17 @@ def status(
         document["p99"] = (worst.get("quantiles") or {}).get("p99")
         document["budget"] = worst.get("errorBudgetRemaining")
     return {k: v for k, v in document.items() if v is not None}
+
+
+def why_not_measured(statuses: Mapping[Key, Status]) -> dict[Key, str]:
+    """Return why LatencyProbes are not measured (reason: message), by their statuses; without traffic they are."""
+    found = {}
+    for key, one in statuses.items():
+        measuring: Status = next((it for it in one.get("conditions", ()) if it.get("type") == "Measuring"), {})
+        reason = measuring.get("reason", "")
+        if reason not in _MEASURED and measuring.get("status") != "True":
+            found[key] = f"{reason}: {measuring.get('message', '')}"
+    return found
 
 
 def _quiet_for_long(timed: list[Status], now: str) -> list[Status]:

@@ -128,7 +128,7 @@ Examples:
 def plan(file: Path, output: str) -> None:
     """Show what `run` would measure on this host with a file, and what it would not."""
     from latencyprobe import parsing  # noqa: PLC0415
-    from latencyprobe_agent.cli.listening import listening_ports  # noqa: PLC0415
+    from latencyprobe.listening import listening_ports  # noqa: PLC0415
     from latencyprobe_agent.identity.local import local_plan  # noqa: PLC0415
 
     config = settings.from_environment()

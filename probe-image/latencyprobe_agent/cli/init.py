@@ -6,8 +6,7 @@ from typing import Any
 import click
 import yaml
 
-from latencyprobe import kubectl, parsing, starting
-from latencyprobe_agent.cli.listening import listening_ports
+from latencyprobe import kubectl, listening, parsing, starting
 
 _HEADER = """\
 # What to measure, and how fast it should be: set each threshold to what your users accept.
@@ -32,9 +31,8 @@ KIND/NAME is read through kubectl: a Service, Deployment, StatefulSet or DaemonS
 def init(what: str | None, namespace: str | None, ports: tuple[int, ...], threshold: str) -> None:
     """Write a LatencyProbe to begin with: of a Service, a workload, or ports of this host."""
     if bool(what) == bool(ports):
-        listen = ", ".join(map(str, sorted(listening_ports()))) or "nothing"
         raise click.UsageError(
-            f"give KIND/NAME or --port: what to measure; on this host listen: {listen}", click.get_current_context()
+            f"give KIND/NAME or --port: what to measure; {listening.told()}", click.get_current_context()
         )
     if what is None:
         document = starting.of_ports(ports, threshold=threshold)

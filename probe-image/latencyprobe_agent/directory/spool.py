@@ -20,8 +20,9 @@ from typing import Any
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe.shares import shares
 from latencyprobe.sli import SliBatch, SliRow, merged, missing
-from latencyprobe.slo.objective import key_of
+from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe.wire import UNREADABLE
 
 BATCH_ROWS = 250
@@ -78,7 +79,8 @@ class Spool:
         self._db.close()
 
     def add(self, rows: Iterable[SliRow], now_unix_s: float) -> None:
-        """Take rows in; equal objective and minute are added up. What is too old or too much goes, oldest first."""
+        """Take rows in; equal objective and minute are added up. What is too old goes, and the oldest of each namespace
+        that has more than its share of the room."""
         with self._changes() as dropped:
             self._add(rows)
             self._keep_small(now_unix_s, dropped)
@@ -129,7 +131,9 @@ class Spool:
             if not self._path.exists():  # closing a file that SQLite has open would give its lock away
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         name = ":memory:" if self._path is None else str(self._path)
-        return sqlite3.connect(name, timeout=0, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(name, timeout=0, isolation_level=None, check_same_thread=False)
+        db.create_function("namespace", 1, _namespace, deterministic=True)
+        return db
 
     def _begin(self) -> None:
         """Become the one process that has the file, and find what waits in it."""
@@ -180,15 +184,21 @@ class Spool:
 
     def _keep_small(self, now_unix_s: float, dropped: Counter[str]) -> None:
         dropped["too_old"] += self._drop(before=now_unix_s - _KEEP_S)
-        dropped["no_room"] += self._drop(most=self._count() - CAPACITY_ROWS)
-        while self._used_bytes() > _CAPACITY_BYTES and (gone := self._drop(most=BATCH_ROWS)):
-            dropped["no_room"] += gone
+        for namespace, excess in self._above_shares("rows", CAPACITY_ROWS).items():
+            dropped["no_room"] += self._drop(most=excess, namespace=namespace)
+        while self._used_bytes() > _CAPACITY_BYTES and (held := self._by_namespace("rows", "sum(length(body))")):
+            dropped["no_room"] += self._drop(most=BATCH_ROWS, namespace=max(held, key=lambda name: held[name]))
 
-    def _drop(self, *, before: float = math.inf, most: float = math.inf) -> int:
-        """Delete rows, the oldest first, remembering what is missing now; return how many."""
-        query = "SELECT rowid, key, body FROM rows WHERE minute < ? ORDER BY minute, key LIMIT ?"
+    def _drop(self, *, before: float = math.inf, most: float = math.inf, namespace: str | None = None) -> int:
+        """Delete rows, of one namespace if it is given, the oldest first, remembering what is missing now; return how
+        many."""
+        query = """SELECT rowid, key, body FROM rows WHERE minute < ?1 AND (?2 IS NULL OR namespace(key) = ?2)
+            ORDER BY minute, key LIMIT ?3"""
         gone = 0
-        while gone < most and (found := self._db.execute(query, (before, min(most - gone, BATCH_ROWS))).fetchall()):
+        while gone < most:
+            some = before, namespace, min(most - gone, BATCH_ROWS)
+            if not (found := self._db.execute(query, some).fetchall()):
+                break
             self._tell_missing((key, missing(_row(body))) for _, key, body in found)
             self._db.executemany("DELETE FROM rows WHERE rowid = ?", ((row[0],) for row in found))
             gone += len(found)
@@ -197,7 +207,9 @@ class Spool:
     def _tell_missing(self, lost: Iterable[tuple[bytes, int]]) -> None:
         query = "INSERT INTO missing VALUES (?, ?) ON CONFLICT DO UPDATE SET exchanges = exchanges + excluded.exchanges"
         self._db.executemany(query, ((key, n) for key, n in lost if n))
-        self._db.execute("DELETE FROM missing WHERE rowid <= (SELECT max(rowid) FROM missing) - ?", (_MISSING,))
+        oldest = "SELECT key FROM missing WHERE namespace(key) = ? ORDER BY rowid LIMIT ?"
+        query = f"DELETE FROM missing WHERE key IN ({oldest})"  # noqa: S608 - of ours
+        self._db.executemany(query, self._above_shares("missing", _MISSING).items())
 
     def _missing(self) -> dict[bytes, int]:
         return dict(self._db.execute("SELECT key, exchanges FROM missing").fetchall())
@@ -211,8 +223,20 @@ class Spool:
             raise SpoolDamagedError(f"{self._path}: no sender")
         return found
 
-    def _count(self) -> int:
-        return int(self._db.execute("SELECT count(*) FROM rows").fetchone()[0])
+    def _count(self, table: str = "rows") -> int:
+        return int(self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608 - one of ours
+
+    def _above_shares(self, table: str, most: int) -> dict[str, int]:
+        """Return how many entries each namespace has above its share, if there are more than `most`."""
+        if self._count(table) <= most:
+            return {}
+        held = self._by_namespace(table, "count(*)")
+        given = shares(held, most)
+        return {name: n - given[name] for name, n in held.items() if n > given[name]}
+
+    def _by_namespace(self, table: str, what: str) -> dict[str, int]:
+        query = f"SELECT namespace(key), {what} FROM {table} GROUP BY 1"  # noqa: S608 - of ours
+        return dict(self._db.execute(query).fetchall())
 
     def _used_bytes(self) -> int:
         pages = self._pragma("page_count") - self._pragma("freelist_count")
@@ -253,6 +277,13 @@ class Spool:
 
 def _key(row: SliRow) -> bytes:
     return msgspec.msgpack.encode(key_of(row))
+
+
+def _namespace(key: bytes) -> str:
+    try:
+        return msgspec.msgpack.decode(key, type=ObjectiveKey).namespace
+    except msgspec.MsgspecError:
+        return ""  # what is damaged is found out where it is sent
 
 
 def _row(body: bytes) -> SliRow:

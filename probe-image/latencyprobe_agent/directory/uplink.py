@@ -9,9 +9,11 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
+from latencyprobe.shares import shares
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.directory.client import Directory, DocumentError
@@ -57,7 +59,7 @@ class Uplink:
             self._taken += rows
             if (excess := len(self._taken) - CAPACITY_ROWS) > 0:  # the disk does not answer
                 self._waiting.dropped["no_room"] += excess
-                del self._taken[:excess]
+                self._taken = _within_shares(self._taken, CAPACITY_ROWS)
             self._lock.notify_all()
 
     def stop(self, timeout_s: float) -> None:
@@ -128,3 +130,15 @@ class Uplink:
             self._waiting.answered(answer.expected)
             pause_s = answer.next_upload_s
         return pause_s
+
+
+def _within_shares(rows: list[SliRow], most: int) -> list[SliRow]:
+    """Return so many rows, without the first of each namespace that has more than its share."""
+    held = Counter(row.namespace for row in rows)
+    excess, kept = held - Counter(shares(held, most)), []
+    for row in rows:
+        if excess[row.namespace]:
+            excess[row.namespace] -= 1
+        else:
+            kept.append(row)
+    return kept

@@ -5,7 +5,7 @@ they hold grows with the CPUs that count, LP_SHARDS at most, and not with those 
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from latencyprobe_agent.kernel.maps import Map, possible_cpus
 from latencyprobe_agent.vocabulary.records import COUNTS_KEY, COUNTS_SLOT, COUNTS_SLOTS, SHARDS
 
+_MOST_BYTES = 160 << 20  # of the kernel's memory, which counts as the agent's: its limit is 384 MiB
 _KEYS_AT_ONCE = 32  # with all their shards, counts of exchanges take 5 MB: they are added up before the next are read
 
 AddUp = Callable[[NDArray[np.void], NDArray[np.void]], tuple[NDArray[np.void], NDArray[np.void]]]
@@ -24,16 +25,20 @@ def shards() -> int:
     return min(possible_cpus(), SHARDS)
 
 
-def entries() -> int:
-    """Return how many entries such a map needs here."""
-    return COUNTS_SLOTS // SHARDS * shards()
+def entries(layout: np.dtype[np.void]) -> int:
+    """Return how many entries of `layout` such a map needs here: for 1,024 keys, or for as many as there is memory."""
+    bytes_of_one = 1 << layout.itemsize.bit_length()  # as the kernel allocates them
+    return min(COUNTS_SLOTS // SHARDS * shards(), _MOST_BYTES // bytes_of_one)
 
 
-def read(counts: Map, layout: np.dtype[np.void], add_up: AddUp) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """Return the COUNTS_KEY[n] in the map, and the sums that `add_up` makes of their shards' values of `layout`."""
+def read(
+    counts: Map, layout: np.dtype[np.void], add_up: AddUp, slots: Iterable[bytes] | None = None
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Return the COUNTS_KEY[n] in the map, and the sums that `add_up` makes of their shards' values of `layout`.
+    `slots`: those that are looked at, None for all."""
     found = [add_up(np.zeros(0, COUNTS_SLOT), np.zeros(0, layout))]
     of_key: dict[bytes, dict[bytes, None]] = defaultdict(dict)
-    for slot in counts.keys():  # noqa: SIM118 - no dict
+    for slot in counts.keys() if slots is None else slots:
         of_key[slot[: COUNTS_KEY.itemsize]][slot] = None
     keys = list(of_key)
     for start in range(0, len(keys), _KEYS_AT_ONCE):

@@ -15,7 +15,7 @@ from latencyprobe_agent.kernel import counts
 from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.loader import Behind
 from latencyprobe_agent.signals.table import Signal
-from latencyprobe_agent.vocabulary.records import CONFIG, EVIDENCE_FILTER, EvidenceMode
+from latencyprobe_agent.vocabulary.records import CONFIG, EVIDENCE_COUNTS, EVIDENCE_FILTER, EvidenceMode
 
 _SHARED = ("connections", "unmeasured", "target_sets", "rules", "scopes", "config")
 
@@ -58,7 +58,7 @@ class EvidencePrograms(Attached):
         path = folder / f"{signal.name}.bpf.o"
         shared = {name: programs.map(name).fd for name in _SHARED}
         behind = Behind({event: programs.variants[event] for event in signal.behind}, programs.put_behind)
-        sizes = {"evidence_counts": counts.entries()}
+        sizes = {"evidence_counts": counts.entries(EVIDENCE_COUNTS)}
         attached = cls(cls.load(path, signal, ring_bytes, shared=shared, sizes=sizes, behind=behind), signal)
         attached._fill(signal.entries)
         return attached
@@ -78,7 +78,7 @@ class EvidencePrograms(Attached):
         Raises as `beside()` does, and ValueError for a filter's wrong address.
         """
         packed = socket_filter.packed()
-        sizes = {"evidence_counts": counts.entries()}
+        sizes = {"evidence_counts": counts.entries(EVIDENCE_COUNTS)}
         attached = cls(cls.load(folder / f"{signal.name}.bpf.o", signal, ring_bytes, sizes=sizes), signal)
         attached._fill({**signal.entries, **(entries or {})})
         config = np.zeros((), CONFIG)

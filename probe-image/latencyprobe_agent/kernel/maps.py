@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from latencyprobe_agent.kernel.libbpf_abi import BatchOptions, error, lib
 
 _RINGBUF_TYPE = 27  # BPF_MAP_TYPE_RINGBUF
+_NOEXIST = 1  # BPF_NOEXIST
 _F_LOCK = 4  # BPF_F_LOCK
 _PERCPU_TYPES = {5, 6}  # BPF_MAP_TYPE_PERCPU_HASH, _PERCPU_ARRAY
 
@@ -92,8 +93,43 @@ class Map:
         if result:
             raise error(f"cannot write map {self.name}", result)
 
+    def add(self, key: bytes, value: bytes) -> bool:
+        """Add an entry where there is none yet; return whether there is one then: False where there is no room."""
+        result = lib().bpf_map_update_elem(self.fd, key, value, _NOEXIST)
+        if result and -result not in (errno.EEXIST, errno.E2BIG, errno.ENOMEM):
+            raise error(f"cannot write map {self.name}", result)
+        return -result in (0, errno.EEXIST)
+
     def delete(self, key: bytes) -> None:
         """Remove an entry, if it is there."""
         result = lib().bpf_map_delete_elem(self.fd, key)
         if result and -result != errno.ENOENT:
             raise error(f"cannot take an entry out of map {self.name}", result)
+
+
+class FakeMap:
+    """`Map` for tests: a hash with room for `max_entries`, as `entries`."""
+
+    def __init__(self, value_size: int, max_entries: int) -> None:
+        self.entries: dict[bytes, bytes] = {}
+        self.value_size, self.max_entries = value_size, max_entries
+
+    def keys(self) -> Iterator[bytes]:
+        """Walk the keys."""
+        yield from tuple(self.entries)
+
+    def lookup(self, key: bytes, into: memoryview) -> bool:
+        """Copy a value into a buffer; False without such a key."""
+        if key in self.entries:
+            into[:] = self.entries[key]
+        return key in self.entries
+
+    def add(self, key: bytes, value: bytes) -> bool:
+        """Add an entry where there is none yet; return whether there is one then."""
+        if len(self.entries) < self.max_entries:
+            self.entries.setdefault(key, value)
+        return key in self.entries
+
+    def delete(self, key: bytes) -> None:
+        """Remove an entry, if it is there."""
+        self.entries.pop(key, None)

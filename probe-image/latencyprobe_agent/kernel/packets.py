@@ -32,7 +32,7 @@ from latencyprobe_agent.kernel.libbpf import (
 from latencyprobe_agent.kernel.loader import Loaded, check_layouts, explain
 from latencyprobe_agent.kernel.netlink import Interface
 from latencyprobe_agent.signals.table import Signal
-from latencyprobe_agent.vocabulary.records import CONFIG, HandshakeTally
+from latencyprobe_agent.vocabulary.records import CONFIG, EVIDENCE_COUNTS, HandshakeTally
 
 _ETHERNET = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK; packets of all others begin with their IP header
 _FLUSH = "flush"
@@ -108,7 +108,7 @@ class PacketPrograms(Attached):
         try:
             check_layouts(opened, path)
             programs = _switch_on(opened, places, pull=pull)
-            opened.map("evidence_counts").max_entries = counts.entries()
+            opened.map("evidence_counts").max_entries = counts.entries(EVIDENCE_COUNTS)
             if ring_bytes is not None:
                 opened.map(signal.ring).max_entries = ring_bytes
             try:

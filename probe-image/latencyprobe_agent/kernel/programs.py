@@ -16,9 +16,11 @@ from latencyprobe.protocol import Protocol
 from latencyprobe_agent.kernel import counts
 from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.clock import READING_ERROR_NS, boot_offset_ns
+from latencyprobe_agent.kernel.kept_room import KeptRoom
 from latencyprobe_agent.kernel.loader import Loaded
 from latencyprobe_agent.measure.counts import COUNTS, Shards
 from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.measure.unowned import unowned
 from latencyprobe_agent.signals.table import EXCHANGES, Signal
 from latencyprobe_agent.vocabulary.records import (
     CONFIG,
@@ -48,11 +50,15 @@ class Programs(Attached):
         self._generation = 0
         self._config = np.zeros((), CONFIG)
         self._shards = Shards()
+        self._kept_room = KeptRoom(self._counts)
+        self._rules_in_force: object = None
 
     @classmethod
     def open(cls, object_path: Path, *, ring_bytes: int | None = None) -> Self:
         """Load and attach, as `Attached.load()` does."""
-        return cls(cls.load(object_path, EXCHANGES, ring_bytes, sizes={"counts": counts.entries()}), EXCHANGES)
+        return cls(
+            cls.load(object_path, EXCHANGES, ring_bytes, sizes={"counts": counts.entries(EXCHANGE_COUNTS)}), EXCHANGES
+        )
 
     def apply(
         self,
@@ -74,21 +80,27 @@ class Programs(Attached):
         per cgroup; `records_per_second`: above it records are sampled out, 0 for never; `user_stacks`: those of
         programs are taken where targets ask for them; `http2`: `Http2Programs` are attached beside these.
 
+        Each target set has room for what nobody has room for, but for processes: only namespaces take it from another.
         Raises Unsupported, with nothing changed, when a map is too small.
         """
         needed = {
             "target_sets": {
                 u32(index): _target_set(one, user_stacks=user_stacks, http2=http2) for index, one in rules.sets.items()
-            },
-            "rules": {_rule_key(*match): u32(index) for match, index in rules.rules.items()},
-            "scopes": {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()},
+            }
         }
+        others = rules.rules is not self._rules_in_force  # else only cgroups have come or gone
+        if others:
+            needed["rules"] = {_rule_key(*match): u32(index) for match, index in rules.rules.items()}
+        needed["scopes"] = {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()}
         for name, entries in needed.items():
             room = self._maps[name].max_entries
             if len(self._written[name].keys() | entries.keys()) > room:
                 raise Unsupported(
                     "PlanTooLarge", f"the plan of this node needs {len(entries)} {name}, there is room for {room}"
                 )
+        if others:
+            self._rules_in_force = None  # until all are written
+            self._kept_room.follow(() if owner_by_process else unowned(rules))
         for name, entries in needed.items():
             self._write(name, entries)
         self._filter(self._written["scopes"], everything=any(self._config["host"].tolist()) or any(rules.host))
@@ -111,7 +123,9 @@ class Programs(Attached):
         self._config = config
         self._filter(needed["scopes"], everything=any(rules.host))
         self.flush()  # lets go of sockets that pass the filter no longer
-        self._remove("rules", needed["rules"])
+        if others:
+            self._remove("rules", needed["rules"])
+        self._rules_in_force = rules.rules
 
     def flush(self) -> None:
         """Do what is due once a second: end what has been idle; follow the boot clock, which a suspend has moved."""
@@ -139,9 +153,14 @@ class Programs(Attached):
         bits[low * np.uint32(SCOPE_FILTER_FACTOR) >> np.uint32(16)] = True
         self._scope_filter.update(u32(0), np.packbits(bits, bitorder="little").tobytes())
 
-    def counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over shards, growing since `open()`."""
-        return counts.read(self._counts, EXCHANGE_COUNTS, self._shards.add_up)
+    def counts(self, *, everything: bool = True) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Return (COUNTS_KEY[n], `measure.counts.COUNTS`[n]): added up over shards, growing since `open()`.
+
+        Without `everything` nobody looks for what found no room as long as there is room for all."""
+        used = self._kept_room.used(dict.fromkeys(self._counts.keys()), everything=everything)
+        keys, totals = counts.read(self._counts, EXCHANGE_COUNTS, self._shards.add_up, used)
+        told = (keys["owner"] != 0) | totals["classes"].any(axis=1)
+        return keys[told], totals[told]
 
     def unaccounted(self) -> dict[int, int]:
         """Return what ended and is in no count, or could not be followed, by target set of which there is any, since
@@ -156,8 +175,13 @@ class Programs(Attached):
     def forget(self, keys: NDArray[np.void]) -> None:
         """Take these COUNTS_KEYs out of the kernel's table; one that comes again starts from 0."""
         counts.forget(self._counts, keys)
+        self._kept_room.forget(keys)
         for key in keys:
             self._shards.forget(key.tobytes())
+
+    def let_go(self) -> None:
+        """Give back room that is kept for target sets which no rule names any more. To be called once a minute."""
+        self._kept_room.let_go()
 
 
 class FakePrograms:
@@ -187,7 +211,7 @@ class FakePrograms:
         """Return the next batch; none may be larger than `limit`."""
         return self.batches.pop(0) if self.batches else np.zeros(0, EXCHANGE)
 
-    def counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    def counts(self, *, everything: bool = True) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return `rows`."""
         values = np.concatenate([np.zeros(0, COUNTS), *self.rows.values()])
         return np.frombuffer(b"".join(self.rows), COUNTS_KEY), values
@@ -200,6 +224,9 @@ class FakePrograms:
         """Drop rows."""
         for key in keys:
             del self.rows[key.tobytes()]
+
+    def let_go(self) -> None:
+        """Keep no room."""
 
     def evidence_counts(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return `gained`."""
@@ -236,6 +263,7 @@ def _target_set(one: TargetSet, *, user_stacks: bool, http2: bool) -> bytes:
     value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
     value["slow_ns"] = min([*one.thresholds_ns, one.spans.slower_than_ns])
     value["pause_ns"], value["setup_turns"], value["evidence"] = one.pause_ns, one.setup_turns, one.evidence
+    value["tls"] = one.tls
     value["slow_call_ns"], value["slow_offcpu_ns"] = one.waits.slow_call_ns, one.waits.slow_offcpu_ns
     stacks = (StackOptionFlags.KERNEL, one.waits.stacks), (StackOptionFlags.USER, one.waits.user_stacks and user_stacks)
     value["protocol"] = KernelProtocol.HTTP2 if http2 and one.protocol is Protocol.HTTP2 else KernelProtocol.TURNS

@@ -16,7 +16,7 @@ from latencyprobe_agent.kernel.hooks import cannot_look_into_processes
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.http2 import Http2
-from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
+from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules, followed_in
 from latencyprobe_agent.measure.turn import InForce
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,10 @@ class Attachment:
         if last is not None and plan is last.plan and cgroups == self._cgroups:
             return
         resources, pods = self._resources(plan, cgroups)
-        rules = compile_rules(plan, pods, last.rules if last else NO_RULES)
+        if last is not None and plan is last.plan:
+            rules = followed_in(last.rules, plan, pods)
+        else:
+            rules = compile_rules(plan, pods, last.rules if last else NO_RULES)
         before()
         try:
             self._apply(plan, rules, plan.idle_timeout_ns)

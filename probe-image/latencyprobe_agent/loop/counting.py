@@ -1,5 +1,7 @@
 """Reads the kernel's counts once a second, and lets owners go that have ended."""
 
+from collections import Counter
+
 import numpy as np
 
 from latencyprobe_agent.identity.resources import Resources
@@ -21,18 +23,22 @@ class Counting:
         self._living: set[bytes] = set()
         self._looked_s = start.boot_s
 
-    def read(self, resources: Resources, now: Now) -> Snapshot:
-        """Return the counts as they are."""
-        (keys, values), lost = self._programs.counts(), self._programs.lost()
+    def read(self, resources: Resources, now: Now, *, everything: bool = False) -> Snapshot:
+        """Return the counts as they are. `everything`: look for what found no room too, though there seems to be some;
+        it is looked for once a minute anyway."""
+        lost, due = self._programs.lost(), now.boot_s - self._looked_s >= self._interval_s
+        keys, values = self._programs.counts(everything=everything or due or lost.get("counts_full", 0) > 0)
         containers = keys.copy()
         containers["owner"] = resources.whose(keys["owner"])
         over = np.zeros(len(keys), np.bool_)
-        if now.boot_s - self._looked_s >= self._interval_s:
+        if due:
             self._looked_s = now.boot_s
+            self._programs.let_go()
             over = self._ended.over(keys, values, resources.ended)
             self._programs.forget(keys[over])
             self._ended.add(Counts(containers[over], values[over]))
         living = self._ended.living(Counts(containers[~over], values[~over]), resources.ended)
         before, self._living = self._living, {key.tobytes() for key in living.keys}
         let_go = np.frombuffer(b"".join(before - self._living), COUNTS_KEY)
-        return Snapshot(self._ended.join(living), living, let_go, lost, self._programs.unaccounted())
+        held = Counter(keys["target_set"].tolist())
+        return Snapshot(self._ended.join(living), living, let_go, lost, self._programs.unaccounted(), held)

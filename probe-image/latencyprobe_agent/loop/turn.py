@@ -79,7 +79,7 @@ class Turns:
         if emptied or settle:
             turn = self._settled(turn)
         turn = self._guard.run("calls", lambda: self._with_calls(turn, settled=emptied or settle, last=last)) or turn
-        return turn if plan_age_s is None else self._counted(turn, plan_age_s), emptied
+        return turn if plan_age_s is None else self._counted(turn, plan_age_s, last=last), emptied
 
     def discard(self) -> None:
         """Drop what is in the ring: no plan is in force."""
@@ -144,10 +144,13 @@ class Turns:
         calls = calls._replace(links=call_links.links(called, at, taken, pair_key))
         return turn._replace(calls=calls, sampled=Sampled.concatenate([turn.sampled, taken]))
 
-    def _counted(self, turn: Turn, plan_age_s: float) -> Turn:
+    def _counted(self, turn: Turn, plan_age_s: float, *, last: bool) -> Turn:
         """Return the turn with the kernel's counts, and the agent's own figures."""
         parts = self._parts
-        counts = self._guard.run("counts", lambda: parts.counting.read(turn.in_force.resources, turn.now))
+        full = last or parts.http2.lost.get("counts_full", 0) > 0
+        counts = self._guard.run(
+            "counts", lambda: parts.counting.read(turn.in_force.resources, turn.now, everything=full)
+        )
         if counts is None:
             return turn
         lost = added(counts.lost, parts.http2.lost)

@@ -35,7 +35,8 @@ class Snapshot(NamedTuple):
 
     `counts`: of all owners, ended ones added up under owner 0; `living`: its first rows, of owners that still count.
     `let_go`: COUNTS_KEY[n] that have just left these and start from 0 when they come again. `lost`: records or
-    exchanges that never arrived, by reason. `unaccounted`: of exchanges, those in no count, by target set.
+    exchanges that never arrived, by reason. `unaccounted`: of exchanges, those in no count, by target set; `held`: how
+    many keys of the kernel's table each has.
     """
 
     counts: Counts
@@ -43,6 +44,7 @@ class Snapshot(NamedTuple):
     let_go: NDArray[np.void]
     lost: Mapping[str, int]
     unaccounted: Mapping[int, int] = MappingProxyType({})
+    held: Mapping[int, int] = MappingProxyType({})
 
 
 def added_up(

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from latencyprobe.plan import Ask, ServerHalf, SpanPolicy, UnsentBytes
 from latencyprobe_agent.measure import streaming
+from latencyprobe_agent.measure.budget import Budget
 from latencyprobe_agent.measure.halves import NO_HALVES, Halves, halves
 from latencyprobe_agent.measure.pairing import NO_PAIRS, LocalJoin, Pairs
 from latencyprobe_agent.measure.rules import TargetSet
-from latencyprobe_agent.measure.sampling import Budget, decide
+from latencyprobe_agent.measure.sampling import decide
 from latencyprobe_agent.vocabulary import ids
 from latencyprobe_agent.vocabulary.records import EXCHANGE, SAMPLING_LEVEL_SHIFT, Role
 

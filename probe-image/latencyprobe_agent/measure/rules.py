@@ -7,7 +7,7 @@ sets".
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
@@ -36,7 +36,8 @@ class TargetSet:
     `thresholds_ns`: those of all of them, ascending, distinct, at most 8. `spans`: the widest of their policies.
     `probe`: `namespace/probe` of the first, whose span budget the set draws on. `evidence`: what any of them asks for.
     `setup_turns`: the most of theirs, those of TLS included. `pause_ns`: the longest of theirs, which takes no part of
-    a turn for a new one. `waits`: the widest of their policies. `protocol`: HTTP2 if one of them says so.
+    a turn for a new one. `waits`: the widest of their policies. `protocol`: HTTP2 if one of them says so. `tls`: one of
+    them does.
     """
 
     targets: tuple[str, ...]
@@ -48,6 +49,12 @@ class TargetSet:
     pause_ns: int = DEFAULT_PAUSE_NS
     waits: WaitPolicy = NO_WAITS
     protocol: Protocol = Protocol.TURNS
+    tls: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """That of `probe`: of the room of the node, whose share the set draws on."""
+        return self.probe.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,8 @@ class Rules:
     `scopes`: cgroup id → (server group, client group), 0 = none. `rules`: (16-byte address, group, port, side) → index
     of a target set; those of side MEMBER are in server groups, for both ends. `host`: groups of all sockets in no
     scope. `sets`: index (from 1) → target set; sets that no rule names any more stay, before those in force, as late
-    records and counts do name them. `refused`: target id → why part of it is not measured.
+    records and counts do name them. `refused`: target id → why part of it is not measured. `pods`: groups by uid, as in
+    `scopes`; `left_out`: those of `refused` whatever cgroups there are.
     """
 
     scopes: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -67,6 +75,8 @@ class Rules:
     refused: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[Group, int] = field(default_factory=dict)
     next_group: int = 1
+    pods: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def in_force(self) -> Mapping[int, TargetSet]:
@@ -93,10 +103,7 @@ def compile_rules(
     parts, refused = fitting(plan, room)
     numbering = _Numbering(plan.targets, previous, refused)
     groups = {uid: (numbering.group(server), numbering.group(client)) for uid, (server, client) in parts.items()}
-    measured = {uid: cgroups[uid] for uid, pair in groups.items() if any(pair) and uid in cgroups}
-    scoped, in_part = followed(plan, measured, room)
-    return Rules(
-        scopes={cgroup: groups[uid] for uid, ids in scoped.items() for cgroup in ids},
+    compiled = Rules(
         rules={
             (address, number, port, side): index
             for group, number in numbering.groups.items()
@@ -104,10 +111,21 @@ def compile_rules(
         },
         sets=numbering.sets,
         host=groups.get(HOST, (0, 0)),
-        refused=in_part | numbering.refused,
         groups=numbering.groups,
         next_group=numbering.next_group,
+        pods=groups,
+        left_out=numbering.refused,
     )
+    return followed_in(compiled, plan, cgroups, room)
+
+
+def followed_in(rules: Rules, plan: NodePlan, cgroups: Mapping[str, Sequence[int]], room: Room = ROOM) -> Rules:
+    """Return the rules that `plan` was compiled to, with other cgroups: in time that follows the cgroups, not the
+    plan."""
+    measured = {uid: cgroups[uid] for uid, pair in rules.pods.items() if any(pair) and uid in cgroups}
+    scoped, in_part = followed(plan, measured, room)
+    scopes = {cgroup: rules.pods[uid] for uid, ids in scoped.items() for cgroup in ids}
+    return replace(rules, scopes=scopes, refused={**in_part, **rules.left_out})
 
 
 class _Numbering:
@@ -194,6 +212,7 @@ class _Numbering:
                 stacks=any(t.waits.stacks for t in members),
                 user_stacks=any(t.waits.user_stacks for t in members),
             ),
+            tls=any(t.tls for t in members),
         )
 
 

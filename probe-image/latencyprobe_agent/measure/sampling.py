@@ -5,22 +5,22 @@ are of the join key, so both halves of an exchange are sampled or neither.
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import SpanPolicy
 from latencyprobe_agent.measure import streaming
+from latencyprobe_agent.measure.budget import Budget
 from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.measure.halves import NO_HALVES, Halves
 from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.rules import TargetSet
 
 _RANDOM_BITS = 56  # the highest ones of the join key
-_LONGEST_WAIT_S = 10.0  # of records for the agent, that the budget makes up for
-_NODE = ""  # no LatencyProbe's name: the budget of all together
 
 
 class Reason(enum.IntEnum):
@@ -84,43 +84,6 @@ class Sampled:
             np.concatenate([part.ratio for part in filled]),
             over_budget,
         )
-
-
-class Budget:
-    """Spans that each LatencyProbe, and all together, may still make on this node. `per_second`: of all together.
-
-    One second's worth is saved up, or as many seconds' as the oldest of what comes has waited for us: an agent that the
-    machine held up lacks no spans for it.
-    """
-
-    def __init__(self, per_second: int) -> None:
-        self.per_second = per_second
-        self._left: dict[str, tuple[float, int]] = {}
-        self._limited_ns: dict[str, int] = {}
-
-    def left(self, probe: str, per_second: int, now_ns: int, waited_ns: int = 0) -> int:
-        """Return how many spans `probe` may make now.
-
-        `now_ns`: a clock that never steps back; `waited_ns`: since the oldest of those that come now had ended.
-        """
-        saved_s = min(max(waited_ns / 1e9, 1.0), _LONGEST_WAIT_S)
-        left, since_ns = self._left.get(probe, (float(per_second), now_ns))
-        left = min(per_second * saved_s, left + per_second * (now_ns - since_ns) / 1e9)
-        self._left[probe] = (left, now_ns)
-        return int(left)
-
-    def spend(self, probe: str, spans: int) -> None:
-        """Take `spans` off what is left."""
-        left, since_ns = self._left[probe]
-        self._left[probe] = (left - spans, since_ns)
-
-    def limit(self, probes: Iterable[str], now_ns: int) -> None:
-        """Note that what all together may make has left out spans of these."""
-        self._limited_ns |= dict.fromkeys(probes, now_ns)
-
-    def limited(self, since_ns: int) -> set[str]:
-        """Return those that this was noted of since then."""
-        return {probe for probe, at_ns in self._limited_ns.items() if at_ns >= since_ns}
 
 
 _NOBODY = Decision(np.zeros(0, np.intp), np.zeros(0, np.uint8), np.zeros(0))
@@ -195,8 +158,8 @@ def decide_all(
 def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns: int) -> Decision:
     """Decide which halves become spans, by the span policies of their target sets (`Rules.sets`).
 
-    What exceeds the budget of a LatencyProbe, or of the node, goes in the order of Reason, within one by the join key:
-    both sides drop the same. Halves of unknown sets, and such as are not `shown`, are never sampled.
+    What exceeds the budget of a LatencyProbe, or its namespace's share of the node's, goes in the order of Reason,
+    within one by the join key: both sides drop the same.
     """
     if not len(halves):
         return _NOBODY
@@ -211,33 +174,50 @@ def decide(halves: Halves, sets: Mapping[int, TargetSet], budget: Budget, now_ns
     of_row = _Policies(some, sets)
 
     reason = np.where(failed, _ERROR, np.where(slow, _SLOW, _RATIO))
-    by_ratio = reason == _RATIO
-    ratio = np.where(by_ratio, 1 - of_row.reject_below / 2**_RANDOM_BITS, 1.0) / some.adjusted_count
-    kept = np.ones(len(index), np.bool_)
+    ratio = np.where(reason == _RATIO, 1 - of_row.reject_below / 2**_RANDOM_BITS, 1.0) / some.adjusted_count
+    probe, namespace = (np.broadcast_to(of, len(index)) for of in (of_row.probe, of_row.namespace))
+    kept = _Kept(np.ones(len(index), np.bool_), reason, ratio, randomness)
     waited_ns = now_ns - int(some.end_ns.min())
     per_second = {s.probe: s.spans.max_per_second for s in sets.values()}  # the last one is in force
-    shares = [(probe, per_second[probe], of_row.probe == i) for i, probe in enumerate(of_row.probes)]
-    for whose, limit, mine in (*shares, (_NODE, budget.per_second, np.ones(len(index), np.bool_))):
-        in_share = np.flatnonzero(mine & kept)
-        left = budget.left(whose, limit, now_ns, waited_ns)
-        if len(in_share) > left:
-            order = np.lexsort((~randomness[in_share], reason[in_share]))
-            dropped = in_share[order[left:]]
-            kept[dropped] = False
-            if whose == _NODE:
-                theirs = np.unique(np.broadcast_to(of_row.probe, len(index))[dropped])
-                budget.limit([of_row.probes[i] for i in theirs.tolist()], now_ns)
-            for r in Reason:
-                of_reason = in_share[reason[in_share] == r]
-                ratio[of_reason] *= kept[of_reason].mean() if len(of_reason) else 1.0
-        budget.spend(whose, int(kept[in_share].sum()))
-    return Decision(index[kept], reason[kept], ratio[kept], int(len(kept) - kept.sum()))
+    for i, name in enumerate(of_row.probes):
+        mine = probe == i
+        kept.cut(mine, budget.left(name, per_second[name], now_ns, waited_ns))
+        budget.spend(name, int((kept.rows & mine).sum()))
+    namespaces = {s.namespace for s in sets.values()}
+    budget.keep(per_second.keys() | namespaces)
+    wanted = {name: int((kept.rows & (namespace == i)).sum()) for i, name in enumerate(of_row.namespaces)}
+    given = budget.shared_out(wanted, len(namespaces), now_ns, waited_ns)
+    for i, name in enumerate(of_row.namespaces):
+        dropped = kept.cut(namespace == i, given[name])
+        budget.limit([of_row.probes[i] for i in np.unique(probe[dropped]).tolist()], now_ns)
+    return Decision(index[kept.rows], reason[kept.rows], ratio[kept.rows], len(index) - int(kept.rows.sum()))
+
+
+class _Kept(NamedTuple):
+    """n halves that may become spans. `rows`: bool[n], which do as far as is known; `ratio`: f8[n], of these."""
+
+    rows: NDArray[np.bool_]
+    reason: NDArray[np.uint8]
+    ratio: NDArray[np.float64]
+    randomness: NDArray[np.uint64]
+
+    def cut(self, mine: NDArray[np.bool_], most: int) -> NDArray[np.intp]:
+        """Keep so many of some rows at most; return those that go."""
+        at = np.flatnonzero(mine & self.rows)
+        if len(at) <= most:
+            return at[:0]
+        dropped = at[np.lexsort((~self.randomness[at], self.reason[at]))[most:]]
+        self.rows[dropped] = False
+        for reason in Reason:
+            of_reason = at[self.reason[at] == reason]
+            self.ratio[of_reason] *= self.rows[of_reason].mean() if len(of_reason) else 1.0
+        return dropped
 
 
 class _Policies:
     """The policies of the target sets that halves belong to: of each row, or one value where they all have the same.
 
-    `known`: the set has one; `probe`: the place of its LatencyProbe among `probes`.
+    `known`: the set has one; `probe`, `namespace`: the place of its LatencyProbe among `probes`, `namespaces`.
     """
 
     def __init__(self, halves: Halves, sets: Mapping[int, TargetSet]) -> None:
@@ -249,4 +229,6 @@ class _Policies:
         rejected = [round((1 - one.spans.ratio) * 2**_RANDOM_BITS) if one else 0 for one in present]
         self.reject_below = np.array(rejected, np.uint64)[of_row]
         self.probe = np.array([self.probes.index(one.probe) if one else -1 for one in present])[of_row]
+        self.namespaces = sorted({one.namespace for one in present if one})
+        self.namespace = np.array([self.namespaces.index(one.namespace) if one else -1 for one in present])[of_row]
         self.known = self.probe >= 0

@@ -3,6 +3,7 @@
 With them goes what held up the owners' containers.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
@@ -16,45 +17,52 @@ from latencyprobe_agent.telemetry.metric_points import Exemplars, count_points
 from latencyprobe_agent.telemetry.owner_cap import OwnerCap
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.pressure_series import PressureSeries
+from latencyprobe_agent.telemetry.shared_room import payer
 from latencyprobe_agent.telemetry.slo_events import SloEvents
 from latencyprobe_agent.vocabulary.now import Now
 
+_ROW = 4  # series: a row has two histograms' memory, and some ten points of an export
 _NOTHING = -1  # in place of a count: whatever there is has not been exported
 
 
 class CountSeries:
-    """`series_cap`: owners per target set; the rest is folded into `other`."""
+    """`series`: owners per target set, `node_series`: series of the node; the rest is folded into `other`."""
 
-    def __init__(self, series_cap: int) -> None:
-        self._cap = OwnerCap(series_cap)
+    def __init__(self, series: int, node_series: int) -> None:
+        self.cap = OwnerCap(series, node_series // _ROW)
         self._since = CountsSince()
         self._slo = SloEvents()
         self._living = NO_COUNTS
         self._exported: dict[int, int] = {}
         self._pressure = PressureSeries()
-
-    @property
-    def overflow(self) -> int:
-        """Return how many owners were folded into `other`."""
-        return self._cap.overflow
+        self._held: Mapping[int, int] = {}
 
     def follow(self, in_force: InForce, now: Now, anew: Set[int] = frozenset()) -> None:
         """Take a new plan. Objectives that were not in force before start from the last snapshot, and so does all of
         the target sets `anew` (their numbers)."""
         start_unix_ns = 0 if self._living is NO_COUNTS else now.unix_ns
-        folded = self._cap.fold(self._living)
+        folded = self.cap.fold(self._living)
         self._slo.forget(self._since.begin_anew(folded, anew))
+        self.cap.follow(in_force, self._living, anew)
         self._slo.follow(in_force.plan, in_force.rules, self._since.of(folded), start_unix_ns)
 
     def add(self, snapshot: Snapshot, pressure: Mapping[int, Stall]) -> None:
         """Take the counts as they are now, and what held up the containers of their owners."""
         if len(snapshot.let_go):
-            self._cap.fold(self._living)
-            self._cap.forget(snapshot.let_go)
+            self.cap.fold(self._living)
+            self.cap.forget(snapshot.let_go)
         self._slo.forget(snapshot.let_go)
         self._since.forget(snapshot.let_go)
         self._living = snapshot.living
+        self._held = snapshot.held
         self._pressure.add(pressure, snapshot.living.keys["owner"].tolist())
+
+    def keys(self, in_force: InForce) -> dict[str, int]:
+        """Return how many keys of the kernel's table each namespace has."""
+        found = Counter({target.namespace: 0 for target in in_force.plan.targets})
+        for number, keys in self._held.items():
+            found[payer(in_force.rules.sets, number)[0]] += keys
+        return found
 
     @property
     def owners(self) -> set[int]:
@@ -87,7 +95,7 @@ class CountSeries:
 
     def points(self, in_force: InForce, without: set[int], exemplars: Exemplars) -> Iterator[Point]:
         """Yield the points of all owners but these."""
-        folded = self._since.of(self._cap.fold(self._living))
+        folded = self.cap.told(self._since.of(self.cap.fold(self._living)))
         kept = ~np.isin(folded.keys["owner"], np.array(sorted(without), np.uint64))
         counts = Counts(folded.keys[kept], folded.values[kept])
         yield from count_points(counts, in_force.plan, in_force.rules.sets, self._slo, exemplars)

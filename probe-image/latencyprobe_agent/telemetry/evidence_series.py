@@ -1,7 +1,7 @@
 """Metrics of evidence: the samples of every signal, added up per target set, role and owner, cumulative.
 
 Receives batches of evidence with their samples (`signals.evidence.Explains.samples`), and what signals have counted in
-the kernel (`counted`); returns series. Those of a metric and target set are capped as those of records are.
+the kernel (`counted`); returns series. They are capped as those of records are.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,17 +32,12 @@ class Series(NamedTuple):
 class EvidenceSeries:
     """Counters and histograms by `Series`. `gained`: owners whose series have grown since somebody emptied it."""
 
-    def __init__(self, series_cap: int, *, by_process: bool) -> None:
+    def __init__(self, cap: SeriesCap, *, by_process: bool) -> None:
         self.gained: set[int] = set()
-        self._cap = SeriesCap(series_cap)
+        self._cap = cap
         self._by_process = by_process
         self._sums: dict[Series, float] = {}
         self._histograms: dict[Series, Histogram] = {}
-
-    @property
-    def overflow(self) -> int:
-        """Return how many series were folded into `other`."""
-        return self._cap.overflow
 
     def add(self, evidence: Evidence, samples: Sequence[Sample], services: NDArray[np.str_] | None = None) -> None:
         """Add the samples of a batch. `services`: str[n], who is at the other end of each record."""
@@ -88,8 +83,7 @@ class EvidenceSeries:
         for table in held:
             for series in [series for series in table if over(series.group)]:
                 del table[series]
-                if series.group.owner != OTHER_OWNER:
-                    self._cap.release(series.metric, series.group.target_set)
+                self._cap.release(series.metric, series.group.target_set, other=series.group.owner == OTHER_OWNER)
 
     def series(self) -> Iterator[tuple[Series, int | float | Histogram]]:
         """Yield all series, cumulative."""
@@ -98,8 +92,10 @@ class EvidenceSeries:
         yield from self._histograms.items()
 
     def _into(self, series: Series, values: NDArray[np.generic]) -> None:
-        if series not in self._sums and series not in self._histograms:
-            series = self._capped(series)
+        if not self._has(series) and not self._cap.admit(series.metric, series.group.target_set, series):
+            series = _other(series)
+            if not self._has(series) and not self._cap.admit_other(series.group.target_set):
+                return
         self.gained.add(series.group.owner)
         if series.metric.kind == "counter":
             self._sums[series] = self._sums.get(series, 0) + values.sum().item()
@@ -114,11 +110,13 @@ class EvidenceSeries:
             )
         self._histograms[series] = new
 
-    def _capped(self, series: Series) -> Series:
-        if self._cap.admit(series.metric, series.group.target_set, series):
-            return series
-        labels = tuple((name, names.OTHER if name == names.SERVICE_PEER_NAME else v) for name, v in series.labels)
-        return series._replace(group=series.group._replace(owner=OTHER_OWNER), labels=labels)
+    def _has(self, series: Series) -> bool:
+        return series in self._sums or series in self._histograms
+
+
+def _other(series: Series) -> Series:
+    labels = tuple((name, names.OTHER if name == names.SERVICE_PEER_NAME else v) for name, v in series.labels)
+    return series._replace(group=series.group._replace(owner=OTHER_OWNER), labels=labels)
 
 
 def _groups(columns: Sequence[NDArray[np.generic]]) -> list[NDArray[np.intp]]:

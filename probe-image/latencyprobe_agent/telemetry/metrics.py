@@ -1,7 +1,9 @@
 """Listener: the kernel's counts, what records add to them, and the agent's own figures, as OTLP metrics."""
 
+import logging
 from collections.abc import Mapping
 
+from latencyprobe.sli import added
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.measure.rules import NO_RULES
@@ -15,9 +17,12 @@ from latencyprobe_agent.telemetry.points import MetricRequests, Point, Resource
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER
 from latencyprobe_agent.telemetry.record_series import RecordSeries
 from latencyprobe_agent.telemetry.selfmetrics import AGENT, SelfMetrics
-from latencyprobe_agent.telemetry.used_again import begun_anew
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
+from latencyprobe_agent.telemetry.used_again import Anew, begun_anew, begun_anew_of
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.now import Now
+
+_log = logging.getLogger(__name__)
 
 
 class Metrics:
@@ -40,8 +45,9 @@ class Metrics:
         self._own = own
         self._interval_ns = round(config.metric_interval_s * 1e9)
         self._due_ns = start.boot_ns + self._interval_ns
-        self._counts = CountSeries(config.series)
-        self._records = RecordSeries(config.series, config.identity_wait_s, peers, exemplars or ExemplarSeries(0))
+        self._counts = CountSeries(config.series, config.node_series)
+        cap = SeriesCap(config.series, config.node_series)
+        self._records = RecordSeries(cap, config.identity_wait_s, peers, exemplars or ExemplarSeries(0))
         self._requests = MetricRequests(start.unix_ns, delta=delta)
         self._in_force: InForce | None = None
         self._stats: AgentStats | None = None
@@ -59,7 +65,7 @@ class Metrics:
         self._records.name_peers(turn.now.boot_s)
         lag_s = self._stats.drain_lag_s if self._stats else 0.0
         self._stats = turn.stats._replace(drain_lag_s=max(lag_s, turn.stats.drain_lag_s))
-        if turn.now.boot_ns >= self._due_ns:
+        if turn.now.boot_ns >= self._due_ns and not self._make_room():
             self._export(withhold=not self._requests.delta)
 
     def close(self) -> None:
@@ -73,10 +79,26 @@ class Metrics:
         if anew.numbers:  # the totals so far, under what the numbers meant
             self._records.name_peers(self._now.boot_s, in_force.rules.used_again(before))
             self._export()
-            self._records.begin_anew(anew.numbers)
-        targets = (target for target in in_force.plan.targets if target.id in anew.targets)
-        self._requests.begin_anew(map(target_labels, targets), self._now.unix_ns)
         self._in_force = in_force
+        self._begin_anew(in_force, anew)
+
+    def _make_room(self) -> bool:
+        """Export everything and let namespaces that have more than their shares begin anew, if others lack room."""
+        over = self._records.cap.share_out() | self._counts.cap.room.share_out()
+        if not over or self._in_force is None:
+            return False
+        _log.warning("series of namespaces %s make room for those of others: they begin anew", ", ".join(sorted(over)))
+        self._export()
+        self._begin_anew(self._in_force, begun_anew_of(over, self._in_force.rules, self._in_force.plan.targets))
+        return True
+
+    def _begin_anew(self, in_force: InForce, anew: Anew) -> None:
+        """Follow a plan. What begins anew has been exported."""
+        self._records.begin_anew(anew.numbers)
+        labels = {target.id: target_labels(target) for target in in_force.plan.targets}
+        of_anew = (labels[target] for target in anew.targets)
+        self._requests.begin_anew(of_anew, set(labels.values()), self._now.unix_ns)
+        self._records.cap.follow(in_force.rules.sets, in_force.plan.targets)
         self._counts.follow(in_force, self._now, anew.numbers)
 
     def _export(self, *, withhold: bool = False) -> None:
@@ -99,12 +121,16 @@ class Metrics:
             *self._counts.points(self._in_force, ended | waiting, exemplars),
             *self._records.points(self._in_force, ended & idle | waiting, exemplars),
             *objective_points(AGENT, self._in_force.plan),
-            *self._own.points(self._stats, self._records.overflow + self._counts.overflow),
+            *self._own.points(
+                self._stats,
+                added(self._records.cap.overflow, self._counts.cap.overflow),
+                self._counts.keys(self._in_force),
+            ),
         ]
         self._stats = self._stats._replace(drain_lag_s=0.0)
         described = _resources(points, self._in_force) | {AGENT: self._own.resource}
-        for body, count in self._requests.encode(points, described, self._now.unix_ns):
-            self._outbox.put(body, count)
+        for request in self._requests.encode(points, described, self._now.unix_ns):
+            self._outbox.put(*request)
 
 
 def _resources(points: list[Point], in_force: InForce) -> dict[object, Resource]:

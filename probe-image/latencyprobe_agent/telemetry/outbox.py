@@ -1,13 +1,15 @@
 """Requests on their way to a collector: a queue bounded in bytes and one sending thread per OTLP signal.
 
 `put()` never waits. A collector that is away costs nothing but memory up to the bound; then the oldest requests are
-dropped and counted. An outage is one warning and its end one line, however long it takes.
+dropped and counted, of the namespace that most bytes wait of. An outage is one warning and its end one line, however
+long it takes.
 """
 
 import logging
 import random
 import threading
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from latencyprobe_agent.telemetry.endpoints import OtlpSignal
@@ -22,6 +24,7 @@ _LONGEST_RETRY_S = 30.0
 class _Request(NamedTuple):
     body: bytes
     items: int  # spans, or data points
+    whose: Sequence[str]  # namespaces, which have a part each
 
 
 class _Backlog:
@@ -34,18 +37,30 @@ class _Backlog:
         self._capacity_bytes = capacity_bytes
 
     def put(self, request: _Request) -> int:
-        """Append a request; drop the oldest above the capacity. Return how many items that were."""
+        """Append a request; drop others above the capacity. Return how many items that were."""
         self.requests.append(request)
         self.size_bytes += len(request.body)
         dropped = 0
         while self.size_bytes > self._capacity_bytes and len(self.requests) > 1:
-            dropped += self.take().items
+            dropped += self._drop().items
         self.dropped_items += dropped
         return dropped
 
     def take(self) -> _Request:
         """Remove the oldest request."""
         request = self.requests.popleft()
+        self.size_bytes -= len(request.body)
+        return request
+
+    def _drop(self) -> _Request:
+        """Remove the oldest request of the namespace of which most bytes wait: nobody pushes out who has less."""
+        held = Counter[str]()
+        for request in self.requests:
+            for name in request.whose:
+                held[name] += len(request.body) // len(request.whose)
+        most = max(held, key=lambda name: held[name])
+        request = next(request for request in self.requests if most in request.whose)
+        self.requests.remove(request)
         self.size_bytes -= len(request.body)
         return request
 
@@ -86,10 +101,10 @@ class Outbox:
         """Start sending."""
         self._thread.start()
 
-    def put(self, body: bytes, items: int) -> None:
-        """Queue one encoded request; above the capacity the oldest ones go."""
+    def put(self, body: bytes, items: int, whose: Sequence[str] = ("",)) -> None:
+        """Queue one encoded request; above the capacity others go. `whose`: the namespaces that it tells of."""
         with self._change:
-            self._outage.lost(self._backlog.put(_Request(body, items)))
+            self._outage.lost(self._backlog.put(_Request(body, items, whose)))
             self._change.notify()
 
     def stop(self, timeout_s: float) -> None:
@@ -158,7 +173,7 @@ class FakeOutbox(Outbox):
     def start(self) -> None:
         """Start nothing."""
 
-    def put(self, body: bytes, items: int) -> None:
+    def put(self, body: bytes, items: int, whose: Sequence[str] = ("",)) -> None:
         """Keep the body."""
         self.bodies.append(body)
 

@@ -4,6 +4,7 @@ Cumulative by default; delta where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFER
 exponential ones. Exemplars are of the interval that is exported.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.conventions import Attribute, AttributeValue, Metric
 
 _REQUEST_BYTES = 3 << 20  # receivers take 4 MiB by default
+_FEW = 500  # points of a namespace that go into requests together with others'
 _POINTS = 100  # of one metric, that are added at once: below 1 MiB whatever they are
 _OF_TARGET = 3  # labels that those of a target's points begin with (`metric_points.target_labels`)
 
@@ -48,6 +50,14 @@ class Point(NamedTuple):
     start_unix_ns: int = 0
 
 
+class Request(NamedTuple):
+    """`body`: an encoded ExportMetricsServiceRequest, of so many `points`; `whose`: the namespaces that have some."""
+
+    body: bytes
+    points: int
+    whose: tuple[str, ...]
+
+
 def _group(request: ExportMetricsServiceRequest, resource: Resource) -> pb.ResourceMetrics:
     group: pb.ResourceMetrics = request.resource_metrics.add()
     fill(group.resource.attributes, resource)
@@ -55,10 +65,36 @@ def _group(request: ExportMetricsServiceRequest, resource: Resource) -> pb.Resou
     return group
 
 
-def _parts(metrics: Mapping[Metric, list[Point]]) -> Iterator[tuple[Metric, list[Point]]]:
-    for metric, series in metrics.items():
-        for first in range(0, len(series), _POINTS):
-            yield metric, series[first : first + _POINTS]
+def _together(points: Iterable[Point]) -> list[tuple[tuple[str, ...], list[Point]]]:
+    """Return points by namespaces: those of who has few in one, else each namespace's."""
+    of: dict[str, list[Point]] = defaultdict(list)
+    for point in points:
+        of[_namespace(point)].append(point)
+    few = [name for name, some in of.items() if len(some) <= _FEW]
+    parts = [(tuple(few), [point for name in few for point in of[name]])] if few else []
+    return parts + [((name,), some) for name, some in of.items() if len(some) > _FEW]
+
+
+def _namespace(point: Point) -> str:
+    """Return the namespace of a point's LatencyProbe, "" where it has none."""
+    return next((str(value) for name, value in point.labels[:_OF_TARGET] if name is names.PROBE_NAMESPACE), "")
+
+
+def _parts(points: Iterable[Point]) -> Iterator[tuple[object, Metric, list[Point]]]:
+    """Yield points that belong side by side, at most _POINTS: of one resource and metric."""
+    grouped: dict[object, dict[Metric, list[Point]]] = {}
+    for point in points:
+        grouped.setdefault(point.observed, {}).setdefault(point.metric, []).append(point)
+    for observed, metrics in grouped.items():
+        for metric, series in metrics.items():
+            for first in range(0, len(series), _POINTS):
+                yield observed, metric, series[first : first + _POINTS]
+
+
+def _kept(point: Point) -> Point:
+    """Return a point that stays as it is while its series is counted on."""
+    value = point.value
+    return point._replace(value=value._replace(counts=value.counts.copy())) if isinstance(value, Histogram) else point
 
 
 class MetricRequests:
@@ -75,42 +111,46 @@ class MetricRequests:
         if owners:
             self._before = {key: point for key, point in self._before.items() if key[0] not in owners}
 
-    def begin_anew(self, targets: Iterable[Labels], unix_ns: int) -> None:
+    def begin_anew(self, targets: Iterable[Labels], planned: Set[Labels], unix_ns: int) -> None:
         """Let the totals of targets, which have been sent, count from this moment. `targets`: the labels that theirs
-        begin with."""
+        begin with; `planned`: those of all that are left."""
         anew = dict.fromkeys(targets, unix_ns)
-        self._anew_unix_ns |= anew
+        self._anew_unix_ns = {one: at for one, at in (self._anew_unix_ns | anew).items() if one in planned}
         self._before = {key: point for key, point in self._before.items() if key[2][:_OF_TARGET] not in anew}
 
     def encode(
         self, points: Iterable[Point], resources: Mapping[object, Resource], now_unix_ns: int
-    ) -> Iterator[tuple[bytes, int]]:
-        """Yield (encoded ExportMetricsServiceRequest, number of points). `resources`: by `Point.observed`."""
-        grouped: dict[object, dict[Metric, list[Point]]] = {}
-        for point in points:
-            if self.delta and point.metric.kind != "gauge":
-                point = self._since_before(point)  # noqa: PLW2901 - the same point, from another start
-            grouped.setdefault(point.observed, {}).setdefault(point.metric, []).append(point)
-        request, count, size = ExportMetricsServiceRequest(), 0, 0
-        for observed, metrics in grouped.items():
-            group, into = None, pb.Metric()
-            for metric, series in _parts(metrics):
-                if size > _REQUEST_BYTES:
-                    yield request.SerializeToString(), count
-                    request, count, size, group = ExportMetricsServiceRequest(), 0, 0, None
-                if group is None:
-                    group, into = _group(request, resources[observed]), pb.Metric()
-                    size += group.ByteSize()
-                if into.name != metric.name:
-                    into = group.scope_metrics[0].metrics.add()
-                size -= into.ByteSize()
-                self._metric(into, metric, series, now_unix_ns)
-                count += len(series)
-                size += into.ByteSize()
-        if count:
-            yield request.SerializeToString(), count
+    ) -> Iterator[Request]:
+        """Yield what is to be sent. `resources`: by `Point.observed`."""
+        if self.delta:
+            points = [self._since_before(point) for point in points]
+        for whose, some in _together(points):
+            for body, count in self._encode(some, resources, now_unix_ns):
+                yield Request(body, count, whose)
         if self.delta:
             self._start_unix_ns = now_unix_ns
+
+    def _encode(
+        self, points: Iterable[Point], resources: Mapping[object, Resource], now_unix_ns: int
+    ) -> Iterator[tuple[bytes, int]]:
+        request, count, size = ExportMetricsServiceRequest(), 0, 0
+        of: object = None
+        group, into = pb.ResourceMetrics(), pb.Metric()
+        for observed, metric, series in _parts(points):
+            if size > _REQUEST_BYTES:
+                yield request.SerializeToString(), count
+                request, count, size, of = ExportMetricsServiceRequest(), 0, 0, None
+            if of != observed:
+                of, group, into = observed, _group(request, resources[observed]), pb.Metric()
+                size += group.ByteSize()
+            if into.name != metric.name:
+                into = group.scope_metrics[0].metrics.add()
+            size -= into.ByteSize()
+            self._metric(into, metric, series, now_unix_ns)
+            count += len(series)
+            size += into.ByteSize()
+        if count:
+            yield request.SerializeToString(), count
 
     def _metric(self, into: pb.Metric, metric: Metric, series: list[Point], now_unix_ns: int) -> None:
         into.name, into.unit, into.description = metric.name, metric.unit, metric.description
@@ -154,8 +194,10 @@ class MetricRequests:
 
     def _since_before(self, point: Point) -> Point:
         """Return what a point has gained since it was last sent; all of it, if it has begun anew."""
+        if point.metric.kind == "gauge":
+            return point
         key = (point.observed, point.metric.name, point.labels)
-        before, self._before[key] = self._before.get(key), point
+        before, self._before[key] = self._before.get(key), _kept(point)
         if before is None or before.start_unix_ns != point.start_unix_ns:
             return point
         now, then = point.value, before.value

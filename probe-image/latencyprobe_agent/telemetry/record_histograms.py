@@ -1,11 +1,11 @@
 """Histograms that only records can fill: stages, round trips, `network` of pairs, durations by peer.
 
-Receives halves and pairs, returns series. Cumulative; the series of a target set are capped, what is above goes to
-`other` and is counted. Unlike the kernel's own counts these miss records that the ring refused; a sampled record counts
+Receives halves and pairs, returns series. Cumulative; series are capped, what is above goes to `other` and is counted.
+Unlike the kernel's own counts these miss records that the ring refused; a sampled record counts
 with its adjusted count.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from latencyprobe_agent.measure.pairing import Pairs
 from latencyprobe_agent.measure.stages import NETWORK_AT, half_stages
 from latencyprobe_agent.telemetry.points import Histogram
 from latencyprobe_agent.telemetry.series_cap import SeriesCap
+from latencyprobe_agent.telemetry.shared_room import SharedRoom
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.conventions import Metric
@@ -29,7 +30,7 @@ _SCALE = HISTOGRAM_SCALE - 1
 _OFFSET = HISTOGRAM_MIN // 2
 _BUCKETS = HISTOGRAM_BUCKETS // 2
 _ZERO = _BUCKETS  # column of durations of 0
-_PENDING = 1024  # pairs of (group, address) that wait for a name; 4 kB each
+_PENDING = 1024  # pairs of (group, address) that wait for a name, shared out among namespaces; 4 kB each
 
 OTHER_OWNER = -1
 
@@ -53,19 +54,15 @@ class Series(NamedTuple):
 class RecordHistograms:
     """Histograms by `Series`. `gained`: owners whose series have grown since somebody emptied it."""
 
-    def __init__(self, series_cap: int, *, by_process: bool, identity_wait_s: float) -> None:
+    def __init__(self, cap: SeriesCap, *, by_process: bool, identity_wait_s: float) -> None:
         self.gained: set[int] = set()
-        self._cap = SeriesCap(series_cap)
+        self._cap = cap
         self._columns = (_process if by_process else _cgroup, _target_set, _role)
         self._wait_s = identity_wait_s
         self._counts: dict[Series, NDArray[np.int64]] = {}
         self._sums_ns: dict[Series, int] = {}
         self._pending: dict[tuple[Group, str], tuple[NDArray[np.int64], int, float]] = {}
-
-    @property
-    def overflow(self) -> int:
-        """Return how many series were folded into `other`."""
-        return self._cap.overflow
+        self._waiting = SharedRoom(_PENDING)
 
     def add(self, halves: Halves, now_s: float, *, by_peer: bool) -> None:
         """Add the counted halves of a batch, and its streaming calls. `by_peer`: somebody can name addresses."""
@@ -114,6 +111,7 @@ class RecordHistograms:
             if identity is None and now_s - since_s < self._wait_s and group.target_set not in leaving:
                 continue
             del self._pending[key]
+            self._waiting.give_back(self._cap.namespace(group.target_set))
             named[key] = service_of(identity)
             self._into(Series(names.PEER_DURATION, group, named[key]), counts, sum_ns)
         return named
@@ -127,8 +125,7 @@ class RecordHistograms:
         """Drop the series of these groups, which makes room for others."""
         for series in [series for series in self._counts if over(series.group)]:
             del self._counts[series], self._sums_ns[series]
-            if series.group.owner != OTHER_OWNER:
-                self._cap.release(series.metric, series.group.target_set)
+            self._cap.release(series.metric, series.group.target_set, other=series.group.owner == OTHER_OWNER)
 
     @property
     def unnamed(self) -> set[tuple[Group, str]]:
@@ -140,15 +137,11 @@ class RecordHistograms:
         """Addresses whose names are still to come."""
         return {peer for _, peer in self._pending}
 
-    def series(self) -> list[tuple[Series, Histogram]]:
-        """Return all series, cumulative."""
-        return [
-            (
-                series,
-                Histogram(counts[:_BUCKETS].copy(), _OFFSET, _SCALE, int(counts[_ZERO]), self._sums_ns[series] / 1e9),
-            )
-            for series, counts in self._counts.items()
-        ]
+    def series(self) -> Iterator[tuple[Series, Histogram]]:
+        """Yield all series, cumulative. Their counts are those that are counted on: who keeps them copies them."""
+        for series, counts in self._counts.items():
+            sum_s = self._sums_ns[series] / 1e9
+            yield series, Histogram(counts[:_BUCKETS], _OFFSET, _SCALE, int(counts[_ZERO]), sum_s)
 
     def _groups(self, columns: Sequence[NDArray[Any]]) -> tuple[list[Group], NDArray[np.intp]]:
         """Return the groups, and the number of each row's. `columns`: owner, target set and role of each row."""
@@ -172,14 +165,16 @@ class RecordHistograms:
             counts, sum_ns, since_s = self._pending.get((group, peer), (None, 0, now_s))
             if counts is not None:
                 self._pending[group, peer] = (counts + table[p], sum_ns + sums[p], since_s)
-            elif len(self._pending) < _PENDING:
+            elif self._waiting.take(self._cap.namespace(group.target_set)):
                 self._pending[group, peer] = (table[p].copy(), sums[p], now_s)
             else:
                 self._into(Series(names.PEER_DURATION, group, names.OTHER), table[p], sums[p])
 
     def _into(self, series: Series, counts: NDArray[np.int64], sum_ns: int) -> None:
-        if series not in self._counts:
-            series = self._capped(series)
+        if series not in self._counts and not self._cap.admit(series.metric, series.group.target_set, series):
+            series = _other(series)
+            if series not in self._counts and not self._cap.admit_other(series.group.target_set):
+                return
         self.gained.add(series.group.owner)
         if series in self._counts:
             self._counts[series] += counts
@@ -188,12 +183,10 @@ class RecordHistograms:
             self._counts[series] = counts.copy()
             self._sums_ns[series] = sum_ns
 
-    def _capped(self, series: Series) -> Series:
-        """Return the series itself while its metric and target set have room, else their `other`."""
-        if self._cap.admit(series.metric, series.group.target_set, series):
-            return series
-        detail = names.OTHER if series.metric is names.PEER_DURATION else series.detail
-        return series._replace(group=series.group._replace(owner=OTHER_OWNER), detail=detail)
+
+def _other(series: Series) -> Series:
+    detail = names.OTHER if series.metric is names.PEER_DURATION else series.detail
+    return series._replace(group=series.group._replace(owner=OTHER_OWNER), detail=detail)
 
 
 def service_of(identity: Identity | None) -> str:

@@ -17,6 +17,7 @@ from latencyprobe_agent.telemetry.exemplar_series import ExemplarSeries
 from latencyprobe_agent.telemetry.metric_points import Exemplars, evidence_points, record_points
 from latencyprobe_agent.telemetry.points import Point
 from latencyprobe_agent.telemetry.record_histograms import OTHER_OWNER, Group, RecordHistograms, service_of
+from latencyprobe_agent.telemetry.series_cap import SeriesCap
 from latencyprobe_agent.vocabulary import conventions as names
 from latencyprobe_agent.vocabulary.addresses import address
 
@@ -34,20 +35,16 @@ class _Unnamed(NamedTuple):
 
 
 class RecordSeries:
-    """`peers`: None where nobody can name an address, and series are by process."""
+    """`peers`: None where nobody can name an address, and series are by process. `cap`: of all of them."""
 
-    def __init__(self, series_cap: int, identity_wait_s: float, peers: Peers | None, exemplars: ExemplarSeries) -> None:
+    def __init__(self, cap: SeriesCap, identity_wait_s: float, peers: Peers | None, exemplars: ExemplarSeries) -> None:
+        self.cap = cap
         self.exemplars = exemplars
         self._peers = peers
         self._identity_wait_s = identity_wait_s
-        self._histograms = RecordHistograms(series_cap, by_process=peers is None, identity_wait_s=identity_wait_s)
-        self._evidence = EvidenceSeries(series_cap, by_process=peers is None)
+        self._histograms = RecordHistograms(cap, by_process=peers is None, identity_wait_s=identity_wait_s)
+        self._evidence = EvidenceSeries(cap, by_process=peers is None)
         self._unnamed: list[_Unnamed] = []
-
-    @property
-    def overflow(self) -> int:
-        """Return how many series were folded into `other`."""
-        return self._histograms.overflow + self._evidence.overflow
 
     def add(self, turn: Turn) -> None:
         """Take a turn's halves, pairs and evidence, and what signals have counted."""

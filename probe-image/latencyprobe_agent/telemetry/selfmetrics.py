@@ -36,10 +36,14 @@ class SelfMetrics:
         self._room = room
         self._undelivered = undelivered
 
-    def points(self, stats: AgentStats, series_overflow: int) -> Iterator[Point]:
-        """Yield the agent's points. `series_overflow`: series that were folded into `other`."""
+    def points(
+        self, stats: AgentStats, series_overflow: Mapping[str, int], counts_keys: Mapping[str, int]
+    ) -> Iterator[Point]:
+        """Yield the agent's points. `series_overflow`: series of each namespace that were folded into `other`;
+        `counts_keys`: its keys in the kernel's table of counts."""
         yield from _loop(stats)
-        yield Point(AGENT, names.SERIES_OVERFLOW, (), series_overflow)
+        yield from _counted(names.COUNTS_KEYS, (), names.PROBE_NAMESPACE, counts_keys)
+        yield from _counted(names.SERIES_OVERFLOW, (), names.PROBE_NAMESPACE, series_overflow)
         rows = self._undelivered()
         yield from _counted(names.SLI_ROWS_DROPPED, (), names.REASON, rows.dropped)
         yield Point(AGENT, names.SLI_ROWS_WAITING, (), rows.waiting)

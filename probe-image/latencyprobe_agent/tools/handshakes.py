@@ -75,16 +75,19 @@ def handshakes(
 ) -> None:
     """Show how long connections take to open, and why some do not."""
     names: dict[int, str] = {}
+
+    def begin() -> None:
+        if options.output == "table":
+            click.echo(_HEADER)
+
     if method == "kernel":
         if interfaces or pod_interfaces or pull:
             raise click.UsageError("--interface, --pod-interface and --pull need --method tc")
-        found = batches(HANDSHAKES, options, ended=told)
+        found = batches(HANDSHAKES, options, attached=lambda _: begin(), ended=told)
     else:
         places = _places(interfaces, pod_interfaces, options)
         names = {place.interface.ifindex: place.interface.name for place in places}
-        found = follow(_at_packets(places, options, timeout, pull=pull), options)
-    if options.output == "table":
-        click.echo(_HEADER)
+        found = follow(_at_packets(places, options, timeout, pull=pull), options, attached=begin)
     write = row if options.output == "table" else line
     for batch, clock in found:
         for record in batch:

@@ -53,9 +53,8 @@ def offcpu(*, stacks: str, waker: bool, watching: Watching) -> None:
     if waker:
         wanted |= StackOptionFlags.WAKER
     table = Table(watching)
-    table.begin()
     knobs = replace(watching.knobs, stacks=StackOptionFlags(0) if watching.stats else wanted)
-    for found, clock in ended(OFFCPU, replace(watching, knobs=knobs), statistics=table.end):
+    for found, clock in ended(OFFCPU, replace(watching, knobs=knobs), attached=table.begin, statistics=table.end):
         for record, of in found:
             table.show(record, of, clock.to_unix(int(record["start_ns"])))
 

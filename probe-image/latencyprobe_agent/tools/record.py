@@ -197,12 +197,14 @@ def _record(given: dict[str, Any]) -> None:
         def losses() -> dict[str, int]:
             return {what: n for what, n in (recorder.told() | recorder.lost()).items() if n}
 
+        def begin() -> None:
+            if watching.output == "table":
+                click.echo(_ROW % _HEADER)
+
         snapshots = Snapshots(recording, recorder, symbols, losses)
-        if watching.output == "table":
-            click.echo(_ROW % _HEADER)
         programs = recorder if on == "syscalls" else None
         ending = False  # a second signal would end it without its last words
-        for batch, clock in ended(tracker, watching, programs=programs):  # which closes its programs
+        for batch, clock in ended(tracker, watching, attached=begin, programs=programs):  # which closes its programs
             for taken in _taken(snapshots, batch, asking, clock.offset_ns):
                 (_json if watching.output == "json" else _row)(taken)
             if snapshots.full and not ending:

@@ -64,6 +64,7 @@ def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, co
     probes_before = _loss_probes()
 
     def attached(programs: EvidencePrograms) -> None:
+        table.begin()
         zero = np.uint32(0).tobytes()
         programs.map("retransmit_options").update(zero, np.uint32(asked).tobytes())
         if lossprobe and "loss_probe" not in programs.variants:
@@ -81,7 +82,6 @@ def retransmits(*, options: Options, stack: bool, seq: bool, lossprobe: bool, co
     # the process of an accepted socket is found here, not in the kernel
     anyone = replace(options, socket_filter=replace(options.socket_filter, tgid=0))
     signal, ring_bytes = (_WITH_STACK, _STACK_RING_BYTES) if stack else (RETRANSMITS, None)
-    table.begin()
     for batch, clock in batches(signal, anyone, attached=attached, ended=ended, ring_bytes=ring_bytes):
         table.show(batch, clock.offset_ns)
     table.end()

@@ -103,8 +103,7 @@ def syscalls(
         stacks=STACKS["none" if watching.stats else stacks],
     )
     table = Table(watching, frame)
-    table.begin()
-    for found, clock in ended(SYSCALLS, replace(watching, knobs=knobs), statistics=table.end):
+    for found, clock in ended(SYSCALLS, replace(watching, knobs=knobs), attached=table.begin, statistics=table.end):
         for record, of in found:
             table.show(record, of, clock.to_unix(int(record["start_ns"])))
 

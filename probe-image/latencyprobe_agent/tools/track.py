@@ -39,9 +39,8 @@ def track(*, tracker: str, watching: Watching) -> None:
     """Show what takes long of one kind: wakeup, ttfb, net."""
     of = _TRACKERS[tracker]
     table = Table(tracker, watching)
-    table.begin()
     knobs = replace(watching.knobs, gc_threshold_ns=of.gc_threshold_ns)
-    for found, clock in ended(of, replace(watching, knobs=knobs), statistics=table.end):
+    for found, clock in ended(of, replace(watching, knobs=knobs), attached=table.begin, statistics=table.end):
         for record, _ in found:
             table.show(record, clock.to_unix(int(record["start_ns"])))
 

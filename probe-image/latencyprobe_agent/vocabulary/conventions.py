@@ -562,7 +562,16 @@ SPANS = Metric(
 )
 EXPORT_ERRORS = Metric("latencyprobe.agent.export.errors", "{request}", "counter", "Failed export attempts.")
 SERIES_OVERFLOW = Metric(
-    "latencyprobe.agent.series.overflow", "{series}", "counter", "Series folded into `other` by the cap, each once."
+    "latencyprobe.agent.series.overflow",
+    "{series}",
+    "counter",
+    "Series folded into `other`, or left out, for want of room, each once; of whose LatencyProbes.",
+)
+COUNTS_KEYS = Metric(
+    "latencyprobe.agent.counts.keys",
+    "{key}",
+    "gauge",
+    "Keys of the kernel's table of counts (target set, role, cgroup), of some 1,024; of whose LatencyProbes.",
 )
 PLAN_AGE = Metric(
     "latencyprobe.agent.plan.age", "s", "gauge", "Time since directory and API server last confirmed the plan."

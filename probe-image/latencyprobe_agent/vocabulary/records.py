@@ -707,7 +707,7 @@ EVIDENCE_COUNTS = _struct(
 )
 
 TARGET_SET = _struct(
-    112,
+    120,
     ("thresholds_ns", 0, "(8,)u8"),
     ("slow_ns", 64, "u8"),
     ("pause_ns", 72, "u8"),
@@ -717,6 +717,8 @@ TARGET_SET = _struct(
     ("slow_offcpu_ns", 96, "u8"),
     ("wait_stacks", 104, "u4"),
     ("protocol", 108, "u4"),
+    ("tls", 112, "u4"),
+    ("_pad", 116, "u4"),
 )
 
 SCOPE = _struct(

@@ -124,7 +124,9 @@ def tcprt(
 def _live(options: Options, buffer: str, ports: Ports, printer: "_Printer") -> None:
     signal = replace(TASKS, ring="newest") if buffer == "overwrite" else TASKS
     words = {np.uint32(word).tobytes(): np.uint64(bits).tobytes() for word, bits in ports.words().items()}
-    for batch, clock in tail.batches(signal, options, entries={"tcprt_ports": words}):
+    for batch, clock in tail.batches(
+        signal, options, attached=lambda _: printer.begin(), entries={"tcprt_ports": words}
+    ):
         printer.passed(clock.to_unix(clock.now().boot_ns))
         for row, record in zip(batch, decoded(batch, clock.offset_ns), strict=True):
             printer.print(record, row)
@@ -132,6 +134,7 @@ def _live(options: Options, buffer: str, ports: Ports, printer: "_Printer") -> N
 
 def _replayed(records: Iterable[Record], printer: "_Printer") -> None:
     """Print a replay; its time is that of the operations, and what is left for the averages comes at the end."""
+    printer.begin()
     for record in records:
         printer.passed(record.start_ns)
         printer.print(record)
@@ -153,8 +156,11 @@ class _Printer:
         self._averages: Averages | None = None
         self._records = records
         self._statistics = statistics
-        if output == "table":
-            records(tcprt_rows.HEADER + "\n")
+
+    def begin(self) -> None:
+        """Print the header."""
+        if self._output == "table":
+            self._records(tcprt_rows.HEADER + "\n")
 
     def print(self, record: Record, row: np.void | None = None) -> None:
         """Print a record, of the kernel if it comes with its row."""

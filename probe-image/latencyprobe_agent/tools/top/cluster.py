@@ -14,13 +14,12 @@ from rich.text import Text
 
 from latencyprobe import stages
 from latencyprobe.errors import ClusterError
-from latencyprobe.report import units
+from latencyprobe.report import headline, units
 from latencyprobe.report.model import LatencyReport, Now, Result
 from latencyprobe_agent.tools.top.view import Row, View
 
 POLL_S = 5.0  # between two looks at reports that are written once a minute
 _KEYS_S = 0.2
-_STALE_S = 180
 
 Read = Callable[[], Sequence[LatencyReport]]
 Draw = Callable[[View, Sequence[Row], Text], None]
@@ -41,13 +40,13 @@ def looked(reports: Sequence[LatencyReport], now_unix_ns: int) -> Looked:
     several = len({namespace for namespace, _ in named}) > 1
     rows = [_row(namespace, result, result.now, several) for namespace, result in named if result.now is not None]
     age_s = max(0, (now_unix_ns - min(updated)) // 10**9) if updated else 0
-    stale = age_s > _STALE_S
-    said = [f"updated {units.time_span(age_s)} ago{': is the operator running?' if stale else ''}"] if updated else []
+    age = headline.updated(age_s)
+    said = [age.text] if age.text else []
     if quiet := len(named) - len(rows):
         said.append(f"{units.number(quiet, 'objective')} without RPCs")
     if omitted := sum(report.omitted for report in reports):
         said.append(f"{units.number(omitted, 'objective')} found no room in the reports")
-    return Looked(rows, ", ".join(said) if rows else _why_empty(named, said), bool(rows) and not stale)
+    return Looked(rows, ", ".join(said) if rows else _why_empty(named, said), bool(rows) and not age.stale)
 
 
 def _why_empty(named: Sequence[tuple[str, Result]], said: Sequence[str]) -> str:
@@ -93,7 +92,7 @@ class Watching(NamedTuple):
         while not (view.ended or self.ended()):
             before = view
             for key in self.pressed():
-                view = view.pressed(key)
+                view = view.pressed(key, found.rows)
             if time.monotonic() >= next_s and not view.paused:
                 found, drawn = self._again(found), False
                 next_s = time.monotonic() + poll_s

@@ -27,10 +27,11 @@ from latencyprobe_agent.loop.control import LocalControl
 from latencyprobe_agent.measure.turn import Listener, Turn
 from latencyprobe_agent.tools.top import screen
 from latencyprobe_agent.tools.top.tally import Tally
-from latencyprobe_agent.tools.top.view import Row, Sort, View, rows
+from latencyprobe_agent.tools.top.view import OF_CLUSTER, OF_HOST, Row, Sort, View, rows
 from latencyprobe_agent.vocabulary.now import Now
 
 _INTERVAL_S = 2.0
+_INSTEAD = ", or of a cluster -n NAMESPACE or -A"
 
 
 @click.command(
@@ -43,7 +44,8 @@ Examples:
   latencyprobe top -n shop                     a namespace of the cluster; -A for all
 \b
 Rows are of the last interval alone; of a cluster of the last five full minutes, as its LatencyReports tell, with bad
-ones in place of errors. Keys: q ends, space pauses, s sorts, / filters, Esc shows all.
+ones in place of errors, the worst state first. Keys: q ends, space pauses, s sorts, / filters, Esc shows all; j and k,
+arrows, PgDn and PgUp scroll.
 This host's need root, or CAP_BPF and CAP_PERFMON; a cluster's a kubectl that may get latencyreports.
 """
 )
@@ -54,9 +56,7 @@ This host's need root, or CAP_BPF and CAP_PERFMON; a cluster's a kubectl that ma
 @click.option(
     "--sort",
     type=click.Choice([one.value for one in Sort]),
-    default=Sort.P99.value,
-    show_default=True,
-    help="The largest first.",
+    help="The largest first; of a cluster the worst state, then p99 [default: p99, of a cluster state]",
 )
 @click.option("--peer", default="", metavar="TEXT", help="Only rows with this text: a peer, process, target or side.")
 @click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl.")
@@ -71,7 +71,7 @@ def top(
     interval: float | None,
     namespace: str | None,
     all_namespaces: bool,
-    sort: str,
+    sort: str | None,
     peer: str,
     plain: bool,
     duration: float | None,
@@ -79,16 +79,20 @@ def top(
 ) -> None:
     """Show which RPCs are slow now: of this host by target, process and peer, of a cluster by objective."""
     console = figures_console()
-    view = View(Sort(sort), peer)
+    of_cluster = namespace is not None or all_namespaces
+    sorts = OF_CLUSTER if of_cluster else OF_HOST
+    if sort == Sort.STATE and not of_cluster:
+        raise click.UsageError("--sort state goes with -n or -A: objectives have one", click.get_current_context())
+    view = View(Sort(sort) if sort else sorts[0], peer, sorts=sorts)
     form = _Form.of(console, plain, output)
-    if namespace is not None or all_namespaces:
+    if of_cluster:
         if file or ports or (namespace is not None and all_namespaces):
             raise click.UsageError("-f, --port, -n and -A exclude each other", click.get_current_context())
         _of_cluster(console, view, form, None if all_namespaces else namespace, (interval, duration))
         return
     interval = interval or _INTERVAL_S
     config = settings.from_environment()
-    plan, notices = local_plan(asked.probes(file, ports), config.node, b"")
+    plan, notices = local_plan(asked.probes(file, ports, instead=_INSTEAD), config.node, b"")
     for notice in notices:
         click.echo(f"latencyprobe: {notice}", err=True)
     control = LocalControl(_without_evidence(plan), lambda _: None)
@@ -182,7 +186,7 @@ class Top(Listener):
         """Add a turn; draw when the interval is over, or a key was pressed."""
         before = self._view
         for key in self._keys.pressed():
-            self._view = self._view.pressed(key)
+            self._view = self._view.pressed(key, self._found)
         if self._view.ended:
             self._stop()
         self._tally.add(turn.halves)

@@ -1,6 +1,7 @@
 """`latencyprobe top` on a terminal: draws rows, reads keys. On a pipe, and with --plain, tables one after the other."""
 
 import os
+import re
 import select
 import sys
 import termios
@@ -22,6 +23,7 @@ from latencyprobe.slo.evaluate import State
 from latencyprobe_agent.tools.top.view import HELP, Row, View, total
 
 _BAR = 16
+_KEY = re.compile(r"\x1b\[[\d;]*[A-Za-z~]|.", re.DOTALL)
 _AROUND = 4  # lines that are no rows
 
 
@@ -145,7 +147,12 @@ class Keys(AbstractContextManager["Keys"]):
         text = ""
         while self._taken and select.select([sys.stdin], [], [], 0)[0] and (read := os.read(sys.stdin.fileno(), 64)):
             text += read.decode(errors="replace")
-        return text if not text.startswith("\x1b[") else ()  # arrows and the like mean nothing here
+        return split(text)
+
+
+def split(text: str) -> list[str]:
+    """Return the keys of what a terminal sent: an arrow and the like are one each."""
+    return _KEY.findall(text)
 
 
 def _in_background(terminal: int) -> bool:
@@ -173,11 +180,17 @@ class Screen(AbstractContextManager["Screen"]):
     def draw(self, view: View, found: Sequence[Row], told: Text) -> None:
         """Show the rows that fit. `told`: what is to be known of them all."""
         shown, room = view.shown(found), max(1, self._console.height - _AROUND)
-        below = Text(HELP, "dim")
-        if len(shown) > room:
-            below.append(f"  {len(shown) - room} more rows have no room", "yellow")
-        body = table(shown, self._console, room, self._layout) if shown else Text("no RPC in this interval", "dim")
+        first = max(0, min(view.first, len(shown) - 1))  # there may be fewer than when a key was pressed
+        below = Text.assemble((_hidden(first, len(shown) - first - room), "yellow"), (HELP, "dim"), no_wrap=True)
+        none = Text("no RPC in this interval", "dim")
+        body = table(shown[first:], self._console, room, self._layout) if shown else none
         self._live.update(Group(headline(view, found, shown), told, body, below), refresh=True)
+
+
+def _hidden(above: int, below: int) -> str:
+    """Return how many rows have no room on the screen, and how they are reached; empty where all have."""
+    said = [f"{above} above"] * (above > 0) + [f"and {below} more"] * (below > 0)
+    return f"{', '.join(said)}: j k scroll  " if said else ""
 
 
 def print_plain(console: Console, view: View, found: Sequence[Row], told: Text, layout: Layout = HOST) -> None:

@@ -4,6 +4,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from latencyprobe.slo.evaluate import State
 from latencyprobe_agent.measure.rules import TargetSet
 from latencyprobe_agent.measure.stages import half_stages
 from latencyprobe_agent.tools.top.tally import Group, Sums
@@ -11,16 +12,23 @@ from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import Role
 
 HELP = "q ends  space pauses  s sorts  / filters  Esc shows all"
+_PAGE = 10  # rows
+_SCROLLS = {"j": 1, "\x1b[B": 1, "k": -1, "\x1b[A": -1, "\x1b[6~": _PAGE, "\x1b[5~": -_PAGE}  # arrows, PgDn, PgUp
 OTHERS = "(others)"
 
 
 class Sort(enum.StrEnum):
-    """By what rows are sorted, the largest first."""
+    """By what rows are sorted, the largest first; of a cluster also by state, the worst first, then p99."""
 
+    STATE = "state"
     P99 = "p99"
     P50 = "p50"
     RATE = "rate"
     ERRORS = "errors"
+
+
+OF_HOST = (Sort.P99, Sort.P50, Sort.RATE, Sort.ERRORS)
+OF_CLUSTER = (Sort.STATE, *OF_HOST)
 
 
 class Row(NamedTuple):
@@ -64,42 +72,46 @@ class Row(NamedTuple):
 
 
 class View(NamedTuple):
-    """`wanted`: rows without this text are left out; `typing`: it is being changed."""
+    """`wanted`: rows without this text are left out; `typing`: it is being changed; `first`: the row at the top, as an
+    index; `sorts`: what there is to sort by."""
 
     sort: Sort = Sort.P99
     wanted: str = ""
     typing: bool = False
     paused: bool = False
     ended: bool = False
+    first: int = 0
+    sorts: tuple[Sort, ...] = OF_HOST
 
-    def pressed(self, key: str) -> "View":
-        """Return the view after a key."""
+    def pressed(self, key: str, rows: Iterable[Row] = ()) -> "View":
+        """Return the view after a key. `rows`: all that there are."""
         if self.typing:
             if key in ("\n", "\r", "\x1b"):
                 return self._replace(typing=False, wanted="" if key == "\x1b" else self.wanted)
             if key in ("\x7f", "\b"):
                 return self._replace(wanted=self.wanted[:-1])
             return self._replace(wanted=self.wanted + key) if key.isprintable() else self
+        if lines := _SCROLLS.get(key):
+            return self._replace(first=max(0, min(self.first + lines, len(self.shown(rows)) - 1)))
         match key:
             case "q" | "\x03":
                 return self._replace(ended=True)
             case " " | "p":
                 return self._replace(paused=not self.paused)
             case "s":
-                every = list(Sort)
-                return self._replace(sort=every[(every.index(self.sort) + 1) % len(every)])
+                place = self.sorts.index(self.sort) + 1
+                return self._replace(sort=self.sorts[place % len(self.sorts)], first=0)
             case "/":
-                return self._replace(typing=True, wanted="")
+                return self._replace(typing=True, wanted="", first=0)
             case "\x1b":
-                return self._replace(wanted="")
+                return self._replace(wanted="", first=0)
         return self
 
     def shown(self, rows: Iterable[Row]) -> list[Row]:
         """Return the rows that are wanted, in order."""
-        by = {Sort.P99: _p99, Sort.P50: _p50, Sort.RATE: _rate, Sort.ERRORS: _errors}[self.sort]
-        text = self.wanted.lower()
+        by, text = _KEYS[self.sort], self.wanted.lower()
         kept = (row for row in rows if text in row.words)
-        return sorted(kept, key=lambda row: (-by(row), -row.rate, row.of, row.objective))
+        return sorted(kept, key=lambda row: (*by(row), -row.rate, row.of, row.objective))
 
 
 def total(rows: Iterable[Row]) -> float:
@@ -135,17 +147,11 @@ def rows(
     return found
 
 
-def _p99(row: Row) -> float:
-    return row.p99_ns
-
-
-def _p50(row: Row) -> float:
-    return row.p50_ns
-
-
-def _rate(row: Row) -> float:
-    return row.rate
-
-
-def _errors(row: Row) -> float:
-    return row.errors
+_RANKS = {state.value: rank for rank, state in enumerate(State)}
+_KEYS: Mapping[Sort, Callable[[Row], tuple[float, ...]]] = {
+    Sort.STATE: lambda row: (_RANKS[row.state], -row.p99_ns),
+    Sort.P99: lambda row: (-row.p99_ns,),
+    Sort.P50: lambda row: (-row.p50_ns,),
+    Sort.RATE: lambda row: (-row.rate,),
+    Sort.ERRORS: lambda row: (-row.errors,),
+}

@@ -18,3 +18,8 @@ def listening_ports() -> frozenset[int]:
             if state == _LISTEN:
                 ports.add(int(local.rpartition(":")[2], 16))
     return frozenset(ports)
+
+
+def told() -> str:
+    """Return the same in words, for who has to choose one."""
+    return f"on this host listen: {', '.join(map(str, sorted(listening_ports()))) or 'nothing'}"

@@ -1,0 +1,35 @@
+"""attach.py: what is in force follows the plan and the cgroups of its pods, in time that follows what has changed."""
+
+from pathlib import Path
+
+from latencyprobe.plan import Container, NodePlan, Pod, Role, SpanPolicy, Target, TargetPod
+from latencyprobe_agent.config import Config
+from latencyprobe_agent.kernel.http2 import FakeHttp2Programs
+from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.loop.attach import Attachment
+from latencyprobe_agent.loop.control import FakeControl
+from latencyprobe_agent.loop.http2 import Http2
+from tests.support.cgroup_trees import ID, TREES, UID
+
+CART = Target(
+    "shop/p/cart", "shop", "p", "", "cart", Role.SERVER, (), 0, SpanPolicy(1, 0.0, 1), pods=(TargetPod(UID, (80,)),)
+)
+PLAN = NodePlan("n1", 1, "", (CART,), (), pods=(Pod(UID, "shop", "cart-0", (), (Container("cart", ID),), {}),))
+
+
+def test_a_cgroup_that_comes_or_goes_compiles_no_plan(tmp_path: Path) -> None:
+    """A container can make one each second, and a node's plan may take as long to compile."""
+    tree, kernel = TREES["hybrid"](tmp_path), FakePrograms()
+    config = Config(cgroup_root=tmp_path, survey_interval_s=0.0)
+    attachment = Attachment(kernel, Http2(FakeHttp2Programs), config, FakeControl(PLAN))  # type: ignore[arg-type]
+    attachment.follow()
+    nested = tree.container / "nested"
+    nested.mkdir()
+    attachment.follow()
+    nested.rmdir()
+    attachment.follow()
+    first, second, third = kernel.applied
+    assert second.scopes.keys() > first.scopes.keys()
+    assert first.scopes == third.scopes
+    assert first.rules
+    assert first.rules is second.rules is third.rules
