@@ -13,14 +13,14 @@ from benchmarks.made_cluster import CLUSTER_SCOPE, Cluster, Document, Size, prob
 from latencyprobe.plan import AgentStatus, TargetStatus
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.calls import FakeCluster
-from latencyprobe_operator.cluster.loops import Trigger
+from latencyprobe_operator.cluster.loops import Loops, Trigger
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import Registry
-from latencyprobe_operator.status.statuses import Statuses
+from latencyprobe_operator.status.statuses import Statuses, Told
 from latencyprobe_operator.status.writer import StatusWriter
 
 TIMES = 5
@@ -47,9 +47,8 @@ def statuses(size: Size) -> Statuses:
         agents.reported(node, status, plan, NOW_S)
     writer = StatusWriter(FakeCluster(), Writes(), state)
     placement = Placement(state, "lp-agents", ())
-    return Statuses(
-        registry, planner, agents, writer, figures=lambda _: [], changed=Trigger(), placement=lambda: placement
-    )
+    told = Told(lambda _: [], lambda: placement)
+    return Statuses(registry, planner, agents, writer, told=told, changed=Trigger(), loops=Loops())
 
 
 def turn_s(looked_at: Statuses) -> float:

@@ -276,8 +276,8 @@ class Metadata(_Model, frozen=True):
 
 
 class LatencyReport(_Model, frozen=True):
-    """A report as the resource that the API server keeps, and as `report -o json` prints it. `worst`: the name of
-    the worst objective, where `--limit` left it out (not in a cluster)."""
+    """A report as the API server keeps it, and as `report -o json` prints it. `worst`: the name of the worst objective,
+    where `--limit` left it out (not in a cluster); `made_by`: in a cluster the operator and its version."""
 
     api_version: str
     kind: str
@@ -286,6 +286,7 @@ class LatencyReport(_Model, frozen=True):
     results: tuple[Result, ...]
     omitted: int = 0
     worst: str = ""
+    made_by: str = ""
 
 
 def summary(results: Iterable[Result]) -> Summary:

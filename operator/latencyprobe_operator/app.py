@@ -31,11 +31,12 @@ from latencyprobe_operator.directory.tls import FILES_S, Certificate, follow, pa
 from latencyprobe_operator.metrics import OperatorCollector, Sources, delivery_times, exposition
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.deliveries import Deliveries
-from latencyprobe_operator.plan.identities import is_pod_of, node_of_pod
+from latencyprobe_operator.plan.identities import agents_at, is_pod_of, node_of_pod
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.suspension import suspended_by
 from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluation
 from latencyprobe_operator.reports.mirror import Mirror
+from latencyprobe_operator.reports.reports import Reports
 from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_file import volume_bytes
 from latencyprobe_operator.reports.store_thread import StoreThread
@@ -48,7 +49,7 @@ from latencyprobe_operator.status.objective_room import ObjectiveRoom, most
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
 from latencyprobe_operator.status.status import why_not_measured
-from latencyprobe_operator.status.statuses import Statuses
+from latencyprobe_operator.status.statuses import Statuses, Told
 from latencyprobe_operator.status.writer import StatusWriter
 from latencyprobe_operator.telemetry import Telemetry, telemetry
 
@@ -82,7 +83,7 @@ class Operator:
 
     def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
-        rules_edited = Trigger()
+        rules_edited, evaluated = Trigger(), Trigger()
         cluster, writes, agents = Cluster(api), Writes(term.left_s), Agents()
         room = memory.room(memory.limit())
         state = ClusterState(room)
@@ -118,6 +119,7 @@ class Operator:
             on_report=status_changed.set,
             connections=connections,
             deliveries=deliveries,
+            agents_at=partial(agents_at, state, config.agent_namespace),
         )
         planning = Planning(
             planner,
@@ -137,13 +139,14 @@ class Operator:
             planner,
             agents,
             self._store_thread,
-            Mirror(report_writer, cluster, writes, state) if config.open_reports else report_writer,
             probes=lambda: registry.probes,
             upload_s=lambda: ingest.pacing.usual_s,
-            evaluated=status_changed,
+            evaluated=(status_changed, evaluated),
             shared=shared,
             why_not=lambda: why_not_measured(registry.written),
         )
+        mirror = Mirror(report_writer, cluster, writes, state) if config.open_reports else report_writer
+        reports = Reports(mirror, lambda: evaluation.reports, evaluated)
         rule_writer = RuleWriter(cluster, writes, state, config.rule_labels or {})
         rules = Rules(cluster, rule_writer, probes=lambda: registry.probes, edited=rules_edited, told=status_changed)
         statuses = Statuses(
@@ -151,11 +154,14 @@ class Operator:
             planner,
             agents,
             StatusWriter(cluster, writes, state),
-            figures=evaluation.figures,
-            placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
+            told=Told(
+                evaluation.figures,
+                placement=partial(Placement, state, config.agent_namespace, config.agent_tolerations),
+                store=partial(_store_state, self._store_thread, evaluation, shared, ephemeral=config.store_ephemeral),
+                rules=rules.problem,
+            ),
             changed=status_changed,
-            rules=rules.problem,
-            store=partial(_store_state, self._store_thread, evaluation, shared, ephemeral=config.store_ephemeral),
+            loops=self._loops,
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)
@@ -168,6 +174,7 @@ class Operator:
         )
         self._others: tuple[Loop, ...] = (
             Gated(Labels(cluster, writes, state, planner, planned), term.may_write),
+            Gated(reports, term.may_write),
             Every("expected", OBSERVE_S, evaluation.observe),
             Every("files", FILES_S, files),
         )

@@ -63,6 +63,20 @@ def test_two_crashes_count_for_an_hour(tmp_path: Path) -> None:
         assert len(list(tmp_path.iterdir())) == 1, "only its own report is left"
 
 
+def test_crashes_of_a_clock_that_was_ahead_count_for_an_hour_from_when_it_is_right(tmp_path: Path) -> None:
+    for _ in range(2):
+        run(tmp_path, "os.abort()")
+    now_s = max(report.stat().st_mtime for report in tmp_path.iterdir()) - 365 * 86_400
+    with Crashes(tmp_path, lambda: now_s) as crashes:
+        assert "crashed 2 times within an hour" in crashes.safe_mode
+        now_s += KEPT_S + 1
+        assert "" == crashes.safe_mode
+        now_s -= 86_400
+        assert crashes.safe_mode, "set back once more, while it runs"
+        now_s += KEPT_S + 1
+        assert "" == crashes.safe_mode
+
+
 def test_folder_that_cannot_be_used_is_said_and_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
     with Crashes(tmp_path / "file" / "crashes") as crashes:

@@ -4,12 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from latencyprobe.plan import Ask, Identity, IdentityAnswer, IdentityRequest, RemoteJoinAnswer, RemoteJoinMessage
 from latencyprobe_operator.cluster import loops
 from latencyprobe_operator.directory import answers as answers_
 from latencyprobe_operator.directory.answers import Answers
-from latencyprobe_operator.directory.limits import Refused
+from latencyprobe_operator.directory.limits import Bucket, Refused
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.deliveries import Change, Deliveries
 from tests.latencyprobe_operator.directory_world import HALF
@@ -127,8 +128,28 @@ def test_who_asked_is_told_when_the_callers_agent_measures_something_else(world:
     generation = world.planned.planner.plan_of("n2").generation
     world.answers.status("n2", make.status(generation))
     world.answers.status("n2", make.status(generation))
-    world.answers.status("n2", make.status(generation, error="it cannot measure any more"))
-    assert told == [{web_address}, set(), {web_address}]
+    assert told == [{web_address}]
+
+
+def test_an_agent_that_moves_its_callers_all_the_time_is_told_of_once_in_some_seconds(world: World, make: Any) -> None:
+    told: list[set[str]] = []
+    world.streams.forget = lambda addresses: told.append(set(addresses))  # type: ignore[method-assign]
+    now_s = [0.0]
+    world.answers.moved.of("n2").pace = Bucket(1 / answers_.MOVED_S, 1, lambda: now_s[0])
+    (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
+    plan = world.planned.planner.plan_of("n2")
+    for flip in range(20):
+        error = "it cannot measure any more" if flip % 2 else ""
+        world.answers.status("n2", make.status(plan.generation, error=error))
+    assert told == [{web_address}], "an error moves nothing"
+    for number in range(1, 6):
+        targets = () if number % 2 else plan.targets
+        world.planned.planner.plans["n2"] = replace(plan, generation=plan.generation + number, targets=targets)
+        world.answers.status("n2", make.status(plan.generation + number))
+    assert told == [{web_address}]
+    now_s[0] = answers_.MOVED_S
+    world.answers.status("n2", make.status(plan.generation + 5))
+    assert told == [{web_address}] * 2, "with its next status"
 
 
 def test_while_thousands_come_back_answers_last_longer_and_nobody_is_told_of_each(world: World, make: Any) -> None:
@@ -140,8 +161,12 @@ def test_while_thousands_come_back_answers_last_longer_and_nobody_is_told_of_eac
     answer = world.identities("n1", IdentityRequest((web_address,)))
     generation = world.planned.planner.plan_of("n2").generation
     world.answers.status("n2", make.status(generation))
-    world.answers.status("n2", make.status(generation, error="it cannot measure any more"))
     assert (answer.identities[0].measured, answer.valid_s) == ((), answers_.VALID_S)
+    assert told == []
+    world.planned.planner.plans["n2"] = replace(
+        world.planned.planner.plan_of("n2"), generation=generation + 1, targets=()
+    )
+    world.answers.status("n2", make.status(generation + 1))
     assert told == [{web_address}]
 
 

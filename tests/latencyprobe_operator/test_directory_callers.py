@@ -19,18 +19,21 @@ class World:
         self.planned = make.planned(make.pod("cart-1"))
         self.reviewer = FakeReviewer({f"token-{n}": Reviewed(AGENT, extra={NODE_CLAIM: [n]}) for n in ("n1", "n2")})
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "")
-        self.callers = Callers(auth, self.planned.planner, self.planned.agents)
+        agents_at = {"10.0.0.1": {"n1"}, "10.0.0.2": {"n2"}}
+        self.callers = Callers(
+            auth, self.planned.planner, self.planned.agents, lambda source: agents_at.get(source, frozenset())
+        )
 
-    def status(self, token: str, node: str = "") -> tuple[str, int]:
+    def status(self, token: str, node: str = "", source: str = "10.0.0.1") -> tuple[str, int]:
         """The caller's node, or the status of the refusal."""
         try:
-            return self.run(token, node), 200
+            return self.run(token, node, source), 200
         except Refused as refused:
             return "", refused.status
 
-    def run(self, token: str, node: str) -> str:
+    def run(self, token: str, node: str, source: str) -> str:
         async def call() -> str:
-            return (await self.callers.agent(token, node)).node
+            return (await self.callers.agent(token, node, source)).node
 
         return asyncio.run(call())
 
@@ -47,6 +50,13 @@ def test_agent_is_let_in_for_its_own_node_only(world: World) -> None:
 def test_refused_agent_of_an_expected_node_is_remembered_for_its_status(world: World) -> None:
     assert world.status("token-n2", "n1") == ("", 403)
     assert "n2" in world.planned.agents.refusals["n1"]
+
+
+@pytest.mark.parametrize("token", ["", "token-n2", "guessed"])
+@pytest.mark.parametrize("source", ["", "10.0.0.2", "192.0.2.9"])
+def test_who_calls_from_elsewhere_gives_a_node_no_reason(world: World, token: str, source: str) -> None:
+    assert world.status(token, "n1", source)[1] in (401, 403)
+    assert world.planned.agents.refusals == {}
 
 
 @pytest.mark.parametrize(("token", "node"), [("token-n1", "n3"), ("token-n1", "")])

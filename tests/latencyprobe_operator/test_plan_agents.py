@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from latencyprobe_operator.plan.agents import APPLYING_S, FRESH_S, STARTING_S, NodeState
@@ -33,11 +34,12 @@ def test_agent_is_ready_with_its_plan_and_missing_when_it_falls_silent(planned: 
     ]
 
 
-def test_agent_that_reports_an_error_has_failed_and_applies_nothing(planned: Any) -> None:
-    planned.report("n1", 5)
-    planned.report("n1", 6, error="no BTF", reason="KernelUnsupported")
-    assert state(planned, 7) is NodeState.FAILED
-    assert planned.agents.applied == {}
+def test_agent_that_reports_an_error_has_failed_until_it_is_well(planned: Any) -> None:
+    planned.report("n2", 5)
+    planned.report("n2", 6, error="no BTF", reason="KernelUnsupported")
+    assert state(planned, 7, "n2") is NodeState.FAILED
+    planned.report("n2", 8)
+    assert state(planned, 9, "n2") is NodeState.READY
 
 
 def test_callers_that_are_measured_for_other_targets_than_before_are_named(make: Any) -> None:
@@ -46,7 +48,10 @@ def test_callers_that_are_measured_for_other_targets_than_before_are_named(make:
     reported = planned.agents.reported
     assert reported("n2", make.status(plan.generation), plan, 1.0) == {"10.0.0.7"}
     assert reported("n2", make.status(plan.generation), plan, 2.0) == frozenset()
-    assert reported("n2", make.status(plan.generation, error="no BTF"), plan, 3.0) == {"10.0.0.7"}
+    assert reported("n2", make.status(plan.generation, error="no BTF"), plan, 3.0) == frozenset()
+    assert reported("n2", make.status(plan.generation), plan, 4.0) == frozenset(), "nor does the end of an error"
+    empty = msgspec.structs.replace(plan, generation=plan.generation + 1, targets=())
+    assert reported("n2", make.status(empty.generation), empty, 5.0) == {"10.0.0.7"}
 
 
 def test_plans_that_change_faster_than_agents_report_are_applied_all_the_same(make: Any) -> None:

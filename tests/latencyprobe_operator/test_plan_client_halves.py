@@ -29,6 +29,15 @@ def test_what_is_measured_is_what_the_agent_has_applied(planned: Any) -> None:
     assert halves.measured("n2", WEB) == ()
 
 
+def test_agent_that_reports_an_error_measures_nothing_until_it_is_well(planned: Any) -> None:
+    halves = ClientHalves(planned.planner, planned.agents)
+    planned.report("n2", 5)
+    planned.report("n2", 6, error="no BTF", reason="KernelUnsupported")
+    assert (halves.measured("n2", WEB), halves.awaited("n2", WEB)) == ((), True)
+    planned.report("n2", 8)
+    assert halves.measured("n2", WEB) == (CART,)
+
+
 def test_a_plan_is_looked_through_once_however_often_it_is_asked_about(
     planned: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

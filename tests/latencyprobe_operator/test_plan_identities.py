@@ -11,7 +11,7 @@ from latencyprobe.plan import Identity
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.objects import Node, Service
 from latencyprobe_operator.cluster.state import ClusterState
-from latencyprobe_operator.plan.identities import identity, node_of_pod, nodes_at, owner_of
+from latencyprobe_operator.plan.identities import agents_at, identity, node_of_pod, nodes_at, owner_of
 
 
 def who(address: str, state: ClusterState) -> Identity:
@@ -139,6 +139,14 @@ def test_nodes_behind_an_address_are_those_of_the_pods_that_may_have_answered(ma
         "192.0.2.3": {"n3"},
         "192.0.2.9": set(),
     }
+
+
+def test_agents_call_from_their_pods_and_from_behind_their_nodes(make: Any) -> None:
+    agent = make.pod("agent-x", "agents", node="n1", addresses=("10.0.0.1",))
+    state = make.state(agent, make.pod("cart-1", node="n1", addresses=("10.0.0.2",)))
+    state.put("nodes", Node("uid-n2", "n2", ("192.0.2.2",)))
+    found = {a: agents_at(state, "agents", a) for a in ("10.0.0.1", "10.0.0.2", "192.0.2.2", "192.0.2.9", "")}
+    assert found == {"10.0.0.1": {"n1"}, "10.0.0.2": set(), "192.0.2.2": {"n2"}, "192.0.2.9": set(), "": set()}
 
 
 def test_node_of_a_pod_needs_its_uid(make: Any) -> None:

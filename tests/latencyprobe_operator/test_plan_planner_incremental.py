@@ -141,16 +141,17 @@ def test_plans_after_each_change_are_those_of_a_planner_that_begins_anew(fixed: 
         assert most == MOST or refused > CHANGES / 10
 
 
-def test_what_changes_while_the_planner_works_is_in_the_next_plans() -> None:
+@pytest.mark.parametrize("most", [MOST, Most(60, 250), Most(160, 100)], ids=["room", "plans", "memory"])
+def test_what_changes_while_the_planner_works_is_in_the_next_plans(most: Most) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    world, planner = World(seed), Planner(1, b"k" * 32)
+    world, planner = World(seed), Planner(1, b"k" * 32, most)
     for _ in range(CHANGES // 5):
         for _ in planner.work(dict(world.probes), world.state, world.state.take_changes()):
             if world.random.random() < 0.3:
                 world.change()
         planner.update(dict(world.probes), world.state, world.state.take_changes())
-        assert anew(world) == shown(planner), f"seed {seed}"
+        assert anew(world, most) == shown(planner), f"seed {seed}"
         world.change()
 
 

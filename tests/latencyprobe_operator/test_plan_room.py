@@ -9,8 +9,10 @@ import pytest
 
 from latencyprobe.plan_stream import PlanLine
 from latencyprobe_operator.cluster.objects import Key
+from latencyprobe_operator.plan import room as room_
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.plan.room import REMEDY, Most, Room, left_out
+from latencyprobe_operator.plan.targets import finished
 from latencyprobe_operator.status.conditions import conditions
 from latencyprobe_operator.status.placement import Placement
 
@@ -121,7 +123,50 @@ def test_who_is_out_follows_from_what_is_asked_for_and_not_from_who_asked_first(
         random.Random(seed).shuffle(asks)
         for key, needs in asks:
             room.ask(key, needs)
+        finished(room.judge())
         found.append(room.out)
     assert all(one == found[0] for one in found)
     assert ("b", "p") not in found[0]
     assert found[0]
+
+
+def test_however_many_are_looked_at_beside_one_that_asks_for_too_much_the_room_is_shared_out_a_few_times(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[int] = []
+    monkeypatch.setattr(room_, "left_out", lambda asked, room: judged.append(room) or left_out(asked, room))
+    spaces = tuple(f"s{i}" for i in range(50))
+    pods = [make.pod("cart-1", space) for space in spaces]
+    state = make.state(*pods, make.pod("a-1", "evil"), nodes=("n1",), namespaces=(*spaces, "evil"))
+    planner = Planner(1, most=Most(plan=1_200, whole=4_000))
+    probes = {("evil", f"p{i}"): hostile(make, i, 1) for i in range(20)}
+    probes |= {(space, "checkout"): make.probe(namespace=space) for space in spaces}
+    planner.update(probes, state, state.take_changes())
+    assert planner.without_room > 10
+    assert all(planner.resolved[space, "checkout"].refusal is None for space in spaces)
+    assert len(judged) < 10, "not once for each of 70"
+    judged.clear()
+    for pod in pods:
+        state.put("pods", msgspec.structs.replace(pod, terminating=True))
+    planner.update(probes, state, state.take_changes())
+    assert len(judged) < 5
+
+
+def test_no_more_is_held_meanwhile_than_room_and_what_one_may_have(make: Any) -> None:
+    most = Most(whole=2_000)
+    state, planner = make.state(make.pod("a-1", "evil"), namespaces=("evil",)), Planner(1, most=most)
+    probes = {("evil", f"p{i}"): hostile(make, i, 2) for i in range(60)}
+    held = [
+        sum(reach.entries for one in planner.resolved.values() for reach in one.reaches)
+        for _ in planner.work(probes, state, state.take_changes())
+    ]
+    assert planner.without_room > 40
+    assert most.one < max(held) <= most.whole + 2 * most.one
+
+
+def test_others_run_while_the_room_of_many_nodes_is_shared_out() -> None:
+    room = Room(Most(plan=10))
+    for number in range(4):
+        room.ask(("evil", f"p{number}"), {f"n{i}": 9 for i in range(100)})
+    assert sum(1 for _ in room.judge()) == 100
+    assert set(room.out.values()) == {100}

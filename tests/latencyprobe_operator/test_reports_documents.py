@@ -1,9 +1,12 @@
 """LatencyReports as the API server gets them."""
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from latencyprobe.report.model import STALE_S
+import msgspec
+
+from latencyprobe.report.model import STALE_S, LatencyReport
 from latencyprobe.sli import Coverage, SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.slo.windows import MINUTE_S
@@ -43,6 +46,12 @@ def test_report_has_name_kind_and_verdict(make: Any, tmp_path: Path) -> None:
     report = evaluated(tmp_path / "s", make.probe())["shop"]
     assert (report["kind"], report["metadata"]["name"]) == ("LatencyReport", "latency")
     assert [(r["objective"], r["state"], r["events"]) for r in report["results"]] == [("fast", "Met", 200)]
+
+
+def test_report_says_which_version_of_the_operator_made_it_and_readers_keep_it(make: Any, tmp_path: Path) -> None:
+    report = evaluated(tmp_path / "s", make.probe())["shop"]
+    assert report["madeBy"] == f"latencyprobe {version('latencyprobe')}"
+    assert msgspec.to_builtins(msgspec.convert(report, LatencyReport))["madeBy"] == report["madeBy"]
 
 
 def test_report_differs_by_its_figures_and_not_by_its_time(make: Any, tmp_path: Path) -> None:

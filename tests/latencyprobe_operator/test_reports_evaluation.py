@@ -20,6 +20,7 @@ from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.reports import evaluation as evaluation_
 from latencyprobe_operator.reports import judging
 from latencyprobe_operator.reports.evaluation import Edits, Evaluation
+from latencyprobe_operator.reports.reports import Reports
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.waiting import Waiting
 from latencyprobe_operator.reports.writer import ReportWriter
@@ -57,12 +58,13 @@ class World:
             self.planned.planner,
             self.planned.agents,
             store_thread,
-            ReportWriter(self.cluster, Writes(), self.planned.state),
             probes=lambda: self.probes,
             upload_s=lambda: 5.0,
-            evaluated=self.evaluated,
+            evaluated=(self.evaluated,),
             why_not=lambda: self.why_not,
         )
+        writer = ReportWriter(self.cluster, Writes(), self.planned.state)
+        self.reports = Reports(writer, lambda: self.evaluation.reports, self.evaluated)
 
     async def observe(self, until_s: int) -> None:
         """Let time run, and the evaluation look at the agents each second."""
@@ -93,10 +95,11 @@ def test_report_and_figures_follow_the_stored_counts(play: Callable[..., None]) 
         row = SliRow(*world.objective.key, minute=MINUTE - 60, good=200, coverage=coverage)
         await world.store_thread.run(world.store_thread.store.add, [row])
         await world.evaluation.turn()
+        await world.reports.turn()
         assert [call[:2] for call in world.cluster.calls] == [("write_report", "shop")]
         assert [(f["objective"], f["state"]) for f in world.evaluation.figures(KEY)] == [("fast", "Met")]
         assert world.evaluation.figures(("shop", "another")) == []
-        await world.evaluated.wait()
+        await world.reports.due(failed=False)
 
     play(scene)
 
@@ -143,7 +146,8 @@ def test_an_edit_is_in_the_report_within_moments_and_other_namespaces_wait_for_t
     play: Callable[..., None], make: Any
 ) -> None:
     async def scene(world: World) -> None:
-        def written() -> dict[str, list[str]]:
+        async def written() -> dict[str, list[str]]:
+            await world.reports.turn()
             calls, world.cluster.calls = world.cluster.calls, []
             return {call[1]: [result["probe"] for result in call[2]["results"]] for call in calls}
 
@@ -153,23 +157,23 @@ def test_an_edit_is_in_the_report_within_moments_and_other_namespaces_wait_for_t
         world.planned.state.put("namespaces", Namespace("bank"))
         world.probes |= {("bank", "till"): bank}
         await world.evaluation.turn()
-        assert set(written()) == {"shop", "bank"}
+        assert set(await written()) == {"shop", "bank"}
         await edits.turn()
-        assert written() == {}, "nothing was edited"
+        assert await written() == {}, "nothing was edited"
 
         world.probes |= {("shop", "second"): make.probe("second")}
         await edits.turn()
-        assert {ns: sorted(probes) for ns, probes in written().items()} == {"shop": ["checkout", "second"]}
+        assert {ns: sorted(probes) for ns, probes in (await written()).items()} == {"shop": ["checkout", "second"]}
         assert world.evaluation.figures(("shop", "second"))
 
         del world.probes["shop", "second"]
         await edits.turn()
-        assert written() == {"shop": ["checkout"]}
+        assert await written() == {"shop": ["checkout"]}
         assert world.evaluation.figures(("shop", "second")) == []
 
         del world.probes["bank", "till"]
         await edits.turn()
-        assert written() == {}, "its report goes with its last LatencyProbe"
+        assert await written() == {}, "its report goes with its last LatencyProbe"
         assert world.evaluation.figures(("bank", "till")) == []
 
     play(scene)
@@ -208,6 +212,7 @@ def test_full_store_leaves_no_old_met_and_nothing_is_missing_or_counted_twice_af
         row = SliRow(*world.objective.key, minute=MINUTE - 60, good=200, coverage=coverage)
         await world.store_thread.run(world.store_thread.store.add, [row])
         await world.evaluation.turn()
+        await world.reports.turn()
         await fill(world)
         many = [replace(row, objective=f"o{number}") for number in range(2_000)]
         with pytest.raises(StoreError):
@@ -217,6 +222,7 @@ def test_full_store_leaves_no_old_met_and_nothing_is_missing_or_counted_twice_af
         await world.observe(200)
         for _ in range(2):
             await world.evaluation.turn()
+            await world.reports.turn()
         (told,) = world.evaluation.figures(KEY)
         assert (told["state"], told["events"], told["sli"]) == ("Incomplete", 200, "100")
         assert told["reason"].startswith("the latest counts are missing: ")

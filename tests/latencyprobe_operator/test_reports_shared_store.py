@@ -17,13 +17,9 @@ from latencyprobe.shared_store.settings import Settings
 from latencyprobe.sli import Coverage, SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
-from latencyprobe_operator.cluster.calls import FakeCluster
-from latencyprobe_operator.cluster.loops import Trigger
-from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.reports.evaluation import Evaluation
 from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
-from latencyprobe_operator.reports.writer import ReportWriter
 from tests.support.ports import free_port
 from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
 
@@ -83,10 +79,9 @@ class World:
                     self.planned.planner,
                     self.planned.agents,
                     thread,
-                    ReportWriter(FakeCluster(), Writes(), self.planned.state),
                     probes=lambda: {KEY: self.planned.probe},
                     upload_s=lambda: 5.0,
-                    evaluated=Trigger(),
+                    evaluated=(),
                     shared=shared,
                 )
                 await thread.run(thread.store.add, [self.row])

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from latencyprobe.errors import SpecError
 from latencyprobe.plan import TargetStatus
 from latencyprobe.variants import USER_STACKS
+from latencyprobe_operator.cluster.objects import Kind, Trouble
 from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status.conditions import Condition, conditions, invalid
 from latencyprobe_operator.status.placement import Placement
@@ -50,10 +51,18 @@ def test_agent_that_fell_silent_is_missing_at_once(planned: Any) -> None:
     assert short(planned, 55)["ProbesReady"] == ("False", "AgentMissing")
 
 
-def test_agent_that_was_turned_away_is_named_so(planned: Any) -> None:
+def test_agent_that_was_turned_away_is_named_so(planned: Any, make: Any) -> None:
     planned.agents.refused("n1", "the token belongs to node n2, not to n1")
+    planned.state.put("pods", make.pod("agent-x", namespace="lp-agents", owner_kind="DaemonSet"))
     found = of(planned, STARTING_S + 1)["ProbesReady"]
     assert (found.reason, "belongs to node n2" in found.message) == ("DirectoryRefused", True)
+
+
+def test_an_agent_that_does_not_run_was_not_turned_away(planned: Any, make: Any) -> None:
+    planned.agents.refused("n1", "the token belongs to node n2, not to n1")
+    trouble = Trouble(Kind.IMAGE, "agent:1 (ErrImagePull)")
+    planned.state.put("pods", make.pod("agent-x", namespace="lp-agents", owner_kind="DaemonSet", trouble=trouble))
+    assert of(planned, STARTING_S + 1)["ProbesReady"].reason == "AgentImage"
 
 
 def test_part_of_an_agent_that_raises_is_named_while_the_rest_measures(planned: Any) -> None:

@@ -12,7 +12,7 @@ from latencyprobe_operator.plan.agents import STARTING_S
 from latencyprobe_operator.status import statuses as statuses_
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import Registry
-from latencyprobe_operator.status.statuses import SETTLING_S, Statuses
+from latencyprobe_operator.status.statuses import SETTLING_S, Statuses, Told
 from latencyprobe_operator.status.writer import StatusWriter
 
 KEY = ("shop", "checkout")
@@ -27,6 +27,7 @@ class World:
         self.registry, self.cluster, self.make = Registry(lambda: None), FakeCluster(), make
         self.registry.put(make.document(clients={"scope": "None"}) | {"status": written})
         self.figures: list[dict[str, Any]] = []
+        self.loops = Loops()
 
     def statuses(self, changed: Trigger) -> Statuses:
         writer = StatusWriter(self.cluster, Writes(), self.planned.state)
@@ -35,9 +36,9 @@ class World:
             self.planned.planner,
             self.planned.agents,
             writer,
-            figures=lambda _: self.figures,
-            placement=lambda: Placement(self.planned.state, "lp-agents", ()),
+            told=Told(lambda _: self.figures, lambda: Placement(self.planned.state, "lp-agents", ())),
             changed=changed,
+            loops=self.loops,
         )
 
     def desired(self, *times_s: float) -> list[dict[str, Any] | None]:
@@ -102,7 +103,7 @@ def test_statuses_are_written_after_a_change_and_from_time_to_time(
 
     async def play() -> None:
         trigger = Trigger()
-        task = asyncio.create_task(Loops().run(world.statuses(trigger)))
+        task = asyncio.create_task(world.loops.run(world.statuses(trigger)))
         if changed:
             trigger.set()
         await make.until(lambda: world.cluster.calls)
@@ -120,3 +121,37 @@ def test_status_says_who_has_stopped_all_measuring_and_how_to_take_it_back(make:
     assert reasons(status) == ["Accepted", "Suspended", "Suspended", "Suspended"]
     assert status is not None
     assert all("latencyprobe.dev/suspend-" in c["message"] for c in status["conditions"][1:])
+
+
+def test_a_latencyprobe_whose_status_cannot_be_made_costs_itself_alone_and_is_logged_once(
+    make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, made = World(make), statuses_.status
+
+    def failing(entry: Any, *args: Any, **kw: Any) -> dict[str, Any]:
+        if entry.uid == "uid-shop-broken":
+            raise ValueError("nobody foresaw it")
+        return made(entry, *args, **kw)
+
+    monkeypatch.setattr(statuses_, "status", failing)
+    world.registry.put(make.document("broken", clients={"scope": "None"}))
+    world.planned.plan(*world.registry.probes.values())
+    assert all(reasons(status) for status in world.desired(0, 1, 2))
+    assert dict(world.loops.failures) == {("statuses", "ValueError"): 3}
+    assert [record.message for record in caplog.records] == ["statuses: ValueError('nobody foresaw it')"]
+
+
+def test_a_status_that_somebody_wrote_by_hand_costs_others_nothing(make: Any) -> None:
+    world, time = World(make), "2026-01-01t00:00:00z"  # taken by the API server, and by nobody else
+    said = (("ProbesReady", "True"), ("Measuring", "False"))
+    conditions = [
+        {"type": kind, "status": is_so, "lastTransitionTime": time, "reason": "x", "message": ""}
+        for kind, is_so in said
+    ]
+    document = make.document("by-hand", clients={"scope": "None"}) | {"status": {"conditions": conditions}}
+    world.registry.put(document)
+    world.planned.plan(*world.registry.probes.values())
+    world.planned.report("n1", 0)
+    asyncio.run(world.statuses(Trigger()).turn())
+    assert {call[2] for call in world.cluster.calls if call[0] == "write_status"} == {"by-hand", KEY[1]}
+    assert not world.loops.failures

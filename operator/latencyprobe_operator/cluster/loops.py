@@ -98,7 +98,7 @@ class Trigger:
 
 
 class Loops:
-    """Runs loops. `failures`: turns that failed, by loop and class of the error."""
+    """Runs loops. `failures`: turns, or parts of them, that failed, by loop and class of the error."""
 
     def __init__(self) -> None:
         self.failures: Counter[tuple[str, str]] = Counter()
@@ -125,9 +125,11 @@ class Loops:
             return error
         return None
 
-    def failed(self, name: str, error: Exception) -> None:
-        """Log and count a failure."""
+    def failed(self, name: str, error: Exception, *, known: bool = False) -> None:
+        """Log and count a failure; one that is `known` is counted alone."""
         self.failures[name, type(error).__name__] += 1
+        if known:
+            return
         foreseen = isinstance(error, LatencyProbeError)
         log.error("%s: %s", name, error if foreseen else repr(error), exc_info=None if foreseen else error)
 

@@ -7,13 +7,19 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 from latencyprobe.errors import ClusterError
 from latencyprobe_operator.cluster.state import ClusterState
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = (
+    8  # of all kinds: so an API server that takes a second for each has 500 of them in a minute, and is not flooded
+)
+
+T = TypeVar("T")
 
 
 class Writes:
@@ -23,23 +29,47 @@ class Writes:
     def __init__(self, left_s: Callable[[], float] = lambda: math.inf) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
         self._left_s = left_s
+        self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def attempt(self, kind: str, call: Coroutine[Any, Any, None]) -> bool:
         """Return whether a write worked."""
+        try:
+            async with self._at_once:
+                result = await self._result(kind, call)
+        finally:
+            call.close()  # of one that never began
+        self.counts[kind, result] += 1
+        return result == "ok"
+
+    async def each(self, items: Iterable[T], write: Callable[[T], Awaitable[None]]) -> None:
+        """Write something for each of these, begun in their order, AT_ONCE of them under way. Raises what one of them
+        raised, once the others are done."""
+        waiting, raised = iter(items), list[Exception]()
+
+        async def some() -> None:
+            for item in waiting:
+                try:
+                    await write(item)
+                except Exception as error:  # whatever it is, the others are written
+                    raised.append(error)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(some())
+        if raised:
+            raise raised[0]
+
+    async def _result(self, kind: str, call: Coroutine[Any, Any, None]) -> str:
         left_s = self._left_s()
         if left_s <= 0:
-            call.close()
-            self.counts[kind, "held_back"] += 1
-            return False
+            return "held_back"
         try:
             async with asyncio.timeout(left_s):
                 await call
         except (ClusterError, TimeoutError) as error:
-            self.counts[kind, "error"] += 1
             log.warning("%s", str(error) or f"{kind}: no answer while the Lease was certainly ours")
-            return False
-        self.counts[kind, "ok"] += 1
-        return True
+            return "error"
+        return "ok"
 
 
 def alive(state: ClusterState, namespace: str) -> bool:

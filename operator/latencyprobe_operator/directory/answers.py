@@ -1,7 +1,7 @@
 """What agents post, and what they are answered. No HTTP: callers are known, documents decoded."""
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Set
 from functools import partial
 
 from latencyprobe.plan import (
@@ -16,7 +16,7 @@ from latencyprobe.wire import MAX_ADDRESSES, MAX_KEYS
 from latencyprobe_operator.cluster.loops import in_slices
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.holders import VALID_S
-from latencyprobe_operator.directory.limits import MAX_HALVES, Refused
+from latencyprobe_operator.directory.limits import MAX_HALVES, Bucket, ByNode, Refused
 from latencyprobe_operator.directory.lookups import Lookups
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.agents import Agents
@@ -26,11 +26,21 @@ from latencyprobe_operator.plan.identities import identity, owner_of
 from latencyprobe_operator.plan.planner import Planner
 
 UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan, or to come back: ask again soon
+MOVED_S = 5.0  # others are told of a node's callers at most so often: each of them asks again then
+
+
+class _Moved:
+    """The addresses of a node's callers that others are still to be told of."""
+
+    def __init__(self) -> None:
+        self.addresses: set[str] = set()
+        self.pace = Bucket(1 / MOVED_S, 1)
 
 
 class Answers:
     """The answers to agents, each known by its node. `on_report` is called after each status; `lookups`: what the nodes
-    were told of addresses; `client_halves`: what is measured of callers."""
+    were told of addresses; `client_halves`: what is measured of callers; `moved`: what others are still to be told of a
+    node's."""
 
     def __init__(
         self,
@@ -50,6 +60,7 @@ class Answers:
         self._deliveries = deliveries
         self.lookups = Lookups()
         self.client_halves = ClientHalves(planner, agents)
+        self.moved = ByNode(_Moved)
 
     def status(self, node: str, status: AgentStatus) -> None:
         """Take an agent's status. While thousands come back, each with callers that all of them asked about, nobody is
@@ -57,7 +68,7 @@ class Answers:
         now_s, first = time.monotonic(), node not in self._agents.applied
         moved = self._agents.reported(node, status, self._planner.plan_of(node), now_s)
         if not first or self._unsettled_s == UNSETTLED_VALID_S:
-            self._streams.forget(moved)
+            self._tell(self.moved.of(node), moved)
         self._deliveries.followed(node, status.generation, now_s)
         self._on_report()
 
@@ -88,6 +99,13 @@ class Answers:
     def _unsettled_s(self) -> float:
         """How long an answer is valid of which more will be known: longer where agents take longer to come back."""
         return min(VALID_S, max(UNSETTLED_VALID_S, self._streams.return_s()))
+
+    def _tell(self, waiting: _Moved, moved: Set[str]) -> None:
+        """Tell others to forget addresses; what has to wait is told after one of the node's next statuses."""
+        waiting.addresses |= moved
+        if waiting.addresses and waiting.pace.take():
+            self._streams.forget(waiting.addresses)
+            waiting.addresses = set()
 
     def _look_up(self, node: str, addresses: Iterable[str], found: list[Identity]) -> Generator[None, None, bool]:
         """Add who has the addresses to `found`; returns whether the node's agent can be told to forget them. That it is

@@ -51,7 +51,7 @@ T = TypeVar("T")
 class Directory:
     """The calls. `requests`: by route and HTTP status; `unconfirmed_s`: for how long the API server has not confirmed
     what we know; `on_report` is called after each status of an agent, `deliveries` told which plan it follows,
-    `connections` whose each is."""
+    `connections` whose each is; `agents_at`: the nodes whose agents may call from an address."""
 
     def __init__(
         self,
@@ -65,13 +65,14 @@ class Directory:
         on_report: Callable[[], None] = lambda: None,
         connections: Connections | None = None,
         deliveries: Deliveries | None = None,
+        agents_at: Callable[[str], Set[str]] = lambda _: frozenset(),
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self._connections = Connections() if connections is None else connections
         self.streams = PlanStreams(
             planner, lambda address: nodes_at(address, state), unconfirmed_s, lambda: ingest.pacing.return_s
         )
-        self.callers = Callers(auth, planner, agents)
+        self.callers = Callers(auth, planner, agents, agents_at)
         self.answers = Answers(planner, agents, state, self.streams, on_report, deliveries=deliveries or Deliveries())
         self._ingest = ingest
         self._auth = auth
@@ -92,6 +93,7 @@ class Directory:
         self.answers.lookups.told.keep(nodes)
         self.answers.lookups.asked.keep(nodes)
         self.answers.client_halves.keep(nodes)
+        self.answers.moved.keep(nodes)
         self.streams.switchboard.budgets.keep(nodes)
         self._ingest.said.keep(nodes)
         self._ingest.rows.keep(nodes)

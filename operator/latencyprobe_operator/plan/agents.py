@@ -36,7 +36,7 @@ class Agent(msgspec.Struct, frozen=True):
 
 class Agents:
     """Reports by node. All times are s of the monotonic clock. `remarkable`: the nodes whose agents report more than
-    that all is well, so that who looks for that need not look at all."""
+    that all is well, so that who looks for that need not look at all. `applied`: the plans that they followed last."""
 
     def __init__(self) -> None:
         self.of: dict[str, Agent] = {}
@@ -53,15 +53,13 @@ class Agents:
 
     def reported(self, node: str, status: AgentStatus, plan: NodePlan, now_s: float) -> frozenset[str]:
         """Take a report. `plan`: the node's current one. Returns the addresses of callers of which other targets are
-        measured than before."""
+        measured than before. An error moves none: who asks meanwhile is answered accordingly, and for a short time."""
         before = self.applied.get(node)
         self.of[node] = Agent(status, now_s, {target.id: target.classes for target in status.targets})
         (self.remarkable.add if _remarkable(status) else self.remarkable.discard)(node)
         self.refusals.pop(node, None)
         awaited = self._awaited.get(node, plan)
-        if status.error:
-            self.applied.pop(node, None)
-        elif status.generation >= min(awaited.generation, plan.generation):
+        if not status.error and status.generation >= min(awaited.generation, plan.generation):
             self.applied[node] = plan if status.generation >= plan.generation else awaited
             self._ready_since.setdefault(node, now_s)
         if status.generation >= plan.generation:

@@ -25,9 +25,11 @@ class ClientHalves:
         self._namespaces = Derived(_namespaces)
 
     def measured(self, node: str, uid: str) -> Ids:
-        """Return the targets for which the node's agent measures this pod's client half."""
-        plan = self._agents.applied.get(node)
-        return self._applied.of(plan).get(uid, ()) if plan is not None else ()
+        """Return the targets for which the node's agent measures this pod's client half: none while it has failed."""
+        plan, agent = self._agents.applied.get(node), self._agents.of.get(node)
+        if plan is None or (agent is not None and agent.status.error):
+            return ()
+        return self._applied.of(plan).get(uid, ())
 
     def awaited(self, node: str, uid: str) -> bool:
         """Return whether the node's plan asks for this pod's client half, and its agent does not follow it yet."""

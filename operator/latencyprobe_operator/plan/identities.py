@@ -60,6 +60,13 @@ def is_pod_of(state: ClusterState, namespace: str, address: str) -> bool:
     return any(pod.namespace == namespace for pod in state.pods_at(address))
 
 
+def agents_at(state: ClusterState, namespace: str, address: str) -> frozenset[str]:
+    """Return the nodes whose agents may call from an address: it is their pods' own, of this namespace, or the node's,
+    behind which a network may hide them."""
+    pods = {pod.node for pod in state.pods_at(address) if pod.namespace == namespace}
+    return frozenset((pods | {state.node_at(address)}) - {""})
+
+
 def _only(state: ClusterState, address: str) -> Pod | None:
     """Return the one pod at an address; a terminating one counts only while no other has it."""
     pods = list(state.pods_at(address))

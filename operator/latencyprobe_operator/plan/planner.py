@@ -82,9 +82,11 @@ class Planner:
         for key, probe in probes.items():
             if self._concerns(key, probe):
                 yield from self._look(key, probe, state, known)
+        yield from self._share_out(known)
         while self._room.back:
-            key = min(self._room.back)
-            yield from self._look(key, probes[key], state, known)
+            for key in sorted(self._room.back):
+                yield from self._look(key, probes[key], state, known)
+            yield from self._share_out(known)
         if self._changes.nodes:
             moved = {key for node in self._changes.nodes for key in self._probes_on.get(node, ())}
             for key, resolved in self.resolved.items():
@@ -110,19 +112,27 @@ class Planner:
         )
 
     def _look(self, key: Key, probe: LatencyProbe, state: ClusterState, known: frozenset[str]) -> Looking:
-        """Look again at a LatencyProbe; it means nothing where there is no room, nor do those whose room it takes."""
+        """Look again at a LatencyProbe; one that has no room means nothing, and is told why by `_share_out`."""
         before = self.resolved.get(key)
         was = before if before is not None and before.refusal is None else None
         found = yield from look(probe, state, was, self._changes, self._room.most)
-        lost = self._room.ask(key, found.needs(was), anew=before is not was) - {key}
+        self._room.ask(key, found.needs(was), anew=before is not was)
         self._room.back.discard(key)
         if key in self._room.out:
-            found = refused(probe, before, self._room.why(key))
+            found = refused(probe, before)
         self._put(key, found, known)
-        for other in lost:
-            theirs = self.resolved[other]
-            self._put(other, refused(theirs.probe, theirs, self._room.why(other)), known)
         yield
+        if self._room.crowded:
+            yield from self._share_out(known)
+
+    def _share_out(self, known: frozenset[str]) -> Looking:
+        """Find who has no room: they mean nothing, and are told why."""
+        yield from self._room.judge()
+        while self._room.lost:
+            key = self._room.lost.pop()
+            theirs = self.resolved[key]
+            self._put(key, refused(theirs.probe, theirs, self._room.why(key)), known)
+            yield
 
     def _put(self, key: Key, found: Look, known: frozenset[str]) -> None:
         """Take what became of a LatencyProbe; the plans of nodes where it differs are outdated."""

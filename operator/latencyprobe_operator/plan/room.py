@@ -6,7 +6,7 @@ out follows from what all ask for, and not from who asked first. docs/design/dir
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -40,73 +40,116 @@ class Most(NamedTuple):
 MOST = Most()
 
 
+class _Place:
+    """What is asked for at one place: `asked` by whom, `sums` by namespace. `out`: who was left out when it was judged
+    last."""
+
+    def __init__(self) -> None:
+        self.asked: dict[Key, int] = {}
+        self.sums: Counter[str] = Counter()
+        self.out: frozenset[Key] = frozenset()
+
+    def ask(self, key: Key, entries: int) -> int:
+        """Take what a LatencyProbe needs now; returns how much more that is than before."""
+        more = entries - self.asked.pop(key, 0)
+        if entries:
+            self.asked[key] = entries
+        self.sums[key[0]] += more
+        if not self.sums[key[0]]:
+            del self.sums[key[0]]
+        return more
+
+
 class Room:
-    """Who asks for how much. `out`: who has no room, and at how many places; `back`: who had none and has some now,
-    until somebody takes it off."""
+    """Who asks for how much. Asking is quick: who is left out is found by `judge`, of all together.
+
+    `out`: who has no room, and at how many places; `crowded`: whether so much more is asked for since that was found
+    that nobody else should be looked at before. Until somebody takes them off, `lost`: who has none and is to be told
+    why; `back`: who had none and has some now.
+    """
 
     def __init__(self, most: Most) -> None:
         self.most = most
         self.out: Counter[Key] = Counter()
+        self.lost: set[Key] = set()
         self.back: set[Key] = set()
-        self._asked: defaultdict[str, dict[Key, int]] = defaultdict(dict)  # by place
-        self._sums: Counter[str] = Counter()
-        self._out_at: dict[str, frozenset[Key]] = {}
+        self._places: defaultdict[str, _Place] = defaultdict(_Place)
+        self._unjudged: set[str] = set()
+        self._more = 0  # in the operator's memory
 
-    def ask(self, key: Key, needs: Mapping[str, int], *, anew: bool = False) -> set[Key]:
-        """Take what a LatencyProbe needs now, by place. `anew`: nothing where it is not said, else as much as before.
-        Returns those that have room no more."""
-        places = [place for place, asked in self._asked.items() if key in asked] if anew else []
-        had_room: dict[Key, bool] = {}
-        for place, entries in {**dict.fromkeys(places, 0), **needs}.items():
-            asked = self._asked[place]
-            self._sums[place] += entries - asked.pop(key, 0)
-            if entries:
-                asked[key] = entries
-            self._judge(place, had_room)
-            if not asked:
-                del self._asked[place], self._sums[place]
-        self.back |= {one for one, had in had_room.items() if not had and one not in self.out}
-        self.back -= self.out.keys()
-        return {one for one, had in had_room.items() if had and one in self.out}
+    @property
+    def crowded(self) -> bool:
+        """Whether what has come since the last `judge` is as much as one LatencyProbe may be."""
+        return self._more > self.most.one
+
+    def ask(self, key: Key, needs: Mapping[str, int], *, anew: bool = False) -> None:
+        """Take what a LatencyProbe needs now, by place. `anew`: nothing where it is not said, else as much as
+        before."""
+        before = [name for name, place in self._places.items() if key in place.asked] if anew else []
+        for name, entries in {**dict.fromkeys(before, 0), **needs}.items():
+            more = self._places[name].ask(key, entries)
+            self._more += max(more, 0) if name == WHOLE else 0
+            self._unjudged.add(name)
+        if key in self.out:
+            self.lost.add(key)
 
     def forget(self, key: Key) -> None:
         """Take off all that a LatencyProbe needs."""
         self.ask(key, {}, anew=True)
+        for place in self._places.values():
+            place.out -= {key}
+        del self.out[key]
+        self.lost.discard(key)
         self.back.discard(key)
+
+    def judge(self) -> Generator[None, None, None]:
+        """Find who is out now, at the places where something else is asked for. A `yield` is where others may run."""
+        while self._unjudged:
+            self._judge(self._unjudged.pop())
+            yield
+        self._more = 0
 
     def why(self, key: Key) -> str:
         """Return why there is no room for one of `out`, and what to do."""
-        place = min(place for place, keys in self._out_at.items() if key in keys)
-        asked, where = self._asked[place], f"in the plan of node {place}" if place else "in the operator"
-        most, _ = max(sorted(_by_namespace(asked).items()), key=lambda one: one[1])
+        name, place = min((name, place) for name, place in self._places.items() if key in place.out)
+        where = f"in the plan of node {name}" if name else "in the operator"
+        most = min(place.sums, key=lambda namespace: (-place.sums[namespace], namespace))
         return (
-            f"there is room for {self.most.at(place):,} pods, ports, callers and endpoints of targets {where}, and "
-            f"{self._sums[place]:,} are asked for, most of them by namespace {most}, {asked[key]:,} by this "
+            f"there is room for {self.most.at(name):,} pods, ports, callers and endpoints of targets {where}, and "
+            f"{place.sums.total():,} are asked for, most of them by namespace {most}, {place.asked[key]:,} by this "
             f"LatencyProbe: {REMEDY}"
         )
 
-    def _judge(self, place: str, had_room: dict[Key, bool]) -> None:
-        """Find who is out at a place now. `had_room`: takes up those of whom that changes, as they were."""
-        before, most = self._out_at.pop(place, frozenset()), self.most.at(place)
-        now = left_out(self._asked[place], most) if self._sums[place] > most else frozenset()
-        if now:
-            self._out_at[place] = now
-        for key in before ^ now:
-            had_room.setdefault(key, key not in self.out)
-            self.out[key] += 1 if key in now else -1
+    def _judge(self, name: str) -> None:
+        place, most = self._places[name], self.most.at(name)
+        before, place.out = place.out, left_out(place.asked, most) if place.sums.total() > most else frozenset()
+        for key in before ^ place.out:
+            had_room = key not in self.out
+            self.out[key] += 1 if key in place.out else -1
             if not self.out[key]:
                 del self.out[key]
+                self.lost.discard(key)
+                self.back.add(key)
+            elif had_room:
+                self.back.discard(key)
+                self.lost.add(key)
+        if not place.asked:
+            del self._places[name]
 
 
 def left_out(asked: Mapping[Key, int], room: int) -> frozenset[Key]:
     """Return who is left out where there is less room than is asked for: of each namespace the largest of what is more
     than its share."""
-    given = shares(_by_namespace(asked), room)
+    by_namespace: defaultdict[str, list[tuple[int, Key]]] = defaultdict(list)
+    for key, entries in asked.items():
+        by_namespace[key[0]].append((entries, key))
+    sums = {namespace: sum(entries for entries, _ in of) for namespace, of in by_namespace.items()}
     found: set[Key] = set()
-    for namespace, share in given.items():
-        of = sorted((entries, key) for key, entries in asked.items() if key[0] == namespace)
-        sums = accumulate(entries for entries, _ in of)
-        found.update(key for (_, key), total in zip(of, sums, strict=True) if total > share)
+    for namespace, share in shares(sums, room).items():
+        if sums[namespace] > share:
+            of = sorted(by_namespace[namespace])
+            totals = accumulate(entries for entries, _ in of)
+            found.update(key for (_, key), total in zip(of, totals, strict=True) if total > share)
     return frozenset(found)
 
 
@@ -120,10 +163,3 @@ def entries_of(targets: tuple[plan.Target, ...], objectives: int) -> int:
         + sum(len(group.pods) + len(group.endpoints or ()) for group in target.replicas)
         for target in targets
     )
-
-
-def _by_namespace(asked: Mapping[Key, int]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for (namespace, _), entries in asked.items():
-        found[namespace] += entries
-    return found

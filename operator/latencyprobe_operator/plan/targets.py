@@ -90,9 +90,11 @@ class Look(msgspec.Struct, frozen=True):
         return found
 
 
-def refused(probe: spec.LatencyProbe, before: Resolved | None, why: str) -> Look:
-    """Return a LatencyProbe that means nothing on any node, as there is no room for it."""
-    return Look(Resolved(probe, refusal=(NO_ROOM, why)), dict.fromkeys(before.parts if before is not None else ()))
+def refused(probe: spec.LatencyProbe, before: Resolved | None, why: str = "") -> Look:
+    """Return a LatencyProbe that means nothing on any node, as there is no room for it. `before`: what it was, which
+    says why if nobody else does yet."""
+    refusal = (NO_ROOM, why) if why or before is None or before.refusal is None else before.refusal
+    return Look(Resolved(probe, refusal=refusal), dict.fromkeys(before.parts if before is not None else ()))
 
 
 def resolve(probe: spec.LatencyProbe, state: ClusterState) -> Resolved:

@@ -5,6 +5,7 @@ A namespace's report is owned by all its LatencyProbes, so that it goes with the
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +20,7 @@ from latencyprobe_operator.cluster.owners import reference
 
 Document = dict[str, Any]
 
+MADE_BY = f"latencyprobe {version('latencyprobe')}"
 RENEW_NS = 90 * 10**9  # so at each second evaluation, before a reader takes it for stale (report/model.py)
 SLICE = 100  # objectives that are evaluated in one go: 0.2 s of the store's thread, in which no counts are stored
 
@@ -91,7 +93,7 @@ def document(verdicts: Iterable[build.Verdict], owners: list[LatencyProbe]) -> D
     whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, build.bounded(verdicts)))
     references = [reference(owner) for owner in owners]
     metadata = {"name": build.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
-    return whole | {"metadata": metadata}
+    return whole | {"metadata": metadata, "madeBy": MADE_BY}
 
 
 def differs(new: Document, old: Document | None) -> bool:

@@ -4,7 +4,7 @@ LatencyProbes were edited within moments."""
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from latencyprobe.errors import StoreError
@@ -17,10 +17,8 @@ from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports import documents
 from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime
 from latencyprobe_operator.reports.judging import Judging
-from latencyprobe_operator.reports.mirror import Mirror
 from latencyprobe_operator.reports.shared_store import SharedStore
 from latencyprobe_operator.reports.store_thread import StoreThread
-from latencyprobe_operator.reports.writer import ReportWriter
 
 OBSERVE_S = 2.0
 SETTLE_S = 3.0  # of a burst of edits: a namespace's report is written no more often for them
@@ -42,10 +40,9 @@ class _Nodes(NamedTuple):
 
 
 class Evaluation:
-    """A loop. `probes`: all valid LatencyProbes; `upload_s`: the pause between two uploads of an agent; `evaluated` is
-    set after each evaluation, before its reports are written. `counts`: objectives that were evaluated, `ok` or
-    `failed`; `expected`: how long each should have been measured; `shared`, `why_not`: as of
-    Judging."""
+    """A loop. `probes`: all valid LatencyProbes; `upload_s`: the pause between two uploads of an agent; `evaluated` are
+    set after each evaluation. `counts`: objectives that were evaluated, `ok` or `failed`; `expected`: how long each
+    should have been measured; `shared`, `why_not`: as of Judging."""
 
     name = "evaluation"
 
@@ -54,11 +51,10 @@ class Evaluation:
         planner: Planner,
         agents: Agents,
         store_thread: StoreThread,
-        writer: ReportWriter | Mirror,
         *,
         probes: Callable[[], Mapping[Key, LatencyProbe]],
         upload_s: Callable[[], float],
-        evaluated: Trigger,
+        evaluated: Sequence[Trigger],
         shared: SharedStore | None = None,
         why_not: Callable[[], Mapping[Key, str]] = dict,
     ) -> None:
@@ -68,7 +64,6 @@ class Evaluation:
         self._upload_s = upload_s
         self._nodes = _Nodes(planner, agents)
         self._judging = Judging(planner, agents, store_thread, shared, why_not)
-        self._writer = writer
         self._evaluated = evaluated
         self._last = _Last({}, "", {})
         self._alone = asyncio.Lock()
@@ -78,13 +73,17 @@ class Evaluation:
         """Why results lack the latest counts, as they say it themselves; empty while they have them."""
         return self._last.incomplete
 
+    @property
+    def reports(self) -> Mapping[str, documents.Document]:
+        """The reports of the last evaluation, by namespace."""
+        return self._last.reports
+
     async def due(self, *, failed: bool) -> None:
         """Wait until the counts of a minute are complete, or the store fails or works again."""
         await self._judging.own.changed.wait(MINUTE_S - (time.time() - self._upload_s() - LAG_S) % MINUTE_S)
 
     async def turn(self) -> None:
-        """Store the expected time, evaluate, write the reports that changed. In slices: counts of agents are stored
-        between them."""
+        """Store the expected time and evaluate. In slices: counts of agents are stored between them."""
         async with self._alone:
             await in_slices(self.expected.finish(int(time.time()), self._upload_s()))
             await self._evaluate(documents.by_namespace(self._probes().values()))
@@ -98,7 +97,7 @@ class Evaluation:
                 await self._evaluate(grouped, changed)
 
     async def _evaluate(self, grouped: dict[str, list[LatencyProbe]], changed: Set[str] | None = None) -> None:
-        """Evaluate namespaces, by default all, and write the reports that changed."""
+        """Evaluate namespaces, by default all."""
         now, probes = int(time.time()), [probe for owners in grouped.values() for probe in owners]
         chosen = [probe for probe in probes if changed is None or probe.namespace in changed]
         away = None
@@ -116,8 +115,8 @@ class Evaluation:
             self.counts.update("failed" if "reason" in result else "ok" for result in report["results"])
         kept = {ns: report for ns, report in self._last.reports.items() if ns in grouped} if changed else {}
         self._last = _Last(kept | found, why, grouped)
-        self._evaluated.set()
-        await self._writer.write(self._last.reports)
+        for evaluated in self._evaluated:
+            evaluated.set()
 
     async def _store(self, probes: list[LatencyProbe]) -> None:
         """Store the definitions, and the expected time of minutes that are over, which waits if that cannot be."""

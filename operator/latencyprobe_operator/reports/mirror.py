@@ -31,12 +31,21 @@ class Mirror:
         await self._writer.write(reports)
         self._written = {namespace: old for namespace, old in self._written.items() if namespace in reports}
         self._unknown = False
-        for namespace, report in reports.items():
-            mirrored = open_report(report)
-            if self._unknown or not alive(self._state, namespace) or mirrored == self._written.get(namespace):
-                continue
+        differing = [
+            namespace
+            for namespace, report in reports.items()
+            if alive(self._state, namespace) and open_report(report) != self._written.get(namespace)
+        ]
+
+        async def one(namespace: str) -> None:
+            mirrored = open_report(reports[namespace])
             if await self._writes.attempt("open_report", self._apply(namespace, mirrored)):
                 self._written[namespace] = mirrored
+
+        for first in differing[:1]:
+            await one(first)
+        if not self._unknown:
+            await self._writes.each(differing[1:], one)
 
     async def _apply(self, namespace: str, mirrored: Document) -> None:
         if namespace not in self._written:

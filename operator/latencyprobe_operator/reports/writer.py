@@ -21,8 +21,12 @@ class ReportWriter:
     async def write(self, reports: Mapping[str, Document]) -> None:
         """Write `reports` (by namespace) where they differ, never into a namespace that is going away."""
         self._written = {namespace: old for namespace, old in self._written.items() if namespace in reports}
-        for namespace, report in reports.items():
+
+        async def one(namespace: str) -> None:
+            report = reports[namespace]
             if not alive(self._state, namespace) or not differs(report, self._written.get(namespace)):
-                continue
+                return
             if await self._writes.attempt("report", self._cluster.write_report(namespace, report)):
                 self._written[namespace] = report
+
+        await self._writes.each(reports, one)

@@ -52,11 +52,14 @@ class RuleWriter:
         going away. Those of no known LatencyProbe are the garbage collector's."""
         self._written = {key: old for key, old in self._written.items() if key in probes}
         self.problems = {key: old for key, old in self.problems.items() if key in probes}
-        for key, probe in probes.items():
-            found, judged = there.get(key, {}), objectives(probe)
+
+        async def one(key: Key) -> None:
+            found, judged = there.get(key, {}), objectives(probes[key])
             versions = {name: metadata["resourceVersion"] for name, metadata in found.items()}
             if alive(self._state, key[0]) and self._written.get(key) != _Written(judged, versions):
-                await self._mend(key, probe, judged, found)
+                await self._mend(key, probes[key], judged, found)
+
+        await self._writes.each(probes, one)
 
     async def _mend(
         self, key: Key, probe: LatencyProbe, judged: tuple[Objective, ...], found: Mapping[str, Metadata]

@@ -15,7 +15,7 @@ from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, LABELS, TEXT_BYT
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
 from latencyprobe_operator.status import evidence, protocols, untold
-from latencyprobe_operator.status.placement import Placement, some
+from latencyprobe_operator.status.placement import SILENT, Placement, some
 
 MAX_REASON, MAX_MESSAGE = 63, 1024  # the CRD's limits
 NO_TRAFFIC = "NoTraffic"
@@ -254,8 +254,8 @@ def _probes_ready(
         why = f"agent on {failed[0]}{others}: {status.error}"
         return Condition("ProbesReady", "False", status.reason or "AgentFailed", why)
     if missing := by_state[NodeState.MISSING]:
-        refusal = next((f"{node}: {agents.refusals[node]}" for node in missing if node in agents.refusals), "")
-        if refusal:
+        called = (n for n in missing if n in agents.refusals and placement.why(n).reason == SILENT)
+        if refusal := next((f"{node}: {agents.refusals[node]}" for node in called), ""):
             why = f"the directory turned the agent away, {refusal}"
             return Condition("ProbesReady", "False", "DirectoryRefused", why)
         return Condition("ProbesReady", "False", *placement.told(missing))

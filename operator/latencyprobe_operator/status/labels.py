@@ -6,7 +6,7 @@ from latencyprobe_operator.cluster.loops import RETRY_S, Trigger
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.plan.planner import Planner
-from latencyprobe_operator.status.reconcile import label_changes
+from latencyprobe_operator.status.reconcile import LabelChange, label_changes
 
 
 class Labels:
@@ -30,7 +30,11 @@ class Labels:
     async def turn(self) -> None:
         """Write the labels that differ, each of them whatever becomes of the others. Raises ClusterError when some
         could not be written."""
-        changes = label_changes(self._planner.nodes, self._state.nodes())
-        worked = [await self._writes.attempt("label", self._cluster.label_node(*change)) for change in changes]
+        changes, worked = label_changes(self._planner.nodes, self._state.nodes()), list[bool]()
+
+        async def one(change: LabelChange) -> None:
+            worked.append(await self._writes.attempt("label", self._cluster.label_node(*change)))
+
+        await self._writes.each(changes, one)
         if not all(worked):
             raise ClusterError(f"{worked.count(False)} of {len(worked)} node labels could not be written: trying again")

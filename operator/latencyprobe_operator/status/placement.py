@@ -13,6 +13,7 @@ from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.config import Toleration
 from latencyprobe_operator.plan.taints import repelling
 
+SILENT = "AgentSilent"  # it runs, so it may have called
 _NAMED = 3
 _REASONS = 3  # that one message tells
 _CAUSES = {  # reason, and what to say with the cluster's own word and the command that shows the pod
@@ -95,7 +96,7 @@ class Placement:
             )
         if any(container.id for container in pod.containers):
             text = f"its agent runs, but is not heard: does it reach the operator's port 8443? {log}"
-            return Why("AgentSilent", text, certain=False)
+            return Why(SILENT, text, certain=False)
         return Why("AgentMissing", f"its agent's pod is being started: {show}", certain=False)
 
     def _absent(self, node: Node) -> Why:

@@ -15,6 +15,7 @@ from latencyprobe_operator.cluster.namespace_room import NamespaceRoom
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.status.objective_room import ObjectiveRoom
 from latencyprobe_operator.status.reconcile import Status
+from latencyprobe_operator.status.stored import stored
 
 RESYNC_S = 60.0
 MOST_BYTES = 64 << 10  # of a spec as JSON: 32 targets with as many objectives are 8 KiB
@@ -101,7 +102,7 @@ class Registry:
             self.entries[key] = entry
             self._objectives.ask(key, len(entry.probe.spec.objectives) if entry.probe is not None else 0)
             if known is None or known.uid != entry.uid:
-                self.written[key] = document.get("status") or {}
+                self.written[key] = stored(document.get("status"))
         self._tell()
 
     def _taken(self, key: Key, document: Mapping[str, Any], known: Entry | None) -> Entry | None:

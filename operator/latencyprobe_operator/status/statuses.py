@@ -4,8 +4,9 @@ import asyncio
 import datetime
 import time
 from collections.abc import Callable, Generator
+from typing import NamedTuple
 
-from latencyprobe_operator.cluster.loops import Trigger, in_slices
+from latencyprobe_operator.cluster.loops import Loops, Trigger, in_slices
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.planner import Planner
@@ -21,10 +22,19 @@ UNCHANGED_S = 8.0  # time alone changes states: an agent falls silent
 SETTLING_S = 20.0  # agents report every 15 s
 
 
+class Told(NamedTuple):
+    """What else statuses tell. `figures`: a LatencyProbe's results of the last evaluation; `placement`: what keeps
+    agents from nodes; `store`: how the store of counts is; `rules`: why the PrometheusRules of one are not written
+    (reason, message), None while they are or shall not be."""
+
+    figures: Callable[[Key], Figures]
+    placement: Callable[[], Placement]
+    store: Callable[[], StoreState] = StoreState
+    rules: Callable[[Key], tuple[str, str] | None] = lambda _: None
+
+
 class Statuses:
-    """A loop. `figures`: a LatencyProbe's results of the last evaluation; `placement`: what keeps agents from nodes;
-    `changed` makes a turn due; `store`: how the store of counts is; `rules`: why the PrometheusRules of one are
-    not written (reason, message), None while they are or shall not be."""
+    """A loop. `changed` makes a turn due; `loops` counts the LatencyProbes whose status cannot be made."""
 
     name = "statuses"
 
@@ -35,22 +45,19 @@ class Statuses:
         agents: Agents,
         writer: StatusWriter,
         *,
-        figures: Callable[[Key], Figures],
-        placement: Callable[[], Placement],
+        told: Told,
         changed: Trigger,
-        store: Callable[[], StoreState] = StoreState,
-        rules: Callable[[Key], tuple[str, str] | None] = lambda _: None,
+        loops: Loops,
     ) -> None:
         self._registry = registry
         self._planner = planner
         self._agents = agents
         self._writer = writer
-        self._figures = figures
-        self._placement = placement
+        self._told = told
         self._changed = changed
-        self._store = store
-        self._rules = rules
+        self._loops = loops
         self._began_s: float | None = None
+        self._failing: set[Key] = set()
 
     async def due(self, *, failed: bool) -> None:
         """Wait for a change, or for as long as states stay true without one."""
@@ -64,10 +71,11 @@ class Statuses:
 
     def desired(self, now_s: float, now: str) -> Generator[None, None, dict[Key, Status]]:
         """Return the statuses as they should be now, without those of LatencyProbes that must wait for their plan or
-        their agents. `now_s`: monotonic clock; `now`: ISO 8601."""
+        their agents, and of those whose status cannot be made. `now_s`: monotonic clock; `now`: ISO 8601."""
         self._began_s = now_s if self._began_s is None else self._began_s
         settling = now_s - self._began_s < SETTLING_S
-        found, probes, store, placement = {}, self._registry.probes, self._store(), self._placement()
+        found, probes, failing = {}, self._registry.probes, set()
+        store, placement = self._told.store(), self._told.placement()
         known: dict[str, NodeState] = {}  # of nodes that other LatencyProbes measure too
         for key, entry in list(self._registry.entries.items()):
             yield  # others may run: one of Cluster scope has as many agents as there are nodes
@@ -79,17 +87,22 @@ class Statuses:
             states = {node: known[node] for node in sorted(nodes)}
             if settling and NodeState.STARTING in states.values() and self._registry.written.get(key):
                 continue  # it was ready before our restart, and its agents report again within moments
-            found[key] = status(
-                entry,
-                resolved if entry.probe is not None else None,
-                states=states,
-                agents=self._agents,
-                figures=self._figures(key),
-                previous=self._registry.written.get(key),
-                now=now,
-                placement=placement,
-                suspended_by=self._registry.suspended_by,
-                store=store,
-                rules=self._rules(key),
-            )
+            try:
+                found[key] = status(
+                    entry,
+                    resolved if entry.probe is not None else None,
+                    states=states,
+                    agents=self._agents,
+                    figures=self._told.figures(key),
+                    previous=self._registry.written.get(key),
+                    now=now,
+                    placement=placement,
+                    suspended_by=self._registry.suspended_by,
+                    store=store,
+                    rules=self._told.rules(key),
+                )
+            except Exception as error:  # whatever it is, the others' statuses are written
+                self._loops.failed(self.name, error, known=key in self._failing)
+                failing.add(key)
+        self._failing = failing
         return found

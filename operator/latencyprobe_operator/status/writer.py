@@ -23,12 +23,15 @@ class StatusWriter:
 
     async def write(self, desired: Mapping[Key, reconcile.Status], registry: Registry) -> None:
         """Write the statuses that differ, and post their events where the namespace is not going away."""
-        for key in reconcile.status_writes(desired, registry.written):
+
+        async def one(key: Key) -> None:
             if key not in registry.entries:
-                continue  # deleted while others were written
+                return  # deleted while others were written
             uid, old, new = registry.entries[key].uid, registry.written.get(key), desired[key]
             if await self._writes.attempt("status", self._cluster.write_status(*key, uid, new)):
                 registry.written[key] = new
                 for event in reconcile.transitions(new, old) if alive(self._state, key[0]) else ():
                     about = {"namespace": key[0], "name": key[1], "uid": uid}
                     await self._writes.attempt("event", self._cluster.post_event(about, *event))
+
+        await self._writes.each(reconcile.status_writes(desired, registry.written), one)

@@ -38,7 +38,7 @@ class Crashes(contextlib.AbstractContextManager["Crashes"]):
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             for report in self._reports():
-                if report.stat().st_size == 0 or self._clock() - report.stat().st_mtime > KEPT_S:
+                if report.stat().st_size == 0 or self._age_s(report) > KEPT_S:
                     report.unlink()
             for report in self._reports()[-1:]:
                 _log.error("an earlier run crashed:\n%s", report.read_text(errors="replace")[-_SHOWN:])
@@ -65,11 +65,18 @@ class Crashes(contextlib.AbstractContextManager["Crashes"]):
     def safe_mode(self) -> str:
         """Why this agent counts alone, empty while it does everything."""
         with contextlib.suppress(OSError):
-            crashes = [at for at in (report.stat() for report in self._reports()) if at.st_size]
-            recent = sum(self._clock() - at.st_mtime <= KEPT_S for at in crashes)
+            recent = sum(self._age_s(report) <= KEPT_S for report in self._reports() if report.stat().st_size)
             if recent >= SAFE_AFTER:
                 return f"it crashed {recent} times within an hour, and its log says how"
         return ""
+
+    def _age_s(self, report: Path) -> float:
+        """Return how long ago a run crashed. By a clock that was ahead it would be recent until then: it is now."""
+        now_s, crashed_s = self._clock(), report.stat().st_mtime
+        if crashed_s > now_s:
+            with contextlib.suppress(OSError):
+                os.utime(report, (now_s, now_s))
+        return max(0.0, now_s - crashed_s)
 
     def _reports(self) -> list[Path]:
         return sorted(self._folder.iterdir())
