@@ -57,7 +57,7 @@ class Bench:
         self._port = free_port()
         where = ("127.0.0.1", self._port, self._trust)
         nodes = [f"node-{i}" for i in range(size.nodes)]
-        self._agents = [Agent(node, api.token(node), where, self.told) for node in nodes]
+        self._agents = [Agent(node, api.token(node), (*where, i), self.told) for i, node in enumerate(nodes)]
 
     async def run(self, seconds: float, say: Callable[[str], None]) -> Figures:
         """Measure everything. `seconds`: for how long pods are replaced."""

@@ -96,9 +96,9 @@ class _Due:
 
 
 class Agent:
-    """The agent of a node, until it is cancelled. `where`: host, port and whom it trusts."""
+    """The agent of a node, until it is cancelled. `where`: host, port, whom it trusts, and its number."""
 
-    def __init__(self, node: str, token: str, where: tuple[str, int, ssl.SSLContext], told: Told) -> None:
+    def __init__(self, node: str, token: str, where: tuple[str, int, ssl.SSLContext, int], told: Told) -> None:
         self.plan: NodePlan | None = None
         self.streaming = False
         self._node = node

@@ -1,6 +1,7 @@
 """A TLS connection that speaks as much HTTP/1.1 as a played agent needs (`scale_agents.py`); what idle ones cost."""
 
 import asyncio
+import ipaddress
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -19,17 +20,21 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """One TLS connection that speaks HTTP/1.1."""
+    """One TLS connection that speaks HTTP/1.1. `number`: whose it is, who has an address of his own."""
 
-    def __init__(self, host: str, port: int, trust: ssl.SSLContext) -> None:
+    def __init__(self, host: str, port: int, trust: ssl.SSLContext, number: int) -> None:
         self._where = (host, port, trust)
+        self._source = str(ipaddress.IPv4Address("127.1.0.0") + number)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> None:
         """Connect, unless it is."""
         if self._streams is None:
             host, port, trust = self._where
-            self._streams = await asyncio.open_connection(host, port, ssl=trust, server_hostname="localhost")
+            own = (self._source, 0)
+            self._streams = await asyncio.open_connection(
+                host, port, ssl=trust, server_hostname="localhost", local_addr=own
+            )
 
     async def request(self, method: str, path: str, token_: str, body: bytes = b"", more: str = "") -> dict[str, str]:
         """Send a request and return the answer's headers, with `:status`."""
@@ -69,7 +74,7 @@ class Connection:
 
 async def cost(operator: Operator, port: int, trust: ssl.SSLContext) -> float:
     """Return how many bytes of an operator's memory a connection takes that has had one answer and waits."""
-    connections = [Connection("127.0.0.1", port, trust) for _ in range(IDLE)]
+    connections = [Connection("127.0.0.1", port, trust, number) for number in range(IDLE)]
     try:
         for one in connections[: IDLE // 10]:  # what the first few need stays
             await one.open()

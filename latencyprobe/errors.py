@@ -18,7 +18,9 @@ class LatencyProbeError(Exception):
 
 class SpecError(LatencyProbeError):
     """A LatencyProbe is refused. `path` is the field's path as `kubectl` writes it (`spec.targets[0].ports[1]`);
-    `source` is the file it stands in, if any."""
+    `source` is the file it stands in, if any. `reason`: as its status has it."""
+
+    reason = "InvalidSpec"
 
     def __init__(self, path: str, problem: str, source: str = "") -> None:
         super().__init__(": ".join(part for part in (source, path, problem) if part))

@@ -12,6 +12,7 @@ from aiohttp import web
 from latencyprobe.slo.windows import DAY_S, HOUR_S
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator import handlers
+from latencyprobe_operator.cluster import memory
 from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import Cluster
 from latencyprobe_operator.cluster.election import Claim, Lease, Term
@@ -37,12 +38,14 @@ from latencyprobe_operator.reports.evaluation import OBSERVE_S, Edits, Evaluatio
 from latencyprobe_operator.reports.mirror import Mirror
 from latencyprobe_operator.reports.reports import Reports
 from latencyprobe_operator.reports.shared_store import SharedStore
+from latencyprobe_operator.reports.store_file import volume_bytes
 from latencyprobe_operator.reports.store_thread import StoreThread
 from latencyprobe_operator.reports.writer import ReportWriter
 from latencyprobe_operator.rules.rules import Rules
 from latencyprobe_operator.rules.writer import RuleWriter
 from latencyprobe_operator.status.conditions import StoreState
 from latencyprobe_operator.status.labels import Labels
+from latencyprobe_operator.status.objective_room import ObjectiveRoom, most
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
 from latencyprobe_operator.status.status import why_not_measured
@@ -81,9 +84,15 @@ class Operator:
     def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
         rules_edited, evaluated = Trigger(), Trigger()
-        cluster, writes, state, agents = Cluster(api), Writes(term.left_s), ClusterState(), Agents()
+        cluster, writes, agents = Cluster(api), Writes(term.left_s), Agents()
+        room = memory.room(memory.limit())
+        state = ClusterState(room)
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
-        registry = Registry(changed.set, edited.set, rules_edited.set)
+        registry = Registry(
+            *(changed.set, edited.set, rules_edited.set),
+            room=room // 2,
+            objectives=ObjectiveRoom(lambda: most(volume_bytes(config.store))),
+        )
         self._loops = Loops()
         self._informers = Informers(api, state, changed.set)
         self._store_thread = StoreThread(
@@ -91,16 +100,15 @@ class Operator:
         )
         self._kopf = partial(handlers.watching, registry.happened, self._loops.failed)
         is_agent = partial(is_pod_of, state, config.agent_namespace)
-        connections = Connections(is_agent)
+        connections = Connections(is_agent, lambda address: bool(state.node_at(address)))
         self.certificate = Certificate(config.tls_dir, connections)
 
         ingest = Ingest(self._store_thread, nodes=lambda: len(planner.plans))
-        node_of_agent = partial(node_of_pod, state, config.agent_namespace)
         auth = Authenticator(
             cluster,
             config.agent_namespace,
             config.agent_service_account,
-            node_of_agent,
+            partial(node_of_pod, state),
             is_agent=is_agent,
         )
         delivery = delivery_times()
@@ -177,8 +185,9 @@ class Operator:
                 informers=self._informers.of.values,
                 node_states=lambda: agents.states(planner.nodes, planner.plan_of, time.monotonic()).values(),
                 probes=lambda: len(registry.entries),
-                without_room=lambda: planner.without_room,
+                without_room=lambda: planner.without_room + registry.without_room,
                 suspended=lambda: bool(registry.suspended_by),
+                left_out=state.room.count,
                 streams=lambda: len(self.directory.streams.of),
                 connections=lambda: len(connections),
                 connections_cut=lambda: connections.cut,
@@ -195,7 +204,7 @@ class Operator:
                 store_works=lambda: self._store_thread.problem is None,
                 store_failures=self._store_thread.failures,
                 damaged_files=lambda: len(self._store_thread.file.moved),
-                expected_forgotten=lambda: evaluation.expected.forgotten,
+                expected_forgotten=lambda: evaluation.expected.waiting.forgotten,
                 may_write=lambda: term.left_s() > 0,
                 unconfirmed_s=self._informers.unconfirmed_s,
             )

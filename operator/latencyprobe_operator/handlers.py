@@ -22,6 +22,7 @@ from latencyprobe_operator.cluster.own_loop import OwnLoop
 assert aio
 NAME = "kopf"
 FINALIZER = f"{GROUP}/never-set"
+CHUNK = 10  # LatencyProbes of a list that are in memory at once, as Python's own dicts: 100 MB of the largest
 _STEADY_S = 60.0  # who ran for so long ended for a reason of its own
 
 Take = Callable[[str | None, dict[str, Any]], None]  # an event's type, and the LatencyProbe
@@ -70,7 +71,7 @@ def settings() -> kopf.OperatorSettings:
     ours.watching.connect_timeout = 10
     ours.watching.client_timeout = 600
     ours.watching.server_timeout = 540
-    ours.watching.chunk_size = 500
+    ours.watching.chunk_size = CHUNK
     ours.networking.request_timeout = 30
     ours.networking.enforce_retry_after = True
     ours.execution.max_workers = 2

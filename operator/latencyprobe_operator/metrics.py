@@ -28,6 +28,7 @@ class Sources(NamedTuple):
     probes: Callable[[], int]
     without_room: Callable[[], int]
     suspended: Callable[[], bool]
+    left_out: Callable[[], Counter[str]]
     streams: Callable[[], int]
     connections: Callable[[], int]
     connections_cut: Callable[[], int]
@@ -62,6 +63,8 @@ class OperatorCollector(Collector):
         yield _gauge("probes", "LatencyProbes known.", {(): s.probes()})
         yield _gauge("probes_without_room", "LatencyProbes left out for lack of room.", {(): s.without_room()})
         yield _gauge("suspended", "Whether an administrator has stopped all measuring.", {(): s.suspended()})
+        left_out = {(kind,): n for kind, n in s.left_out().items()}
+        yield _gauge("objects_left_out", "Objects of namespaces that have too many for our memory.", left_out, "kind")
         counted = Counter(str(state) for state in s.node_states())
         by_state = {(str(state),): counted[str(state)] for state in NodeState}
         yield _gauge("nodes", "Nodes that must measure, by what they do.", by_state, "state")

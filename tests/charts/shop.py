@@ -259,6 +259,7 @@ def sources(minute: int) -> Sources:
         probes=lambda: 2,
         without_room=lambda: 0,
         suspended=lambda: False,
+        left_out=Counter,
         streams=lambda: 1,
         requests=Counter({("/v1/identities", 200): minute}),
         connections=lambda: 1,

@@ -24,7 +24,7 @@ from latencyprobe_agent.measure.rules import NO_RULES, Rules, compile_rules
 from latencyprobe_agent.vocabulary.records import RuleSide
 from latencyprobe_operator.cluster.objects import Pod
 from latencyprobe_operator.plan.agents import Agents
-from latencyprobe_operator.plan.identities import identify
+from latencyprobe_operator.plan.identities import identity, owner_of
 from latencyprobe_operator.plan.planner import Planner
 from latencyprobe_operator.reports import documents
 from latencyprobe_operator.status import placement
@@ -104,7 +104,7 @@ def check_sockets(node: str, plan: NodePlan, rules: Rules, cgroups: Mapping[str,
 def check_identities(world: World) -> None:
     """An address names its only pod or nobody; a node's names no pod."""
     for address, tenants in world.owners().items():
-        found = identify(address, world.state, Agents())
+        found = identity(address, owner_of(address, world.state))
         assert found.namespace in {"", *tenants}
         assert canaries(found) <= own(found.namespace) if found.namespace else not canaries(found)
         assert found.pod == "" or address not in NODES.values()

@@ -42,7 +42,9 @@ class World:
         self.store_thread, self.ingest = store_thread, Ingest(store_thread)
         auth = Authenticator(self.reviewer, "agents", "agent", lambda *_: "", is_agent=lambda a: a in AGENTS_ADDRESSES)
         self.age_s = 0
-        self.connections = Connections(lambda address: address in AGENTS_ADDRESSES)
+        self.connections = Connections(
+            lambda address: address in AGENTS_ADDRESSES, lambda address: bool(self.state.node_at(address))
+        )
         self.directory = Directory(
             *(self.planner, self.agents, self.state, self.ingest, auth),
             unconfirmed_s=lambda: self.age_s,

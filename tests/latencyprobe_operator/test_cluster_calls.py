@@ -77,6 +77,10 @@ def listed(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
     return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
 
 
+async def probes(api: Api) -> list[dict[str, Any]]:
+    return [one async for one in Cluster(api).probes()]
+
+
 def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
     lease = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{election.NAME}"
     recorder = Recorder({lease: {"metadata": {"name": election.NAME}}})
@@ -84,7 +88,7 @@ def test_calls_need_exactly_the_listed_rights(make: Any) -> None:
 
     async def scene(api: Api) -> None:
         cluster = Cluster(api)
-        await cluster.probes()
+        await probes(api)
         await cluster.label_node("n1", "u", measure=True)
         await cluster.labelled_nodes()
         await cluster.write_status("shop", "checkout", "u", {})
@@ -240,10 +244,24 @@ def test_lists_are_read_to_their_last_page(make: Any) -> None:
     assert found == [("n1", "u-n1"), ("n2", "u-n2")]
 
 
+def test_latencyprobes_are_told_of_before_the_next_page_is_asked_for(make: Any) -> None:
+    path = "/apis/latencyprobe.dev/v1alpha1/latencyprobes"
+
+    def page() -> web.Response:
+        more = "more" if len(recorder.requests) == 1 else ""
+        return web.json_response({"metadata": {"continue": more}, "items": [{"n": len(recorder.requests)}] * 2})
+
+    async def scene(api: Api) -> list[tuple[int, int]]:
+        return [(one["n"], len(recorder.requests)) async for one in Cluster(api).probes()]
+
+    recorder = Recorder({path: page})
+    assert recorder.run(make, scene) == [(1, 1), (1, 1), (2, 2), (2, 2)]
+
+
 def test_without_their_crd_there_are_no_latencyprobes(make: Any, caplog: pytest.LogCaptureFixture) -> None:
     gone = Recorder({"/apis/latencyprobe.dev/v1alpha1/latencyprobes": lambda: web.json_response({}, status=404)})
     away = Recorder({"/apis/latencyprobe.dev/v1alpha1/latencyprobes": lambda: web.json_response({}, status=503)})
-    assert gone.run(make, lambda api: Cluster(api).probes()) == []
+    assert gone.run(make, probes) == []
     assert "CRD" in caplog.text
     with pytest.raises(ApiError):
-        away.run(make, lambda api: Cluster(api).probes())
+        away.run(make, probes)

@@ -1,7 +1,5 @@
 """The API server's JSON → trimmed objects."""
 
-import json
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -19,63 +17,7 @@ from latencyprobe_operator.cluster.objects import (
     Taint,
     Trouble,
 )
-from latencyprobe_operator.cluster.state import ClusterState
-
-POD: dict[str, Any] = {
-    "metadata": {
-        "name": "cart-1",
-        "namespace": "shop",
-        "uid": "u1",
-        "labels": {"app": "cart"},
-        "annotations": {"resource.opentelemetry.io/service.name": "cart", "other": "x" * 5000},
-        "ownerReferences": [
-            {"kind": "Thing", "name": "t", "apiVersion": "v1", "uid": "o0"},
-            {"kind": "ReplicaSet", "name": "cart-7d9f", "apiVersion": "apps/v1", "uid": "o1", "controller": True},
-        ],
-        "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
-    },
-    "spec": {
-        "nodeName": "n1",
-        "initContainers": [{"name": "sidecar", "image": "proxy:1", "restartPolicy": "Always"}, {"name": "setup"}],
-        "containers": [
-            {
-                "name": "main",
-                "image": "app:1",
-                "ports": [
-                    {"name": "http", "containerPort": 8080, "protocol": "TCP"},
-                    {"name": "dns", "containerPort": 53, "protocol": "UDP"},
-                    {"containerPort": 9090},
-                ],
-                "env": [
-                    {"name": "OTEL_SERVICE_NAME", "value": "cart"},
-                    {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "$(OTHER)"},
-                    {"name": "PASSWORD", "value": "secret"},
-                    {"name": "FROM", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-                ],
-            },
-            {"name": "restarting", "image": "app:1"},
-        ],
-    },
-    "status": {
-        "phase": "Running",
-        "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
-        "containerStatuses": [
-            {"name": "main", "containerID": f"containerd://{'a' * 64}", "state": {"running": {"startedAt": "now"}}},
-            {"name": "restarting", "containerID": f"containerd://{'b' * 64}", "state": {"terminated": {"exitCode": 1}}},
-        ],
-        "initContainerStatuses": [
-            {"name": "sidecar", "containerID": f"containerd://{'c' * 64}", "state": {"running": {}}},
-            {"name": "setup", "containerID": f"containerd://{'d' * 64}", "state": {"terminated": {"exitCode": 0}}},
-        ],
-        "ephemeralContainerStatuses": [
-            {"name": "debug", "containerID": f"containerd://{'e' * 64}", "state": {"running": {}}}
-        ],
-    },
-}
-
-
-def encoded(document: dict[str, Any]) -> bytes:
-    return json.dumps(document).encode()
+from tests.latencyprobe_operator.raw_pod import POD, encoded
 
 
 def test_pod_keeps_what_planning_needs() -> None:
@@ -124,47 +66,6 @@ def test_pods_of_one_workload_share_what_they_have_in_common() -> None:
     assert one.ports is other.ports
 
 
-def huge(number: int) -> bytes:
-    """A pod of 1.2 MiB, nearly all of it what its author chose."""
-    metadata, spec = dict(POD["metadata"]), dict(POD["spec"])
-    text = f"{number:06}" + "x" * 40_000
-    metadata["name"], metadata["uid"] = f"cart-{number}", f"u{number}"
-    metadata["labels"] = {f"l{n}-{number}": "v" * 60 for n in range(2000)}
-    metadata["annotations"] = {f"resource.opentelemetry.io/a{n}": text for n in range(6)} | {
-        "resource.opentelemetry.io/team": "cart"
-    }
-    container = {"name": "main", "image": text, "env": [{"name": "OTEL_SERVICE_NAME", "value": text}]}
-    ports = [{"name": f"p{n}", "containerPort": n + 1} for n in range(5000)]
-    spec["containers"] = [container | {"ports": ports}, *({"name": f"c{n}", "image": text} for n in range(10))]
-    return json.dumps({**POD, "metadata": metadata, "spec": spec}).encode()
-
-
-def test_pods_that_say_too_much_cost_no_more_than_others_and_what_is_left_out_is_named() -> None:
-    documents = [huge(number) for number in range(10)]
-    assert min(map(len, documents)) > 900_000
-    decoding.pod(documents[0])
-    tracemalloc.start()
-    pods = [decoding.pod(document) for document in documents]
-    kept = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert kept < 10 * 60_000, "256 ports are the most of it"
-    first = pods[0]
-    assert first.attributes == (("team", "cart"),)
-    assert first.left_out == ("labels", "ports above 256", "a0")
-    assert (first.labels, first.unselectable) == ({}, True)
-    assert {c.image for c in first.containers} == {"", "proxy:1"}
-    assert len(first.numbers) == 256
-
-
-def test_what_fits_is_kept_before_what_does_not() -> None:
-    annotations = {"resource.opentelemetry.io/a": "x" * 2046, "resource.opentelemetry.io/b": "y" * 100}
-    metadata = {**POD["metadata"], "annotations": annotations}
-    pod = decoding.pod(json.dumps({**POD, "metadata": metadata}).encode())
-    assert [name for name, _ in pod.attributes] == ["a"]
-    assert pod.left_out == ("b", "image of container main", "OTEL_SERVICE_NAME of container main")
-    assert (pod.labels, pod.unselectable) == ({"app": "cart"}, False)
-
-
 @pytest.mark.parametrize(("phase", "terminal"), [("Running", False), ("Succeeded", True), ("Failed", True)])
 def test_pod_that_ended_is_terminal(phase: str, terminal: bool) -> None:
     assert decoding.pod(encoded(POD | {"status": {"phase": phase}})).terminal is terminal
@@ -173,22 +74,6 @@ def test_pod_that_ended_is_terminal(phase: str, terminal: bool) -> None:
 def test_pod_that_is_being_deleted_is_terminating() -> None:
     meta = POD["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert decoding.pod(encoded(POD | {"metadata": meta})).terminating is True
-
-
-def test_pod_takes_at_most_1400_bytes_with_its_indices() -> None:
-    count, state = 2000, ClusterState()
-    documents = []
-    for i in range(count):
-        status = POD["status"] | {"podIPs": [{"ip": f"10.{i >> 8}.{i & 255}.1"}], "ephemeralContainerStatuses": []}
-        meta = POD["metadata"] | {"name": f"cart-7d9f-{i:05}", "uid": f"{i:036}", "namespace": f"shop-{i % 50}"}
-        documents.append(encoded(POD | {"metadata": meta, "status": status}))
-    tracemalloc.start()
-    for document in documents:
-        state.put("pods", decoding.pod(document))
-    used, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    print(f"{used / count:.0f} B per pod")
-    assert used / count <= 1400
 
 
 def test_node_shows_our_label_and_its_addresses() -> None:
@@ -262,6 +147,30 @@ def test_slice_keeps_entries_that_refer_to_pods() -> None:
     assert decoding.slice_(encoded(raw)) == expected
     empty = raw | {"ports": None, "endpoints": None}
     assert decoding.slice_(encoded(empty)) == Slice("shop", "cart-x", "cart")
+
+
+def test_of_a_service_some_ports_are_kept_and_of_one_without_an_address_none() -> None:
+    ports = [{"name": f"p{number}", "port": number + 1} for number in range(30_000)]
+    raw = {"metadata": {"name": "s", "namespace": "evil"}, "spec": {"clusterIPs": ["10.96.0.7"], "ports": ports}}
+    found = decoding.service(encoded(raw))
+    assert (len(found.ports), found.left_out) == (256, 30_000 - 256)
+    raw["spec"]["clusterIPs"] = ["None"]
+    assert decoding.service(encoded(raw)) == Service("evil", "s")
+
+
+def test_what_cannot_be_a_pods_is_not_kept_of_a_slice() -> None:
+    labels = {"kubernetes.io/service-name": "s"}
+    many = {"addresses": [f"10.0.0.{n}" for n in range(100)], "targetRef": {"kind": "Pod", "uid": "u1"}}
+    one = {"addresses": ["10.0.0.1"], "targetRef": {"kind": "Pod", "uid": "u1"}}
+    odd = {"addresses": ["10.0.0.1"], "targetRef": {"kind": "Pod", "uid": "u" * 100_000}}
+    ports = [{"name": f"p{number}", "port": number + 1} for number in range(1_000)]
+    raw = {"metadata": {"name": "x", "namespace": "evil", "labels": labels}, "endpoints": [many, one, odd]}
+    assert decoding.slice_(encoded(raw)).endpoints == (SliceEndpoint("u1", ("10.0.0.1",)),)
+    assert len(decoding.slice_(encoded(raw | {"ports": ports})).ports) == 256
+    for of_nobody in ({}, labels | {"service.kubernetes.io/headless": ""}):
+        metadata = raw["metadata"] | {"labels": of_nobody}
+        found = decoding.slice_(encoded(raw | {"metadata": metadata, "ports": ports}))
+        assert (found.endpoints, found.ports) == ((), ())
 
 
 def test_namespace_allows_cluster_scope_by_its_label_alone() -> None:

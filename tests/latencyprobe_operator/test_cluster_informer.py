@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster import informer as informer_
 from latencyprobe_operator.cluster.informer import Informer, Informers
 from latencyprobe_operator.cluster.loops import Loops
+from latencyprobe_operator.cluster.namespace_room import NamespaceRoom, size_of
 from latencyprobe_operator.cluster.state import ClusterState
 
 PODS = "/api/v1/pods"
@@ -235,6 +237,20 @@ def test_silence_of_one_kind_is_the_age_of_all_that_is_known(make: Any) -> None:
             assert informers.unconfirmed_s() >= 1000
 
     asyncio.run(play())
+
+
+def test_what_there_was_no_room_for_is_listed_again_when_a_watch_ends(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(informer_, "ENDS_AT_ONCE_S", 0.0)
+    fake = FakePods([page("a", "b"), page("b", version=20)], [events(("DELETED", raw_pod("a", 11)), then_hang=False)])
+
+    async def check(informer: Informer, state: ClusterState) -> None:
+        state.room = NamespaceRoom(3 * size_of(decoding.pod(json.dumps(raw_pod("a")).encode())))  # half of it: one
+        await make.until(lambda: names(state) == {"b"})
+        assert informer.signs.lists == 2
+
+    watched(make, fake, check)
 
 
 class Forgetful(ClusterState):

@@ -83,7 +83,7 @@ def test_deep_managed_fields_of_one_object_hide_no_other_from_us(
             await until(lambda: len(names()) == 4, "all pods are known", 30, seen=names)
             running.cancel()
             cluster = Cluster(api)
-            assert {one["metadata"]["name"] for one in await cluster.probes()} == {"deep", "plain"}
+            assert {one["metadata"]["name"] async for one in cluster.probes()} == {"deep", "plain"}
 
     asyncio.run(scene())
     listed = {path: server.answer("GET", path)[1] for path in (PODS, PROBES)}

@@ -133,6 +133,18 @@ def test_addresses_of_nodes_and_load_balancers_that_change_hands_are_named(make:
     assert state.take_changes().addresses == {"10.96.0.7", "203.0.113.9"}
 
 
+def test_slices_are_found_by_the_service_that_they_name_now(make: Any) -> None:
+    pod, cart, pay = make.pod("cart-1"), make.service("cart"), make.service("pay", address="10.96.0.8")
+    slices = [replace(make.slice_of("cart", pod), name=name) for name in ("cart-a", "cart-b")]
+    state = make.state(cart, pay, *slices)
+    assert (list(state.slices_of(cart)), list(state.slices_of(pay))) == (slices, [])
+    moved = replace(slices[0], service="pay")
+    state.put("endpointslices", moved)
+    assert (list(state.slices_of(cart)), list(state.slices_of(pay))) == (slices[1:], [moved])
+    state.drop("endpointslices", ("shop", "cart-b"))
+    assert list(state.slices_of(cart)) == []
+
+
 def test_namespaces_are_kept_apart(make: Any) -> None:
     cart, slice_ = make.pod("cart-1"), make.slice_of("cart", make.pod("cart-1"))
     state = make.state(cart, slice_, make.service("cart"))

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from latencyprobe.plan import Ask, Identity, IdentityRequest, RemoteJoinMessage
+from latencyprobe.plan import Ask, Identity, IdentityAnswer, IdentityRequest, RemoteJoinAnswer, RemoteJoinMessage
+from latencyprobe_operator.cluster import loops
 from latencyprobe_operator.directory import answers as answers_
 from latencyprobe_operator.directory.answers import Answers
 from latencyprobe_operator.directory.limits import Bucket, Refused
@@ -33,6 +34,12 @@ class World:
     def report(self) -> None:
         self.reports += 1
 
+    def identities(self, node: str, request: IdentityRequest) -> IdentityAnswer:
+        return asyncio.run(self.answers.identities(node, request))
+
+    def remote_join(self, node: str, message: RemoteJoinMessage) -> RemoteJoinAnswer:
+        return asyncio.run(self.answers.remote_join(node, message))
+
 
 @pytest.fixture
 def world(make: Any) -> World:
@@ -58,9 +65,9 @@ def test_status_tells_how_long_the_agent_took_to_follow_a_change(world: World, m
 def test_identities_are_short_lived_until_the_callers_agent_has_applied_its_plan(world: World, make: Any) -> None:
     (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
     request = IdentityRequest((web_address, "192.0.2.9"))
-    before = world.answers.identities("n1", request)
+    before = world.identities("n1", request)
     world.answers.status("n2", make.status(world.planned.planner.plan_of("n2").generation))
-    after = world.answers.identities("n1", request)
+    after = world.identities("n1", request)
     assert (before.identities[0].measured, before.valid_s) == ((), answers_.UNSETTLED_VALID_S)
     assert (after.identities[0].measured, after.valid_s) == (("shop/checkout/cart",), answers_.VALID_S)
     assert after.identities[1].pod == ""
@@ -69,15 +76,43 @@ def test_identities_are_short_lived_until_the_callers_agent_has_applied_its_plan
 
 def test_owners_that_a_node_may_not_learn_are_nobody_to_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
-    monkeypatch.setattr(world.answers.lookups, "may_learn", lambda node, _: node == "n2")
+    monkeypatch.setattr(world.answers.lookups, "may_learn", lambda node, *_: node == "n2")
     request = IdentityRequest((web_address,))
-    assert (Identity(web_address),) == world.answers.identities("n1", request).identities
-    assert world.answers.identities("n2", request).identities[0].pod == "web-1"
+    assert (Identity(web_address),) == world.identities("n1", request).identities
+    assert world.identities("n2", request).identities[0].pod == "web-1"
 
 
 def test_addresses_without_an_owner_cost_nothing(world: World) -> None:
-    world.answers.identities("n1", IdentityRequest(tuple(f"192.0.2.{i}" for i in range(256))))
+    world.identities("n1", IdentityRequest(tuple(f"192.0.2.{i}" for i in range(256))))
     assert not world.answers.lookups.counts
+
+
+def test_of_an_owner_that_a_node_may_not_learn_nothing_is_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
+    monkeypatch.setattr(world.answers.lookups, "may_learn", lambda *_: False)
+    monkeypatch.delattr(answers_, "identity")
+    assert (Identity(web_address),) == world.identities("n1", IdentityRequest((web_address,))).identities
+
+
+def test_others_run_while_many_addresses_are_looked_up_and_hear_whom_the_agent_knows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "SLICE_S", 0.0)
+    world.streams.of["n1"] = asyncio.Event()
+    addresses = [*(p.addresses[0] for p in world.planned.state.pods("shop")), "192.0.2.9"]
+
+    async def scene() -> None:
+        answering = asyncio.create_task(world.answers.identities("n1", IdentityRequest(tuple(addresses))))
+        for _ in range(2):
+            await asyncio.sleep(0)
+        world.streams.forget(set(addresses))  # they change hands
+        assert not answering.done()
+        assert [one.address for one in (await answering).identities] == addresses
+        assert world.streams._line("n1", None, world.planned.planner.plan_of("n1"), changes=True).forget
+
+    asyncio.run(scene())
 
 
 def test_who_asked_is_told_when_the_callers_agent_measures_something_else(world: World, make: Any) -> None:
@@ -89,7 +124,7 @@ def test_who_asked_is_told_when_the_callers_agent_measures_something_else(world:
         told.append(addresses)
 
     world.streams.forget = tell  # type: ignore[method-assign,assignment]
-    world.answers.identities("n1", IdentityRequest((web_address,)))
+    world.identities("n1", IdentityRequest((web_address,)))
     generation = world.planned.planner.plan_of("n2").generation
     world.answers.status("n2", make.status(generation))
     world.answers.status("n2", make.status(generation))
@@ -123,7 +158,7 @@ def test_while_thousands_come_back_answers_last_longer_and_nobody_is_told_of_eac
     (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
     told: list[set[str]] = []
     world.streams.forget = told.append  # type: ignore[method-assign,assignment]
-    answer = world.answers.identities("n1", IdentityRequest((web_address,)))
+    answer = world.identities("n1", IdentityRequest((web_address,)))
     generation = world.planned.planner.plan_of("n2").generation
     world.answers.status("n2", make.status(generation))
     assert (answer.identities[0].measured, answer.valid_s) == ((), answers_.VALID_S)
@@ -136,14 +171,14 @@ def test_while_thousands_come_back_answers_last_longer_and_nobody_is_told_of_eac
 
 
 def test_agent_without_a_stream_is_not_told_and_knows_it(world: World) -> None:
-    assert not world.answers.identities("n1", IdentityRequest(("10.0.0.1",))).told
+    assert not world.identities("n1", IdentityRequest(("10.0.0.1",))).told
     world.streams.of["n1"] = asyncio.Event()
-    assert world.answers.identities("n1", IdentityRequest(("10.0.0.1",))).told
+    assert world.identities("n1", IdentityRequest(("10.0.0.1",))).told
 
 
 def test_too_many_addresses_are_refused(world: World) -> None:
     with pytest.raises(Refused, match=r"\$\.addresses: 1001 of them: at most 1000") as refused:
-        world.answers.identities("n1", IdentityRequest(("10.0.0.1",) * 1001))
+        world.identities("n1", IdentityRequest(("10.0.0.1",) * 1001))
     assert refused.value.status == 400
 
 
@@ -157,7 +192,7 @@ def test_too_many_addresses_are_refused(world: World) -> None:
 )
 def test_too_many_keys_or_halves_are_refused(world: World, message: RemoteJoinMessage, field: str) -> None:
     with pytest.raises(Refused, match=rf"\$\.{field}") as refused:
-        world.answers.remote_join("n1", message)
+        world.remote_join("n1", message)
     assert refused.value.status == 400
 
 
@@ -165,6 +200,6 @@ def test_half_goes_to_who_asked_for_it(world: World) -> None:
     for node in ("n1", "n2"):
         world.switchboard.connected(node)
         world.streams.of[node] = asyncio.Event()
-    assert world.answers.remote_join("n2", RemoteJoinMessage((Ask((HALF.key,), "10.0.0.1"),))).refused == {}
-    assert world.answers.remote_join("n1", RemoteJoinMessage(halves=(HALF,))).refused == {}
+    assert world.remote_join("n2", RemoteJoinMessage((Ask((HALF.key,), "10.0.0.1"),))).refused == {}
+    assert world.remote_join("n1", RemoteJoinMessage(halves=(HALF,))).refused == {}
     assert world.switchboard.take("n2") == RemoteJoinMessage(halves=(HALF,))

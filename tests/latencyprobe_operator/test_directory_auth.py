@@ -1,10 +1,6 @@
 """Tokens: whose they are, for which node, and for how long that is believed."""
 
 import asyncio
-import base64
-import json
-import time
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,35 +12,10 @@ from latencyprobe_operator.directory.auth import (
     POD_UID_CLAIM,
     Authenticator,
     Caller,
-    FakeReviewer,
 )
 from latencyprobe_operator.directory.limits import Refused
 from tests.latencyprobe_operator.directory_world import AGENT
-
-AGENTS_ADDRESS = "10.0.0.1"
-ON_N1 = Reviewed(AGENT, extra={NODE_CLAIM: ["n1"]})
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def token(expires_in_s: float) -> str:
-    claims = (
-        base64.urlsafe_b64encode(json.dumps({"exp": int(time.time() + expires_in_s)}).encode()).decode().rstrip("=")
-    )
-    return f"header.{claims}.signature"
-
-
-def authenticator(users: dict[str, Reviewed], clock: Clock | None = None) -> tuple[Authenticator, FakeReviewer]:
-    reviewer = FakeReviewer(users)
-    pods = {("agent-n2", "uid-2"): "n2"}
-    nodes = lambda name, uid: pods.get((name, uid), "")  # noqa: E731 - one line
-    is_agent = AGENTS_ADDRESS.__eq__
-    return Authenticator(reviewer, "agents", "agent", nodes, clock or Clock(), is_agent=is_agent), reviewer
+from tests.latencyprobe_operator.tokens import ON_N1, Clock, authenticator, token
 
 
 def ask(auth: Authenticator, with_token: str) -> Caller:
@@ -170,41 +141,6 @@ def test_who_read_metrics_before_may_read_them_while_the_api_server_is_away() ->
     asyncio.run(auth.metrics_reader("api-t"))
     with pytest.raises(Refused):
         asyncio.run(auth.metrics_reader("api-u"))
-
-
-def guess(auth: Authenticator, source: str, times: int) -> Counter[int]:
-    """The answers to so many tokens that are not valid."""
-    statuses: Counter[int] = Counter()
-    for number in range(times):
-        with pytest.raises(Refused) as refused:
-            asyncio.run(auth.agent(f"guess-{number}", source))
-        statuses[refused.value.status] += 1
-    return statuses
-
-
-def test_strangers_cannot_make_the_api_server_review_without_end() -> None:
-    auth, reviewer = authenticator({})
-    assert guess(auth, "10.0.0.9", 30) == {401: 20, 429: 10}
-    for one in range(100):
-        guess(auth, f"10.0.1.{one}", 3)
-    assert reviewer.calls == 200
-
-
-def test_strangers_keep_no_agent_out() -> None:
-    """However many tokens they send from however many addresses: agents are known by the addresses of their pods."""
-    auth, _ = authenticator({"t": ON_N1})
-    for one in range(100):
-        guess(auth, f"10.0.1.{one}", 30)
-    assert asyncio.run(auth.agent("t", AGENTS_ADDRESS)).node == "n1"
-    guess(auth, AGENTS_ADDRESS, 30)
-    with pytest.raises(Refused, match="too many refused tokens"):
-        asyncio.run(auth.agent("t2", AGENTS_ADDRESS))
-
-
-def test_a_token_of_another_account_counts_as_refused() -> None:
-    auth, reviewer = authenticator({f"guess-{i}": Reviewed("somebody") for i in range(30)})
-    assert guess(auth, "10.0.0.9", 30) == {403: 20, 429: 10}
-    assert reviewer.calls == 20
 
 
 @pytest.mark.parametrize(("user", "status"), [("prometheus", None), ("somebody", 403)])

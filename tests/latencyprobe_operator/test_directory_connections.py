@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+import ssl
 from typing import Any
 
 import pytest
 
+from latencyprobe_operator.cluster.objects import Node
 from latencyprobe_operator.directory import connections as connections_
 from latencyprobe_operator.directory import server, streams
 from tests.latencyprobe_operator.directory_world import Play, World
@@ -91,6 +93,38 @@ def test_who_holds_connections_costs_the_oldest_and_no_agent(play: Play, monkeyp
         agent[1].write(request("GET /healthz", "n1"))
         assert await agent[0].readline() == b"HTTP/1.1 200 OK\r\n"
         assert await is_served(it)
+
+    play(scene)
+
+
+def test_who_connects_again_and_again_has_no_more_handshakes_and_holds_up_nobody_else(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections_, "NEW_AT_ONCE", 5)
+    monkeypatch.setattr(connections_, "NEW_PER_S", 0)
+
+    async def scene(it: World) -> None:
+        assert await is_served(it)
+        for _ in range(5):
+            (await tls(it, address="127.0.0.9"))[1].transport.abort()
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await tls(it, address="127.0.0.9")
+        assert it.connections.cut == 1
+        await tls(it, address="127.0.0.8")
+        assert await is_served(it)
+
+    play(scene)
+
+
+def test_kubelets_ask_for_health_as_often_as_they_like(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a node is that of all whose address is translated there, too."""
+    monkeypatch.setattr(connections_, "NEW_AT_ONCE", 5)
+
+    async def scene(it: World) -> None:
+        it.state.put("nodes", Node("uid-n1", "n1", ("127.0.0.9",)))
+        for _ in range(20):
+            await tls(it, address="127.0.0.9")
+        assert it.connections.cut == 0
 
     play(scene)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from latencyprobe_operator.directory.limits import Bucket, ByNode
+from latencyprobe_operator.directory.limits import Bucket, ByNode, Recent
 from latencyprobe_operator.reports.store_thread import FakeStoreThread
 from tests.latencyprobe_operator.directory_world import World
 
@@ -50,18 +50,24 @@ def test_a_node_has_its_own_until_it_is_not_kept() -> None:
     assert [buckets.of(node).take() for node in ("n1", "n2")] == [True, False]
 
 
+def test_of_many_those_who_came_last_are_remembered() -> None:
+    recent = Recent[str, Bucket](2, lambda: Bucket(per_s=0, burst=1, clock=Clock()))
+    assert [recent.of(one).take() for one in ("a", "b", "a", "c", "a", "b")] == [True, True, False, True, False, True]
+    assert len(recent) == 2
+
+
 def test_the_directory_remembers_nothing_of_nodes_that_have_gone(make: Any) -> None:
     world = World(make, FakeStoreThread())
     directory = world.directory
     for number in range(100):
         node = f"spot-{number}"
-        directory.answers.lookups.may_learn(node, "10.0.0.1")
+        directory.answers.lookups.may_learn(node, "10.0.0.1", "shop", set())
         directory.answers.lookups.admit(node, 1)
         directory.callers.requests.of(node), directory.callers.statuses.of(node)
-        directory.streams.switchboard.keys.of(node)
+        directory.streams.switchboard.budgets.of(node)
         world.ingest.said.of(node), world.ingest.rows.of(node)
     directory.keep({"spot-7"})
     remembered = (directory.answers.lookups.told, directory.callers.requests, directory.callers.statuses)
-    others = (directory.streams.switchboard.keys, world.ingest.said, world.ingest.rows)
+    others = (directory.streams.switchboard.budgets, world.ingest.said, world.ingest.rows)
     others += (directory.answers.lookups.asked,)
     assert [len(by_node) for by_node in (*remembered, *others)] == [1] * 7

@@ -14,6 +14,7 @@ from latencyprobe_operator.directory import streams as streams_
 from latencyprobe_operator.directory.auth import Caller
 from latencyprobe_operator.directory.limits import Refused
 from latencyprobe_operator.directory.streams import PlanStreams
+from latencyprobe_operator.plan.targets import finished
 
 
 class Reader:
@@ -227,7 +228,7 @@ def test_questions_for_a_node_come_with_its_stream(play: Play, make: Any) -> Non
     async def scene(world: World) -> None:
         await world.reader("n1")
         asked = await world.reader("n2")
-        world.streams.switchboard.ask("n1", (Ask(("ab" * 16,), "10.96.0.7"),))
+        finished(world.streams.switchboard.ask("n1", (Ask(("ab" * 16,), "10.96.0.7"),)))
         await make.until(lambda: len(asked.lines) == 2)
         assert asked.lines[1] == PlanLine(remote_join=RemoteJoinMessage((Ask(("ab" * 16,)),)))
 
@@ -243,7 +244,7 @@ def test_only_who_knows_an_address_is_told_to_forget_it_once(play: Play, make: A
         await make.until(lambda: len(one.lines) == 2)
         assert one.lines[1] == PlanLine(forget=("10.0.0.1", "192.0.2.9"))
         world.streams.forget({"10.0.0.1"})
-        world.streams.switchboard.ask("n1", (Ask(("ab" * 16,), "10.96.0.7"),))
+        finished(world.streams.switchboard.ask("n1", (Ask(("ab" * 16,), "10.96.0.7"),)))
         await make.until(lambda: len(other.lines) == 2)
         assert (len(one.lines), other.lines[1].forget) == (2, ())
 

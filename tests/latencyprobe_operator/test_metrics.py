@@ -16,6 +16,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
         probes=lambda: 3,
         without_room=lambda: 2,
         suspended=lambda: True,
+        left_out=lambda: Counter(pods=11),
         streams=lambda: 2,
         requests=requests,
         connections=lambda: 9,
@@ -45,7 +46,7 @@ def test_figures_come_from_their_sources_when_asked() -> None:
     }
     assert found["nodes", "ready"] == 2
     assert found["nodes", "failed"] == 0
-    assert found["suspended",] == 1
+    assert (found["suspended",], found["objects_left_out", "pods"]) == (1, 11)
     assert (found["connections",], found["connections_cut_total",]) == (9, 10)
     assert found["directory_requests_total", "/v1/identities", "200"] == 5
     assert found["sli_rows_dropped_total", "not_asked"] == 1

@@ -10,46 +10,50 @@ import pytest
 from latencyprobe.plan import Identity
 from latencyprobe_operator.cluster import decoding
 from latencyprobe_operator.cluster.objects import Node, Service
-from latencyprobe_operator.plan.agents import Agents
-from latencyprobe_operator.plan.identities import agents_at, identify, node_of_pod, nodes_at
+from latencyprobe_operator.cluster.state import ClusterState
+from latencyprobe_operator.plan.identities import agents_at, identity, node_of_pod, nodes_at, owner_of
+
+
+def who(address: str, state: ClusterState) -> Identity:
+    return identity(address, owner_of(address, state))
 
 
 def test_pod_address_names_pod_workload_and_node(make: Any) -> None:
     pod = make.pod("cart-1", owner_kind="StatefulSet", owner_name="cart", addresses=("10.0.0.1",))
     expected = Identity("10.0.0.1", "shop", "cart-1", pod.uid, "cart", "cart", "n1")
-    assert identify("10.0.0.1", make.state(pod), Agents()) == expected
+    assert who("10.0.0.1", make.state(pod)) == expected
 
 
 def test_service_address_names_the_service(make: Any) -> None:
     expected = Identity("10.96.0.7", "shop", service="cart")
-    assert identify("10.96.0.7", make.state(make.service("cart")), Agents()) == expected
+    assert who("10.96.0.7", make.state(make.service("cart"))) == expected
 
 
 def test_node_address_names_no_host_network_pod(make: Any) -> None:
     state = make.state(make.pod("cart-1", host_network=True, addresses=("192.0.2.1",)))
     state.put("nodes", Node("uid-n1", "n1", ("192.0.2.1",)))
-    assert identify("192.0.2.1", state, Agents()) == Identity("192.0.2.1", node="n1")
+    assert who("192.0.2.1", state) == Identity("192.0.2.1", node="n1")
 
 
 def test_reused_address_is_never_given_to_its_old_owner(make: Any) -> None:
     old = make.pod("old-1", addresses=("10.0.0.1",))
     state = make.state(old)
     state.put("pods", msgspec.structs.replace(old, terminal=True))
-    assert identify("10.0.0.1", state, Agents()) == Identity("10.0.0.1")
+    assert who("10.0.0.1", state) == Identity("10.0.0.1")
     state.put("pods", make.pod("new-1", addresses=("10.0.0.1",)))
-    assert identify("10.0.0.1", state, Agents()).pod == "new-1"
+    assert who("10.0.0.1", state).pod == "new-1"
     state.drop("pods", ("shop", "old-1"))
-    assert identify("10.0.0.1", state, Agents()).pod == "new-1"
+    assert who("10.0.0.1", state).pod == "new-1"
     state.drop("pods", ("shop", "new-1"))
-    assert identify("10.0.0.1", state, Agents()) == Identity("10.0.0.1")
+    assert who("10.0.0.1", state) == Identity("10.0.0.1")
 
 
 def test_address_that_two_live_pods_claim_names_none_but_a_terminating_one_gives_way(make: Any) -> None:
     first, second = (make.pod(name, addresses=("10.0.0.1",)) for name in ("a-1", "b-1"))
     state = make.state(first, second)
-    assert identify("10.0.0.1", state, Agents()) == Identity("10.0.0.1")
+    assert who("10.0.0.1", state) == Identity("10.0.0.1")
     state.put("pods", msgspec.structs.replace(first, terminating=True))
-    assert identify("10.0.0.1", state, Agents()).pod == "b-1"
+    assert who("10.0.0.1", state).pod == "b-1"
 
 
 def service(name: str, *, balancers: tuple[str, ...] = (), **spec: Any) -> Service:
@@ -89,7 +93,7 @@ def test_every_kind_of_peer_is_exact_or_unknown(make: Any, address: str, expecte
         Node("uid-n1", "n1", ("192.0.2.1", "192.0.2.2")),
         Node("uid-n2", "n2", ("192.0.2.2",)),
     )
-    assert identify(address, state, Agents()) == expected
+    assert who(address, state) == expected
 
 
 def test_pod_that_is_made_again_under_its_name_and_address_is_another(make: Any) -> None:
@@ -97,7 +101,7 @@ def test_pod_that_is_made_again_under_its_name_and_address_is_another(make: Any)
     state = make.state(old)
     state.take_changes()
     state.put("pods", msgspec.structs.replace(old, uid="u2"))
-    assert identify("10.0.0.1", state, Agents()).uid == "u2"
+    assert who("10.0.0.1", state).uid == "u2"
     assert state.take_changes().addresses == {"10.0.0.1"}, "who knows the old one is told"
     assert node_of_pod(state, "shop", "cart-0", "u1") == ""
 
@@ -121,7 +125,7 @@ def test_addresses_that_pass_from_pod_to_pod_never_name_one_that_has_none(make: 
         for address in (f"10.0.0.{last}" for last in range(4)):
             have = [pod for pod in living.values() if address in pod.addresses and not pod.terminal]
             sure = [pod for pod in have if not pod.terminating] or have
-            assert identify(address, state, Agents()).uid == (sure[0].uid if len(sure) == 1 else "")
+            assert who(address, state).uid == (sure[0].uid if len(sure) == 1 else "")
 
 
 def test_nodes_behind_an_address_are_those_of_the_pods_that_may_have_answered(make: Any) -> None:

@@ -17,7 +17,8 @@ from latencyprobe_operator.cluster.nesting import decoded
 from latencyprobe_operator.cluster.objects import key_of
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan.agents import Agents
-from latencyprobe_operator.plan.identities import identify
+from latencyprobe_operator.plan.client_halves import ClientHalves
+from latencyprobe_operator.plan.identities import identity, owner_of
 from latencyprobe_operator.plan.planner import Planner
 from tests.latencyprobe_operator import conftest
 from tests.support.fuzz import Fuzz, seeded
@@ -112,7 +113,7 @@ class World:
             assert made.digest == plan.digest_of(made)
             self.counts["plans"] += 1
         for address in ("10.0.4.1", "10.96.0.7", self._fuzz.one(("", "x", "fd00::1", "::ffff:10.0.4.1", "\0"))):
-            identify(address, self.state, self.agents)
+            identity(address, owner_of(address, self.state), ClientHalves(self.planner, self.agents).measured)
         for probe in self.probes.values():
             planning.objectives(probe)
 

@@ -18,11 +18,11 @@ from latencyprobe_operator.cluster.loops import Trigger
 from latencyprobe_operator.cluster.objects import Namespace
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.reports import evaluation as evaluation_
-from latencyprobe_operator.reports import expected as expected_
 from latencyprobe_operator.reports import judging
 from latencyprobe_operator.reports.evaluation import Edits, Evaluation
 from latencyprobe_operator.reports.reports import Reports
 from latencyprobe_operator.reports.store_thread import StoreThread
+from latencyprobe_operator.reports.waiting import Waiting
 from latencyprobe_operator.reports.writer import ReportWriter
 
 KEY = ("shop", "checkout")
@@ -254,16 +254,15 @@ def test_store_that_cannot_be_read_either_leaves_results_without_figures(play: C
 
 
 def test_expected_time_that_waits_for_the_store_is_bounded_and_what_is_forgotten_is_counted(
-    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    play: Callable[..., None],
 ) -> None:
-    monkeypatch.setattr(expected_, "MAX_WAITING", 3)
-
     async def scene(world: World) -> None:
+        world.evaluation.expected.waiting = Waiting(4)  # the objective's key, and three minutes of it
         world.store_thread._failed(StoreError("/sli.db: disk I/O error: check the disk", "StoreFailed"))
         await world.observe(6 * 60 + 20)
         await world.evaluation.turn()
-        expected = world.evaluation.expected
-        assert (len(expected.waiting), expected.forgotten) == (3, 3)
+        waiting = world.evaluation.expected.waiting
+        assert (len(waiting), waiting.forgotten) == (3, 3)
 
     play(scene)
 
@@ -271,10 +270,11 @@ def test_expected_time_that_waits_for_the_store_is_bounded_and_what_is_forgotten
 def test_expected_time_of_minutes_that_are_not_kept_any_more_is_counted(play: Callable[..., None]) -> None:
     async def scene(world: World) -> None:
         await world.store_thread.run(world.store_thread.store._db.execute, f"UPDATE state SET minutes = {MINUTE}")
-        expected = world.evaluation.expected
-        expected.waiting = [((world.objective.key,), minute, 60_000) for minute in (MINUTE - 60, MINUTE)]
+        waiting = world.evaluation.expected.waiting
+        for minute in (MINUTE - 60, MINUTE):
+            waiting.put(minute, {world.objective.key: 60_000})
         await world.evaluation.turn()
-        assert (expected.waiting, expected.forgotten) == ([], 1)
+        assert (len(waiting), waiting.forgotten) == (0, 1)
 
     play(scene)
 

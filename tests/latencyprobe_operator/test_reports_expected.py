@@ -3,8 +3,10 @@
 from typing import Any
 
 from latencyprobe_operator.plan.agents import STARTING_S, Agents, NodeState
+from latencyprobe_operator.plan.derived import Derived
 from latencyprobe_operator.plan.planner import Planner
-from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, missing_nodes
+from latencyprobe_operator.plan.targets import finished
+from latencyprobe_operator.reports.expected import LAG_S, ExpectedTime, missing_nodes, objective_keys
 
 MINUTE = 1_700_000_040  # a multiple of 60
 
@@ -21,10 +23,9 @@ def observed(planner: Planner, agents: Agents, since_s: int, until_s: int, step_
     """Expected ms by minute (from 0) of the one objective, when time runs from `since_s` to `until_s`."""
     expected = ExpectedTime()
     for now in range(since_s, until_s + 1, step_s):
-        expected.observe(planner.plans, agents, now, MINUTE + now)
-    expected.finish(MINUTE + until_s + 65 + LAG_S, 5)
-    done = expected.waiting
-    return {(minute - MINUTE) // 60: ms for _, minute, ms in done}
+        finished(expected.observe(planner.plans, agents, now, MINUTE + now))
+    finished(expected.finish(MINUTE + until_s + 65 + LAG_S, 5))
+    return {(minute - MINUTE) // 60: ms for _, minute, ms in expected.waiting.some()}
 
 
 def reported(make: Any, planner: Planner, agents: Agents, node: str, now_s: float) -> None:
@@ -68,12 +69,23 @@ def test_minute_is_handed_out_once_and_only_when_its_counts_are_here(make: Any) 
     reported(make, planner, agents, "n1", 0)
     expected = ExpectedTime()
     for now in range(61):
-        expected.observe(planner.plans, agents, now, MINUTE + now)
-    expected.finish(MINUTE + 80 + LAG_S - 1, 20)
-    assert expected.waiting == []
+        finished(expected.observe(planner.plans, agents, now, MINUTE + now))
+    finished(expected.finish(MINUTE + 80 + LAG_S - 1, 20))
+    assert len(expected.waiting) == 0
     for _ in range(2):
-        expected.finish(MINUTE + 80 + LAG_S, 20)
-        assert [(minute, ms) for _, minute, ms in expected.waiting] == [(MINUTE, 60_000)]
+        finished(expected.finish(MINUTE + 80 + LAG_S, 20))
+        assert [(minute, ms) for _, minute, ms in expected.waiting.some()] == [(MINUTE, 60_000)]
+
+
+def test_what_an_observation_adds_follows_nodes_and_not_objectives(make: Any) -> None:
+    planner, agents = planned(make, make.pod("cart-1"), make.pod("cart-2", node="n2"))
+    expected, looked_at = ExpectedTime(), []
+    expected._keys = Derived(lambda plan: looked_at.append(plan.node) or objective_keys(plan))  # type: ignore[func-returns-value]
+    for now in range(60, 120):
+        finished(expected.observe(planner.plans, agents, now, MINUTE + now))
+    assert ["n1", "n2"] == sorted(looked_at)
+    one, other = map(expected._keys.of, planner.plans.values())
+    assert one[0] is other[0], "nodes share the keys of objectives"
 
 
 def test_nodes_that_are_silent_or_failed_are_missing(make: Any) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from latencyprobe.errors import SpecError
 from latencyprobe.plan import TargetStatus
@@ -145,9 +146,22 @@ def test_what_a_pod_says_too_much_of_is_named(make: Any) -> None:
     found = of(planned, 6)
     assert found["Ready"].status == "True"
     assert found["TextLeftOut"].message == (
-        "not measured, as their labels have more than 16384 bytes: cart-2; attributes are left out of cart-1, such as "
-        "team, image of container main of cart-1: a pod's annotations resource.opentelemetry.io/*, OTEL_* variables "
-        "and images have room for 2048 bytes"
+        "not measured, as they have more than 128 labels, or 16384 bytes of them: cart-2; attributes are left out of "
+        "cart-1, such as team, image of container main of cart-1: a pod's annotations resource.opentelemetry.io/*, "
+        "OTEL_* variables and images have room for 2048 bytes"
+    )
+
+
+def test_what_a_namespace_has_too_much_of_is_told_to_it(make: Any) -> None:
+    planned = make.planned(make.pod("cart-1"), replace(make.service("cart"), left_out=7), clients={"scope": "None"})
+    planned.state.room.left_out["shop"] = {("pods", f"p{number}") for number in range(12)}
+    planned.state.put("pods", make.pod("cart-2"))
+    planned.plan(planned.probe)
+    planned.report("n1", 5, seen=7)
+    assert of(planned, 6)["TextLeftOut"].message == (
+        "callers are measured at the first 256 ports alone of Service cart; 12 or more pods, Services and "
+        "EndpointSlices of this namespace are not known, as others of it take all of the operator's memory that it may "
+        "have: delete what is not needed, or raise operator.resources.limits.memory in the chart"
     )
 
 

@@ -65,6 +65,10 @@ class ApiError(ClusterError):
         self.retry_after_s = retry_after_s
 
 
+class TooLong(ClusterError):  # noqa: N818 - a state of the answer, no fault of ours
+    """An answer has more bytes than are read of it."""
+
+
 class Api:
     """Requests to the API server. `async with Api.connect() as api`."""
 
@@ -126,14 +130,23 @@ class Api:
         content_type: str = JSON,
         accept: str = JSON,
         timeout_s: float = REQUEST_TIMEOUT_S,
+        most_bytes: int | None = None,
     ) -> bytes:
-        """Return the body of a successful answer. Raises ApiError for another, ClusterError when there is none."""
+        """Return the body of a successful answer. Raises ApiError for another, TooLong for one that has more than
+        `most_bytes`, ClusterError when there is none."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_TIMEOUT_S, timeout_s))
         request = self.stream(
             method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
         )
         async with request as answer:
-            return await answer.read()
+            if most_bytes is None:
+                return await answer.read()
+            read = bytearray()
+            async for piece in answer.content.iter_any():
+                read += piece
+                if len(read) > most_bytes:
+                    raise TooLong(f"{method} {path}: more than {most_bytes} bytes")
+            return bytes(read)
 
     @asynccontextmanager
     async def stream(

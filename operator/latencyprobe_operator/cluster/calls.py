@@ -5,6 +5,7 @@ change; a label is taken off by a merge patch. Raises ClusterError. The rights t
 are `tests/data/operator_rbac.yaml`, which the chart repeats.
 """
 
+import asyncio
 import datetime
 import logging
 import uuid
@@ -20,6 +21,7 @@ from latencyprobe_operator.cluster.decoding import MEASURE_LABEL
 from latencyprobe_operator.cluster.nesting import decoded
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.cluster.owners import MANAGED_BY
+from latencyprobe_operator.cluster.pages import pages
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +29,6 @@ FIELD_MANAGER = "latencyprobe-operator"
 NUDGED = f"{GROUP}/nudged"
 _OURS = f"/apis/{API_VERSION}"
 _MONITORING, _OPEN_REPORTS = "/apis/monitoring.coreos.com/v1", "/apis/openreports.io/v1alpha1"
-_PAGE = "500"
 _REVIEW_S = 5.0  # agents wait for 10 s
 
 
@@ -45,15 +46,16 @@ class Cluster:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def probes(self) -> list[dict[str, Any]]:
-        """Return every LatencyProbe as the API server stores it; none where their CRD was deleted, and they with it."""
+    async def probes(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield every LatencyProbe as the API server stores it, one at a time; none where their CRD was deleted, and
+        they with it."""
         try:
-            return [item async for item in self._list(f"{_OURS}/latencyprobes")]
+            async for item in self._list(f"{_OURS}/latencyprobes"):
+                yield item
         except ApiError as error:
             if error.status != 404:
                 raise
             log.warning("there is no kind LatencyProbe, so nothing is measured: is its CRD to be installed again?")
-            return []
 
     async def label_node(self, name: str, uid: str, measure: bool) -> None:
         """Set our label on a node, or take it off, whoever else has set it: an apply without it would leave it to them.
@@ -197,14 +199,12 @@ class Cluster:
         return await self._api.call("PATCH", path, query=query, body=body, content_type=APPLY_PATCH, accept=accept)
 
     async def _list(self, path: str, accept: str = JSON, **query: str) -> AsyncIterator[dict[str, Any]]:
-        query = {k: v for k, v in query.items() if v} | {"limit": _PAGE}
-        while True:
-            page = decoded(await self._api.call("GET", path, query=query, accept=accept))
-            for item in page.get("items") or ():
+        async for page in pages(self._api, path, {k: v for k, v in query.items() if v}, accept=accept):
+            for raw in page.items or ():
+                item: dict[str, Any] = decoded(raw)
                 yield item
-            if not (token := page["metadata"].get("continue")):
-                return
-            query["continue"] = token
+                await asyncio.sleep(0)  # one may have taken 20 ms
+            del page
 
 
 def _gone(error: ApiError) -> bool:
@@ -229,9 +229,10 @@ class FakeCluster(Cluster):
         self.calls: list[tuple[Any, ...]] = []
         self.fails: set[str] = set()
 
-    async def probes(self) -> list[dict[str, Any]]:
-        """Return `documents`."""
-        return self.documents
+    async def probes(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield `documents`."""
+        for document in self.documents:
+            yield document
 
     async def label_node(self, name: str, uid: str, measure: bool) -> None:
         """Keep the call."""

@@ -5,14 +5,15 @@ server sends.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from latencyprobe_operator.cluster import wire
 from latencyprobe_operator.cluster.objects import Container, Namespace, Node, Pod, Service, Slice, SliceEndpoint, Taint
-from latencyprobe_operator.cluster.pod_text import CONTAINERS, PORTS, Text, is_too_much
+from latencyprobe_operator.cluster.pod_text import Text, is_too_much
 from latencyprobe_operator.cluster.trouble import is_agent, trouble
 
 MEASURE_LABEL = "latencyprobe.dev/measure"
@@ -20,7 +21,11 @@ SUSPEND_LABEL = "latencyprobe.dev/suspend"  # value `true`, set by the cluster's
 CLUSTER_SCOPE_LABEL = "latencyprobe.dev/cluster-scope"  # value `allowed`, set by the cluster's admin on a namespace
 ATTRIBUTE_PREFIX = "resource.opentelemetry.io/"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+HEADLESS_LABEL = "service.kubernetes.io/headless"  # on the EndpointSlices of a Service without an address
 SYSTEM_LABEL = "kubernetes.io/os"
+PORTS = 256  # of a Service: the API server takes 30,000
+FAMILIES = 2  # IPv4 and IPv6
+UID = 64  # characters; a UUID has 36
 OTEL_VARIABLES = frozenset({"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"})
 
 _intern = sys.intern  # label keys, namespaces, images and owners repeat over thousands of pods
@@ -40,6 +45,26 @@ def pod(data: bytes | msgspec.Raw) -> Pod:
     raw = _POD.decode(data)
     meta, spec, status = raw.metadata, raw.spec, raw.status
     owner = next((o for o in meta.owner_references or () if o.controller), None)
+    labels, terminal = meta.labels or {}, status.phase in ("Succeeded", "Failed")
+    meant_for, why = trouble(data) if owner is not None and is_agent(owner.kind, labels) else ("", None)
+    bare = Pod(
+        uid=meta.uid,
+        namespace=_intern(meta.namespace),
+        name=meta.name,
+        node=_intern(spec.node_name),
+        owner_kind=_intern(owner.kind) if owner else "",
+        owner_name=_intern(owner.name) if owner else "",
+        terminating=meta.deletion_timestamp is not None,
+        terminal=terminal,
+        meant_for=_intern(meant_for),
+        trouble=why,
+    )
+    return bare if terminal or not spec.node_name else _running(bare, raw)
+
+
+def _running(bare: Pod, raw: wire.Pod) -> Pod:
+    """Return a pod that runs, or is about to, with what planning needs of it."""
+    meta, spec, status = raw.metadata, raw.spec, raw.status
     ids = dict(_running_ids(status))
     known = [*(spec.containers or ()), *(spec.init_containers or ())]
     ports = [p for c in known for p in c.ports or () if p.protocol == "TCP"]
@@ -47,10 +72,9 @@ def pod(data: bytes | msgspec.Raw) -> Pod:
     text, labels = Text(), meta.labels or {}
     if too_much := is_too_much(labels):
         text.omit("labels")
-    for what, found, most in (("containers", [*known, *extra], CONTAINERS), ("ports", ports, PORTS)):
-        if len(found) > most:
-            text.omit(f"{what} above {most}")
-    known, extra, ports = known[:CONTAINERS], extra[: max(CONTAINERS - len(known), 0)], ports[:PORTS]
+    kept = text.items("containers", [*known, *extra], lambda one: one if isinstance(one, str) else one.name)
+    known, extra = known[: len(kept)], extra[: max(len(kept) - len(known), 0)]
+    ports = text.items("ports", ports, lambda port: port.name or "")
     attributes = text.pairs(
         sorted(
             (_intern(k.removeprefix(ATTRIBUTE_PREFIX)), v)
@@ -58,12 +82,8 @@ def pod(data: bytes | msgspec.Raw) -> Pod:
             if k.startswith(ATTRIBUTE_PREFIX) and k != ATTRIBUTE_PREFIX
         )
     )
-    meant_for, why = trouble(data) if owner is not None and is_agent(owner.kind, labels) else ("", None)
-    return Pod(
-        uid=meta.uid,
-        namespace=_intern(meta.namespace),
-        name=meta.name,
-        node=_intern(spec.node_name),
+    return replace(
+        bare,
         labels=_labels(() if too_much else tuple(labels.items())),
         addresses=tuple(ip.ip for ip in status.pod_ips or ()),
         containers=(
@@ -73,15 +93,9 @@ def pod(data: bytes | msgspec.Raw) -> Pod:
         ports=_shared(tuple((_intern(p.name), p.container_port) for p in ports if p.name)),
         numbers=_shared(tuple(sorted({p.container_port for p in ports}))),
         attributes=_shared(attributes),
-        owner_kind=_intern(owner.kind) if owner else "",
-        owner_name=_intern(owner.name) if owner else "",
         host_network=spec.host_network,
-        terminating=meta.deletion_timestamp is not None,
-        terminal=status.phase in ("Succeeded", "Failed"),
         unselectable=too_much,
         left_out=text.left_out,
-        meant_for=_intern(meant_for),
-        trouble=why,
     )
 
 
@@ -124,35 +138,45 @@ def node(data: bytes | msgspec.Raw) -> Node:
 
 
 def service(data: bytes | msgspec.Raw) -> Service:
-    """Decode a Service."""
+    """Decode a Service. Of one that has no address of its own no port is dialled."""
     raw = _SERVICE.decode(data)
+    addresses = tuple(a for a in raw.spec.cluster_ips or () if a and a != "None")
+    ports = raw.spec.ports or [] if addresses else []
     return Service(
         namespace=_intern(raw.metadata.namespace),
         name=_intern(raw.metadata.name),
-        addresses=tuple(a for a in raw.spec.cluster_ips or () if a and a != "None"),
-        ports=_ports(raw.spec.ports),
+        addresses=addresses,
+        ports=_ports(ports[:PORTS]),
+        left_out=max(len(ports) - PORTS, 0),
         balancers=tuple(one.ip for one in raw.status.load_balancer.ingress or () if one.ip),
     )
 
 
 def slice_(data: bytes | msgspec.Raw) -> Slice:
-    """Decode an EndpointSlice: only entries that refer to a pod."""
+    """Decode an EndpointSlice: only entries that refer to a pod, and none where no Service has an address for them."""
     raw = _SLICE.decode(data)
+    labels = raw.metadata.labels or {}
+    service = labels.get(SERVICE_NAME_LABEL, "")
+    used = service != "" and HEADLESS_LABEL not in labels
     return Slice(
         namespace=_intern(raw.metadata.namespace),
         name=raw.metadata.name,
-        service=_intern((raw.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")),
-        ports=_ports(raw.ports),
-        endpoints=tuple(
-            SliceEndpoint(e.target_ref.uid, tuple(e.addresses or ()))
-            for e in raw.endpoints or ()
-            if e.target_ref is not None and e.target_ref.kind == "Pod" and e.target_ref.uid
-        ),
+        service=_intern(service),
+        ports=_ports((raw.ports or [])[:PORTS] if used else ()),
+        endpoints=tuple(_endpoints(raw.endpoints or ())) if used else (),
     )
 
 
-def _ports(ports: list[wire.Port] | None) -> tuple[tuple[str, int], ...]:
-    return tuple((_intern(p.name or ""), p.port) for p in ports or () if p.port and (p.protocol or "TCP") == "TCP")
+def _endpoints(endpoints: Iterable[wire.Endpoint]) -> Iterator[SliceEndpoint]:
+    """Yield what may be a pod's: it has an address of each family, and a UUID."""
+    for one in endpoints:
+        addresses, ref = tuple(one.addresses or ()), one.target_ref
+        if ref is not None and ref.kind == "Pod" and 0 < len(ref.uid) <= UID and len(addresses) <= FAMILIES:
+            yield SliceEndpoint(ref.uid, addresses)
+
+
+def _ports(ports: Iterable[wire.Port]) -> tuple[tuple[str, int], ...]:
+    return tuple((_intern(p.name or ""), p.port) for p in ports if p.port and (p.protocol or "TCP") == "TCP")
 
 
 def namespace(data: bytes | msgspec.Raw) -> Namespace:

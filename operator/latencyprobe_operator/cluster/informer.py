@@ -23,6 +23,7 @@ from latencyprobe_operator.cluster.decoding import Trimmed
 from latencyprobe_operator.cluster.loops import Loops
 from latencyprobe_operator.cluster.nesting import decoded
 from latencyprobe_operator.cluster.objects import Key
+from latencyprobe_operator.cluster.pages import pages
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +34,9 @@ PATHS = {
     "services": "/api/v1/services",
     "endpointslices": "/apis/discovery.k8s.io/v1/endpointslices",
 }
-PAGE = 500
 SILENCE_S = 110.0  # the API server's bookmarks come each minute; the first of a watch was seen to take over 90 s
 STALE_S = 130.0  # two bookmarks and a reconnect: from here on what we know is of a time, and says so
+ENDS_AT_ONCE_S = 1.0
 MAX_OBJECT_BYTES = 8 << 20  # etcd stores at most 1.5 MiB; managed fields and JSON make it longer
 
 
@@ -45,20 +46,11 @@ class Sink(Protocol):
     def replace(self, kind: str, items: list[Trimmed]) -> None: ...  # noqa: D102 - see ClusterState
     def put(self, kind: str, item: Trimmed) -> None: ...  # noqa: D102 - see ClusterState
     def drop(self, kind: str, key: Key) -> None: ...  # noqa: D102 - see ClusterState
+    def lacks(self, kind: str) -> bool: ...  # noqa: D102 - see ClusterState
 
 
 class Gone(Exception):  # noqa: N818 - the API server's own word
     """The resource version is too old: list again."""
-
-
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(name="continue", default="")
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
 
 
 class _Event(msgspec.Struct):
@@ -123,8 +115,10 @@ class Informer:
                     await self._list()
                 began = time.monotonic()
                 await self._watch(backoff)
-                if time.monotonic() - began < 1:
+                if time.monotonic() - began < ENDS_AT_ONCE_S:
                     raise ClusterError("the API server ends each watch at once")
+                if self._sink.lacks(self.kind):  # half an hour to an hour after it was listed
+                    self._version = ""
             except Gone:
                 self._version = ""
             except (msgspec.DecodeError, LineTooLong) as error:
@@ -139,16 +133,14 @@ class Informer:
 
     async def _list(self) -> None:
         items: list[Trimmed] = []
-        query = {"limit": str(PAGE)}
-        while True:
-            page = decoded(await self._api.call("GET", PATHS[self.kind], query=query), _List)
+        version = ""
+        async for page in pages(self._api, PATHS[self.kind]):
             self.signs.received()
             items.extend(item for raw in page.items or () if (item := self._decoded(raw)) is not None)
-            if not page.metadata.continue_:
-                break
-            query = {"limit": str(PAGE), "continue": page.metadata.continue_}
+            version = page.metadata.resource_version
+            del page
         self.signs.lists += 1
-        self._version = page.metadata.resource_version
+        self._version = version
         self._sink.replace(self.kind, items)
         self.synced.set()
         self._changed()

@@ -93,13 +93,15 @@ class Node(_Trimmed, frozen=True):
 
 class Service(_Trimmed, frozen=True):
     """A Service: addresses that the API server allots (never externalIPs, which their author may choose freely) and
-    ports by name. `balancers`: addresses that a load balancer's controller gave it, which Services may share."""
+    ports by name. `balancers`: addresses that a load balancer's controller gave it, which Services may share;
+    `left_out`: how many of its ports are not kept."""
 
     namespace: str
     name: str
     addresses: tuple[str, ...] = ()
     ports: tuple[tuple[str, int], ...] = ()
     balancers: tuple[str, ...] = ()
+    left_out: int = 0
 
 
 class SliceEndpoint(_Trimmed, frozen=True):

@@ -4,12 +4,14 @@ Beside them what changed, so that the work of planning follows the change.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from typing import TypeVar
 
 from latencyprobe_operator.cluster.decoding import Trimmed
+from latencyprobe_operator.cluster.namespace_room import ROOM, NamespaceRoom, size_of
 from latencyprobe_operator.cluster.objects import Key, Namespace, Node, Pod, Service, Slice, key_of
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -35,24 +37,27 @@ class Changes:
 
 
 class ClusterState:
-    """Objects by kind and namespace, pods by node, pods, Services and nodes by address: all that claim it."""
+    """Objects by kind and namespace, pods by node, EndpointSlices by Service, pods, Services and nodes by address: all
+    that claim it. `room`: how much of each namespace is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = ROOM) -> None:
+        self.room = NamespaceRoom(room)
         self._kinds: dict[str, dict[str, dict[str, Trimmed]]] = defaultdict(dict)
         self._pods_on: dict[str, dict[str, Pod]] = {}  # by uid
         self._pods_at: dict[str, tuple[Pod, ...]] = {}
         self._services_at: dict[str, tuple[Service, ...]] = {}
         self._nodes_at: dict[str, tuple[Node, ...]] = {}
+        self._slices_of: dict[Key, dict[str, Slice]] = {}  # by name
         self._changes = Changes()
 
-    def replace(self, kind: str, items: Iterable[Trimmed]) -> None:
+    def replace(self, kind: str, items: Collection[Trimmed]) -> None:
         """Take a whole list: what is not in it is gone."""
-        gone = {(ns, name) for ns, names in self._kinds[kind].items() for name in names}
-        for item in items:
-            gone.discard(key_of(item))
-            self.put(kind, item)
-        for key in gone:
+        known = {(ns, name) for ns, names in self._kinds[kind].items() for name in names}
+        left_out = {(ns, name) for ns, names in self.room.left_out.items() for of, name in names if of == kind}
+        for key in (known | left_out) - {key_of(item) for item in items}:
             self.drop(kind, key)
+        for item in items:
+            self.put(kind, item)
 
     def put(self, kind: str, item: Trimmed) -> None:
         """Take an added or changed object. One that is equal in every field we read changes nothing."""
@@ -60,6 +65,9 @@ class ClusterState:
         names = self._kinds[kind].setdefault(ns, {})
         old = names.get(name)
         if old == item:
+            return
+        if ns and not self.room.take(ns, kind, name, size_of(item), size_of(old)):
+            self._remove(kind, (ns, name))
             return
         if old is not None:
             self._unindex(old)
@@ -74,16 +82,14 @@ class ClusterState:
 
     def drop(self, kind: str, key: Key) -> None:
         """Forget a deleted object."""
-        names = self._kinds[kind].get(key[0], {})
-        old = names.pop(key[1], None)
-        if old is None:
-            return
-        if not names:
-            del self._kinds[kind][key[0]]
-        self._unindex(old)
-        if isinstance(old, Node):
-            self._changes.addresses.update(old.addresses)
-        self._note(kind, *key)
+        old = self._kinds[kind].get(key[0], {}).get(key[1])
+        was_left_out = bool(key[0]) and self.room.gone(key[0], kind, key[1], size_of(old))
+        if old is not None or was_left_out:
+            self._remove(kind, key)
+
+    def lacks(self, kind: str) -> bool:
+        """Return whether objects of a kind are missing here for which there may be room now."""
+        return self.room.lacks(kind)
 
     def take_changes(self) -> Changes:
         """Return what changed since the last call."""
@@ -116,6 +122,10 @@ class ClusterState:
         """Return the EndpointSlices of a namespace."""
         return self._kinds["endpointslices"].get(namespace, {}).values()  # type: ignore[return-value]  # as above
 
+    def slices_of(self, service: Service) -> Iterable[Slice]:
+        """Return the EndpointSlices that say they are a Service's."""
+        return self._slices_of.get(key_of(service), {}).values()
+
     def nodes(self) -> dict[str, Node]:
         """Return the nodes by name."""
         return self._kinds["nodes"].get("", {})  # type: ignore[return-value]  # the kind fixes the type
@@ -137,6 +147,18 @@ class ClusterState:
         node = _only(self._nodes_at, address)
         return node.name if node is not None else ""
 
+    def _remove(self, kind: str, key: Key) -> None:
+        """Take an object out, if it is there."""
+        names = self._kinds[kind].get(key[0], {})
+        old = names.pop(key[1], None)
+        if not names:
+            self._kinds[kind].pop(key[0], None)
+        if old is not None:
+            self._unindex(old)
+        if isinstance(old, Node):
+            self._changes.addresses.update(old.addresses)
+        self._note(kind, *key)
+
     def _index(self, item: Trimmed) -> None:
         if isinstance(item, Pod):
             if item.node:
@@ -146,16 +168,20 @@ class ClusterState:
             _claim(self._services_at, {*item.addresses, *item.balancers}, item)
         elif isinstance(item, Node):
             _claim(self._nodes_at, {*item.addresses}, item)
+        elif isinstance(item, Slice):
+            self._slices_of.setdefault((item.namespace, item.service), {})[item.name] = item
         self._note_owner(item)
 
     def _unindex(self, item: Trimmed) -> None:
         if isinstance(item, Pod):
-            _drop_from(self._pods_on, item)
+            _drop_from(self._pods_on, item.node, item.uid, item)
             _release(self._pods_at, _own_addresses(item), item)
         elif isinstance(item, Service):
             _release(self._services_at, {*item.addresses, *item.balancers}, item)
         elif isinstance(item, Node):
             _release(self._nodes_at, {*item.addresses}, item)
+        elif isinstance(item, Slice):
+            _drop_from(self._slices_of, (item.namespace, item.service), item.name, item)
         self._note_owner(item)
 
     def _note_owner(self, item: Trimmed) -> None:
@@ -197,9 +223,9 @@ def _only(index: dict[str, tuple[T, ...]], address: str) -> T | None:
     return found[0] if len(found) == 1 else None
 
 
-def _drop_from(pods_on: dict[str, dict[str, Pod]], pod: Pod) -> None:
-    here = pods_on.get(pod.node, {})
-    if here.get(pod.uid) is pod:
-        del here[pod.uid]
+def _drop_from(index: dict[K, dict[str, T]], key: K, name: str, item: T) -> None:
+    here = index.get(key, {})
+    if here.get(name) is item:
+        del here[name]
     if not here:
-        pods_on.pop(pod.node, None)
+        index.pop(key, None)

@@ -1,7 +1,8 @@
 """What agents post, and what they are answered. No HTTP: callers are known, documents decoded."""
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Generator, Iterable, Set
+from functools import partial
 
 from latencyprobe.plan import (
     AgentStatus,
@@ -12,14 +13,16 @@ from latencyprobe.plan import (
     RemoteJoinMessage,
 )
 from latencyprobe.wire import MAX_ADDRESSES, MAX_KEYS
+from latencyprobe_operator.cluster.loops import in_slices
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.holders import VALID_S
 from latencyprobe_operator.directory.limits import MAX_HALVES, Bucket, ByNode, Refused
 from latencyprobe_operator.directory.lookups import Lookups
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.agents import Agents
+from latencyprobe_operator.plan.client_halves import ClientHalves
 from latencyprobe_operator.plan.deliveries import Deliveries
-from latencyprobe_operator.plan.identities import identify
+from latencyprobe_operator.plan.identities import identity, owner_of
 from latencyprobe_operator.plan.planner import Planner
 
 UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan, or to come back: ask again soon
@@ -36,7 +39,8 @@ class _Moved:
 
 class Answers:
     """The answers to agents, each known by its node. `on_report` is called after each status; `lookups`: what the nodes
-    were told of addresses; `moved`: what others are still to be told of a node's."""
+    were told of addresses; `client_halves`: what is measured of callers; `moved`: what others are still to be told of a
+    node's."""
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Answers:
         self._on_report = on_report
         self._deliveries = deliveries
         self.lookups = Lookups()
+        self.client_halves = ClientHalves(planner, agents)
         self.moved = ByNode(_Moved)
 
     def status(self, node: str, status: AgentStatus) -> None:
@@ -67,19 +72,19 @@ class Answers:
         self._deliveries.followed(node, status.generation, now_s)
         self._on_report()
 
-    def identities(self, node: str, request: IdentityRequest) -> IdentityAnswer:
+    async def identities(self, node: str, request: IdentityRequest) -> IdentityAnswer:
         """Return who has the addresses, nobody for those that the node may not learn. Raises Refused for too many, at
-        once or a second."""
+        once or a second. In slices; whose address changes hands between two is told to forget it."""
         if len(request.addresses) > MAX_ADDRESSES:
             raise Refused(400, f"$.addresses: {len(request.addresses)} of them: at most {MAX_ADDRESSES}")
         self.lookups.admit(node, len(request.addresses))
-        found = tuple(self._identity(node, address) for address in request.addresses)
-        settled = all(i.measured or not self._planner.calls(i.node, i.uid) for i in found)
+        found: list[Identity] = []
+        told = await in_slices(self._look_up(node, request.addresses, found))
+        settled = not any(self.client_halves.awaited(one.node, one.uid) for one in found)
         valid_s = VALID_S if settled else self._unsettled_s
-        told = self._streams.answered(node, found)
-        return IdentityAnswer(found, self._planner.plan_of(node).generation, valid_s, told)
+        return IdentityAnswer(tuple(found), self._planner.plan_of(node).generation, valid_s, told)
 
-    def remote_join(self, node: str, message: RemoteJoinMessage) -> RemoteJoinAnswer:
+    async def remote_join(self, node: str, message: RemoteJoinMessage) -> RemoteJoinAnswer:
         """Pass on halves and questions. Raises Refused for too many."""
         for field, count, most in (
             ("asks", sum(len(ask.keys) or 1 for ask in message.asks), MAX_KEYS),
@@ -88,7 +93,7 @@ class Answers:
             if count > most:
                 raise Refused(400, f"$.{field}: {count} of them: at most {most}")
         self._streams.switchboard.answer(node, message.halves)
-        return RemoteJoinAnswer(self._streams.switchboard.ask(node, message.asks))
+        return RemoteJoinAnswer(await in_slices(self._streams.switchboard.ask(node, message.asks)))
 
     @property
     def _unsettled_s(self) -> float:
@@ -102,6 +107,21 @@ class Answers:
             self._streams.forget(waiting.addresses)
             waiting.addresses = set()
 
+    def _look_up(self, node: str, addresses: Iterable[str], found: list[Identity]) -> Generator[None, None, bool]:
+        """Add who has the addresses to `found`; returns whether the node's agent can be told to forget them. That it is
+        told of one is remembered at once: the address may change hands at a `yield`."""
+        told = self._streams.answered(node, ())
+        for address in addresses:
+            one = self._identity(node, address)
+            told &= self._streams.answered(node, (one,))
+            found.append(one)
+            yield
+        return told
+
     def _identity(self, node: str, address: str) -> Identity:
-        found, nobody = identify(address, self._state, self._agents), Identity(address)
-        return found if found == nobody or self.lookups.may_learn(node, address) else nobody
+        owner = owner_of(address, self._state)
+        namespace = "" if owner is None or isinstance(owner, str) else owner.namespace
+        measured = self.client_halves.namespaces(node)
+        if owner is None or not self.lookups.may_learn(node, address, namespace, measured):
+            return Identity(address)
+        return identity(address, owner, partial(self.client_halves.named, node))

@@ -4,7 +4,7 @@ before the operator's start are taken from those nodes alone that were asked for
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from latencyprobe.plan import NodePlan
 from latencyprobe.slo.objective import ObjectiveKey
@@ -12,6 +12,7 @@ from latencyprobe.slo.windows import HOUR_S, MINUTE_S
 from latencyprobe.store.asked import Time
 from latencyprobe.store.sqlite import LATE_S
 from latencyprobe_operator.directory.former import Former, Once
+from latencyprobe_operator.plan.targets import finished
 from latencyprobe_operator.reports.expected import objective_keys
 from latencyprobe_operator.reports.store_thread import StoreThread
 
@@ -40,10 +41,15 @@ class Asked:
 
     def planned(self, *plans: NodePlan) -> None:
         """Take note of what nodes are asked for from now on."""
+        finished(self.work(plans))
+
+    def work(self, plans: Sequence[NodePlan]) -> Generator[None, None, None]:
+        """Do all of `planned`; a `yield` is where others may run."""
         now = int(self._clock())
         self._first = self._first or now
         for plan in plans:
             self._planned(plan.node, frozenset(objective_keys(plan)), now)
+            yield
         self._most = max(self._most, sum(map(len, self._now.values())))
         self._bound()
         if len(self._surplus.rows) > FORMER:  # the store is away: once it is back, it tells itself what it has

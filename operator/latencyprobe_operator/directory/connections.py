@@ -9,9 +9,12 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
+from latencyprobe_operator.directory.limits import SOURCES, Bucket, Recent
+
 STRANGERS = 1_000  # those of no agent's pod that have shown no token that is believed
 OF_ADDRESS = 16  # the same of one agent's pod
 OF_NODE = 8  # of an agent, which has two; of who reads metrics
+NEW_PER_S, NEW_AT_ONCE = 10, 100  # of an address, but a node's
 KNOWN_WITHIN_S = 30.0
 UNREAD_S = 30  # who takes nothing in for so long is cut off by the kernel, and so is who is not there any more
 
@@ -25,12 +28,19 @@ class _One(NamedTuple):
 
 
 class Connections:
-    """The connections that are open. Of more than there may be the oldest is cut. `is_agent`: whether an agent's pod
-    has an address; these share with nobody. `cut`: how many were."""
+    """The connections that are open. Of more than there may be the oldest is cut, and so is at once who begins them too
+    fast: a handshake is a millisecond or two of the event loop. `is_agent`: whether an agent's pod has an address;
+    these share with nobody. `is_node`: whether a node has, whose kubelet asks for our health. `cut`: how many were."""
 
-    def __init__(self, is_agent: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        is_agent: Callable[[str], bool] = lambda _: False,
+        is_node: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self.cut = 0
         self._is_agent = is_agent
+        self._is_node = is_node
+        self._new: Recent[str, Bucket] = Recent(SOURCES, lambda: Bucket(NEW_PER_S, NEW_AT_ONCE))
         self._open: dict[Peer, _One] = {}
         self._of: dict[str, dict[Peer, None]] = {}  # the oldest first
 
@@ -45,6 +55,8 @@ class Connections:
         late = asyncio.get_running_loop().call_later(KNOWN_WITHIN_S, self._cut, peer)
         of, most = (f"address {peer[0]}", OF_ADDRESS) if self._is_agent(peer[0]) else ("strangers", STRANGERS)
         self._put(peer, _One(transport, late, of), most)
+        if peer in self._open and not self._is_node(peer[0]) and not self._new.of(peer[0]).take():
+            self._cut(peer)
 
     def known(self, transport: asyncio.BaseTransport | None, who: str) -> None:
         """Take note of whose a connection is, as its token was believed."""

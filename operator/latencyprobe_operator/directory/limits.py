@@ -1,9 +1,11 @@
 """Bounds of the directory: refusals with an HTTP status, token buckets, and what is remembered of nodes."""
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Set
 from typing import Generic, TypeVar
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 4 << 20  # a batch of SLI rows; every other body is far smaller
@@ -12,6 +14,7 @@ MAX_INSTANCE = 253  # characters; agents send 36
 MAX_SEQUENCE = 1 << 53
 MAX_HALVES = 500  # of one request
 MAX_STREAMS = 10_000  # twice the nodes of the largest cluster that we plan for
+SOURCES = 4_096  # addresses and their like of which bounds are remembered
 
 
 class Refused(Exception):  # noqa: N818 - an answer, no fault of ours
@@ -56,6 +59,27 @@ class Bucket:
     def wait_s(self) -> float:
         """In how many seconds one can be taken."""
         return (1 - self._level) / self._per_s if self.empty() else 0.0
+
+
+class Recent(Generic[K, T]):
+    """What is remembered of those who came last, of so many of them; `make` begins it."""
+
+    def __init__(self, most: int, make: Callable[[], T]) -> None:
+        self._most = most
+        self._make = make
+        self._of: OrderedDict[K, T] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def of(self, key: K) -> T:
+        """Return one's own, who is the last now."""
+        if key not in self._of:
+            self._of[key] = self._make()
+            if len(self._of) > self._most:
+                self._of.popitem(last=False)
+        self._of.move_to_end(key)
+        return self._of[key]
 
 
 class ByNode(Generic[T]):

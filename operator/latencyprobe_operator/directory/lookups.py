@@ -5,16 +5,18 @@ and again, and not those of the whole cluster.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 
-from latencyprobe_operator.directory.limits import Bucket, ByNode, Refused
+from latencyprobe_operator.directory.limits import Bucket, ByNode, Recent, Refused
 
 log = logging.getLogger(__name__)
 
 NEW_PER_S, NEW_AT_ONCE = 10, 5_000  # addresses whose owner a node did not ask for before
+OWN_PER_S, OWN_AT_ONCE = 2, 1_000  # of each namespace that the node measures, whatever it asks for besides
 PER_S, AT_ONCE = 3_000, 20_000  # all that a node asks for: its 5,000 each 2 s, while callers' agents are about to apply
-_BITS = 1 << 15  # 4 KiB a node, 20 MB of 5,000 nodes
+_BITS = 1 << 15  # 4 KiB a node, 20 MB of 5,000 nodes; twice that of those that have asked for many
 _HASHES = 4
+_NAMESPACES = 128  # that a node measures; it has some 110 pods
 
 
 class Lookups:
@@ -33,10 +35,11 @@ class Lookups:
             raise Refused(429, f"more than {PER_S} addresses a second: slow down", asked.wait_s)
         asked.spend(addresses)
 
-    def may_learn(self, node: str, address: str) -> bool:
-        """Return whether a node may be told who has an address."""
+    def may_learn(self, node: str, address: str, namespace: str, measured: Set[str]) -> bool:
+        """Return whether a node may be told who has an address. `namespace`: the owner's; `measured`: those of whose
+        LatencyProbes the node measures any."""
         told = self.told.of(node)
-        outcome = told.again_or_new(address)
+        outcome = told.again_or_new(address, namespace if namespace in measured else "")
         self.counts[outcome] += 1
         if outcome == "too_many" and not told.logged:
             told.logged = True
@@ -49,27 +52,41 @@ class Lookups:
 
 
 class _Told:
-    """The owners that one node was told, in a Bloom filter (Bloom 1970): of 5,000 addresses 4 % of new ones count as
-    told before, none the other way round. A full one is begun anew."""
+    """The owners that one node was told, in Bloom filters (Bloom 1970): of 5,000 addresses in each 4 % of new ones
+    count as told before, none the other way round. Of two the older one goes when the younger is full: who is asked for
+    again meanwhile is in that too."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.logged = False
-        self._bits = bytearray(_BITS // 8)
-        self._entries = 0
+        self._filters = [_Filter()]
         self._new = Bucket(NEW_PER_S, NEW_AT_ONCE, clock)
+        self._own: Recent[str, Bucket] = Recent(_NAMESPACES, lambda: Bucket(OWN_PER_S, OWN_AT_ONCE, clock))
 
-    def again_or_new(self, address: str) -> str:
+    def again_or_new(self, address: str, own: str) -> str:
+        """Return what becomes of an address. `own`: the namespace that it is of, if the node measures that."""
         places = list(_places(address))
-        if all(self._bits[place >> 3] & 1 << (place & 7) for place in places):
-            return "again"
-        if not self._new.take():
+        again = any(one.has(places) for one in self._filters)
+        if not again and not (own and self._own.of(own).take()) and not self._new.take():
             return "too_many"
-        if self._entries >= NEW_AT_ONCE:
-            self._bits, self._entries = bytearray(_BITS // 8), 0
+        if not self._filters[0].has(places):
+            if self._filters[0].entries >= NEW_AT_ONCE:
+                self._filters = [_Filter(), self._filters[0]]
+            self._filters[0].put(places)
+        return "again" if again else "new"
+
+
+class _Filter:
+    def __init__(self) -> None:
+        self.entries = 0
+        self._bits = bytearray(_BITS // 8)
+
+    def has(self, places: Iterable[int]) -> bool:
+        return all(self._bits[place >> 3] & 1 << (place & 7) for place in places)
+
+    def put(self, places: Iterable[int]) -> None:
+        self.entries += 1
         for place in places:
             self._bits[place >> 3] |= 1 << (place & 7)
-        self._entries += 1
-        return "new"
 
 
 def _places(address: str) -> Iterator[int]:

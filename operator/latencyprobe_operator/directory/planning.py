@@ -73,7 +73,7 @@ class Planning:
         edited = self._edited()
         changed = await in_slices(self._planner.work(self._registry.probes, self._state, changes))
         self._streams.forget(self._agents.planned(changed, self._planner.nodes, time.monotonic()))
-        self._asked.planned(*map(self._planner.plan_of, changed))
+        await in_slices(self._asked.work([self._planner.plan_of(node) for node in changed]))
         reading = self._streams.publish(changed)
         named = tuple(sorted(changes.namespaces | edited)[:_NAMED])
         change = Change(min(self._changed.set_s, began_s), began_s, time.monotonic(), len(changed), named)

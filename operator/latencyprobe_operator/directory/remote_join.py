@@ -5,7 +5,8 @@ Memory only and bounded; every key that gets nowhere is counted with its reason.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Generator, Set
+from itertools import islice
 from typing import NamedTuple
 
 from latencyprobe.plan import Ask, RemoteJoinMessage, ServerHalf
@@ -16,7 +17,9 @@ MAX_PENDING = 20_000  # keys under way in the cluster, about 400 B each: 8 MB; 4
 MAX_QUEUED = 2_000  # keys, or halves, that wait for one node's stream: 0.6 MB
 NODES_S = 2.0
 MAX_NODES = 64  # that a Service's pods may be on: each of them is asked
-KEYS_PER_S, KEYS_AT_ONCE = 500, 2_000  # of one agent: five LatencyProbes with the default budget of 100 spans a second
+MAX_KNOWN = 20_000  # addresses whose nodes are known; those of others are looked up again each time
+ASKED_PER_S, ASKED_AT_ONCE = 3_000, 10_000  # keys that one agent asks for, whatever becomes of them
+KEYS_PER_S, KEYS_AT_ONCE = 500, 2_000  # of these passed on: five LatencyProbes with the default 100 spans/s
 
 
 class Pending(NamedTuple):
@@ -27,28 +30,38 @@ class Pending(NamedTuple):
     until_s: float
 
 
+class Budget:
+    """How many keys one agent may still ask for: `asked`, whatever becomes of them, and `keys` that are passed on."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.asked = Bucket(ASKED_PER_S, ASKED_AT_ONCE, clock)
+        self.keys = Bucket(KEYS_PER_S, KEYS_AT_ONCE, clock)
+
+
 class _Nodes:
-    """The nodes of addresses, found once in NODES_S: a Service may have thousands of pods, and an agent asks for whom
-    it likes."""
+    """The nodes of addresses, found once in NODES_S, also that there are none: a Service may have thousands of pods or
+    EndpointSlices, and an agent asks for whom it likes."""
 
     def __init__(self, nodes_at: Callable[[str], Set[str]], clock: Callable[[], float]) -> None:
         self._nodes_at = nodes_at
         self._clock = clock
-        self._known: dict[str, Set[str]] = {}  # of addresses that somebody has
+        self._known: dict[str, Set[str]] = {}
         self._since_s = clock()
 
     def __call__(self, address: str) -> Set[str]:
         if self._clock() - self._since_s >= NODES_S:
             self._known, self._since_s = {}, self._clock()
-        found = self._known.get(address) or self._nodes_at(address)
-        if found:
-            self._known[address] = found
+        found = self._known.get(address)
+        if found is None:
+            found = self._nodes_at(address)
+            if len(self._known) < MAX_KNOWN:
+                self._known[address] = found
         return found
 
 
 class Switchboard:
     """Keys and halves under way. `counts`: keys by what became of them. `nodes_at`: the nodes of an address's pods;
-    `wake`: called with a node for whose stream there is something to `take`. `keys`: how many more each may ask for."""
+    `wake`: called with a node for whose stream there is something to `take`. `budgets`: what each may ask for."""
 
     def __init__(
         self,
@@ -57,7 +70,7 @@ class Switchboard:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.keys = ByNode(lambda: Bucket(KEYS_PER_S, KEYS_AT_ONCE, clock))
+        self.budgets = ByNode(lambda: Budget(clock))
         self._nodes_at = _Nodes(nodes_at, clock)
         self._wake = wake
         self._clock = clock
@@ -78,13 +91,13 @@ class Switchboard:
         for queue in (self._asks, self._halves, self._queued):
             queue.pop(node, None)
 
-    def ask(self, node: str, asks: tuple[Ask, ...]) -> dict[str, str]:
-        """Pass on an agent's questions. Return the keys that nobody will be asked for, with the reason."""
-        self._expire()
+    def ask(self, node: str, asks: tuple[Ask, ...]) -> Generator[None, None, dict[str, str]]:
+        """Pass on an agent's questions. Return the keys that nobody will be asked for, with the reason. A `yield` is
+        where others may run."""
         refused: dict[str, str] = {}
         for one in asks:
-            too_fast = not one.keys or self.keys.of(node).empty()  # then nothing is looked up
-            nodes, reason = (frozenset(), "too_fast") if too_fast else self._nodes_to_ask(node, one.address)
+            self._expire()
+            nodes, reason = self._nodes_to_ask(node, one) if self._may_ask(node, one) else (frozenset(), "too_fast")
             keys = []
             for key in one.keys:
                 why = reason or self._refusal(node, key)
@@ -98,6 +111,7 @@ class Switchboard:
                 self._queued[other] += len(keys)
                 self._wake(other)
             self.counts["asked"] += len(keys)
+            yield
         self.counts.update(f"refused_{reason}" for reason in refused.values())
         return refused
 
@@ -124,10 +138,18 @@ class Switchboard:
         self._queued.pop(node, None)
         return RemoteJoinMessage(tuple(asks), tuple(halves)) if asks or halves else None
 
-    def _nodes_to_ask(self, node: str, address: str) -> tuple[frozenset[str], str]:
-        """Return the nodes to ask for halves of an address, or why there are none."""
-        nodes = self._nodes_at(address)
-        others = frozenset(nodes & self._connected) - {node}
+    def _may_ask(self, node: str, one: Ask) -> bool:
+        """Return whether anything is looked up for a question: each counts, whatever becomes of it."""
+        budget = self.budgets.of(node)
+        if budget.asked.empty() or budget.keys.empty():
+            return False
+        budget.asked.spend(len(one.keys) or 1)
+        return bool(one.keys)
+
+    def _nodes_to_ask(self, node: str, one: Ask) -> tuple[frozenset[str], str]:
+        """Return the nodes to ask for halves, or why there are none."""
+        nodes = self._nodes_at(one.address)
+        others = frozenset(islice((n for n in nodes if n in self._connected and n != node), MAX_NODES + 1))
         free = frozenset(other for other in others if self._queued[other] < MAX_QUEUED)
         if not nodes:
             return free, "unknown_peer"
@@ -144,7 +166,7 @@ class Switchboard:
             return "asked_already"
         if len(self._pending) >= MAX_PENDING:
             return "busy"
-        return "" if self.keys.of(node).take() else "too_fast"
+        return "" if self.budgets.of(node).keys.take() else "too_fast"
 
     def _expire(self) -> None:
         now = self._clock()

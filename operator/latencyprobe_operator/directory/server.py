@@ -92,8 +92,9 @@ class Directory:
         self.callers.statuses.keep(nodes)
         self.answers.lookups.told.keep(nodes)
         self.answers.lookups.asked.keep(nodes)
+        self.answers.client_halves.keep(nodes)
         self.answers.moved.keep(nodes)
-        self.streams.switchboard.keys.keep(nodes)
+        self.streams.switchboard.budgets.keep(nodes)
         self._ingest.said.keep(nodes)
         self._ingest.rows.keep(nodes)
 
@@ -195,11 +196,11 @@ class Directory:
 
     async def _identities(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        return _json(self.answers.identities(caller.node, await _body(request, IdentityRequest)))
+        return _json(await self.answers.identities(caller.node, await _body(request, IdentityRequest)))
 
     async def _remote_join(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)
-        return _json(self.answers.remote_join(caller.node, await _body(request, RemoteJoinMessage)))
+        return _json(await self.answers.remote_join(caller.node, await _body(request, RemoteJoinMessage)))
 
     async def _sli(self, request: web.Request) -> web.Response:
         caller = await self._caller(request)

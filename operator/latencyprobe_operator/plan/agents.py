@@ -122,13 +122,6 @@ class Agents:
             self._targets[node] = plan, ids
         return ids.issuperset(targets)
 
-    def applied_callers(self, node: str, uid: str) -> tuple[str, ...]:
-        """Return the ids of the targets for which the node's agent measures this pod's client half."""
-        plan, agent = self.applied.get(node), self.of.get(node)
-        if plan is None or (agent is not None and agent.status.error):
-            return ()
-        return tuple(t.id for t in plan.targets if uid in t.callers)
-
 
 def _remarkable(status: AgentStatus) -> bool:
     said = (

@@ -4,31 +4,38 @@ Exact or unknown: an address that two pods claim, or that a node shares with its
 that Services share names no Service, one that two nodes claim no node.
 """
 
+from collections.abc import Callable
+
 from latencyprobe.plan import Identity
-from latencyprobe_operator.cluster.objects import Pod
+from latencyprobe_operator.cluster.objects import Pod, Service
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.plan import resources
-from latencyprobe_operator.plan.agents import Agents
+
+Owner = Pod | Service | str | None  # a node by its name
 
 
-def identify(address: str, state: ClusterState, agents: Agents) -> Identity:
-    """Return the owner of an address; empty fields where it is not known for sure."""
-    pod = _only(state, address)
-    if pod is not None:
+def owner_of(address: str, state: ClusterState) -> Owner:
+    """Return who has an address; nothing where that is not known for sure."""
+    return _only(state, address) or state.service_at(address) or state.node_at(address) or None
+
+
+def identity(address: str, owner: Owner, measured: Callable[[str, str], tuple[str, ...]] = lambda *_: ()) -> Identity:
+    """Return who has an address as agents are told; empty fields where nobody is known. `measured`: the targets for
+    which a pod's client half is measured, by its node and uid."""
+    if isinstance(owner, Pod):
         return Identity(
             address=address,
-            namespace=pod.namespace,
-            pod=pod.name,
-            uid=pod.uid,
-            workload=resources.workload(pod),
-            service=resources.service_name(pod),
-            node=pod.node,
-            measured=agents.applied_callers(pod.node, pod.uid),
+            namespace=owner.namespace,
+            pod=owner.name,
+            uid=owner.uid,
+            workload=resources.workload(owner),
+            service=resources.service_name(owner),
+            node=owner.node,
+            measured=measured(owner.node, owner.uid),
         )
-    service = state.service_at(address)
-    if service is not None:
-        return Identity(address=address, namespace=service.namespace, service=service.name)
-    return Identity(address=address, node=state.node_at(address))
+    if isinstance(owner, Service):
+        return Identity(address=address, namespace=owner.namespace, service=owner.name)
+    return Identity(address=address, node=owner or "")
 
 
 def nodes_at(address: str, state: ClusterState) -> frozenset[str]:
@@ -37,8 +44,7 @@ def nodes_at(address: str, state: ClusterState) -> frozenset[str]:
     if service is None:
         addresses = {address}
     else:
-        slices = (part for part in state.slices(service.namespace) if part.service == service.name)
-        addresses = {a for part in slices for endpoint in part.endpoints for a in endpoint.addresses}
+        addresses = {a for part in state.slices_of(service) for endpoint in part.endpoints for a in endpoint.addresses}
     pods = {pod.node for a in addresses for pod in state.pods_at(a)}
     return frozenset((pods | {state.node_at(a) for a in addresses}) - {""})
 

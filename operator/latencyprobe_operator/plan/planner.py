@@ -53,11 +53,6 @@ class Planner:
         """How many LatencyProbes there is no room for."""
         return sum(one.refusal is not None and one.refusal[0] == NO_ROOM for one in self.resolved.values())
 
-    def calls(self, node: str, uid: str) -> bool:
-        """Return whether a node's plan asks for the client half of a pod."""
-        known = self.plans.get(node)
-        return known is not None and any(uid in t.callers for t in known.targets)
-
     def use_pair_key(self, pair_key: bytes) -> bool:
         """Take a pairing key; returns whether it is a new one. The next update brings it into all plans."""
         if pair_key == self._builder.pair_key:

@@ -39,7 +39,8 @@ class Resolved(msgspec.Struct, frozen=True):
     """What one LatencyProbe means now.
 
     `parts`: by node. `nodes`: those that must measure. `refusal`: reason and message when the cluster does not allow
-    what the spec asks. `unselectable`: pods of the namespace with more labels than are kept.
+    what the spec asks. Of the namespace: `unselectable`, pods with more labels than are kept; `cut`, Services with
+    more ports; `left_out`: how many objects there is no room for.
     """
 
     probe: spec.LatencyProbe
@@ -48,6 +49,8 @@ class Resolved(msgspec.Struct, frozen=True):
     reaches: tuple[Reach, ...] = ()
     refusal: tuple[str, str] | None = None
     unselectable: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    left_out: int = 0
 
     @property
     def counts(self) -> tuple[TargetCount, ...]:
@@ -160,8 +163,13 @@ def _header(
             )
         left -= reaches[-1].entries
         yield
-    unselectable = sorted(p.name for p in state.pods(probe.namespace) if p.unselectable)
-    return Resolved(probe, reaches=tuple(reaches), unselectable=tuple(unselectable))
+    return Resolved(
+        probe,
+        reaches=tuple(reaches),
+        unselectable=tuple(sorted(p.name for p in state.pods(probe.namespace) if p.unselectable)),
+        cut=tuple(sorted(s.name for s in state.services(probe.namespace).values() if s.left_out)),
+        left_out=len(state.room.left_out.get(probe.namespace, ())),
+    )
 
 
 def _differ(new: Resolved, old: Resolved) -> frozenset[str] | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from latencyprobe.errors import StoreError
 from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe.spec import LatencyProbe
-from latencyprobe_operator.cluster.loops import Trigger
+from latencyprobe_operator.cluster.loops import Trigger, in_slices
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.planner import Planner
@@ -22,7 +22,6 @@ from latencyprobe_operator.reports.store_thread import StoreThread
 
 OBSERVE_S = 2.0
 SETTLE_S = 3.0  # of a burst of edits: a namespace's report is written no more often for them
-_SLICE = 100  # groups of objectives whose expected time is stored at once
 
 
 class _Last(NamedTuple):
@@ -86,7 +85,7 @@ class Evaluation:
     async def turn(self) -> None:
         """Store the expected time and evaluate. In slices: counts of agents are stored between them."""
         async with self._alone:
-            self.expected.finish(int(time.time()), self._upload_s())
+            await in_slices(self.expected.finish(int(time.time()), self._upload_s()))
             await self._evaluate(documents.by_namespace(self._probes().values()))
 
     async def edited(self) -> None:
@@ -122,16 +121,15 @@ class Evaluation:
     async def _store(self, probes: list[LatencyProbe]) -> None:
         """Store the definitions, and the expected time of minutes that are over, which waits if that cannot be."""
         waiting = self.expected.waiting
-        while waiting:
-            some = waiting[:_SLICE]
-            too_late = await self._judging.own.run(self._judging.own.store.expect, some)
-            self.expected.forgotten += too_late
-            del waiting[: len(some)]
+        while some := waiting.some():
+            waiting.forgotten += await self._judging.own.run(self._judging.own.store.expect, some)  # too late
+            waiting.stored(some)
         await self._judging.own.run(documents.define, self._judging.own.store, probes)
 
     async def observe(self) -> None:
         """Add the time since the last call to what is expected of the nodes that should measure now."""
-        self.expected.observe(self._nodes.planner.plans, self._nodes.agents, time.monotonic(), time.time())
+        planner, agents = self._nodes
+        await in_slices(self.expected.observe(planner.plans, agents, time.monotonic(), time.time()))
 
     def figures(self, key: Key) -> list[documents.Document]:
         """Return a LatencyProbe's results of the last evaluation."""

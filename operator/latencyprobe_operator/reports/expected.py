@@ -5,63 +5,79 @@ gap, dying is one.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from functools import lru_cache
 
 from latencyprobe.plan import NodePlan
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe_operator.plan.agents import Agents, NodeState
+from latencyprobe_operator.plan.derived import Derived
+from latencyprobe_operator.reports.waiting import Keys, Waiting
 
 LAG_S = 10.0  # beside the pause between two uploads: by then a minute's counts are here, and their absence is a gap
 _MAX_STEP_S = 30.0  # a longer pause of our own loop (suspend, a stepped clock) is not held against the agents
 
 
-Wanted = tuple[tuple[ObjectiveKey, ...], int, int]  # objectives, minute, expected ms of each
+class _Time:
+    """For how long the objectives of a plan should have been measured."""
 
-
-MAX_WAITING = 20_000  # groups of equal minutes: a day of minutes in which 14 groups differ; 20 MB
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        self.ms = 0.0
 
 
 class ExpectedTime:
-    """Expected ms by minute and objective, summed over nodes. `waiting`: of minutes that are over, until it is stored;
-    `forgotten`: how many groups of those found no room, or came when their minute was not kept any more."""
+    """Expected ms by minute and objective, summed over nodes. `waiting`: of minutes that are over, until it is stored.
+
+    A `yield` is where others may run.
+    """
 
     def __init__(self) -> None:
-        self.waiting: list[Wanted] = []
-        self.forgotten = 0
+        self.waiting = Waiting()
         self._last_s: float | None = None
-        self._minutes: defaultdict[int, defaultdict[ObjectiveKey, float]] = defaultdict(lambda: defaultdict(float))
+        self._keys = Derived(objective_keys)
+        self._minutes: defaultdict[int, dict[int, _Time]] = defaultdict(dict)  # by the identity of a plan's keys
 
-    def observe(self, plans: Mapping[str, NodePlan], agents: Agents, now_s: float, unix_s: float) -> None:
-        """Add the time since the last call. `now_s`: monotonic clock; `unix_s`: wall clock, for the minute."""
+    def observe(
+        self, plans: Mapping[str, NodePlan], agents: Agents, now_s: float, unix_s: float
+    ) -> Generator[None, None, None]:
+        """Add the time since the last call: a few additions for each node. `now_s`: monotonic clock; `unix_s`: wall
+        clock, for the minute."""
         step_s = min(_MAX_STEP_S, now_s - self._last_s) if self._last_s is not None else 0.0
         self._last_s = now_s
-        for node, plan in plans.items():
+        for node, plan in list(plans.items()):
             counted_s = min(step_s, now_s - agents.counts_since(node))
             if plan.objectives and counted_s > 0:
-                parts = _minutes(unix_s - counted_s, unix_s)
-                for key in objective_keys(plan):
-                    for minute, part_s in parts:
-                        self._minutes[minute][key] += part_s * 1000
+                keys = self._keys.of(plan)
+                for minute, part_s in _minutes(unix_s - counted_s, unix_s):
+                    self._minutes[minute].setdefault(id(keys), _Time(keys)).ms += part_s * 1000
+            yield
+        self._keys.keep(plans.keys())
 
-    def finish(self, unix_s: float, upload_s: float) -> None:
+    def finish(self, unix_s: float, upload_s: float) -> Generator[None, None, None]:
         """Let the minutes that are over wait to be stored, the oldest first. `upload_s`: the pause between two uploads
         of an agent."""
         for minute in sorted(self._minutes):
             if minute + MINUTE_S + upload_s + LAG_S <= unix_s:
-                alike = defaultdict(list)
-                for key, ms in self._minutes.pop(minute).items():
-                    alike[round(ms)].append(key)
-                self.waiting += [(tuple(keys), minute, ms) for ms, keys in sorted(alike.items())]
-        if (too_many := len(self.waiting) - MAX_WAITING) > 0:
-            self.forgotten += too_many
-            del self.waiting[:too_many]
+                expected_ms: defaultdict[ObjectiveKey, float] = defaultdict(float)
+                for time in self._minutes.pop(minute).values():
+                    for key in time.keys:
+                        expected_ms[key] += time.ms
+                    yield
+                self.waiting.put(minute, expected_ms)
 
 
-def objective_keys(plan: NodePlan) -> list[ObjectiveKey]:
+@lru_cache(maxsize=1 << 15)
+def _shared(key: ObjectiveKey) -> ObjectiveKey:
+    """Return the key that the plans of all nodes share: nodes times objectives of them are kept."""
+    return key
+
+
+def objective_keys(plan: NodePlan) -> Keys:
     """Return the store's keys of a plan's objectives."""
     targets = {t.id: t for t in plan.targets}
-    return [ObjectiveKey.of(targets[o.target], o) for o in plan.objectives]
+    return tuple(_shared(ObjectiveKey.of(targets[o.target], o)) for o in plan.objectives)
 
 
 def missing_nodes(plans: Mapping[str, NodePlan], states: Mapping[str, NodeState]) -> Counter[ObjectiveKey]:

@@ -1,11 +1,21 @@
 """The store as it is opened, and what is tried to make it work again. All in the store's thread."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from latencyprobe.errors import StoreError
 from latencyprobe.store import DAMAGED, FULL, SqliteStore
 from latencyprobe.store.damage import Moved, moved
+
+
+def volume_bytes(path: Path) -> int | None:
+    """Return the size of the volume that the store is on, None where it is not known."""
+    try:
+        return shutil.disk_usage(path.parent).total
+    except OSError:
+        return None
 
 
 class StoreFile:

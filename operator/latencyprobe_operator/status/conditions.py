@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 from latencyprobe import pressure
 from latencyprobe.errors import SpecError
 from latencyprobe.variants import LACKING, of_pressure
-from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, TEXT_BYTES
+from latencyprobe_operator.cluster.decoding import PORTS
+from latencyprobe_operator.cluster.pod_text import LABEL_BYTES, LABELS, TEXT_BYTES
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.targets import Resolved
 from latencyprobe_operator.status import evidence, protocols, untold
@@ -61,8 +62,8 @@ def refused(reason: str, message: str) -> tuple[Condition, ...]:
 
 
 def invalid(error: SpecError) -> tuple[Condition, ...]:
-    """Return the conditions of a LatencyProbe that our parser refuses."""
-    return refused("InvalidSpec", str(error))
+    """Return the conditions of a LatencyProbe that our parser refuses, or that there is no room for."""
+    return refused(error.reason, str(error))
 
 
 def conditions(
@@ -162,7 +163,16 @@ def _text_left_out(resolved: Resolved) -> list[Condition]:
     }
     said = []
     if resolved.unselectable:
-        said.append(f"not measured, as their labels have more than {LABEL_BYTES} bytes: {some(resolved.unselectable)}")
+        most = f"{LABELS} labels, or {LABEL_BYTES} bytes of them"
+        said.append(f"not measured, as they have more than {most}: {some(resolved.unselectable)}")
+    if resolved.cut:
+        said.append(f"callers are measured at the first {PORTS} ports alone of Service {some(resolved.cut)}")
+    if resolved.left_out:
+        said.append(
+            f"{resolved.left_out} or more pods, Services and EndpointSlices of this namespace are not known, as others "
+            "of it take all of the operator's memory that it may have: delete what is not needed, or raise "
+            "operator.resources.limits.memory in the chart"
+        )
     if found:
         whose, first = some(sorted(found)), min(found)
         said.append(

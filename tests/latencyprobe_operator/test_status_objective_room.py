@@ -1,0 +1,39 @@
+"""Room for objectives."""
+
+from latencyprobe_operator.status.objective_room import MOST, ObjectiveRoom, most
+
+
+def asked(room: int, **by_namespace: list[int]) -> ObjectiveRoom:
+    found = ObjectiveRoom(lambda: room)
+    for namespace, counts in by_namespace.items():
+        for number, count in enumerate(counts):
+            found.ask((namespace, f"p{number}"), count)
+    return found
+
+
+def test_while_there_is_room_nobody_is_out() -> None:
+    room = asked(100, evil=[32, 32], shop=[32])
+    assert room.out() == frozenset()
+    room.ask(("shop", "p1"), 5)
+    assert room.out() == {("evil", "p1")}
+    room.ask(("evil", "p0"), 0)
+    assert room.out() == frozenset()
+
+
+def test_who_asks_for_more_than_its_share_loses_its_largest_whoever_came_first() -> None:
+    one, other = asked(100, evil=[32] * 50, shop=[20]), asked(100, shop=[20], evil=[32] * 50)
+    assert one.out() == other.out() == {("evil", f"p{number}") for number in range(2, 50)}
+
+
+def test_what_is_told_names_who_asks_for_most_and_the_remedy() -> None:
+    room = asked(100, evil=[32] * 50, shop=[20])
+    assert room.out()
+    assert room.why(("evil", "p7")) == (
+        "there is room for 100 objectives in the cluster, and 1,620 are asked for, most of them by namespace evil, "
+        "1,600 by this one: ask for fewer here, or enlarge the volume of persistence.size, of which each takes 0.8 MB, "
+        "up to 20,000"
+    )
+
+
+def test_the_volume_of_the_store_says_how_many_there_may_be() -> None:
+    assert [most(size) for size in (2 << 30, 1 << 40, None)] == [2_684, MOST, MOST]
