@@ -12,6 +12,7 @@ from latencyprobe.store.schema import KEY_COLUMNS
 
 KEPT_S = 2 * DAY_S  # counts come up to a day late
 _KEYS = f"SELECT id, {', '.join(KEY_COLUMNS)} FROM series WHERE id IN (SELECT series FROM asked)"  # noqa: S608 - constants
+_READ = "SELECT node, series, since, last FROM asked WHERE series IN (SELECT id FROM series)"
 _REMEMBER = "INSERT INTO asked VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET last = excluded.last"
 
 
@@ -43,7 +44,7 @@ def read(db: sqlite3.Connection) -> dict[str, dict[ObjectiveKey, Time]]:
     keys = {series: ObjectiveKey(*key) for series, *key in db.execute(_KEYS)}
     times: dict[Time, Time] = {}
     found: dict[str, dict[ObjectiveKey, Time]] = {}
-    for node, series, *when in db.execute("SELECT node, series, since, last FROM asked"):
+    for node, series, *when in db.execute(_READ):
         time = Time(*when)
         found.setdefault(node, {})[keys[series]] = times.setdefault(time, time)
     return found

@@ -11,7 +11,8 @@ import pwd
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from latencyprobe.store.schema import MIGRATIONS
 
 log = logging.getLogger(__name__)
 
+_MAGIC, _HEADER = b"SQLite format 3\0", 100  # bytes
 _APPLICATION_ID = 0x4C504231  # "LPB1": another program's database is refused
 _SUDO = "measured with sudo? then `sudo latencyprobe report`"
 _NEW = "move it away, and a new one is begun"
@@ -30,6 +32,11 @@ _OF_THE_DISK = (
     *("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"),
     *("SQLITE_PROTOCOL", "SQLITE_BUSY", "SQLITE_LOCKED"),
 )
+_COLUMNS = """
+    SELECT t.name, c.name, c.type, c."notnull", c.pk FROM sqlite_master t, pragma_table_info(t.name) c
+    WHERE t.type = 'table'
+"""
+_OF_SQLITE = (sqlite3.Error, UnicodeDecodeError)  # the latter where damage is quoted in the message of the former
 _ROOM = 64 << 10
 _REMEDIES = {
     FULL: "free some space; what was stored before stays readable",
@@ -55,13 +62,13 @@ def connect(
     """
     if readonly and not os.access(path, os.R_OK):
         raise StoreError(f"{path}: {_unreadable(path)}")
-    with failures(path), ExitStack() as undo:
+    with failures(path, FAILED), ExitStack() as undo:
         if readonly:
             return _reader(path), None
         claim = undo.enter_context(_claim(path))
         try:
             db = _writer(path, thorough)
-        except (StoreError, sqlite3.Error) as error:
+        except (StoreError, *_OF_SQLITE) as error:
             if not move_damaged or reason(error, path) != DAMAGED:
                 raise
             log.error("%s: it is %s now, and a new one is begun", error, damage.move_aside(path, time.time()).name)
@@ -91,12 +98,13 @@ def _may_be_there(path: Path) -> bool:
 
 
 @contextmanager
-def failures(path: Path) -> Iterator[None]:
-    """Raise StoreError, with the file, the remedy and the reason, for whatever SQLite and the system complain of."""
+def failures(path: Path, otherwise: str = "") -> Iterator[None]:
+    """Raise StoreError, with the file, the remedy and the reason, for whatever SQLite and the system complain of.
+    `otherwise`: the reason where what they say is of no reason, so that it is about the call alone."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        why, name = reason(error, path), getattr(error, "sqlite_errorname", "")
+    except (*_OF_SQLITE, OSError) as error:
+        why, name = reason(error, path) or otherwise, getattr(error, "sqlite_errorname", "")
         if isinstance(error, OSError) and error.errno == errno.EROFS:
             name = "SQLITE_READONLY"
         remedy = _REMEDIES.get(why) or _REMEDIES.get(name) or "check the file, its folder and the disk"
@@ -119,11 +127,16 @@ def reason(error: Exception, path: Path) -> str:
     if isinstance(error, OSError):
         return FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else FAILED
     name = getattr(error, "sqlite_errorname", "")
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+    if isinstance(error, UnicodeDecodeError) or name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return DAMAGED
     if name.startswith(_OF_THE_DISK):
         return FULL if name == "SQLITE_FULL" or _no_room(path) else FAILED
     return ""
+
+
+def damaged(path: Path, what: object) -> StoreError:
+    """Return the error of a damaged file."""
+    return StoreError(f"{path}: damaged ({what}): {_NEW}", DAMAGED)
 
 
 def _no_room(path: Path) -> bool:
@@ -157,6 +170,7 @@ def _writer(path: Path, thorough: bool) -> sqlite3.Connection:
         db.create_function("add_details", 2, packing.add_details, deterministic=True)
         db.create_function("add_exemplars", 2, packing.add_exemplars, deterministic=True)
         _migrate(db)
+        _check_columns(db, path)
     except BaseException:
         db.close()
         raise
@@ -165,6 +179,7 @@ def _writer(path: Path, thorough: bool) -> sqlite3.Connection:
 
 def _checked(uri: str, path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    db.text_factory = partial(str, encoding="utf-8", errors="replace")  # a damaged name is nobody's
     try:
         _check_version(db, path)
     except BaseException:
@@ -195,11 +210,12 @@ def _create(path: Path) -> None:
 def _check_header(path: Path) -> None:
     """Refuse other files, before SQLite takes one of less than a page for an empty database."""
     with path.open("rb") as file:
-        header = file.read(16)
-    if header and not any(header):  # what a crash of the host may leave
-        raise StoreError(f"{path}: damaged (begins with zeros): {_NEW}", DAMAGED)
-    if header not in (b"", b"SQLite format 3\0"):
-        raise StoreError(f"{path}: not a store: give another path", FAILED)
+        header = file.read(_HEADER)
+    if not header or (header.startswith(_MAGIC) and len(header) == _HEADER):
+        return
+    if _MAGIC.startswith(header[: len(_MAGIC)].rstrip(b"\0")):  # what a crash of the host may leave
+        raise damaged(path, "it is cut, or begins with zeros")
+    raise StoreError(f"{path}: not a store: give another path", FAILED)
 
 
 def _check_version(db: sqlite3.Connection, path: Path) -> None:
@@ -213,7 +229,16 @@ def _check_version(db: sqlite3.Connection, path: Path) -> None:
 
 def _check_integrity(db: sqlite3.Connection, path: Path, check: str) -> None:
     if (found := _pragma(db, check)) != "ok":
-        raise StoreError(f"{path}: damaged ({found}): {_NEW}", DAMAGED)
+        raise damaged(path, found)
+
+
+def _check_columns(db: sqlite3.Connection, path: Path) -> None:
+    """Find words that damage has changed in the schema, which SQLite takes for other names or for none."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as whole:
+        _migrate(whole)
+        missing = {*whole.execute(_COLUMNS)}.difference(db.execute(_COLUMNS))
+    if missing:
+        raise damaged(path, f"no column {' '.join(map(str, min(missing)))}")
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> Any:

@@ -266,5 +266,5 @@ def _check(name: str, counts: Collection[int]) -> None:
 def _decoded(decoder: msgspec.msgpack.Decoder[T], blob: bytes) -> T:
     try:
         return decoder.decode(blob)
-    except UNREADABLE as error:
+    except (*UNREADABLE, TypeError) as error:  # TypeError: no blob at all
         raise Unreadable(str(error)) from error

@@ -1,8 +1,9 @@
 """Events of windows, whole or step by step, and which objectives there were when. `sqlite.py` asks here."""
 # ruff: noqa: S608 - every fragment of SQL is a constant; values are always bound
 
+import logging
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -13,6 +14,9 @@ from latencyprobe.slo.windows import DAY_S
 from latencyprobe.store.kept import Kept
 from latencyprobe.store.levels import WIDTHS_S, Span, down
 from latencyprobe.store.statements import IN_SPAN
+from latencyprobe.wire import UNREADABLE
+
+log = logging.getLogger(__name__)
 
 _BY_STEP = f"SELECT (start - ?) / ? AS step, sum(good), sum(bad) FROM counts {IN_SPAN} GROUP BY step ORDER BY step"
 _DEFINED = """
@@ -60,8 +64,8 @@ def objectives(db: sqlite3.Connection, at: int) -> tuple[Objective, ...]:
     found: dict[tuple[str, ...], Objective] = {}
     for definition, retired, last in db.execute(_DEFINED, (DAY_S, at, at)):
         if not retired or last >= down(at - 1, DAY_S) - DAY_S:
-            one = msgspec.json.decode(definition, type=Objective)
-            found[one.key.namespace, one.key.probe, one.key.objective, one.key.perspective] = one
+            for one in defined([definition]):
+                found[one.key.namespace, one.key.probe, one.key.objective, one.key.perspective] = one
     return tuple(found.values())
 
 
@@ -70,3 +74,13 @@ def last(db: sqlite3.Connection, namespace: str) -> int | None:
     any."""
     found = (db.execute(_LAST, (width_s, namespace)).fetchone()[0] for width_s in WIDTHS_S)
     return next((start for start in found if start is not None), None)
+
+
+def defined(definitions: Iterable[bytes]) -> Iterator[Objective]:
+    """Yield the objectives of definitions. One that is damaged, or another version's, is none: `define` writes it
+    again."""
+    for definition in definitions:
+        try:
+            yield msgspec.json.decode(definition, type=Objective)
+        except UNREADABLE as error:
+            log.warning("the definition of an objective cannot be read: %s", error)

@@ -97,7 +97,7 @@ class SqliteStore:
         """Return all objectives that are not retired, in the order in which they were first defined."""
         query = "SELECT definition FROM series WHERE NOT retired AND definition IS NOT NULL ORDER BY id"
         with opening.failures(self.path):
-            return tuple(msgspec.json.decode(row[0], type=Objective) for row in self._db.execute(query))
+            return tuple(past.defined(definition for (definition,) in self._db.execute(query)))
 
     def add(self, rows: Iterable[SliRow]) -> None:
         """Add counts, all or none. Rows that come more than 24 h late are only counted, in `late_rows`."""

@@ -5,14 +5,15 @@ from latencyprobe.store.schema import COUNT_COLUMNS, KEY_COLUMNS
 
 _INSTANCES_KEPT = 16  # of one node: its agent, and those before it that may still be told that they were heard
 
+# CAST: a blob that damage made text of, and that is no UTF-8, would have every batch with such a row refused
 ADD_COUNTS = f"""
     INSERT INTO counts VALUES ({", ".join("?" * (len(COUNT_COLUMNS) + 4))}) ON CONFLICT DO UPDATE SET
     {", ".join(f"{column} = {column} + excluded.{column}" for column in COUNT_COLUMNS)},
-    detail = CASE excluded.detail WHEN x'' THEN detail ELSE add_details(detail, excluded.detail) END
+    detail = CASE excluded.detail WHEN x'' THEN detail ELSE add_details(CAST(detail AS BLOB), excluded.detail) END
 """
 ADD_EXEMPLARS = """
     INSERT INTO exemplars VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-    exemplars = add_exemplars(exemplars, excluded.exemplars)
+    exemplars = add_exemplars(CAST(exemplars AS BLOB), excluded.exemplars)
 """
 LAST_SEQUENCE = "SELECT sequence FROM instances WHERE node = ? AND instance = ?"
 FORGET_INSTANCES = f"""

@@ -104,7 +104,27 @@ def zeros(path: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
-@pytest.mark.parametrize("damage_it", [spoil, half, zeros])
+def header(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def magic(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:7])
+
+
+def no_utf8(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE counts", b"CREATE \xd4ABLE counts"))
+
+
+def other_name(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"good INTEGER", b"gooe INTEGER"))
+
+
+def no_primary_key(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"id INTEGER PRIMARY", b"id INTEGER PSIMARY"))
+
+
+@pytest.mark.parametrize("damage_it", [spoil, half, zeros, header, magic, no_utf8, other_name, no_primary_key])
 def test_damaged_file_goes_aside_if_that_is_asked_for_and_a_new_one_is_begun(
     tmp_path: Path, damage_it: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,6 +141,17 @@ def test_damaged_file_goes_aside_if_that_is_asked_for_and_a_new_one_is_begun(
     assert moved.path.name in caplog.text
     with SqliteStore(path, move_damaged=True, thorough=True):
         assert damage.moved(path) == [moved], "the new one is whole"
+
+
+def test_file_of_a_format_that_sqlite_does_not_know_is_told_of_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "sli.db"
+    SqliteStore(path).close()
+    content = bytearray(path.read_bytes())
+    content[47] = 9  # the schema format
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="unsupported file format") as refused:
+        SqliteStore(path, move_damaged=True)
+    assert (refused.value.reason, damage.moved(path)) == ("StoreFailed", [])
 
 
 @pytest.mark.parametrize("content", [b"SQLite is this not" * 100, b"x"])

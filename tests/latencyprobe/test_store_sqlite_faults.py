@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from latencyprobe.errors import StoreError
+from latencyprobe.slo.objective import Objective
 from latencyprobe.store import SqliteStore
 from tests.latencyprobe.store_rows import DAY_S, KEY, NOW, Clock, add_batch, batch, good, row
 
@@ -36,6 +37,9 @@ BROKEN = {
     "a stage of another version": "UPDATE counts SET detail = x'92908163920101'",
     "a reason of another version": "UPDATE counts SET detail = x'94908080816301'",
     "no blob of ours": "UPDATE counts SET detail = x'ff00'",
+    "text in the place of a blob": "UPDATE counts SET detail = CAST(x'9290' AS TEXT)",
+    "a number in the place of a blob": "UPDATE counts SET detail = 5",
+    "text in the place of exemplars": "UPDATE exemplars SET exemplars = CAST(x'9290' AS TEXT)",
     "text that is none": "UPDATE counts SET detail = x'929081a1ff920101'",
     "exemplars that are none": "UPDATE exemplars SET exemplars = x'c1'",
     "more of a peer than there can be": "UPDATE exemplars SET exemplars = x'929081a161cfffffffffffffffff'",
@@ -54,6 +58,27 @@ def test_broken_row_is_told_of_its_own_series_and_stops_no_other_call(store: Sql
     with pytest.raises(StoreError, match=r"its counts are broken \(.*\): give the objective another name"):
         store.read(KEY, NOW - DAY_S, NOW + 60)
     assert 2 == store.read(other, NOW - DAY_S, NOW + 60).good
+
+
+def test_definition_that_cannot_be_read_is_none_and_the_next_one_is_in_its_place(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Objective(KEY, "cart", 25_000_000, "99", "28d", 100, errors_count_as_bad=True)
+    store.define(KEY.namespace, KEY.probe, [one])
+    store.add([row()])
+    for broken in ("x'ff'", "CAST(x'ff' AS TEXT)", """'{"of another version": 1}'"""):
+        store._db.execute(f"UPDATE series SET definition = {broken}")
+        assert store.objectives() == store.objectives_at(NOW + 60) == ()
+        assert "the definition of an objective cannot be read" in caplog.text
+        store.define(KEY.namespace, KEY.probe, [one])
+        assert store.objectives() == store.objectives_at(NOW + 60) == (one,)
+
+
+def test_what_was_asked_of_a_series_that_is_gone_was_not_asked(store: SqliteStore) -> None:
+    other = KEY._replace(objective="other")
+    store.ask({"n1": {KEY: NOW, other: NOW}})
+    store._db.execute("DELETE FROM series WHERE objective = 'other'")
+    assert [*store.asked()["n1"]] == [KEY]
 
 
 def test_counts_survive_a_restart(tmp_path: Path) -> None:
@@ -80,6 +105,7 @@ WRITER = """
 import sys
 sys.path[:0] = {path!r}
 from latencyprobe.sli import SliBatch, SliRow
+from latencyprobe.slo.objective import Objective
 from latencyprobe.store import SqliteStore
 key = {key!r}
 with SqliteStore({file!r}, clock=lambda: {now}) as store:

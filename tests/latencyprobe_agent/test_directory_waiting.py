@@ -11,6 +11,8 @@ from latencyprobe_agent.directory import waiting as module
 from latencyprobe_agent.directory.spool import Spool
 from latencyprobe_agent.directory.waiting import WaitingRows
 from tests.latencyprobe_agent.sli_rows import NOW, row
+from tests.support.damage import damaged
+from tests.support.fuzz import seeded
 
 
 @pytest.fixture
@@ -23,10 +25,12 @@ def retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RETRY_S", 0.0)
 
 
-def handed_over(waiting: WaitingRows) -> int:
+def handed_over(waiting: WaitingRows, *, at_most: int = 1_000) -> int:
     """Take all batches as a directory does; return how many good events they have."""
     good, expected = 0, dict[str, int]()
     while batch := waiting.batch():
+        at_most -= 1
+        assert at_most >= 0, "the same is handed over without end"
         taken = batch.sequence == expected.get(batch.instance, batch.sequence)
         good += sum(one.good for one in batch.rows) if taken else 0
         expected[batch.instance] = max(batch.sequence + 1, expected.get(batch.instance, 0))
@@ -103,6 +107,42 @@ def test_a_row_that_is_no_text_any_more_is_damage(folder: Path, retry_at_once: N
     waiting.add([row(good=4)])
     assert waiting.problem == ""
     assert 6 == handed_over(waiting)
+
+
+@pytest.mark.long
+def test_however_a_file_is_damaged_rows_wait_and_go_and_nothing_is_raised(
+    tmp_path: Path, folder: Path, retry_at_once: None
+) -> None:
+    """`FLIPS=30000` in the environment: as many."""
+    cases, fuzz = seeded("FLIPS", 300)
+    spool = Spool(tmp_path / "whole.db", Counter())
+    for objective in ("fast", "calls"):
+        spool.add([row(NOW - 60 * i, 5, objective, peers={"shop/web": 1}) for i in range(150)], NOW)
+        spool.batch()
+    spool.add([row(NOW - 25 * 3600, good=3)], NOW)
+    begun, log = ((tmp_path / f"whole.db{end}").read_bytes() for end in ("", "-wal"))
+    spool.close()
+    files = [{"": one} for one in damaged((tmp_path / "whole.db").read_bytes(), cases, fuzz)]
+    files += [{"": begun, "-wal": one} for one in damaged(log, cases // 4, fuzz)]
+    ends = Counter[str]()
+    folder.mkdir()
+    for content in files:
+        for old in folder.iterdir():
+            old.unlink()
+        for end, data in content.items():
+            (folder / f"counts.db{end}").write_bytes(data)
+        waiting = WaitingRows(folder, lambda: NOW)
+        waiting.open()
+        waiting.add([row(good=7)])
+        assert 7 <= handed_over(waiting, at_most=10)
+        waiting.add([row(NOW + 60, good=9)])
+        waiting.open()
+        assert 9 == handed_over(waiting, at_most=2)
+        waiting.close()
+        ends[waiting.problem or ("damaged" if waiting.dropped["damaged"] else "used")] += 1
+    print(dict(ends))
+    assert min(ends.pop("damaged"), ends.pop("used")) > cases / 10
+    assert all("readonly" in problem for problem in ends), "which one byte of its header says"
 
 
 def test_a_disk_that_fills_up_and_is_freed_loses_and_repeats_nothing(folder: Path, retry_at_once: None) -> None:

@@ -8,8 +8,6 @@ that rows had left for a batch, which the directory then has, so a batch is on t
 """
 
 import math
-import os
-import sqlite3
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,11 +17,12 @@ from typing import Any
 
 import msgspec
 
-from latencyprobe.errors import LatencyProbeError
 from latencyprobe.shares import shares
 from latencyprobe.sli import SliBatch, SliRow, merged, missing
 from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe.wire import UNREADABLE
+from latencyprobe_agent.directory import spool_file
+from latencyprobe_agent.directory.spool_file import SpoolDamagedError
 
 BATCH_ROWS = 250
 _BATCH_BYTES = 3 << 20  # of JSON: the directory takes 4 MiB
@@ -40,15 +39,6 @@ _SCHEMA = f"""
     PRAGMA user_version = {_VERSION};
     COMMIT;
 """
-_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-
-
-class SpoolError(LatencyProbeError):
-    """The file cannot be used now."""
-
-
-class SpoolDamagedError(SpoolError):
-    """The file is of no use."""
 
 
 class Spool:
@@ -61,8 +51,9 @@ class Spool:
         self._path = path
         self._dropped = dropped
         self._stored = 0
-        with self._failures():
-            self._db = self._open()
+        with spool_file.failures(self._path):
+            self._db = spool_file.connect(self._path)
+            self._db.create_function("namespace", 1, _namespace, deterministic=True)
             try:
                 self._begin()
             except BaseException:
@@ -125,16 +116,6 @@ class Spool:
             self._send(self.flight.sequence, None)
         self.flight = None
 
-    def _open(self) -> sqlite3.Connection:
-        if self._path is not None:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self._path.exists():  # closing a file that SQLite has open would give its lock away
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        name = ":memory:" if self._path is None else str(self._path)
-        db = sqlite3.connect(name, timeout=0, isolation_level=None, check_same_thread=False)
-        db.create_function("namespace", 1, _namespace, deterministic=True)
-        return db
-
     def _begin(self) -> None:
         """Become the one process that has the file, and find what waits in it."""
         for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL", "cache_size = -256"):
@@ -170,7 +151,8 @@ class Spool:
                 break
             rows.append(_lacking(row, lost.pop(key, 0)))
             last = minute, key
-        self._db.execute("DELETE FROM rows WHERE (minute, key) <= (?, ?)", last)
+        deleted = self._db.execute("DELETE FROM rows WHERE (minute, key) <= (?, ?)", last)
+        self._check_gone(deleted.rowcount, len(rows))
         self._db.execute("DELETE FROM missing")
         self._tell_missing(lost.items())
         instance, sequence, _ = self._sender()
@@ -187,7 +169,9 @@ class Spool:
         for namespace, excess in self._above_shares("rows", CAPACITY_ROWS).items():
             dropped["no_room"] += self._drop(most=excess, namespace=namespace)
         while self._used_bytes() > _CAPACITY_BYTES and (held := self._by_namespace("rows", "sum(length(body))")):
-            dropped["no_room"] += self._drop(most=BATCH_ROWS, namespace=max(held, key=lambda name: held[name]))
+            gone = self._drop(most=BATCH_ROWS, namespace=max(held, key=lambda name: held[name]))
+            self._check_gone(gone, gone or 1)
+            dropped["no_room"] += gone
 
     def _drop(self, *, before: float = math.inf, most: float = math.inf, namespace: str | None = None) -> int:
         """Delete rows, of one namespace if it is given, the oldest first, remembering what is missing now; return how
@@ -200,7 +184,8 @@ class Spool:
             if not (found := self._db.execute(query, some).fetchall()):
                 break
             self._tell_missing((key, missing(_row(body))) for _, key, body in found)
-            self._db.executemany("DELETE FROM rows WHERE rowid = ?", ((row[0],) for row in found))
+            deleted = self._db.executemany("DELETE FROM rows WHERE rowid = ?", ((row[0],) for row in found))
+            self._check_gone(deleted.rowcount, len(found))
             gone += len(found)
         return gone
 
@@ -218,10 +203,10 @@ class Spool:
         return (_row(body) for (body,) in self._db.execute("SELECT body FROM rows"))
 
     def _sender(self) -> tuple[str, int, bytes | None]:
-        found: tuple[str, int, bytes | None] | None = self._db.execute("SELECT * FROM sender").fetchone()
+        found = self._db.execute("SELECT * FROM sender").fetchone()
         if found is None:
             raise SpoolDamagedError(f"{self._path}: no sender")
-        return found
+        return msgspec.convert(found, tuple[str, int, bytes | None])
 
     def _count(self, table: str = "rows") -> int:
         return int(self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608 - one of ours
@@ -238,6 +223,11 @@ class Spool:
         query = f"SELECT namespace(key), {what} FROM {table} GROUP BY 1"  # noqa: S608 - of ours
         return dict(self._db.execute(query).fetchall())
 
+    def _check_gone(self, deleted: int, rows: int) -> None:
+        """Refuse a file whose rows do not go: they would be handed over, or dropped, without end."""
+        if deleted != rows:
+            raise SpoolDamagedError(f"{self._path}: {deleted} of {rows} rows could be taken out")
+
     def _used_bytes(self) -> int:
         pages = self._pragma("page_count") - self._pragma("freelist_count")
         return int(pages * self._pragma("page_size"))
@@ -249,7 +239,7 @@ class Spool:
     def _changes(self, *, synced: bool = False) -> Iterator[Counter[str]]:
         """A transaction; yields what it drops, by reason."""
         dropped: Counter[str] = Counter()
-        with self._failures():
+        with spool_file.failures(self._path):
             self._db.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -263,17 +253,6 @@ class Spool:
         self._stored = stored
         self._dropped.update(+dropped)
 
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            damaged = getattr(error, "sqlite_errorname", "").startswith(_DAMAGED)
-            kind = SpoolDamagedError if damaged else SpoolError
-            raise kind(f"{self._path}: {getattr(error, 'strerror', None) or error}") from error
-        except UNREADABLE as error:
-            raise SpoolDamagedError(f"{self._path}: {error}") from error
-
 
 def _key(row: SliRow) -> bytes:
     return msgspec.msgpack.encode(key_of(row))
@@ -282,11 +261,13 @@ def _key(row: SliRow) -> bytes:
 def _namespace(key: bytes) -> str:
     try:
         return msgspec.msgpack.decode(key, type=ObjectiveKey).namespace
-    except msgspec.MsgspecError:
+    except (*UNREADABLE, TypeError):
         return ""  # what is damaged is found out where it is sent
 
 
-def _row(body: bytes) -> SliRow:
+def _row(body: object) -> SliRow:
+    if not isinstance(body, bytes):
+        raise msgspec.ValidationError("a row is none")
     return msgspec.msgpack.decode(body, type=SliRow)
 
 

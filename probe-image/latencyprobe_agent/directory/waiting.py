@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from latencyprobe.sli import SliBatch, SliRow
-from latencyprobe_agent.directory.spool import Spool, SpoolDamagedError, SpoolError
+from latencyprobe_agent.directory.spool import Spool
+from latencyprobe_agent.directory.spool_file import SpoolDamagedError, SpoolError
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 60.0
