@@ -34,17 +34,22 @@ static __always_inline bool is_soon_after(__u64 ns, __u64 before_ns)
 	return (__s64)(ns - before_ns) < TEARDOWN_NS;
 }
 
-/* In TLS, messages of the last turn that are alike and as short as alerts are close_notify, and the answer to it. */
+/*
+ * In TLS, the last turn is close_notify and the answer to it where both messages are alike and as short as alerts; at the
+ * server also where such a one answers what the client's FIN came with (PostgreSQL: Terminate and close_notify).
+ */
 static __always_inline bool answers_goodbye(const struct connection *c, __u64 now_ns)
 {
 	const struct exchange *x = &c->current;
-	bool serves = x->role == ROLE_SERVER;
+	bool serves = x->role == ROLE_SERVER, left = serves && c->fin_ns && c->fin_ns <= x->send_start_ns;
 	__u64 asked = (serves ? c->in_offset : c->out_offset) - x->request_offset;
 	__u64 answered = (serves ? c->out_offset : c->in_offset) - x->response_offset;
 
-	if (!c->tls || !c->turns || c->setup_turns)
+	if (!c->tls || !c->turns || c->setup_turns || answered > ALERT_BYTES)
 		return false;
-	return asked == answered && asked <= ALERT_BYTES && is_soon_after(now_ns, c->last_ns);
+	if (left && !(x->flags & FLAG_SEND_APPROX) && is_soon_after(c->fin_ns, x->ready_last_ns))
+		return true;
+	return asked == answered && is_soon_after(now_ns, c->last_ns);
 }
 
 /* Nobody had asked on an idle connection, and the server's FIN follows: its goodbye. */

@@ -3,17 +3,21 @@
 Greeting and sign-in are `setup`; each other command of the client is an RPC if it has an answer.
 """
 
+import shutil
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pymysql
 import pytest
 from pymysql.constants import COMMAND
 
 from latencyprobe_agent.vocabulary.records import Role
+from tests.support.certificates import make_certificate
 from tests.support.ports import free_port
 from tests.support.servers import mariadb, pg, postgres, postgres_programs, version
 from tests.support.waiting import wait_until
@@ -159,6 +163,48 @@ def test_a_pool_of_connections_to_mariadb_loses_nothing(flushed, maria):
     tell(maria, "a pool of 4, 2,000 queries", calls, records)
     assert_events_are_calls(calls, records)
     assert_nothing_is_lost(records)
+
+
+@pytest.fixture
+def certificate() -> Iterator[tuple[Path, Path]]:
+    """One that PostgreSQL may read, and its key."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = make_certificate(Path(folder), "postgres")
+        for path in (folder, *made):
+            shutil.chown(path, "postgres")
+        yield made
+
+
+@pytest.mark.parametrize("protocol", ["", "TLSv1.2", "TLSv1.3"])
+def test_what_the_docs_leave_out_of_postgresql_is_its_sign_in(flushed, certificate, port, protocol):
+    """With SCRAM, after an SSLRequest: 4 turns, and 2 of TLS."""
+    crt, key = certificate
+    files = ("-c", f"ssl_cert_file={crt}", "-c", f"ssl_key_file={key}")
+    version_ = ("-c", f"ssl_min_protocol_version={protocol}", "-c", f"ssl_max_protocol_version={protocol}")
+    mode = "require" if protocol else "prefer"
+    client = ["env", f"PGSSLMODE={mode}", "PGGSSENCMODE=disable", "PGPASSWORD=secret", "psql", "-h", "127.0.0.1"]
+    client += ["-p", str(port), "-U", "scram", "-d", "postgres", "-Atq", *3 * ["-c", "SELECT 1"]]
+    with postgres(port, *(("-c", "ssl=on", *files, *version_) if protocol else ())):
+
+        def ask(sql: str) -> str:
+            return subprocess.run(pg(port, "psql", "-Atqc", sql), check=True, capture_output=True, text=True).stdout
+
+        ask("CREATE ROLE scram LOGIN PASSWORD 'secret'")
+        Path(ask("SHOW hba_file").strip()).write_text("host all scram all scram-sha-256\nhost all all all trust\n")
+        ask("SELECT pg_reload_conf()")
+        wait_until(lambda: "scram-sha-256" in ask("SELECT auth_method FROM pg_hba_file_rules"), "it asks for passwords")
+        flushed.measure(port, setup_turns=4, tls=bool(protocol))
+        assert subprocess.run(client, check=True, capture_output=True, text=True).stdout.split() == 3 * ["1"]
+    records = flushed.records_of_ended()
+    tell(
+        f"PostgreSQL {version(postgres_programs() / 'postgres', '--version')}",
+        f"psql, SCRAM, {protocol or 'in clear text'}",
+        3,
+        records,
+    )
+    for role in ROLES:
+        assert len(events(records, role)) == 3, role.name
+        assert excluded(records, role)["setup"] == 4 + 2 * bool(protocol)
 
 
 def test_status_updates_of_a_standby_make_no_events(flushed, tmp_path, port):

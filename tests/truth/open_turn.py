@@ -65,6 +65,7 @@ class OpenTurn:
     def _respond(self) -> None:
         self.phase = Phase.RESPONSE
         self._turn.answered, self._turn.response_offset = True, self._b
+        self._turn.left = self._fin is not None
 
     def _finish(self, why: Excluded = Excluded.NONE, request_until: int | None = None) -> None:
         """End what is open. `why`: what the end itself says that it is. `request_until`: offset, if not all of A."""

@@ -303,6 +303,8 @@ def test_a_goodbye_of_tls_is_as_long_as_its_answer_and_the_last_that_is_said(rol
     assert names(play(role, "a b b 500 a b b 20 close", tls=True)) == ["ok", "ok"], "not alike"
     assert names(play(role, "a b b 500 a b 300 close", tls=True)) == ["ok", "ok"], "they did not leave"
     assert names(play(role, "a b close", tls=True)) == ["ok"], "the only turn"
+    assert names(play(Role.SERVER, "a b 500 a a 20 fin b close", tls=True)) == ["ok", "teardown"], "with another word"
+    assert names(play(Role.SERVER, "a b 500 a a 300 fin b close", tls=True)) == ["ok", "ok"], "the client gave up"
 
 
 @both_ends

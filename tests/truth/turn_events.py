@@ -78,6 +78,7 @@ class Turn:
     held_up: bool = False  # a push that may be a response, on a connection one of whose responses was held up
     goodbye: bool = False  # opened after the server's FIN that came with its last bytes
     awoke: bool = False  # begun by the server when nothing was open
+    left: bool = False  # the client's FIN came before the server answered
     read: bool = False  # our application has read of what the other end said
     called: bool = False  # the client has called for an answer
     overlap: bool = False

@@ -255,14 +255,16 @@ class OneEnd(OpenTurn):
         return Excluded.TEARDOWN
 
     def _answered_goodbye(self) -> Excluded:
-        """Return TEARDOWN for the last turn of several whose messages are alike in TLS and as short as alerts are."""
+        """Return TEARDOWN for the last turn of several that an alert of TLS answers: the same, or what a FIN came with."""
         turn = self._turn
         if not (self.tls and turn.closed and turn.answered and self._statistics.answered):
             return Excluded.NONE
-        alike = self._a - turn.request_offset == self._b - turn.response_offset <= ALERT_BYTES
-        if not alike or self._at_least(GOODBYE_NS, self._touched, self._now, near=0.2):
+        asked, answered = self._a - turn.request_offset, self._b - turn.response_offset
+        if answered > ALERT_BYTES:
             return Excluded.NONE
-        return Excluded.TEARDOWN
+        left = self.role is Role.SERVER and turn.left and self._fin and self._said_goodbye(self._fin)
+        alike = asked == answered and not self._at_least(GOODBYE_NS, self._touched, self._now, near=0.2)
+        return Excluded.TEARDOWN if left or alike else Excluded.NONE
 
     def _fail(self, outcome: Outcome, end: Event) -> None:
         """End an unanswered request with the connection. Outcome OK: it was a goodbye."""
