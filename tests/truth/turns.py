@@ -255,7 +255,8 @@ class OneEnd(OpenTurn):
         return Excluded.TEARDOWN
 
     def _answered_goodbye(self) -> Excluded:
-        """Return TEARDOWN for the last turn of several that an alert of TLS answers: the same, or what a FIN came with."""
+        """Return TEARDOWN for the last turn of several that an alert of TLS answers: another one, or what a FIN
+        followed."""
         turn = self._turn
         if not (self.tls and turn.closed and turn.answered and self._statistics.answered):
             return Excluded.NONE
