@@ -35,6 +35,7 @@ PATHS = {
     "endpointslices": "/apis/discovery.k8s.io/v1/endpointslices",
 }
 SILENCE_S = 110.0  # the API server's bookmarks come each minute; the first of a watch was seen to take over 90 s
+_SILENT = 0.75  # of it when a read has timed out: what came was noted later than it came
 STALE_S = 130.0  # two bookmarks and a reconnect: from here on what we know is of a time, and says so
 ENDS_AT_ONCE_S = 1.0
 MAX_OBJECT_BYTES = 8 << 20  # etcd stores at most 1.5 MiB; managed fields and JSON make it longer
@@ -126,7 +127,8 @@ class Informer:
                 log.warning("%s: not an answer of an API server: %s", self.kind, error)
                 await backoff.wait(ClusterError(str(error)))
             except ClusterError as error:
-                if self.signs.silent_s >= self._silence_s or (isinstance(error, ApiError) and error.status == 410):
+                silent = self.signs.silent_s >= _SILENT * self._silence_s
+                if silent or (isinstance(error, ApiError) and error.status == 410):
                     self._version = ""
                 log.warning("%s: %s", self.kind, error)
                 await backoff.wait(error)
