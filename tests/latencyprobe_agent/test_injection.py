@@ -38,6 +38,7 @@ def logged(text: str, raw: bytes) -> str:
     return JsonLines().format(record)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_whatever_somebody_calls_himself_stays_text_everywhere(tmp_path: Path) -> None:
     cases, fuzz = seeded("STRINGS", 5_000)

@@ -173,6 +173,7 @@ with socket.create_server(("127.0.0.1", 0)) as silent:
 """
 
 
+@pytest.mark.slow
 def test_a_collector_that_never_answers_does_not_hold_up_the_end() -> None:
     ended = subprocess.run([sys.executable, "-c", SILENT], check=True, timeout=20, capture_output=True, text=True)
     assert "does not take the last traces and metrics" in ended.stderr
