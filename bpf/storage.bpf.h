@@ -118,14 +118,14 @@ struct connection {
 	__u8 tls;	     /* of the target set */
 	__u8 awoke;	     /* the open turn began when none was open */
 	__u8 farewell;	     /* the last turn of the connection ends, and was a goodbye */
-	__u8 stalled; /* the flush ended a response after TRUSTED_TURNS: what the server says next may be its rest */
-	__u8 half_closed; /* this end serves and has sent its FIN: it answers no more */
-	__u8 one_way;	  /* a message was found to be one-way */
-	__u8 hasty;	  /* this end serves and answered over unread bytes: what comes may be the rest of them */
-	__u8 waited;	  /* the client has called for an answer since it asked */
-	__u8 refused;	  /* enum outcome: a RST met the client, and whether it wants an answer is not known yet */
-	__u8 step;	  /* phase after the bytes that move now, with ENDS */
-	__u8 leaving;	  /* enum leaving, of the change of state that goes on */
+	__u8 stalled;	     /* the flush ended a trusted response: what comes next may be its rest */
+	__u8 half_closed;    /* this end serves and has sent its FIN: it answers no more */
+	__u8 one_way;	     /* a message was found to be one-way */
+	__u8 hasty;	     /* this end serves and answered over unread bytes: what comes may be the rest of them */
+	__u8 waited;	     /* the client has called for an answer since it asked */
+	__u8 refused;	     /* enum outcome: a RST met the client, and whether it wants an answer is not known yet */
+	__u8 step;	     /* phase after the bytes that move now, with ENDS */
+	__u8 leaving;	     /* enum leaving, of the change of state that goes on */
 	__u8 leaving_outcome;
 	__u8 ended_used; /* `ended` waits to be accounted for */
 	__u8 overrun;	 /* turns that ended while it did so */

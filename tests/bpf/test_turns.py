@@ -36,6 +36,11 @@ def fall_silent() -> None:
     time.sleep(1.5 * PAUSE_NS / 1e9)
 
 
+def lull() -> None:
+    """Let no byte move for a while within the pause, as between two messages of a dense stream."""
+    time.sleep(PAUSE_NS / 4e9)
+
+
 @pytest.fixture
 def peers(session) -> Iterator[Peers]:
     """A connection that is measured from its beginning and has taken two turns."""
@@ -168,11 +173,11 @@ def test_messages_that_nobody_answers_are_no_request_of_seconds(session):
     begun_ns = time.monotonic_ns()
     while time.monotonic_ns() - begun_ns < 9 * PAUSE_NS:
         peers.send(peers.client, b"a message")
-        time.sleep(PAUSE_NS / 4e9)
+        lull()
     peers.turn()
     for _ in range(10):
         peers.send(peers.client, b"a piece")
-        time.sleep(PAUSE_NS / 4e9)
+        lull()
     peers.turn()
     peers.close()
     assert_turns(session.records_of_closed(2), "OVERLAP", "OK")

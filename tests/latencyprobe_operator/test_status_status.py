@@ -86,7 +86,7 @@ def test_why_nothing_is_measured_is_told_of_those_of_which_nothing_is(planned: A
     starting = of(planned, 1)
     planned.report("n1", 5, seen=0)
     off = make.planned(make.pod("cart-1"), clients={"scope": "None"}, suspend=True)
-    statuses = {"starting": starting, "quiet": of(planned, 6), "off": of(off, 0), "odd": {"conditions": [{}]}}
+    statuses = {"starting": starting, "quiet": of(planned, 6), "off": of(off, 0)}
     found = why_not_measured({("shop", name): one for name, one in statuses.items()})
     assert {name: why.partition(":")[0] for (_, name), why in found.items()} == {
         "starting": "AgentStarting",

@@ -33,7 +33,7 @@ class NamespaceRoom:
     def take(self, namespace: str, kind: str, name: str, size: int, before: int) -> bool:
         """Take an object in the place of what it was; returns False where there is no room for it: then it is gone."""
         self.gone(namespace, kind, name, before)
-        own, others = self._bytes[namespace] + size, len(self._bytes.keys() - {namespace})
+        own, others = self._bytes[namespace] + size, len(self._bytes) - (namespace in self._bytes)
         if own * (1 + others) <= self._most // 2 or (own <= self._most // 2 and self._whole + size <= self._most):
             self._add(namespace, size)
             return True

@@ -23,7 +23,7 @@ from latencyprobe_operator.status.registry import Entry
 QUIET_S = 300  # ready agents that saw nothing for so long are worth an event: NONE_FOR_LONG says the same
 MAX_CLASS = 63  # characters: the CRD's limit
 
-_MEASURED = ("", conditions.NO_TRAFFIC, "StatusLimited")
+_NOT_TOLD = (conditions.NO_TRAFFIC, "StatusLimited")
 _WORST_FIRST = list(State)
 
 Figures = Sequence[Mapping[str, Any]]  # LatencyReport results of one LatencyProbe
@@ -90,10 +90,10 @@ def why_not_measured(statuses: Mapping[Key, Status]) -> dict[Key, str]:
     """Return why LatencyProbes are not measured (reason: message), by their statuses; without traffic they are."""
     found = {}
     for key, one in statuses.items():
-        measuring: Status = next((it for it in one.get("conditions", ()) if it.get("type") == "Measuring"), {})
-        reason = measuring.get("reason", "")
-        if reason not in _MEASURED and measuring.get("status") != "True":
-            found[key] = f"{reason}: {measuring.get('message', '')}"
+        for condition in one.get("conditions", ()):
+            kind, said, reason = condition["type"], condition["status"], condition["reason"]
+            if kind == "Measuring" and said != "True" and reason not in _NOT_TOLD:
+                found[key] = f"{reason}: {condition['message']}"
     return found
 
 
