@@ -8,6 +8,7 @@ from typing import Any
 
 from latencyprobe.api import API_VERSION, KIND
 from latencyprobe.errors import SpecError
+from latencyprobe.plan import Role
 from latencyprobe.protocol import Protocol
 
 THRESHOLD = "100ms"
@@ -18,23 +19,28 @@ _BY_PORT: Mapping[int, Mapping[str, object]] = {
     50051: {"protocol": Protocol.HTTP2.value},
 }
 _BY_STREAM = ("grpc", "h2c", "http2", "kubernetes.io/h2c")  # appProtocol, or the beginning of a port's name
-_LONGEST = 63 - len("-fast")  # of a target's name, so that its objective's has room
+_SUFFIX, _OF_CALLERS = "-fast", "-callers-fast"  # of an objective's name, behind its target's
+_LONGEST = 63 - len(_OF_CALLERS)  # of a target's name, so that its objectives' have room
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 
 Document = dict[str, Any]
 
 
-def of_ports(ports: Sequence[int], *, threshold: str = THRESHOLD, protocol: str | None = None) -> Document:
-    """Return a LatencyProbe with a target and an objective for each of these ports (at least one)."""
+def of_ports(
+    ports: Sequence[int], *, threshold: str = THRESHOLD, protocol: str | None = None, callers: bool = False
+) -> Document:
+    """Return a LatencyProbe with a target for each of these ports (at least one), and an objective of each; with
+    `callers` also one of what its callers saw."""
     targets = []
     for port in dict.fromkeys(ports):
         known = _BY_PORT.get(port, {}) if protocol is None else {"protocol": protocol}
         targets.append({"name": f"port-{port}", "ports": [port], **known})
-    return _document({"name": "host"}, targets, threshold)
+    return _document({"name": "host"}, targets, threshold, callers)
 
 
-def of_object(found: Mapping[str, Any], *, threshold: str = THRESHOLD) -> Document:
-    """Return a LatencyProbe for the pods of a Service or a workload, as the API server describes it.
+def of_object(found: Mapping[str, Any], *, threshold: str = THRESHOLD, callers: bool = False) -> Document:
+    """Return a LatencyProbe for the pods of a Service or a workload, as the API server describes it; `callers`: as of
+    `of_ports`.
 
     Raises SpecError where it selects no pods, or is something else.
     """
@@ -57,19 +63,24 @@ def of_object(found: Mapping[str, Any], *, threshold: str = THRESHOLD) -> Docume
     if by_stream:
         of_streams = {**_ports(by_stream), "protocol": Protocol.HTTP2.value}
         targets.append({"name": f"{stem}-grpc" if by_turns else name, "podSelector": selector, **of_streams})
-    return _document({"name": name, "namespace": metadata.get("namespace", "default")}, targets, threshold)
+    return _document({"name": name, "namespace": metadata.get("namespace", "default")}, targets, threshold, callers)
 
 
-def _document(metadata: Document, targets: Sequence[Document], threshold: str) -> Document:
+def _document(metadata: Document, targets: Sequence[Document], threshold: str, callers: bool) -> Document:
+    sides: list[tuple[str, Document]] = [(_SUFFIX, {})]
+    if callers:
+        sides.append((_OF_CALLERS, {"perspective": Role.CLIENT.value}))
     objectives = [
         {
-            "name": f"{one['name'][:_LONGEST]}-fast",
+            "name": f"{one['name'][:_LONGEST]}{suffix}",
             "target": one["name"],
             "threshold": threshold,
             "goal": GOAL,
             "window": "1d",
+            **side,
         }
         for one in targets
+        for suffix, side in sides
     ]
     spec = {"targets": list(targets), "objectives": objectives}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}

@@ -50,6 +50,15 @@ def test_a_threshold_is_that_of_every_objective() -> None:
     assert {one.threshold for one in probe.spec.objectives} == {"25ms"}
 
 
+@pytest.mark.parametrize("name", ["web", "c" * 63])
+def test_what_callers_saw_is_an_objective_beside_each_of_the_servers(name: str) -> None:
+    found = service({"port": 80}, {"port": 9000, "name": "grpc"}, name=name)
+    probe = parsing.parse(starting.of_object(found, callers=True))
+    sides = [(one.target, one.perspective) for one in probe.spec.objectives]
+    assert sides == [(target.name, side) for target in probe.spec.targets for side in (None, Role.CLIENT)]
+    assert len({one.name for one in probe.spec.objectives}) == 4
+
+
 def test_a_service_is_its_selector_and_the_ports_of_its_pods() -> None:
     document = starting.of_object(
         service({"port": 80, "targetPort": "http"}, {"port": 9000}, {"port": 53, "protocol": "UDP"})

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from latencyprobe import group, parsing
+from latencyprobe.plan import Role
 from tests.support.fake_kubectl import FakeKubectl
 
 DEPLOYMENT = {
@@ -31,6 +32,16 @@ def test_ports_of_this_host(capfd: pytest.CaptureFixture[str]) -> None:
     assert [target.ports for target in probe.spec.targets] == [(6379,), (80,)]
     assert {one.threshold for one in probe.spec.objectives} == {"5ms"}
     assert out.startswith("# ")
+
+
+def test_what_callers_saw_is_asked_for_and_that_is_said_where_it_is_not(capfd: pytest.CaptureFixture[str]) -> None:
+    _, alone, _ = run(capfd, "--port", "80")
+    code, both, _ = run(capfd, "--port", "80", "--callers")
+    assert code == 0
+    assert "latencyprobe init --callers" in alone
+    assert "--callers" not in both
+    sides = [one.perspective for one in parsing.parse(yaml.safe_load(both)).spec.objectives]
+    assert sides == [None, Role.CLIENT]
 
 
 def test_a_workload_of_the_cluster(capfd: pytest.CaptureFixture[str], fake_kubectl: FakeKubectl) -> None:
