@@ -1,6 +1,7 @@
 """Deleting, killing, uninstalling: nothing hangs, nothing is measured twice, nothing is left."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.e2e.probes import conditions, is_true, latency_probe, nothing_measure
 pytestmark = pytest.mark.e2e
 
 DEADLINE_S = 90
+CRD = "latencyprobes.latencyprobe.dev"
 OBJECTIVE = {"name": "fast", "target": "rpc", "threshold": "25ms", "goal": "99", "minEvents": 20}
 
 
@@ -42,7 +44,7 @@ def scale(chart: Chart, replicas: int) -> None:
     )
 
 
-def operators(chart: Chart) -> list[dict[str, object]]:
+def operators(chart: Chart) -> list[dict[str, Any]]:
     return chart.cluster.items("pods", chart.namespace, "app.kubernetes.io/component=operator")
 
 
@@ -53,6 +55,27 @@ def test_deleting_the_probe_ends_measuring(measured: str, release: Chart, cluste
     wait_for(lambda: nothing_measured(release), DEADLINE_S, "labels and agents are gone")
     wait_for(lambda: not any(still_there(one) for one in held), 10, "the kernel has let go of it all")
     assert cluster.get("latencyreport", "latency", measured) is None
+
+
+def test_deleting_its_namespace_ends_measuring(measured: str, release: Chart, cluster: Cluster) -> None:
+    held = [held_by(pod) for pod in cluster.pods(release.agents)]
+    cluster.kubectl("delete", "namespace", measured, f"--timeout={DEADLINE_S}s", timeout_s=DEADLINE_S + 10)
+
+    wait_for(lambda: nothing_measured(release), DEADLINE_S, "labels and agents are gone")
+    wait_for(lambda: not any(still_there(one) for one in held), 10, "the kernel has let go of it all")
+
+
+def test_deleting_the_definition_ends_measuring_and_with_it_back_a_probe_is_measured_again(
+    measured: str, release: Chart, cluster: Cluster
+) -> None:
+    before = {pod["metadata"]["uid"]: restarts_of(pod) for pod in operators(release)}
+    cluster.kubectl("delete", "crd", CRD, f"--timeout={DEADLINE_S}s", timeout_s=DEADLINE_S + 10)
+    wait_for(lambda: nothing_measured(release), DEADLINE_S, "labels and agents are gone")
+
+    release.install()  # Helm makes what is missing
+    wait_for(lambda: cluster.apply(latency_probe(), measured), 30, "the API server knows LatencyProbes")
+    wait_for(lambda: is_true(cluster, measured, "Measuring"), 90, "it is measured again")
+    assert {pod["metadata"]["uid"]: restarts_of(pod) for pod in operators(release)} == before
 
 
 def test_one_label_stops_all_measuring_and_taking_it_back_begins_it_again(
@@ -69,12 +92,12 @@ def test_one_label_stops_all_measuring_and_taking_it_back_begins_it_again(
     wait_for(lambda: is_true(cluster, measured, "Measuring"), DEADLINE_S, "it is measured again")
 
 
-@pytest.mark.parametrize("kind", ["latencyprobe", "namespace"])
+@pytest.mark.parametrize("kind", ["latencyprobe", "namespace", "crd"])
 def test_deletion_does_not_wait_for_a_dead_operator(
     without_operator: None, measured: str, release: Chart, cluster: Cluster, kind: str
 ) -> None:
-    name = {"latencyprobe": "shop", "namespace": measured}[kind]
-    cluster.kubectl("delete", kind, name, "-n", measured, f"--timeout={DEADLINE_S}s")
+    name = {"latencyprobe": "shop", "namespace": measured, "crd": CRD}[kind]
+    cluster.kubectl("delete", kind, name, "-n", measured, f"--timeout={DEADLINE_S}s", timeout_s=DEADLINE_S + 10)
 
     scale(release, 1)
     wait_for(lambda: nothing_measured(release), DEADLINE_S, "labels and agents are gone after the operator's return")
@@ -121,10 +144,11 @@ def agent_on(chart: Chart, node: str) -> list[dict[str, object]]:
 
 
 def restarts(chart: Chart) -> dict[str, int]:
-    return {
-        pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["restartCount"]
-        for pod in chart.cluster.pods(chart.agents)
-    }
+    return {pod["metadata"]["name"]: restarts_of(pod) for pod in chart.cluster.pods(chart.agents)}
+
+
+def restarts_of(pod: dict[str, Any]) -> int:
+    return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
 
 
 def restarted(chart: Chart, node: str) -> list[dict[str, object]]:
