@@ -106,7 +106,8 @@ enum lost {
 	LOST_RECURSION = 4,   /* firing in another's way; user space adds bpf_prog_info.recursion_misses */
 	LOST_STATE = 5,	      /* no room to follow one more handshake, or thread */
 	LOST_LIMIT = 6,	      /* above the limit of records of its target set (waits) */
-	LOST_COUNT = 7,
+	LOST_THROTTLED = 7,   /* its namespace had its share of a ring that was more than half full */
+	LOST_COUNT = 8,
 };
 
 enum exchange_flags {
@@ -626,7 +627,7 @@ struct target_set {
 	__u32 wait_stacks;    /* enum stack_option_flags: STACKS_KERNEL, STACKS_USER */
 	__u32 protocol;	      /* enum protocol */
 	__u32 tls;	      /* 1: its connections are TLS's */
-	__u32 _pad;
+	__u32 share;	      /* its namespace's, of the ring: index into `shares` */
 };
 
 /* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */
@@ -670,6 +671,8 @@ struct config {
 	__u32 owner_by_process;	  /* counts_key.owner is the tgid */
 	__u32 wakeup_bytes;	  /* ring fill at which the reader is woken before its interval ends */
 	__u32 records_per_window; /* of 2^LP_WINDOW_SHIFT ns, neither slow nor failed; 0 = no limit. Above, a sample */
+	__u32 share_records;	  /* of a namespace in such a window, of the second half of the ring; 0 = no limit */
+	__u32 _pad;
 };
 
 /* Trackers: how long something took that began and ended, docs/design/tracker.md. Each row is an object of its own. */

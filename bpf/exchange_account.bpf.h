@@ -192,7 +192,13 @@ static __always_inline int count_and_emit(struct exchange *x, __u64 *ns)
 		add(&n->sampled_out_records, 1);
 		return overlaps;
 	}
-	if (!emit(&exchanges, x, sizeof(*x), cfg) && n)
+	if (within_share(&exchanges, x, cfg)) {
+		if (emit(&exchanges, x, sizeof(*x), cfg))
+			return overlaps;
+	} else {
+		count_lost(LOST_THROTTLED);
+	}
+	if (n)
 		add(&n->lost_records, 1);
 	return overlaps;
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * exchange_sampling.bpf.h: when exchanges end faster than config.records_per_window, slow and failed ones still send
- * their records, and of the others one of 2^level, the same at both hosts. Counts are made of all:
- * docs/design/measurement.md, "Record sampling".
+ * their records, and of the others one of 2^level, the same at both hosts; of a ring that fills up each namespace has a
+ * share. Counts are made of all: docs/design/measurement.md, "Record sampling".
  */
 #ifndef LATENCYPROBE_EXCHANGE_SAMPLING_BPF_H
 #define LATENCYPROBE_EXCHANGE_SAMPLING_BPF_H
 
 #include <bpf/bpf_helpers.h>
 #include "events.h"
+#include "lost.bpf.h"
+#include "maps.bpf.h"
 
 /*
  * Records of late that were neither slow nor failed: a bucket that leaks `records_per_window` in each window. `level`
@@ -48,6 +50,53 @@ static __always_inline __u64 mixed_place(const struct exchange *x)
 	return (mixed ^ mixed >> 30) * 0x94d049bb133111ebULL;
 }
 
+/* Records of one namespace in a window while the ring was more than half full. */
+struct share {
+	__u64 window;
+	__u64 records;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1024); /* as target_sets, each of which may be of another namespace */
+	__type(key, __u32);
+	__type(value, struct share);
+} shares SEC(".maps");
+
+/* The window in which an exchange ended. The stamps of one that was flushed are old. */
+static __always_inline __u64 window_of(const struct exchange *x)
+{
+	return (x->role == ROLE_SERVER ? x->send_end_ns : x->read_last_ns) >> LP_WINDOW_SHIFT;
+}
+
+/*
+ * Half of the ring is anybody's. The other half is shared out: who has had config.share_records of it in a window waits
+ * for the next one. So whoever fills the ring, slow or failed exchanges of others find room.
+ */
+static __always_inline bool within_share(void *ring, const struct exchange *x, const struct config *cfg)
+{
+	__u64 half = 2 * (__u64)cfg->wakeup_bytes, window = window_of(x);
+	__u32 index = x->target_set;
+	struct target_set *set;
+	struct share *mine;
+
+	if (!cfg->share_records || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < half)
+		return true;
+	set = bpf_map_lookup_elem(&target_sets, &index);
+	if (!set)
+		return true;
+	index = set->share;
+	mine = bpf_map_lookup_elem(&shares, &index);
+	if (!mine)
+		return true;
+	if (window > mine->window) {
+		mine->window = window;
+		mine->records = 0;
+	}
+	add(&mine->records, 1);
+	return *(volatile __u64 *)&mine->records <= cfg->share_records;
+}
+
 /*
  * Does this exchange, neither slow nor failed, send its record? It then has the level in its flags. Who is kept at one
  * level is kept at all below. Processors that enter a window at once may both let the bucket leak, and set a level that
@@ -55,8 +104,7 @@ static __always_inline __u64 mixed_place(const struct exchange *x)
  */
 static __always_inline bool sampled(struct exchange *x, const struct config *cfg)
 {
-	/* the stamps of one that was flushed are old: it counts for the window that there is */
-	__u64 window = (x->role == ROLE_SERVER ? x->send_end_ns : x->read_last_ns) >> LP_WINDOW_SHIFT, leaked;
+	__u64 window = window_of(x), leaked; /* one that was flushed counts for the window that there is */
 	__u32 limit = cfg->records_per_window, level;
 
 	if (!limit)

@@ -11,7 +11,7 @@ import pytest
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import NodePlan, Role, SpanPolicy, Target
-from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.kernel.programs import Programs, share_records
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.rules import NO_RULES, Rules, TargetSet, compile_rules
@@ -219,7 +219,7 @@ def test_bpf_and_perfmon_are_the_capabilities_it_needs(capabilities, said):
     script = f"""
 from pathlib import Path
 from latencyprobe.errors import Unsupported
-from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.kernel.programs import Programs, share_records
 try:
     with Programs.open(Path({str(OBJECT)!r})) as programs:
         programs.flush()
@@ -232,3 +232,14 @@ except Unsupported as e:
     drop = ["setpriv", "--bounding-set", capabilities, "--inh-caps", capabilities]
 
     assert said in subprocess.check_output([*drop, sys.executable, "-c", script], text=True)
+
+
+@pytest.mark.parametrize("namespaces", [2, 3, 50, 1000])
+def test_shares_of_all_namespaces_fit_between_two_looks_of_the_reader(namespaces: int) -> None:
+    ring = 4 << 20
+    share = share_records(ring, namespaces)
+    assert 0 < 3 * namespaces * share * (EXCHANGE.itemsize + 8) <= ring // 2
+
+
+def test_who_measures_for_one_namespace_shares_nothing() -> None:
+    assert share_records(4 << 20, 1) == share_records(4 << 20, 0) == 0

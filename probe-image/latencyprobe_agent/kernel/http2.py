@@ -28,6 +28,7 @@ _SHARED = (
     "unaccounted",
     "exchanges",
     "overlapping",
+    "shares",
     ".data.rate",
 )
 

@@ -38,6 +38,8 @@ from latencyprobe_agent.vocabulary.records import (
 )
 from latencyprobe_agent.vocabulary.records import Protocol as KernelProtocol
 
+_IN_RING = EXCHANGE.itemsize + 8  # bytes of a record, with the ring's header of it
+
 
 class Programs(Attached):
     """The programs of `exchange.bpf.c`. Nothing is measured before the first `apply()`."""
@@ -51,7 +53,7 @@ class Programs(Attached):
         self._config = np.zeros((), CONFIG)
         self._shards = Shards()
         self._kept_room = KeptRoom(self._counts)
-        self._rules_in_force: object = None
+        self._in_force: tuple[object, dict[str, int]] = None, {}  # rules, and the number of each namespace's share
 
     @classmethod
     def open(cls, object_path: Path, *, ring_bytes: int | None = None) -> Self:
@@ -83,12 +85,16 @@ class Programs(Attached):
         Each target set has room for what nobody has room for, but for processes: only namespaces take it from another.
         Raises Unsupported, with nothing changed, when a map is too small.
         """
+        rules_in_force, shares = self._in_force
+        others = rules.rules is not rules_in_force  # else only cgroups have come or gone
+        if others:
+            shares = {name: n for n, name in enumerate(sorted({one.namespace for one in rules.in_force.values()}))}
         needed = {
             "target_sets": {
-                u32(index): _target_set(one, user_stacks=user_stacks, http2=http2) for index, one in rules.sets.items()
+                u32(index): _target_set(one, shares.get(one.namespace, 0), user_stacks=user_stacks, http2=http2)
+                for index, one in rules.sets.items()
             }
         }
-        others = rules.rules is not self._rules_in_force  # else only cgroups have come or gone
         if others:
             needed["rules"] = {_rule_key(*match): u32(index) for match, index in rules.rules.items()}
         needed["scopes"] = {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()}
@@ -99,7 +105,7 @@ class Programs(Attached):
                     "PlanTooLarge", f"the plan of this node needs {len(entries)} {name}, there is room for {room}"
                 )
         if others:
-            self._rules_in_force = None  # until all are written
+            self._in_force = None, {}  # until all are written
             self._kept_room.follow(() if owner_by_process else unowned(rules))
         for name, entries in needed.items():
             self._write(name, entries)
@@ -114,6 +120,7 @@ class Programs(Attached):
         config["host"], config["boot_offset_ns"] = rules.host, boot_offset_ns()
         config["wakeup_bytes"] = self.ring_bytes // 4
         config["records_per_window"] = math.ceil(records_per_second * (1 << WINDOW_SHIFT) / 1e9)
+        config["share_records"] = share_records(self.ring_bytes, len(shares))
         # Twice: the generation is the first word of the entry, and a program that saw it new with the old host groups
         # would keep that decision.
         for generation in (self._generation, self._generation + 1):
@@ -125,7 +132,7 @@ class Programs(Attached):
         self.flush()  # lets go of sockets that pass the filter no longer
         if others:
             self._remove("rules", needed["rules"])
-        self._rules_in_force = rules.rules
+        self._in_force = rules.rules, shares
 
     def flush(self) -> None:
         """Do what is due once a second: end what has been idle; follow the boot clock, which a suspend has moved."""
@@ -258,8 +265,15 @@ def _scope(groups: tuple[int, int]) -> bytes:
     return np.array(groups, SCOPE).tobytes()
 
 
-def _target_set(one: TargetSet, *, user_stacks: bool, http2: bool) -> bytes:
+def share_records(ring_bytes: int, namespaces: int) -> int:
+    """Return how many records of each namespace the second half of a ring holds in a window, 0 for no limit. A reader
+    comes at least once in two windows, so in parts of three, and finds that there was room for all shares."""
+    return max(1, ring_bytes // 6 // _IN_RING // namespaces) if namespaces > 1 else 0
+
+
+def _target_set(one: TargetSet, share: int, *, user_stacks: bool, http2: bool) -> bytes:
     value = np.zeros((), TARGET_SET)
+    value["share"] = share
     value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
     value["slow_ns"] = min([*one.thresholds_ns, one.spans.slower_than_ns])
     value["pause_ns"], value["setup_turns"], value["evidence"] = one.pause_ns, one.setup_turns, one.evidence

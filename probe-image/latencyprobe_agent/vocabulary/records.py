@@ -92,6 +92,7 @@ class Lost(IntEnum):
     RECURSION = 4
     STATE = 5
     LIMIT = 6
+    THROTTLED = 7
 
 
 class ExchangeFlags(IntFlag):
@@ -718,7 +719,7 @@ TARGET_SET = _struct(
     ("wait_stacks", 104, "u4"),
     ("protocol", 108, "u4"),
     ("tls", 112, "u4"),
-    ("_pad", 116, "u4"),
+    ("share", 116, "u4"),
 )
 
 SCOPE = _struct(
@@ -742,7 +743,7 @@ RULE_KEY = _struct(
 )
 
 CONFIG = _struct(
-    56,
+    64,
     ("generation", 0, "u8"),
     ("idle_timeout_ns", 8, "u8"),
     ("boot_offset_ns", 16, "u8"),
@@ -752,6 +753,8 @@ CONFIG = _struct(
     ("owner_by_process", 44, "u4"),
     ("wakeup_bytes", 48, "u4"),
     ("records_per_window", 52, "u4"),
+    ("share_records", 56, "u4"),
+    ("_pad", 60, "u4"),
 )
 
 TRACKER_KNOBS = _struct(
