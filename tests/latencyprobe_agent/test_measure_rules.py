@@ -15,7 +15,7 @@ from latencyprobe_agent.measure.matches import ANY_ADDRESS, packed
 from latencyprobe_agent.measure.room import Room
 from latencyprobe_agent.measure.rules import NO_RULES, compile_rules, followed_in
 from latencyprobe_agent.vocabulary.records import EvidenceFlags, RuleSide
-from tests.support.plans import plan_of, replicas_of, target
+from tests.support.plans import of, plan_of, replicas_of, target
 
 ADDRESSES = ["10.0.0.1", "10.0.0.2", "fd00::1"]
 PORTS = [80, 81]
@@ -256,6 +256,19 @@ def test_numbers_of_sets_are_used_again_only_when_all_have_been():
 
     assert max(rules.sets) == 1023
     assert ["shop/cart/t1099"] == list(rules.sets[next(iter(rules.rules.values()))].targets)
+
+
+def test_a_set_that_comes_back_never_shares_its_number_with_one_that_has_got_it_meanwhile():
+    """Of two namespaces: the kernel would count the RPCs of one for the other."""
+    cgroups = {"shop": [1], "other": [2]}
+    of_shop = of("shop", "web", pods=(TargetPod("shop", (80,)),))
+    rules = compile_rules(plan_of(of_shop), cgroups)
+    for threshold in range(1000, 2022):  # as many edits of it: every number has had a meaning
+        rules = compile_rules(plan_of(replace(of_shop, thresholds_ns=(threshold,))), cgroups, rules)
+    other = of("other", "web", pods=(TargetPod("other", (80,)),), thresholds=(7,))
+    rules = compile_rules(plan_of(other, of_shop), cgroups, rules)
+    named = {rules.sets[index].targets for index in rules.in_force}
+    assert named == {("shop/probe/web",), ("other/probe/web",)}
 
 
 def others(struct):
