@@ -14,7 +14,7 @@ from rich.text import Text
 
 from latencyprobe import group
 from latencyprobe.errors import ClusterError
-from latencyprobe.report import build, model, units
+from latencyprobe.report import build, headline, model, units
 from latencyprobe.slo.evaluate import State
 from latencyprobe_agent.tools.top import cluster, screen
 from latencyprobe_agent.tools.top.view import Row, View
@@ -33,7 +33,7 @@ def result(name: str, now: model.Now | None, **changes: object) -> model.Result:
 
 
 def report(*results: model.Result, namespace: str = "shop", omitted: int = 0) -> model.LatencyReport:
-    return build.document(namespace, model.Report(model.summary(results), results, omitted))
+    return build.document(namespace, model.Report(headline.summary(results), results, omitted))
 
 
 def drawn(rows: Sequence[Row], width: int) -> str:
