@@ -16,6 +16,7 @@ from latencyprobe import causes, exclusions, pressure, unsent
 from latencyprobe.plan import Role
 from latencyprobe.sli import (
     HISTOGRAM_INDEXES,
+    OTHERS,
     PEERS,
     SLOWEST,
     SUMMARIES,
@@ -23,11 +24,13 @@ from latencyprobe.sli import (
     Coverage,
     EvidenceCount,
     EvidenceSummary,
+    PeerCounts,
     PressureTime,
     SliRow,
     SlowExchange,
     WaitedFor,
     added_evidence,
+    worst,
 )
 from latencyprobe.spec import EvidenceSpec, signal_of
 from latencyprobe.stages import BY_NAME, CLIENT, names
@@ -100,6 +103,7 @@ def bounded(row: SliRow) -> SliRow:
         waited_ns=_added_up((_text(peer, MAX_PEER), _cut(ns, MAX_SUM_NS)) for peer, ns in row.waited_ns.items()),
         # of another version's causes the time is unknown here
         cause_ns=causes.folded({cause: ns for cause, ns in row.cause_ns.items() if causes.is_cause(cause)}),
+        by_peer=_by_peer(row.by_peer),
     )
 
 
@@ -123,6 +127,16 @@ def _evidence(counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
         signal: replace(count, exchanges=_cut(count.exchanges, MAX_EVENTS), bad=_cut(count.bad, MAX_EVENTS))
         for signal, count in known.items()
     }
+
+
+def _by_peer(by_peer: Mapping[str, PeerCounts]) -> dict[str, PeerCounts]:
+    """Check the buckets, and that no more are bad than there are."""
+    _at_most("by_peer", by_peer, PEERS + (OTHERS in by_peer))
+    for counts in by_peer.values():
+        _within("by_peer", counts.histogram, HISTOGRAM_INDEXES[0], HISTOGRAM_INDEXES[-1])
+        _within("by_peer", [counts.events, *counts.histogram.values()], 0, MAX_EVENTS)
+        _within("by_peer", [counts.bad], 0, counts.events)
+    return worst(*({_text(peer, MAX_PEER): counts} for peer, counts in by_peer.items()))
 
 
 def _exclusions(counts: Mapping[str, int], coverage: Coverage) -> dict[str, int]:

@@ -17,6 +17,7 @@ HISTOGRAM_SCALE = 5
 HISTOGRAM_INDEXES = range(-672, 320)  # 477 ns to 17 min; shorter and longer durations are in the first and the last
 SLOWEST = 5  # exchanges kept per row, whatever time it spans
 PEERS = 20
+OTHERS = ""  # whose figures by peer are of all that found no place
 SUMMARIES = 8  # of evidence, kept per exchange
 WAITED_FOR = 3  # peers that one exchange waited for
 
@@ -109,6 +110,15 @@ class PressureTime(_Wire, frozen=True, array_like=True):
     bad_of_us: int = 0
 
 
+class PeerCounts(_Wire, frozen=True, array_like=True):
+    """Events of one other end: how many, how many of them bad, and their durations as a row's histogram has them. From
+    records, each for as many as it stands for."""
+
+    events: int = 0
+    bad: int = 0
+    histogram: dict[int, int] = {}
+
+
 class SliRow(_Wire, frozen=True):
     """Counts of one objective in one minute (`minute`: Unix seconds, a multiple of 60).
 
@@ -120,7 +130,8 @@ class SliRow(_Wire, frozen=True):
     containers on this side of the exchanges, by kind (pressure.py); a kind that is absent is not known. `waited_ns`:
     how long servers waited, within the stage `process` of the events whose stages count, for RPCs of their own, by peer
     with port, at most 20; from records, each for as many as it stands for. `cause_ns`: likewise, what that
-    `process` went to, as far as it is known, by cause (causes.py).
+    `process` went to, as far as it is known, by cause (causes.py). `by_peer`: of a minute that is over, at most PEERS
+    and OTHERS; for the last minutes alone, no store keeps it.
     """
 
     namespace: str
@@ -143,6 +154,7 @@ class SliRow(_Wire, frozen=True):
     pressure: dict[str, PressureTime] = {}
     waited_ns: dict[str, int] = {}
     cause_ns: dict[str, int] = {}
+    by_peer: dict[str, PeerCounts] = {}
 
 
 class SliBatch(_Wire, frozen=True):
@@ -180,6 +192,7 @@ def merged(one: SliRow, *others: SliRow) -> SliRow:
         pressure=added_pressure(*(row.pressure for row in rows)),
         waited_ns=most(added(*(row.waited_ns for row in rows))),
         cause_ns=folded(added(*(row.cause_ns for row in rows))),
+        by_peer=worst(*(row.by_peer for row in rows if row.by_peer)),
     )
 
 
@@ -248,3 +261,26 @@ def longest(waited_for: Iterable[WaitedFor]) -> tuple[WaitedFor, ...]:
 def most(peers: Mapping[str, int]) -> dict[str, int]:
     """Keep the peers with the highest counts."""
     return dict(sorted(peers.items(), key=lambda item: (-item[1], item[0]))[:PEERS])
+
+
+def worst(*by_peer: Mapping[str, PeerCounts], most: int = PEERS) -> dict[str, PeerCounts]:
+    """Add up figures by peer; keep those with most bad events, then with most events, the worst first, and after them
+    all others as one."""
+    total: dict[str, list[PeerCounts]] = {}
+    for one in by_peer:
+        for peer, counts in one.items():
+            total.setdefault(peer, []).append(counts)
+    sums = {peer: added_counts(counts) for peer, counts in total.items()}
+    ranked = sorted(sums.keys() - {OTHERS}, key=lambda peer: (-sums[peer].bad, -sums[peer].events, peer))
+    kept, rest = ranked[:most], [*ranked[most:], *({OTHERS} & sums.keys())]
+    return {peer: sums[peer] for peer in kept} | ({OTHERS: added_counts(sums[peer] for peer in rest)} if rest else {})
+
+
+def added_counts(counts: Iterable[PeerCounts]) -> PeerCounts:
+    """Add up figures of peers."""
+    first, *others = counts
+    if not others:
+        return first
+    every = (first, *others)
+    histogram = added(*(one.histogram for one in every))
+    return PeerCounts(sum(one.events for one in every), sum(one.bad for one in every), histogram)

@@ -16,8 +16,8 @@ from latencyprobe import parsing
 from latencyprobe.errors import ReportError
 from latencyprobe.options import PLUGIN, Duration
 from latencyprobe.report import build, choosing, headline, kubectl, units
-from latencyprobe.report.headline import Age
-from latencyprobe.report.model import LatencyReport, updated_unix_ns
+from latencyprobe.report.headline import Age, updated_unix_ns
+from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.objective import Objective, objectives
 from latencyprobe.slo.windows import MINUTE_S, WINDOW_S
 from latencyprobe.store import Counts, SqliteStore, Store, default_path

@@ -6,8 +6,8 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,9 +28,9 @@ from latencyprobe.report.model import (
     Report,
     Result,
     Waited,
-    summary,
 )
 from latencyprobe.report.now import now as of_now
+from latencyprobe.report.room import Verdict, bounded
 from latencyprobe.report.slow import STAGES, slow
 from latencyprobe.sli import SLOWEST, SliRow, most
 from latencyprobe.slo.evaluate import (
@@ -51,20 +51,10 @@ from latencyprobe.store import Counts, Horizons
 
 log = logging.getLogger(__name__)
 
-MAX_RESULTS = 256
-MAX_BYTES = 256 << 10  # of the LatencyReport: what etcd and a watcher can bear once a minute
 MAX_REASON = 256
 _SIGNALS = 8
-_WHOLE = 12  # results that keep their slowest exchanges whatever the size: 12 × 20 KiB at their longest
-_GIVEN_UP: tuple[dict[str, Any], ...] = (
-    {"burn_down": None, "week_before": None},
-    {"slowest": (), "top_peers": (), "waited_for": (), "causes": ()},
-)
 NAME = "latency"
 KIND = "LatencyReport"
-
-Rank = tuple[int, Fraction, str, str]  # the worst first: place of the state, remaining budget, probe, objective
-Verdict = tuple[Rank, Result]
 
 
 def build(
@@ -108,24 +98,6 @@ def judged(
         _judged(store, objective, asked, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
     ]
-
-
-def bounded(verdicts: Iterable[Verdict]) -> Report:
-    """Return a report, worst first, within MAX_RESULTS and MAX_BYTES: the best give up their history first, then their
-    exemplars and place."""
-    results = [result for _, result in sorted(verdicts, key=lambda verdict: verdict[0])]
-    kept = results[:MAX_RESULTS]
-    sizes = [len(msgspec.json.encode(result)) for result in kept]
-    room = MAX_BYTES - 4096  # metadata with its owner references, summary
-    for given_up in _GIVEN_UP:
-        for i in reversed(range(_WHOLE, len(kept))):
-            if sum(sizes) > room:
-                kept[i] = msgspec.structs.replace(kept[i], **given_up)
-                sizes[i] = len(msgspec.json.encode(kept[i]))
-    while sum(sizes) > room:
-        kept.pop()
-        sizes.pop()
-    return Report(summary(results), tuple(kept), len(results) - len(kept))
 
 
 def document(namespace: str, report: Report) -> LatencyReport:
@@ -226,7 +198,7 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
         week_before=history.week_before(store, objective, when, first, kept),
         other_end=both_ends.of(ends, since, until),
         fastest=both_ends.fastest(ends, row),
-        now=of_now(ends, first, now, _bad_by_stage),
+        now=of_now(ends, first, now, _bad_by_stage, partial(store.by_peer, key)),
         untold=store.untold(key, since, until),
         window_events=None if when.since_s is None else whole.total,
     )

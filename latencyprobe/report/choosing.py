@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from latencyprobe.report import headline
-from latencyprobe.report.model import LatencyReport, Result, summary
+from latencyprobe.report.headline import summary
+from latencyprobe.report.model import LatencyReport, Result
 from latencyprobe.slo.evaluate import State
 
 

@@ -1,11 +1,14 @@
 """The headline of a report: how many objectives are met, which is the worst, what is not shown, how old it is. Pure."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from latencyprobe.report import units, words
-from latencyprobe.report.model import STALE_S, LatencyReport, Report
+from latencyprobe.report.model import LatencyReport, Report, Result, Summary
 from latencyprobe.slo.evaluate import State
 
+STALE_S = 180  # the operator renews a LatencyReport before: nobody renews one that is older
 _FRESH_S = 2
 _NOT_COUNTED_S = 300  # who measures counts each minute, with RPCs or without
 
@@ -76,3 +79,14 @@ def omitted(report: Report | LatencyReport) -> str:
 def not_shown(objectives: int) -> str:
     """Return how many objectives are left out."""
     return f"{objectives} more objectives are not shown."
+
+
+def summary(results: Iterable[Result]) -> Summary:
+    """Return how many results are in each state."""
+    found = Counter(result.state for result in results)
+    return {state.column: found[state] for state in State}
+
+
+def updated_unix_ns(report: LatencyReport) -> int:
+    """Return when a report was made, Unix time in ns; 0 for one without results."""
+    return max((units.unix_ns(result.updated) for result in report.results), default=0)

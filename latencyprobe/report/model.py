@@ -5,16 +5,12 @@ Numbers that are no counts are text with a unit or in percent (units.py). crds/l
 fields.
 """
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 
-from latencyprobe.report import units
 from latencyprobe.slo.evaluate import State
 
-STALE_S = 180  # the operator renews a LatencyReport before: nobody renews one that is older
 Summary = Annotated[dict[str, int], msgspec.Meta(min_length=len(State))]  # by `State.column`
 
 
@@ -201,9 +197,20 @@ class OtherEnd(_Model, frozen=True):
     fastest: str
 
 
+class PeerNow(_Model, frozen=True):
+    """One other end in the last full minutes, as `Now`; from records. `peer`: empty for all others together."""
+
+    peer: str
+    rate: str
+    bad: str
+    p50: str
+    p99: str
+
+
 class Now(_Model, frozen=True):
     """The last full minutes. `over`: how long they are; `rate`: events a second; `bad` in percent; `stages`: of bad
-    events, those that dominated most, as many as a bar shows. Two digits: less is no change (docs/slo.md)."""
+    events, those that dominated most, as many as a bar shows; `peers`: with most bad ones, then with most, the worst
+    first, then all others; absent where they are not known. Two digits: less is no change (docs/slo.md)."""
 
     over: str
     rate: str
@@ -213,6 +220,7 @@ class Now(_Model, frozen=True):
     other_p50: str | None = None
     other_p99: str | None = None
     stages: tuple[BadStage, ...] = ()
+    peers: tuple[PeerNow, ...] = ()
 
 
 class Result(_Model, frozen=True):
@@ -287,14 +295,3 @@ class LatencyReport(_Model, frozen=True):
     omitted: int = 0
     worst: str = ""
     made_by: str = ""
-
-
-def summary(results: Iterable[Result]) -> Summary:
-    """Return how many results are in each state."""
-    found = Counter(result.state for result in results)
-    return {state.column: found[state] for state in State}
-
-
-def updated_unix_ns(report: LatencyReport) -> int:
-    """Return when a report was made, Unix time in ns; 0 for one without results."""
-    return max((units.unix_ns(result.updated) for result in report.results), default=0)

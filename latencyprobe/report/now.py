@@ -6,23 +6,28 @@ Full minutes alone, as counts come by the minute: of the current one a rate woul
 from collections.abc import Callable
 from fractions import Fraction
 
+from latencyprobe.bounds import MAX_PEER
 from latencyprobe.report import units
 from latencyprobe.report.both_ends import Ends
-from latencyprobe.report.model import BadStage, Now
-from latencyprobe.sli import SliRow
+from latencyprobe.report.model import BadStage, Now, PeerNow
+from latencyprobe.sli import PeerCounts, SliRow, worst
 from latencyprobe.slo.windows import MINUTE_S
+from latencyprobe.store import LastMinutes
 
 NOW_S = 5 * MINUTE_S
 _DIGITS = 2
 _SHARE_DECIMALS = 9
 _STAGES = 4
+_PEERS = 5
+_APART, _FEW_APART = 10, 2  # how far figures by peer may be from the counts: percent of these, and events
 
 Stages = Callable[[SliRow], tuple[BadStage, ...]]
+ByPeer = Callable[[int, int], LastMinutes | None]
 
 
-def now(ends: Ends, first: int | None, now_unix_s: int, stages: Stages) -> Now | None:
+def now(ends: Ends, first: int | None, now_unix_s: int, stages: Stages, by_peer: ByPeer) -> Now | None:
     """Return the figures of the last full minutes, `None` without events. `first`: since when it counts; `stages`: of
-    its bad events."""
+    its bad events; `by_peer`: its peers between two Unix times."""
     until = now_unix_s // MINUTE_S * MINUTE_S
     since = max(until - NOW_S, first or 0)
     if since >= until:
@@ -38,7 +43,26 @@ def now(ends: Ends, first: int | None, now_unix_s: int, stages: Stages) -> Now |
         share(row.bad, max(events, 1)),
         *(p50, p99, *(_quantiles(ends.other(since, until)) if ends.other else (None, None))),
         stages(row)[:_STAGES],
+        _peers(lambda known: row if known == since else ends.own(known, until), by_peer(since, until), until),
     )
+
+
+def _peers(counted: Callable[[int], SliRow], found: LastMinutes | None, until: int) -> tuple[PeerNow, ...]:
+    """Return the worst peers and all others. None where these are not about the events that were counted since: some
+    node has not told, or records were lost. A wrong figure is worse than none."""
+    if found is None or not found.by_peer or found.since >= until:
+        return ()
+    row, told = counted(found.since), sum(counts.events for counts in found.by_peer.values())
+    events = row.good + row.bad
+    if abs(told - events) * 100 > _APART * events + _FEW_APART * 100:
+        return ()
+    return tuple(_peer(*one, until - found.since) for one in worst(found.by_peer, most=_PEERS).items())
+
+
+def _peer(peer: str, counts: PeerCounts, seconds: int) -> PeerNow:
+    p50, p99 = units.quantiles(counts.histogram, units.P50, units.P99, digits=_DIGITS) or ("", "")
+    bad = share(counts.bad, max(counts.events, 1))
+    return PeerNow(peer[:MAX_PEER], rate(Fraction(counts.events, seconds)), bad, p50, p99)
 
 
 def rate(value: Fraction) -> str:

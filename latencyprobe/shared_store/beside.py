@@ -36,6 +36,9 @@ class Beside:
         for all who ask for it."""
         return self._both(key, since, until)[0]
 
+    def by_peer(self, key: ObjectiveKey, since: int, until: int) -> None:
+        """Return nothing: metrics know no peers of the last minutes."""
+
     def events_by_step(self, key: ObjectiveKey, since: int, until: int, step_s: int) -> list[Events]:
         """Return the same step by step."""
         return self._shared.events_by_step(key, since, until, step_s)

@@ -99,6 +99,9 @@ class PrometheusCounts:
         counted = self._counted(key.namespace, since, until).get(Identity.of(key))
         return counted.events if counted else Events(0, 0)
 
+    def by_peer(self, key: ObjectiveKey, since: int, until: int) -> None:
+        """Return nothing: metrics know no peers of the last minutes."""
+
     def events_by_step(self, key: ObjectiveKey, since: int, until: int, step_s: int) -> list[Events]:
         """Return the same step by step, from the start of the window to its last step with counts."""
         asked = [questions.by_step(key.namespace, since, until - 1, step_s)]

@@ -8,6 +8,7 @@ from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store.levels import Horizons
 from latencyprobe.store.opening import DAMAGED, FULL, default_path
+from latencyprobe.store.recent import LastMinutes
 from latencyprobe.store.sqlite import SqliteStore
 
 
@@ -20,6 +21,9 @@ class Counts(Protocol):
     def read(self, key: ObjectiveKey, since: int, until: int, *, exemplars: bool = True) -> SliRow:
         """Return the sum of a window; its `minute` is the window's start as it was aligned. `exemplars`: also the
         slowest exchanges and peers."""
+
+    def by_peer(self, key: ObjectiveKey, since: int, until: int) -> LastMinutes | None:
+        """Return the figures by peer of the last minutes in a window, `None` where it knows none."""
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
         """Return the good and bad events of a window."""
@@ -63,4 +67,4 @@ class Store(Counts, Protocol):
         """Delete what is older than it has to be kept."""
 
 
-__all__ = ["DAMAGED", "FULL", "Counts", "Horizons", "SqliteStore", "Store", "default_path"]
+__all__ = ["DAMAGED", "FULL", "Counts", "Horizons", "LastMinutes", "SqliteStore", "Store", "default_path"]

@@ -23,7 +23,8 @@ from latencyprobe.slo.windows import DAY_S, HOUR_S, MINUTE_S
 from latencyprobe.store import asked, columns, opening, past, retired, statements, windows
 from latencyprobe.store.kept import Kept
 from latencyprobe.store.levels import MINUTES_KEPT_S, WIDTHS_S, Horizons, Pace, boot_s, down, horizons, spans
-from latencyprobe.store.schema import KEY_COLUMNS
+from latencyprobe.store.recent import LastMinutes, Recent
+from latencyprobe.store.series import Series
 
 LATE_S = DAY_S  # agents keep what was not accepted for as long
 _INSTANCE_KEPT_S = 3 * DAY_S
@@ -50,11 +51,12 @@ class SqliteStore:
         self._clock = clock
         self._pace = Pace(steady)
         self._lock = threading.RLock()
-        self._series: dict[ObjectiveKey, int] = {}
         self._kept = Kept(None if readonly else steady)
         self._db, self._claim = opening.connect(
             self.path, readonly=readonly, move_damaged=move_damaged, thorough=thorough
         )
+        self._series = Series(self._db)
+        self._recent = Recent(clock)
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +92,7 @@ class SqliteStore:
         with self._transaction():
             self._db.execute("UPDATE series SET retired = 1 WHERE namespace = ? AND probe = ?", (namespace, probe))
             for objective in objectives:
-                values = (msgspec.json.encode(objective), self._id(objective.key))
+                values = (msgspec.json.encode(objective), self._series.id(objective.key))
                 self._db.execute("UPDATE series SET retired = 0, definition = ? WHERE id = ?", values)
 
     def objectives(self) -> tuple[Objective, ...]:
@@ -101,7 +103,7 @@ class SqliteStore:
 
     def add(self, rows: Iterable[SliRow]) -> None:
         """Add counts, all or none. Rows that come more than 24 h late are only counted, in `late_rows`."""
-        with self._transaction():
+        with self._adding():
             self._add(rows)
 
     def add_batches(self, batches: Iterable[tuple[str, SliBatch]]) -> list[int]:
@@ -111,7 +113,7 @@ class SqliteStore:
         A batch that was there already changes nothing. A returned number that is not above the batch's means a gap:
         nothing of it was stored. An unknown instance may start anywhere. Counts and numbers are one transaction.
         """
-        with self._transaction():
+        with self._adding():
             return [self._add_batch(node, batch) for node, batch in batches]
 
     def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> int:
@@ -127,7 +129,7 @@ class SqliteStore:
                     too_late += 1
                     continue
                 for key in keys:
-                    _, known = self._time(self._id(key), minute)
+                    _, known = self._time(self._series.id(key), minute)
                     if (more := min(expected_ms - known, MAX_SUM)) > 0:
                         self._add_row(SliRow(*key, minute=minute, coverage=Coverage(expected_ms=more)))
         return too_late
@@ -135,12 +137,12 @@ class SqliteStore:
     def ask(self, nodes: Mapping[str, Mapping[ObjectiveKey, int]]) -> None:
         """Remember that these nodes are asked to count these objectives now, and since when (Unix s)."""
         with self._transaction():
-            asked.remember(self._db, nodes, int(self._clock()), self._id)
+            asked.remember(self._db, nodes, int(self._clock()), self._series.id)
 
     def unask(self, gone: Iterable[tuple[str, ObjectiveKey]]) -> None:
         """Forget that nodes were asked to count these objectives."""
         with self._transaction():
-            asked.unask(self._db, [(node, self._known(key)) for node, key in gone])
+            asked.unask(self._db, [(node, self._series.known(key)) for node, key in gone])
 
     def asked(self) -> dict[str, dict[ObjectiveKey, asked.Time]]:
         """Return what each node was asked to count within the last 2 days, and when."""
@@ -161,20 +163,25 @@ class SqliteStore:
         that were stored unchecked.
         """
         with self._transaction("DEFERRED"), opening.readable():
-            rows, kept = windows.Rows(self._db, self._known(key), self._kept), self._horizons()
+            rows, kept = windows.Rows(self._db, self._series.known(key), self._kept), self._horizons()
             total = windows.counts(rows, key, since, until, kept)
             return windows.with_exemplars(rows, total, until, kept) if exemplars else total
+
+    def by_peer(self, key: ObjectiveKey, since: int, until: int) -> LastMinutes | None:
+        """Return the figures by peer of the last minutes in [since, until); only who writes them knows any."""
+        with self._lock:
+            return self._recent.read(key, since, until) if self._claim else None
 
     def events(self, key: ObjectiveKey, since: int, until: int) -> Events:
         """Return the good and bad events of all rows that overlap [since, until)."""
         with self._transaction("DEFERRED"):
-            return past.events(self._db, self._known(key), spans(since, until, self._horizons()))
+            return past.events(self._db, self._series.known(key), spans(since, until, self._horizons()))
 
     def events_by_step(self, key: ObjectiveKey, since: int, until: int, step_s: int) -> list[Events]:
         """Return the same step by step, from the start of the window as it is aligned to its last step with counts."""
         with self._transaction("DEFERRED"):
             rows = spans(since, until, self._horizons(), widest_s=step_s)
-            return past.by_step(self._db, self._kept, self._known(key), rows, step_s)
+            return past.by_step(self._db, self._kept, self._series.known(key), rows, step_s)
 
     def objectives_at(self, at: int) -> tuple[Objective, ...]:
         """Return the objectives that were counted at a moment (Unix s), also such as are retired since."""
@@ -216,7 +223,7 @@ class SqliteStore:
             self._db.execute("DELETE FROM instances WHERE minute < ?", (now - _INSTANCE_KEPT_S,))
             asked.forget(self._db, now)
             self._kept.dropped(retired.forget(self._db))
-            self._series.clear()
+            self._series.forget()
 
     def _add_batch(self, node: str, batch: SliBatch) -> int:
         sender = (node, batch.instance)
@@ -234,14 +241,15 @@ class SqliteStore:
         latest_late = self._clock() - LATE_S
         for row in rows:
             if row.minute >= latest_late:
+                self._recent.add(row)
                 self._add_row(row)
                 continue
             self._db.execute("UPDATE state SET late_rows = late_rows + 1")
-            if row.minute >= self._horizons().minutes and self._known(key_of(row)):
+            if row.minute >= self._horizons().minutes and self._series.known(key_of(row)):
                 self._add_row(columns.missed(row))  # what the report has to know of it
 
     def _add_row(self, row: SliRow) -> None:
-        series = self._id(key_of(row))
+        series = self._series.id(key_of(row))
         self._db.execute(statements.BEGIN_SERIES, (row.minute, series, row.minute))
         wanted = self._wanted_more(series, row)
         self._kept.changed(series, row.minute)
@@ -269,22 +277,13 @@ class SqliteStore:
         kept = self._horizons().minutes or oldest
         return self._clock() if kept is None else kept + MINUTES_KEPT_S
 
-    def _id(self, key: ObjectiveKey) -> int:
-        if key not in self._series:
-            names, places = ", ".join(KEY_COLUMNS), ", ".join("?" * len(KEY_COLUMNS))
-            self._db.execute(f"INSERT OR IGNORE INTO series ({names}) VALUES ({places})", key)
-            self._series[key] = self._known(key)
-        return self._series[key]
-
-    def _known(self, key: ObjectiveKey) -> int:
-        """Return the id of a series, 0 (which no series has) for one without counts."""
-        if known := self._series.get(key):
-            return known
-        found = self._db.execute(statements.SERIES, key).fetchone()
-        return int(found[0]) if found else 0
-
     def _horizons(self) -> Horizons:
         return Horizons(*self._db.execute("SELECT minutes, hours, days FROM state").fetchone())
+
+    @contextmanager
+    def _adding(self) -> Iterator[None]:
+        with self._lock, self._recent.taking(), self._transaction():
+            yield
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
@@ -294,7 +293,7 @@ class SqliteStore:
                 yield
                 self._db.execute("COMMIT")
             except BaseException:
-                self._series.clear()
+                self._series.forget()
                 if self._db.in_transaction:  # SQLite itself rolls back where the disk is full
                     self._db.execute("ROLLBACK")
                 raise

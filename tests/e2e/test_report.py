@@ -61,6 +61,9 @@ def test_report_counts_every_rpc_and_names_the_stage_of_the_slow_ones(
     assert max(server.duration_us for _, server in slowest) >= 40_000
     wait_for(lambda: status(cluster, namespace, "slo") == "Violated", 10, "the LatencyProbe shows its worst state")
 
+    # Who suffers, of the last full minutes: its one caller.
+    wait_for(lambda: worst_peer(cluster, namespace) == f"{namespace}/caller", 150, "the caller is the worst peer")
+
     # The same report through the user's own kubectl.
     printed = latencyprobe("report", "-n", namespace, "-o", "json", "--fail-on", "violated")
     assert printed.returncode == 1
@@ -72,6 +75,12 @@ def test_report_counts_every_rpc_and_names_the_stage_of_the_slow_ones(
 
 def status(cluster: Cluster, namespace: str, field: str) -> object:
     return (cluster.get("latencyprobe", "shop", namespace) or {}).get("status", {}).get(field)
+
+
+def worst_peer(cluster: Cluster, namespace: str) -> object:
+    """The server's objective's worst peer of the last full minutes, once it is known."""
+    peers = results(cluster, namespace)["fast"].get("now", {}).get("peers", [{}])
+    return peers[0].get("peer")
 
 
 def complete(cluster: Cluster, namespace: str) -> dict[str, Any]:

@@ -9,7 +9,16 @@ from latencyprobe import exclusions
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, TORN, Impossible, bounded
 from latencyprobe.causes import CAUSES
 from latencyprobe.plan import Role
-from latencyprobe.sli import Coverage, EvidenceCount, EvidenceSummary, PressureTime, SliRow, SlowExchange, WaitedFor
+from latencyprobe.sli import (
+    Coverage,
+    EvidenceCount,
+    EvidenceSummary,
+    PeerCounts,
+    PressureTime,
+    SliRow,
+    SlowExchange,
+    WaitedFor,
+)
 from tests.latencyprobe.bounds_rows import NOW, row
 
 
@@ -63,6 +72,7 @@ HONEST = {
     "with evidence alone": row(
         slowest=slow(evidence=(EvidenceSummary("tcprt", "R reordered", 1, 0),) * 8, joined=True)
     ),
+    "by peer": row(by_peer={"shop/web": PeerCounts(9, 1, {-200: 8, -100: 1}), "": PeerCounts(3)}),
     "with calls of its own": row(
         slowest=slow(waited_for=tuple(WaitedFor(f"shop/redis-{i}:6379", 9, 10**9, "ab" * 16) for i in range(3)))
     ),
@@ -145,6 +155,16 @@ IMPOSSIBLE: dict[str, list[dict[str, Any]]] = {
         {"cause_ns": {"fsync": -1}},
         {"cause_ns": {"fsync": 1 << 63}},
         {"cause_ns": {f"call{i}": 1 for i in range(65)}},
+    ],
+    "by_peer": [
+        {"by_peer": {f"p{i}": PeerCounts(1) for i in range(21)}},
+        {"by_peer": {"p": PeerCounts(-1)}},
+        {"by_peer": {"p": PeerCounts(1 << 60)}},
+        {"by_peer": {"p": PeerCounts(1, 2)}},
+        {"by_peer": {"p": PeerCounts(1, -1)}},
+        {"by_peer": {"p": PeerCounts(1, 0, {320: 1})}},
+        {"by_peer": {"p": PeerCounts(1, 0, {3: -1})}},
+        {"by_peer": {"p": PeerCounts(1, 0, {3: 1 << 60})}},
     ],
     "peers": [{"peers": {f"p{i}": 1 for i in range(21)}}, {"peers": {"p": -1}}, {"peers": {"p": 1 << 60}}],
     "evidence": [

@@ -18,7 +18,15 @@ from latencyprobe import exclusions
 from latencyprobe.bounds import MAX_EVENTS, MAX_MEASURED_MS, MAX_NS, MAX_SUM_NS, MAX_UNIX_NS, TORN, Impossible, bounded
 from latencyprobe.plan import Role
 from latencyprobe.report import build, csv, html, markdown, model, table
-from latencyprobe.sli import HISTOGRAM_INDEXES, Coverage, EvidenceCount, EvidenceSummary, SliRow, SlowExchange
+from latencyprobe.sli import (
+    HISTOGRAM_INDEXES,
+    Coverage,
+    EvidenceCount,
+    EvidenceSummary,
+    PeerCounts,
+    SliRow,
+    SlowExchange,
+)
 from latencyprobe.stages import BY_NAME
 from latencyprobe.store import SqliteStore, statements
 from tests.latencyprobe.bounds_rows import NOW, OBJECTIVES, row
@@ -35,6 +43,10 @@ def numbers(least: int, most: int) -> st.SearchStrategy[int]:
 
 events, ns = numbers(0, MAX_EVENTS), numbers(0, MAX_NS)
 summaries = st.builds(EvidenceSummary, names, names, events, numbers(-(1 << 64), 1 << 64))
+by_peer = st.builds(
+    lambda most, bad, index: PeerCounts(most, min(most, bad), {index: most}),
+    *(events, events, st.sampled_from(HISTOGRAM_INDEXES)),
+)
 exchanges = st.builds(
     SlowExchange,
     trace_id=st.integers(0, 3).map("{:032x}".format),
@@ -79,6 +91,7 @@ def possible(draw: st.DrawFn) -> SliRow:
         coverage=Coverage(*seen, measured_ms=draw(numbers(0, MAX_MEASURED_MS))),
         slowest=draw(st.lists(exchanges, max_size=5).map(tuple)),
         peers=draw(st.dictionaries(names, events, max_size=20)),
+        by_peer=draw(st.dictionaries(names, by_peer, max_size=20)),
         evidence=draw(st.dictionaries(signals, evidence)),
         exclusions=reasons,
     )
@@ -96,6 +109,7 @@ anything = st.builds(
     coverage=st.just(Coverage()) | st.builds(Coverage, *[number] * 9),
     slowest=st.lists(exchanges, max_size=6).map(tuple),
     peers=st.dictionaries(names, number, max_size=3),
+    by_peer=st.dictionaries(names, st.builds(PeerCounts, number, number, st.dictionaries(number, number)), max_size=3),
     exclusions=st.dictionaries(st.sampled_from([*exclusions.BY_NAME, "tomorrow"]) | names, number, max_size=3),
 )
 

@@ -10,7 +10,7 @@ import pytest
 from latencyprobe.bounds import MAX_NS
 from latencyprobe.errors import StoreError
 from latencyprobe.plan import Role
-from latencyprobe.report import build, model
+from latencyprobe.report import build, model, room
 from latencyprobe.sli import EvidenceCount, PressureTime, SliRow, SlowExchange, WaitedFor
 from latencyprobe.slo.evaluate import State
 from latencyprobe.slo.objective import Objective, ObjectiveKey
@@ -245,7 +245,7 @@ def test_report_stays_within_its_bounds_and_keeps_the_worst_whole(
 ) -> None:
     store, objectives = crowded
     found = build.build(store, objectives, NOW)
-    assert len(msgspec.json.encode(found)) <= build.MAX_BYTES
+    assert len(msgspec.json.encode(found)) <= room.MAX_BYTES
     assert (300, 300 - found.omitted) == (sum(found.summary.values()), len(found.results))
     assert 0 < found.omitted
     assert (5, 5) == (len(found.results[0].slowest), len(found.results[0].top_peers))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from latencyprobe.report import build
+from latencyprobe.report import build, room
 from latencyprobe.report.model import Result
 from latencyprobe.slo.burndown import POINTS
 from latencyprobe.slo.evaluate import State
@@ -149,7 +149,7 @@ def test_best_give_up_their_history_before_anybody_gives_up_exemplars(
     for one in objectives:
         store.add([row(NOW - at * 6 * HOUR_S, good=900, bad=9, key=one.key) for at in range(4)])
     assert all(one.burn_down for one in build.build(store, objectives, NOW).results)
-    monkeypatch.setattr(build, "MAX_BYTES", 4096 + 15_000)
+    monkeypatch.setattr(room, "MAX_BYTES", 4096 + 15_000)
     found = build.build(store, objectives, NOW)
     kept = [one.burn_down is not None for one in found.results]
     assert ([True] * 12, False) == (kept[:12], kept[-1])

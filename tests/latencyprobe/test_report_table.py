@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from latencyprobe.report import build, model, table
-from latencyprobe.report.model import summary
+from latencyprobe.report.headline import summary
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import State
 from latencyprobe.store import SqliteStore

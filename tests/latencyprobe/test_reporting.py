@@ -128,7 +128,7 @@ def test_report_refuses_an_address_that_leads_to_no_trace(
 def test_rows_that_found_no_room_are_told_beside_the_csv(
     capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latencyprobe.report.build.MAX_RESULTS", 2)
+    monkeypatch.setattr("latencyprobe.report.room.MAX_RESULTS", 2)
     code, out, err = run(capfd, "report", "--store", store_of_today.path, "-o", "csv")
     assert (0, 3, "latencyprobe: shop: 1 more objectives are not shown.\n") == (code, len(out.splitlines()), err)
 

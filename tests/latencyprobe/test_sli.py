@@ -8,10 +8,12 @@ from msgspec.structs import replace
 from latencyprobe.causes import CAUSES
 from latencyprobe.plan import Role
 from latencyprobe.sli import (
+    OTHERS,
     PEERS,
     SLOWEST,
     Coverage,
     EvidenceSummary,
+    PeerCounts,
     PressureTime,
     SliBatch,
     SliRow,
@@ -114,6 +116,30 @@ def test_only_the_slowest_and_the_most_frequent_are_kept() -> None:
     result = merged(one, other)
     assert [9, 8, 7, 6, 5] == [exchange.duration_ns for exchange in result.slowest]
     assert ("p99", PEERS) == (next(iter(result.peers)), len(result.peers))
+
+
+def counts(events: int, bad: int = 0, bucket: int = 3) -> PeerCounts:
+    return PeerCounts(events, bad, {bucket: events})
+
+
+def test_figures_by_peer_add_up_and_the_worst_are_kept_the_others_as_one() -> None:
+    many = {f"p{i:02}": counts(10 + i) for i in range(PEERS)}
+    rows = [
+        SliRow(*KEY, minute=0, by_peer=many | {"worst": counts(1, 1), OTHERS: counts(5, bucket=9)}),
+        SliRow(*KEY, minute=0),
+        SliRow(*KEY, minute=0, by_peer={"p19": counts(100), "few": counts(2)}),
+    ]
+    found = merged(*rows).by_peer
+    assert ["worst", "p19", "p18"] == list(found)[:3], "bad ones first, then most events"
+    assert (PEERS + 1, OTHERS) == (len(found), list(found)[-1])
+    assert counts(129) == found["p19"]
+    assert PeerCounts(5 + 10 + 2, 0, {3: 12, 9: 5}) == found[OTHERS]
+    every = [one for row in rows for one in row.by_peer.values()]
+    assert sum(one.events for one in every) == sum(one.events for one in found.values()), "none is lost"
+
+
+def test_a_row_without_figures_by_peer_says_nothing_of_them_on_the_wire() -> None:
+    assert b"by_peer" not in msgspec.json.encode(SliRow(*KEY, minute=0, good=1))
 
 
 def test_causes_beyond_their_number_are_added_up_and_none_of_the_time_is_lost() -> None:

@@ -212,8 +212,8 @@ def test_of_what_was_asked_for_no_more_is_kept_than_of_the_last_minutes(store: P
     store.store.read(CALLER, int(store.clock.now) - HOUR_S, int(store.clock.now))
     store.clock.now += FORGOTTEN_S
     store.store.read(CALLER, int(store.clock.now) - HOUR_S, int(store.clock.now))
-    assert [store.store._known(CALLER)] == [*kept._asked]
-    assert [store.store._known(CALLER)] == [*kept._before]
+    assert [store.store._series.known(CALLER)] == [*kept._asked]
+    assert [store.store._series.known(CALLER)] == [*kept._before]
 
 
 def test_the_slowest_are_those_that_began_in_the_window_also_of_what_is_kept(store: Played) -> None:

@@ -5,9 +5,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from latencyprobe.plan import Role
-from latencyprobe.sli import Coverage, SliRow, SlowExchange, merged
+from latencyprobe.sli import Coverage, PeerCounts, SliRow, SlowExchange, merged
 from latencyprobe.slo.evaluate import Events
 from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore
@@ -59,6 +60,24 @@ def test_window_holds_exactly_the_rows_that_it_overlaps(store: SqliteStore) -> N
     assert Events(110, 0) == store.events(KEY, NOW + 119, NOW + 121)
     assert Events(0, 0) == store.events(KEY, NOW - 60, NOW)
     assert NOW + 60 == store.read(KEY, NOW + 100, NOW + 180).minute
+
+
+def test_figures_by_peer_are_of_what_is_stored_once_and_in_no_file(tmp_path: Path, clock: Clock) -> None:
+    told = row(by_peer={"shop/web": PeerCounts(3, 1, {-200: 3})})
+    window = (NOW, NOW + MINUTE_S)
+    with SqliteStore(tmp_path / "sli.db", clock=clock, steady=clock) as store:
+        for _ in range(2):
+            add_batch(store, "n1", batch(1, told))
+        add_batch(store, "n2", batch(1, told))
+        with pytest.raises(OverflowError):
+            store.add([told, replace(told, good=1 << 70)])
+        by_peer = {"shop/web": PeerCounts(6, 2, {-200: 6})}
+        assert (NOW, by_peer) == store.by_peer(KEY, *window)
+        assert {} == store.read(KEY, *window).by_peer
+        with SqliteStore(tmp_path / "sli.db", readonly=True) as reader:
+            assert reader.by_peer(KEY, *window) is None
+    with SqliteStore(tmp_path / "sli.db", clock=clock, steady=clock) as again:
+        assert (NOW, {}) == again.by_peer(KEY, *window)
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latencyprobe.sli import Coverage, EvidenceCount, SliBatch, SlowExchange
+from latencyprobe.sli import Coverage, EvidenceCount, PeerCounts, SliBatch, SlowExchange
 from latencyprobe_agent.directory import spool as module
 from latencyprobe_agent.directory.spool import Spool
 from latencyprobe_agent.directory.spool_file import SpoolDamagedError, SpoolError
@@ -60,6 +60,15 @@ def sent(spool: Spool) -> SliBatch:
 def test_a_row_comes_out_as_it_went_in(spool: Spool) -> None:
     spool.add([WHOLE], NOW)
     assert (WHOLE,) == sent(spool).rows
+
+
+def test_figures_by_peer_that_would_come_too_late_do_not_wait(spool: Spool) -> None:
+    """While the directory is away they would take most of the room, and only the last minutes' are kept there."""
+    by_peer = {"shop/web": PeerCounts(3, 1, {-200: 3})}
+    for minute in range(NOW, NOW + 900, 60):
+        spool.add([row(minute, by_peer=by_peer)], minute + 65)
+    told = [one.minute for one in sent(spool).rows if one.by_peer]
+    assert told == list(range(NOW, NOW + 540, 60)), "the first has waited for ten minutes then"
 
 
 def test_rows_of_one_minute_wait_as_one_and_the_oldest_go_first(spool: Spool) -> None:

@@ -3,16 +3,19 @@
 import numpy as np
 from msgspec.structs import replace
 
-from latencyprobe.plan import TargetPod
+from latencyprobe.plan import Identity, TargetPod
 from latencyprobe.sli import SliRow
+from latencyprobe_agent.directory.peers import FakePeers
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.measure.counts import NO_COUNTS, Snapshot
+from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.measure.turn import InForce, Turn, empty
 from latencyprobe_agent.sli.listener import SliRows
 from latencyprobe_agent.vocabulary.now import Now
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Role
 from tests.latencyprobe_agent.slicer import NO_LOSS, UNIX_NS, objective
+from tests.support.exchanges import exchanges
 from tests.support.plans import plan_of, target
 
 S = 10**9
@@ -34,3 +37,16 @@ def test_time_is_measured_from_the_first_plan_on() -> None:
         rows.take(counted(boot_s))
     rows.close()
     assert 7_000 == sum(row.coverage.measured_ms for row in delivered)
+
+
+def test_figures_by_peer_come_with_the_last_counts_of_their_minute_under_the_names_of_workloads() -> None:
+    web = Identity("10.0.0.2", "shop", "web-1", workload="web")
+    delivered: list[SliRow] = []
+    rows = SliRows(delivered.extend, 5.0, FakePeers(web))
+    some = halves(np.concatenate([exchanges(4, Role.SERVER), exchanges(2, Role.SERVER, peer="10.0.0.9")]))
+    rows.take(counted(600)._replace(halves=some))
+    for boot_s in (605, 650, 655):
+        rows.take(counted(boot_s))
+    told = [(row.minute, {peer: one.events for peer, one in row.by_peer.items()}) for row in delivered if row.by_peer]
+    minute = (UNIX_NS // S + 600) // 60 * 60
+    assert told == [(minute, {"shop/web": 4, "10.0.0.9": 2})]

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from latencyprobe import group
 from latencyprobe.errors import ClusterError
-from latencyprobe.report import build, model, units
+from latencyprobe.report import build, headline, model, units
 from latencyprobe.slo.evaluate import State
 from latencyprobe_agent.tools.top import cluster, screen
-from latencyprobe_agent.tools.top.view import Row, View
+from latencyprobe_agent.tools.top.view import OF_CLUSTER, By, Row, Sort, View
 from tests.support.fake_kubectl import FakeKubectl
 
 UPDATED_NS = 1_790_000_000 * 10**9
@@ -33,12 +33,22 @@ def result(name: str, now: model.Now | None, **changes: object) -> model.Result:
 
 
 def report(*results: model.Result, namespace: str = "shop", omitted: int = 0) -> model.LatencyReport:
-    return build.document(namespace, model.Report(model.summary(results), results, omitted))
+    return build.document(namespace, model.Report(headline.summary(results), results, omitted))
 
 
-def drawn(rows: Sequence[Row], width: int) -> str:
+OBJECTIVES = View(Sort.STATE, sorts=OF_CLUSTER)
+BY_PEER = OBJECTIVES._replace(by=By.PEER)
+PEERS = (
+    model.PeerNow("shop/frontend", "20", "7.5", "1.2ms", "9.9ms"),
+    model.PeerNow("203.0.113.7", "90", "0", "550us", "2.1ms"),
+    model.PeerNow("", "10", "0", "540us", "2.2ms"),
+)
+WITH_PEERS = replace(NOW, peers=PEERS)
+
+
+def drawn(rows: Sequence[Row], width: int, view: View = OBJECTIVES) -> str:
     file = io.StringIO()
-    screen.print_plain(Console(file=file, width=width), View(), rows, Text(), screen.CLUSTER)
+    screen.print_plain(Console(file=file, width=width), view, rows, Text())
     return file.getvalue()
 
 
@@ -88,6 +98,49 @@ def test_every_width_has_figures_whole_and_no_line_beyond_it(width: int) -> None
         assert figure in found
     assert ("84ms" in found) == (width >= 80)
     assert ("560us" in found) == (width >= 110)
+
+
+def test_by_peer_an_objective_is_its_peers_without_what_nobody_knows_of_them() -> None:
+    found = cluster.looked([report(result("fast", WITH_PEERS))], UPDATED_NS)
+    first, second, others = BY_PEER.shown(found.rows)
+    assert (first.peer, first.rate, first.errors, first.p50_ns, first.p99_ns) == (
+        *("shop/frontend", 20, 0.075),
+        *(1_200_000, 9_900_000),
+    )
+    assert (first.state, first.objective) == ("AtRisk", "checkout/fast")
+    assert (first.stages, first.other_p50_ns, first.other_p99_ns) == ((), None, None)
+    assert (second.peer, others.peer) == ("203.0.113.7", "(others)")
+    assert [row.peer for row in OBJECTIVES.shown(found.rows)] == [""]
+
+
+def test_peers_stay_with_their_objective_in_the_order_of_states_and_are_sorted_by_any_other() -> None:
+    worse = result("worse", replace(WITH_PEERS, p99="1ms"), state=State.VIOLATED)
+    found = cluster.looked([report(result("fast", WITH_PEERS), worse, result("old", NOW))], UPDATED_NS)
+    said = [(row.objective.rpartition("/")[2], row.peer) for row in BY_PEER.shown(found.rows)]
+    peers = ["shop/frontend", "203.0.113.7", "(others)"]
+    assert said[:3] == [("worse", peer) for peer in peers]
+    assert sorted(said[3:]) == sorted([*(("fast", peer) for peer in peers), ("old", "")])
+    by_rate = [row.rate for row in BY_PEER._replace(sort=Sort.RATE).shown(found.rows)]
+    assert by_rate == [120, 90, 90, 20, 20, 10, 10]
+    assert [row.peer for row in BY_PEER._replace(wanted="frontend").shown(found.rows)] == ["shop/frontend"] * 2
+    assert found.told_of(BY_PEER) == "peers of 1 objective are not known"
+    assert not found.told_of(OBJECTIVES)
+
+
+def test_by_peer_the_sum_is_still_that_of_all_rpcs() -> None:
+    found = cluster.looked([report(result("fast", WITH_PEERS))], UPDATED_NS)
+    assert "120 RPC/s  3 rows" in drawn(found.rows, 200, BY_PEER)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_by_peer_every_width_has_who_suffers_and_no_line_beyond_it(width: int) -> None:
+    names = replace(result("objective-with-a-name-that-is-long", WITH_PEERS), probe="p" * 40)
+    found = drawn(cluster.looked([report(names)], UPDATED_NS).rows, width, BY_PEER)
+    assert max(map(len, found.splitlines())) <= width
+    for figure in ("shop/frontend", "203.0.113.7", "(others)", "9.9ms", "7.5 %"):
+        assert figure in found
+    assert ("20.0" in found) == (width >= 80)
+    assert ("1.2ms" in found, "At risk" in found) == (width >= 110,) * 2
 
 
 def test_a_look_that_fails_leaves_what_was_found_and_says_so() -> None:
@@ -148,6 +201,20 @@ def test_top_of_all_namespaces_as_json_names_what_shares_are_of(
     assert (one["namespace"], one["objective"], one["bad_share"]) == ("shop", "checkout/fast", 0.012)
     assert (one["process_bad_share"], one["other_p99_ns"]) == (0.8, 84_000_000)
     assert not {"process", "peer", "errors"} & one.keys()
+
+
+def test_by_peer_as_json_has_one_object_for_each(
+    tmp_path: Path, fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kubectl_with(tmp_path, fake_kubectl, report(result("fast", WITH_PEERS)))
+    assert not group.run(["top", "-n", "shop", "--by", "peer", "-o", "json"])
+    first, *others = map(json.loads, capfd.readouterr().out.splitlines())
+    assert (first["peer"], first["objective"], first["bad_share"]) == ("shop/frontend", "checkout/fast", 0.075)
+    assert not {"peers", "stages", "other_p99_ns", "process_bad_share"} & first.keys()
+    assert [one["peer"] for one in others] == ["203.0.113.7", "(others)"]
+    assert not group.run(["top", "-n", "shop", "-o", "json"])
+    (whole,) = map(json.loads, capfd.readouterr().out.splitlines())
+    assert not {"peer", "peers"} & whole.keys()
 
 
 @pytest.mark.parametrize("args", [["-n", "shop", "-A"], ["-n", "shop", "--port", "80"]])

@@ -34,6 +34,11 @@ def test_rows_of_a_host_have_no_state_to_sort_by(capfd: pytest.CaptureFixture[st
     assert "--sort state goes with -n or -A" in capfd.readouterr().err
 
 
+def test_rows_of_a_host_are_of_no_objective(capfd: pytest.CaptureFixture[str]) -> None:
+    assert group.run(["top", "--port", "80", "--by", "objective"]) == 2
+    assert "--by objective goes with -n or -A" in capfd.readouterr().err
+
+
 @pytest.fixture
 def echo() -> Any:
     server = Echo(free_port())

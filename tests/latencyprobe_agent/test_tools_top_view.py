@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from latencyprobe_agent.tools.top import screen
-from latencyprobe_agent.tools.top.view import OF_CLUSTER, OF_HOST, Row, Sort, View
+from latencyprobe_agent.tools.top.view import OF_CLUSTER, OF_HOST, By, Row, Sort, View
 
 
 def row(process: str = "web", rate: float = 1.0, p50_ns: int = 1, p99_ns: int = 1, errors: float = 0.0) -> Row:
@@ -79,6 +79,22 @@ def test_what_has_no_room_on_the_screen_is_counted_and_reached_by_scrolling(keys
     text = file.getvalue()
     assert re.findall(r"^([a-f]) +10\.0\.0\.2", text, re.MULTILINE) == [*shown]
     assert f"{said}j k scroll" in text
+
+
+def test_b_is_by_peer_and_back_and_no_key_of_a_host() -> None:
+    of_cluster = View(Sort.STATE, sorts=OF_CLUSTER, first=1)
+    assert [pressed("b" * n, of_cluster).by for n in range(3)] == [By.OBJECTIVE, By.PEER, By.OBJECTIVE]
+    assert pressed("b", of_cluster).first == 0
+    assert pressed("b") == View()
+
+
+@pytest.mark.parametrize(("view", "has"), [(View(), False), (View(Sort.STATE, sorts=OF_CLUSTER), True)])
+def test_the_keys_that_there_are_are_named(view: View, has: bool) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=80, height=9, force_terminal=True, color_system=None)
+    with screen.Screen(console) as drawn:
+        drawn.draw(view, [row()._replace(state="Met")], Text())
+    assert ("b by peer" in file.getvalue()) == has
 
 
 def test_what_arrows_send_is_one_key_each() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from latencyprobe.sli import Coverage, SliBatch, SliRow
+from latencyprobe.sli import Coverage, PeerCounts, SliBatch, SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.store import SqliteStore
 from latencyprobe_operator.cluster import loops as loops_
@@ -129,6 +129,23 @@ def test_batch_that_no_agent_numbers_is_refused_with_its_path(
     with pytest.raises(Refused, match=rf"^\$\.{path}: ") as refused:
         post((instance, sequence, [row(make)]))
     assert refused.value.status == 400
+
+
+def test_figures_by_peer_that_come_too_late_to_be_kept_do_not_wait_for_the_store(make: Any) -> None:
+    by_peer = {"shop/web": PeerCounts(10, 1, {-200: 10})}
+    rows = tuple(row(make, minute=minute, by_peer=by_peer) for minute in (NOW - 900, NOW))
+
+    async def play() -> list[tuple[int, bool]]:
+        now, stored, planned = [NOW - 3600], FakeStoreThread(), make.planned(make.pod("cart-1"))
+        ingest = Ingest(stored, lambda: now[0])
+        ingest.asked.known = True
+        ingest.asked.planned(planned.planner.plan_of("n1"))
+        now[0] = NOW
+        await ingest.take("n1", SliBatch("i", 0, rows))
+        ((_, batch),) = stored.batches
+        return [(one.minute, bool(one.by_peer)) for one in batch.rows]
+
+    assert asyncio.run(play()) == [(NOW - 900, False), (NOW, True)]
 
 
 def test_late_rows_are_taken_after_a_restart_from_the_node_that_was_asked_for_them(post: Post, make: Any) -> None:

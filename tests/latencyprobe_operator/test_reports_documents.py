@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from latencyprobe.report.model import STALE_S, LatencyReport
+from latencyprobe.report.headline import STALE_S
+from latencyprobe.report.model import LatencyReport
 from latencyprobe.sli import Coverage, SliRow
 from latencyprobe.slo.objective import objectives
 from latencyprobe.slo.windows import MINUTE_S

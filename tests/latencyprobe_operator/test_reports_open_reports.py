@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latencyprobe.report import build
+from latencyprobe.report import room
 from latencyprobe.sli import Coverage, SliRow
 from latencyprobe.slo.evaluate import State
 from latencyprobe.slo.objective import objectives
@@ -68,7 +68,7 @@ def test_a_report_changes_only_with_what_it_says(make: Any, tmp_path: Path) -> N
 def test_a_report_is_bounded_whatever_its_latencyreport_says(make: Any, tmp_path: Path) -> None:
     report = evaluated(tmp_path / "s", make.probe(), good=200)
     long = report["results"][0] | {"reason": "\x1b[31m" + "r" * 5_000, "state": "Incomplete"}
-    mirrored = open_report(report | {"results": [long] * build.MAX_RESULTS})
+    mirrored = open_report(report | {"results": [long] * room.MAX_RESULTS})
     assert {len(one["message"]) for one in mirrored["results"]} == {MAX_MESSAGE}
     assert "\\u001b" not in json.dumps(mirrored)
     assert len(json.dumps(mirrored)) < 512 << 10

@@ -14,6 +14,7 @@ import msgspec
 from latencyprobe.bounds import Impossible, bounded
 from latencyprobe.sli import SliAnswer, SliBatch, SliRow
 from latencyprobe.slo.objective import key_of
+from latencyprobe.store.recent import KEPT_S
 from latencyprobe.store.sqlite import LATE_S
 from latencyprobe_operator.cluster.loops import in_slices
 from latencyprobe_operator.directory.asked import CLOCKS_S, Asked
@@ -88,7 +89,7 @@ class Ingest:
             try:
                 if row.minute > now + CLOCKS_S:
                     raise Impossible("future", f"minute {row.minute} has not come yet: set the node's clock")
-                kept.append(bounded(row))
+                kept.append(_as_wanted(bounded(row), now))
                 dropped["late"] += row.minute < now - LATE_S  # the store refuses it, and its coverage knows
             except Impossible as error:
                 reason = error.field if error.field == "future" else f"impossible_{error.field}"
@@ -97,3 +98,9 @@ class Ingest:
                     self.said.of(node).add(reason)
                     log.warning("%s: SLI rows of its agent are dropped: %s (%s)", node, error, row.objective)
         return tuple(kept), +dropped
+
+
+def _as_wanted(row: SliRow, now: float) -> SliRow:
+    """Return a row without the figures by peer that come too late to be kept: what waits for the store has less room
+    than what waits in agents."""
+    return msgspec.structs.replace(row, by_peer={}) if row.by_peer and row.minute < now - KEPT_S else row

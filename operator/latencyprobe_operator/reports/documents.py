@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from latencyprobe.report import build
+from latencyprobe.report import build, room
 from latencyprobe.report.units import unix_ns
 from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
 from latencyprobe.spec import LatencyProbe
@@ -21,7 +21,7 @@ from latencyprobe_operator.cluster.owners import reference
 Document = dict[str, Any]
 
 MADE_BY = f"latencyprobe {version('latencyprobe')}"
-RENEW_NS = 90 * 10**9  # so at each second evaluation, before a reader takes it for stale (report/model.py)
+RENEW_NS = 90 * 10**9  # so at each second evaluation, before a reader takes it for stale (report/headline.py)
 SLICE = 100  # objectives that are evaluated in one go: 0.2 s of the store's thread, in which no counts are stored
 
 
@@ -79,7 +79,7 @@ def judged(
     now_unix_s: int,
     measured: Measured,
     incomplete: str = "",
-) -> list[build.Verdict]:
+) -> list[room.Verdict]:
     """Evaluate the objectives of LatencyProbes. `incomplete`: as of `build.judged`."""
     owners = list(owners)
     found = (objective for owner in owners for objective in objectives(owner))
@@ -88,9 +88,9 @@ def judged(
     return [(rank, msgspec.structs.replace(one, not_measured=why_not[one.probe])) for rank, one in verdicts]
 
 
-def document(verdicts: Iterable[build.Verdict], owners: list[LatencyProbe]) -> Document:
+def document(verdicts: Iterable[room.Verdict], owners: list[LatencyProbe]) -> Document:
     """Return the LatencyReport of a namespace as the API server gets it, owned by its LatencyProbes."""
-    whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, build.bounded(verdicts)))
+    whole: Document = msgspec.to_builtins(build.document(owners[0].namespace, room.bounded(verdicts)))
     references = [reference(owner) for owner in owners]
     metadata = {"name": build.NAME, "namespace": owners[0].namespace, "ownerReferences": references}
     return whole | {"metadata": metadata, "madeBy": MADE_BY}

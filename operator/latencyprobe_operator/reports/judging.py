@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from latencyprobe.errors import StoreError
-from latencyprobe.report import build
+from latencyprobe.report import build, room
 from latencyprobe.spec import LatencyProbe
 from latencyprobe.store import Counts
 from latencyprobe_operator.cluster.objects import Key
@@ -62,7 +62,7 @@ class Judging:
         measured, reports = self._measured(), {}
         try:
             for namespace, owners in documents.by_namespace(probes).items():
-                verdicts: list[build.Verdict] = []
+                verdicts: list[room.Verdict] = []
                 for some in documents.slices(owners):
                     store = self.own.readable if why else self.own.store
                     verdicts += await self.own.run(documents.judged, store, some, now, measured, why)

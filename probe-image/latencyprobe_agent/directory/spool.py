@@ -29,6 +29,7 @@ _BATCH_BYTES = 3 << 20  # of JSON: the directory takes 4 MiB
 CAPACITY_ROWS = 20_000  # 13 objectives for 24 h
 _CAPACITY_BYTES = 64 << 20  # 3 kB each; the folder has 512 MiB
 _KEEP_S = 24 * 3600  # the directory takes none that are later
+_HELD_UP_S = 600
 _MISSING = 1_000  # objectives whose losses are remembered until their next row
 _VERSION = 1
 _SCHEMA = f"""
@@ -73,7 +74,7 @@ class Spool:
         """Take rows in; equal objective and minute are added up. What is too old goes, and the oldest of each namespace
         that has more than its share of the room."""
         with self._changes() as dropped:
-            self._add(rows)
+            self._add(map(_without_peers, rows) if self._held_up(now_unix_s) else rows)
             self._keep_small(now_unix_s, dropped)
 
     def take_over(self, other: "Spool", now_unix_s: float) -> None:
@@ -140,6 +141,12 @@ class Spool:
             known = self._db.execute("SELECT body FROM rows WHERE minute = ? AND key = ?", at).fetchone()
             body = msgspec.msgpack.encode(merged(_row(known[0]), row) if known else row)
             self._db.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", (*at, body))
+
+    def _held_up(self, now_unix_s: float) -> bool:
+        """Return whether rows have waited for so long that nobody will want the figures by peer of what comes: they are
+        kept for minutes alone."""
+        old = (now_unix_s - _HELD_UP_S,)
+        return self._db.execute("SELECT 1 FROM rows WHERE minute < ? LIMIT 1", old).fetchone() is not None
 
     def _next_batch(self) -> SliBatch:
         query = "SELECT minute, key, body FROM rows ORDER BY minute, key LIMIT ?"
@@ -277,3 +284,7 @@ def _lacking(row: SliRow, lost: int) -> SliRow:
         return row
     coverage = msgspec.structs.replace(row.coverage, lost=row.coverage.lost + lost)
     return msgspec.structs.replace(row, coverage=coverage)
+
+
+def _without_peers(row: SliRow) -> SliRow:
+    return msgspec.structs.replace(row, by_peer={})

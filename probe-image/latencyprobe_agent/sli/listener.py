@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.directory.peers import Peers, name
+from latencyprobe_agent.measure.objectives import tracked
 from latencyprobe_agent.measure.turn import InForce, Turn
+from latencyprobe_agent.sli.by_peer import ByPeer
 from latencyprobe_agent.sli.slicing import Slicer
 from latencyprobe_agent.vocabulary.addresses import address
 
@@ -22,6 +24,7 @@ class SliRows:
         self._due_ns = 0
         self._peers = peers
         self._slicer = Slicer()
+        self._by_peer = ByPeer(self._known_name)
         self._in_force: InForce | None = None
 
     def take(self, turn: Turn) -> None:
@@ -32,6 +35,8 @@ class SliRows:
         if turn.in_force is not self._in_force:
             self._in_force = turn.in_force
             self._slicer.apply(turn.in_force.plan, turn.in_force.rules)
+            self._by_peer.apply(tracked(turn.in_force.plan, turn.in_force.rules.sets))
+        self._by_peer.add(turn.halves, turn.now)
         self._slicer.add_records(turn.halves, turn.pairs.events, turn.now)
         self._slicer.add_remote(turn.remote.pairs.events, turn.now)
         for batch in turn.evidence:
@@ -47,17 +52,23 @@ class SliRows:
             self._slicer.add_pressure(turn.counts.living, turn.pressure, turn.now)
             if turn.now.boot_ns >= self._due_ns:
                 self._due_ns = turn.now.boot_ns + self._interval_ns
-                self._hand_over()
+                self._hand_over(self._by_peer.take(turn.now))
 
     def close(self) -> None:
         """Hand over what is left."""
-        self._hand_over()
+        self._hand_over(self._by_peer.close())
 
-    def _hand_over(self) -> None:
-        if rows := self._slicer.take(self._peer_name):
+    def _hand_over(self, by_peer: Sequence[SliRow]) -> None:
+        if rows := (*self._slicer.take(self._peer_name), *by_peer):
             self._deliver(rows)
 
     def _peer_name(self, packed: bytes) -> str:
+        return self._known_name(packed) or address(packed)
+
+    def _known_name(self, packed: bytes) -> str | None:
+        """Return a peer's name; `None` while it is being asked for."""
         peer = address(packed)
-        known = self._peers.resolve([peer]) if self._peers else {}
-        return name(known.get(peer), peer)
+        if self._peers is None:
+            return peer
+        known = self._peers.resolve([peer]).get(peer)
+        return name(known, peer) if known else None

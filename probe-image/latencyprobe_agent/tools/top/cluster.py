@@ -15,8 +15,8 @@ from rich.text import Text
 from latencyprobe import stages
 from latencyprobe.errors import ClusterError
 from latencyprobe.report import headline, units
-from latencyprobe.report.model import LatencyReport, Now, Result
-from latencyprobe_agent.tools.top.view import Row, View
+from latencyprobe.report.model import LatencyReport, Now, PeerNow, Result
+from latencyprobe_agent.tools.top.view import OTHERS, By, Row, View
 
 POLL_S = 5.0  # between two looks at reports that are written once a minute
 _KEYS_S = 0.2
@@ -31,6 +31,12 @@ class Looked(NamedTuple):
     rows: Sequence[Row]
     told: str
     fresh: bool = True
+
+    def told_of(self, view: View) -> str:
+        """Return what is to be known of the rows that are shown."""
+        nameless = sum(not row.peers for row in self.rows) if view.by is By.PEER else 0
+        unknown = f"peers of {units.number(nameless, 'objective')} are not known" if nameless else ""
+        return ", ".join(filter(None, (self.told, unknown)))
 
 
 def looked(reports: Sequence[LatencyReport], now_unix_ns: int) -> Looked:
@@ -59,7 +65,7 @@ def _why_empty(named: Sequence[tuple[str, Result]], said: Sequence[str]) -> str:
 
 def _row(namespace: str, result: Result, now: Now, several: bool) -> Row:
     shares = tuple((one.stage, float(one.share) / 100) for one in now.stages if one.stage in stages.BY_NAME)
-    return Row(
+    row = Row(
         target=result.target,
         side=result.perspective.lower(),
         process="",
@@ -75,6 +81,21 @@ def _row(namespace: str, result: Result, now: Now, several: bool) -> Row:
         other_p50_ns=units.duration_ns(now.other_p50) if now.other_p50 else None,
         other_p99_ns=units.duration_ns(now.other_p99) if now.other_p99 else None,
         updated=result.updated,
+    )
+    return row._replace(peers=tuple(_of_peer(row, peer) for peer in now.peers))
+
+
+def _of_peer(row: Row, peer: PeerNow) -> Row:
+    """Return the row of one peer of an objective, without what nobody knows of it."""
+    return row._replace(
+        peer=peer.peer or OTHERS,
+        rate=float(peer.rate),
+        p50_ns=units.duration_ns(peer.p50),
+        p99_ns=units.duration_ns(peer.p99),
+        errors=float(Decimal(peer.bad)) / 100,
+        stages=(),
+        other_p50_ns=None,
+        other_p99_ns=None,
     )
 
 
@@ -97,7 +118,7 @@ class Watching(NamedTuple):
                 found, drawn = self._again(found), False
                 next_s = time.monotonic() + poll_s
             if not drawn or view != before:
-                self.draw(view, found.rows, Text(found.told, "dim" if found.fresh else "yellow"))
+                self.draw(view, found.rows, Text(found.told_of(view), "dim" if found.fresh else "yellow"))
                 drawn = True
             if (left_s := until_s - time.monotonic()) <= 0:
                 return

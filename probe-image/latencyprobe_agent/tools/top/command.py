@@ -27,7 +27,7 @@ from latencyprobe_agent.loop.control import LocalControl
 from latencyprobe_agent.measure.turn import Listener, Turn
 from latencyprobe_agent.tools.top import screen
 from latencyprobe_agent.tools.top.tally import Tally
-from latencyprobe_agent.tools.top.view import OF_CLUSTER, OF_HOST, Row, Sort, View, rows
+from latencyprobe_agent.tools.top.view import OF_CLUSTER, OF_HOST, By, Row, Sort, View, rows
 from latencyprobe_agent.vocabulary.now import Now
 
 _INTERVAL_S = 2.0
@@ -42,10 +42,12 @@ Examples:
   latencyprobe top -f examples/redis.yaml --plain --duration 10s
   latencyprobe top --port 8080 -o json | jq 'select(.p99_ns > 5e6)'
   latencyprobe top -n shop                     a namespace of the cluster; -A for all
+  latencyprobe top -n shop --by peer           ... by caller, or of callers' objectives by server
 \b
 Rows are of the last interval alone; of a cluster of the last five full minutes, as its LatencyReports tell, with bad
-ones in place of errors, the worst state first. Keys: q ends, space pauses, s sorts, / filters, Esc shows all; j and k,
-arrows, PgDn and PgUp scroll.
+ones in place of errors, the worst state first; by peer the five worst of each objective, and the others together. Keys:
+q ends, space pauses, s sorts, b is by peer and back (of a cluster), / filters, Esc shows all; j and k, arrows, PgDn and
+PgUp scroll.
 This host's need root, or CAP_BPF and CAP_PERFMON; a cluster's a kubectl that may get latencyreports.
 """
 )
@@ -57,6 +59,11 @@ This host's need root, or CAP_BPF and CAP_PERFMON; a cluster's a kubectl that ma
     "--sort",
     type=click.Choice([one.value for one in Sort]),
     help="The largest first; of a cluster the worst state, then p99 [default: p99, of a cluster state]",
+)
+@click.option(
+    "--by",
+    type=click.Choice([one.value for one in By]),
+    help="What a row is of [default: peer, of a cluster objective]",
 )
 @click.option("--peer", default="", metavar="TEXT", help="Only rows with this text: a peer, process, target or side.")
 @click.option("-n", "--namespace", help="A namespace of the cluster, through kubectl.")
@@ -72,6 +79,7 @@ def top(
     namespace: str | None,
     all_namespaces: bool,
     sort: str | None,
+    by: str | None,
     peer: str,
     plain: bool,
     duration: float | None,
@@ -83,7 +91,9 @@ def top(
     sorts = OF_CLUSTER if of_cluster else OF_HOST
     if sort == Sort.STATE and not of_cluster:
         raise click.UsageError("--sort state goes with -n or -A: objectives have one", click.get_current_context())
-    view = View(Sort(sort) if sort else sorts[0], peer, sorts=sorts)
+    if by == By.OBJECTIVE and not of_cluster:
+        raise click.UsageError("--by objective goes with -n or -A: a host has none", click.get_current_context())
+    view = View(Sort(sort) if sort else sorts[0], peer, sorts=sorts, by=By(by or By.OBJECTIVE))
     form = _Form.of(console, plain, output)
     if of_cluster:
         if file or ports or (namespace is not None and all_namespaces):
@@ -101,7 +111,7 @@ def top(
     def opened(_: Now) -> Iterator[Sequence[Listener]]:
         with ExitStack() as stack:
             stack.enter_context(ending(agent.stop))
-            draw = _drawing(stack, console, screen.HOST, form)
+            draw = _drawing(stack, console, form)
             if form is _Form.PLAIN:
                 console.print("attached; Ctrl-C ends", style="dim")
             keys = stack.enter_context(screen.Keys())
@@ -129,11 +139,11 @@ class _Form(enum.Enum):
 _Draw = Callable[[View, Sequence[Row], Text], None]
 
 
-def _drawing(stack: ExitStack, console: Console, layout: screen.Layout, form: _Form) -> _Draw:
+def _drawing(stack: ExitStack, console: Console, form: _Form) -> _Draw:
     """Return who shows rows, until `stack` is closed."""
     if form is _Form.SCREEN:
-        return stack.enter_context(screen.Screen(console, layout)).draw
-    return _print_json if form is _Form.JSON else partial(screen.print_plain, console, layout=layout)
+        return stack.enter_context(screen.Screen(console)).draw
+    return _print_json if form is _Form.JSON else partial(screen.print_plain, console)
 
 
 def _of_cluster(
@@ -152,7 +162,7 @@ def _of_cluster(
         ended = stack.enter_context(_ended())
         found = cluster.looked(read(), time.time_ns())  # its failure is no matter of the screen
         keys = screen.Keys()
-        draw = _drawing(stack, console, screen.CLUSTER, form)
+        draw = _drawing(stack, console, form)
         stack.enter_context(keys)
         watching = cluster.Watching(read, keys.pressed, draw, ended)
         watching.run(view, found, poll_s=interval_s or cluster.POLL_S, until_s=until_s)

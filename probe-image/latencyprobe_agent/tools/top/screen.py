@@ -20,7 +20,7 @@ from rich.text import Text
 from latencyprobe import stages
 from latencyprobe.report import units
 from latencyprobe.slo.evaluate import State
-from latencyprobe_agent.tools.top.view import HELP, Row, View, total
+from latencyprobe_agent.tools.top.view import HELP, HELP_OF_CLUSTER, By, Row, View, total
 
 _BAR = 16
 _KEY = re.compile(r"\x1b\[[\d;]*[A-Za-z~]|.", re.DOTALL)
@@ -78,6 +78,20 @@ CLUSTER = (
     Columns(0, ("objective",), ("RPC/s", "p99", "bad", "state"), mostly=False),
 )
 
+PEERS = (
+    Columns(150, ("target", "side", "objective", "peer"), ("RPC/s", "p50", "p99", "bad", "state"), mostly=False),
+    Columns(110, ("side", "objective", "peer"), ("RPC/s", "p50", "p99", "bad", "state"), mostly=False),
+    Columns(80, ("objective", "peer"), ("RPC/s", "p99", "bad"), mostly=False),
+    Columns(0, ("objective", "peer"), ("p99", "bad"), mostly=False),
+)
+
+
+def layout(view: View) -> Layout:
+    """Return the columns of a view."""
+    if not view.of_cluster:
+        return HOST
+    return PEERS if view.by is By.PEER else CLUSTER
+
 
 def table(shown: Sequence[Row], console: Console, room: int | None = None, layout: Layout = HOST) -> Table:
     """Return rows as a table, at most `room` of them. Figures are whole; names get what is left of the width."""
@@ -105,7 +119,7 @@ def table(shown: Sequence[Row], console: Console, room: int | None = None, layou
 def headline(view: View, found: Sequence[Row], shown: Sequence[Row]) -> Text:
     """Return the line above the rows: all together, what is left out, and by what they are sorted."""
     text = Text(f"{total(found):,.0f} RPC/s", "bold")
-    text.append(f"  {units.number(len(found), 'row')}, sorted by {view.sort.value}", "none")
+    text.append(f"  {units.number(len(view.all_of(found)), 'row')}, sorted by {view.sort.value}", "none")
     if view.wanted or view.typing:
         text.append(f"  /{view.wanted}{'_' if view.typing else f': {len(shown)} of them'}", "cyan")
     return text.append("  paused", "bold yellow") if view.paused else text
@@ -120,6 +134,7 @@ def as_json(row: Row, unix_ns: int) -> str:
     if row.objective:
         fields["bad_share"] = fields.pop("errors")
     del fields["stages"]
+    fields.pop("peers", None)
     return msgspec.json.encode(fields).decode()
 
 
@@ -165,9 +180,8 @@ def _in_background(terminal: int) -> bool:
 class Screen(AbstractContextManager["Screen"]):
     """The whole terminal, until it is left."""
 
-    def __init__(self, console: Console, layout: Layout = HOST) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._layout = layout
         self._live = Live(console=console, screen=True, auto_refresh=False)
 
     def __enter__(self) -> "Screen":
@@ -181,9 +195,10 @@ class Screen(AbstractContextManager["Screen"]):
         """Show the rows that fit. `told`: what is to be known of them all."""
         shown, room = view.shown(found), max(1, self._console.height - _AROUND)
         first = max(0, min(view.first, len(shown) - 1))  # there may be fewer than when a key was pressed
-        below = Text.assemble((_hidden(first, len(shown) - first - room), "yellow"), (HELP, "dim"), no_wrap=True)
+        keys = HELP_OF_CLUSTER if view.of_cluster else HELP
+        below = Text.assemble((_hidden(first, len(shown) - first - room), "yellow"), (keys, "dim"), no_wrap=True)
         none = Text("no RPC in this interval", "dim")
-        body = table(shown[first:], self._console, room, self._layout) if shown else none
+        body = table(shown[first:], self._console, room, layout(view)) if shown else none
         self._live.update(Group(headline(view, found, shown), told, body, below), refresh=True)
 
 
@@ -193,14 +208,14 @@ def _hidden(above: int, below: int) -> str:
     return f"{', '.join(said)}: j k scroll  " if said else ""
 
 
-def print_plain(console: Console, view: View, found: Sequence[Row], told: Text, layout: Layout = HOST) -> None:
+def print_plain(console: Console, view: View, found: Sequence[Row], told: Text) -> None:
     """Print the rows below what was printed before."""
     shown = view.shown(found)
     console.print(Text.assemble(time.strftime("%H:%M:%S UTC ", time.gmtime()), headline(view, found, shown)))
     if told:
         console.print(told)
     if shown:
-        console.print(table(shown, console, layout=layout))
+        console.print(table(shown, console, layout=layout(view)))
     console.print()
 
 

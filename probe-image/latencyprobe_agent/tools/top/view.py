@@ -12,6 +12,7 @@ from latencyprobe_agent.vocabulary.addresses import address
 from latencyprobe_agent.vocabulary.records import Role
 
 HELP = "q ends  space pauses  s sorts  / filters  Esc shows all"
+HELP_OF_CLUSTER = "q ends  space pauses  s sorts  b by peer  / filters  Esc all"
 _PAGE = 10  # rows
 _SCROLLS = {"j": 1, "\x1b[B": 1, "k": -1, "\x1b[A": -1, "\x1b[6~": _PAGE, "\x1b[5~": -_PAGE}  # arrows, PgDn, PgUp
 OTHERS = "(others)"
@@ -27,6 +28,13 @@ class Sort(enum.StrEnum):
     ERRORS = "errors"
 
 
+class By(enum.StrEnum):
+    """What a row is of. Those of a host are by peer."""
+
+    OBJECTIVE = "objective"
+    PEER = "peer"
+
+
 OF_HOST = (Sort.P99, Sort.P50, Sort.RATE, Sort.ERRORS)
 OF_CLUSTER = (Sort.STATE, *OF_HOST)
 
@@ -36,7 +44,8 @@ class Row(NamedTuple):
     of 1), in their order.
 
     Of a cluster (cluster.py) it is of an objective, without process and peer: `errors` is the share of bad ones,
-    `stages` those that dominated most of these; `other_*`: at the other end, `None` where that is not known."""
+    `stages` those that dominated most of these; `other_*`: at the other end, `None` where that is not known. `peers`:
+    the same of its worst peers, as far as that is known, the worst first and all others last; empty if it is not."""
 
     target: str
     side: str
@@ -53,6 +62,7 @@ class Row(NamedTuple):
     other_p50_ns: int | None = None
     other_p99_ns: int | None = None
     updated: str = ""
+    peers: tuple["Row", ...] = ()
 
     @property
     def mostly(self) -> str:
@@ -73,7 +83,7 @@ class Row(NamedTuple):
 
 class View(NamedTuple):
     """`wanted`: rows without this text are left out; `typing`: it is being changed; `first`: the row at the top, as an
-    index; `sorts`: what there is to sort by."""
+    index; `sorts`: what there is to sort by; `by`: what is a row of a cluster."""
 
     sort: Sort = Sort.P99
     wanted: str = ""
@@ -82,6 +92,12 @@ class View(NamedTuple):
     ended: bool = False
     first: int = 0
     sorts: tuple[Sort, ...] = OF_HOST
+    by: By = By.OBJECTIVE
+
+    @property
+    def of_cluster(self) -> bool:
+        """Whether rows are of a cluster."""
+        return Sort.STATE in self.sorts
 
     def pressed(self, key: str, rows: Iterable[Row] = ()) -> "View":
         """Return the view after a key. `rows`: all that there are."""
@@ -101,6 +117,8 @@ class View(NamedTuple):
             case "s":
                 place = self.sorts.index(self.sort) + 1
                 return self._replace(sort=self.sorts[place % len(self.sorts)], first=0)
+            case "b" if self.of_cluster:
+                return self._replace(by=By.OBJECTIVE if self.by is By.PEER else By.PEER, first=0)
             case "/":
                 return self._replace(typing=True, wanted="", first=0)
             case "\x1b":
@@ -109,9 +127,20 @@ class View(NamedTuple):
 
     def shown(self, rows: Iterable[Row]) -> list[Row]:
         """Return the rows that are wanted, in order."""
-        by, text = _KEYS[self.sort], self.wanted.lower()
-        kept = (row for row in rows if text in row.words)
-        return sorted(kept, key=lambda row: (*by(row), -row.rate, row.of, row.objective))
+        text = self.wanted.lower()
+        return [row for row in self._ordered(rows) if text in row.words]
+
+    def all_of(self, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows that there are: of peers, if that is asked for, and of what has none."""
+        return [one for row in rows for one in (self.by is By.PEER and row.peers) or (row,)]
+
+    def _ordered(self, rows: Iterable[Row]) -> list[Row]:
+        if self.sort is Sort.STATE:  # peers stay with their objective
+            return self.all_of(self._sorted(rows))
+        return self._sorted(self.all_of(rows))
+
+    def _sorted(self, rows: Iterable[Row]) -> list[Row]:
+        return sorted(rows, key=lambda row: (*_KEYS[self.sort](row), -row.rate, row.of, row.objective))
 
 
 def total(rows: Iterable[Row]) -> float:
