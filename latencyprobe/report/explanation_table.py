@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from latencyprobe.report import exchanges
+from latencyprobe.report import exchanges, hanging
 from latencyprobe.report.explanation import Explanation, Half, Line
 from latencyprobe.report.units import duration_ns
 
@@ -54,10 +54,7 @@ def _waterfall(half: Half, console: Console, names: int) -> Table:
 
 
 def _print_line(line: Line, console: Console) -> None:
-    wrapped = Text(f"{line.lead} {line.said}").wrap(console, max(1, console.width - 2 * _INDENT))
-    for number, one in enumerate(wrapped):
-        one.rstrip()
-        console.print(Padding(one, (0, 0, 0, _INDENT if number == 0 else 2 * _INDENT), expand=False))
+    hanging.render(f"{line.lead} {line.said}", console, _INDENT, console.width)
     if line.trace_id:  # a command stays in one piece, to be copied
         call = line.command or f"trace {line.trace_id} ({line.elsewhere})"
         console.print(Text(f"{' ' * (_INDENT + len('why: '))}{call}"), soft_wrap=True)

@@ -7,6 +7,7 @@ because names come from others. headline.py, notes.py, words.py, evidence.py and
 drawing.py the pictures' geometry.
 """
 
+import re
 from collections.abc import Sequence
 
 import jinja2
@@ -18,6 +19,8 @@ from latencyprobe.report.explanation import Explanation
 from latencyprobe.report.model import Coverage, LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
+
+_PERCENT = re.compile(r"(?<=\d) %")
 
 
 def render(
@@ -62,8 +65,9 @@ def _environment(trace_url: str) -> jinja2.Environment:
 
 
 def _readable(value: object) -> object:
-    """Replace what would hide text or turn it around. Markup is a macro's, whose text has come through here."""
-    return printable(value) if type(value) is str else value
+    """Replace what would hide text or turn it around, and the space at which a line would part a figure from its `%`.
+    Markup is a macro's, whose text has come through here."""
+    return _PERCENT.sub("\u00a0%", printable(value)) if type(value) is str else value
 
 
 def _utc(moment: str) -> str:

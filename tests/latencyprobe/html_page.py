@@ -40,7 +40,7 @@ class Parsed(HTMLParser):
 
     @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        return "".join(self.pieces).replace("\u00a0", " ")  # it looks the same
 
     def all(self, *tags: str) -> list[Attributes]:
         return [attributes for tag, attributes in self.tags if tag in tags]

@@ -109,6 +109,12 @@ def test_page_says(said: str) -> None:
     assert said in " ".join(page_of("rich and idle").text.split())
 
 
+def test_no_line_parts_a_figure_from_its_unit() -> None:
+    assert [] == re.findall(
+        r"\d %", page_of("rich and idle").source.partition('<ul class="notes"')[2].partition("</ul>")[0]
+    )
+
+
 def test_the_page_of_a_moment_that_is_over_says_then() -> None:
     of_now, of_then = (html.render([document(RICH)], past=past) for past in (False, True))
     assert ("<span>now: 10.2× spent" in of_now, "<span>then: 10.2× spent" in of_then) == (True, True)

@@ -107,4 +107,4 @@ def test_hostile_text_is_only_text() -> None:
 @pytest.mark.parametrize("state", State)
 def test_a_half_has_the_colour_of_its_objectives_state(state: State) -> None:
     page = Parsed(html.explained(explained((replace(CLIENT, state=state), JOINED))))
-    assert [drawing.state(state)] == [one["class"] for one in page.all("article")]
+    assert [f"half {drawing.state(state)}"] == [one["class"] for one in page.all("article")]
