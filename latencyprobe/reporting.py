@@ -13,22 +13,16 @@ from rich.console import Console
 from latencyprobe import sources, watching
 from latencyprobe.options import Duration, Moment
 from latencyprobe.output import figures_console
-from latencyprobe.report import choosing, csv, headline, links, markdown, table, units, words
+from latencyprobe.report import choosing, csv, headline, markdown, table, units, words
 from latencyprobe.report.choosing import Sort
 from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.sources import Found, Source
 
 _FORMS = ["table", "json", "yaml", "html", "markdown", "csv"]
-_LINKING = ["html", "markdown"]
+_LINKING = ("html", "markdown")
 _WATCHED = {"table": "\n", "json": "", "yaml": "---\n"}  # and what comes in between, in a pipe
 _AT_MOST = click.IntRange(1)
-
-
-def _trace_url(_: click.Context, __: click.Parameter, address: str) -> str:
-    if address and (problem := links.problem(address)):
-        raise click.BadParameter(problem)
-    return address
 
 
 @click.command(
@@ -70,13 +64,7 @@ Examples:
 @click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option("--interval", type=Duration(), default="5s", show_default=True, help="With --watch: how often.")
 @click.option("-o", "--output", type=click.Choice(_FORMS), default="table", show_default=True)
-@click.option(
-    "--trace-url",
-    metavar="ADDRESS",
-    callback=_trace_url,
-    default="",
-    help="With html and markdown: the page of a trace, {traceId} for its id.",
-)
+@sources.trace_url(*_LINKING)
 @click.option(
     "--fail-on",
     type=click.Choice([State.VIOLATED.column]),
@@ -103,7 +91,7 @@ def report(
     """Print the SLO report: state, budget, and which stage burned it."""
     source = Source.of(namespace, all_namespaces, store, file)
     for wrong, why in (
-        (trace_url and output not in _LINKING, f"--trace-url goes with -o {' or '.join(_LINKING)}"),
+        (trace_url and output not in _LINKING, sources.without_links(*_LINKING)),
         (since and source.of_cluster, f"--since needs a store; {_OF_CLUSTER}: {_LAST_MINUTES}"),
         (at and source.of_cluster, f"--at needs a store; {_OF_CLUSTER}: the page of -o html has their burn-down"),
         (watch and at, "--watch and --at exclude each other: what is over does not change"),

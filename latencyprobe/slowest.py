@@ -8,9 +8,11 @@ from latencyprobe import sources
 from latencyprobe.errors import ReportError
 from latencyprobe.options import OUTPUT
 from latencyprobe.output import figures_console
-from latencyprobe.report import exchanges, explain, table, units, words
+from latencyprobe.report import exchanges, explain, explanation, explanation_table, table, units, words
+from latencyprobe.report.explanation import Explanation
 from latencyprobe.sources import Source
 
+_LINKING = "html"
 _AT_MOST = click.IntRange(1)
 
 
@@ -76,13 +78,16 @@ Examples:
   latencyprobe explain -n shop --target cart   one of this target
   latencyprobe explain -n shop --peer frontend --since 15m
   latencyprobe explain -n shop 4bf92f35 -o json
+  latencyprobe explain -n shop -o html --trace-url 'http://jaeger:16686/trace/{traceId}' > slow.html
+                                               as a page, for a browser or a mail
 """,
 )
 @sources.options
 @sources.SINCE
 @sources.TARGET
 @sources.PEER
-@OUTPUT
+@click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
+@sources.trace_url(_LINKING)
 @click.argument("trace", required=False, default="")
 def explain_(
     *,
@@ -93,10 +98,13 @@ def explain_(
     target: str | None,
     peer: str | None,
     output: str,
+    trace_url: str,
     trace: str,
 ) -> None:
     """Show one slow RPC: its stages on one axis, what explains them, and what shows more."""
     source = Source.of(namespace, all_namespaces, store)
+    if trace_url and output != _LINKING:
+        raise click.UsageError(sources.without_links(_LINKING), click.get_current_context())
     every = source.read(since).reports
     from_ns = time.time_ns() - since * 10**9 if since else 0
     reports = sources.chosen(every, target, peer)
@@ -108,16 +116,27 @@ def explain_(
         raise ReportError(explain.nothing(reports, listed, trace, back, source.asked_again("slow")))
     if trace and len(traces) > 1:
         raise ReportError(f"{trace!r} begins {len(traces)} trace ids: give more of one: {', '.join(list(traces)[:5])}")
-    chosen = (found[0] if trace else explain.typical(listed)).slow
-    ends = explain.find(found, chosen.trace_id)
+    chosen = found[0] if trace else explain.typical(listed)
+    ends = explain.ends(explain.listed(every), chosen)  # the other end's target or peer is another one
     if output == "json":
         for one in ends:
             click.echo(exchanges.document(one))
         return
-    asked, console = source.asked_again("explain"), figures_console()
-    if since:
-        asked += f" --since {units.time_span(since)}"
-    known = {one.slow.trace_id for one in explain.listed(every, from_ns)}
-    explain.render(ends, console, asked, known, titled=source.all_namespaces or len(reports) > 1)
-    if not trace and (line := explain.slower(listed[0].slow, chosen, asked)):
-        console.print(f"\n{line}", soft_wrap=True)
+    asked = source.asked_again("explain") + (f" --since {units.time_span(since)}" if since else "")
+    told = explanation.explanation(
+        ends,
+        asked,
+        {one.slow.trace_id for one in explain.listed(every, from_ns)},
+        titled=source.all_namespaces or len(every) > 1,
+        said="" if trace else explain.slower(listed[0].slow, chosen.slow, asked),
+    )
+    _print(told, output, trace_url)
+
+
+def _print(told: Explanation, output: str, trace_url: str) -> None:
+    if output == "html":
+        from latencyprobe.report import html  # noqa: PLC0415 - jinja2 takes 40 ms that no other form needs
+
+        click.echo(html.explained(told, trace_url), nl=False)
+    else:
+        explanation_table.render(told, figures_console())

@@ -15,7 +15,7 @@ import click
 from latencyprobe import parsing
 from latencyprobe.errors import ReportError
 from latencyprobe.options import PLUGIN, Duration
-from latencyprobe.report import build, choosing, headline, kubectl, units
+from latencyprobe.report import build, choosing, headline, kubectl, links, units
 from latencyprobe.report.headline import Age, updated_unix_ns
 from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.objective import Objective, objectives
@@ -40,6 +40,23 @@ SINCE = click.option(
 )
 TARGET = click.option("--target", help="Only this target's.")
 PEER = click.option("--peer", metavar="TEXT", help="Only peers with this text in their name, and who knows of them.")
+
+
+def _address(_: click.Context, __: click.Parameter, address: str) -> str:
+    if address and (problem := links.problem(address)):
+        raise click.BadParameter(problem)
+    return address
+
+
+def trace_url(*forms: str) -> Callable[[_Command], _Command]:
+    """Return the option that makes links of trace ids in these forms."""
+    said = f"With {' and '.join(forms)}: the page of a trace, {links.MARK} for its id."
+    return click.option("--trace-url", metavar="ADDRESS", callback=_address, default="", help=said)
+
+
+def without_links(*forms: str) -> str:
+    """Return what to say of that option with another form."""
+    return f"--trace-url goes with -o {' or '.join(forms)}"
 
 
 class Found(NamedTuple):

@@ -5,7 +5,7 @@ Places and widths are in percent of the picture's width; what a mark says is the
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -134,10 +134,21 @@ def burned_by(result: Result) -> tuple[Mark, ...]:
     return tuple(_stacked(one_after_another, _WHOLE))
 
 
-def waterfall(slow: Slow) -> tuple[Mark, ...]:
+def waterfall(slow: Slow, start_ns: int = 0, axis_ns: int = 0) -> tuple[Mark, ...]:
     """Return the stages of one exchange one after another. That is how they came, but for `network`: it lies on both
-    ways and is drawn as one."""
-    return tuple(_stacked(((one.stage, Decimal(duration_ns(one.duration))) for one in slow.stages), Decimal(0)))
+    ways and is drawn as one. `start_ns`: where they begin on an axis of this length at least."""
+    lengths = ((one.stage, Decimal(duration_ns(one.duration))) for one in slow.stages)
+    return tuple(_stacked(lengths, Decimal(axis_ns), Decimal(start_ns)))
+
+
+def ticks(axis_ns: int) -> tuple[tuple[str, float], ...]:
+    """Return round durations along an axis that begins at 0, at most five: their labels, and where they are."""
+    if axis_ns <= 0:
+        return ()
+    power = 10 ** (len(str(axis_ns)) - 1)
+    steps_ns = (power * factor // 10 for factor in (2, 5, 10, 20, 50) if power * factor >= 10)
+    step_ns = next(step for step in steps_ns if axis_ns // step <= 4)
+    return tuple((units.duration(at), 100 * at / axis_ns) for at in range(0, axis_ns + 1, step_ns))
 
 
 def latency(result: Result) -> Latency | None:
@@ -165,14 +176,18 @@ def latency(result: Result) -> Latency | None:
 def drawn(results: Sequence[Result]) -> list[stages.Stage]:
     """Return the stages that the pictures of these results show, each once, in the order of their table."""
     found = {one.stage for result in results for one in result.bad_by_stage}
-    found |= {stage.stage for one in words.slowest(results) for stage in one.slow.stages}
+    return legend(found | {stage.stage for one in words.slowest(results) for stage in one.slow.stages})
+
+
+def legend(found: Container[str]) -> list[stages.Stage]:
+    """Return the stages of these names, in the order of their table."""
     return [stage for name, stage in stages.BY_NAME.items() if name in found]
 
 
-def _stacked(lengths: Iterable[tuple[str, Decimal]], whole: Decimal) -> Iterator[Mark]:
-    """Yield lengths one after another. `whole`: what the picture's width stands for, at least."""
-    listed, reached = list(lengths), Decimal(0)
-    scale = _WHOLE / (max(whole, sum((length for _, length in listed), Decimal(0))) or 1)
+def _stacked(lengths: Iterable[tuple[str, Decimal]], whole: Decimal, reached: Decimal = Decimal(0)) -> Iterator[Mark]:
+    """Yield lengths one after another, from `reached` on. `whole`: what the picture's width stands for, at least."""
+    listed = list(lengths)
+    scale = _WHOLE / (max(whole, sum((length for _, length in listed), reached)) or 1)
     for stage, length in listed:
         yield Mark(stage, float(reached * scale), float(length * scale), colour(stage))
         reached += length

@@ -10,14 +10,12 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from latencyprobe.report import drawing, exchanges, headline, notes, words
+from latencyprobe.report import drawing, exchanges, hanging, headline, notes, words
 from latencyprobe.report.headline import Age
 from latencyprobe.report.model import LatencyReport, Report, Result
-from latencyprobe.report.notes import Note
 
 _LINE_WIDTH = 100  # beyond it the eye loses the line
 _INDENT = 12  # of an objective's details: below its name
-_HANGING = 2
 _FIGURES, _BETWEEN = (10, 10, 12), 2  # their widths, and between them
 _SPARKLINE, _DRAWN_FROM = 40, 90  # characters of a burn-down, and of a line that has room for it
 
@@ -37,7 +35,7 @@ def render(report: Report | LatencyReport, console: Console, title: str = "", ag
         console.print(*_lines((state, words.name(result), *figures), console, apart=apart))
         _print_burn_down(result, console)
         for note in notes.told(result):
-            _print_note(note, console)
+            hanging.render(note.text, console, _INDENT, _width(console), "yellow" if note.advice else "")
     if more := headline.omitted(report):
         console.print(more, highlight=False)
     if found := words.slowest(report.results)[:5]:
@@ -95,11 +93,3 @@ def _print_burn_down(result: Result, console: Console) -> None:
         f" {words.budget(result)}",
     )
     console.print(Padding(line, (0, 0, 0, _INDENT), expand=False))
-
-
-def _print_note(note: Note, console: Console) -> None:
-    """Print a note below its objective; what does not fit its line hangs, so that the next note is seen to begin."""
-    width = _width(console) - _INDENT - _HANGING
-    for i, line in enumerate(Text(note.text, "yellow" if note.advice else "").wrap(console, width)):
-        line.rstrip()
-        console.print(Padding(line, (0, 0, 0, _INDENT + (_HANGING if i else 0)), expand=False))

@@ -21,6 +21,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "dependencies",
         "house",
         "parsing_fuzzed",
+        "report_html_explained",
         "rules_promtool",
         "store_sqlite_faults",
         "store_volumes",

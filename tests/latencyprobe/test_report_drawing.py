@@ -36,6 +36,31 @@ def test_stages_follow_each_other_and_fill_the_picture() -> None:
     assert [0.0, *(one.start + one.width for one in marks)] == pytest.approx([*(one.start for one in marks), 100.0])
 
 
+def test_stages_begin_where_they_are_said_to_on_a_longer_axis() -> None:
+    marks = drawing.waterfall(
+        replace(SLOW, stages=(model.Stage("process", "2ms"), model.Stage("send", "1ms"))), 3_000_000, 10_000_000
+    )
+    assert [30.0, 20.0, 50.0, 10.0] == pytest.approx([at for one in marks for at in (one.start, one.width)])
+
+
+@pytest.mark.parametrize(
+    ("axis_ns", "labels"),
+    [
+        (63_432_300, ["0s", "20ms", "40ms", "60ms"]),
+        (100_004_000, ["0s", "50ms", "100ms"]),
+        (999, ["0s", "200ns", "400ns", "600ns", "800ns"]),
+        (1_000_000_000, ["0s", "500ms", "1s"]),
+        (7, ["0s", "2ns", "4ns", "6ns"]),
+        (1, ["0s", "1ns"]),
+        (0, []),
+    ],
+)
+def test_an_axis_has_few_round_durations(axis_ns: int, labels: list[str]) -> None:
+    found = drawing.ticks(axis_ns)
+    assert labels == [text for text, _ in found]
+    assert all(0 <= at <= 100 for _, at in found)
+
+
 def test_stages_of_no_length_are_drawn_with_none() -> None:
     (mark,) = drawing.waterfall(replace(SLOW, stages=(model.Stage("process", "0s"),)))
     assert (0.0, 0.0) == (mark.start, mark.width)

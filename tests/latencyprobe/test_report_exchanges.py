@@ -2,16 +2,19 @@
 
 import io
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from latencyprobe import stages
 from latencyprobe.report import exchanges, model
 from latencyprobe.report.words import Exchange
 from latencyprobe.slo.evaluate import State
 from tests.latencyprobe.report_examples import COVERAGE
 
+NETWORK = (model.Stage("network", "50ms"),)
 STAGES = (model.Stage("server_read_delay", "123.4ms"),)
 SLOW = model.Slow(f"{7:032x}", "2026-09-21T14:03:00Z", "123.4ms", STAGES, "shop/frontend")
 
@@ -89,6 +92,25 @@ def test_a_letter_stands_once_in_the_legend() -> None:
     )
     legend = listed(*both, width=120).splitlines()[-1]
     assert legend.strip() == "P server_process, process"
+
+
+def test_a_long_sentence_has_room_before_anything_else_has_a_column() -> None:
+    told = replace(SLOW, evidence=(model.EvidenceSummary("unsent", "server nagle", 1, "41ms"),))
+    short = replace(SLOW, evidence=(model.EvidenceSummary("retransmits", "rto", 1, "41ms"),))
+    for width in (80, 120, 165):
+        assert "of it held by the server's kernel for 41ms:" in listed(replace(told, stages=NETWORK), width=width)
+    assert ["seen at" in listed(one, width=120) for one in (SLOW, short, told)] == [True, True, False]
+    assert "cart, client; peer shop/frontend; 09-21 14:03:00" in listed(told, width=80)
+
+
+def test_legend_is_broken_between_its_entries_alone() -> None:
+    every = tuple(model.Stage(stage.name, "1s") for stage in stages.BY_NAME.values())
+    found = listed(*(replace(SLOW, stages=(one,)) for one in every), width=60)
+    entries = re.findall(r"\S+ [a-z_]+(?:, [a-z_]+)*", found.partition(SLOW.trace_id)[2].rpartition(SLOW.trace_id)[2])
+    assert {stage.name for stage in stages.BY_NAME.values()} <= {
+        name for entry in entries for name in entry.split(" ", 1)[1].split(", ")
+    }
+    assert max(map(len, found.splitlines())) <= 60
 
 
 def test_for_a_program_it_is_one_line_with_the_end_that_it_was_measured_at() -> None:

@@ -129,6 +129,41 @@ def test_a_command_is_named_for_a_call_that_can_be_explained_whatever_else_was_a
     assert f"latencyprobe explain -n shop {trace}" in map(str.strip, lines)
 
 
+def test_explain_shows_both_ends_also_where_they_are_of_several_targets_and_peers(
+    capfd: pytest.CaptureFixture[str], in_cluster: InCluster
+) -> None:
+    served = replace(SLOW, peer="shop/frontend", stages=(Stage("process", "18.4ms"),))
+    in_cluster(report_examples.document(RICH, replace(RICH, target="web", perspective="Server", slowest=(served,))))
+    for kept in (["--target", "web"], ["--peer", "frontend"], ["--target", "cart"], [SLOW.trace_id[:4]]):
+        out = " ".join(run(capfd, "explain", "-n", "shop", *kept)[1].split())
+        assert ("at the client's side of cart" in out, "at the server's side of web" in out) == (True, True)
+
+
+def test_explain_as_a_page_has_links_where_an_address_is_given(
+    capfd: pytest.CaptureFixture[str], in_cluster: InCluster
+) -> None:
+    in_cluster(report_examples.document(RICH))
+    linked = ["-o", "html", "--trace-url", "http://jaeger/trace/{traceId}"]
+    code, out, err = run(capfd, "explain", "-n", "shop", *linked)
+    assert (0, "", True) == (code, err, out.startswith("<!doctype html>") and out.endswith("</html>\n"))
+    assert f'<a href="http://jaeger/trace/{SLOW.trace_id}" rel="noreferrer">' in out
+    assert (1, "") == run(capfd, "explain", "-n", "shop", "ffff", *linked)[:2]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--trace-url", "http://jaeger/trace/{traceId}"], "--trace-url goes with -o html"),
+        (["-o", "html", "--trace-url", "jaeger"], "no http or https address"),
+    ],
+)
+def test_explain_refuses_an_address_that_it_cannot_use(
+    capfd: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    code, out, err = run(capfd, "explain", *options)
+    assert (2, "", True) == (code, out, said in err)
+
+
 @pytest.mark.parametrize(
     ("results", "said"),
     [
