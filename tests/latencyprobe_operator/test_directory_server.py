@@ -275,6 +275,20 @@ def test_what_is_no_http_is_counted_and_not_logged(
     play(scene)
 
 
+def test_who_goes_before_he_is_told_to_go_on_is_not_logged(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(it: World) -> None:
+        host, _, port = it.url.removeprefix("https://").partition(":")
+        head = b"POST /v1/identities HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+        for _ in range(5):
+            _, writer = await asyncio.open_connection(host, int(port), ssl=it.tls)
+            writer.write(head)
+            writer.close()
+        assert (await it.call("POST", "/v1/identities", {"addresses": []}))[0] == 200
+        assert caplog.records == []
+
+    play(scene)
+
+
 def test_counts_that_cannot_be_stored_are_refused_for_now_without_the_reason(play: Play) -> None:
     async def scene(it: World) -> None:
         await it.store_thread.run(it.store_thread.store.close)

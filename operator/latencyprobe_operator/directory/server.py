@@ -133,12 +133,14 @@ class Directory:
         )
 
     def _is_http(self, record: logging.LogRecord) -> bool:
-        """Count what is no HTTP at all, and keep it out of the log, which any stranger could fill by it."""
+        """Count what is no HTTP at all. Keep that, and who has gone before he was answered, out of the log, which any
+        stranger could fill by it."""
         kind = record.exc_info[0] if record.exc_info else None
         no_http = kind is not None and issubclass(kind, _NO_HTTP)
+        gone = kind is not None and issubclass(kind, ConnectionError)
         if no_http:
             self.requests["unknown", HTTPStatus.BAD_REQUEST] += 1
-        return record.levelno >= logging.WARNING and not no_http
+        return record.levelno >= logging.WARNING and not no_http and not gone
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
