@@ -108,6 +108,9 @@ static __always_inline bool take_header(struct walk *w, struct direction *d)
 		d->next = h->frame.seq + PREFACE_BYTES;
 		d->state = FRAMES_SETTINGS;
 		h->refused = !fits;
+		/* before the client's SETTINGS: the server's may come first, and would be an answer to the preface */
+		if (fits && f->c->told_by == BY_TURNS_SO_FAR)
+			hand_over(f->c, BY_STREAMS);
 		return fits;
 	}
 	d->next += length;
@@ -122,8 +125,6 @@ static __always_inline bool take_header(struct walk *w, struct direction *d)
 			return false;
 		}
 		d->state = FRAMES_IN_STEP;
-		if (asks(f) && f->c->told_by == BY_TURNS_SO_FAR)
-			hand_over(f->c, BY_STREAMS);
 		return true;
 	}
 	if (!fits) {

@@ -127,10 +127,9 @@ HTTP1 = b"GET / HTTP/1.1\r\nHost: cart\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Le
         (b"PING\r\n", b"+PONG\r\n"),
         (b"\x16\x03\x01\x02\x00" + bytes(512), b"\x16\x03\x03\x00\x7a" + bytes(122)),
         (bytes(40), bytes(40)),
-        (PREFACE + b"rubbish, and no SETTINGS at all", b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-        (PREFACE[:9], b"short"),
+        (PREFACE[:8], b"short"),
     ],
-    ids=["http1", "redis", "tls", "zeros", "preface-then-rubbish", "nine-bytes"],
+    ids=["http1", "redis", "tls", "zeros", "eight-bytes"],
 )
 def test_what_is_no_http2_is_measured_by_turns_from_its_first_byte(
     streams: Streams, port: int, ask: bytes, answer: bytes
@@ -147,6 +146,25 @@ def test_what_is_no_http2_is_measured_by_turns_from_its_first_byte(
     assert not found["stream_id"].any()
     for role in (Role.CLIENT, Role.SERVER):
         assert np.count_nonzero((found["role"] == role) & (found["excluded"] == Excluded.NONE)) == 50
+
+
+@pytest.mark.parametrize("ask", [PREFACE + b"rubbish, and no SETTINGS at all", PREFACE[:9]], ids=["rubbish", "no more"])
+def test_what_begins_as_http2_and_is_none_is_measured_by_turns_from_where_that_shows(
+    streams: Streams, port: int, ask: bytes
+) -> None:
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    for _ in range(50):
+        for way, message in zip(connection.ways, (ask, b"short"), strict=True):
+            way.put(message)
+            connection.settle(dice)
+    connection.close()
+    found = streams.session.records(2 * 47)
+    assert not found["stream_id"].any()
+    for role in (Role.CLIENT, Role.SERVER):
+        events = found[(found["role"] == role) & (found["excluded"] == Excluded.NONE)]
+        assert 47 <= len(events) <= 50
+        assert {(len(ask), len(b"short"))} == set(zip(events["request_bytes"], events["response_bytes"], strict=True))
 
 
 def test_older_connection_that_is_no_http2_is_measured_by_turns_after_some_calls(streams: Streams, port: int) -> None:
