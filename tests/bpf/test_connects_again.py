@@ -9,7 +9,7 @@ import pytest
 from latencyprobe_agent.kernel.evidence import Filter
 from latencyprobe_agent.signals.table import HANDSHAKES, RETRANSMITS
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, Excluded, Outcome, RetransmitKind, Role
-from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame
+from tests.truth.http2 import ASK, Connection, Type, frame
 from tests.truth.peers import Peers, disconnect
 from tests.truth.recorder import alone
 from tests.truth.sides import of_role
@@ -18,7 +18,6 @@ from tests.truth.streams import by_id
 pytestmark = pytest.mark.root
 
 ELSEWHERE = "127.0.0.2"
-ASK = END_STREAM | END_HEADERS
 
 
 def connect_again(client: socket.socket, port: int) -> socket.socket:

@@ -12,13 +12,12 @@ from latencyprobe_agent.kernel.clock import READING_ERROR_NS
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame, now_ns
-from tests.truth.http2_script import Call, Script
+from tests.truth.http2_script import SEED, Call, Script
 from tests.truth.streams import Streams, by_id
 
 pytestmark = pytest.mark.root
 
 CALLS = int(os.environ.get("CALLS", "2000"))
-SEED = os.environ.get("SEED", "1")
 
 
 @pytest.mark.parametrize("cut", [20_000, 1])

@@ -11,14 +11,12 @@ from latencyprobe_agent.signals.retransmits import EXPLAINS, KEY
 from latencyprobe_agent.signals.table import RETRANSMITS
 from latencyprobe_agent.vocabulary.records import Role
 from tests.truth.handshaking import ONCE
-from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame
+from tests.truth.http2 import ASK, Connection, Type, frame
 from tests.truth.lossy import Network
 from tests.truth.recorder import beside
 from tests.truth.streams import Streams
 
 pytestmark = pytest.mark.root
-
-ASK = END_STREAM | END_HEADERS
 
 
 def test_a_lost_segment_is_joined_to_every_stream_that_waited_for_it(

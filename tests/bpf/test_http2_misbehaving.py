@@ -6,12 +6,11 @@ from random import Random
 import pytest
 
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
-from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame
+from tests.truth.http2 import ASK, END_HEADERS, END_STREAM, Connection, Type, frame
 from tests.truth.streams import Streams, by_id
 
 pytestmark = pytest.mark.root
 
-ASK = END_STREAM | END_HEADERS
 _DATA = 128 << 10
 
 

@@ -1,9 +1,9 @@
 """Whose turn it is: docs/design/measurement.md, "State machine", row by row, on one connection that does what it says.
 
-The same rules by random scripts: test_turn_scripts.py; by real software: test_turns_*.py.
+The ends of connections: test_turn_ends.py; the same rules by random scripts: test_turn_scripts.py; by real software:
+test_turns_*.py.
 """
 
-import contextlib
 import socket
 import time
 from collections.abc import Iterator
@@ -17,23 +17,18 @@ from latencyprobe.plan import NodePlan, SpanPolicy, Target, TargetPod
 from latencyprobe.plan import Role as Side
 from latencyprobe_agent.identity.cgroups import find_root
 from latencyprobe_agent.measure.rules import compile_rules
-from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
+from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Role
+from tests.bpf.told_turns import PAUSE_NS, assert_turns, fall_silent, two_turns, words
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
-from tests.truth.peers import Peers, reset
+from tests.truth.calls import ROLES
+from tests.truth.peers import Peers
 from tests.truth.sides import of_role
 
 pytestmark = pytest.mark.root
 
 PORT = free_port()
 MS = 1_000_000
-PAUSE_NS = 500 * MS  # what a machine that is busy with other tests takes for a step of a turn is less
-ROLES = (Role.CLIENT, Role.SERVER)
-
-
-def fall_silent() -> None:
-    """Let no byte move for longer than the pause."""
-    time.sleep(1.5 * PAUSE_NS / 1e9)
 
 
 def lull() -> None:
@@ -43,26 +38,8 @@ def lull() -> None:
 
 @pytest.fixture
 def peers(session) -> Iterator[Peers]:
-    """A connection that is measured from its beginning and has taken two turns."""
-    session.measure(PORT, pause_ns=PAUSE_NS, idle_timeout_ns=20_000 * MS)
-    connected = Peers(PORT)
-    connected.turn()
-    connected.turn()
-    yield connected
-    connected.close()
-
-
-def words(record: np.void) -> str:
-    """What became of it: the class and reason of what is no event, the outcome of a failure, else ok."""
-    if record["excluded"]:
-        return str(Excluded(int(record["excluded"])).name)
-    return str(Outcome(int(record["outcome"])).name)
-
-
-def assert_turns(records: NDArray[np.void], *expected: str, roles: tuple[Role, ...] = ROLES) -> None:
-    """The turns after the first two, at both ends."""
-    for role in roles:
-        assert [words(record) for record in of_role(records, role)][2:] == list(expected), role.name
+    with two_turns(session, PORT) as connected:
+        yield connected
 
 
 def test_what_a_server_sends_after_silence_and_the_reply_to_it_are_no_event(peers, session):
@@ -121,21 +98,6 @@ def test_a_response_that_was_held_up_until_the_flush_costs_it_no_more(session):
         peers.turn()
     peers.close()
     assert_turns(session.records_of_closed(2), *130 * ["OK"], "OK", *32 * ["PUSH"], *9 * ["OK"])
-
-
-def test_what_a_server_says_before_it_closes_an_idle_connection_is_its_goodbye(session):
-    """MySQL's error of a timeout, TLS's close_notify."""
-    session.measure(PORT, pause_ns=PAUSE_NS, idle_timeout_ns=PAUSE_NS)
-    peers = Peers(PORT)
-    peers.turn()
-    peers.turn()
-    fall_silent()
-    session.programs.flush()
-    peers.server.sendall(b"idle for too long")
-    peers.server.close()
-    assert peers.client.recv(99, socket.MSG_WAITALL) == b"idle for too long"
-    peers.close()
-    assert_turns(session.records_of_closed(2), "TEARDOWN")
 
 
 def test_a_message_that_nobody_answers_before_the_client_goes_on_is_one_way(peers, session):
@@ -216,51 +178,6 @@ def test_a_server_that_keeps_the_initiative_makes_the_connection_one_of_pushes(p
         assert of_role(records, role)[-1]["conn_class"] == ExchangeClass.PUSH
 
 
-@pytest.mark.parametrize("first", ROLES, ids=lambda role: role.name.lower())
-def test_last_words_are_a_goodbye_whoever_closes_first(peers, session, first):
-    """MySQL's COM_QUIT: the server may be the first to close."""
-    peers.send(peers.client, b"quit")
-    if first is Role.SERVER:
-        peers.server.close()
-        peers.client.close()
-    peers.close()
-    assert_turns(session.records_of_closed(2), "TEARDOWN", roles=(Role.CLIENT,))
-    if first is Role.CLIENT:
-        assert_turns(session.records_of_closed(2), "TEARDOWN", roles=(Role.SERVER,))
-
-
-def test_a_server_that_leaves_without_an_answer_has_failed_when_it_left(peers, session):
-    """The client closes its end a second later: its half ends when the FIN had come."""
-    peers.send(peers.client, b"request")
-    peers.server.close()
-    assert peers.client.recv(1) == b""
-    seen_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    fall_silent()
-    peers.close()
-    records = session.records_of_closed(2)
-    assert_turns(records, "UNANSWERED")
-    client, server = (of_role(records, role)[2] for role in ROLES)
-    assert client["read_last_ns"] < seen_ns
-    assert server["send_end_ns"] < seen_ns
-
-
-def test_what_a_client_says_after_the_servers_last_words_is_no_request(peers, session):
-    """TLS: the server answers, says close_notify and closes; the client's close_notify meets a RST."""
-    peers.client.sendall(b"request")
-    assert peers.server.recv(7) == b"request"
-    peers.server.sendall(b"response")
-    peers.server.close()
-    assert peers.client.recv(8) == b"response"
-    assert peers.client.recv(1) == b""
-    with contextlib.suppress(OSError):
-        peers.client.sendall(b"bye")
-        peers.client.sendall(b"bye")
-    peers.close()
-    records = session.records_of_closed(2)
-    assert_turns(records, "OK", "TEARDOWN", roles=(Role.CLIENT,))
-    assert_turns(records, "OK", roles=(Role.SERVER,))
-
-
 def test_a_request_that_goes_on_after_its_answer_has_begun_is_one_exchange(peers, session):
     """nginx refuses an upload: the client has not looked at the answer yet."""
     peers.send(peers.client, b"upload ")
@@ -338,14 +255,3 @@ def test_an_older_connection_of_a_target_without_ports_is_measured_at_the_end_th
     wait_until(lambda: len(mine()) == 4, "its four turns")
     assert set(mine()["role"]) == {Role.SERVER}
     assert [words(record) for record in mine()] == ["PARTIAL", "OK", "OK", "OK"]
-
-
-def test_a_reset_is_a_failure_of_what_was_asked(peers, session):
-    peers.send(peers.client, b"request")
-    reset(peers.server)
-    with pytest.raises(ConnectionResetError):
-        peers.client.recv(1)
-    peers.close()
-    records = session.records_of_closed(2)
-    assert_turns(records, "RESET", roles=(Role.CLIENT,))
-    assert_turns(records, "UNANSWERED", roles=(Role.SERVER,))

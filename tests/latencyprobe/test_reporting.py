@@ -13,20 +13,16 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from latencyprobe import group, options, parsing
+from latencyprobe import group, options
 from latencyprobe.plan import Role
 from latencyprobe.report import units
 from latencyprobe.sli import SliRow
 from latencyprobe.slo.evaluate import State
-from latencyprobe.slo.objective import Objective, ObjectiveKey, objectives
+from latencyprobe.slo.objective import Objective, ObjectiveKey
 from latencyprobe.store import SqliteStore, default_path
 from tests.latencyprobe.commands_run import run
 from tests.latencyprobe.report_examples import IDLE, RICH, document
-from tests.latencyprobe.store_rows import Clock
 from tests.support.fake_kubectl import FakeKubectl
-from tests.support.prometheus import Series, needs_prometheus, openmetrics, prometheus
-
-DATA = Path(__file__).parents[1] / "data" / "latencyprobes"
 
 
 def test_report_of_a_store_is_one_latencyreport(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:
@@ -219,141 +215,6 @@ def test_as_a_plugin_of_kubectl_reports_are_the_clusters(
 def test_a_plugin_is_called_as_it_was_typed(capfd: pytest.CaptureFixture[str]) -> None:
     group.run(["report", "--help"], options.PLUGIN)
     assert "Usage: kubectl latencyprobe report" in capfd.readouterr().out
-
-
-SHOP = """
-apiVersion: latencyprobe.dev/v1alpha1
-kind: LatencyProbe
-metadata: {name: checkout, namespace: shop}
-spec:
-  targets: [{name: cart, ports: [8080]}]
-  objectives: [{name: fast, target: cart, threshold: 25ms, goal: "99", window: 7d}]
-"""
-
-
-@needs_prometheus
-def test_report_of_a_shared_store_is_of_the_objectives_of_a_file(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "shop.yaml").write_text(SHOP)
-    (objective,) = (found for probe in parsing.load_file(tmp_path / "shop.yaml") for found in objectives(probe))
-    labels = {
-        "latencyprobe_probe_namespace": "shop",
-        "latencyprobe_probe": "checkout",
-        "latencyprobe_target": "cart",
-        "latencyprobe_objective": "fast",
-        "latencyprobe_objective_definition": objective.key.hash,
-        "latencyprobe_perspective": "server",
-    }
-    now = int(time.time())
-    events = [
-        Series("latencyprobe_slo_events_total", labels | {"latencyprobe_outcome": outcome}, samples)
-        for outcome, each in (("good", 10), ("bad", 1))
-        if (samples := [(now - 3600 + 60 * i, each * i) for i in range(61)])
-    ]
-    with prometheus(tmp_path / "server", openmetrics(events)) as server:
-        asked = ("report", "--store", server.url, "-f", tmp_path / "shop.yaml")
-        code, out, _ = run(capfd, *asked, "-o", "json", "--fail-on", "violated")
-        (result,) = json.loads(out)["results"]
-        assert (code, result["state"]) == (1, "Violated")
-        assert 590 <= result["events"] - result["bad"] <= 610
-        assert "slowest" in result["untold"]
-        assert "not in the metrics" in run(capfd, *asked)[1]
-        code, _, err = run(capfd, "report", "--store", f"{server.url}/no", "-f", tmp_path / "shop.yaml")
-        assert (code, err.count("give the URL that /api/v1 follows")) == (1, 1)
-
-
-def test_a_shared_store_needs_a_file_and_only_report_asks_it(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "shop.yaml").write_text(SHOP)
-    for words in (("report", "--store", "http://p:9090"), ("slow", "--store", "http://p:9090")):
-        code, _, err = run(capfd, *words)
-        assert (code, "`report` asks for it with -f FILE" in err) == (2, True)
-    code, _, err = run(capfd, "report", "-f", tmp_path / "shop.yaml")
-    assert (code, "-f goes with --store http://" in err) == (2, True)
-    code, _, err = run(capfd, "report", "--store", "http://me:secret@p", "-f", tmp_path / "shop.yaml")
-    assert (code, "TOKEN_FILE" in err, "secret" in err) == (1, True, False)
-
-
-HOUR_S, DAY_S = 3600, 86_400
-KEY = ObjectiveKey("shop", "checkout", "u1", "fast", "h1", Role.SERVER)
-
-
-@pytest.fixture
-def store_of_weeks(tmp_path: Path) -> Path:
-    """Return one of 40 days until now: 100 good events an hour, and 1 bad one in each but those of the last 10 days."""
-    now = int(time.time()) // HOUR_S * HOUR_S
-    clock = Clock(now - 40 * DAY_S)
-    with SqliteStore(tmp_path / "weeks.db", clock=clock, steady=clock) as store:
-        store.define("shop", "checkout", [Objective(KEY, "cart", 25_000_000, "99", "7d", 10, errors_count_as_bad=True)])
-        for day in range(now - 40 * DAY_S, now, DAY_S):
-            clock.now = day
-            bad = int(day < now - 10 * DAY_S)
-            store.add(SliRow(*KEY, minute=at, good=100, bad=bad) for at in range(day, day + DAY_S, HOUR_S))
-        clock.now = now
-        store.compact(now)
-    return tmp_path / "weeks.db"
-
-
-def days_ago(days: float) -> str:
-    return units.iso(int(time.time() - days * DAY_S) * 10**9)
-
-
-def test_report_of_a_moment_is_as_it_was_then(capfd: pytest.CaptureFixture[str], store_of_weeks: Path) -> None:
-    now = json.loads(run(capfd, "report", "--store", store_of_weeks, "-o", "json")[1])["results"][0]
-    assert ("100", "Met") == (now["errorBudgetRemaining"], now["state"])
-    code, out, err = run(capfd, "report", "--store", store_of_weeks, "--at", days_ago(12), "-o", "json")
-    (then,) = json.loads(out)["results"]
-    assert (0, "AtRisk", 7 * 24, "0.9") == (code, then["state"], then["bad"], then["errorBudgetRemaining"])
-    assert then["updated"] == f"{days_ago(12)[:13]}:00:00Z"
-    assert err.startswith("latencyprobe: As of ")
-    assert "from counts of whole hours: burn rates over less are not known any more." in err
-    assert ["5m", "30m"] == [burn["short"] for burn in now["burnRates"]]
-    assert "burnRates" not in then
-    page = run(capfd, "report", "--store", store_of_weeks, "--at", days_ago(12), "-o", "html")[1]
-    assert "<span>then: 0.9\u00a0%" in page
-
-
-def test_table_of_a_moment_says_so_and_how_far_the_store_reaches(
-    capfd: pytest.CaptureFixture[str], store_of_weeks: Path
-) -> None:
-    date = days_ago(38)[:10]
-    code, out, err = run(capfd, "report", "--store", store_of_weeks, "--at", date)
-    first, second, third = out.splitlines()[:3]
-    assert (0, "") == (code, err)
-    assert first.startswith("As of ")
-    assert " 00:00 UTC, from counts of whole days: " in first
-    reach = f"The store reaches back to {days_ago(40)[:10]} "
-    assert second.startswith(reach)
-    assert second.endswith(": windows that began before hold what came since.")
-    assert "updated" not in third
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "said"),
-    [
-        (["--at", days_ago(100)], 1, "or is kept of it: the store reaches back to "),
-        (["--at", days_ago(20), "--since", "5m"], 1, "the store keeps hours alone: give --since 1h or more"),
-        (["--at", "2026-01-01", "-n", "shop"], 2, "--at needs a store; reports of a cluster are of whole windows"),
-        (["--at", "2026-01-01", "--watch"], 2, "--watch and --at exclude each other: what is over does not change"),
-        (["--watch", "--fail-on", "violated"], 2, "--watch and --fail-on exclude each other"),
-        (["--watch", "-o", "html"], 2, "--watch goes with -o table, json, yaml"),
-        (["--sort", "age"], 2, "Invalid value for '--sort': 'age' is not one of 'state', 'budget', 'burn', 'name'"),
-        (["--limit", "0"], 2, "Invalid value for '--limit': 0 is not in the range x>=1"),
-        (["--peer", "nobody"], 2, "no peer has 'nobody' in its name; known are: none"),
-    ],
-)
-def test_what_cannot_be_reported_says_what_can(
-    capfd: pytest.CaptureFixture[str], store_of_weeks: Path, args: list[str], code: int, said: str
-) -> None:
-    store = [] if "-n" in args else ["--store", store_of_weeks]
-    found, out, err = run(capfd, "report", *store, *args)
-    assert (code, "", 1, True) == (found, out, len(err.splitlines()), said in err), err
-
-
-def test_empty_store_has_no_past(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    SqliteStore(tmp_path / "empty.db").close()
-    code, _, err = run(capfd, "report", "--store", tmp_path / "empty.db", "--at", "2026-01-01")
-    assert (1, True) == (code, "the store has no counts yet: measure with" in err)
 
 
 def test_report_of_a_peer_and_slow_of_it(capfd: pytest.CaptureFixture[str], store_of_today: SqliteStore) -> None:

@@ -3,6 +3,7 @@
 import json
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -125,6 +126,12 @@ def token_file(tmp_path: Path) -> Path:
     path = tmp_path / "token"
     path.write_text("token-1\n")
     return path
+
+
+@pytest.fixture
+def dropped() -> Counter[str]:
+    """Rows that a spool has dropped, by reason."""
+    return Counter()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from random import Random
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 END_STREAM, END_HEADERS, PADDED, ACK = 0x1, 0x4, 0x8, 0x1
+ASK = END_STREAM | END_HEADERS  # a request, or an answer, that is headers alone
 
 
 class Type(IntEnum):

@@ -1,9 +1,12 @@
 """Random scripts of calls over one connection of HTTP/2, and what must be told of each."""
 
+import os
 from dataclasses import dataclass
 from random import Random
 
-from tests.truth.http2 import Connection, Message, Type, frame, message, noise
+from tests.truth.http2 import ASK, Connection, Message, Type, frame, message, noise
+
+SEED = os.environ.get("SEED", "1")
 
 
 @dataclass
@@ -86,3 +89,11 @@ class Script:
                 way.send(self.dice.choice(self._pieces), self.dice)
             if self.dice.random() < 0.5:
                 way.receive(self.dice.choice(self._pieces), self.dice)
+
+
+def ask_only(connection: Connection, count: int, first: int = 1) -> None:
+    """Begin so many calls, whose requests are headers alone, and leave them open."""
+    dice = Random(SEED)
+    for stream in range(first, first + 2 * count, 2):
+        connection.asks.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+    connection.settle(dice)

@@ -3,9 +3,7 @@
 import pytest
 
 from latencyprobe_agent.vocabulary.records import ExchangeClass, Role
-from tests.truth.turn_words import LATE, PUSHED, names, play
-
-both_ends = pytest.mark.parametrize("role", [Role.CLIENT, Role.SERVER])
+from tests.truth.turn_words import LATE, PUSHED, both_ends, names, play
 
 
 @both_ends

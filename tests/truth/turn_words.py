@@ -1,5 +1,7 @@
 """Scripts of one end in words, for tests of the model of the rules (turns.py)."""
 
+import pytest
+
 from latencyprobe_agent.vocabulary.records import Role
 from tests.truth.turn_events import Event, Kind, Turn
 from tests.truth.turns import OneEnd
@@ -9,6 +11,7 @@ PAUSE_MS = 200
 LATE = {Role.SERVER: "a<", Role.CLIENT: "a!"}  # bytes of a request whose response has begun
 PUSHED = "a b 1 a b 2500 flush"  # then server bytes are a push
 
+both_ends = pytest.mark.parametrize("role", [Role.CLIENT, Role.SERVER])
 KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
@@ -36,3 +39,8 @@ def play(role: Role, script: str, **options: int) -> list[Turn]:
 def names(turns: list[Turn]) -> list[str]:
     """What each is: why it is no event, else its outcome."""
     return [(t.excluded.name if t.excluded else t.outcome.name).lower() for t in turns]
+
+
+def spans(turns: list[Turn]) -> list[tuple[int, int, int, int]]:
+    """First byte and number of bytes of request and response."""
+    return [(t.request_offset, t.request_bytes, t.response_offset, t.response_bytes) for t in turns]

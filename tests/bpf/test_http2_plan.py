@@ -1,0 +1,71 @@
+"""Connections of HTTP/2 whose plan changes in the midst of them."""
+
+from random import Random
+
+import pytest
+
+from latencyprobe_agent.vocabulary.records import Excluded, Role
+from tests.truth.http2 import ASK, Connection, Type, frame
+from tests.truth.http2_script import SEED, Script, ask_only
+from tests.truth.streams import Streams, by_id
+
+pytestmark = pytest.mark.root
+
+
+def test_what_is_open_when_the_plan_changes_counts_for_nobody_and_what_comes_next_for_the_new_one(
+    streams: Streams, port: int
+) -> None:
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+
+    def call(first: int, count: int) -> None:
+        ask_only(connection, count, first)
+        for stream in range(first, first + 2 * count, 2):
+            connection.answers.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+        connection.settle(dice)
+
+    call(1, 10)
+    ask_only(connection, 5, first=21)
+    streams.measure(port, thresholds_ns=(7_000_000,))
+    for stream in range(21, 31, 2):
+        connection.answers.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+    connection.settle(dice)
+    call(31, 10)
+    streams.measure(port, thresholds_ns=(7_000_000,), idle_timeout_ns=3_000_000_000)
+    call(51, 10)
+    connection.close()
+    found = streams.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        told = by_id(found, role)
+        assert told.keys() == set(range(1, 71, 2))
+        dropped = {stream for stream, one in told.items() if one["excluded"] == Excluded.PLAN}
+        assert dropped == set(range(21, 31, 2))
+        sets = {stream: int(one["target_set"]) for stream, one in told.items()}
+        assert len({sets[stream] for stream in range(1, 31, 2)}) == 1
+        assert len({sets[stream] for stream in range(31, 71, 2)}) == 1
+        assert sets[1] != sets[31]
+
+
+def test_a_plan_that_asks_for_turns_and_again_for_streams_is_followed_in_the_midst_of_a_connection(
+    streams: Streams, port: int
+) -> None:
+    streams.measure(port)
+    connection = Connection.open(port)
+    connection.greet()
+    script = Script(connection, SEED, at_once=3, cut=0)
+    script.play(100)
+    streams.session.measure(port)
+    script.play(100)
+    streams.measure(port)
+    script.play(300)
+    connection.close()
+    found = streams.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        told = set(by_id(found, role))
+        before = {stream for stream in told if stream < 200}
+        after = {stream for stream in told if stream > 400}
+        assert before == set(range(1, 200, 2))
+        assert told == before | after
+        assert after == set(range(min(after), 1000, 2))
+        assert min(after) < 600
