@@ -100,6 +100,12 @@ def test_every_width_has_figures_whole_and_no_line_beyond_it(width: int) -> None
     assert ("560us" in found) == (width >= 110)
 
 
+def test_a_long_name_has_the_room_that_short_ones_leave() -> None:
+    names = replace(result("objective-with-a-name-that-is-long", NOW), probe="p" * 20)
+    found = drawn(cluster.looked([report(names)], UPDATED_NS).rows, 200)
+    assert f"{'p' * 20}/objective-with-a-name-that-is-long" in found
+
+
 def test_by_peer_an_objective_is_its_peers_without_what_nobody_knows_of_them() -> None:
     found = cluster.looked([report(result("fast", WITH_PEERS))], UPDATED_NS)
     first, second, others = BY_PEER.shown(found.rows)

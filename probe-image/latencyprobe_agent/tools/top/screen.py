@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -19,10 +20,12 @@ from rich.text import Text
 
 from latencyprobe import stages
 from latencyprobe.report import units
+from latencyprobe.shares import shares
 from latencyprobe.slo.evaluate import State
 from latencyprobe_agent.tools.top.view import HELP, HELP_OF_CLUSTER, By, Row, View, total
 
 _BAR = 16
+_SHORTEST = 6  # a name's column, however narrow the terminal
 _KEY = re.compile(r"\x1b\[[\d;]*[A-Za-z~]|.", re.DOTALL)
 _AROUND = 4  # lines that are no rows
 
@@ -94,21 +97,24 @@ def layout(view: View) -> Layout:
 
 
 def table(shown: Sequence[Row], console: Console, room: int | None = None, layout: Layout = HOST) -> Table:
-    """Return rows as a table, at most `room` of them. Figures are whole; names get what is left of the width."""
+    """Return rows as a table, at most `room` of them. Figures are whole; names share what is left of the width: the
+    short ones of it what they need."""
     columns = next(one for one in layout if console.width >= one.least)
     names, figures = columns.names, columns.figures
     taken = sum(_FIGURES[name][0] for name in figures) + (_BAR + 2) * columns.bar
     left = console.width - taken - 2 * (len(names) + len(figures) + columns.mostly)
-    longest = max(6, left // (len(names) + columns.mostly))
+    texts = [*names, *(["mostly"] if columns.mostly else [])]
+    needs = {name: max(map(cell_len, (name, *(getattr(row, name) for row in shown[:room])))) for name in texts}
+    longest = shares(needs, max(left, _SHORTEST * len(texts)))
     found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in names:
-        found.add_column(name, no_wrap=True, overflow="ellipsis", max_width=longest)
+        found.add_column(name, no_wrap=True, overflow="ellipsis", max_width=longest[name])
     for name in figures:
         found.add_column(name, justify="right", no_wrap=True, min_width=_FIGURES[name][0])
     if columns.bar:
         found.add_column("stages", no_wrap=True, min_width=_BAR)
     if columns.mostly:
-        found.add_column("mostly", no_wrap=True, overflow="ellipsis", max_width=longest)
+        found.add_column("mostly", no_wrap=True, overflow="ellipsis", max_width=longest["mostly"])
     for row in shown[:room]:
         words = (Text(getattr(row, name)) for name in names)
         beside = [*([_bar(row, console)] if columns.bar else ()), *((Text(row.mostly),) if columns.mostly else ())]
