@@ -130,13 +130,15 @@ def _evidence(counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
 
 
 def _by_peer(by_peer: Mapping[str, PeerCounts]) -> dict[str, PeerCounts]:
-    """Check the buckets, and that no more are bad than there are."""
+    """Check that each event is in one bucket, and that no more are bad than there are. Peers without events go."""
     _at_most("by_peer", by_peer, PEERS + (OTHERS in by_peer))
     for counts in by_peer.values():
         _within("by_peer", counts.histogram, HISTOGRAM_INDEXES[0], HISTOGRAM_INDEXES[-1])
         _within("by_peer", [counts.events, *counts.histogram.values()], 0, MAX_EVENTS)
         _within("by_peer", [counts.bad], 0, counts.events)
-    return worst(*({_text(peer, MAX_PEER): counts} for peer, counts in by_peer.items()))
+        if sum(counts.histogram.values()) != counts.events:
+            raise Impossible("by_peer", "a histogram holds another number of events than there are")
+    return worst(*({_text(peer, MAX_PEER): counts} for peer, counts in by_peer.items() if counts.events))
 
 
 def _exclusions(counts: Mapping[str, int], coverage: Coverage) -> dict[str, int]:

@@ -10,7 +10,7 @@ from latencyprobe.bounds import MAX_PEER
 from latencyprobe.report import units
 from latencyprobe.report.both_ends import Ends
 from latencyprobe.report.model import BadStage, Now, PeerNow
-from latencyprobe.sli import PeerCounts, SliRow, worst
+from latencyprobe.sli import PeerCounts, SliRow, added_counts, worst
 from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe.store import LastMinutes
 
@@ -48,15 +48,18 @@ def now(ends: Ends, first: int | None, now_unix_s: int, stages: Stages, by_peer:
 
 
 def _peers(counted: Callable[[int], SliRow], found: LastMinutes | None, until: int) -> tuple[PeerNow, ...]:
-    """Return the worst peers and all others. None where these are not about the events that were counted since: some
-    node has not told, or records were lost. A wrong figure is worse than none."""
+    """Return the worst peers and all others. None where these are not about the events that were counted since, or not
+    about the bad ones: some node has not told, or records were lost. A wrong figure is worse than none."""
     if found is None or not found.by_peer or found.since >= until:
         return ()
-    row, told = counted(found.since), sum(counts.events for counts in found.by_peer.values())
-    events = row.good + row.bad
-    if abs(told - events) * 100 > _APART * events + _FEW_APART * 100:
+    row, told = counted(found.since), added_counts(found.by_peer.values())
+    if _apart(told.events, row.good + row.bad) or _apart(told.bad, row.bad):
         return ()
     return tuple(_peer(*one, until - found.since) for one in worst(found.by_peer, most=_PEERS).items())
+
+
+def _apart(told: int, counted: int) -> bool:
+    return abs(told - counted) * 100 > _APART * counted + _FEW_APART * 100
 
 
 def _peer(peer: str, counts: PeerCounts, seconds: int) -> PeerNow:

@@ -72,7 +72,7 @@ HONEST = {
     "with evidence alone": row(
         slowest=slow(evidence=(EvidenceSummary("tcprt", "R reordered", 1, 0),) * 8, joined=True)
     ),
-    "by peer": row(by_peer={"shop/web": PeerCounts(9, 1, {-200: 8, -100: 1}), "": PeerCounts(3)}),
+    "by peer": row(by_peer={"shop/web": PeerCounts(9, 1, {-200: 8, -100: 1}), "": PeerCounts(3, 0, {5: 3})}),
     "with calls of its own": row(
         slowest=slow(waited_for=tuple(WaitedFor(f"shop/redis-{i}:6379", 9, 10**9, "ab" * 16) for i in range(3)))
     ),
@@ -160,8 +160,10 @@ IMPOSSIBLE: dict[str, list[dict[str, Any]]] = {
         {"by_peer": {f"p{i}": PeerCounts(1) for i in range(21)}},
         {"by_peer": {"p": PeerCounts(-1)}},
         {"by_peer": {"p": PeerCounts(1 << 60)}},
-        {"by_peer": {"p": PeerCounts(1, 2)}},
-        {"by_peer": {"p": PeerCounts(1, -1)}},
+        {"by_peer": {"p": PeerCounts(1, 2, {3: 1})}},
+        {"by_peer": {"p": PeerCounts(1, -1, {3: 1})}},
+        {"by_peer": {"p": PeerCounts(1)}},
+        {"by_peer": {"p": PeerCounts(1, 0, {3: 1, 4: 1})}},
         {"by_peer": {"p": PeerCounts(1, 0, {320: 1})}},
         {"by_peer": {"p": PeerCounts(1, 0, {3: -1})}},
         {"by_peer": {"p": PeerCounts(1, 0, {3: 1 << 60})}},
@@ -232,6 +234,12 @@ def test_what_others_told_an_agent_is_cut_to_size_and_its_row_is_kept() -> None:
     assert {"retransmits": most, "tcprt": EvidenceCount()} == found.evidence
     of_two = bounded(row(evidence={f"s{i}": EvidenceCount(MAX_EVENTS) for i in range(2)}))
     assert {"other": EvidenceCount(MAX_EVENTS)} == of_two.evidence
+
+
+def test_a_peer_without_events_is_none() -> None:
+    """It would have no quantiles, and who shows it would look for some."""
+    told = {"shop/web": PeerCounts(1, 0, {3: 1}), "shop/idle": PeerCounts(), "": PeerCounts(0, 0, {3: 0})}
+    assert {"shop/web": PeerCounts(1, 0, {3: 1})} == bounded(row(by_peer=told)).by_peer
 
 
 def test_kinds_of_pressure_of_another_version_say_nothing_here() -> None:

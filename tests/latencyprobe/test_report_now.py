@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from latencyprobe.plan import Role
@@ -91,6 +92,14 @@ def test_the_worst_peers_are_told_and_all_others_as_one(writing: SqliteStore) ->
 def test_peers_that_are_not_those_of_the_events_are_not_told(writing: SqliteStore, events: int, known: bool) -> None:
     """Some node has an agent of a version before, or records were lost."""
     writing.add([told(NOW - 60, {"shop/web": counts(1000)}, events)])
+    assert bool(peers(writing)) == known
+
+
+@pytest.mark.parametrize(("bad", "known"), [(100, True), (91, True), (112, True), (140, False), (0, False)])
+def test_peers_without_the_bad_events_are_not_told(writing: SqliteStore, bad: int, known: bool) -> None:
+    """Where few are bad, all of their records may be lost and most of the others' be there."""
+    row = told(NOW - 60, {"shop/web": counts(2000, 100)})
+    writing.add([msgspec.structs.replace(row, good=2000 - bad, bad=bad)])
     assert bool(peers(writing)) == known
 
 
