@@ -131,6 +131,21 @@ def test_validity_counts_from_the_question(
     assert peers.resolve([ONE]) == {}
 
 
+def test_who_does_not_mind_has_an_answer_for_some_time_longer_but_never_what_is_to_be_forgotten(
+    directory: FakeDirectory, peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory.valid_s, now_s = 10.0, [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    peers._take((ONE, OTHER), directory.identities((ONE, OTHER)), 100.0)
+    now_s[0] = 139.0
+    assert peers.resolve([ONE], late_s=30.0)[ONE].service == "cart"
+    assert peers._unanswered == {ONE}, "it is asked for all the same"
+    peers.forget([ONE])
+    assert peers.resolve([ONE, OTHER], late_s=30.0).keys() == {OTHER}
+    now_s[0] = 140.0
+    assert peers.resolve([OTHER], late_s=30.0) == {}
+
+
 def test_a_directory_that_is_away_is_asked_again(directory: FakeDirectory, peers: Peers) -> None:
     directory.error = DirectoryError("away")
     peers.start()

@@ -50,3 +50,15 @@ def test_figures_by_peer_come_with_the_last_counts_of_their_minute_under_the_nam
     told = [(row.minute, {peer: one.events for peer, one in row.by_peer.items()}) for row in delivered if row.by_peer]
     minute = (UNIX_NS // S + 600) // 60 * 60
     assert told == [(minute, {"shop/web": 4, "10.0.0.9": 2})]
+
+
+def test_an_address_that_changed_hands_is_not_taken_for_who_had_it() -> None:
+    """He may be of another namespace, and has never talked to these pods."""
+    peers, delivered = FakePeers(Identity("10.0.0.2", "bank", "ledger-1", workload="ledger")), list[SliRow]()
+    rows = SliRows(delivered.extend, 5.0, peers)
+    for boot_s in (600, 660):
+        rows.take(counted(boot_s)._replace(halves=halves(exchanges(4, Role.SERVER))))
+    peers.identities.clear()
+    rows.take(counted(720))
+    rows.close()
+    assert [[*row.by_peer] for row in delivered if row.by_peer] == [["bank/ledger"], ["10.0.0.2"]]

@@ -62,8 +62,9 @@ class Peers:
                     self._known.pop(address, None)
                 self._void |= self._asked.intersection(addresses)
 
-    def resolve(self, addresses: Iterable[str]) -> dict[str, Identity]:
-        """Return the identities known now; the others are asked for meanwhile. Never blocks."""
+    def resolve(self, addresses: Iterable[str], late_s: float = 0.0) -> dict[str, Identity]:
+        """Return the identities known now; the others are asked for meanwhile. Never blocks. `late_s`: also those whose
+        validity has ended no longer ago, which are asked for all the same; never what is to be forgotten."""
         if self._ask is None:
             return {address: Identity(address) for address in addresses}
         now = time.monotonic()
@@ -71,9 +72,9 @@ class Peers:
         with self._lock:
             for address in addresses:
                 identity, until = self._known.get(address, (None, 0.0))
-                if identity is not None and now < until:
+                if identity is not None and now < until + late_s:
                     found[address] = identity
-                elif len(self._unanswered) < _CAPACITY:
+                if now >= until and len(self._unanswered) < _CAPACITY:
                     self._unanswered.add(address)
             if self._unanswered:
                 self._lock.notify()
@@ -117,7 +118,7 @@ class FakePeers(Peers):
         super().__init__(None)
         self.identities = {identity.address: identity for identity in known}
 
-    def resolve(self, addresses: Iterable[str]) -> dict[str, Identity]:
+    def resolve(self, addresses: Iterable[str], late_s: float = 0.0) -> dict[str, Identity]:
         """Return those that are known."""
         return {address: self.identities[address] for address in addresses if address in self.identities}
 

@@ -28,7 +28,6 @@ ROOM = 16_384  # halves of 34 B
 _PLACES = 2 * sli.PEERS  # of peers that are added up at a time
 _PAIR = ~1  # two buckets as their first one: half as many bytes, and quantiles within 3.3 %
 _ASKED_S = 20  # before a minute is over, names are asked for: one that is new is known a second later
-_KNOWN = 4 * NAMED
 _PEER = {"high": "u8", "low": "u8"}  # the address
 _COLUMNS = {"duration_ns": "i8", "target_set": "u4", "flags": "u4", "role": "u1", "outcome": "u1"}
 
@@ -37,11 +36,11 @@ _Columns = Mapping[str, NDArray[Any]]
 
 
 class ByPeer:
-    """Adds halves up by peer. `name`: packed address → a person's name, `None` while that is being asked for."""
+    """Adds halves up by peer. `name`: packed address → a person's name, `None` while that is being asked for. It is
+    asked anew each time: whose an address was may be somebody of another namespace, who has never been here."""
 
     def __init__(self, name: Callable[[bytes], str | None]) -> None:
         self._name = name
-        self._known: dict[bytes, str] = {}
         self._tracked: Tracked = {}
         self._columns = {column: np.zeros(ROOM, kind) for column, kind in (_PEER | _COLUMNS).items()}
         self._held = 0
@@ -108,13 +107,7 @@ class ByPeer:
                 self._sums[at] = sli.worst(self._sums.get(at, {}), by_peer)
 
     def _named(self, packed: bytes) -> str:
-        name = self._name(packed)
-        if name is None:
-            return self._known.get(packed) or address(packed)
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        self._known[packed] = name
-        return name
+        return self._name(packed) or address(packed)
 
 
 def _columns(halves: Halves) -> _Columns:

@@ -1,6 +1,7 @@
 """Listener: turns become rows of SLI counts, which go to the store or to the directory every few seconds."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from latencyprobe.sli import SliRow
 from latencyprobe_agent.directory.peers import Peers, name
@@ -9,6 +10,8 @@ from latencyprobe_agent.measure.turn import InForce, Turn
 from latencyprobe_agent.sli.by_peer import ByPeer
 from latencyprobe_agent.sli.slicing import Slicer
 from latencyprobe_agent.vocabulary.addresses import address
+
+_LATE_S = 30.0  # a peer is not itself and its address, in one minute, for a name that is just being asked for again
 
 
 class SliRows:
@@ -24,7 +27,7 @@ class SliRows:
         self._due_ns = 0
         self._peers = peers
         self._slicer = Slicer()
-        self._by_peer = ByPeer(self._known_name)
+        self._by_peer = ByPeer(partial(self._known_name, late_s=_LATE_S))
         self._in_force: InForce | None = None
 
     def take(self, turn: Turn) -> None:
@@ -65,10 +68,10 @@ class SliRows:
     def _peer_name(self, packed: bytes) -> str:
         return self._known_name(packed) or address(packed)
 
-    def _known_name(self, packed: bytes) -> str | None:
-        """Return a peer's name; `None` while it is being asked for."""
+    def _known_name(self, packed: bytes, late_s: float = 0.0) -> str | None:
+        """Return a peer's name; `None` while it is being asked for. `late_s`: as of Peers."""
         peer = address(packed)
         if self._peers is None:
             return peer
-        known = self._peers.resolve([peer]).get(peer)
+        known = self._peers.resolve([peer], late_s).get(peer)
         return name(known, peer) if known else None
