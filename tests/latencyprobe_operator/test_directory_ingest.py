@@ -226,6 +226,23 @@ def test_others_run_while_rows_are_sorted_out(make: Any, monkeypatch: pytest.Mon
     asyncio.run(scene())
 
 
+def test_long_rows_take_the_room_of_more(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With figures by peer a row is some times as long: of those that wait, memory is what runs out."""
+
+    async def scene() -> None:
+        ingest = ingest_of(make)
+        stored = asyncio.Event()
+        monkeypatch.setattr(ingest.intake, "_store", partial(away, stored))
+        task = asyncio.create_task(ingest.take("n1", SliBatch("i", 0, (row(make),) * 250), 3_000_000))
+        await until(lambda: ingest.intake.commits, "they wait for the store")
+        assert ingest.intake.rows == 1_500
+        task.cancel()
+        stored.set()
+        await until(lambda: ingest.intake.rows == 0, "no room is taken")
+
+    asyncio.run(scene())
+
+
 def test_what_is_sorted_out_takes_the_room_of_what_waits_for_the_store(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from latencyprobe.store.recent import KEPT_S
 from latencyprobe.store.sqlite import LATE_S
 from latencyprobe_operator.cluster.loops import in_slices
 from latencyprobe_operator.directory.asked import CLOCKS_S, Asked
-from latencyprobe_operator.directory.intake import MAX_WAITING_ROWS, Intake
+from latencyprobe_operator.directory.intake import MAX_WAITING_ROWS, WAITING_ROW_BYTES, Intake
 from latencyprobe_operator.directory.limits import MAX_INSTANCE, MAX_ROWS, MAX_SEQUENCE, Bucket, ByNode, Refused
 from latencyprobe_operator.directory.pacing import Pacing
 from latencyprobe_operator.reports.store_thread import StoreThread
@@ -65,9 +65,10 @@ class Ingest:
             raise Refused(400, f"$.instance: {len(batch.instance)} characters: at most {MAX_INSTANCE}")
         if not self.asked.known:
             raise Refused(503, "the store is being opened: try again", self.pacing.next_s)
-        with self.intake.room(len(batch.rows)):
+        room = max(len(batch.rows), size // WAITING_ROW_BYTES)
+        with self.intake.room(room):
             rows, dropped = await in_slices(self._sorted_out(node, batch.rows))
-        with self.intake.room(len(batch.rows) - len(rows)):  # what is dropped lives as long as its batch
+        with self.intake.room(room - len(rows)):  # what is dropped lives as long as its batch
             expected = await self.intake.add(node, msgspec.structs.replace(batch, rows=rows))
         if expected == batch.sequence + 1:
             self.accepted += len(rows) - dropped["late"]

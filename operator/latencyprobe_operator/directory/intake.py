@@ -15,7 +15,8 @@ from latencyprobe_operator.directory.limits import MAX_ROWS, Refused
 
 log = logging.getLogger(__name__)
 
-MAX_WAITING_ROWS = 2 * MAX_ROWS  # 2 kB each: 40 MB, and some two seconds of the store's time
+MAX_WAITING_ROWS = 2 * MAX_ROWS  # some two seconds of the store's time
+WAITING_ROW_BYTES = 2_000  # of JSON: longer ones count for more. In memory they are 7 to 9 times as long
 MAX_COMMIT_ROWS = 5_000  # then others that want the store have their turn
 
 
