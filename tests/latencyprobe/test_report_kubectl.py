@@ -45,6 +45,17 @@ def test_namespace_is_handed_on(tmp_path: Path, store: SqliteStore, fake_kubectl
     )
 
 
+def test_what_steers_a_terminal_is_taken_out(tmp_path: Path, store: SqliteStore, fake_kubectl: FakeKubectl) -> None:
+    """Whoever may do anything in one namespace may have written its report."""
+    called = listed(tmp_path, store, "shop")
+    file = tmp_path / "list.json"
+    document = msgspec.json.decode(file.read_bytes())
+    document["items"][0]["results"][0]["target"] = "web\x1b]0;mine\x07\u202e"
+    file.write_bytes(msgspec.json.encode(document))
+    fake_kubectl(called)
+    assert kubectl.reports("shop")[0].results[0].target == "web\ufffd]0;mine\ufffd\ufffd"
+
+
 def test_report_of_another_version_is_said_to_be_one(fake_kubectl: FakeKubectl) -> None:
     fake_kubectl("""echo '{"items": [{"kind": "LatencyReport"}]}'""")
     with pytest.raises(ClusterError, match="another version"):
