@@ -82,6 +82,7 @@ def judged(
     *,
     since_s: int | None = None,
     past_rows_s: int | None = None,
+    lag_s: int = 0,
 ) -> list[Verdict]:
     """Evaluate objectives at `now_unix_s`; those of one target go together, as both of its ends are told.
 
@@ -89,11 +90,12 @@ def judged(
     `past_rows_s`: of a moment that is over, as of `history.When`; alerts over windows shorter than that are not told.
     `nodes_missing`: by objective, how many nodes should measure now and do not. An objective that cannot be evaluated,
     for whatever reason, is Incomplete and takes nothing from the others. `incomplete`: why the store lacks the latest
-    counts, or is None; then no result looks healthy. Raises StoreError when the whole store fails, unless that is told.
+    counts, or is None; then no result looks healthy. `lag_s`: how late counts may come; the last full minutes are over
+    for as long. Raises StoreError when the whole store fails, unless that is told.
     """
     objectives = tuple(objectives)
     kept = cache(store.horizons) if store else Horizons  # asked once: it is about all series
-    asked = _Asked(When(now_unix_s, since_s, past_rows_s), both_ends.pairs(objectives), kept)
+    asked = _Asked(When(now_unix_s, since_s, past_rows_s), both_ends.pairs(objectives), kept, now_unix_s - lag_s)
     return [
         _judged(store, objective, asked, (nodes_missing or {}).get(objective.key, 0), incomplete)
         for objective in objectives
@@ -109,11 +111,13 @@ _ORDER = {state: rank for rank, state in enumerate(State)}
 
 
 class _Asked(NamedTuple):
-    """What all objectives of a report share: its moment, the series of the other ends, and how far the store tells."""
+    """What all objectives of a report share: its moment, the series of the other ends, how far the store tells, and
+    until when all counts are here."""
 
     when: When
     ends: both_ends.Pairs
     horizons: Callable[[], Horizons]
+    complete: int
 
 
 def _judged(store: Counts | None, objective: Objective, asked: _Asked, nodes_missing: int, incomplete: str) -> Verdict:
@@ -198,7 +202,7 @@ def _judge(store: Counts, objective: Objective, asked: _Asked, nodes_missing: in
         week_before=history.week_before(store, objective, when, first, kept),
         other_end=both_ends.of(ends, since, until),
         fastest=both_ends.fastest(ends, row),
-        now=of_now(ends, first, now, _bad_by_stage, partial(store.by_peer, key)),
+        now=of_now(ends, first, asked.complete, _bad_by_stage, partial(store.by_peer, key)),
         untold=store.untold(key, since, until),
         window_events=None if when.since_s is None else whole.total,
     )

@@ -25,10 +25,11 @@ Stages = Callable[[SliRow], tuple[BadStage, ...]]
 ByPeer = Callable[[int, int], LastMinutes | None]
 
 
-def now(ends: Ends, first: int | None, now_unix_s: int, stages: Stages, by_peer: ByPeer) -> Now | None:
-    """Return the figures of the last full minutes, `None` without events. `first`: since when it counts; `stages`: of
-    its bad events; `by_peer`: its peers between two Unix times."""
-    until = now_unix_s // MINUTE_S * MINUTE_S
+def now(ends: Ends, first: int | None, complete: int, stages: Stages, by_peer: ByPeer) -> Now | None:
+    """Return the figures of the last full minutes, `None` without events. `first`: since when it counts;
+    `complete`: until when (Unix s) all counts are here; `stages`: of its bad events; `by_peer`: its peers between two
+    Unix times."""
+    until = complete // MINUTE_S * MINUTE_S
     since = max(until - NOW_S, first or 0)
     if since >= until:
         return None

@@ -35,6 +35,17 @@ def test_only_the_last_full_minutes_count(empty_store: SqliteStore) -> None:
     assert found.other_p50 is None
 
 
+def test_minutes_whose_counts_may_still_come_are_not_among_the_last(writing: SqliteStore) -> None:
+    """In a cluster of 5,000 nodes these are all that ended within 70 s: its rates were too low, and no peers told."""
+    writing.add([told(NOW - 120, {"shop/web": counts(600)}), told(NOW - 60, {}, 300)])
+    found = of(writing, NOW + 10)
+    assert found is not None
+    assert (found.over, found.rate, found.peers) == ("2m", "7.5", ())
+    ((_, result),) = build.judged(writing, writing.objectives(), NOW + 10, lag_s=70)
+    assert result.now is not None
+    assert (result.now.over, result.now.rate, [one.rate for one in result.now.peers]) == ("1m", "10", ["10"])
+
+
 def test_both_ends_of_the_same_minutes(empty_store: SqliteStore) -> None:
     server, client = objective(Role.SERVER), objective(Role.CLIENT)
     empty_store.define("shop", "checkout", [server, client])

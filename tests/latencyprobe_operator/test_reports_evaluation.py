@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from latencyprobe.sli import Coverage, SliRow
@@ -32,6 +33,24 @@ def test_report_and_figures_follow_the_stored_counts(play: Callable[..., None]) 
         assert [(f["objective"], f["state"]) for f in world.evaluation.figures(KEY)] == [("fast", "Met")]
         assert world.evaluation.figures(("shop", "another")) == []
         await world.reports.due(failed=False)
+
+    play(scene)
+
+
+def test_the_last_minutes_are_those_whose_counts_are_here(play: Callable[..., None]) -> None:
+    """An edit is evaluated whenever it comes, and agents of a large cluster hand in what is a minute old."""
+
+    async def scene(world: World) -> None:
+        key = world.objective.key
+        rows = [SliRow(*key, minute, good=good, histogram={1: good}) for minute, good in ((-120, 600), (-60, 60))]
+        rows = [msgspec.structs.replace(row, minute=MINUTE + row.minute) for row in rows]
+        await world.store_thread.run(world.store_thread.store.add, rows)
+        told = []
+        for second in (3, 15):
+            world.clock.now_s = second
+            await world.evaluation.turn()
+            told += [figures["now"]["rate"] for figures in world.evaluation.figures(KEY)]
+        assert told == ["10", "5.5"]
 
     play(scene)
 

@@ -26,10 +26,12 @@ SLICE = 100  # objectives that are evaluated in one go: 0.2 s of the store's thr
 
 
 class Measured(NamedTuple):
-    """What is not measured that should be: on how many nodes each objective, and why a LatencyProbe is not at all."""
+    """What is not measured that should be: on how many nodes each objective, and why a LatencyProbe is not at all.
+    `lag_s`: how late counts may come."""
 
     nodes_missing: Mapping[ObjectiveKey, int]
     why_not: Mapping[Key, str]
+    lag_s: int = 0
 
 
 EVERYWHERE = Measured({}, {})
@@ -83,7 +85,7 @@ def judged(
     """Evaluate the objectives of LatencyProbes. `incomplete`: as of `build.judged`."""
     owners = list(owners)
     found = (objective for owner in owners for objective in objectives(owner))
-    verdicts = build.judged(store, found, now_unix_s, measured.nodes_missing, incomplete)
+    verdicts = build.judged(store, found, now_unix_s, measured.nodes_missing, incomplete, lag_s=measured.lag_s)
     why_not = {one.name: measured.why_not.get((one.namespace, one.name), "")[: build.MAX_REASON] for one in owners}
     return [(rank, msgspec.structs.replace(one, not_measured=why_not[one.probe])) for rank, one in verdicts]
 

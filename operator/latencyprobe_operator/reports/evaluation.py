@@ -63,7 +63,7 @@ class Evaluation:
         self._probes = probes
         self._upload_s = upload_s
         self._nodes = _Nodes(planner, agents)
-        self._judging = Judging(planner, agents, store_thread, shared, why_not)
+        self._judging = Judging(planner, agents, store_thread, shared, why_not, lag_s=lambda: upload_s() + LAG_S)
         self._evaluated = evaluated
         self._last = _Last({}, "", {})
         self._alone = asyncio.Lock()

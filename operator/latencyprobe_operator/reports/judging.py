@@ -26,7 +26,8 @@ class Judged(NamedTuple):
 
 class Judging:
     """`own`: our own store, in its thread. `shared`: what judges in its place; while that does not answer our own
-    figures are told, as Incomplete. `why_not`: why LatencyProbes are not measured, by key."""
+    figures are told, as Incomplete. `why_not`: why LatencyProbes are not measured, by key; `lag_s`: how late counts may
+    come."""
 
     def __init__(
         self,
@@ -35,12 +36,15 @@ class Judging:
         own: StoreThread,
         shared: SharedStore | None,
         why_not: Callable[[], Mapping[Key, str]],
+        *,
+        lag_s: Callable[[], float],
     ) -> None:
         self.own = own
         self._planner = planner
         self._agents = agents
         self._shared = shared
         self._why_not = why_not
+        self._lag_s = lag_s
 
     async def judged(self, probes: list[LatencyProbe], now: int, away: StoreError | None) -> Judged:
         """Return the report of each namespace. `away`: why our own store takes no counts."""
@@ -75,7 +79,7 @@ class Judging:
 
     def _measured(self) -> documents.Measured:
         states = self._agents.states(self._planner.nodes, self._planner.plan_of, time.monotonic())
-        return documents.Measured(missing_nodes(self._planner.plans, states), self._why_not())
+        return documents.Measured(missing_nodes(self._planner.plans, states), self._why_not(), int(self._lag_s()))
 
 
 def _lacking(error: StoreError) -> str:
