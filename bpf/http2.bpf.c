@@ -261,7 +261,7 @@ int BPF_PROG(read, struct sk_buff *skb, int len)
 static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread)
 {
 	struct http2 *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
-	struct connection *c = h && h->open > 0 ? find_connection(sk) : NULL;
+	struct connection *c = h ? find_connection(sk) : NULL; /* some may open as it is read to its end */
 	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
 	bool counted;
 
