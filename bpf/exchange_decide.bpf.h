@@ -171,6 +171,12 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 		c->generation = generation;
 		return c;
 	}
+#ifndef CONNECTIONS_IN_HASH /* where there is no HTTP/2 */
+	if (hold == UNLOCKED && set && c && !by_turns(c)) {
+		c->generation = UNDECIDED;
+		return NULL; /* until then streams go on: no frame that is read meanwhile may be missed */
+	}
+#endif
 	if (c && !drop(c, cfg, EXCLUDED_PLAN))
 		return NULL;
 	if (hold == UNLOCKED) {

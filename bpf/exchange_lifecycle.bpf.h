@@ -279,6 +279,11 @@ static __noinline void end_if_idle(struct sock *sk, struct tcp_sock *tp, struct 
 	if (!lock_settled(c))
 		return;
 	quiet_ns = v.now_ns - c->last_ns;
+	/* without a receive call, as by splice: silence, which counts from when its reader was done, begins now at the latest */
+	if (v.copied != c->read_seq && v.received == c->in_seq && quiet_ns >= (__s64)c->pause_ns) {
+		take_unseen(c, &v);
+		c->moved_ns = v.now_ns;
+	}
 	if (quiet_ns >= (__s64)cfg->idle_timeout_ns && quiet_ns >= (__s64)c->pause_ns && v.received == c->in_seq) {
 		ended = end_unseen_send(c, &v);
 		if (!ended && c->phase > PHASE_REQUEST) {

@@ -63,10 +63,18 @@ struct {
 	__type(value, struct share);
 } shares SEC(".maps");
 
-/* The window in which an exchange ended. The stamps of one that was flushed are old. */
+/*
+ * The window in which an exchange ended; without that stamp, as of a client's that was read by splice or of a one-way
+ * message, of the last one that it has. The stamps of one that was flushed are old.
+ */
 static __always_inline __u64 window_of(const struct exchange *x)
 {
-	return (x->role == ROLE_SERVER ? x->send_end_ns : x->read_last_ns) >> LP_WINDOW_SHIFT;
+	__u64 ended_ns = x->role == ROLE_SERVER ? x->send_end_ns : x->read_last_ns;
+
+	/* without a branch, which the verifier would follow both ways */
+	ended_ns |= x->ready_last_ns & (0 - ((ended_ns - 1) >> 63));
+	ended_ns |= x->send_start_ns & (0 - ((ended_ns - 1) >> 63));
+	return ended_ns >> LP_WINDOW_SHIFT;
 }
 
 /*

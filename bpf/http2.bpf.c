@@ -43,8 +43,7 @@ static __noinline struct http2 *http2_of(struct sock *sk, struct connection *c, 
 		h->target_set = c->target_set;
 		h->in_base = c->in_seq - (__u32)c->in_offset;
 		h->out_base = c->out_seq - (__u32)c->out_offset;
-		/* of an older one in_base may lie further back than a sequence number tells */
-		h->arrived = c->read_seq;
+		h->arrived = tp->copied_seq; /* in_base may lie further back than a sequence number tells */
 		if (c->told_by == BY_TURNS_SO_FAR) {
 			h->fresh = 1;
 			h->in.next = h->in_base;
@@ -262,8 +261,9 @@ int BPF_PROG(read, struct sk_buff *skb, int len)
 static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread)
 {
 	struct http2 *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
-	struct connection *c = h && h->open > 0 ? find_connection(sk) : NULL;
+	struct connection *c = h ? find_connection(sk) : NULL; /* some may open as it is read to its end */
 	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
+	bool counted;
 
 	if (!tp)
 		return;
@@ -276,8 +276,8 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 	}
 	if (unread)
 		return;
-	break_all(h, c, tp, BROKEN_BY(h->left, c->target_set == h->target_set ? EXCLUDED_NONE : EXCLUDED_PLAN),
-		  h->left_ns);
+	counted = c->target_set == h->target_set && c->generation != UNDECIDED;
+	break_all(h, c, tp, BROKEN_BY(h->left, counted ? EXCLUDED_NONE : EXCLUDED_PLAN), h->left_ns);
 }
 
 /* Fires before the state is written. */

@@ -87,6 +87,28 @@ def test_streams_that_are_open_fail_with_their_connection(
     assert streams.open() == 0
 
 
+def test_calls_that_a_server_reads_after_their_client_has_gone_ended_as_and_when_it_went(
+    streams: Streams, port: int
+) -> None:
+    """A server that stands still; its client gives up by a RST, which keeps no reader from what had come before."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    connection.settle(dice)
+    connection.asks.put(frame(Type.HEADERS, ASK, 1, bytes(10)))
+    connection.asks.send(1 << 20, dice)
+    connection.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.client.close()
+    gone_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    time.sleep(0.1)
+    assert connection.server.recv(100)
+    time.sleep(0.1)
+    connection.server.close()
+    one = by_id(streams.records_of_ended(), Role.SERVER)[1]
+    assert (one["outcome"], one["excluded"]) == (Outcome.RESET, Excluded.NONE)
+    assert one["send_end_ns"] < gone_ns
+
+
 def test_nothing_is_left_of_streams_that_ended(streams: Streams, port: int) -> None:
     streams.measure(port, records_per_second=1000)
     connection = Connection.open(port)

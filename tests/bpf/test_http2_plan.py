@@ -69,3 +69,44 @@ def test_a_plan_that_asks_for_turns_and_again_for_streams_is_followed_in_the_mid
         assert told == before | after
         assert after == set(range(min(after), 1000, 2))
         assert min(after) < 600
+
+
+def test_calls_that_wait_to_be_read_while_the_plan_changes_are_not_missed(streams: Streams, port: int) -> None:
+    """A server reads the first half of what had come by then, and the other half a call later."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    connection.settle(dice)
+    asked = [frame(Type.HEADERS, ASK, stream, bytes(10)) for stream in (1, 3, 5, 7)]
+    connection.asks.put(*asked)
+    connection.asks.send(1 << 20, dice)
+    streams.measure(port, thresholds_ns=(7_000_000,))
+    for _ in range(2):
+        connection.server.recv(2 * len(asked[0]))
+    connection.asks.read.note(4 * len(asked[0]), 0)
+
+    def answer(*numbers: int) -> None:
+        for stream in numbers:
+            connection.answers.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+        connection.settle(dice)
+
+    answer(1, 3, 5, 7)
+    ask_only(connection, 3, first=9)
+    answer(9, 11, 13)
+    connection.close()
+    found = streams.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        reasons = {stream: Excluded(int(one["excluded"])) for stream, one in by_id(found, role).items()}
+        assert reasons == dict.fromkeys((1, 3, 5, 7), Excluded.PLAN) | dict.fromkeys((9, 11, 13), Excluded.NONE)
+
+
+def test_a_connection_that_ends_before_it_is_decided_on_again_counts_for_nobody(streams: Streams, port: int) -> None:
+    streams.measure(port)
+    connection = Connection.open(port)
+    connection.greet()
+    ask_only(connection, 3)
+    streams.measure(port, thresholds_ns=(7_000_000,))
+    connection.client.close()
+    connection.server.close()
+    found = streams.records_of_ended()
+    assert found["excluded"].tolist() == 6 * [Excluded.PLAN]

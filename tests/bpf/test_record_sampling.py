@@ -1,14 +1,22 @@
 """Records above a limit are sampled, counts are not: docs/design/measurement.md, "Record sampling"."""
 
+import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from latencyprobe.plan import Role as Side
+from latencyprobe.plan import SpanPolicy, TargetPod
+from latencyprobe_agent.identity.cgroups import find_root
+from latencyprobe_agent.measure.rules import compile_rules
 from latencyprobe_agent.measure.stages import NETWORK_AT
 from latencyprobe_agent.vocabulary.records import BURST_WINDOWS, SAMPLING_LEVEL_SHIFT, WINDOW_SHIFT, Role
+from tests.support.plans import plan_of, target
 from tests.support.ports import free_port
 from tests.truth import workload
+from tests.truth.peers import Peers
 from tests.truth.workload import NO_PAUSE_NS
 
 pytestmark = pytest.mark.root
@@ -102,3 +110,35 @@ def test_metrics_of_a_sample_equal_those_of_every_record_within_their_error(make
         f"levels {np.bincount(halves.rec['flags'] >> SAMPLING_LEVEL_SHIFT).tolist()}; standard errors {found}"
     )
     assert max(map(abs, found.values())) < 5
+
+
+def test_a_node_whose_clients_read_by_splice_is_back_at_every_record_when_it_was_idle(session, port):
+    """When they had read is not known, and no server's end is measured there."""
+    cgroup = find_root() / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+    quick = SpanPolicy(slower_than_ns=10_000 * MS, ratio=0.01, max_per_second=1000)
+    callers = target(
+        role=Side.CLIENT, pods=(TargetPod("pod", (port,)),), thresholds=(quick.slower_than_ns,), spans=quick
+    )
+    session.rules = compile_rules(plan_of(callers), {"pod": [cgroup.stat().st_ino]}, session.rules)
+    session.programs.apply(
+        session.rules, idle_timeout_ns=2 * 10**9, own_tgid=0, owner_by_process=False, records_per_second=50
+    )
+    peers, (pipe_out, pipe_in) = Peers(port), os.pipe()
+
+    def turns(count: int) -> int:
+        """How many records came of so many turns, and of the one before them."""
+        before = len(session.records_of_ended())
+        for _ in range(count):
+            peers.client.sendall(b"request")
+            peers.server.recv(100)
+            peers.server.sendall(b"response")
+            os.splice(peers.client.fileno(), pipe_in, 8)
+            os.read(pipe_out, 8)
+        return len(session.records_of_ended()) - before
+
+    assert turns(1000) < 500
+    time.sleep(4)  # the bucket leaks empty in two seconds, from one level above its burst in less than four
+    assert turns(20) >= 19
+    peers.close()
+    os.close(pipe_in)
+    os.close(pipe_out)

@@ -64,6 +64,39 @@ def test_sendfile_and_splice_move_messages_like_any_call(session, tmp_path):
     assert len(session.pairs(records)[1]) == 3
 
 
+@pytest.mark.usefixtures("needs_storage")
+def test_who_reads_by_splice_knows_silence_too_once_a_flush_has_seen_that_all_was_read(session):
+    """As proxies in Go do. Nobody answers the first of two lines; nobody has asked for the second of two news."""
+    session.measure(PORT)
+    peers = Peers(PORT)
+    pipe_out, pipe_in = os.pipe()
+
+    def say(sender: socket.socket, message: bytes) -> None:
+        sender.sendall(message)
+        receiver = peers.server if sender is peers.client else peers.client
+        assert os.splice(receiver.fileno(), pipe_in, len(message)) == len(message)
+        assert os.read(pipe_out, len(message)) == message
+
+    for _ in range(2):
+        say(peers.client, b"request")
+        say(peers.server, b"response")
+    for sender in (peers.client, peers.client, peers.server, peers.server):
+        for _ in range(2):
+            time.sleep(0.3)  # more than `pause`
+            session.programs.flush()
+        if sender is peers.client:
+            say(sender, b"line")
+        else:
+            say(sender, b"news")
+    peers.close()
+    os.close(pipe_in)
+    os.close(pipe_out)
+    records = session.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        reasons = [Excluded(int(one)).name for one in of_role(records, role)["excluded"]]
+        assert reasons == ["NONE", "NONE", "ONEWAY", "STREAMING", "PUSH"], role
+
+
 def test_half_closed_connections_still_get_their_answer(session):
     """shutdown(SHUT_WR) after the request, as HTTP/1.0 clients do."""
     session.measure(PORT)
