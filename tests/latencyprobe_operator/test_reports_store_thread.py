@@ -216,9 +216,10 @@ def test_what_is_wrong_with_one_call_is_no_problem_of_the_store(tmp_path: Path) 
 
 
 def test_store_that_takes_for_ever_to_open_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A named pipe: opening it to read waits until somebody writes, as a volume of the network may."""
+    """A named pipe: reading it waits until somebody writes, as a volume of the network may."""
     path = tmp_path / "sli.db"
     os.mkfifo(path)
+    pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)  # an end of its own, which nobody has to wait for
     monkeypatch.setattr(store_thread_, "OPENING_S", 0.01)
 
     async def play() -> None:
@@ -229,7 +230,8 @@ def test_store_that_takes_for_ever_to_open_holds_nobody_up(tmp_path: Path, monke
             await thread.add_batches(batch(0))
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
-        await asyncio.to_thread(path.write_bytes, b"no database " * 100)  # lets the thread go
+        os.write(pipe, b"no database " * 100)
+        os.close(pipe)  # lets the thread go
 
     asyncio.run(play())
 
