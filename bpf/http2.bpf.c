@@ -258,7 +258,7 @@ int BPF_PROG(read, struct sk_buff *skb, int len)
  * The connection has left: note how and when, and end what is open unless some of it may still be read, from which neither
  * a FIN nor a RST keeps a reader. Then the socket's end does that.
  */
-static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread)
+static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread, bool again)
 {
 	struct http2 *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
 	struct connection *c = h ? find_connection(sk) : NULL; /* some may open as it is read to its end */
@@ -276,7 +276,8 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 	}
 	if (unread)
 		return;
-	counted = c->target_set == h->target_set && c->generation != UNDECIDED;
+	/* a plan leaves it undecided; so does a socket that connects again, whose next connection alone that is about */
+	counted = c->target_set == h->target_set && (again || c->generation != UNDECIDED);
 	break_all(h, c, tp, BROKEN_BY(h->left, counted ? EXCLUDED_NONE : EXCLUDED_PLAN), h->left_ns);
 }
 
@@ -290,7 +291,7 @@ int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
 	if ((newstate != TCP_CLOSE && newstate != TCP_SYN_SENT) || !is_tcp(sk))
 		return 0;
 	if (newstate == TCP_SYN_SENT) { /* of a socket that connects again, what is left of its last connection */
-		leave_streams(sk, LEFT_BY_US, false);
+		leave_streams(sk, LEFT_BY_US, false, true);
 		bpf_sk_storage_delete(&http2_connections, sk);
 		return 0;
 	}
@@ -299,7 +300,7 @@ int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
 	outcome = outcome_of(sk->sk_err);
 	if (!outcome)
 		outcome = oldstate == TCP_LAST_ACK || oldstate == TCP_CLOSE_WAIT ? LEFT_BY_PEER : LEFT_BY_US;
-	leave_streams(sk, outcome, is_before(tp->copied_seq, received));
+	leave_streams(sk, outcome, is_before(tp->copied_seq, received), false);
 	return 0;
 }
 
@@ -307,7 +308,7 @@ int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
 SEC("tp_btf/tcp_destroy_sock")
 int BPF_PROG(destroy, struct sock *sk)
 {
-	leave_streams(sk, LEFT_BY_US, false);
+	leave_streams(sk, LEFT_BY_US, false, false);
 	return 0;
 }
 
