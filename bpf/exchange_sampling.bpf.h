@@ -78,8 +78,8 @@ static __always_inline __u64 window_of(const struct exchange *x)
 }
 
 /*
- * Half of the ring is anybody's. The other half is shared out: who has had config.share_records of it in a window waits
- * for the next one. So whoever fills the ring, slow or failed exchanges of others find room.
+ * Half of the ring is anybody's. The other half is shared out: who has had config.share_records of it in a window has
+ * no more until the next one. So whoever fills the ring, slow or failed exchanges of others find room.
  */
 static __always_inline bool within_share(void *ring, const struct exchange *x, const struct config *cfg)
 {

@@ -53,7 +53,7 @@ with open(file, "wb") as out:
 
 
 def length_of(nth: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how long the request of each connection is, and its answer."""
+    """Return how long the request of each connection is, and its answer, in bytes. `nth`: i8[n], the connections."""
     return 2 * (1 + nth % LENGTHS) + nth % SENDERS
 
 

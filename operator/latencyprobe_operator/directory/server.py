@@ -121,7 +121,7 @@ class Directory:
         ])  # fmt: skip
         logger = logging.Logger("aiohttp.server", logging.DEBUG)  # of this directory alone
         logger.parent = logging.getLogger(logger.name)
-        logger.addFilter(self._is_http)
+        logger.addFilter(self._is_worth_a_line)
         return web.AppRunner(
             app,
             access_log=None,
@@ -132,12 +132,11 @@ class Directory:
             max_headers=MAX_HEADERS,
         )
 
-    def _is_http(self, record: logging.LogRecord) -> bool:
+    def _is_worth_a_line(self, record: logging.LogRecord) -> bool:
         """Count what is no HTTP at all. Keep that, and who has gone before he was answered, out of the log, which any
         stranger could fill by it."""
-        kind = record.exc_info[0] if record.exc_info else None
-        no_http = kind is not None and issubclass(kind, _NO_HTTP)
-        gone = kind is not None and issubclass(kind, ConnectionError)
+        kind = (record.exc_info[0] if record.exc_info else None) or type(None)
+        no_http, gone = issubclass(kind, _NO_HTTP), issubclass(kind, ConnectionError)
         if no_http:
             self.requests["unknown", HTTPStatus.BAD_REQUEST] += 1
         return record.levelno >= logging.WARNING and not no_http and not gone

@@ -173,9 +173,9 @@ class _Numbering:
     def _index(self, ids: frozenset[str]) -> int:
         target_set = self._merge([self._targets[one] for one in sorted(ids, key=self._order.__getitem__)])
         if target_set not in self._live:
-            known = self._known.get(target_set)
-            free = known is not None and known not in self._live.values()  # else another one has got it in this plan
-            self._live[target_set] = known if known is not None and free else self._free_index()
+            known = self._known.get(target_set, 0)
+            taken = known in self._live.values()  # by another one, in this plan
+            self._live[target_set] = known if known and not taken else self._free_index()
         return self._live[target_set]
 
     def _free_index(self) -> int:
