@@ -52,6 +52,17 @@ def test_figures_by_peer_come_with_the_last_counts_of_their_minute_under_the_nam
     assert told == [(minute, {"shop/web": 4, "10.0.0.9": 2})]
 
 
+def test_where_nobody_can_name_an_address_there_are_no_figures_by_peer() -> None:
+    """On a host, where nobody asks for them: they would cost each record."""
+    delivered: list[SliRow] = []
+    rows = SliRows(delivered.extend, 5.0, None)
+    rows.take(counted(600)._replace(halves=halves(exchanges(4, Role.SERVER))))
+    rows.take(counted(660))
+    rows.close()
+    assert delivered
+    assert not any(row.by_peer for row in delivered)
+
+
 def test_an_address_that_changed_hands_is_not_taken_for_who_had_it() -> None:
     """He may be of another namespace, and has never talked to these pods."""
     peers, delivered = FakePeers(Identity("10.0.0.2", "bank", "ledger-1", workload="ledger")), list[SliRow]()

@@ -27,7 +27,8 @@ class SliRows:
         self._due_ns = 0
         self._peers = peers
         self._slicer = Slicer()
-        self._by_peer = ByPeer(partial(self._known_name, late_s=_LATE_S))
+        # on a host nobody asks for them: `top` there has its own
+        self._by_peer = ByPeer(partial(self._known_name, peers, late_s=_LATE_S)) if peers else None
         self._in_force: InForce | None = None
 
     def take(self, turn: Turn) -> None:
@@ -38,8 +39,10 @@ class SliRows:
         if turn.in_force is not self._in_force:
             self._in_force = turn.in_force
             self._slicer.apply(turn.in_force.plan, turn.in_force.rules)
-            self._by_peer.apply(tracked(turn.in_force.plan, turn.in_force.rules.sets))
-        self._by_peer.add(turn.halves, turn.now)
+            if self._by_peer:
+                self._by_peer.apply(tracked(turn.in_force.plan, turn.in_force.rules.sets))
+        if self._by_peer:
+            self._by_peer.add(turn.halves, turn.now)
         self._slicer.add_records(turn.halves, turn.pairs.events, turn.now)
         self._slicer.add_remote(turn.remote.pairs.events, turn.now)
         for batch in turn.evidence:
@@ -55,23 +58,22 @@ class SliRows:
             self._slicer.add_pressure(turn.counts.living, turn.pressure, turn.now)
             if turn.now.boot_ns >= self._due_ns:
                 self._due_ns = turn.now.boot_ns + self._interval_ns
-                self._hand_over(self._by_peer.take(turn.now))
+                self._hand_over(self._by_peer.take(turn.now) if self._by_peer else ())
 
     def close(self) -> None:
         """Hand over what is left."""
-        self._hand_over(self._by_peer.close())
+        self._hand_over(self._by_peer.close() if self._by_peer else ())
 
     def _hand_over(self, by_peer: Sequence[SliRow]) -> None:
         if rows := (*self._slicer.take(self._peer_name), *by_peer):
             self._deliver(rows)
 
     def _peer_name(self, packed: bytes) -> str:
-        return self._known_name(packed) or address(packed)
+        return (self._known_name(self._peers, packed) if self._peers else None) or address(packed)
 
-    def _known_name(self, packed: bytes, late_s: float = 0.0) -> str | None:
+    @staticmethod
+    def _known_name(peers: Peers, packed: bytes, late_s: float = 0.0) -> str | None:
         """Return a peer's name; `None` while it is being asked for. `late_s`: as of Peers."""
         peer = address(packed)
-        if self._peers is None:
-            return peer
-        known = self._peers.resolve([peer], late_s).get(peer)
+        known = peers.resolve([peer], late_s).get(peer)
         return name(known, peer) if known else None
