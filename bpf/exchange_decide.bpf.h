@@ -172,10 +172,10 @@ static __noinline struct connection *decide(struct sock *sk, __u8 role, __u8 fir
 		return c;
 	}
 #ifndef CONNECTIONS_IN_HASH /* where there is no HTTP/2 */
-	if (hold == UNLOCKED && set && c && !by_turns(c)) {
-		c->generation = UNDECIDED;
-		return NULL; /* until then streams go on: no frame that is read meanwhile may be missed */
-	}
+	/* Streams go on until then: no frame that is read meanwhile may be missed. But only until the plan after, in which the
+	 * number of its target set may be another one's. */
+	if (hold == UNLOCKED && set && c && !by_turns(c) && generation == c->generation + 1)
+		return NULL;
 #endif
 	if (c && !drop(c, cfg, EXCLUDED_PLAN))
 		return NULL;

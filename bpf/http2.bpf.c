@@ -263,6 +263,7 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 	struct http2 *h = bpf_sk_storage_get(&http2_connections, sk, 0, 0);
 	struct connection *c = h ? find_connection(sk) : NULL; /* some may open as it is read to its end */
 	struct tcp_sock *tp = c ? tcp_sock_of(sk) : NULL;
+	const struct config *cfg = get_config();
 	bool counted;
 
 	if (!tp)
@@ -276,8 +277,8 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 	}
 	if (unread)
 		return;
-	/* a plan leaves it undecided; so does a socket that connects again, whose next connection alone that is about */
-	counted = c->target_set == h->target_set && (again || c->generation != UNDECIDED);
+	/* one that connects again is not decided on either, but that is about its next connection alone */
+	counted = c->target_set == h->target_set && (again || (cfg && c->generation == cfg->generation));
 	break_all(h, c, tp, BROKEN_BY(h->left, counted ? EXCLUDED_NONE : EXCLUDED_PLAN), h->left_ns);
 }
 
