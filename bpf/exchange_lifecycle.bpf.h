@@ -26,28 +26,42 @@ static __noinline void end_sending(struct connection *c, struct view *v)
 	RETURN_NOTHING;
 }
 
-/* The longest record of a TLS alert: header, IV, padded alert and MAC of AES-256-CBC with SHA-384, RFC 5246, 6.2.3.2. */
-#define ALERT_BYTES 85
-
 static __always_inline bool is_soon_after(__u64 ns, __u64 before_ns)
 {
 	return (__s64)(ns - before_ns) < TEARDOWN_NS;
 }
 
+/* A bit for each length of fewer than 64 bytes, and of those from there on. */
+#define ALERT_LENGTHS (1ULL << 16 | 1ULL << 23 | 1ULL << 24 | 1ULL << 31 | 1ULL << 53 | 1ULL << 57)
+#define ALERT_LENGTHS_FROM_64 (1ULL << (69 - 64) | 1ULL << (85 - 64))
+
 /*
- * In TLS, the last turn is close_notify and the answer to it where both messages are alike and as short as alerts; at the
- * server also where such a one answers what the client's FIN came with (PostgreSQL: Terminate and close_notify).
+ * `bytes` are those of one encrypted alert of TLS, header of 5 bytes included: of its 2 bytes and 8 or 16 of tag, and in
+ * TLS 1.3 one of type (RFC 8446, 5.2), in TLS 1.2 8 of nonce unless by ChaCha20 (RFC 5246, 6.2.3.3; RFC 7905); of AES-CBC,
+ * IV, padding and MAC, encrypted or behind (RFC 5246, 6.2.3.2; RFC 7366).
+ */
+static __always_inline bool is_alert(__u64 bytes)
+{
+	if (bytes >= 128)
+		return false;
+	return (bytes < 64 ? ALERT_LENGTHS >> bytes : ALERT_LENGTHS_FROM_64 >> (bytes - 64)) & 1;
+}
+
+/*
+ * In TLS, the last turn is a goodbye if what answers is an alert: the answer to close_notify, of its length, or at the
+ * server to what the client left with, or to what made the server leave first (PostgreSQL: Terminate).
  */
 static __always_inline bool answers_goodbye(const struct connection *c, __u64 now_ns)
 {
 	const struct exchange *x = &c->current;
-	bool serves = x->role == ROLE_SERVER, left = serves && c->fin_ns && c->fin_ns <= x->send_start_ns;
+	bool serves = x->role == ROLE_SERVER;
 	__u64 asked = (serves ? c->in_offset : c->out_offset) - x->request_offset;
 	__u64 answered = (serves ? c->out_offset : c->in_offset) - x->response_offset;
 
-	if (!c->tls || !c->turns || c->setup_turns || answered > ALERT_BYTES)
+	if (!c->tls || !c->turns || c->setup_turns || !is_alert(answered))
 		return false;
-	if (left && !(x->flags & FLAG_SEND_APPROX) && is_soon_after(c->fin_ns, x->ready_last_ns))
+	if (serves && c->fin_ns <= x->send_start_ns && !(x->flags & FLAG_SEND_APPROX) &&
+	    is_soon_after(c->fin_ns ?: now_ns, x->ready_last_ns))
 		return true;
 	return asked == answered && is_soon_after(now_ns, c->last_ns);
 }

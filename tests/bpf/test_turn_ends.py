@@ -40,6 +40,26 @@ def test_what_a_server_says_before_it_closes_an_idle_connection_is_its_goodbye(s
     assert_turns(session.records_of_closed(2), "TEARDOWN")
 
 
+TERMINATE, CLOSE_NOTIFY = bytes(27), bytes(24)  # as long as these of PostgreSQL are in TLS 1.3
+
+
+@pytest.mark.parametrize("first", ROLES, ids=lambda role: role.name.lower())
+def test_a_goodbye_that_tls_answers_is_none_of_the_servers_rpcs_whoever_leaves_first(session, first):
+    """PostgreSQL answers Terminate by close_notify and leaves, maybe before its client has gone on to do so."""
+    session.measure(PORT, pause_ns=PAUSE_NS, tls=True)
+    peers = Peers(PORT)
+    for _ in range(3):  # two of set-up
+        peers.turn()
+    peers.send(peers.client, TERMINATE)
+    if first is Role.CLIENT:
+        peers.client.sendall(CLOSE_NOTIFY)
+        peers.client.close()
+    peers.server.sendall(CLOSE_NOTIFY)
+    peers.server.close()
+    peers.close()
+    assert_turns(session.records_of_closed(2), "OK", "TEARDOWN", roles=(Role.SERVER,))
+
+
 @pytest.mark.parametrize("first", ROLES, ids=lambda role: role.name.lower())
 def test_last_words_are_a_goodbye_whoever_closes_first(peers, session, first):
     """MySQL's COM_QUIT: the server may be the first to close."""

@@ -16,6 +16,7 @@ from tests.support.ports import free_port
 from tests.truth.both_ends import stage
 from tests.truth.endings import Author
 from tests.truth.findings import Findings, Records
+from tests.truth.pen import SIZES, SIZES_IN_TLS
 from tests.truth.played import Played
 from tests.truth.playing import play
 from tests.truth.script_checks import modelled
@@ -49,16 +50,19 @@ def records_by_end(everything: np.ndarray, played: Iterable[Played]) -> list[Rec
 
 
 @pytest.mark.timeout(300 + SCRIPTS // 50)
-def test_random_connections_are_what_they_are_known_to_be(session):
+@pytest.mark.parametrize("tls", [False, True], ids=["clear", "tls"])
+def test_random_connections_are_what_they_are_known_to_be(session, tls):
+    """In TLS: of messages of an alert's length, whose last ones are goodbyes."""
     port, found = free_port(), Findings()
-    session.measure(port, pause_ns=PAUSE_NS, idle_timeout_ns=IDLE_NS)
+    session.measure(port, pause_ns=PAUSE_NS, idle_timeout_ns=IDLE_NS, tls=tls)
+    sizes = SIZES_IN_TLS if tls else SIZES
     print(f"SEED={SEED} SCRIPTS={SCRIPTS}")
     flush = session.programs.flush if session.kernel_cookies else None
     for first in range(SEED, SEED + SCRIPTS, TOGETHER):
         seeds = range(first, min(first + TOGETHER, SEED + SCRIPTS))
         with stage():
-            played = play((Author(seed).write() for seed in seeds), port, flush, AT_ONCE)
-        ends = [modelled(one) for one in played]
+            played = play((Author(seed, sizes).write() for seed in seeds), port, flush, AT_ONCE)
+        ends = [modelled(one, tls=tls) for one in played]
         everything = session.fresh_records(sum(len(end.turns) for both in ends for end in both.values()))
         if not session.kernel_cookies:
             everything = with_cookies_of_log(everything, played)

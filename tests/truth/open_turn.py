@@ -78,7 +78,7 @@ class OpenTurn:
             self.setup_turns = max(self.setup_turns, 1)  # the turn that answers it
             setup = True
         else:
-            setup = self.setup_turns > 0
+            setup = self.setup_turns > 0 and self.phase not in (Phase.PUSH, Phase.REPLY)
             self.setup_turns -= setup
         turn.held_up = self._resuming > 0
         self._resuming = 0

@@ -7,18 +7,20 @@ from tests.truth.scripts import IDLE_NS, MS, PAUSE_NS, Do, Limit, Request, Scrip
 
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
 SIZES = (1, 2, 7, 100, 1448, 5000, 20_000)  # bytes
+SIZES_IN_TLS = (24, 24, 24, 24, 85, 27, 1448)  # of alerts, most of them
 SOON_MS, LATE_MS = (0, 60), (150, 190)  # within, and after 100 ms, behind which a FIN is no goodbye any more
 
 
 class Pen:
-    """Writes one script.
+    """Writes one script. `sizes`: of the pieces of its messages, in bytes.
 
     `_needs_quiet`: only after silence does the client's next message begin a request. `_unanswered`: offset of what the
     client has said last, if it expects no answer.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, sizes: tuple[int, ...] = SIZES) -> None:
         self.script = Script(seed)
+        self._sizes = sizes
         self._dice = random.Random(seed)
         self._a = self._b = 0  # bytes so far
         self._needs_quiet = False
@@ -62,7 +64,7 @@ class Pen:
 
     def _send(self, end: Role, *, read: bool = True) -> tuple[int, int]:
         """Send a piece: its bytes."""
-        size = self._dice.choice(SIZES)
+        size = self._dice.choice(self._sizes)
         self.script.steps.append(Step(Do.SEND, end, size, read=read))
         if end is CLIENT:
             self._a += size

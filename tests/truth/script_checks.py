@@ -13,6 +13,7 @@ from tests.truth.turn_events import Turn
 from tests.truth.turns import OneEnd
 
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
+TLS_TURNS = 2  # that are set-up
 FLAGS = {
     ExchangeFlags.OVERLAP: "overlap",
     ExchangeFlags.REQUEST_RESUMED: "resumed",
@@ -21,9 +22,10 @@ FLAGS = {
 }
 
 
-def modelled(played: Played, setup_turns: int = 0) -> dict[Role, OneEnd]:
+def modelled(played: Played, *, tls: bool = False) -> dict[Role, OneEnd]:
     """What both ends should have made of it."""
-    ends = {role: OneEnd(role, PAUSE_NS, setup_turns=setup_turns, idle_ns=IDLE_NS) for role in (CLIENT, SERVER)}
+    setup = TLS_TURNS if tls else 0
+    ends = {role: OneEnd(role, PAUSE_NS, setup_turns=setup, tls=tls, idle_ns=IDLE_NS) for role in (CLIENT, SERVER)}
     for role, event in played.events:
         ends[role].see(event)
     return ends

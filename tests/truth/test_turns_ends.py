@@ -104,15 +104,24 @@ def test_what_is_open_on_a_connection_that_was_never_answered_is_oneway(role, en
 
 
 @both_ends
-def test_a_goodbye_of_tls_is_as_long_as_its_answer_and_the_last_that_is_said(role):
-    assert names(play(role, "a b b 500 a b 20 close", tls=True)) == ["ok", "teardown"]
-    assert names(play(role, "a b b 500 a b 20 reset", tls=True)) == ["ok", "teardown"]
-    assert names(play(role, "a b b 500 a b 20 close")) == ["ok", "ok"]
-    assert names(play(role, "a b b 500 a b b 20 close", tls=True)) == ["ok", "ok"], "not alike"
-    assert names(play(role, "a b b 500 a b 300 close", tls=True)) == ["ok", "ok"], "they did not leave"
-    assert names(play(role, "a b close", tls=True)) == ["ok"], "the only turn"
-    assert names(play(Role.SERVER, "a b 500 a a 20 fin b close", tls=True)) == ["ok", "teardown"], "with another word"
-    assert names(play(Role.SERVER, "a b 500 a a 300 fin b close", tls=True)) == ["ok", "ok"], "the client gave up"
+def test_a_goodbye_of_tls_is_as_long_as_the_alert_that_answers_it_and_the_last_that_is_said(role):
+    assert names(play(role, "a b b 500 a b 20 fin close", tls=True)) == ["ok", "teardown"]
+    assert names(play(role, "a b b 500 aa b 20 fin close", tls=True)) == ["ok", "ok"], "not alike"
+    assert names(play(role, "a b b 500 aa bb 20 close", tls=True)) == ["ok", "ok"], "no alert"
+    assert names(play(role, "a b b 500 a b b 20 close", tls=True)) == ["ok", "ok"], "more than an alert"
+    assert names(play(role, "a b b 500 a b 300 fin close", tls=True)) == ["ok", "ok"], "they did not leave"
+    assert names(play(role, "a b fin close", tls=True)) == ["ok"], "the only turn"
+    assert names(play(role, "a b b 500 a b 20 fin close")) == ["ok", "ok"], "not in TLS"
+
+
+def test_an_alert_of_a_server_that_leaves_answers_no_request():
+    """PostgreSQL's Terminate, which is longer than an alert."""
+    for with_it in ("aa 20 fin b close", "aa b 20 close", "aa b 20 reset", "aa b 20 close fin"):
+        assert names(play(Role.SERVER, f"a b 500 {with_it}", tls=True)) == ["ok", "teardown"], with_it
+    for gave_up in ("aa 300 fin b close", "aa 300 b close"):
+        assert names(play(Role.SERVER, f"a b 500 {gave_up}", tls=True)) == ["ok", "ok"], gave_up
+    assert names(play(Role.SERVER, "a b 500 aa bb 20 close", tls=True)) == ["ok", "ok"], "the answer is no alert"
+    assert names(play(Role.SERVER, "aa b 20 close", tls=True)) == ["ok"], "the only turn"
 
 
 @both_ends

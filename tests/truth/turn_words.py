@@ -8,6 +8,7 @@ from tests.truth.turns import OneEnd
 
 MS = 1_000_000
 PAUSE_MS = 200
+ALERT = 24  # bytes
 LATE = {Role.SERVER: "a<", Role.CLIENT: "a!"}  # bytes of a request whose response has begun
 PUSHED = "a b 1 a b 2500 flush"  # then server bytes are a push
 
@@ -16,7 +17,9 @@ KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
 def play(role: Role, script: str, **options: int) -> list[Turn]:
-    """Ended turns of a script: words `a`, `b`, `fin`, ... of one byte each, and numbers: milliseconds that pass.
+    """Ended turns of a script: words `a`, `b`, `fin`, ... and numbers: milliseconds that pass.
+
+    `a`, `b`: one byte, in TLS as many as an alert has; `aa`: twice as many.
 
     `a!`, `b!`: over unread bytes; `a<`, `b<`: early; `a~`: before all is acknowledged; `a?`: after something was sent
     again. What comes is read at once, but for `a.`, `b.`.
@@ -29,7 +32,9 @@ def play(role: Role, script: str, **options: int) -> list[Turn]:
             ns += int(word) * MS
         else:
             kind, flags = word.rstrip("!<~?."), word[len(word.rstrip("!<~?.")) :]
-            size = 1 if kind in ("a", "b") else 0
+            size = 0
+            if kind.strip("ab") == "":
+                kind, size = kind[0], len(kind) * (ALERT if options.get("tls") else 1)
             end.see(Event(KINDS[kind], ns, size=size, **{marks[flag]: True for flag in flags if flag in marks}))
             if kind == ("a" if role is Role.SERVER else "b") and "." not in flags:
                 end.see(Event(Kind.READ, ns))

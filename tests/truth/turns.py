@@ -9,7 +9,7 @@ from tests.truth.open_turn import OpenTurn
 from tests.truth.turn_events import Event, Kind, Phase
 from tests.truth.turn_statistics import CLEAN_AT_LEAST
 
-ALERT_BYTES = 85  # of the longest one in TLS
+ALERT_BYTES = {16, 23, 24, 31, 53, 57, 69, 85}  # lengths of one in TLS 1.2 and 1.3, by cipher
 GOODBYE_NS = 100_000_000  # the asking end's FIN this closely behind its message: no answer was expected
 
 
@@ -255,15 +255,18 @@ class OneEnd(OpenTurn):
         return Excluded.TEARDOWN
 
     def _answered_goodbye(self) -> Excluded:
-        """Return TEARDOWN for the last turn of several that an alert of TLS answers: another one, or what a FIN
-        followed."""
+        """Return TEARDOWN for the last of several turns if an alert of TLS answers: an alert, or what an end left with.
+
+        At the server alone: the client's FIN followed it, or the server left first.
+        """
         turn = self._turn
         if not (self.tls and turn.closed and turn.answered and self._statistics.answered):
             return Excluded.NONE
         asked, answered = self._a - turn.request_offset, self._b - turn.response_offset
-        if answered > ALERT_BYTES:
+        if answered not in ALERT_BYTES:
             return Excluded.NONE
-        left = self.role is Role.SERVER and turn.left and self._fin and self._said_goodbye(self._fin)
+        first = self._fin or self._now  # who left: the client, or nobody had before the server does
+        left = self.role is Role.SERVER and (turn.left or not self._fin) and self._said_goodbye(first)
         alike = asked == answered and not self._at_least(GOODBYE_NS, self._touched, self._now, near=0.2)
         return Excluded.TEARDOWN if left or alike else Excluded.NONE
 
