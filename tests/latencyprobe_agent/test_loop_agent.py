@@ -1,3 +1,4 @@
+import errno
 import threading
 import time
 from contextlib import nullcontext
@@ -10,9 +11,9 @@ from latencyprobe.errors import Unsupported
 from latencyprobe.plan import NodePlan, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
 from latencyprobe_agent.config import Config
-from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.kernel.programs import FakePrograms, Programs
 from latencyprobe_agent.loop import loop as loop_
-from latencyprobe_agent.loop.agent import Agent, Audience
+from latencyprobe_agent.loop.agent import Agent, Audience, load_programs
 from latencyprobe_agent.loop.control import FakeControl
 from tests.support.waiting import wait_until
 
@@ -64,6 +65,36 @@ class Loading(FakePrograms):
 
     def wait(self, timeout_s: float) -> None:
         time.sleep(min(timeout_s, 0.01))
+
+
+def test_an_agent_without_a_free_descriptor_is_refused_and_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> Programs:
+        raise OSError(errno.EMFILE, "Too many open files", "/proc/kallsyms")
+
+    monkeypatch.setattr(Programs, "open", full)
+    with pytest.raises(Unsupported, match=r"cannot be loaded: .*Too many open files"):
+        load_programs(Config())
+
+
+def test_a_plan_that_cannot_be_followed_at_first_is_followed_when_that_has_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follow, failures = loop_.Attachment.follow, iter([OSError(errno.EMFILE, "Too many open files")])
+
+    def at_first_not(attachment: loop_.Attachment, *args: object, **options: object) -> None:
+        if (error := next(failures, None)) is not None:
+            raise error
+        follow(attachment, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop_.Attachment, "follow", at_first_not)
+    operator, programs = FakeControl(PLAN, patient=True), Loading()
+    agent = Agent(Config(instance="i", tick_s=0.01), operator, NOBODY, lambda _: programs)  # type: ignore[arg-type, return-value]
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    wait_until(lambda: operator.statuses and operator.statuses[-1].generation == 4, "the plan is in force")
+    agent.stop()
+    thread.join(DEADLINE_S)
+    assert operator.statuses[-1].failing == {"plan": "OSError: [Errno 24] Too many open files"}
 
 
 def test_a_suspended_plan_takes_everything_out_of_the_kernel_until_another_comes(tmp_path: Path) -> None:

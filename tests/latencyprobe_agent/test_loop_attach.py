@@ -1,6 +1,9 @@
 """attach.py: what is in force follows the plan and the cgroups of its pods, in time that follows what has changed."""
 
+import resource
 from pathlib import Path
+
+import pytest
 
 from latencyprobe.plan import Container, NodePlan, Pod, Role, SpanPolicy, Target, TargetPod
 from latencyprobe_agent.config import Config
@@ -33,3 +36,22 @@ def test_a_cgroup_that_comes_or_goes_compiles_no_plan(tmp_path: Path) -> None:
     assert first.scopes == third.scopes
     assert first.rules
     assert first.rules is second.rules is third.rules
+
+
+def test_who_cannot_be_looked_for_has_not_gone(tmp_path: Path) -> None:
+    """No file can be opened: what is in force stays, and whose counts are read has not ended."""
+    TREES["hybrid"](tmp_path)
+    kernel, config = FakePrograms(), Config(cgroup_root=tmp_path, survey_interval_s=0.0)
+    attachment = Attachment(kernel, Http2(FakeHttp2Programs), config, FakeControl(PLAN))  # type: ignore[arg-type]
+    attachment.follow()
+    in_force = attachment.in_force
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            attachment.follow()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert attachment.in_force is in_force
+    attachment.follow()
+    assert [bool(rules.scopes) for rules in kernel.applied] == [True]

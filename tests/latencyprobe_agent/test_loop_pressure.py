@@ -1,6 +1,8 @@
 """Once a second: what each owner's container was held up by; who ends is let go, what nobody tells is no 0."""
 
 import logging
+import os
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -74,8 +76,8 @@ def test_a_container_that_ends_is_let_go_and_others_go_on(tree: Tree, reader: Pr
 def test_what_the_kernel_does_not_tell_is_logged_once_and_counted_and_absent(
     tree: Tree, reader: PressureReader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for resource in ("cpu", "memory", "io"):
-        (tree.container / f"{resource}.pressure").unlink()
+    for kind in ("cpu", "memory", "io"):
+        (tree.container / f"{kind}.pressure").unlink()
     with caplog.at_level(logging.WARNING):
         for _ in range(4):
             found = reader.read([7], Placed(tree))
@@ -93,3 +95,13 @@ def test_more_containers_than_can_be_read_are_counted(
     placed.places[9] = Place(tree.path.rpartition("/")[0], tree.path.rpartition("/")[0])
     reader.read([7, 9], placed)
     assert reader.unread == {"limit": 1}
+
+
+def test_where_few_files_may_be_open_the_others_keep_theirs(tree: Tree, reader: PressureReader) -> None:
+    """All of a node's containers would take the last one: no connection could be made, no cgroup looked for."""
+    pid = os.fork()  # a hard limit is lowered for good
+    if not pid:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        reader.read([7], Placed(tree))
+        os._exit(reader.unread != {"limit": 1})
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -43,7 +43,7 @@ def agent() -> None:
     with Crashes(config.state_dir / "crashes") as crashes:
         guard = Guard()
         control = DirectoryControl(config, guard)
-        listeners = audience(config, control, Export() if crashes.safe_mode else export)
+        listeners = audience(config, control, Export() if crashes.safe_mode else export, guard=guard)
         node = Agent(config, control, listeners, safe_mode=lambda: crashes.safe_mode, guard=guard)
         server = node.health.serve(config.health_port) if config.health_port else None
         gc.freeze()  # what is here now stays: a pass of the collector over it takes 16 ms, in which nothing is drained

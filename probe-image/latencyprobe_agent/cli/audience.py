@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.loop.agent import Audience
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.measure.turn import Listener
@@ -27,15 +28,21 @@ class Export(NamedTuple):
 
 
 def audience(
-    config: Config, control: Control, export: Export, more: Callable[[], Sequence[Listener]] = lambda: ()
+    config: Config,
+    control: Control,
+    export: Export,
+    more: Callable[[], Sequence[Listener]] = lambda: (),
+    guard: Guard | None = None,
 ) -> Audience:
-    """Return the listeners of an agent. `more`: makes others, once the programs count."""
+    """Return the listeners of an agent. `more`: makes others, once the programs count. `guard`: who measures on where
+    nothing can be exported, for want of gRPC or of a file; without one that ends it."""
 
     @contextmanager
     def opened(start: Now) -> Iterator[Sequence[Listener]]:
         listeners: list[Listener] = [SliRows(control.take, config.upload_interval_s, control.peers), *more()]
         with ExitStack() as stack:
-            if export.endpoints:
+
+            def exporting() -> Sequence[Listener]:
                 # Here and not above: protobuf and HTTP are loaded while the programs already count.
                 from latencyprobe_agent.telemetry.export import Exporters  # noqa: PLC0415
                 from latencyprobe_agent.telemetry.span_evidence import Names  # noqa: PLC0415
@@ -56,7 +63,10 @@ def audience(
                     naming=Names(KernelNames(), of_program),
                     undelivered=control.undelivered,
                 )
-                listeners += stack.enter_context(exporters).listeners
+                return stack.enter_context(exporters).listeners
+
+            if export.endpoints:
+                listeners += (guard.run("export", exporting) if guard else exporting()) or ()
             yield listeners
 
     return Audience(opened, sampling=any(one.signal == "traces" for one in export.endpoints))

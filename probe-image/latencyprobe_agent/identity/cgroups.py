@@ -5,6 +5,7 @@ is what `sk->sk_cgrp_data.cgroup->kn->id` holds in the kernel. Folder names are 
 contents of a container are never read.
 """
 
+import errno
 import os
 import re
 from collections import defaultdict
@@ -23,6 +24,7 @@ _CONTAINER = re.compile(r"(?:^|[-:])(?P<id>[0-9a-f]{64})(?:\.scope)?$")
 _MONITOR = "crio-conmon-"  # CRI-O's own helper beside the container
 _DEPTH = 12  # kind in Docker on systemd reaches 9
 OF_POD = 1024  # cgroups of a pod that are followed; a whole node of kind inside one has some hundreds
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Cgroup(NamedTuple):
@@ -51,7 +53,8 @@ def find_root(configured: Path | None = None, mount: Path = Path("/sys/fs/cgroup
 
 
 class CgroupTree:
-    """One mount. A full walk finds the folders that hold pods; each scan lists only those and the pods in them."""
+    """One mount. A full walk finds the folders that hold pods; each scan lists only those and the pods in them. Both
+    raise OSError where no folder can be opened for want of room: pods that nobody looked at are not gone."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -132,5 +135,7 @@ def _folders(path: str, most: int | None = None) -> list[os.DirEntry[str]] | Non
     try:
         with os.scandir(path) as entries:
             return list(islice((entry for entry in entries if entry.is_dir(follow_symlinks=False)), most))
-    except OSError:  # removed between two system calls
-        return None
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise
+        return None  # removed between two system calls

@@ -26,7 +26,8 @@ class PodFolders:
         self._missed_s: float | None = None
 
     def scan(self) -> Mapping[int, Cgroup]:
-        """Return the cgroups of all pods. Raises Unsupported where there is no tree of version 2."""
+        """Return the cgroups of all pods. Raises Unsupported where there is no tree of version 2, OSError where it
+        cannot be read for want of room."""
         now_s = self._clock()
         if self._tree is None:
             self._root = find_root(self._configured)

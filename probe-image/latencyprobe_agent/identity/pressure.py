@@ -19,6 +19,8 @@ from latencyprobe_agent.identity.cgroups import levels
 
 RESOURCES = ("cpu", "memory", "io")
 _FILES = 8192  # open at a time: 6 to 8 of each container
+# Left to everything else where the hard limit is low: programs and maps of evidence, connections, the cgroup tree.
+_OTHERS = 256
 _V1 = ("cpu,cpuacct", "cpu", "cpuacct,cpu")  # mounts of the controller's own hierarchy, as distributions name them
 
 
@@ -91,10 +93,10 @@ def place_of_process(pid: int, proc: Path = Path("/proc")) -> Place | None:
 
 
 class CgroupFiles:
-    """The open files of one container. Raises OSError where there is no room for more of them."""
+    """The open files of one container. Raises OSError (EMFILE) where there is no room for more of them."""
 
     def __init__(self, hierarchies: Hierarchies, place: Place) -> None:
-        _make_room()
+        self._room = _make_room()
         self._version = hierarchies.version
         self._open: list[int] = []
         try:
@@ -156,6 +158,8 @@ class CgroupFiles:
                 return None
             raise
         self._open.append(file)
+        if file >= self._room:  # the kernel gives the lowest number that is free
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
         return file
 
 
@@ -202,9 +206,11 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _make_room() -> None:
-    """Raise the soft limit of open files, which is 1,024 in many containers, as far as it may be."""
+def _make_room() -> int:
+    """Raise the soft limit of open files, which is 1,024 in many containers, as far as it may be. Return the first
+    descriptor that is left to others."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted - _OTHERS

@@ -42,10 +42,14 @@ class Attached(AbstractContextManager["Attached"]):
         ring = self.map(signal.ring)
         self.ring_bytes = ring.max_entries
         self._ring: Ring | Newest
-        if ring.is_ring:
-            self._ring = Ring.open(ring.fd, ring.max_entries, signal.record)
-        else:
-            self._ring = Newest(ring, self.map(f"{signal.ring}_heads"))
+        try:
+            if ring.is_ring:
+                self._ring = Ring.open(ring.fd, ring.max_entries, signal.record)
+            else:
+                self._ring = Newest(ring, self.map(f"{signal.ring}_heads"))
+        except OSError:  # no memory to map it, or no descriptor: who tries again loads anew
+            loaded.close()
+            raise
         self.drain, self.wait, self.waiting = self._ring.drain, self._ring.wait, self._ring.waiting
 
     @staticmethod

@@ -31,8 +31,11 @@ class Audience(NamedTuple):
 
 
 def load_programs(config: Config) -> Programs:
-    """Load and attach. Raises Unsupported when this kernel refuses."""
-    return Programs.open(config.bpf_object, ring_bytes=config.ring_size)
+    """Load and attach. Raises Unsupported when this kernel refuses, or this process cannot open what that takes."""
+    try:
+        return Programs.open(config.bpf_object, ring_bytes=config.ring_size)
+    except OSError as error:
+        raise Unsupported("KernelUnsupported", f"the programs cannot be loaded: {error}") from error
 
 
 class Agent:
@@ -100,7 +103,7 @@ class Agent:
             self._control.stop(_STOP_TIMEOUT_S)
 
     def _measure(self, loop: Loop, duration_s: float | None) -> None:
-        loop.attachment.follow()
+        self.guard.run("plan", loop.attachment.follow)
         self.health.measuring = True
         _log.info("attached", extra={"variants": dict(loop.variants)})
         until_s = math.inf if duration_s is None else time.monotonic() + duration_s
