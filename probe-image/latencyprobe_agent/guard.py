@@ -1,29 +1,38 @@
 """Keeps the parts of the agent from taking each other down: what one raises is logged, counted, and skipped."""
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from latencyprobe.errors import Unsupported
 
 _log = logging.getLogger(__name__)
 _TEXT = 200  # characters of an error that travel in a status
+_TOLD_S = 60.0  # a part may fail at what it does now and then, and work in between
 
 T = TypeVar("T")
 
 
 class Guard:
-    """`failures`: how often each part raised; `problems`: what it raised last, until it works again."""
+    """`failures`: how often each part raised. Times are s of `clock`."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.failures: Counter[str] = Counter()
-        self.problems: dict[str, str] = {}
+        self._raised: dict[str, tuple[str, float]] = {}
+        self._clock = clock
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What each part raised last, until it has worked for a minute. Safe in another thread."""
+        since_s = self._clock() - _TOLD_S
+        return {part: text for part, (text, at_s) in self._raised.copy().items() if at_s > since_s}
 
     def run(self, part: str, work: Callable[[], T]) -> T | None:
         """Return what `work` returns, None if it raised. Raises Unsupported alone: only the kernel ends measuring."""
         try:
-            result = work()
+            return work()
         except Unsupported:
             raise
         except Exception as error:  # whatever it is, the other parts go on
@@ -31,7 +40,5 @@ class Guard:
             text = f"{type(error).__name__}: {error}"[:_TEXT]
             if self.problems.get(part) != text:
                 _log.exception("%s failed and is skipped; measuring continues", part)
-            self.problems[part] = text
+            self._raised[part] = text, self._clock()
             return None
-        self.problems.pop(part, None)
-        return result

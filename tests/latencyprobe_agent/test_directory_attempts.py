@@ -38,16 +38,22 @@ def test_what_another_thread_tells_is_not_told_again(caplog: pytest.LogCaptureFi
     assert not caplog.records
 
 
-def test_a_defect_is_counted_and_told_until_it_works_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
     guard = Guard()
     attempts = Attempts("plan_stream", "the plan holds", guard)
-
-    def works_before_it_ends() -> None:
-        attempts.worked()
-        assert guard.problems == {}
-
     assert attempts.run(defect) is None
     assert guard.problems == {"plan_stream": "ValueError: tuple.index(x): x not in tuple"}
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    attempts.run(works_before_it_ends)
-    assert (guard.failures, guard.problems) == ({"plan_stream": 1}, {})
+    assert guard.failures == {"plan_stream": 1}
+
+
+def test_what_works_before_its_end_is_no_problem_any_more() -> None:
+    attempts = Attempts("plan_stream")
+    attempts.run(away)
+
+    def work() -> None:
+        attempts.worked()
+        assert attempts.problem == ""
+
+    attempts.run(work)
+    assert attempts.problem == ""

@@ -33,7 +33,6 @@ class Attempts:
     def worked(self) -> None:
         """Say that it works, before `work` has ended."""
         self.problem, self.retry_after_s = "", 0.0
-        self._guard.problems.pop(self._part, None)
 
     def _run(self, work: Callable[[], T]) -> T | None:
         try:
