@@ -131,6 +131,20 @@ def test_counts_come_without_what_held_up_containers_where_that_cannot_be_read(
     assert (turn.pressure, guard.failures) == ({}, {"pressure": 1})
 
 
+def test_counts_come_without_the_agents_figures_where_the_kernel_does_not_tell_what_a_signal_lost(
+    make_halves: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError(9, "cannot read the statistics of a program")
+
+    guard = Guard()
+    made = turns(FakePrograms(make_halves(SERVER).rec), guard)
+    monkeypatch.setattr(EvidenceSignals, "lost", property(fail))
+    turn, _ = made.make(IN_FORCE, plan_age_s=0.0)
+    assert turn.counts is not None
+    assert (turn.stats, guard.failures) == (None, {"stats": 1})
+
+
 @pytest.mark.parametrize("part", ["halves", "other_halves"])
 def test_records_that_cannot_be_measured_are_counted_as_lost_and_the_next_turn_goes_on(
     make_halves: Any, monkeypatch: pytest.MonkeyPatch, part: str

@@ -1,5 +1,6 @@
 """Turns become metric requests, once per interval; series of owners that have ended end with their last counts."""
 
+import resource
 from collections import Counter
 from typing import Any
 
@@ -50,7 +51,7 @@ def listener(outbox: FakeOutbox) -> Metrics:
 
 def services(outbox: FakeOutbox) -> list[set[str]]:
     """Return the service names in each request."""
-    return [{resource["service.name"] for resource, _ in metrics([body])} for body in outbox.bodies]
+    return [{whose["service.name"] for whose, _ in metrics([body])} for body in outbox.bodies]
 
 
 def snapshot(**events: int) -> Snapshot:
@@ -244,6 +245,21 @@ def test_a_part_that_fails_is_counted_by_its_name(listener: Metrics, outbox: Fak
     )
     found = {series[1:]: point.value for series, point in points(outbox.bodies).items()}
     assert found["latencyprobe.agent.failures", (("latencyprobe.part", "spans"),)] == 3
+
+
+def test_where_no_file_can_be_opened_metrics_come_without_the_agents_memory(
+    listener: Metrics, outbox: FakeOutbox, make_turn: Any
+) -> None:
+    in_force = InForce(PLAN, RULES, FakeResources(by_process=True))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        listener.take(make_turn(in_force, at_s=1, counts=snapshot(_7=1), stats=AgentStats()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    listener.take(make_turn(in_force, at_s=2, counts=snapshot(_7=2), stats=AgentStats()))
+    told = [{metric.name for _, metric in metrics([body])} for body in outbox.bodies]
+    assert [{"process.memory.usage"}, set()] == [told[1] - told[0], told[0] - told[1]]
 
 
 def test_rows_that_wait_or_that_nobody_gets_are_told(outbox: FakeOutbox, make_turn: Any) -> None:

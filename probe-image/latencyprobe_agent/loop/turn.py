@@ -18,6 +18,7 @@ from latencyprobe_agent.loop.remote_join import RemoteJoiner
 from latencyprobe_agent.measure import call_links, unsent
 from latencyprobe_agent.measure.call_links import Calls
 from latencyprobe_agent.measure.calls import CallJoin
+from latencyprobe_agent.measure.counts import Snapshot
 from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.sampling import Reason, Sampled, Sampler, other_halves
@@ -115,11 +116,12 @@ class Turns:
         joiner = parts.joiner
         if joiner is None:
             return turn
-        in_force = turn.in_force
-        done = self._guard.run("remote_join", lambda: joiner.turn(self._join, in_force, parts.evidence.of, now.boot_s))
-        if done is None:
-            return turn
-        remote, asked = done
+        return self._guard.run("remote_join", lambda: self._joined_remotely(turn, joiner)) or turn
+
+    def _joined_remotely(self, turn: Turn, joiner: RemoteJoiner) -> Turn:
+        """Return the turn with what other nodes have asked and answered."""
+        parts, now, in_force = self._parts, turn.now, turn.in_force
+        remote, asked = joiner.turn(self._join, in_force, parts.evidence.of, now.boot_s)
         parts.evidence.remote(remote.answers)
         sampled = turn.sampled
         if parts.sampler and len(asked):
@@ -146,17 +148,24 @@ class Turns:
 
     def _counted(self, turn: Turn, plan_age_s: float, *, last: bool) -> Turn:
         """Return the turn with the kernel's counts, and the agent's own figures."""
-        parts = self._parts
-        full = last or parts.http2.lost.get("counts_full", 0) > 0
-        counts = self._guard.run(
-            "counts", lambda: parts.counting.read(turn.in_force.resources, turn.now, everything=full)
-        )
+        parts, resources = self._parts, turn.in_force.resources
+        counts = self._guard.run("counts", lambda: self._counts(turn, last=last))
         if counts is None:
             return turn
-        lost = added(counts.lost, parts.http2.lost)
-        counts = counts._replace(lost={**lost, "unmeasured": self._unmeasured})
         owners = counts.living.keys["owner"].tolist()
-        pressure = self._guard.run("pressure", lambda: parts.pressure.read(owners, turn.in_force.resources))
+        pressure = self._guard.run("pressure", lambda: parts.pressure.read(owners, resources))
+        stats = self._guard.run("stats", lambda: self._stats(turn, counts, plan_age_s))
+        gained = self._guard.run("evidence", lambda: parts.evidence.counted(resources, turn.now.boot_s))
+        return turn._replace(counts=counts, stats=stats, gained=gained or (), pressure=pressure or {})
+
+    def _counts(self, turn: Turn, *, last: bool) -> Snapshot:
+        parts, of_http2 = self._parts, self._parts.http2.lost
+        full = last or of_http2.get("counts_full", 0) > 0
+        counts = parts.counting.read(turn.in_force.resources, turn.now, everything=full)
+        return counts._replace(lost={**added(counts.lost, of_http2), "unmeasured": self._unmeasured})
+
+    def _stats(self, turn: Turn, counts: Snapshot, plan_age_s: float) -> AgentStats:
+        parts = self._parts
         stats = AgentStats(
             records_read=self._records,
             lost=counts.lost,
@@ -172,6 +181,4 @@ class Turns:
             pressure_unread=parts.pressure.unread,
         )
         self._lag_s = 0.0
-        resources, now_s = turn.in_force.resources, turn.now.boot_s
-        gained = self._guard.run("evidence", lambda: parts.evidence.counted(resources, now_s))
-        return turn._replace(counts=counts, stats=stats, gained=gained or (), pressure=pressure or {})
+        return stats

@@ -63,7 +63,8 @@ class SelfMetrics:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield Point(AGENT, names.CPU_TIME, ((names.CPU_MODE, "user"),), usage.ru_utime)
         yield Point(AGENT, names.CPU_TIME, ((names.CPU_MODE, "system"),), usage.ru_stime)
-        yield Point(AGENT, names.MEMORY, (), resident_bytes())
+        if (resident := resident_bytes()) is not None:
+            yield Point(AGENT, names.MEMORY, (), resident)
 
 
 def _loop(stats: AgentStats) -> Iterator[Point]:
@@ -103,6 +104,9 @@ def agent_resource(config: Config, *, host: bool) -> dict[str, AttributeValue]:
     return attributes
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident_bytes() -> int | None:
+    """Return the resident memory of this process, None where /proc cannot be read."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
