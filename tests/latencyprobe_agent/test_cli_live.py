@@ -1,4 +1,6 @@
+import errno
 import io
+import logging
 import re
 from collections import deque
 from typing import Any
@@ -9,7 +11,8 @@ from rich.console import Console
 
 from latencyprobe.plan import NodePlan, PlannedObjective, SpanPolicy, Target
 from latencyprobe.plan import Role as Perspective
-from latencyprobe_agent.cli.live import LiveLine, figures, line
+from latencyprobe_agent.cli.live import LiveLine, LogAbove, figures, line
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import ProcessResources
 from latencyprobe_agent.measure.counts import COUNTS, Counts, Snapshot
 from latencyprobe_agent.measure.pairing import LocalJoin
@@ -131,3 +134,22 @@ def test_on_a_pipe_there_are_no_escapes_and_the_last_figures_stay(make_halves: A
     assert re.match(r"1,000 RPCs in \d+\.\d s, 1 pair, 0 lost", out.getvalue())
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().count("\n") == 1
+
+
+def test_a_log_that_cannot_be_written_ends_nothing() -> None:
+    """As with standard error in a file on a full disk: a listener that fails at it is skipped, and so is its log."""
+
+    class Full(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    handler, log, guard = LogAbove(Console(file=Full())), logging.getLogger(), Guard()
+    log.addHandler(handler)
+    try:
+        assert guard.run("live", fail) is None
+    finally:
+        log.removeHandler(handler)
+    assert guard.failures == {"live": 1}

@@ -1,5 +1,6 @@
 """`latencyprobe top` as a process, on a pipe and on a terminal."""
 
+import errno
 import json
 import os
 import pty
@@ -9,12 +10,16 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from latencyprobe import group
+from latencyprobe.errors import OutputError
+from latencyprobe_agent.kernel.programs import FakePrograms, Programs
+from latencyprobe_agent.tools.top import command
 from tests.latencyprobe_agent.processes import DEADLINE_S, Echo, started
 from tests.support.ports import free_port
 
@@ -37,6 +42,30 @@ def test_rows_of_a_host_have_no_state_to_sort_by(capfd: pytest.CaptureFixture[st
 def test_rows_of_a_host_are_of_no_objective(capfd: pytest.CaptureFixture[str]) -> None:
     assert group.run(["top", "--port", "80", "--by", "objective"]) == 2
     assert "--by objective goes with -n or -A" in capfd.readouterr().err
+
+
+def test_it_ends_where_nobody_can_read_its_rows_any_more(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As in `top -o json | head -1`, or on a disk that has become full."""
+    monkeypatch.setattr(Programs, "open", lambda *_, **__: FakePrograms())
+    given = ["top", "--port", "80", "--interval", "1ms", "-o", "json", "--duration", f"{DEADLINE_S}s"]
+
+    def full(*_: object) -> None:
+        raise OutputError("standard output: No space left on device")
+
+    def closed(*_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(command, "_print_json", full)
+    began = time.monotonic()
+    assert group.run(given) == 1
+    assert capfd.readouterr().err == "latencyprobe: standard output: No space left on device\n"
+    monkeypatch.setattr(command, "_print_json", closed)
+    with pytest.raises(SystemExit, match="1"):
+        group.run(given)
+    assert capfd.readouterr().err == ""
+    assert time.monotonic() - began < DEADLINE_S / 2
 
 
 @pytest.fixture

@@ -137,8 +137,11 @@ class LogAbove(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
-        self._console.print(f"latencyprobe: {record.getMessage()}", highlight=False, markup=False, soft_wrap=True)
+        """Print one record. What cannot be printed is no reason to end what is logged of."""
+        try:
+            self._console.print(f"latencyprobe: {record.getMessage()}", highlight=False, markup=False, soft_wrap=True)
+        except OSError:
+            self.handleError(record)
 
 
 def line(recent: "deque[tuple[float, Figures]]") -> Text:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from latencyprobe import asked
 from latencyprobe.ending import ending
+from latencyprobe.errors import OutputError
 from latencyprobe.options import DURATION, OUTPUT, Duration
 from latencyprobe.output import figures_console
 from latencyprobe.plan import NodePlan
@@ -115,7 +116,10 @@ def top(
             if form is _Form.PLAIN:
                 console.print("attached; Ctrl-C ends", style="dim")
             keys = stack.enter_context(screen.Keys())
-            yield (Top(view, keys, draw, agent.stop, interval),)
+            shown = Top(view, keys, draw, agent.stop, interval)
+            yield (shown,)
+            if shown.problem:
+                raise shown.problem
 
     agent = Agent(config, control, Audience(opened))
     agent.run(duration)
@@ -177,11 +181,13 @@ def _ended() -> Iterator[Callable[[], bool]]:
 
 
 class Top(Listener):
-    """Adds up the turns of an interval, then draws them; keys change the view at once."""
+    """Adds up the turns of an interval, then draws them; keys change the view at once. `problem`: why nothing can be
+    drawn any more; a listener that raised would be skipped, and nobody see that."""
 
     name = "top"
 
     def __init__(self, view: View, keys: screen.Keys, draw: _Draw, stop: Callable[[], None], interval_s: float) -> None:
+        self.problem: OutputError | BrokenPipeError | None = None
         self._view = view
         self._keys = keys
         self._draw = draw
@@ -207,10 +213,17 @@ class Top(Listener):
             sums = self._tally.take()
             if not self._view.paused:
                 self._found = rows(sums, turn.in_force.rules.sets, _process_name, passed_s)
-                self._draw(self._view, self._found, self._lost)
+                self._show()
                 return
         if self._view != before:
+            self._show()
+
+    def _show(self) -> None:
+        try:
             self._draw(self._view, self._found, self._lost)
+        except (OutputError, BrokenPipeError) as error:
+            self.problem = error
+            self._stop()
 
     def close(self) -> None:
         """Leave the screen to others: it is closed by who opened it."""
