@@ -46,6 +46,7 @@ SUBJECTS = {  # of tests that are about several modules, about none, or about on
         "remote_join",
         "sli_slicing_evidence",
         "symbols_hostile",
+        "telemetry_metrics_clock",
         "tenants",
         "unsent",
         "versions",

@@ -46,6 +46,10 @@ class CountSeries:
         self.cap.follow(in_force, self._living, anew)
         self._slo.follow(in_force.plan, in_force.rules, self._since.of(folded), start_unix_ns)
 
+    def stepped_back(self, unix_ns: int) -> None:
+        """Let nothing count from later than this moment, which the wall clock has stepped back to."""
+        self._slo.stepped_back(unix_ns)
+
     def add(self, snapshot: Snapshot, pressure: Mapping[int, Stall]) -> None:
         """Take the counts as they are now, and what held up the containers of their owners."""
         if len(snapshot.let_go):

@@ -106,6 +106,8 @@ class Metrics:
         self._due_ns = self._now.boot_ns + self._interval_ns
         if self._in_force is None or self._stats is None:
             return
+        if self._requests.stepped_back(self._now.unix_ns):
+            self._counts.stepped_back(self._now.unix_ns)
         resources = self._in_force.resources
         gone, ended, idle = self._counts.gone(), self._counts.ended(resources), self._records.idle()
         over = {owner for owner in idle - self._counts.owners if owner in gone or resources.ended(owner)}

@@ -101,7 +101,7 @@ class MetricRequests:
     """Keeps the time that points count from, and for `delta` temporality what was sent before."""
 
     def __init__(self, start_unix_ns: int, *, delta: bool = False) -> None:
-        self._start_unix_ns = start_unix_ns
+        self._start_unix_ns = self._exported_unix_ns = start_unix_ns
         self._anew_unix_ns: dict[Labels, int] = {}
         self.delta = delta
         self._before: dict[tuple[object, str, Labels], Point] = {}
@@ -117,6 +117,20 @@ class MetricRequests:
         anew = dict.fromkeys(targets, unix_ns)
         self._anew_unix_ns = {one: at for one, at in (self._anew_unix_ns | anew).items() if one in planned}
         self._before = {key: point for key, point in self._before.items() if key[2][:_OF_TARGET] not in anew}
+
+    def stepped_back(self, unix_ns: int) -> bool:
+        """Return whether the wall clock has stepped back, to this moment, since the last export. Then nothing counts
+        from later than it: a start that is the time of its first point says that it is not known (OpenTelemetry's data
+        model, "Unknown Start Time")."""
+        before, self._exported_unix_ns = self._exported_unix_ns, unix_ns
+        if unix_ns >= before:
+            return False
+        self._start_unix_ns = min(self._start_unix_ns, unix_ns)
+        self._anew_unix_ns = {one: min(at, unix_ns) for one, at in self._anew_unix_ns.items()}
+        self._before = {
+            key: point._replace(start_unix_ns=min(point.start_unix_ns, unix_ns)) for key, point in self._before.items()
+        }
+        return True
 
     def encode(
         self, points: Iterable[Point], resources: Mapping[object, Resource], now_unix_ns: int

@@ -45,6 +45,10 @@ class SloEvents:
                 if (at := _definition(objective.planned)) not in known:
                     self._since[at].before[key.tobytes()] = objective.good_and_bad(value)
 
+    def stepped_back(self, unix_ns: int) -> None:
+        """Let no objective count from later than this moment, which the wall clock has stepped back to."""
+        self._since = {at: one._replace(unix_ns=min(one.unix_ns, unix_ns)) for at, one in self._since.items()}
+
     def forget(self, keys: Iterable[np.void]) -> None:
         """Forget COUNTS_KEYs that start from 0 when they come again."""
         for key in keys:
