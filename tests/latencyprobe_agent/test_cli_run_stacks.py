@@ -58,6 +58,7 @@ def test_a_lock_is_named_on_the_span_and_in_the_report(otlp_sink: OtlpSink, tmp_
             return any("latencyprobe.stack.waker" in one for one in waits(otlp_sink))
 
         wait_until(seen, "a wait with its stacks", 30, seen=lambda: waits(otlp_sink), poll_s=0.5)
+        asked.ask("lock 1000")  # the slowest: of those before signals were attached nothing is known
         agent.send_signal(signal.SIGINT)
         out, err = agent.communicate(timeout=DEADLINE_S)
     assert agent.returncode == 0, err

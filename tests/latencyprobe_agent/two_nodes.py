@@ -175,7 +175,7 @@ async def cluster(hosts: dict[str, Host], tls_files: tuple[Path, ...], folder: P
             directory, collector = (runner.addresses[0][1] for runner in runners)
             for host in hosts.values():
                 agents.append(start_agent(host.node, directory, collector, folder))
-            await until(lambda: len(it.agents.applied) == 2, f"both agents measure; their logs are in {folder}", 30)
+            await until(lambda: len(it.agents.applied) == 2, f"both agents measure; their logs are in {folder}", 120)
             yield it
             for agent in agents:
                 print(resident(agent.pid))

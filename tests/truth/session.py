@@ -46,6 +46,7 @@ class Session:
         self.rules = NO_RULES
         self.whole = True  # until something is skipped
         self._batches = [np.empty(0, EXCHANGE)]
+        self._drains = 0  # that are over
         self._ended = threading.Event()
         self._drainer = threading.Thread(target=self._drain)
         self._drainer.start()
@@ -116,6 +117,12 @@ class Session:
             seen=lambda: f"{self._count()}, lost: {self.programs.lost()}",
         )
         return np.concatenate(list(self._batches))
+
+    def drained(self) -> np.ndarray:
+        """All records so far, those that are in the ring now included."""
+        before = self._drains
+        wait_until(lambda: self._drains >= before + 2, "a drain that begins after now has ended")
+        return self.records()
 
     def fresh_records(self, at_least: int, timeout_s: float = 5) -> np.ndarray:
         """Records that no such call has handed out yet, once there are `at_least` so many, or after the deadline."""
@@ -195,6 +202,7 @@ class Session:
         while not self._ended.wait(self._drain_s):
             while len(batch := self._take()):
                 self._batches.append(batch)
+            self._drains += 1
 
 
 def open_programs(entries: Mapping[str, int], path: Path = OBJECT) -> Programs:

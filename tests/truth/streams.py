@@ -1,7 +1,6 @@
 """A session whose ports are measured by stream, and what it was told of them."""
 
 import os
-import time
 from collections import Counter
 from contextlib import AbstractContextManager, suppress
 
@@ -52,11 +51,9 @@ class Streams(AbstractContextManager["Streams"]):
         return so_far()
 
     def records_of_ended(self) -> np.ndarray:
-        """Return the records of streams once none is open and all are drained: each drain has a turn more."""
+        """Return the records of streams once none is open."""
         wait_until(lambda: self.open() == 0, "no stream is open", seen=self.open)
-        before = -1
-        while before != (before := len(self.records(0))):
-            time.sleep(0.1)
+        self.session.drained()
         return self.records(0)
 
     def turns(self) -> np.ndarray:
