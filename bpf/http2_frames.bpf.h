@@ -182,6 +182,12 @@ static __always_inline __u8 taken_of(const struct seen *f, struct direction *d)
 	return 0;
 }
 
+/* It says that its message ends, which CONTINUATION may still have to do: trailers, and no HEADERS of another answer. */
+static __always_inline bool ends_stream(const struct http2 *h)
+{
+	return *(volatile __u8 *)&h->frame.flags & END_STREAM;
+}
+
 /* A frame begins whose place is known: h->frame. */
 static __noinline void take_frame(struct seen *f, struct direction *d)
 {
@@ -210,7 +216,7 @@ static __noinline void take_frame(struct seen *f, struct direction *d)
 		s->x.request_bytes += end - h->frame.seq;
 	} else {
 		if (taken(h, TAKEN_HEADERS | TAKEN_DATA))
-			answer_stream(f, s, taken(h, TAKEN_HEADERS), taken(h, TAKEN_END), at_ns, before_ns);
+			answer_stream(f, s, taken(h, TAKEN_HEADERS), ends_stream(h), at_ns, before_ns);
 		h->answered = h->frame.id;
 		h->answered_until = end;
 		s->x.response_bytes += end - h->frame.seq;

@@ -12,7 +12,7 @@ from latencyprobe_agent.kernel.clock import READING_ERROR_NS
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame, now_ns
-from tests.truth.http2_script import SEED, Call, Script
+from tests.truth.http2_script import SEED, Call, Script, ask_only
 from tests.truth.streams import Streams, by_id
 
 pytestmark = pytest.mark.root
@@ -149,3 +149,22 @@ def test_an_answer_put_into_a_send_call_that_was_cut_fails_no_call(streams: Stre
     for one in server.values():
         assert one["outcome"] == Outcome.OK
         assert one["excluded"] in (Excluded.NONE, Excluded.OUT_OF_STEP)
+
+
+@pytest.mark.parametrize("parts", [1, 2], ids=["HEADERS", "HEADERS and CONTINUATION"])
+def test_trailers_without_data_before_them_are_no_beginning_of_the_answer(
+    streams: Streams, port: int, parts: int
+) -> None:
+    """As gRPC sends an error after its header: details that are larger than a frame go on in CONTINUATION."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    ask_only(connection, 1)
+    begin, _ = connection.answers.put(frame(Type.HEADERS, END_HEADERS, 1, bytes(10)))
+    connection.settle(dice)
+    flags = (END_STREAM | END_HEADERS,) if parts == 1 else (END_STREAM, END_HEADERS)
+    for kind, flag in zip((Type.HEADERS, Type.CONTINUATION), flags, strict=False):
+        connection.answers.put(frame(kind, flag, 1, bytes(10)))
+    connection.settle(dice)
+    connection.close()
+    assert streams.records_of_ended()["response_offset"].tolist() == [begin, begin]
