@@ -177,7 +177,9 @@ static __always_inline void walk_frames(struct walk *w)
 	struct http2 *h = w->f.h;
 
 	if (d->state == FRAMES_LOST) {
-		if (d->tries >= TRIES && w->f.c->told_by == SEEKING_STREAMS) {
+		bool seeks = w->f.c->told_by == SEEKING_STREAMS;
+
+		if (seeks && d->tries >= TRIES) {
 			hand_over(w->f.c, BY_TURNS_FOR_GOOD);
 			return;
 		}
@@ -186,7 +188,7 @@ static __always_inline void walk_frames(struct walk *w)
 				return;
 			w->end = w->segment_end;
 		}
-		d->tries++;
+		d->tries += seeks;
 		d->state = FRAMES_TRIED;
 		d->next = w->begin;
 		d->have = 0;
@@ -213,8 +215,10 @@ static __always_inline void walk_frames(struct walk *w)
 		else if (w->f.c->told_by == BY_TURNS_SO_FAR)
 			hand_over(w->f.c, SEEKING_STREAMS);
 	}
-	if (w->f.c->told_by == SEEKING_STREAMS && h->in.state == FRAMES_IN_STEP && h->out.state == FRAMES_IN_STEP)
+	if (w->f.c->told_by == SEEKING_STREAMS && h->in.state == FRAMES_IN_STEP && h->out.state == FRAMES_IN_STEP) {
+		h->in.tries = h->out.tries = 0; /* they are for each time that it is sought */
 		hand_over(w->f.c, BY_STREAMS);
+	}
 }
 
 #endif

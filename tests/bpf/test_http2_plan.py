@@ -110,3 +110,34 @@ def test_a_connection_that_ends_before_it_is_decided_on_again_counts_for_nobody(
     connection.server.close()
     found = streams.records_of_ended()
     assert found["excluded"].tolist() == 6 * [Excluded.PLAN]
+
+
+def test_tries_to_find_a_place_that_was_lost_are_not_those_of_a_connection_that_a_new_plan_adopts(
+    streams: Streams, port: int
+) -> None:
+    """Its answers were out of step once, long before there was a plan for turns and the one before again."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    connection.settle(dice)
+    connection.answers.put(frame(Type.PRIORITY, 0, 1, bytes(4)))  # no frame: it has 5 bytes
+    connection.settle(dice)
+    for _ in range(100):
+        connection.answers.put(bytes(30))
+        connection.settle(dice)
+
+    def call(first: int, count: int) -> None:
+        for stream in range(first, first + 2 * count, 2):
+            ask_only(connection, 1, stream)
+            connection.answers.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+            connection.settle(dice)
+
+    call(1, 10)
+    streams.session.measure(port)
+    call(21, 10)
+    streams.measure(port)
+    call(41, 10)
+    connection.close()
+    found = streams.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        assert set(by_id(found, role)) >= {*range(5, 21, 2), *range(47, 61, 2)}
