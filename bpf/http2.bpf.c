@@ -282,6 +282,17 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 	break_all(h, c, tp, BROKEN_BY(h->left, counted ? EXCLUDED_NONE : EXCLUDED_PLAN), h->left_ns);
 }
 
+/*
+ * This end can neither write nor be written to any more: it is closed, or has sent its FIN and does not read on. TCP itself
+ * lives on until the peer has acknowledged that FIN, for minutes if the peer is gone.
+ */
+static __always_inline bool leaves(const struct sock *sk, int newstate)
+{
+	if (newstate == TCP_FIN_WAIT1)
+		return sk->sk_shutdown & RCV_SHUTDOWN; /* else by shutdown(SHUT_WR) */
+	return newstate == TCP_LAST_ACK || newstate == TCP_CLOSE;
+}
+
 /* Fires before the state is written. */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
@@ -289,7 +300,7 @@ int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
 	struct tcp_sock *tp;
 	__u32 outcome, received;
 
-	if ((newstate != TCP_CLOSE && newstate != TCP_SYN_SENT) || !is_tcp(sk))
+	if ((newstate != TCP_SYN_SENT && !leaves(sk, newstate)) || !is_tcp(sk))
 		return 0;
 	if (newstate == TCP_SYN_SENT) { /* of a socket that connects again, what is left of its last connection */
 		leave_streams(sk, LEFT_BY_US, false, true);
