@@ -109,7 +109,8 @@ struct http2 {
 	__u8 arrivals_cut; /* there was no room for the last ones */
 	__u8 placed;	   /* in.next and out.next are set */
 	__u8 resumed;	   /* of the client's frames some passed unseen since last_id */
-	__u8 _pad[3];
+	__u8 followed;	   /* BY_STREAMS at the last look */
+	__u8 _pad[2];
 	struct arrival arrivals[ARRIVALS];
 	struct ending endings[ENDINGS];
 	__u32 slots[SLOTS]; /* open streams, by their number modulo SLOTS; 0: none */

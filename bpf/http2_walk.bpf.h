@@ -177,9 +177,7 @@ static __always_inline void walk_frames(struct walk *w)
 	struct http2 *h = w->f.h;
 
 	if (d->state == FRAMES_LOST) {
-		bool seeks = w->f.c->told_by == SEEKING_STREAMS;
-
-		if (seeks && d->tries >= TRIES) {
+		if (d->tries >= TRIES && w->f.c->told_by == SEEKING_STREAMS) {
 			hand_over(w->f.c, BY_TURNS_FOR_GOOD);
 			return;
 		}
@@ -188,7 +186,7 @@ static __always_inline void walk_frames(struct walk *w)
 				return;
 			w->end = w->segment_end;
 		}
-		d->tries += seeks;
+		d->tries++;
 		d->state = FRAMES_TRIED;
 		d->next = w->begin;
 		d->have = 0;
@@ -215,10 +213,8 @@ static __always_inline void walk_frames(struct walk *w)
 		else if (w->f.c->told_by == BY_TURNS_SO_FAR)
 			hand_over(w->f.c, SEEKING_STREAMS);
 	}
-	if (w->f.c->told_by == SEEKING_STREAMS && h->in.state == FRAMES_IN_STEP && h->out.state == FRAMES_IN_STEP) {
-		h->in.tries = h->out.tries = 0; /* they are for each time that it is sought */
+	if (w->f.c->told_by == SEEKING_STREAMS && h->in.state == FRAMES_IN_STEP && h->out.state == FRAMES_IN_STEP)
 		hand_over(w->f.c, BY_STREAMS);
-	}
 }
 
 #endif
