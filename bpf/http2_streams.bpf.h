@@ -203,9 +203,7 @@ static __noinline void end_read(struct seen *f, struct stream *s, __u32 end)
 	if (f->h->approx)
 		x->flags |= FLAG_READY_APPROX;
 	x->read_last_ns = f->now_ns;
-	/* the client could have had the answer's beginning, and yet went on */
-	if (asks(f) && s->flags & STREAM_ANSWERED &&
-	    (__s64)(x->ready_last_ns - x->send_start_ns) > (__s64)f->tp->rtt_min.s[0].v * 1000)
+	if (asks(f) && goes_on(f->tp, s, x->ready_last_ns))
 		s->flags |= STREAM_STREAMING;
 	end_message(f->h, f->c, f->tp, s, asks(f) ? STREAM_REQUEST_ENDED : STREAM_ANSWER_ENDED);
 }
