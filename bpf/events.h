@@ -225,7 +225,8 @@ struct stream {
 	__u32 disturbed;   /* at answer_ns: segments sent again, and out of order, so far */
 	__u32 retransmits; /* of the connection, when it opened */
 	__u32 state;	   /* enum stream_state */
-	__u32 flags;	   /* enum stream_flags */
+	__u16 flags;	   /* enum stream_flags */
+	__u16 share;	   /* its namespace's: struct target_set, when it opened */
 };
 _Static_assert(sizeof(struct stream) == 256, "struct stream has no hidden padding");
 
@@ -627,7 +628,7 @@ struct target_set {
 	__u32 wait_stacks;    /* enum stack_option_flags: STACKS_KERNEL, STACKS_USER */
 	__u32 protocol;	      /* enum protocol */
 	__u32 tls;	      /* 1: its connections are TLS's */
-	__u32 share;	      /* its namespace's, of the ring: index into `shares` */
+	__u32 share;	      /* its namespace's, of the ring: index into `shares`; of room for streams */
 };
 
 /* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */

@@ -27,13 +27,33 @@ static __always_inline struct connection *told_by_streams(struct sock *sk)
 	return c && c->target_set && c->told_by > BY_TURNS_FOR_GOOD ? c : NULL;
 }
 
+/* The same where frames pass: those that do so while no target has the connection are missed. The socket is locked. */
+static __always_inline struct connection *followed(struct sock *sk)
+{
+	struct connection *c = find_connection(sk);
+
+	if (!c || c->told_by <= BY_TURNS_FOR_GOOD)
+		return NULL;
+	if (c->target_set)
+		return c;
+	c->told_by = SEEKING_STREAMS;
+	return NULL;
+}
+
 /* What is kept of it; for where the socket is locked. */
 static __noinline struct http2 *http2_of(struct sock *sk, struct connection *c, const struct tcp_sock *tp)
 {
 	struct http2 *h = bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 
+	/* Then other plans had turns on it, or nobody: all that is known is of before. Sequence numbers may have come round. */
+	if (h && h->followed && c->told_by == SEEKING_STREAMS) {
+		break_all(h, c, tp, BROKEN_BY(OUTCOME_OK, EXCLUDED_PLAN), now_ns());
+		bpf_sk_storage_delete(&http2_connections, sk);
+		h = bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	}
 	if (!h)
 		return NULL;
+	h->followed = c->told_by == BY_STREAMS;
 	if (!h->placed) {
 		bool serves = c->current.role == ROLE_SERVER;
 
@@ -139,7 +159,7 @@ static __noinline void send_frames(struct sock *sk, struct connection *c, struct
 /* The socket is locked. */
 static __always_inline int on_send(struct sock *sk, struct msghdr *msg)
 {
-	struct connection *c = told_by_streams(sk);
+	struct connection *c = followed(sk);
 
 	if (c)
 		send_frames(sk, c, msg);
@@ -203,7 +223,7 @@ static __noinline void note_arrival(struct sock *sk, struct connection *c)
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(ready, struct sock *sk)
 {
-	struct connection *c = told_by_streams(sk);
+	struct connection *c = followed(sk);
 
 	if (c)
 		note_arrival(sk, c);
@@ -243,7 +263,7 @@ SEC("tp_btf/skb_copy_datagram_iovec")
 int BPF_PROG(read, struct sk_buff *skb, int len)
 {
 	struct sock *sk = skb->sk;
-	struct connection *c = sk ? told_by_streams(sk) : NULL;
+	struct connection *c = sk ? followed(sk) : NULL;
 
 	if (c)
 		read_frames(sk, c, skb, len);
@@ -282,6 +302,17 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 	break_all(h, c, tp, BROKEN_BY(h->left, counted ? EXCLUDED_NONE : EXCLUDED_PLAN), h->left_ns);
 }
 
+/*
+ * This end can neither write nor be written to any more: it is closed, or has sent its FIN and does not read on. TCP itself
+ * lives on until the peer has acknowledged that FIN, for minutes if the peer is gone.
+ */
+static __always_inline bool leaves(const struct sock *sk, int newstate)
+{
+	if (newstate == TCP_FIN_WAIT1)
+		return sk->sk_shutdown & RCV_SHUTDOWN; /* else by shutdown(SHUT_WR) */
+	return newstate == TCP_LAST_ACK || newstate == TCP_CLOSE;
+}
+
 /* Fires before the state is written. */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
@@ -289,7 +320,7 @@ int BPF_PROG(state, struct sock *sk, int oldstate, int newstate)
 	struct tcp_sock *tp;
 	__u32 outcome, received;
 
-	if ((newstate != TCP_CLOSE && newstate != TCP_SYN_SENT) || !is_tcp(sk))
+	if ((newstate != TCP_SYN_SENT && !leaves(sk, newstate)) || !is_tcp(sk))
 		return 0;
 	if (newstate == TCP_SYN_SENT) { /* of a socket that connects again, what is left of its last connection */
 		leave_streams(sk, LEFT_BY_US, false, true);

@@ -21,6 +21,7 @@ static __noinline void close_stream(struct http2 *h, const struct connection *c,
 
 	if (__sync_fetch_and_or(&s->state, STREAM_CLOSED) & STREAM_CLOSED)
 		return;
+	give_room(s->share); /* here, where the verifier follows fewest ways */
 	x->srtt_us = tp->srtt_us >> 3;
 	x->rtt_min_us = tp->rtt_min.s[0].v;
 	x->retransmits = resent_since(tp, s->retransmits);
@@ -41,10 +42,18 @@ static __noinline void close_stream(struct http2 *h, const struct connection *c,
 	bpf_map_delete_elem(&streams, &key);
 }
 
+/* A server's request goes on at `ns`, though the client could have had the answer's beginning. */
+static __always_inline bool goes_on(const struct tcp_sock *tp, const struct stream *s, __u64 ns)
+{
+	return s->flags & STREAM_ANSWERED && (__s64)(ns - s->x.send_start_ns) > (__s64)tp->rtt_min.s[0].v * 1000;
+}
+
 /* It ended by a reset or with its connection, at `ended_ns`; one whose answer was whole has not failed. */
 static __always_inline void break_stream(struct http2 *h, const struct connection *c, const struct tcp_sock *tp,
 					 struct stream *s, __u8 outcome, __u64 ended_ns, __u8 excluded)
 {
+	if (h->role == ROLE_SERVER && !(s->state & STREAM_REQUEST_ENDED) && goes_on(tp, s, ended_ns))
+		s->flags |= STREAM_STREAMING;
 	if (!(s->state & STREAM_ANSWER_ENDED)) {
 		s->x.outcome = outcome;
 		fail(&s->x, s->flags & STREAM_ANSWERED, ended_ns);

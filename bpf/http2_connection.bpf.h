@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include "events.h"
 #include "kernel.h"
+#include "maps.bpf.h"
 #include "storage.bpf.h"
 
 #define FRAME_HEADER_BYTES 9  /* RFC 9113, section 4.1 */
@@ -20,6 +21,7 @@
 #define ARRIVALS 32
 #define ENDINGS 128	  /* 64 were too few for 100 streams in one send call */
 #define OPEN_STREAMS 4096 /* of a connection; to end them all takes some milliseconds */
+#define MOST_STREAMS 65536
 #define SLOTS 128
 #define STREAM_ENDED (STREAM_REQUEST_ENDED | STREAM_ANSWER_ENDED)
 
@@ -109,7 +111,8 @@ struct http2 {
 	__u8 arrivals_cut; /* there was no room for the last ones */
 	__u8 placed;	   /* in.next and out.next are set */
 	__u8 resumed;	   /* of the client's frames some passed unseen since last_id */
-	__u8 _pad[3];
+	__u8 followed;	   /* BY_STREAMS at the last look */
+	__u8 _pad[2];
 	struct arrival arrivals[ARRIVALS];
 	struct ending endings[ENDINGS];
 	__u32 slots[SLOTS]; /* open streams, by their number modulo SLOTS; 0: none */
@@ -123,16 +126,53 @@ struct {
 } http2_connections SEC(".maps");
 
 /*
- * 65,536 open streams of a node, 256 bytes each, allocated when they open. One more is not measured, and counted
- * (LOST_STATE).
+ * Open streams of a node, 256 bytes each, allocated when they open. One for which there is no room is not measured, and
+ * counted (LOST_STATE).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, MOST_STREAMS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct stream_key);
 	__type(value, struct stream);
 } streams SEC(".maps");
+
+/* How many of them each namespace has: by target_set.share. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1024); /* as `shares` */
+	__type(key, __u32);
+	__type(value, __s64);
+} streams_of SEC(".maps");
+
+static __s64 streams_open;
+
+/*
+ * One namespace may have as many as are free: half of all, a third beside another one. So whoever comes next finds room.
+ * Returns the share that takes one; -1: there is no room. Not static, as give_room(): it is verified once.
+ */
+__noinline int take_room(__u32 target_set)
+{
+	const struct target_set *set = bpf_map_lookup_elem(&target_sets, &target_set);
+	__u32 share = set ? set->share : 0;
+	__s64 *mine = bpf_map_lookup_elem(&streams_of, &share);
+
+	if (!mine || *mine >= MOST_STREAMS - streams_open)
+		return -1;
+	__sync_fetch_and_add(mine, 1);
+	__sync_fetch_and_add(&streams_open, 1);
+	return share;
+}
+
+__noinline int give_room(__u32 share)
+{
+	__s64 *mine = bpf_map_lookup_elem(&streams_of, &share);
+
+	if (mine)
+		__sync_fetch_and_add(mine, -1);
+	__sync_fetch_and_add(&streams_open, -1);
+	return 0;
+}
 
 /* Positions that frames are measured against, read where the socket is locked. */
 static __always_inline bool is_before(__u32 seq, __u32 other)

@@ -121,12 +121,25 @@ static __always_inline void note_end(struct seen *f, struct direction *d, struct
 	put_ending(h, h->frame.id, h->frame.end);
 }
 
-/* Streams that opened unseen before h->frame: clients give ids in order, but may skip any, so no more than fit between. */
-static __always_inline __u32 unseen_before(const struct http2 *h)
+/* Of `gap` streams, those that fit into what the client has said unseen until `seq`: it gives ids in order, but may skip any. */
+static __always_inline __u32 unseen(const struct http2 *h, __u32 gap, __u32 seq)
 {
-	__u32 gap = (h->frame.id - h->last_id) / 2 - 1, fit = (h->frame.seq - h->asked_until) / LEAST_ASK_BYTES;
+	__u32 fit = (seq - h->asked_until) / LEAST_ASK_BYTES;
 
 	return gap < fit ? gap : fit;
+}
+
+/* The server answers a stream that is not known: it may have opened unseen, with others before it. */
+static __noinline void answer_unseen(struct seen *f)
+{
+	struct http2 *h = f->h;
+	__u32 asked_until = f->out ? f->tp->copied_seq : f->tp->write_seq;
+
+	if (!h->resumed || !h->last_id || h->frame.id <= h->last_id || !(h->frame.id & 1))
+		return;
+	count_unseen(h, f->c, unseen(h, (h->frame.id - h->last_id) / 2, asked_until));
+	h->last_id = h->frame.id;
+	h->asked_until = asked_until;
 }
 
 /* A stream that the client opens: found, or made unless its answer could not be followed. */
@@ -137,7 +150,7 @@ static __always_inline struct stream *ask_stream(struct seen *f, __u64 ready_ns)
 	if (h->frame.id <= h->last_id || !(h->frame.id & 1))
 		return find_stream(h, h->frame.id);
 	if (h->resumed && h->last_id && h->frame.id - h->last_id > 2)
-		count_unseen(h, f->c, unseen_before(h));
+		count_unseen(h, f->c, unseen(h, (h->frame.id - h->last_id) / 2 - 1, h->frame.seq));
 	h->resumed = 0;
 	h->last_id = h->frame.id;
 	h->asked_until = h->frame.end;
@@ -182,6 +195,12 @@ static __always_inline __u8 taken_of(const struct seen *f, struct direction *d)
 	return 0;
 }
 
+/* It says that its message ends, which CONTINUATION may still have to do: trailers, and no HEADERS of another answer. */
+static __always_inline bool ends_stream(const struct http2 *h)
+{
+	return *(volatile __u8 *)&h->frame.flags & END_STREAM;
+}
+
 /* A frame begins whose place is known: h->frame. */
 static __noinline void take_frame(struct seen *f, struct direction *d)
 {
@@ -198,8 +217,11 @@ static __noinline void take_frame(struct seen *f, struct direction *d)
 	if (!f->out)
 		at_ns = arrived_ns(f, h->frame.seq + 1);
 	s = taken(h, TAKEN_HEADERS) && asks(f) ? ask_stream(f, at_ns) : find_stream(h, h->frame.id);
-	if (!s)
+	if (!s) {
+		if (taken(h, TAKEN_HEADERS) && !asks(f))
+			answer_unseen(f);
 		return;
+	}
 	if (!f->out && h->approx)
 		s->x.flags |= FLAG_READY_APPROX;
 	if (taken(h, TAKEN_RESET)) {
@@ -210,7 +232,7 @@ static __noinline void take_frame(struct seen *f, struct direction *d)
 		s->x.request_bytes += end - h->frame.seq;
 	} else {
 		if (taken(h, TAKEN_HEADERS | TAKEN_DATA))
-			answer_stream(f, s, taken(h, TAKEN_HEADERS), taken(h, TAKEN_END), at_ns, before_ns);
+			answer_stream(f, s, taken(h, TAKEN_HEADERS), ends_stream(h), at_ns, before_ns);
 		h->answered = h->frame.id;
 		h->answered_until = end;
 		s->x.response_bytes += end - h->frame.seq;

@@ -86,10 +86,13 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 	const struct exchange *of = &f->c->current;
 	struct http2 *h = f->h;
 	__u32 *slot = &h->slots[h->frame.id / 2 % SLOTS];
+	int share = h->open < OPEN_STREAMS ? take_room(h->target_set) : -1;
 	struct exchange *x;
 	struct stream *s;
 
-	if (h->open >= OPEN_STREAMS || bpf_map_update_elem(&streams, &key, &no_stream, BPF_NOEXIST)) {
+	if (share < 0 || bpf_map_update_elem(&streams, &key, &no_stream, BPF_NOEXIST)) {
+		if (share >= 0)
+			give_room(share);
 		count_lost(LOST_STATE);
 		count_unaccounted(h->target_set, 1);
 		return NULL;
@@ -102,6 +105,7 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 	else
 		__sync_fetch_and_add(&h->unslotted, 1);
 	__sync_fetch_and_add(&h->open, 1);
+	s->share = share;
 	s->retransmits = f->tp->total_retrans;
 	x = &s->x;
 	x->sock_cookie = h->cookie;
@@ -199,9 +203,7 @@ static __noinline void end_read(struct seen *f, struct stream *s, __u32 end)
 	if (f->h->approx)
 		x->flags |= FLAG_READY_APPROX;
 	x->read_last_ns = f->now_ns;
-	/* the client could have had the answer's beginning, and yet went on */
-	if (asks(f) && s->flags & STREAM_ANSWERED &&
-	    (__s64)(x->ready_last_ns - x->send_start_ns) > (__s64)f->tp->rtt_min.s[0].v * 1000)
+	if (asks(f) && goes_on(f->tp, s, x->ready_last_ns))
 		s->flags |= STREAM_STREAMING;
 	end_message(f->h, f->c, f->tp, s, asks(f) ? STREAM_REQUEST_ENDED : STREAM_ANSWER_ENDED);
 }

@@ -3,6 +3,7 @@
 import os
 import select
 import socket
+import time
 from random import Random
 
 import numpy as np
@@ -12,7 +13,7 @@ from latencyprobe_agent.kernel.clock import READING_ERROR_NS
 from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome, Role
 from tests.truth.http2 import END_HEADERS, END_STREAM, Connection, Type, frame, now_ns
-from tests.truth.http2_script import SEED, Call, Script
+from tests.truth.http2_script import SEED, Call, Script, ask_only
 from tests.truth.streams import Streams, by_id
 
 pytestmark = pytest.mark.root
@@ -149,3 +150,60 @@ def test_an_answer_put_into_a_send_call_that_was_cut_fails_no_call(streams: Stre
     for one in server.values():
         assert one["outcome"] == Outcome.OK
         assert one["excluded"] in (Excluded.NONE, Excluded.OUT_OF_STEP)
+
+
+@pytest.mark.parametrize("parts", [1, 2], ids=["HEADERS", "HEADERS and CONTINUATION"])
+def test_trailers_without_data_before_them_are_no_beginning_of_the_answer(
+    streams: Streams, port: int, parts: int
+) -> None:
+    """As gRPC sends an error after its header: details that are larger than a frame go on in CONTINUATION."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    ask_only(connection, 1)
+    begin, _ = connection.answers.put(frame(Type.HEADERS, END_HEADERS, 1, bytes(10)))
+    connection.settle(dice)
+    flags = (END_STREAM | END_HEADERS,) if parts == 1 else (END_STREAM, END_HEADERS)
+    for kind, flag in zip((Type.HEADERS, Type.CONTINUATION), flags, strict=False):
+        connection.answers.put(frame(kind, flag, 1, bytes(10)))
+    connection.settle(dice)
+    connection.close()
+    assert streams.records_of_ended()["response_offset"].tolist() == [begin, begin]
+
+
+@pytest.mark.parametrize("ending", ["answered", "cut off"])
+def test_a_call_whose_client_never_ends_its_request_streams_at_both_ends(
+    streams: Streams, port: int, ending: str
+) -> None:
+    """As calls that stream both ways: a server answers with RST_STREAM behind, or the connection ends."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    connection.asks.put(frame(Type.HEADERS, END_HEADERS, 1, bytes(10)), frame(Type.DATA, 0, 1, bytes(100)))
+    connection.settle(dice)
+    for kind, flags in [(Type.HEADERS, END_HEADERS), *[(Type.DATA, 0)] * 20]:
+        connection.answers.put(frame(kind, flags, 1, bytes(10)))
+        connection.settle(dice)
+        time.sleep(0.001)
+    if ending == "answered":
+        connection.answers.put(frame(Type.DATA, END_STREAM, 1, b""), frame(Type.RST_STREAM, 0, 1, bytes(4)))
+        connection.settle(dice)
+    connection.close()
+    found = streams.records_of_ended()
+    assert found["conn_class"].tolist() == [ExchangeClass.STREAMING] * 2
+    assert found["excluded"].tolist() == [Excluded.STREAMING] * 2
+
+
+def test_a_server_that_refuses_a_request_before_it_has_ended_has_answered_a_call(streams: Streams, port: int) -> None:
+    """It says so and resets in one call; what the client was about to send, no reply to that, it could not know."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    connection.asks.put(frame(Type.HEADERS, END_HEADERS, 1, bytes(10)))
+    connection.settle(dice)
+    connection.answers.put(frame(Type.HEADERS, END_STREAM | END_HEADERS, 1, bytes(10)))
+    connection.answers.put(frame(Type.RST_STREAM, 0, 1, bytes(4)))
+    connection.settle(dice)
+    connection.close()
+    server = by_id(streams.records_of_ended(), Role.SERVER)[1]
+    assert (server["conn_class"], server["outcome"]) == (ExchangeClass.UNARY, Outcome.OK)

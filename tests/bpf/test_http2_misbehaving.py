@@ -92,3 +92,26 @@ def test_numbers_that_a_client_skips_are_no_calls_where_the_answers_alone_were_l
     streams.records_of_ended()
     counts = streams.session.programs.counts()[1]
     assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() == 2, "stream 1, at both ends"
+
+
+def test_calls_that_are_answered_where_the_client_is_not_understood_any_more_are_counted(
+    streams: Streams, port: int
+) -> None:
+    """Its frames are never whole in a call again, until its connection ends."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(1)
+    connection.greet()
+    connection.asks.put(frame(Type.HEADERS, ASK, 1, bytes(10)), frame(Type.PRIORITY, 0, 1, bytes(4)))  # no frame
+    connection.settle(dice)
+    for stream in range(3, 15, 2):
+        whole = frame(Type.HEADERS, ASK, stream, bytes(10))
+        for part in (whole[:5], whole[5:]):
+            connection.asks.put(part)
+            connection.settle(dice)
+        if stream != 7:
+            connection.answers.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+            connection.settle(dice)
+    connection.close()
+    assert set(streams.records_of_ended()["stream_id"].tolist()) == {1}
+    counts = streams.session.programs.counts()[1]
+    assert counts["excluded"][:, Excluded.OUT_OF_STEP].sum() == 2 * 7, "streams 1 to 13, at both ends"

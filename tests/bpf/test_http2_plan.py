@@ -1,10 +1,12 @@
 """Connections of HTTP/2 whose plan changes in the midst of them."""
 
+import select
+import socket
 from random import Random
 
 import pytest
 
-from latencyprobe_agent.vocabulary.records import Excluded, Role
+from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 from tests.truth.http2 import ASK, Connection, Type, frame
 from tests.truth.http2_script import SEED, Script, ask_only
 from tests.truth.streams import Streams, by_id
@@ -110,3 +112,90 @@ def test_a_connection_that_ends_before_it_is_decided_on_again_counts_for_nobody(
     connection.server.close()
     found = streams.records_of_ended()
     assert found["excluded"].tolist() == 6 * [Excluded.PLAN]
+
+
+def call(connection: Connection, first: int, count: int) -> None:
+    """So many calls, one after the other."""
+    dice = Random(SEED)
+    for stream in range(first, first + 2 * count, 2):
+        ask_only(connection, 1, stream)
+        connection.answers.put(frame(Type.HEADERS, ASK, stream, bytes(10)))
+        connection.settle(dice)
+
+
+def test_tries_to_find_a_place_that_was_lost_are_not_those_of_a_connection_that_a_new_plan_adopts(
+    streams: Streams, port: int
+) -> None:
+    """Its answers were out of step once, long before there was a plan for turns and the one before again."""
+    streams.measure(port)
+    connection, dice = Connection.open(port), Random(SEED)
+    connection.greet()
+    connection.settle(dice)
+    connection.answers.put(frame(Type.PRIORITY, 0, 1, bytes(4)))  # no frame: it has 5 bytes
+    connection.settle(dice)
+    for _ in range(100):
+        connection.answers.put(bytes(30))
+        connection.settle(dice)
+    call(connection, 1, 10)
+    streams.session.measure(port)
+    call(connection, 21, 10)
+    streams.measure(port)
+    call(connection, 41, 10)
+    connection.close()
+    found = streams.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        assert set(by_id(found, role)) >= {*range(5, 21, 2), *range(47, 61, 2)}
+
+
+@pytest.mark.parametrize("between", ["turns", "another port", "nothing"])
+def test_calls_that_passed_under_another_plan_are_none_that_this_one_has_missed(
+    streams: Streams, port: int, between: str
+) -> None:
+    streams.measure(port)
+    connection = Connection.open(port)
+    connection.greet()
+    call(connection, 1, 10)
+    ask_only(connection, 2, 21)
+    if between == "turns":
+        streams.session.measure(port)
+    else:
+        streams.measure(*([port + 1] if between == "another port" else []))
+        streams.session.programs.flush()
+    call(connection, 25, 50)
+    streams.measure(port)
+    call(connection, 125, 10)
+    connection.close()
+    found = streams.records_of_ended()
+    for role in (Role.CLIENT, Role.SERVER):
+        told = by_id(found, role)
+        assert {stream for stream, one in told.items() if one["excluded"] == Excluded.PLAN} == {21, 23}
+        assert set(told) >= {*range(1, 25, 2), *range(131, 145, 2)}
+    assert streams.session.programs.counts()[1]["excluded"][:, Excluded.OUT_OF_STEP].sum() == 0
+
+
+def test_calls_are_answered_though_sequence_numbers_came_round_under_another_plan(streams: Streams, port: int) -> None:
+    """What comes 2 GiB behind a place seems to lie before it."""
+    streams.measure(port)
+    connection = Connection.open(port)
+    connection.greet()
+    call(connection, 1, 10)
+    streams.session.measure(port)
+    send_unheeded(connection.server, connection.client, (2 << 30) + (64 << 20))
+    streams.measure(port)
+    call(connection, 21, 20)
+    connection.close()
+    found = streams.records_of_ended()
+    assert set(found["outcome"].tolist()) == {Outcome.OK}
+    for role in (Role.CLIENT, Role.SERVER):
+        assert set(by_id(found, role)) >= {*range(1, 21, 2), *range(27, 61, 2)}
+
+
+def send_unheeded(writer: socket.socket, reader: socket.socket, count: int) -> None:
+    """Send so many bytes of no meaning."""
+    some, read = bytes(1 << 20), bytearray(1 << 20)
+    sent = received = 0
+    while received < count:
+        if sent < count and select.select([], [writer], [], 0)[1]:
+            sent += writer.send(some[: count - sent])
+        if select.select([reader], [], [], 0)[0]:
+            received += reader.recv_into(read)

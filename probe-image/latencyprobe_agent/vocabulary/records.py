@@ -494,7 +494,8 @@ STREAM = _struct(
     ("disturbed", 240, "u4"),
     ("retransmits", 244, "u4"),
     ("state", 248, "u4"),
-    ("flags", 252, "u4"),
+    ("flags", 252, "u2"),
+    ("share", 254, "u2"),
 )
 
 FLOW_HEADER = _struct(
