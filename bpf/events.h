@@ -225,8 +225,7 @@ struct stream {
 	__u32 disturbed;   /* at answer_ns: segments sent again, and out of order, so far */
 	__u32 retransmits; /* of the connection, when it opened */
 	__u32 state;	   /* enum stream_state */
-	__u16 flags;	   /* enum stream_flags */
-	__u16 share;	   /* its namespace's: struct target_set, when it opened */
+	__u32 flags;	   /* enum stream_flags */
 };
 _Static_assert(sizeof(struct stream) == 256, "struct stream has no hidden padding");
 

@@ -48,6 +48,7 @@ static __noinline struct http2 *http2_of(struct sock *sk, struct connection *c, 
 	/* Then other plans had turns on it, or nobody: all that is known is of before. Sequence numbers may have come round. */
 	if (h && h->followed && c->told_by == SEEKING_STREAMS) {
 		break_all(h, c, tp, BROKEN_BY(OUTCOME_OK, EXCLUDED_PLAN), now_ns());
+		give_room(h);
 		bpf_sk_storage_delete(&http2_connections, sk);
 		h = bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	}
@@ -300,6 +301,7 @@ static __noinline void leave_streams(struct sock *sk, __u32 outcome, bool unread
 	/* one that connects again is not decided on either, but that is about its next connection alone */
 	counted = c->target_set == h->target_set && (again || (cfg && c->generation == cfg->generation));
 	break_all(h, c, tp, BROKEN_BY(h->left, counted ? EXCLUDED_NONE : EXCLUDED_PLAN), h->left_ns);
+	give_room(h);
 }
 
 /*

@@ -21,7 +21,6 @@ static __noinline void close_stream(struct http2 *h, const struct connection *c,
 
 	if (__sync_fetch_and_or(&s->state, STREAM_CLOSED) & STREAM_CLOSED)
 		return;
-	give_room(s->share); /* here, where the verifier follows fewest ways */
 	x->srtt_us = tp->srtt_us >> 3;
 	x->rtt_min_us = tp->rtt_min.s[0].v;
 	x->retransmits = resent_since(tp, s->retransmits);

@@ -112,7 +112,8 @@ struct http2 {
 	__u8 placed;	   /* in.next and out.next are set */
 	__u8 resumed;	   /* of the client's frames some passed unseen since last_id */
 	__u8 followed;	   /* BY_STREAMS at the last look */
-	__u8 _pad[2];
+	__u16 room; /* for how many open streams it has taken room, as `share` of its namespace: struct target_set */
+	__u32 share;
 	struct arrival arrivals[ARRIVALS];
 	struct ending endings[ENDINGS];
 	__u32 slots[SLOTS]; /* open streams, by their number modulo SLOTS; 0: none */
@@ -137,7 +138,7 @@ struct {
 	__type(value, struct stream);
 } streams SEC(".maps");
 
-/* How many of them each namespace has: by target_set.share. */
+/* For how many of them each namespace has taken room: by target_set.share; and all together. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1024); /* as `shares` */
@@ -145,33 +146,51 @@ struct {
 	__type(value, __s64);
 } streams_of SEC(".maps");
 
-static __s64 streams_open;
+static __s64 streams_taken;
 
 /*
- * One namespace may have as many as are free: half of all, a third beside another one. So whoever comes next finds room.
- * Returns the share that takes one; -1: there is no room. Not static, as give_room(): it is verified once.
+ * Take room for so many, or give it back. A namespace may have as much as is free: half of all, a third beside another one.
+ * So whoever comes next finds room. False: there is none. Not static: it is verified once.
  */
-__noinline int take_room(__u32 target_set)
+__noinline bool take_room(__u32 share, __s32 streams)
 {
-	const struct target_set *set = bpf_map_lookup_elem(&target_sets, &target_set);
-	__u32 share = set ? set->share : 0;
 	__s64 *mine = bpf_map_lookup_elem(&streams_of, &share);
 
-	if (!mine || *mine >= MOST_STREAMS - streams_open)
-		return -1;
-	__sync_fetch_and_add(mine, 1);
-	__sync_fetch_and_add(&streams_open, 1);
-	return share;
+	if (!mine || (streams > 0 && *mine + streams > MOST_STREAMS - streams_taken))
+		return false;
+	__sync_fetch_and_add(mine, streams);
+	__sync_fetch_and_add(&streams_taken, streams);
+	return true;
 }
 
-__noinline int give_room(__u32 share)
+/*
+ * Tell whether there is room for one more open stream. A connection takes as much again each time that it needs more, and
+ * keeps it to its end: few streams write what all processors do.
+ */
+static __always_inline bool has_room(struct http2 *h)
 {
-	__s64 *mine = bpf_map_lookup_elem(&streams_of, &share);
+	__u16 more = h->room ?: 1;
 
-	if (mine)
-		__sync_fetch_and_add(mine, -1);
-	__sync_fetch_and_add(&streams_open, -1);
-	return 0;
+	if (h->open < h->room)
+		return true;
+	if (h->room >= OPEN_STREAMS)
+		return false;
+	if (!h->room) {
+		const struct target_set *set = bpf_map_lookup_elem(&target_sets, &h->target_set);
+
+		h->share = set ? set->share : 0;
+	}
+	if (!take_room(h->share, more))
+		return false;
+	h->room += more;
+	return true;
+}
+
+/* The connection has ended. */
+static __always_inline void give_room(struct http2 *h)
+{
+	take_room(h->share, -(__s32)h->room);
+	h->room = 0;
 }
 
 /* Positions that frames are measured against, read where the socket is locked. */

@@ -86,13 +86,10 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 	const struct exchange *of = &f->c->current;
 	struct http2 *h = f->h;
 	__u32 *slot = &h->slots[h->frame.id / 2 % SLOTS];
-	int share = h->open < OPEN_STREAMS ? take_room(h->target_set) : -1;
 	struct exchange *x;
 	struct stream *s;
 
-	if (share < 0 || bpf_map_update_elem(&streams, &key, &no_stream, BPF_NOEXIST)) {
-		if (share >= 0)
-			give_room(share);
+	if (!has_room(h) || bpf_map_update_elem(&streams, &key, &no_stream, BPF_NOEXIST)) {
 		count_lost(LOST_STATE);
 		count_unaccounted(h->target_set, 1);
 		return NULL;
@@ -105,7 +102,6 @@ static __noinline struct stream *open_stream(struct seen *f, __u64 ready_ns)
 	else
 		__sync_fetch_and_add(&h->unslotted, 1);
 	__sync_fetch_and_add(&h->open, 1);
-	s->share = share;
 	s->retransmits = f->tp->total_retrans;
 	x = &s->x;
 	x->sock_cookie = h->cookie;

@@ -494,8 +494,7 @@ STREAM = _struct(
     ("disturbed", 240, "u4"),
     ("retransmits", 244, "u4"),
     ("state", 248, "u4"),
-    ("flags", 252, "u2"),
-    ("share", 254, "u2"),
+    ("flags", 252, "u4"),
 )
 
 FLOW_HEADER = _struct(
