@@ -20,6 +20,7 @@ from latencyprobe_agent.config import Config
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary import conventions
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, UnsentReason
+from latencyprobe_agent.vocabulary.values import REMOTE_JOINS
 
 ROOT = Path(__file__).parents[1]
 of_signals = pytest.mark.parametrize("signal", EVIDENCE, ids=lambda signal: signal.switch)
@@ -124,6 +125,18 @@ def test_a_flag_is_set_by_a_program_or_by_who_measures(flag: ExchangeFlags) -> N
     programs = "".join(path.read_text() for path in (ROOT / "bpf").glob("*.bpf.[ch]"))
     measured = text("probe-image/latencyprobe_agent/measure/halves.py")
     assert re.search(rf"\bFLAG_{flag.name}\b", programs) or f"ExchangeFlags.{flag.name})" in measured
+
+
+# -- what becomes of halves in the remote join
+
+
+def test_what_becomes_of_halves_in_the_remote_join_is_explained() -> None:
+    agent, operator = "probe-image/latencyprobe_agent", "operator/latencyprobe_operator"
+    refused = set(re.findall(r'return [^\n]*"([a-z_]+)"', text(f"{operator}/directory/remote_join.py"))) | {"directory"}
+    dropped = set(re.findall(r'dropped\["([a-z_]+)"\]', text(f"{agent}/directory/remote_join.py")))
+    counted = set(re.findall(r'counts\["([a-z_]+)"\]|, "([a-z]+)"\)', text(f"{agent}/measure/remote_join.py")))
+    outcomes = {one or other for one, other in counted}
+    assert set(REMOTE_JOINS) == outcomes | {f"refused_{one}" for one in refused} | {f"dropped_{one}" for one in dropped}
 
 
 # -- an attribute of spans and their events
