@@ -127,6 +127,26 @@ def test_a_flag_is_set_by_a_program_or_by_who_measures(flag: ExchangeFlags) -> N
     assert re.search(rf"\bFLAG_{flag.name}\b", programs) or f"ExchangeFlags.{flag.name})" in measured
 
 
+# -- a reason of a condition
+
+REASONS = (
+    *("operator/latencyprobe_operator/status/conditions.py", "operator/latencyprobe_operator/status/placement.py"),
+    *("operator/latencyprobe_operator/status/registry.py", "operator/latencyprobe_operator/plan/targets.py"),
+    *(f"probe-image/latencyprobe_agent/kernel/{name}.py" for name in ("hooks", "libbpf_abi", "loader", "programs")),
+    *("probe-image/latencyprobe_agent/identity/folders.py", "latencyprobe/errors.py"),
+)
+ALL_IS_WELL = {"AgentsReady", "ProbesReady"}
+NO_REASONS = {"DaemonSet", "LatencyProbes"}
+
+
+def test_a_reason_for_which_something_is_not_measured_is_where_users_look_for_it() -> None:
+    words = {word for path in REASONS for word in re.findall(r'"((?:[A-Z][a-z]+){2,})"', text(path))}
+    found = words - ALL_IS_WELL - NO_REASONS
+    assert len(found) > 30
+    page = text("docs/cluster.md").partition("## When something is missing")[2]
+    assert [] == [word for word in sorted(found) if f"`{word}`" not in page]
+
+
 # -- what becomes of halves in the remote join
 
 
