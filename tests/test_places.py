@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from latencyprobe import exclusions, stages, unsent
+from latencyprobe.report import explanation
 from latencyprobe.slo.evaluate import State
 from latencyprobe.spec import EvidenceSpec, LatencyProbeSpec
 from latencyprobe_agent.config import Config
@@ -94,6 +95,11 @@ def test_a_reason_of_unsent_bytes_is_explained_and_some_socket_waits_for_it(reas
 @pytest.mark.parametrize("stage", stages.BY_NAME)
 def test_a_stage_is_explained_where_users_read_how_they_are_cut(stage: str) -> None:
     assert re.search(rf"\b{stage}\b", text("docs/measurement.md").partition("## 4. Stages")[2].partition("\n## ")[0])
+
+
+@pytest.mark.parametrize("stage", stages.BY_NAME.values(), ids=lambda stage: stage.name)
+def test_explain_says_where_to_look_further_of_each_stage(stage: stages.Stage) -> None:
+    assert explanation.KIND.get(stage, stage) in explanation.MORE
 
 
 def test_reports_have_room_for_all_stages() -> None:
