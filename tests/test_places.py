@@ -199,6 +199,19 @@ def fields(kind: Any) -> Iterator[str]:
             yield from fields(one)
 
 
+def undescribed(schema: dict[str, Any], at: str) -> Iterator[str]:
+    for name, field in schema.get("properties", {}).items():
+        if "description" not in field:
+            yield f"{at}.{name}"
+        if not name.endswith("Selector"):  # Kubernetes' own
+            yield from undescribed(field.get("items", field), f"{at}.{name}")
+
+
+def test_kubectl_explain_says_something_of_every_field_of_the_spec() -> None:
+    (version,) = yaml.safe_load(text("crds/latencyprobe.yaml"))["spec"]["versions"]
+    assert [] == list(undescribed(version["schema"]["openAPIV3Schema"]["properties"]["spec"], "spec"))
+
+
 # of every label selector; signals have their own page
 ELSEWHERE = {"matchLabels", "matchExpressions", "key", "operator", "values", *EvidenceSpec.__struct_fields__}
 
