@@ -92,7 +92,8 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, namespace: str | None, all_namespaces: bool, store: str | None, file: Path | None = None) -> "Source":
-        """Return what was asked for; by default this host's store, of the plugin the context's namespace."""
+        """Return what was asked for; by default this host's store, of the plugin the context's namespace.
+        Raises UsageError for what excludes each other."""
         chosen = [name for name, given in (("-n", namespace), ("-A", all_namespaces), ("--store", store)) if given]
         context = click.get_current_context()
         if len(chosen) > 1:

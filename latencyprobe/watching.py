@@ -1,6 +1,6 @@
 """Something that is shown again and again until somebody ends it: on a terminal in place, in a pipe one after another.
 
-For commands that look at what is stored; called by reporting.py. The terminal is as it was at the end.
+For commands that look at what is stored. The terminal is as it was at the end.
 """
 
 import threading

@@ -14,12 +14,14 @@ import pytest
 import yaml
 
 from latencyprobe import exclusions, stages, unsent
+from latencyprobe.report import explanation
 from latencyprobe.slo.evaluate import State
 from latencyprobe.spec import EvidenceSpec, LatencyProbeSpec
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary import conventions
 from latencyprobe_agent.vocabulary.records import ExchangeFlags, UnsentReason
+from latencyprobe_agent.vocabulary.values import REMOTE_JOINS
 
 ROOT = Path(__file__).parents[1]
 of_signals = pytest.mark.parametrize("signal", EVIDENCE, ids=lambda signal: signal.switch)
@@ -95,6 +97,11 @@ def test_a_stage_is_explained_where_users_read_how_they_are_cut(stage: str) -> N
     assert re.search(rf"\b{stage}\b", text("docs/measurement.md").partition("## 4. Stages")[2].partition("\n## ")[0])
 
 
+@pytest.mark.parametrize("stage", stages.BY_NAME.values(), ids=lambda stage: stage.name)
+def test_explain_says_where_to_look_further_of_each_stage(stage: stages.Stage) -> None:
+    assert explanation.KIND.get(stage, stage) in explanation.MORE
+
+
 def test_reports_have_room_for_all_stages() -> None:
     slow = REPORT["slowest"]["items"]["properties"]
     assert len(stages.BY_NAME) <= min(REPORT["badByStage"]["maxItems"], slow["stages"]["maxItems"])
@@ -124,6 +131,38 @@ def test_a_flag_is_set_by_a_program_or_by_who_measures(flag: ExchangeFlags) -> N
     programs = "".join(path.read_text() for path in (ROOT / "bpf").glob("*.bpf.[ch]"))
     measured = text("probe-image/latencyprobe_agent/measure/halves.py")
     assert re.search(rf"\bFLAG_{flag.name}\b", programs) or f"ExchangeFlags.{flag.name})" in measured
+
+
+# -- a reason of a condition
+
+REASONS = (
+    *("operator/latencyprobe_operator/status/conditions.py", "operator/latencyprobe_operator/status/placement.py"),
+    *("operator/latencyprobe_operator/status/registry.py", "operator/latencyprobe_operator/plan/targets.py"),
+    *(f"probe-image/latencyprobe_agent/kernel/{name}.py" for name in ("hooks", "libbpf_abi", "loader", "programs")),
+    *("probe-image/latencyprobe_agent/identity/folders.py", "latencyprobe/errors.py"),
+)
+ALL_IS_WELL = {"AgentsReady", "ProbesReady"}
+NO_REASONS = {"DaemonSet", "LatencyProbes"}
+
+
+def test_a_reason_for_which_something_is_not_measured_is_where_users_look_for_it() -> None:
+    words = {word for path in REASONS for word in re.findall(r'"((?:[A-Z][a-z]+){2,})"', text(path))}
+    found = words - ALL_IS_WELL - NO_REASONS
+    assert len(found) > 30
+    page = text("docs/cluster.md").partition("## When something is missing")[2]
+    assert [] == [word for word in sorted(found) if f"`{word}`" not in page]
+
+
+# -- what becomes of halves in the remote join
+
+
+def test_what_becomes_of_halves_in_the_remote_join_is_explained() -> None:
+    agent, operator = "probe-image/latencyprobe_agent", "operator/latencyprobe_operator"
+    refused = set(re.findall(r'return [^\n]*"([a-z_]+)"', text(f"{operator}/directory/remote_join.py"))) | {"directory"}
+    dropped = set(re.findall(r'dropped\["([a-z_]+)"\]', text(f"{agent}/directory/remote_join.py")))
+    counted = set(re.findall(r'counts\["([a-z_]+)"\]|, "([a-z]+)"\)', text(f"{agent}/measure/remote_join.py")))
+    outcomes = {one or other for one, other in counted}
+    assert set(REMOTE_JOINS) == outcomes | {f"refused_{one}" for one in refused} | {f"dropped_{one}" for one in dropped}
 
 
 # -- an attribute of spans and their events
@@ -158,6 +197,19 @@ def fields(kind: Any) -> Iterator[str]:
     elif isinstance(kind, msgspec.inspect.UnionType):
         for one in kind.types:
             yield from fields(one)
+
+
+def undescribed(schema: dict[str, Any], at: str) -> Iterator[str]:
+    for name, field in schema.get("properties", {}).items():
+        if "description" not in field:
+            yield f"{at}.{name}"
+        if not name.endswith("Selector"):  # Kubernetes' own
+            yield from undescribed(field.get("items", field), f"{at}.{name}")
+
+
+def test_kubectl_explain_says_something_of_every_field_of_the_spec() -> None:
+    (version,) = yaml.safe_load(text("crds/latencyprobe.yaml"))["spec"]["versions"]
+    assert [] == list(undescribed(version["schema"]["openAPIV3Schema"]["properties"]["spec"], "spec"))
 
 
 # of every label selector; signals have their own page

@@ -34,6 +34,7 @@ from latencyprobe.report.room import Verdict, bounded
 from latencyprobe.report.slow import STAGES, slow
 from latencyprobe.sli import SLOWEST, SliRow, most
 from latencyprobe.slo.evaluate import (
+    BUDGET_LEFT,
     Burn,
     Events,
     State,
@@ -153,7 +154,7 @@ def _judged(store: Counts | None, objective: Objective, asked: _Asked, nodes_mis
 def _with_reason(found: Verdict, incomplete: str) -> Verdict:
     """Return a verdict of what was stored before: one that would look healthy is Incomplete, by the rule of states."""
     (_, *rank), result = found
-    state = State.INCOMPLETE if result.state in (State.MET, State.AT_RISK) else result.state
+    state = State.INCOMPLETE if result.state in BUDGET_LEFT else result.state
     told = msgspec.structs.replace(result, state=state, reason=incomplete[:MAX_REASON])
     return (_ORDER[state], *rank), told  # type: ignore[return-value]  # the rest of a rank is as it was
 

@@ -17,7 +17,7 @@ from latencyprobe.report.model import Result, Slow, Stage
 from latencyprobe.report.units import duration_ns
 from latencyprobe.report.words import Exchange
 
-_MORE = {  # where the longest stage alone does not say why: on the host where it happened
+MORE = {  # where the longest stage alone does not say why: on the host where it happened
     stages.PROCESS: "latencyprobe syscalls, offcpu: what the server's threads waited for",
     stages.READ_DELAY: "latencyprobe offcpu: what kept the reader from its CPU",
     stages.NETWORK: "latencyprobe retransmits, tcprt: what TCP did meanwhile",
@@ -29,7 +29,7 @@ _ACCEPTED_LATE = (
     "the first on its connection: waiting for accept() is part of its read_delay; `ss -ltn` shows that queue (Recv-Q), "
     "more workers take from it sooner"
 )
-_KIND = {
+KIND = {
     stages.CLIENT_SEND: stages.SEND,
     stages.SERVER_SEND: stages.SEND,
     stages.SERVER_PROCESS: stages.PROCESS,
@@ -189,7 +189,7 @@ def _why(one: Exchange, ends: Sequence[Exchange], asked: str, known: Container[s
         yield Line("why:", words.waited_for(call), call.trace_id, command)
     waits_for_known = longest and _kind(longest) is stages.WAIT and len({end.result.perspective for end in ends}) > 1
     if longest and not waits_for_known and not _is_explained(longest, result, slow):
-        yield from (Line("more:", more) for more in [_MORE.get(_kind(longest))] if more)
+        yield from (Line("more:", more) for more in [MORE.get(_kind(longest))] if more)
 
 
 def _is_explained(longest: Stage, result: Result, slow: Slow) -> bool:
@@ -206,7 +206,7 @@ def _is_explained(longest: Stage, result: Result, slow: Slow) -> bool:
 
 def _kind(stage: Stage) -> stages.Stage:
     drawn = exchanges.stage_of(stage.stage)
-    return _KIND.get(drawn, drawn)
+    return KIND.get(drawn, drawn)
 
 
 def _opened_connection(slow: Slow) -> bool:

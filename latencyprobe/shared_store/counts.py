@@ -70,7 +70,8 @@ class PrometheusCounts:
         return self._since[key]
 
     def read(self, key: ObjectiveKey, since: int, until: int, *, exemplars: bool = True) -> SliRow:
-        """Return what metrics carry of a window: events, their durations, and turns that are none; no exemplars."""
+        """Return what metrics carry of a window (Unix s): events, their durations, turns that are none; no exemplars.
+        Raises NothingStored, and StoreError where the server does not answer."""
         counted = self._counted(key.namespace, since, until)
         if not counted:
             raise NothingStored(

@@ -48,6 +48,9 @@ class State(StrEnum):
         return self.value[0].lower() + self.value[1:]
 
 
+BUDGET_LEFT = (State.AT_RISK, State.MET)  # what a view with gaps must not look like
+
+
 class Events(NamedTuple):
     """SLI events of one window."""
 
@@ -94,8 +97,8 @@ def events_needed(goal: Fraction, min_events: int) -> int:
 def coverage_ratio(row: SliRow) -> Fraction:
     """Return how complete the counts are, as a fraction of 1.
 
-    counted / (counted + ambiguous + lost) × measured time / wanted time. Where nothing was seen or no time was
-    wanted, that part is 1; measured time above the wanted does not make up for lost events.
+    counted / (counted + ambiguous + lost) × measured time / expected time. Where nothing was seen or no time was
+    expected, that part is 1; measured time above the expected does not make up for lost events.
     """
     seen = row.coverage
     counted = row.good + row.bad

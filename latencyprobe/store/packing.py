@@ -116,11 +116,6 @@ def pack_detail(detail: Detail) -> bytes:
     return msgspec.msgpack.encode(parts) if parts else b""
 
 
-def unpack_detail(blob: bytes) -> Detail:
-    """Return what `pack_detail` packed. Raises Unreadable."""
-    return summed((blob,))
-
-
 def summed(blobs: Iterable[bytes]) -> Detail:
     """Return the sum of what `pack_detail` packed; a window has hundreds. Raises Unreadable where one cannot be."""
     histogram, parts = _Histogram(), []

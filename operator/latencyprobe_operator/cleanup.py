@@ -39,7 +39,7 @@ async def run(namespaces: Namespaces) -> None:
 
 
 async def sweep(cluster: Cluster, namespaces: Namespaces, *, clock: Callable[[], float] = time.monotonic) -> None:
-    """As `run`, with a connection."""
+    """As `run`, with a connection. Raises ClusterError when something stays after TIMEOUT_S."""
     said, end, nudge = "", clock() + TIMEOUT_S, clock() + _NUDGE_S
     while left := await _left(cluster, namespaces):
         if clock() > end:

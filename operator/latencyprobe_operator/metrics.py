@@ -18,6 +18,12 @@ from latencyprobe_operator.plan.agents import NodeState
 
 DELIVERY_BUCKETS_S = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
 _PREFIX = "latencyprobe_operator"
+_OF_INFORMERS = {
+    "lists": "Lists of all objects, begun.",
+    "watches": "Watches, begun.",
+    "events": "Events of watches.",
+    "undecodable": "Objects that could not be read, and are left out.",
+}
 
 
 class Sources(NamedTuple):
@@ -59,12 +65,12 @@ class OperatorCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all families."""
         s = self._sources
-        yield _gauge("build_info", "Version.", {(version("latencyprobe"),): 1}, "version")
+        yield _gauge("build_info", "Always 1: its version.", {(version("latencyprobe"),): 1}, "version")
         yield _gauge("probes", "LatencyProbes known.", {(): s.probes()})
         yield _gauge("probes_without_room", "LatencyProbes left out for lack of room.", {(): s.without_room()})
         yield _gauge("suspended", "Whether an administrator has stopped all measuring.", {(): s.suspended()})
         left_out = {(kind,): n for kind, n in s.left_out().items()}
-        yield _gauge("objects_left_out", "Objects of namespaces that have too many for our memory.", left_out, "kind")
+        yield _gauge("objects_left_out", "Pods, Services, slices that our memory has no room for.", left_out, "kind")
         counted = Counter(str(state) for state in s.node_states())
         by_state = {(str(state),): counted[str(state)] for state in NodeState}
         yield _gauge("nodes", "Nodes that must measure, by what they do.", by_state, "state")
@@ -74,7 +80,7 @@ class OperatorCollector(Collector):
         yield _gauge("watch_silent_seconds", "Time since the API server last sent anything.", silent, "kind")
         yield _gauge("store_works", "Whether the store takes counts.", {(): s.store_works()})
         failures = {(reason,): n for reason, n in s.store_failures.items()}
-        yield _counter("store_failures", "Failed attempts to use the store.", failures, "reason")
+        yield _counter("store_failures", "Failed attempts to use a store.", failures, "reason")
         yield _gauge(
             "store_damaged_files", "Damaged files that were moved aside and are kept.", {(): s.damaged_files()}
         )
@@ -82,28 +88,32 @@ class OperatorCollector(Collector):
         yield _counter("expected_time_forgotten", "Groups of minutes whose gaps nobody will see.", forgotten)
         age = {(): s.unconfirmed_s()}
         yield _gauge("unconfirmed_seconds", "Age of what is served, 0 while the API server confirms it.", age)
-        yield _gauge("may_write", "Whether the Lease is ours.", {(): s.may_write()})
-        for name in ("lists", "watches", "events", "undecodable"):
+        yield _gauge("may_write", "Whether the Lease is ours: else nothing is written.", {(): s.may_write()})
+        for name, text in _OF_INFORMERS.items():
             values = {(i.kind,): getattr(i.signs, name) for i in informers}
-            yield _counter(f"informer_{name}", f"Informer: {name}.", values, "kind")
+            yield _counter(f"informer_{name}", text, values, "kind")
         yield _gauge("connections", "Connections to the directory.", {(): s.connections()})
-        yield _counter(
-            "connections_cut", "Those that were cut off, as too many or too late.", {(): s.connections_cut()}
-        )
+        yield _counter("connections_cut", "Those cut off: too many, or no token in time.", {(): s.connections_cut()})
         requests = {(route, str(status)): n for (route, status), n in s.requests.items()}
         yield _counter("directory_requests", "Requests to the directory.", requests, "route", "status")
         yield _counter("sli_rows_accepted", "SLI rows stored.", {(): s.rows_accepted()})
         dropped = {(reason,): n for reason, n in s.rows_dropped.items()}
-        yield _counter("sli_rows_dropped", "SLI rows that were not taken.", dropped, "reason")
+        yield _counter(
+            "sli_rows_dropped", "SLI rows not taken: not_asked, future, late, impossible_*.", dropped, "reason"
+        )
         yield _counter("sli_commits", "Transactions in which SLI rows were stored.", {(): s.commits()})
         yield _gauge("sli_upload_interval_seconds", "How often agents shall hand in counts.", {(): s.upload_s()})
         lookups = {(outcome,): n for outcome, n in s.lookups.items()}
-        yield _counter("identity_lookups", "Addresses with an owner that agents asked for.", lookups, "outcome")
+        yield _counter("identity_lookups", "Owners that agents asked for: new, again, too_many.", lookups, "outcome")
         remote_joins = {(outcome,): n for outcome, n in s.remote_joins.items()}
         yield _counter("remote_join_keys", "Halves that agents asked each other for.", remote_joins, "outcome")
-        yield _counter("writes", "Writes to the API server.", s.writes, "kind", "result")
+        yield _counter(
+            "writes", "Writes to the API server: ok, error, held_back (no Lease).", s.writes, "kind", "result"
+        )
         evaluations = {(result,): n for result, n in s.evaluations.items()}
-        yield _counter("evaluations", "Evaluations of objectives.", evaluations, "result")
+        yield _counter(
+            "evaluations", "Objectives evaluated: ok, failed (not of the latest counts).", evaluations, "result"
+        )
         yield _counter("loop_failures", "Turns of the operator's loops that failed.", s.loop_failures, "loop", "error")
 
 

@@ -5,6 +5,7 @@ import pytest
 from tests.charts.conftest import CHART, GIVEN, Helm
 from tests.support.docs import ROOT, Command, commands
 
+pytestmark = pytest.mark.cluster  # Helm
 OF_CHART = [
     one for one in commands("helm") if "charts/latencyprobe" in one.words and "FOLDER" not in " ".join(one.words)
 ]

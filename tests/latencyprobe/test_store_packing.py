@@ -20,7 +20,7 @@ from latencyprobe.store.packing import (
     add_exemplars,
     pack_detail,
     pack_exemplars,
-    unpack_detail,
+    summed,
     unpack_exemplars,
 )
 
@@ -36,6 +36,10 @@ held = st.dictionaries(
 )
 causes = st.dictionaries(st.sampled_from(["fdatasync", "on CPU", "throttled", "other"]), counts)
 details = st.builds(Detail, buckets, stages, stages, signals, reasons, pressure=held, cause_ns=causes)
+
+
+def unpack_detail(blob: bytes) -> Detail:
+    return summed([blob])
 
 
 @given(details)

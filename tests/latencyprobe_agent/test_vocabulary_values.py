@@ -2,13 +2,14 @@
 
 from latencyprobe import exclusions
 from latencyprobe_agent.vocabulary import values
-from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome
+from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Lost, Outcome
 
 
 def test_every_word_of_the_kernel_is_explained_once() -> None:
     assert set(ExchangeClass) == set(values.CLASSES)
     assert set(ExchangeFlags) == set(values.FLAGS)
     assert {*Outcome} - {Outcome.OK} == set(values.ERRORS)
+    assert set(Lost) == set(values.LOST)
     assert {*Excluded} - {Excluded.NONE} == set(values.EXCLUSIONS)
     assert len(exclusions.ALL) == len(values.EXCLUSIONS) == len(exclusions.BY_NAME)
     for meanings in (values.CLASSES.values(), values.FLAGS.values(), values.ERRORS.values()):

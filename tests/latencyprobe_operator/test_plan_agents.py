@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from latencyprobe.plan import AgentStatus
 from latencyprobe_operator.plan.agents import APPLYING_S, FRESH_S, STARTING_S, NodeState
 
 
@@ -109,13 +110,17 @@ def test_agents_that_report_more_than_that_all_is_well_are_known_for_as_long_as_
     planned.report("n1", 5)
     planned.report("n2", 5)
     assert planned.agents.remarkable == set()
-    for said in (
+    remarks: tuple[dict[str, Any], ...] = (
         {"failing": {"spans": "ValueError"}},
         {"safe_mode": "it crashed twice"},
         {"spans_limited": ("shop/checkout",)},
         {"untold": {"shop": 3}},
+        {"refused": {"tcprt": "this kernel gives no way to see it"}},
         {"variants": {"pressure.cpu": "unsupported"}},
-    ):
+    )
+    always = {"instance", "boot_id", "version", "generation", "error", "reason", "targets", "lost", "spans_per_second"}
+    assert {name for said in remarks for name in said} == {*AgentStatus.__struct_fields__} - always
+    for said in remarks:
         planned.report("n1", 6, **said)
         assert planned.agents.remarkable == {"n1"}, said
         planned.report("n1", 7)

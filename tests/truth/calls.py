@@ -12,7 +12,10 @@ from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 
 ROLES = (Role.CLIENT, Role.SERVER)
-AMBIGUOUS = (Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP, Excluded.PUSH, Excluded.STREAMING)
+AMBIGUOUS = (
+    *(Excluded.PIPELINED, Excluded.MULTIPLEXED, Excluded.OVERLAP),
+    *(Excluded.PUSH, Excluded.STREAMING, Excluded.OUT_OF_STEP),
+)
 # A server's send call may return after its client has had the answer. Far below any pause of a test's traffic.
 SEND_RETURNS_NS = 100_000_000
 

@@ -106,7 +106,7 @@ class Informer:
         self._version = ""
 
     async def run(self) -> NoReturn:
-        """List, then watch until cancelled."""
+        """List, then watch until cancelled. What fails is logged and tried again, later each time."""
         self._version = ""
         self.signs.begin()
         backoff = Backoff()

@@ -6,7 +6,7 @@ Level-based: each function looks at the whole, so a write that failed or was mis
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from latencyprobe.slo.evaluate import State
+from latencyprobe.slo.evaluate import BUDGET_LEFT, State
 from latencyprobe.text import printable
 from latencyprobe_operator.cluster.objects import Key, Node
 from latencyprobe_operator.status.conditions import MAX_MESSAGE, MAX_REASON, NONE_FOR_LONG, Condition
@@ -83,6 +83,6 @@ def _verdicts(new: Status, old: Status | None) -> list[tuple[str, str, str]]:
         if violated and not was:
             note = f"objective {one['name']} has spent its error budget; `latencyprobe report` says by which stage"
             worth.append(("Warning", "Violated", note))
-        elif was and one["state"] in (State.MET, State.AT_RISK):
+        elif was and one["state"] in BUDGET_LEFT:
             worth.append(("Normal", "BudgetLeft", f"objective {one['name']} has error budget left again"))
     return worth

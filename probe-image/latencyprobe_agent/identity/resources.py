@@ -108,8 +108,8 @@ class PodResources:
         return owner not in self._cgroups
 
     def whose(self, owners: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Return the container's own cgroup for those that it nests, also when they are gone; the pod's for what is in
-        no container."""
+        """Return u64[n], for each owner the container's own cgroup if that nests it, also when it is gone; the pod's
+        for what is in no container."""
         if not self._nested:
             return owners
         distinct, of_row = np.unique(owners, return_inverse=True)

@@ -77,7 +77,8 @@ class Map:
             yield key
 
     def lookup(self, key: bytes, into: memoryview) -> bool:
-        """Copy a value (of a per-CPU map: each CPU's, 8-byte aligned) into a buffer; False without such a key."""
+        """Copy a value (of a per-CPU map: each CPU's, 8-byte aligned) into a buffer; False without such a
+        key. Raises ValueError for other sizes than the map's, OSError where the kernel refuses."""
         if len(key) != self.key_size or into.nbytes != self.value_size:
             raise ValueError(f"map {self.name} has keys of {self.key_size} and values of {self.value_size} bytes")
         result = lib().bpf_map_lookup_elem(self.fd, key, (c.c_char * self.value_size).from_buffer(into))
@@ -86,7 +87,7 @@ class Map:
         return not result
 
     def update(self, key: bytes, value: bytes) -> None:
-        """Add or replace an entry."""
+        """Add or replace an entry. Raises ValueError and OSError as `lookup` does; E2BIG: the map is full."""
         if len(key) != self.key_size or len(value) != self.value_size:
             raise ValueError(f"map {self.name} has keys of {self.key_size} and values of {self.value_size} bytes")
         result = lib().bpf_map_update_elem(self.fd, key, value, 0)

@@ -50,7 +50,7 @@ class Newest:
         return sum(min(n - following + 1, self._slots) for n, following in zip(written, self._next, strict=True))
 
     def drain(self, limit: int = 16_384) -> NDArray[np.void]:
-        """Return the next records, about `limit` at most. A copy."""
+        """Return the next records, of the type that the ring was opened for, about `limit` at most. A copy."""
         share = max(limit // len(self._next), 1)
         parts = [self._drain_cpu(cpu, share) for cpu in range(len(self._next))]
         return np.concatenate(parts)

@@ -35,7 +35,7 @@ NO_CALLS = Calls(None, np.zeros(0, LINK), np.zeros(0, np.uint64))
 
 
 def shown(called: Called) -> NDArray[np.intp]:
-    """Return the places of the calls that spans of servers show."""
+    """Return intp[m], the places in `called.client` of the calls that spans of servers show: of each its longest."""
     at = np.flatnonzero(called.server.sampled[called.of] > 0)
     at = at[np.lexsort((-called.client.duration_ns[at], called.of[at]))]
     first = np.searchsorted(called.of[at], called.of[at], side="left")
@@ -49,7 +49,7 @@ def wanted(called: Called, at: NDArray[np.intp]) -> Halves:
 
 
 def links(called: Called, at: NDArray[np.intp], taken: Sampled, pair_key: bytes) -> NDArray[np.void]:
-    """Return LINK of the calls `at`. `taken`: those that have become spans for it."""
+    """Return LINK[m] of the calls `at` (intp[m]). `taken`: those that have become spans for it."""
     rows, client, of = np.zeros(len(at), LINK), called.client.take(at), called.of[at]
     servers, place = np.unique(of, return_inverse=True)
     rows["server_trace"] = called.server.take(servers).trace_ids(pair_key)[place]

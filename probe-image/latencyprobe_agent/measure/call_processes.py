@@ -14,12 +14,12 @@ class Processes:
         self.both = np.zeros(_KINDS, np.bool_)
         self.newest_ns = 0  # when a process was seen that had not been before
         self._first_ns = np.zeros(_KINDS, np.int64)
-        self._served_s, self._called_s, self._thinned_s = (np.zeros(_KINDS, np.int64) for _ in range(3))
+        self._served_s, self._called_s, self._sampled_out_s = (np.zeros(_KINDS, np.int64) for _ in range(3))
 
     def note(
         self, kind: NDArray[np.intp], server: NDArray[np.bool_], client: NDArray[np.bool_], now_ns: int
     ) -> NDArray[np.bool_]:
-        """Note who served and who called. Return the kinds that do both from now on, and did not before."""
+        """Note who served and who called (bool[n] each). Return by kind (bool[4,096]) who does both now and did not."""
         seen = np.maximum(self._served_s, self._called_s) >= self._since_s(now_ns)
         self._served_s[kind[server]] = self._called_s[kind[client]] = now_ns // 10**9
         served, called = (last_s >= self._since_s(now_ns) for last_s in (self._served_s, self._called_s))
@@ -29,16 +29,16 @@ class Processes:
         before, self.both = self.both, served & called
         return self.both & ~before
 
-    def note_thinned(self, kind: NDArray[np.intp], now_ns: int) -> None:
+    def note_sampled_out(self, kind: NDArray[np.intp], now_ns: int) -> None:
         """Note of whom records of what they served were left out."""
-        self._thinned_s[kind] = now_ns // 10**9
+        self._sampled_out_s[kind] = now_ns // 10**9
 
-    def thinned(self, kind: NDArray[np.intp], now_ns: int) -> NDArray[np.bool_]:
-        """Return of whom some were left out within the time."""
-        return self._thinned_s[kind] >= self._since_s(now_ns)
+    def sampled_out(self, kind: NDArray[np.intp], now_ns: int) -> NDArray[np.bool_]:
+        """Return bool[n]: of whom some were left out within ten minutes."""
+        return self._sampled_out_s[kind] >= self._since_s(now_ns)
 
     def younger(self, kind: NDArray[np.intp], than_ns: int, now_ns: int) -> NDArray[np.bool_]:
-        """Return who was first seen so short a time ago."""
+        """Return bool[n]: who was first seen `than_ns` ago or later."""
         return now_ns - self._first_ns[kind] <= than_ns
 
     @staticmethod

@@ -51,7 +51,7 @@ class CallRoom:
         return Intervals(*(self._rows[name].take(at) for name in ("thread", "begin_ns", "end_ns")))
 
     def append(self, some: Halves, at: NDArray[np.intp]) -> NDArray[np.void]:
-        """Let these halves wait, at most GROWN of them; return their rows."""
+        """Let the halves `at` (intp[m], at most GROWN) wait; return their rows, `_ROW`[m], to be changed in place."""
         if self._count + len(at) > self._full:
             self.compact()
         new = slice(self._count, self._count + len(at))

@@ -113,7 +113,8 @@ class CallJoin:
                 early.halves.sampled[of_side & np.isin(early.halves.join_key, keys)] = Reason.OTHER_HALF + 1
 
     def open(self, now_ns: int) -> NDArray[np.uint64]:
-        """Return the join keys of the spans of which it may still come out whom they called, or who called."""
+        """Return u64[m], join keys of the spans of which it may still come out whom they called, or who called.
+        `now_ns`: of the boot clock."""
         rows = self._room.rows
         young = now_ns - rows["end_ns"] <= HELD_NS
         found = [rows["join_key"][(rows["sampled"] > 0) & ~rows["gone"] & (rows["inside"] | young)]]
@@ -149,8 +150,8 @@ class CallJoin:
         if not inside.any():
             return None
         served = np.maximum(nested.within, 0)
-        if (thinned := self._processes.thinned(kinds(self._room.rows["tgid"][server]), now_ns)).any():
-            self._share(outer.of[overlapping_others(outer) & thinned], now_ns)
+        if (left_out := self._processes.sampled_out(kinds(self._room.rows["tgid"][server]), now_ns)).any():
+            self._share(outer.of[overlapping_others(outer) & left_out], now_ns)
         excluded = self._room.rows["excluded"][server][served]
         shared = np.isin(inner.of, np.fromiter(self._shared, np.uint64, len(self._shared)))
         known = {
@@ -214,13 +215,14 @@ class CallJoin:
         told = self._told[_slot(rows["thread"])]
         late = server & (told["thread"] == rows["thread"]) & (told["end_ns"] > rows["begin_ns"])
         self._share(rows["thread"][late], now_ns)
-        self._processes.note_thinned(kinds(rows["tgid"][server & (some.adjusted_count[at] > 1)]), now_ns)
+        self._processes.note_sampled_out(kinds(rows["tgid"][server & (some.adjusted_count[at] > 1)]), now_ns)
 
     def _end(self, client: NDArray[np.intp], now_ns: int) -> None:
         """Count these client halves as in nobody's `process`, as far as the records tell."""
-        thinned = int(np.count_nonzero(self._processes.thinned(kinds(self._room.rows["tgid"][client]), now_ns)))
-        self._outcomes["sampled_out"] += thinned
-        self._outcomes["no_exchange"] += len(client) - thinned
+        left_out = self._processes.sampled_out(kinds(self._room.rows["tgid"][client]), now_ns)
+        sampled_out = int(np.count_nonzero(left_out))
+        self._outcomes["sampled_out"] += sampled_out
+        self._outcomes["no_exchange"] += len(client) - sampled_out
         self._room.rows["gone"][client] = True
 
 

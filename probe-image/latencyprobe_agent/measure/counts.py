@@ -98,7 +98,8 @@ class Ended:
         self._ended_before: dict[int, int] = {}
 
     def over(self, keys: NDArray[np.void], totals: NDArray[np.void], ended: Callable[[int], bool]) -> NDArray[np.bool_]:
-        """Return which rows may go: their owner has ended and nothing was added since the call before.
+        """Return bool[n], which rows of COUNTS_KEY[n] and COUNTS[n] may go: their owner has ended and nothing was added
+        since the call before.
 
         All rows of an owner go at once: what is exported of it is their sum. A minute between two calls is enough: what
         the end of a process left open must have had the time to be counted.

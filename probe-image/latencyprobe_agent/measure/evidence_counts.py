@@ -42,8 +42,8 @@ class Growth:
         return Gained(self._signal, keys[grew], gained[grew].view(EVIDENCE_COUNTS).reshape(-1))
 
     def over(self, keys: NDArray[np.void], ended: Callable[[int], bool]) -> NDArray[np.void]:
-        """Return the keys that may go: their owner had ended at the call before, and nothing was gained since. A minute
-        between two calls is enough."""
+        """Return those of COUNTS_KEY[n] that may go: their owner had ended at the call before, and nothing was
+        gained since. A minute between two calls is enough."""
         names = [(key, key.tobytes()) for key in keys if key["owner"] and ended(int(key["owner"]))]
         rows = [key for key, name in names if name in self._quiet]
         for key in rows:

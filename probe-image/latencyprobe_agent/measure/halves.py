@@ -99,7 +99,7 @@ _COLUMNS = tuple(one.name for one in fields(Halves))
 
 
 def adjusted_count(flags: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Return how many exchanges records with these flags stand for, their own included."""
+    """Return i64[n]: how many exchanges records with these flags (u32[n]) stand for, their own included."""
     return np.int64(1) << (flags >> np.uint32(SAMPLING_LEVEL_SHIFT)).astype(np.int64)
 
 

@@ -15,7 +15,7 @@ class Hits:
         self._covered_ns = np.zeros(len(recent.rows), np.int64)  # of that half: until when waits are counted
 
     def mark(self, slots: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Mark the halves in these places. Return where that is the first time of a half."""
+        """Mark the halves in these places of the recent ones (intp[n]). Return bool[n]: the first time of a half."""
         first = np.zeros(len(slots), np.bool_)
         first[np.unique(slots, return_index=True)[1]] = True
         first &= self._hit[slots] != self._rows["at"][slots]
@@ -24,7 +24,8 @@ class Hits:
         return first
 
     def cover(self, slots: NDArray[np.intp], at_ns: NDArray[np.int64], wait_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how much each wait that ended at `at_ns` (ascending) adds to the union of those of its half."""
+        """Return i64[n] ns: what each wait of `wait_ns` that ended at `at_ns` (ascending) adds to the union of its
+        half's."""
         new_ns = np.zeros(len(slots), np.int64)
         for i in np.flatnonzero(wait_ns).tolist():
             ended_ns, covered_ns = int(at_ns[i]), int(self._covered_ns[slots[i]])

@@ -55,7 +55,7 @@ def nest(outer: Intervals, inner: Intervals) -> Nested:
 
 
 def overlapping_others(some: Intervals) -> NDArray[np.bool_]:
-    """Return which of these begin before another one of the same thread has ended that began no later."""
+    """Return bool[n]: which begin before another one of the same thread has ended that began no later."""
     found = np.zeros(len(some), np.bool_)
     if len(some) > 1:
         line, _, order = _on_one_line(some, some)

@@ -43,12 +43,12 @@ class TrackedObjective:
         return good, int(counts["outcomes"].sum()) - good
 
     def bad(self, duration_ns: NDArray[np.int64], outcome: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which events are bad, by the records of them."""
+        """Return bool[n]: which events are bad, by duration (i64[n]) and `Outcome` (u8[n]) of their records."""
         slow = self.slow(duration_ns)
         return slow | (outcome != Outcome.OK) if self.planned.errors_count_as_bad else slow
 
     def slow(self, duration_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which events are over the threshold: those whose stages count."""
+        """Return bool[n]: which events are over the threshold, so that their stages count."""
         slow: NDArray[np.bool_] = duration_ns > self.threshold_ns
         return slow
 

@@ -34,11 +34,11 @@ class Pairs:
         return len(self.client_place)
 
     def of_clients(self, column: Callable[[Halves], NDArray[Any]]) -> NDArray[Any]:
-        """Return a column of the client halves: less work than `client`, which has all."""
+        """Return a column of the client halves, a row for each pair: less work than `client`, which has all."""
         return self._of(column, self.client_place)
 
     def of_servers(self, column: Callable[[Halves], NDArray[Any]]) -> NDArray[Any]:
-        """Return a column of the server halves."""
+        """Return a column of the server halves, a row for each pair."""
         return self._of(column, self.server_place)
 
     def clients(self, rows: NDArray[np.intp]) -> Halves:

@@ -11,7 +11,7 @@ from latencyprobe_agent.vocabulary.records import Excluded, Outcome, Role
 
 
 def streaming(rec: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which of these EXCHANGE records are streaming calls of HTTP/2."""
+    """Return bool[n]: which of EXCHANGE[n] are streaming calls of HTTP/2."""
     found: NDArray[np.bool_] = (rec["excluded"] == Excluded.STREAMING) & (rec["stream_id"] != 0)
     return found
 
@@ -28,7 +28,7 @@ def first_answer_ns(rec: NDArray[np.void]) -> NDArray[np.int64]:
 
 
 def failed(rec: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which of these exchanges failed. RST_STREAM is how a subscription is ended, and no failure of one."""
+    """Return bool[n]: which of EXCHANGE[n] failed. RST_STREAM is how a subscription is ended, and no failure of one."""
     found: NDArray[np.bool_] = rec["outcome"] != Outcome.OK
     if found.any():
         found = found & ~((rec["outcome"] == Outcome.STREAM_RESET) & streaming(rec))

@@ -37,7 +37,8 @@ class Exchanges:
 
 
 def columns(batch: NDArray[np.void]) -> Exchanges:
-    """Return a batch of EXCHANGE records as columns. The records themselves stay the batch's memory."""
+    """Return a batch of EXCHANGE records as columns. The records themselves stay the batch's memory. Raises TypeError
+    for records of another kind."""
     if batch.dtype != EXCHANGE:
         raise TypeError(f"expected records of EXCHANGE, got {batch.dtype}")
     server = batch["role"] == Role.SERVER
@@ -49,7 +50,7 @@ def columns(batch: NDArray[np.void]) -> Exchanges:
 
 
 def place(batch: NDArray[np.void]) -> NDArray[np.uint64]:
-    """Return `Exchanges.place` of a batch."""
+    """Return `Exchanges.place` (u64[5, n]) of EXCHANGE[n]."""
     found = np.empty((PLACE_WORDS, len(batch)), np.uint64)
     found[:-1] = _words(batch, PLACE)
     found[-1] = batch["response_seq"]

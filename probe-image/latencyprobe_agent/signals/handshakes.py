@@ -24,7 +24,8 @@ _METHODS = np.array([method.name.lower() for method in HandshakeMethod])
 
 
 def columns(batch: NDArray[np.void]) -> Evidence:
-    """Return a batch of HANDSHAKE records as evidence of what was before the connections' first exchanges."""
+    """Return a batch of HANDSHAKE records as evidence of what was before the connections' first exchanges. Raises
+    TypeError for records of another kind."""
     if batch.dtype != HANDSHAKE:
         raise TypeError(f"expected records of HANDSHAKE, got {batch.dtype}")
     isn = np.where(batch["flow"]["role"] == Role.CLIENT, batch["client_isn"], batch["server_isn"])
@@ -93,7 +94,7 @@ def describe(record: np.void, new_ns: int) -> list[tuple[str, int, int]]:
 
 
 def waited(records: NDArray[np.void]) -> NDArray[np.int64]:
-    """Return how long applications waited in connect(), in ns; 0 at servers, and where the beginning was not seen."""
+    """Return i64[n] ns that applications waited in connect(); 0 at servers, and where the beginning was not seen."""
     return records["connect_ns"].astype(np.int64)
 
 

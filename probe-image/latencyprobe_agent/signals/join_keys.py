@@ -98,7 +98,7 @@ class _Streams:
 
     @property
     def there(self) -> NDArray[np.bool_]:
-        """Whether there are any of each key's connection."""
+        """bool[n]: whether there are any of each key's connection."""
         return self._low < self._high
 
     def behind(self, i: int) -> NDArray[np.intp]:
@@ -133,7 +133,8 @@ def streams_behind(
     recent: NDArray[np.void], key: NDArray[np.void], found: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Find the other streams that waited for these bytes, among those that have ended: TCP delivers in order, so all of
-    the connection that lay behind them and was sent before they were sent again."""
+    the connection that lay behind them and was sent before they were sent again. Takes and returns what
+    `JoinKey.also` says."""
     hit = np.flatnonzero((found >= 0) & (key["seq"] != key["end_seq"]))
     hit = hit[recent["of_stream"][found[hit]]]
     streams = _Streams(recent, key.take(hit))
@@ -153,7 +154,8 @@ def first_of_streams(recent: NDArray[np.void], key: NDArray[np.void], found: NDA
 
 def by_time_of_service(recent: NDArray[np.void], key: NDArray[np.void]) -> NDArray[np.intp]:
     """Find the half of a connection that was served while something lasted, from `start_ns` to `at_ns`: the oldest one
-    whose answer began after that had. Keys have a `sock_cookie` too."""
+    whose answer began after that had. Keys have a `sock_cookie` too. Returns intp[n], places among `recent`, -1 for
+    none."""
     slots, low, high = _of_connections(recent, recent["at"] > 0, key)
     if not len(slots):
         return np.full(len(key), -1)

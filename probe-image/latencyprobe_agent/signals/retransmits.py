@@ -52,13 +52,14 @@ def reasons(rec: NDArray[np.void]) -> NDArray[np.str_]:
 
 
 def sent(rec: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which records are segments that were sent again: no failed attempt, no undo, no mere counters."""
+    """Return bool[n]: which of RETRANSMIT[n] are segments sent again: no failed attempt, no undo, no mere counters."""
     was_sent: NDArray[np.bool_] = np.isin(rec["kind"], _ATTEMPTS) & (rec["err"] == 0)
     return was_sent
 
 
 def columns(batch: NDArray[np.void]) -> Evidence:
-    """Return a batch of RETRANSMIT records for the join. A bare FIN has no range of bytes."""
+    """Return a batch of RETRANSMIT records for the join. A bare FIN has no range of bytes. Raises TypeError for
+    records of another kind."""
     if batch.dtype != RETRANSMIT:
         raise TypeError(f"expected records of RETRANSMIT, got {batch.dtype}")
     handshake = (batch["kind"] == RetransmitKind.SYNACK) | (batch["tcp_flags"] & SYN != 0)

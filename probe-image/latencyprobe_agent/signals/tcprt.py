@@ -24,7 +24,8 @@ _DONE = [TcprtKind.R, TcprtKind.P]
 
 
 def columns(batch: NDArray[np.void]) -> Evidence:
-    """Return a batch of TCPRT records as evidence: R, W and P join by the bytes that this end sent."""
+    """Return a batch of TCPRT records as evidence: R, W and P join by the bytes that this end sent. Raises
+    TypeError for records of another kind."""
     if batch.dtype != TCPRT:
         raise TypeError(f"expected records of TCPRT, got {batch.dtype}")
     joins = np.isin(batch["kind"], _WITH_RESPONSE) & (batch["seq"] != batch["end_seq"])

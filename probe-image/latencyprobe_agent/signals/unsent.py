@@ -32,7 +32,7 @@ _ENDS = {Role.CLIENT: "client", Role.SERVER: "server"}
 
 
 def held(rec: NDArray[np.void]) -> NDArray[np.intp]:
-    """Return which EXCHANGE records say that bytes were held."""
+    """Return intp[m]: which EXCHANGE records say that bytes were held."""
     return np.flatnonzero(rec["unsent_reason"])
 
 

@@ -74,7 +74,7 @@ def call(nr: int) -> str:
 
 def columns(batch: NDArray[np.void]) -> Evidence:
     """Return a batch of WAIT records as evidence. A request's joins by the first byte of the answer, a wait by its time
-    on the connection that it was for, if it was for one alone."""
+    on the connection that it was for, if it was for one alone. Raises TypeError for records of another kind."""
     if batch.dtype != WAIT:
         raise TypeError(f"expected records of WAIT, got {batch.dtype}")
     served = batch["kind"] == WaitKind.SERVED
@@ -116,7 +116,8 @@ def fields(record: np.void) -> Mapping[Attribute, AttributeValue]:
 
 
 def shown(records: NDArray[np.void], wait_ns: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return which of the records of one span are events: the longest waits, longest first."""
+    """Return intp[m], which of the records of one span (WAIT[n], each with `wait_ns` inside of it) are events: the
+    longest waits, longest first."""
     waits = np.flatnonzero((records["kind"] == WaitKind.ONE) & (wait_ns > 0))
     return waits[np.argsort(-wait_ns[waits], kind="stable")][:EVENTS]
 

@@ -38,7 +38,7 @@ class ElfFile:
             raise NotElf(str(error)) from error
 
     def virtual(self, file_offset: int) -> int | None:
-        """Return the address that the file itself gives to one of its bytes."""
+        """Return the address that the file itself gives to one of its bytes. Raises NotElf."""
         try:
             for segment in self._elf.iter_segments(type="PT_LOAD"):
                 begin = segment["p_offset"]
@@ -49,7 +49,7 @@ class ElfFile:
         return None
 
     def build_id(self) -> str:
-        """Return it in hexadecimal, empty if there is none."""
+        """Return it in hexadecimal, empty if there is none. Raises NotElf."""
         try:
             for section in self._elf.iter_sections(type="SHT_NOTE"):
                 if isinstance(section, NoteSection) and section["sh_size"] <= 1 << 16:
@@ -64,6 +64,7 @@ class ElfFile:
         """Return the raw name of the function around each of these addresses that lies inside of one.
 
         .symtab before .dynsym; the function that starts last; of its names the one with fewest leading underscores.
+        Raises NotElf.
         """
         found: dict[int, bytes] = {}
         try:

@@ -61,7 +61,7 @@ class Process:
         return list(executable(self._read("maps", _MAPS_BYTES)))
 
     def inner_pid(self) -> int:
-        """Return its number in its own namespace."""
+        """Return its number in its own namespace. Raises OSError: it has gone, or may not be looked into."""
         for line in self._read("status", 1 << 16).splitlines():
             if line.startswith(b"NSpid:"):
                 return int(line.split()[-1])

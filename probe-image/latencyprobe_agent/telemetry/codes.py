@@ -24,7 +24,7 @@ class Codes(Generic[T]):
         return code
 
     def keep(self, codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Forget all values but those of `codes`. Return the new codes of the same values."""
+        """Forget all values but those of `codes` (u32[n]). Return u32[n], the new codes of the same values."""
         kept, new = np.unique(codes, return_inverse=True)
         self.values = [self.values[code] for code in kept.tolist()]
         self._of = {value: code for code, value in enumerate(self.values)}

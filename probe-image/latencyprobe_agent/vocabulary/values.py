@@ -1,4 +1,5 @@
-"""What the kernel's words mean where people see them: classes, exclusions, outcomes and flags of exchanges.
+"""What the kernel's words mean where people see them: classes, exclusions, outcomes and flags of exchanges, losses; and
+what became of the halves of the remote join.
 
 Attributes of spans and points carry them; docs/telemetry.md explains them from here (`make gen`).
 """
@@ -6,7 +7,7 @@ Attributes of spans and points carry them; docs/telemetry.md explains them from 
 from typing import NamedTuple
 
 from latencyprobe import exclusions
-from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Outcome
+from latencyprobe_agent.vocabulary.records import ExchangeClass, ExchangeFlags, Excluded, Lost, Outcome
 
 
 class Error(NamedTuple):
@@ -58,6 +59,44 @@ FLAGS = {
     ExchangeFlags.READY_APPROX: "when data became readable was missed: it was read by then",
     ExchangeFlags.SUSPENDED: "the host slept meanwhile",
     ExchangeFlags.REQUEST_RESUMED: "the client had paused: what it sent before was one-way, or part of this request",
+}
+
+LOST = {
+    Lost.RING_FULL: "a record; counts are intact",
+    Lost.THROTTLED: "a record; its namespace had its share of a ring that was more than half full; counts are intact",
+    Lost.LIMIT: "a record of `waits`, above 200 a second of a target set and kind; counts are intact",
+    Lost.COUNTS_FULL: "whose container it was: no room for a key among 1,024, or no memory in the kernel; counted "
+    "under owner 0",
+    Lost.COUNTS: "an exchange that is in no count: not even owner 0 had room",
+    Lost.STORAGE: "a half on a socket that has no storage (`net.core.optmem_max`), so its connection is not measured; "
+    "more than one where a message is sent in several calls",
+    Lost.RECURSION: "a firing that the kernel skipped, which costs a flagged stamp; or a turn that ended while the one "
+    "before it on its connection was being accounted for",
+    Lost.STATE: "no room to follow one more handshake, thread, or call of HTTP/2",
+}
+
+# by `latencyprobe.outcome`; `refused_`: nobody was asked, by the word of the directory
+REMOTE_JOINS = {
+    "asked": "a client half asked for its server half",
+    "joined": "... and got it",
+    "unanswered": "... and nobody had it, or the answer came after 4 s: the server's half ended too long before, was "
+    "not recorded, or was cut otherwise",
+    "left_out": "... and was not asked for: over `spans.maxPerSecond`, `agent.spansPerSecond`, or 2,048 under way",
+    "refused_unknown_peer": "the address is no pod, Service or node of the cluster",
+    "refused_own_node": "the address is on the client's own node",
+    "refused_no_agent": "no node behind the address has an agent whose stream is open",
+    "refused_too_many_nodes": "more than 64 nodes are behind a Service",
+    "refused_busy": "20,000 questions are under way in the cluster, 2,000 wait for the node that has it, or 4,096 in "
+    "this agent",
+    "refused_directory": "the directory was away, or took none of that request",
+    "refused_too_fast": "the agent asks for more than 500 keys a second",
+    "refused_asked_already": "that half was asked for already",
+    "given": "a server half that another node had asked for",
+    "not_found": "... that this node does not have",
+    "too_many": "... that was not looked for: 4,096 are",
+    "dropped_busy": "a server half for another node that found no room: 4,096 wait",
+    "dropped_directory": "... that the directory did not take",
+    "dropped_unread": "questions and halves from the directory that found no room: 4,096 wait",
 }
 
 EXCLUSIONS = {Excluded[exclusion.name.upper()]: exclusion for exclusion in exclusions.ALL}
