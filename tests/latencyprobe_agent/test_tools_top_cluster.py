@@ -227,3 +227,36 @@ def test_by_peer_as_json_has_one_object_for_each(
 def test_a_cluster_and_a_host_exclude_each_other(args: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert group.run(["top", *args]) == 2
     assert "exclude each other" in capfd.readouterr().err
+
+
+def test_a_report_written_by_hand_is_named_and_takes_nothing_from_the_others(
+    tmp_path: Path, fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever may write reports of one namespace may be somebody else than who reads those of all."""
+    by_hand = report(result("fast", replace(NOW, rate="many")), namespace="bank")
+    kubectl_with(tmp_path, fake_kubectl, by_hand, report(result("fast", NOW)))
+    why = "LatencyReport bank/latency cannot be read"
+    for form in ((), ("-o", "json")):
+        assert not group.run(["top", "-A", *form])
+        out, err = capfd.readouterr()
+        assert "checkout/fast" in out
+        said = " ".join((err if form else out).split())
+        assert why in said
+        assert "results[0].now.rate" in said
+    assert not group.run(["report", "-A"])
+    assert why in capfd.readouterr().out
+    for command in ("slow", "slow -o json", "explain"):
+        group.run([*command.split(), "-A"])
+        assert why in capfd.readouterr().err
+    for changed, failed in ((by_hand, 1), (report(result("fast", NOW), namespace="bank"), 0)):
+        kubectl_with(tmp_path, fake_kubectl, changed, report(result("fast", NOW)))
+        assert failed == group.run(["report", "-A", "--fail-on", "violated"])
+
+
+def test_a_name_with_brackets_is_no_markup(
+    tmp_path: Path, fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kubectl_with(tmp_path, fake_kubectl, report(replace(result("fast", NOW), probe="[/x]:dog:")))
+    for command in ("top", "report"):
+        assert not group.run([command, "-n", "shop"])
+        assert "[/x]:dog:/fast" in capfd.readouterr().out
