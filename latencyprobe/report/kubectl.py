@@ -7,7 +7,7 @@ import msgspec
 
 from latencyprobe import kubectl
 from latencyprobe.errors import ClusterError
-from latencyprobe.report import units
+from latencyprobe.report import build, units
 from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
@@ -54,6 +54,8 @@ _REMEDY = "where the operator did not write it, delete it; where it did, it is o
 def _report(document: Any) -> LatencyReport:
     """Return a report whose numbers are numbers and whose times are times. Raises ValueError with the field's path."""
     report = msgspec.convert(document, LatencyReport)
+    if report.metadata.name != build.NAME:
+        raise ValueError(f"the operator writes none but `{build.NAME}`, nobody renews this one - at `$.metadata.name`")
     for state in State:
         if state.column not in report.summary:
             raise ValueError(f"no number of {state.words} objectives - at `$.summary`")

@@ -14,6 +14,7 @@ from latencyprobe.slo.evaluate import State
 Summary = Annotated[dict[str, int], msgspec.Meta(min_length=len(State))]  # by `State.column`
 # Numbers as units.py writes them. Who may write the reports of one namespace may have written anything: what is read is
 # held against these, so that nobody who computes with it has to ask.
+TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{0,32}$")]  # stands in commands that a person may copy
 Duration = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}(\.[0-9]{1,9})?(ns|us|ms|s)$")]
 MaybeDuration = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,20}(\.[0-9]{1,9})?(ns|us|ms|s))?$")]  # empty: none
 Span = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,9}[dhms]){1,2}$")]
@@ -129,14 +130,14 @@ class WaitedFor(_Model, frozen=True):
     peer: str
     calls: int
     wait: Duration
-    trace_id: str
+    trace_id: TraceId
 
 
 class Slow(_Model, frozen=True):
     """One of the slowest exchanges of the window. `evidence`: what explains it, longest wait first; `waited_for`: its
     own calls, longest wait first."""
 
-    trace_id: str
+    trace_id: TraceId
     time: str
     duration: Duration
     stages: tuple[Stage, ...]

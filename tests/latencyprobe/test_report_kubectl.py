@@ -70,6 +70,8 @@ HOSTILE = {
     "errorBudgetRemaining": ("errorBudgetRemaining", None, "1e999999"),
     "updated": ("updated", None, "2026-02-30T00:00:00Z"),
     "window": ("window", None, "0d"),
+    "causes[0].share": ("causes", None, [{"cause": "x", "time": "1s", "share": "most"}]),
+    "slowest[0].traceId": ("slowest", None, [{"traceId": "$(id)", "time": "", "duration": "1s", "stages": []}]),
 }
 
 
@@ -100,12 +102,21 @@ def test_one_whose_numbers_are_none_is_refused_by_its_field_and_hides_no_other(
     assert f"results[0].{field}`" in why
 
 
-def test_a_summary_without_a_state_is_refused(tmp_path: Path, store: SqliteStore, fake_kubectl: FakeKubectl) -> None:
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"summary": dict.fromkeys("abcde", 1)}, "shop/latency .*no number of Violated objectives"),
+        ({"metadata": {"namespace": "shop", "name": "mine"}}, "shop/mine .*nobody renews this one"),
+    ],
+)
+def test_one_that_no_operator_writes_is_refused(
+    changed: dict[str, Any], why: str, tmp_path: Path, store: SqliteStore, fake_kubectl: FakeKubectl
+) -> None:
     called = listed(tmp_path, store, "shop")
     file = tmp_path / "list.json"
     document = msgspec.json.decode(file.read_bytes())
-    document["items"][0]["summary"] = dict.fromkeys("abcde", 1)
+    document["items"][0] |= changed
     file.write_bytes(msgspec.json.encode(document))
     fake_kubectl(called)
-    with pytest.raises(ClusterError, match=r"LatencyReport shop/latency .*no number of Violated objectives"):
+    with pytest.raises(ClusterError, match=f"LatencyReport {why}"):
         kubectl.reports(None)

@@ -68,6 +68,12 @@ def test_a_report_that_nobody_renews_is_a_warning() -> None:
     assert found.told == "updated 10m ago: is the operator running?"
 
 
+def test_of_several_namespaces_it_is_said_whose_report_nobody_renews() -> None:
+    fresh = replace(result("fast", NOW), updated=units.iso(UPDATED_NS + 600 * 10**9))
+    both = [report(fresh), report(result("fast", NOW), namespace="bank")]
+    assert cluster.looked(both, UPDATED_NS + 600 * 10**9).told == "bank updated 10m ago: is the operator running?"
+
+
 @pytest.mark.parametrize(
     ("reports", "told"),
     [
@@ -98,6 +104,11 @@ def test_every_width_has_figures_whole_and_no_line_beyond_it(width: int) -> None
         assert figure in found
     assert ("84ms" in found) == (width >= 80)
     assert ("560us" in found) == (width >= 110)
+
+
+@pytest.mark.parametrize("bad", ["100", "99.9", "1.2", "0.000017"])
+def test_shares_are_plain_figures(bad: str) -> None:
+    assert f" {bad} % " in drawn(cluster.looked([report(result("fast", replace(NOW, bad=bad)))], UPDATED_NS).rows, 120)
 
 
 def test_a_long_name_has_the_room_that_short_ones_leave() -> None:

@@ -43,12 +43,11 @@ def looked(reports: Sequence[LatencyReport], now_unix_ns: int, unread: Sequence[
     """Return a row for each objective that had events in the last full minutes, and what to know of them all. `unread`:
     of each report that could not be read why."""
     named = [(report.metadata.namespace, result) for report in reports for result in report.results]
-    updated = [units.unix_ns(result.updated) for _, result in named]
+    oldest_ns, whose = min(((units.unix_ns(result.updated), of) for of, result in named), default=(now_unix_ns, ""))
     several = len({namespace for namespace, _ in named}) > 1
     rows = [_row(namespace, result, result.now, several) for namespace, result in named if result.now is not None]
-    age_s = max(0, (now_unix_ns - min(updated)) // 10**9) if updated else 0
-    age = headline.updated(age_s)
-    said = [age.text] if age.text else []
+    age = headline.updated((now_unix_ns - oldest_ns) // 10**9)
+    said = [f"{whose} {age.text}" if several and age.stale else age.text] if age.text else []
     if quiet := len(named) - len(rows):
         said.append(f"{units.number(quiet, 'objective')} without RPCs")
     if omitted := sum(report.omitted for report in reports):
