@@ -44,11 +44,14 @@ def appending(path: Path) -> TextIO:
 
 
 def figures_console() -> "Console":
-    """Return a console for figures, 120 columns wide where it is no terminal: a pipe has no width of its own."""
+    """Return a console for figures, 120 columns wide where it is no terminal: a pipe has no width of its own. Brackets
+    and colons are no markup: names come from others."""
     from rich.console import Console  # noqa: PLC0415 - an agent draws nothing
 
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=120)
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 120
+    return console
 
 
 def drop(stream: TextIO | io.IOBase) -> None:

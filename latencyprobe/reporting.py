@@ -68,7 +68,8 @@ Examples:
 @click.option(
     "--fail-on",
     type=click.Choice([State.VIOLATED.column]),
-    help="Exit 1 when an objective is in this state, and when none is judged: no report, no data, incomplete.",
+    help="Exit 1 when an objective is in this state, when none is judged (no report, no data, incomplete), and when a "
+    "report cannot be read.",
 )
 def report(
     *,
@@ -117,7 +118,7 @@ def report(
         return 0
     found = shown()
     click.echo(text(found, figures_console()), nl=False)
-    return _failed(found.reports, fail_on) if fail_on else 0
+    return _failed(found.reports, fail_on) or int(found.unread > 0) if fail_on else 0
 
 
 def _failed(reports: Sequence[LatencyReport], fail_on: str) -> int:

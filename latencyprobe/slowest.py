@@ -10,7 +10,7 @@ from latencyprobe.options import OUTPUT
 from latencyprobe.output import figures_console
 from latencyprobe.report import exchanges, explain, explanation, explanation_table, table, units, words
 from latencyprobe.report.explanation import Explanation
-from latencyprobe.sources import Source
+from latencyprobe.sources import Found, Source
 
 _LINKING = "html"
 _AT_MOST = click.IntRange(1)
@@ -46,6 +46,7 @@ def slow(
     """Print the slowest RPCs, their stages, what explains them, whom they waited for, and the trace ids of both."""
     source = Source.of(namespace, all_namespaces, store)
     read = source.read(since)
+    _tell(read)
     reports = sources.chosen(read.reports, target, peer)
     age = read.age(reports, int(time.time()))
     from_ns = time.time_ns() - since * 10**9 if since else 0
@@ -105,7 +106,9 @@ def explain_(
     source = Source.of(namespace, all_namespaces, store)
     if trace_url and output != _LINKING:
         raise click.UsageError(sources.without_links(_LINKING), click.get_current_context())
-    every = source.read(since).reports
+    read = source.read(since)
+    _tell(read)
+    every = read.reports
     from_ns = time.time_ns() - since * 10**9 if since else 0
     reports = sources.chosen(every, target, peer)
     listed = explain.listed(reports, from_ns)
@@ -131,6 +134,11 @@ def explain_(
         said="" if trace else explain.slower(listed[0].slow, chosen.slow, asked),
     )
     _print(told, output, trace_url)
+
+
+def _tell(read: Found) -> None:
+    for said in read.said:
+        click.echo(f"latencyprobe: {said}", err=True)
 
 
 def _print(told: Explanation, output: str, trace_url: str) -> None:

@@ -60,7 +60,8 @@ def without_links(*forms: str) -> str:
 
 
 class Found(NamedTuple):
-    """Reports by namespace; `said`: what has to be known of all of them. `counted`: by namespace the last minute (Unix
+    """Reports by namespace; `said`: what has to be known of all of them; `unread`: how many there are besides that
+    cannot be read. `counted`: by namespace the last minute (Unix
     s) that this host counted; `since_s`: for how many seconds back the figures are; `past`: as of a moment before."""
 
     reports: tuple[LatencyReport, ...]
@@ -68,6 +69,7 @@ class Found(NamedTuple):
     counted: Mapping[str, int] = {}
     since_s: int | None = None
     past: bool = False
+    unread: int = 0
 
     def age(self, reports: Sequence[LatencyReport], now: int) -> Age:
         """Return how old the figures of some of these reports are at `now` (Unix s), and where they are of no RPC."""
@@ -131,7 +133,8 @@ class Source(NamedTuple):
         Raises ReportError where the store does not reach back so far, StoreError, ClusterError.
         """
         if self.of_cluster:
-            return Found(kubectl.reports(self.namespace))
+            read = kubectl.reports(self.namespace)
+            return Found(read.reports, read.unread, unread=len(read.unread))
         if self.is_shared:
             return self._of_shared(since_s, at)
         with SqliteStore(self.store or default_path(), readonly=True) as opened:

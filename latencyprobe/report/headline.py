@@ -10,6 +10,7 @@ from latencyprobe.slo.evaluate import State
 
 STALE_S = 180  # the operator renews a LatencyReport before: nobody renews one that is older
 _FRESH_S = 2
+_AHEAD_S = 60  # clocks of hosts may be apart by less
 _NOT_COUNTED_S = 300  # who measures counts each minute, with RPCs or without
 
 
@@ -59,7 +60,10 @@ def headline(report: Report | LatencyReport, title: str = "") -> str:
 
 
 def updated(age_s: int) -> Age:
-    """Return how long ago a report of a cluster was made; it is stale where nobody seems to renew it."""
+    """Return how long ago a report of a cluster was made; it is stale where nobody seems to renew it, and where that
+    cannot be told: by this clock it is still to come."""
+    if age_s <= -_AHEAD_S:
+        return Age(f"updated {units.time_span(-age_s)} from now: is a clock wrong?", stale=True)
     if age_s < _FRESH_S:
         return NOW
     told = f"updated {units.time_span(age_s)} ago"

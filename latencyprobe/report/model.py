@@ -12,6 +12,15 @@ import msgspec
 from latencyprobe.slo.evaluate import State
 
 Summary = Annotated[dict[str, int], msgspec.Meta(min_length=len(State))]  # by `State.column`
+# Numbers as units.py writes them. Who may write the reports of one namespace may have written anything: what is read is
+# held against these, so that nobody who computes with it has to ask.
+TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{0,32}$")]  # stands in commands that a person may copy
+Duration = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}(\.[0-9]{1,9})?(ns|us|ms|s)$")]
+MaybeDuration = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,20}(\.[0-9]{1,9})?(ns|us|ms|s))?$")]  # empty: none
+Span = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,9}[dhms]){1,2}$")]
+Window = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,8}d$")]
+Number = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,30}(\.[0-9]{1,9})?$")]
+MaybeNumber = Annotated[str, msgspec.Meta(pattern=r"^(-?[0-9]{1,30}(\.[0-9]{1,9})?)?$")]  # empty: none
 
 
 class _Model(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -24,19 +33,19 @@ class BurnRate(_Model, frozen=True):
     severity: str
     long: str
     short: str
-    factor: str
+    factor: MaybeNumber
     state: str
-    long_rate: str | None = None
-    short_rate: str | None = None
+    long_rate: Number | None = None
+    short_rate: Number | None = None
 
 
 class Quantiles(_Model, frozen=True):
     """Durations that this share of the events did not exceed, within 1.1 %."""
 
-    p50: str
-    p90: str
-    p99: str
-    p999: str
+    p50: Duration
+    p90: Duration
+    p99: Duration
+    p999: Duration
 
 
 class BadStage(_Model, frozen=True):
@@ -44,8 +53,8 @@ class BadStage(_Model, frozen=True):
 
     stage: str
     events: int
-    share: str
-    time: str
+    share: Number
+    time: Duration
 
 
 class Explained(_Model, frozen=True):
@@ -56,10 +65,10 @@ class Explained(_Model, frozen=True):
 
     signal: str
     events: int
-    share: str
+    share: Number
     bad: int
-    bad_share: str
-    wait: str
+    bad_share: Number
+    wait: Duration
     lost: int = 0
 
 
@@ -69,9 +78,9 @@ class Pressure(_Model, frozen=True):
     containers together. Of `throttled` all are at most."""
 
     kind: str
-    share: str
-    time: str
-    bad_share: str | None = None
+    share: Number
+    time: Duration
+    bad_share: Number | None = None
 
 
 class Exclusion(_Model, frozen=True):
@@ -86,7 +95,7 @@ class Coverage(_Model, frozen=True):
     `exclusions`: what makes up `ambiguous` and `excluded`, most frequent first; `sampled_out`: turns whose records the
     limit left out, so that what was seen less these and `records_lost` is what could be joined."""
 
-    ratio: str
+    ratio: Number
     seen: int
     ambiguous: int
     excluded: int
@@ -94,7 +103,7 @@ class Coverage(_Model, frozen=True):
     records_lost: int
     joined: int
     nodes_missing: int
-    gaps: str
+    gaps: Span
     exclusions: tuple[Exclusion, ...] = ()
     sampled_out: int = 0
 
@@ -103,7 +112,7 @@ class Stage(_Model, frozen=True):
     """One stage of an exchange."""
 
     stage: str
-    duration: str
+    duration: Duration
 
 
 class EvidenceSummary(_Model, frozen=True):
@@ -112,7 +121,7 @@ class EvidenceSummary(_Model, frozen=True):
     signal: str
     what: str
     count: int = 0
-    wait: str = ""
+    wait: MaybeDuration = ""
 
 
 class WaitedFor(_Model, frozen=True):
@@ -120,17 +129,17 @@ class WaitedFor(_Model, frozen=True):
 
     peer: str
     calls: int
-    wait: str
-    trace_id: str
+    wait: Duration
+    trace_id: TraceId
 
 
 class Slow(_Model, frozen=True):
     """One of the slowest exchanges of the window. `evidence`: what explains it, longest wait first; `waited_for`: its
     own calls, longest wait first."""
 
-    trace_id: str
+    trace_id: TraceId
     time: str
-    duration: str
+    duration: Duration
     stages: tuple[Stage, ...]
     peer: str = ""
     error: str = ""
@@ -144,8 +153,8 @@ class Waited(_Model, frozen=True):
     percent. From records."""
 
     peer: str
-    time: str
-    share: str
+    time: Duration
+    share: Number
 
 
 class Cause(_Model, frozen=True):
@@ -153,8 +162,8 @@ class Cause(_Model, frozen=True):
     `process` in percent. From records; what they do not tell is `unknown`."""
 
     cause: str
-    time: str
-    share: str
+    time: Duration
+    share: Number
 
 
 class Peer(_Model, frozen=True):
@@ -169,8 +178,8 @@ class BurnDown(_Model, frozen=True):
     overspent. `since`: when the first step began; the last one may not be over."""
 
     since: str
-    step: str
-    left: tuple[str, ...]
+    step: Span
+    left: tuple[Number, ...]
 
 
 class WeekBefore(_Model, frozen=True):
@@ -179,11 +188,11 @@ class WeekBefore(_Model, frozen=True):
 
     events: int
     bad: int
-    sli: str
-    error_budget_remaining: str
-    p99: str = ""
+    sli: Number
+    error_budget_remaining: Number
+    p99: MaybeDuration = ""
     stage: str = ""
-    share: str = ""
+    share: MaybeNumber = ""
 
 
 class OtherEnd(_Model, frozen=True):
@@ -192,19 +201,19 @@ class OtherEnd(_Model, frozen=True):
 
     perspective: str
     events: int
-    p50: str
-    p99: str
-    fastest: str
+    p50: Duration
+    p99: Duration
+    fastest: Duration
 
 
 class PeerNow(_Model, frozen=True):
     """One other end in the last full minutes, as `Now`; from records. `peer`: empty for all others together."""
 
     peer: str
-    rate: str
-    bad: str
-    p50: str
-    p99: str
+    rate: Number
+    bad: Number
+    p50: Duration
+    p99: Duration
 
 
 class Now(_Model, frozen=True):
@@ -212,13 +221,13 @@ class Now(_Model, frozen=True):
     events, those that dominated most, as many as a bar shows; `peers`: with most bad ones, then with most, the worst
     first, then all others; absent where they are not known. Two digits: less is no change (docs/slo.md)."""
 
-    over: str
-    rate: str
-    bad: str
-    p50: str
-    p99: str
-    other_p50: str | None = None
-    other_p99: str | None = None
+    over: Span
+    rate: Number
+    bad: Number
+    p50: Duration
+    p99: Duration
+    other_p50: Duration | None = None
+    other_p99: Duration | None = None
     stages: tuple[BadStage, ...] = ()
     peers: tuple[PeerNow, ...] = ()
 
@@ -235,17 +244,17 @@ class Result(_Model, frozen=True):
     objective: str
     target: str
     perspective: str
-    threshold: str
-    goal: str
-    window: str
+    threshold: Duration
+    goal: Number
+    window: Window
     state: State
     events: int
     bad: int
     events_needed: int
     coverage: Coverage
     updated: str
-    sli: str | None = None
-    error_budget_remaining: str | None = None
+    sli: Number | None = None
+    error_budget_remaining: Number | None = None
     burn_rates: tuple[BurnRate, ...] = ()
     quantiles: Quantiles | None = None
     bad_by_stage: tuple[BadStage, ...] = ()
@@ -261,7 +270,7 @@ class Result(_Model, frozen=True):
     burn_down: BurnDown | None = None
     week_before: WeekBefore | None = None
     other_end: OtherEnd | None = None
-    fastest: str = ""
+    fastest: MaybeDuration = ""
     now: Now | None = None
     untold: tuple[str, ...] = ()
     window_events: int | None = None

@@ -72,7 +72,7 @@ def _peer(peer: str, counts: PeerCounts, seconds: int) -> PeerNow:
 def rate(value: Fraction) -> str:
     """Return events a second with two digits, whole ones above 100 with three."""
     exact = float(value)
-    return f"{float(f'{exact:.{_DIGITS + (exact >= 100)}g}'):g}" if exact < 1e6 else f"{exact:.0f}"
+    return f"{float(f'{exact:.{_DIGITS + (exact >= 100)}g}'):.7g}" if exact < 1e6 else f"{exact:.0f}"
 
 
 def share(bad: int, events: int) -> str:

@@ -1,11 +1,9 @@
-"""Documents as YAML for a person: expressions of several lines as blocks, keys in our order, notes as comments."""
+"""Documents as YAML, with notes as comments."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import yaml
-
-_WIDTH = 1000  # no line of an expression is folded
+from latencyprobe import yaml_text
 
 
 class Document(NamedTuple):
@@ -18,19 +16,5 @@ class Document(NamedTuple):
 def text(documents: Iterable[Document]) -> str:
     """Return the documents as one stream of YAML."""
     return "---\n".join(
-        "".join(f"# {note}\n" for note in document.notes)
-        + yaml.dump(document.content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
-        for document in documents
+        "".join(f"# {note}\n" for note in document.notes) + yaml_text.dump(document.content) for document in documents
     )
-
-
-class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
-def _string(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-
-_Dumper.add_representer(str, _string)

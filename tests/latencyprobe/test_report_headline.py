@@ -33,6 +33,11 @@ def test_an_age_is_told_once_it_is_notable_and_is_a_warning_once_nobody_renews_i
     assert ("last counted 1d2h ago", True) == headline.counted(26 * 3600)
 
 
+def test_an_age_that_cannot_be_told_is_a_warning_and_not_fresh() -> None:
+    assert headline.NOW == headline.updated(-59)
+    assert ("updated 1h from now: is a clock wrong?", True) == headline.updated(-3600)
+
+
 def test_an_age_alone_is_a_sentence() -> None:
     assert "Last counted 5m ago." == headline.counted(300).sentence
     assert "Updated 10m ago: is the operator running?" == headline.updated(600).sentence

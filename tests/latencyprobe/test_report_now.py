@@ -156,7 +156,8 @@ def test_shares_have_two_digits_and_are_whole_only_where_all_are_bad(bad: int, e
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(Fraction(1, 300), "0.0033"), (Fraction(100, 7), "14"), (123456, "123000"), (0, "0")]
+    ("value", "said"),
+    [(Fraction(1, 300), "0.0033"), (Fraction(100, 7), "14"), (123456, "123000"), (999_900, "1000000"), (0, "0")],
 )
 def test_rates_have_two_digits_and_three_above_a_hundred(value: Fraction, said: str) -> None:
     assert now.rate(Fraction(value)) == said

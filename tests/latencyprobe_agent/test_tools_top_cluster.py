@@ -68,6 +68,12 @@ def test_a_report_that_nobody_renews_is_a_warning() -> None:
     assert found.told == "updated 10m ago: is the operator running?"
 
 
+def test_of_several_namespaces_it_is_said_whose_report_nobody_renews() -> None:
+    fresh = replace(result("fast", NOW), updated=units.iso(UPDATED_NS + 600 * 10**9))
+    both = [report(fresh), report(result("fast", NOW), namespace="bank")]
+    assert cluster.looked(both, UPDATED_NS + 600 * 10**9).told == "bank updated 10m ago: is the operator running?"
+
+
 @pytest.mark.parametrize(
     ("reports", "told"),
     [
@@ -98,6 +104,11 @@ def test_every_width_has_figures_whole_and_no_line_beyond_it(width: int) -> None
         assert figure in found
     assert ("84ms" in found) == (width >= 80)
     assert ("560us" in found) == (width >= 110)
+
+
+@pytest.mark.parametrize("bad", ["100", "99.9", "1.2", "0.000017"])
+def test_shares_are_plain_figures(bad: str) -> None:
+    assert f" {bad} % " in drawn(cluster.looked([report(result("fast", replace(NOW, bad=bad)))], UPDATED_NS).rows, 120)
 
 
 def test_a_long_name_has_the_room_that_short_ones_leave() -> None:
@@ -227,3 +238,36 @@ def test_by_peer_as_json_has_one_object_for_each(
 def test_a_cluster_and_a_host_exclude_each_other(args: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert group.run(["top", *args]) == 2
     assert "exclude each other" in capfd.readouterr().err
+
+
+def test_a_report_written_by_hand_is_named_and_takes_nothing_from_the_others(
+    tmp_path: Path, fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever may write reports of one namespace may be somebody else than who reads those of all."""
+    by_hand = report(result("fast", replace(NOW, rate="many")), namespace="bank")
+    kubectl_with(tmp_path, fake_kubectl, by_hand, report(result("fast", NOW)))
+    why = "LatencyReport bank/latency cannot be read"
+    for form in ((), ("-o", "json")):
+        assert not group.run(["top", "-A", *form])
+        out, err = capfd.readouterr()
+        assert "checkout/fast" in out
+        said = " ".join((err if form else out).split())
+        assert why in said
+        assert "results[0].now.rate" in said
+    assert not group.run(["report", "-A"])
+    assert why in capfd.readouterr().out
+    for command in ("slow", "slow -o json", "explain"):
+        group.run([*command.split(), "-A"])
+        assert why in capfd.readouterr().err
+    for changed, failed in ((by_hand, 1), (report(result("fast", NOW), namespace="bank"), 0)):
+        kubectl_with(tmp_path, fake_kubectl, changed, report(result("fast", NOW)))
+        assert failed == group.run(["report", "-A", "--fail-on", "violated"])
+
+
+def test_a_name_with_brackets_is_no_markup(
+    tmp_path: Path, fake_kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kubectl_with(tmp_path, fake_kubectl, report(replace(result("fast", NOW), probe="[/x]:dog:")))
+    for command in ("top", "report"):
+        assert not group.run([command, "-n", "shop"])
+        assert "[/x]:dog:/fast" in capfd.readouterr().out

@@ -82,3 +82,10 @@ def test_definitions_follow_the_probes(make: Any, tmp_path: Path) -> None:
         assert [o.key.probe for o in store.objectives()] == ["b"]
         reports.define(store, [])
         assert store.objectives() == ()
+
+
+def test_report_of_a_clock_that_was_ahead_is_written_again_when_it_is_right(make: Any, tmp_path: Path) -> None:
+    right = evaluated(tmp_path / "s", make.probe())["shop"]
+    with SqliteStore(tmp_path / "s", clock=lambda: NOW + 120) as store:
+        ahead = reports.evaluate(store, [make.probe()], NOW + 120)
+    assert reports.differs(right, ahead)

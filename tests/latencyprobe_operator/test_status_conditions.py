@@ -248,3 +248,12 @@ def test_nodes_that_may_not_look_into_processes_are_named_to_who_asks_for_their_
     )
     planned.report("n1", 7, seen=9)
     assert "UserStacksMissing" not in of(planned, 8)
+
+
+def test_pods_whose_node_is_gone_are_not_measured(planned: Any) -> None:
+    planned.report("n1", 5, seen=7)
+    planned.state.drop("nodes", ("", "n1"))
+    planned.plan(planned.probe)
+    found = short(planned, 6)
+    assert {found[kind] for kind in ("ProbesReady", "Measuring", "Ready")} == {("False", "NodeGone")}
+    assert of(planned, 6)["Ready"].message == "no agent reports from n1: there is no such node any more"

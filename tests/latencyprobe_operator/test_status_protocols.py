@@ -56,3 +56,9 @@ def test_targets_of_turns_are_none_of_it(make: Any) -> None:
     planned = make.planned(make.pod("cart-1"), clients={"scope": "None"}, **of(make, "Turns"))
     planned.report("n1", 5, variants={HTTP2: "unsupported"}, targets=seen(pingpong=2))
     assert told(planned, 6) == {}
+
+
+def test_counts_that_cannot_be_keep_nobody_from_being_told(by_stream: Any) -> None:
+    """An agent may say anything; the status is of all nodes."""
+    by_stream.report("n1", 5, targets=seen(unary=-3, pingpong=3, pipelined=-10))
+    assert told(by_stream, 6)["ProtocolMismatch"].startswith("100 % of the calls of target cart came")

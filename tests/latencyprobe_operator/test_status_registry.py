@@ -196,3 +196,35 @@ def test_events_of_a_watch_put_and_drop(registry: Registry, make: Any) -> None:
         assert set(registry.probes) == {KEY}
     registry.happened("DELETED", document)
     assert registry.entries == {}
+
+
+def test_status_that_a_restored_etcd_has_from_before_or_that_somebody_changed_is_written_again(
+    registry: Registry, make: Any
+) -> None:
+    ours = {"nodes": "1/1", "slo": "Met", "conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}]}
+    registry.put(make.document())
+    for said, kept in (
+        (ours, True),
+        ({**ours, "class": "theirs", "conditions": [{"type": "Theirs"}, *ours["conditions"]]}, True),
+        ({key: value for key, value in ours.items() if key != "slo"}, True),
+        ({**ours, "nodes": "0/1"}, False),
+        ({**ours, "conditions": [{"type": "Ready", "status": "False", "reason": "Ready"}]}, False),
+        ({**ours, "conditions": []}, False),
+        (None, False),
+        ("odd", False),
+    ):
+        registry.written[KEY] = ours
+        listed(registry, make.document() | {"status": said})
+        assert (registry.written[KEY] is ours) == kept, said
+
+
+def test_status_that_is_written_while_the_list_is_read_is_newer(registry: Registry, make: Any) -> None:
+    registry.put(make.document())
+    registry.written[KEY] = {"nodes": "0/1"}
+
+    async def read() -> AsyncIterator[dict[str, Any]]:
+        registry.written[KEY] = {"nodes": "1/1"}
+        yield make.document() | {"status": {"nodes": "0/1"}}
+
+    asyncio.run(registry.resync(read))
+    assert registry.written[KEY] == {"nodes": "1/1"}

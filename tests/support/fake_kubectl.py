@@ -15,7 +15,7 @@ def fake_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKubectl
     def install(script: str) -> Path:
         called = tmp_path / "called"
         program = tmp_path / "bin" / "kubectl"
-        program.parent.mkdir()
+        program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/sh\necho \"$@\" > '{called}'\n{script}\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(program.parent), prepend=":")

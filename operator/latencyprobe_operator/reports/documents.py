@@ -100,8 +100,10 @@ def document(verdicts: Iterable[room.Verdict], owners: list[LatencyProbe]) -> Do
 
 def differs(new: Document, old: Document | None) -> bool:
     """Return whether a report is another one, times of evaluation aside, or so much later that readers would ask who
-    still evaluates."""
-    return old is None or _timeless(new) != _timeless(old) or _updated_unix_ns(new) - _updated_unix_ns(old) >= RENEW_NS
+    still evaluates; or earlier, as our clock was ahead then."""
+    if old is None or _timeless(new) != _timeless(old):
+        return True
+    return abs(_updated_unix_ns(new) - _updated_unix_ns(old)) >= RENEW_NS
 
 
 def _timeless(report: Mapping[str, Any]) -> Document:

@@ -247,6 +247,9 @@ def _probes_ready(
             else "no running pod of this namespace has the labels of spec.targets[].podSelector"
         )
         return Condition("ProbesReady", "False", "NoMatchingPods", message)
+    if not states:  # pods outlive their node by minutes
+        nodes = frozenset[str]().union(*(count.nodes for count in resolved.counts))
+        return Condition("ProbesReady", "False", *placement.told(sorted(nodes)))
     by_state = {state: [node for node, s in states.items() if s is state] for state in NodeState}
     if failed := by_state[NodeState.FAILED]:
         status = agents.of[failed[0]].status

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from latencyprobe.protocol import Protocol
+from latencyprobe.report.now import share
 from latencyprobe.variants import HTTP2, LACKING
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.targets import Resolved
@@ -33,10 +34,10 @@ def mismatch(resolved: Resolved, ready: list[str], agents: Agents) -> str:
         classes: Counter[str] = Counter()
         for node in ready:
             classes.update(agents.of[node].classes.get(prefix + target.name, {}))
-        by_turn = sum(count for name, count in classes.items() if name not in BY_STREAM | _OTHER)
+        by_turn = sum(max(count, 0) for name, count in classes.items() if name not in BY_STREAM | _OTHER)
         if by_turn:
-            total = by_turn + sum(classes[name] for name in BY_STREAM)
-            said.append(f"{100 * by_turn / total:.2g} % of the calls of target {target.name}")
+            total = by_turn + sum(max(classes[name], 0) for name in BY_STREAM)
+            said.append(f"{share(by_turn, total)} % of the calls of target {target.name}")
     if not said:
         return ""
     return (

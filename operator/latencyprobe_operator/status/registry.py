@@ -15,7 +15,7 @@ from latencyprobe_operator.cluster.namespace_room import NamespaceRoom
 from latencyprobe_operator.cluster.objects import Key
 from latencyprobe_operator.status.objective_room import ObjectiveRoom
 from latencyprobe_operator.status.reconcile import Status
-from latencyprobe_operator.status.stored import stored
+from latencyprobe_operator.status.stored import holds, stored
 
 RESYNC_S = 60.0
 MOST_BYTES = 64 << 10  # of a spec as JSON: 32 targets with as many objectives are 8 KiB
@@ -149,13 +149,18 @@ class Registry:
 
     async def resync(self, read: Callable[[], AsyncIterator[Mapping[str, Any]]]) -> None:
         """Take the whole list that `read` yields. What came or went while it is read is newer than the list; else the
-        list is right: what is older in it than here, or was deleted, has come back with an etcd that was restored."""
-        before, deleted = dict(self.entries), dict(self._deleted)
+        list is right: what is older in it than here, or was deleted, has come back with an etcd that was restored. So
+        has a status that is not what was written before, if nobody has changed it: it is written again."""
+        before, deleted, written = dict(self.entries), dict(self._deleted), dict(self.written)
         async for document in read():
             meta = document["metadata"]
-            known = before.pop((meta["namespace"], meta["name"]), None)
+            key = (meta["namespace"], meta["name"])
+            known = before.pop(key, None)
             self._restored(meta, known, was_deleted=meta["uid"] in deleted)
             self.put(document)
+            status = self.written.get(key)
+            if status and status is written.get(key) and not holds(document.get("status"), status):
+                self.written[key] = stored(document.get("status"))
         for key, entry in before.items():
             self.drop(key, entry.uid)
 

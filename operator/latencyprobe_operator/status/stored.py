@@ -46,6 +46,22 @@ def stored(document: object) -> Status:
     return {**document, **lists}
 
 
+def holds(document: object, written: Any) -> bool:
+    """Return whether a stored status, or a part of one, says what was written. Fields that it has not at all say
+    nothing: a CRD of another version may not know them."""
+    if isinstance(written, Mapping):
+        fields = document if isinstance(document, Mapping) else {}
+        return bool(fields) and all(holds(fields[name], value) for name, value in written.items() if name in fields)
+    if isinstance(written, list):
+        return all(any(holds(one, entry) for one in _listed(document) if _same(one, entry)) for entry in written)
+    return bool(document == written)
+
+
+def _same(one: object, other: Mapping[str, Any]) -> bool:
+    """Return whether two entries of a list are about the same, by the key that such a list has."""
+    return isinstance(one, Mapping) and all(one.get(key) == other.get(key) for key in ("type", "name"))
+
+
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 

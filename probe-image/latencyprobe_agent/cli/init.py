@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 import click
-import yaml
 
-from latencyprobe import kubectl, listening, parsing, starting
+from latencyprobe import kubectl, listening, parsing, starting, yaml_text
 
 _HEADER = """\
 # What to measure, and how fast it should be: set each threshold to what your users accept.
@@ -44,7 +43,7 @@ def init(what: str | None, namespace: str | None, ports: tuple[int, ...], thresh
     else:
         document = starting.of_object(_found(what, namespace), threshold=threshold, callers=callers)
     parsing.parse(document, source="what this would write")
-    click.echo(_HEADER + ("" if callers else _WITHOUT_CALLERS) + yaml.safe_dump(document, sort_keys=False), nl=False)
+    click.echo(_HEADER + ("" if callers else _WITHOUT_CALLERS) + yaml_text.dump(document), nl=False)
 
 
 def _found(what: str, namespace: str | None) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from rich.text import Text
 
 from latencyprobe import stages
 from latencyprobe.errors import ClusterError
-from latencyprobe.report import headline, units
+from latencyprobe.report import headline, kubectl, units
 from latencyprobe.report.model import LatencyReport, Now, PeerNow, Result
 from latencyprobe_agent.tools.top.view import OTHERS, By, Row, View
 
 POLL_S = 5.0  # between two looks at reports that are written once a minute
 _KEYS_S = 0.2
 
-Read = Callable[[], Sequence[LatencyReport]]
+Read = Callable[[], kubectl.Read]
 Draw = Callable[[View, Sequence[Row], Text], None]
 
 
@@ -39,20 +39,27 @@ class Looked(NamedTuple):
         return ", ".join(filter(None, (self.told, unknown)))
 
 
-def looked(reports: Sequence[LatencyReport], now_unix_ns: int) -> Looked:
-    """Return a row for each objective that had events in the last full minutes, and what to know of them all."""
+def looked(reports: Sequence[LatencyReport], now_unix_ns: int, unread: Sequence[str] = ()) -> Looked:
+    """Return a row for each objective that had events in the last full minutes, and what to know of them all. `unread`:
+    of each report that could not be read why."""
     named = [(report.metadata.namespace, result) for report in reports for result in report.results]
-    updated = [units.unix_ns(result.updated) for _, result in named]
+    oldest_ns, whose = min(((units.unix_ns(result.updated), of) for of, result in named), default=(now_unix_ns, ""))
     several = len({namespace for namespace, _ in named}) > 1
     rows = [_row(namespace, result, result.now, several) for namespace, result in named if result.now is not None]
-    age_s = max(0, (now_unix_ns - min(updated)) // 10**9) if updated else 0
-    age = headline.updated(age_s)
-    said = [age.text] if age.text else []
+    age = headline.updated((now_unix_ns - oldest_ns) // 10**9)
+    said = [f"{whose} {age.text}" if several and age.stale else age.text] if age.text else []
     if quiet := len(named) - len(rows):
         said.append(f"{units.number(quiet, 'objective')} without RPCs")
     if omitted := sum(report.omitted for report in reports):
         said.append(f"{units.number(omitted, 'objective')} found no room in the reports")
-    return Looked(rows, ", ".join(said) if rows else _why_empty(named, said), bool(rows) and not age.stale)
+    told = ", ".join(said) if rows else _why_empty(named, said)
+    return Looked(rows, "; ".join(filter(None, (told, *unread))), bool(rows) and not age.stale and not unread)
+
+
+def read_by(read: Read) -> Looked:
+    """Return what is found now. Raises ClusterError."""
+    found = read()
+    return looked(found.reports, time.time_ns(), found.unread)
 
 
 def _why_empty(named: Sequence[tuple[str, Result]], said: Sequence[str]) -> str:
@@ -127,7 +134,7 @@ class Watching(NamedTuple):
     def _again(self, found: Looked) -> Looked:
         """Return what is found now; where that fails, what was found before, and why."""
         try:
-            return looked(self.read(), time.time_ns())
+            return read_by(self.read)
         except ClusterError as error:
             return found._replace(told=f"not read again: {error}", fresh=False)
 

@@ -164,9 +164,9 @@ def _of_cluster(
     until_s = time.monotonic() + (0 if once else math.inf if duration_s is None else duration_s)
     with ExitStack() as stack:
         ended = stack.enter_context(_ended())
-        found = cluster.looked(read(), time.time_ns())  # its failure is no matter of the screen
+        found = cluster.read_by(read)  # its failure is no matter of the screen
         keys = screen.Keys()
-        draw = _drawing(stack, console, form)
+        draw = _print_json_and_told if form is _Form.JSON else _drawing(stack, console, form)
         stack.enter_context(keys)
         watching = cluster.Watching(read, keys.pressed, draw, ended)
         watching.run(view, found, poll_s=interval_s or cluster.POLL_S, until_s=until_s)
@@ -242,6 +242,12 @@ def _print_json(view: View, found: Sequence[Row], _: Text) -> None:
     unix_ns = time.time_ns()
     for row in view.shown(found):
         click.echo(screen.as_json(row, unix_ns))
+
+
+def _print_json_and_told(view: View, found: Sequence[Row], told: Text) -> None:
+    if told.style != "dim":  # a warning
+        click.echo(f"latencyprobe: {told.plain}", err=True)
+    _print_json(view, found, told)
 
 
 def _without_evidence(plan: NodePlan) -> NodePlan:

@@ -48,7 +48,8 @@ def _duration(ns: int | None) -> Text:
 
 
 def _share(row: Row) -> Text:
-    return Text(f"{100 * row.errors:.3g} %" if row.errors else "", "bold red")
+    plain = f"{float(f'{100 * row.errors:.3g}'):.9f}".rstrip("0").rstrip(".")
+    return Text(f"{plain} %" if row.errors else "", "bold red")
 
 
 def _state(row: Row) -> Text:
