@@ -9,18 +9,10 @@ from typing import Annotated
 
 import msgspec
 
+from latencyprobe.report.written import Duration, MaybeDuration, MaybeNumber, Number, Span, TraceId, Window
 from latencyprobe.slo.evaluate import State
 
 Summary = Annotated[dict[str, int], msgspec.Meta(min_length=len(State))]  # by `State.column`
-# Numbers as units.py writes them. Who may write the reports of one namespace may have written anything: what is read is
-# held against these, so that nobody who computes with it has to ask.
-TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{0,32}$")]  # stands in commands that a person may copy
-Duration = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}(\.[0-9]{1,9})?(ns|us|ms|s)$")]
-MaybeDuration = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,20}(\.[0-9]{1,9})?(ns|us|ms|s))?$")]  # empty: none
-Span = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,9}[dhms]){1,2}$")]
-Window = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,8}d$")]
-Number = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,30}(\.[0-9]{1,9})?$")]
-MaybeNumber = Annotated[str, msgspec.Meta(pattern=r"^(-?[0-9]{1,30}(\.[0-9]{1,9})?)?$")]  # empty: none
 
 
 class _Model(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -58,6 +58,16 @@ class Resolved(msgspec.Struct, frozen=True):
         return tuple(reach.count for reach in self.reaches)
 
     @property
+    def prefix(self) -> str:
+        """What the ids of its targets begin with."""
+        return f"{self.probe.namespace}/{self.probe.name}/"
+
+    def targets_on(self, node: str) -> list[str]:
+        """Return which targets (ids) a node must measure."""
+        part = self.parts.get(node)
+        return [target.id for target in part.targets] if part is not None else []
+
+    @property
     def calls_everywhere(self) -> bool:
         """Whether callers may be on any node."""
         return self.probe.spec.clients.scope == "Cluster"

@@ -248,8 +248,7 @@ def _probes_ready(
         )
         return Condition("ProbesReady", "False", "NoMatchingPods", message)
     if not states:  # pods outlive their node by minutes
-        nodes = frozenset[str]().union(*(count.nodes for count in resolved.counts))
-        return Condition("ProbesReady", "False", *placement.told(sorted(nodes)))
+        return Condition("ProbesReady", "False", *placement.told(sorted({n for c in resolved.counts for n in c.nodes})))
     by_state = {state: [node for node, s in states.items() if s is state] for state in NodeState}
     if failed := by_state[NodeState.FAILED]:
         status = agents.of[failed[0]].status
@@ -263,13 +262,13 @@ def _probes_ready(
             return Condition("ProbesReady", "False", "DirectoryRefused", why)
         return Condition("ProbesReady", "False", *placement.told(missing))
     # an agent that is ready for an earlier plan need not have this LatencyProbe in it
-    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, targets_on(resolved, n))]
+    late = [n for n in by_state[NodeState.READY] if not agents.measures(n, resolved.targets_on(n))]
     late += placement.ending([n for n in by_state[NodeState.READY] if n not in late])
     if starting := by_state[NodeState.STARTING] + late:
         hint = placement.hint(by_state[NodeState.STARTING])
         why = f"waiting for the agent on {some(starting)}" + (f"; {hint}" if hint else "")
         return Condition("ProbesReady", "Unknown", "AgentStarting", why)
-    prefix = _prefix(resolved)
+    prefix = resolved.prefix
     for node in sorted(agents.remarkable.intersection(by_state[NodeState.READY])):
         for target in agents.of[node].status.targets:
             if target.refused and target.id.startswith(prefix):
@@ -278,25 +277,14 @@ def _probes_ready(
     return Condition("ProbesReady", "True", "AgentsReady", "")
 
 
-def targets_on(resolved: Resolved, node: str) -> list[str]:
-    """Return which targets (ids) of a LatencyProbe a node must measure."""
-    part = resolved.parts.get(node)
-    return [target.id for target in part.targets] if part is not None else []
-
-
 def _measuring(resolved: Resolved, states: Mapping[str, NodeState], agents: Agents, ready: Condition) -> Condition:
     working = [node for node, state in states.items() if state is NodeState.READY]
     if not working:
         return ready._replace(type="Measuring")
-    prefix = _prefix(resolved)
+    prefix = resolved.prefix
     seen = (t.seen for node in working for t in agents.of[node].status.targets if t.id.startswith(prefix))
     if any(seen):
         return Condition("Measuring", "True", "Measuring", "")
-    if untold.some_of({node: targets_on(resolved, node) for node in working}, resolved.probe.namespace, agents):
+    if untold.some_of({node: resolved.targets_on(node) for node in working}, resolved.probe.namespace, agents):
         return Condition("Measuring", "Unknown", "StatusLimited", "see the condition StatusLimited")
     return Condition("Measuring", "False", NO_TRAFFIC, _NONE_YET)
-
-
-def _prefix(resolved: Resolved) -> str:
-    """Return what the ids of its targets begin with."""
-    return f"{resolved.probe.namespace}/{resolved.probe.name}/"

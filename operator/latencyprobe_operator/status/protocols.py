@@ -27,7 +27,7 @@ def unsupported(resolved: Resolved, ready: list[str], agents: Agents) -> str:
 
 def mismatch(resolved: Resolved, ready: list[str], agents: Agents) -> str:
     """Return which targets that say HTTP2 had connections of something else, empty if none did."""
-    prefix, said = f"{resolved.probe.namespace}/{resolved.probe.name}/", []
+    prefix, said = resolved.prefix, []
     for target in resolved.probe.spec.targets:
         if target.protocol is not Protocol.HTTP2:
             continue

@@ -62,7 +62,7 @@ def status(
         found += (conditions.Condition("RulesNotWritten", "True", *rules),) if rules is not None else ()
     # who is ready for an earlier plan need not measure this LatencyProbe yet
     ready = [node for node, state in states.items() if state is NodeState.READY]
-    covered = [n for n in ready if resolved and agents.measures(n, conditions.targets_on(resolved, n))]
+    covered = [n for n in ready if resolved and agents.measures(n, resolved.targets_on(n))]
     timed = _quiet_for_long(with_times(found, previous, entry.generation, now), now)
     worst = min(figures, key=lambda r: _WORST_FIRST.index(r["state"]), default=None)
     document: Status = {
