@@ -63,6 +63,15 @@ def test_every_object_has_only_fields_that_kubernetes_knows(
     conform(yaml.safe_dump_all(render(**values)))
 
 
+def test_names_that_are_numbers_are_names(render: Render, conform: Conform) -> None:
+    """A namespace may be called 1234."""
+    otlp = {"endpoint": "https://c:4318", "operator": True, "caConfigMap": "1000"}
+    image = {"image": {"pullSecrets": ["1"]}}
+    rendered = render("12", ["--namespace", "1234"], otlp=otlp, agent=image, operator=image)
+    conform(yaml.safe_dump_all(rendered))
+    assert {m["metadata"]["namespace"] for m in rendered if m["kind"] not in CLUSTER_SCOPED} == {"1234", "12-agents"}
+
+
 def test_chart_and_package_have_one_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]

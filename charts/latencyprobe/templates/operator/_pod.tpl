@@ -11,7 +11,7 @@ securityContext:
 {{- with .Values.operator.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with .Values.operator.priorityClassName }}
@@ -35,7 +35,7 @@ securityContext:
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
 env:
-  - {name: LATENCYPROBE_NAMESPACE, value: {{ .Release.Namespace }}}
+  - {name: LATENCYPROBE_NAMESPACE, value: {{ .Release.Namespace | quote }}}
   - {name: LATENCYPROBE_AGENT_NAMESPACE, value: {{ include "latencyprobe.agentNamespace" . }}}
   - {name: LATENCYPROBE_AGENT_SERVICE_ACCOUNT, value: {{ include "latencyprobe.fullname" . }}-agent}
   - {name: LATENCYPROBE_AGENT_TOLERATIONS, value: {{ .Values.agent.tolerations | default list | toJson | quote }}}
