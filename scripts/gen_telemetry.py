@@ -203,7 +203,13 @@ def page() -> str:
             ((one.name, one.held_by.format(peer="peer"), one.remedy.format(peer="peer")) for one in unsent.REASONS),
         ),
         flags=table(("flag", "meaning"), ((flag.name.lower(), meaning) for flag, meaning in values.FLAGS.items())),
-        lost=table(("reason", "what"), ((reason.name.lower(), what) for reason, what in values.LOST.items())),
+        lost=table(
+            ("reason", "what"),
+            [
+                *((reason.name.lower(), what) for reason, what in values.LOST.items()),
+                (values.UNMEASURED, values.OF_UNMEASURED),
+            ],
+        ),
         remote_joins=table(("outcome", "meaning"), values.REMOTE_JOINS.items()),
         operator=of_operator(),
     )

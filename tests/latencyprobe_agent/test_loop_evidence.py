@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import SpanPolicy, TargetPod
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.evidence import EvidenceSignals
@@ -61,7 +62,7 @@ def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
     seen = []
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS):
         signals.follow(rules(evidence), 0.0)
-        list(signals.drain(MINUTES_NS, FakeResources()))
+        list(signals.drain(MINUTES_NS, FakeResources(), Guard()))
         counts = signals.lost["retransmits"], signals.outcomes["retransmits"]
         seen.append((counts[0]["ring_full"], counts[1]["no_exchange"]))
 
@@ -124,6 +125,19 @@ def test_what_memory_was_missing_for_is_tried_again_each_minute_and_what_the_ker
     assert 3 == len(caplog.records), "each is said once, and that it came"
 
 
+def test_a_signal_that_raises_takes_no_other_along_and_what_it_had_drained_is_told():
+    def attach_both(signal: EvidenceSignal) -> FakePrograms:
+        """Records of the second signal are of another kind."""
+        return FakePrograms(np.zeros(2, RETRANSMIT)) if signal is HANDSHAKES else attach(signal)
+
+    signals, guard = EvidenceSignals(attach_both), Guard()
+    signals.follow(rules(EvidenceFlags.RETRANSMITS | EvidenceFlags.HANDSHAKES), 0.0)
+    found = [batch.name for batch in signals.drain(MINUTES_NS, FakeResources(), guard)]
+    assert ["retransmits"] == found
+    assert {"evidence": 1} == guard.failures
+    assert 2 == signals.lost["handshakes"]["unmeasured"]
+
+
 class Nesting(FakeResources):
     """All owners are of container 5."""
 
@@ -134,7 +148,7 @@ class Nesting(FakeResources):
 def test_evidence_of_what_a_container_nests_is_the_container_s():
     signals = EvidenceSignals(attach)
     signals.follow(rules(EvidenceFlags.RETRANSMITS), 0.0)
-    (batch,) = signals.drain(MINUTES_NS, Nesting())
+    (batch,) = signals.drain(MINUTES_NS, Nesting(), Guard())
     (gained,) = signals.counted(Nesting(), 0.0)
     assert [5] == batch.records.rec["flow"]["cgroup_id"].tolist()
     assert [5, 5] == gained.keys["owner"].tolist()

@@ -9,16 +9,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
 from latencyprobe.plan import ServerHalf
 from latencyprobe.sli import added
 from latencyprobe.variants import LACKING
+from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.loader import OUT_OF_MEMORY
@@ -31,6 +33,7 @@ from latencyprobe_agent.measure.rules import NO_EVIDENCE, Rules
 from latencyprobe_agent.signals.evidence import Evidence
 from latencyprobe_agent.signals.table import EVIDENCE, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import EvidenceFlags, Role
+from latencyprobe_agent.vocabulary.values import UNMEASURED
 
 _log = logging.getLogger(__name__)
 _BATCH = 4096
@@ -65,7 +68,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         self._running: dict[str, _Running] = {}
         self._refused: dict[str, _Refusal] = {}
         self._outcomes: dict[str, Counter[str]] = {}
-        self._lost_before: dict[str, dict[str, int]] = {}  # by signals that have been detached since
+        self._lost_before: dict[str, dict[str, int]] = {}  # by those that are detached, and by us
         self._gained_before: list[Gained] = []  # by these
         self._looked_s = 0.0
         self._lost: dict[int, dict[str, int]] = {}  # by join key: ns by signal
@@ -123,23 +126,34 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         if self._running:
             self._recent.keep(halves)
 
-    def drain(self, now_ns: int, resources: Resources) -> Iterator[EvidenceBatch]:
+    def drain(self, now_ns: int, resources: Resources, guard: Guard) -> Iterator[EvidenceBatch]:
         """Yield what each signal recorded, by container, and what it explains. The ring of exchanges must have been
-        drained: whatever explains these was recorded before."""
+        drained: whatever explains these was recorded before. A signal that raises takes none of the others along."""
         for one in self._running.values():
+            name = one.signal.switch
             for _ in range(_BATCHES_AT_ONCE):
-                batch = one.programs.drain(_BATCH)
-                records = one.signal.columns(batch) if len(batch) else one.nothing
-                flow = records.rec["flow"]
-                flow["cgroup_id"] = resources.whose(flow["cgroup_id"])
-                joined = one.join.join(records, now_ns)
-                if joined is not None and joined.wait_ns.any():
-                    self._note(one.signal.switch, joined)
-                shared = one.join.shared()
-                if len(records) or joined or shared:
-                    yield EvidenceBatch(one.signal.switch, one.signal.explains, records, joined, shared)
+                batch = guard.run("evidence", partial(one.programs.drain, _BATCH))
+                if batch is None:
+                    break
+                made = guard.run("evidence", partial(self._joined, one, batch, now_ns, resources))
+                if made is None:
+                    self._lost_before[name] = added(self._lost_before.get(name, {}), {UNMEASURED: len(batch)})
+                yield from made or ()
                 if len(batch) < _BATCH:
                     break
+
+    def _joined(
+        self, one: _Running, batch: NDArray[np.void], now_ns: int, resources: Resources
+    ) -> tuple[EvidenceBatch, ...]:
+        records = one.signal.columns(batch) if len(batch) else one.nothing
+        flow = records.rec["flow"]
+        flow["cgroup_id"] = resources.whose(flow["cgroup_id"])
+        joined = one.join.join(records, now_ns)
+        if joined is not None and joined.wait_ns.any():
+            self._note(one.signal.switch, joined)
+        shared = one.join.shared()
+        found = len(records) or joined or shared
+        return (EvidenceBatch(one.signal.switch, one.signal.explains, records, joined, shared),) if found else ()
 
     def counted(self, resources: Resources, now_s: float) -> tuple[Gained, ...]:
         """Return what the signals have counted in the kernel since the call before, by container, and let go of owners

@@ -23,6 +23,7 @@ from latencyprobe_agent.measure.halves import flag_suspended, halves
 from latencyprobe_agent.measure.pairing import LocalJoin
 from latencyprobe_agent.measure.sampling import Reason, Sampled, Sampler, other_halves
 from latencyprobe_agent.measure.turn import AgentStats, InForce, Turn, empty
+from latencyprobe_agent.vocabulary.values import UNMEASURED
 
 _BATCH = 4096  # records of a turn: 0.9 MiB, and about four times that while they are measured
 # Halves that have not met their other half, also for other nodes to ask for: 234 bytes each, 3.8 MB. That is 30 s of
@@ -111,8 +112,8 @@ class Turns:
         """Return the turn with evidence, and with what other nodes have asked and answered."""
         parts, now = self._parts, turn.now
         resources = turn.in_force.resources
-        evidence = self._guard.run("evidence", lambda: tuple(parts.evidence.drain(now.boot_ns, resources)))
-        turn = turn._replace(evidence=(*turn.evidence, *(evidence or ())))
+        evidence = parts.evidence.drain(now.boot_ns, resources, self._guard)
+        turn = turn._replace(evidence=(*turn.evidence, *evidence))
         joiner = parts.joiner
         if joiner is None:
             return turn
@@ -162,7 +163,7 @@ class Turns:
         parts, of_http2 = self._parts, self._parts.http2.lost
         full = last or of_http2.get("counts_full", 0) > 0
         counts = parts.counting.read(turn.in_force.resources, turn.now, everything=full)
-        return counts._replace(lost={**added(counts.lost, of_http2), "unmeasured": self._unmeasured})
+        return counts._replace(lost={**added(counts.lost, of_http2), UNMEASURED: self._unmeasured})
 
     def _stats(self, turn: Turn, counts: Snapshot, plan_age_s: float) -> AgentStats:
         parts = self._parts

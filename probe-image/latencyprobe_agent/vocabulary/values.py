@@ -75,6 +75,10 @@ LOST = {
     Lost.STATE: "no room to follow one more handshake, thread, or call of HTTP/2",
 }
 
+# the reason of the agent's own part: each failure is logged, and counted by `latencyprobe.agent.failures`
+UNMEASURED = "unmeasured"
+OF_UNMEASURED = "a record, of exchanges or of evidence, whose batch the agent failed to work on; counts are intact"
+
 # by `latencyprobe.outcome`; `refused_`: nobody was asked, by the word of the directory
 REMOTE_JOINS = {
     "asked": "a client half asked for its server half",
