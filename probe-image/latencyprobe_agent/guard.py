@@ -1,6 +1,7 @@
 """Keeps the parts of the agent from taking each other down: what one raises is logged, counted, and skipped."""
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -25,12 +26,13 @@ class Guard:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What each part raised last, until it has worked for a minute. Safe in another thread."""
+        """What each part raised last, until it has worked for a minute, or to the end. Safe in another thread."""
         since_s = self._clock() - _TOLD_S
         return {part: text for part, (text, at_s) in self._raised.copy().items() if at_s > since_s}
 
-    def run(self, part: str, work: Callable[[], T]) -> T | None:
-        """Return what `work` returns, None if it raised. Raises Unsupported alone: only the kernel ends measuring."""
+    def run(self, part: str, work: Callable[[], T], *, once: bool = False) -> T | None:
+        """Return what `work` returns, None if it raised. Raises Unsupported alone: only the kernel ends measuring.
+        `once`: nobody will try again, so that a failure is told to the end."""
         try:
             return work()
         except Unsupported:
@@ -40,5 +42,5 @@ class Guard:
             text = f"{type(error).__name__}: {error}"[:_TEXT]
             if self.problems.get(part) != text:
                 _log.exception("%s failed and is skipped; measuring continues", part)
-            self._raised[part] = text, self._clock()
+            self._raised[part] = text, math.inf if once else self._clock()
             return None

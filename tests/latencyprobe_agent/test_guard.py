@@ -33,6 +33,14 @@ def test_a_part_that_raises_is_counted_and_named_until_it_has_worked_for_a_minut
     assert guard.failures == {"metrics": 4}
 
 
+def test_what_nobody_tries_again_is_told_to_the_end() -> None:
+    now_s = 1000.0
+    guard = Guard(lambda: now_s)
+    assert guard.run("export", fail, once=True) is None
+    now_s += 86_400
+    assert list(guard.problems) == ["export"]
+
+
 def test_the_kernels_refusal_passes() -> None:
     def refuse() -> None:
         raise Unsupported("KernelUnsupported", "no BTF")

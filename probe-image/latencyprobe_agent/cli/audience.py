@@ -66,7 +66,7 @@ def audience(
                 return stack.enter_context(exporters).listeners
 
             if export.endpoints:
-                listeners += (guard.run("export", exporting) if guard else exporting()) or ()
+                listeners += (guard.run("export", exporting, once=True) if guard else exporting()) or ()
             yield listeners
 
     return Audience(opened, sampling=any(one.signal == "traces" for one in export.endpoints))
