@@ -627,7 +627,7 @@ struct target_set {
 	__u32 wait_stacks;    /* enum stack_option_flags: STACKS_KERNEL, STACKS_USER */
 	__u32 protocol;	      /* enum protocol */
 	__u32 tls;	      /* 1: its connections are TLS's */
-	__u32 share;	      /* its namespace's, of the ring: index into `shares`; of room for streams */
+	__u32 share;	      /* its namespace's, of the ring: index into `shares` and `streams_of` */
 };
 
 /* Value of `scopes`, key: cgroup id. Groups index `rules`; 0 = no rules on that side. */

@@ -12,6 +12,8 @@ from latencyprobe.report.model import LatencyReport
 from latencyprobe.slo.evaluate import State
 from latencyprobe.text import printable
 
+_REMEDY = "where the operator did not write it, delete it; where it did, it is of another version: upgrade both sides"
+
 
 class _List(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...]
@@ -46,9 +48,6 @@ def reports(namespace: str | None) -> Read:
     if unread and not found:
         raise ClusterError(unread[0])
     return Read(tuple(sorted(found, key=lambda report: report.metadata.namespace)), tuple(unread))
-
-
-_REMEDY = "where the operator did not write it, delete it; where it did, it is of another version: upgrade both sides"
 
 
 def _report(document: Any) -> LatencyReport:

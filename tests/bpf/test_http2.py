@@ -184,7 +184,7 @@ def test_a_call_whose_client_never_ends_its_request_streams_at_both_ends(
     for kind, flags in [(Type.HEADERS, END_HEADERS), *[(Type.DATA, 0)] * 20]:
         connection.answers.put(frame(kind, flags, 1, bytes(10)))
         connection.settle(dice)
-        time.sleep(0.001)
+        time.sleep(0.001)  # longer than a round trip here: the client has the answer's beginning, and yet goes on
     if ending == "answered":
         connection.answers.put(frame(Type.DATA, END_STREAM, 1, b""), frame(Type.RST_STREAM, 0, 1, bytes(4)))
         connection.settle(dice)

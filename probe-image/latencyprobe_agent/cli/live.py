@@ -137,7 +137,7 @@ class LogAbove(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record. What cannot be printed is no reason to end what is logged of."""
+        """Print one record. A console that takes no more ends nothing else."""
         try:
             self._console.print(f"latencyprobe: {record.getMessage()}", highlight=False, markup=False, soft_wrap=True)
         except OSError:
