@@ -23,6 +23,7 @@ from tests.truth.join import (
 pytestmark = pytest.mark.root
 
 PORT = free_port()
+DIALLED = free_port()  # measured on the whole machine: no port that downloads beside this test use
 NETWORK = PAIR_STAGES.index("network")
 
 
@@ -96,12 +97,12 @@ def test_a_translated_destination_changes_nothing(session, namespaces, tmp_path)
 def routed() -> Iterator[dict[str, list[str]]]:
     """Command prefixes for "client" (10.98.1.2) and "server" (10.98.2.2), whose router translates both addresses.
 
-    The client dials 10.98.9.9:80; the server sees 10.98.2.1, as behind a NodePort.
+    The client dials 10.98.9.9:DIALLED; the server sees 10.98.2.1, as behind a NodePort.
     """
     names = {side: f"lp-{os.getpid()}-{side}" for side in ("client", "router", "server")}
     rules = f"""
         table ip lp {{
-            chain in {{ type nat hook prerouting priority -100; ip daddr 10.98.9.9 tcp dport 80 dnat to 10.98.2.2:{PORT}
+            chain in {{ type nat hook prerouting priority -100; ip daddr 10.98.9.9 tcp dport {DIALLED} dnat to 10.98.2.2:{PORT}
             }}
             chain out {{ type nat hook postrouting priority 100; ip daddr 10.98.2.2 snat to 10.98.2.1
             }}
@@ -129,13 +130,13 @@ def routed() -> Iterator[dict[str, list[str]]]:
 
 def test_a_router_that_translates_both_addresses_changes_no_pair(session, routed, tmp_path):
     """Destination and port on the way there, source on the way back: sequence numbers and offsets pass unchanged."""
-    session.measure(80, PORT)
+    session.measure(DIALLED, PORT)
     truth = workload.run_apart(
         tmp_path / "log",
         routed["server"],
         routed["client"],
         address=f"10.98.2.2:{PORT}",
-        dial="10.98.9.9:80",
+        dial=f"10.98.9.9:{DIALLED}",
         total=5_000,
         seed=12,
     )
@@ -147,5 +148,5 @@ def test_a_router_that_translates_both_addresses_changes_no_pair(session, routed
     assert (wrong, int((position < 0).sum())) == (0, 0), matched.describe()
     seen = {role: set(records["peer_port"][records["role"] == role]) for role in (CLIENT, SERVER)}
     peers = {role: {bytes(a[-4:]) for a in records["peer_addr"][records["role"] == role]} for role in (CLIENT, SERVER)}
-    assert seen[CLIENT] == {80}
+    assert seen[CLIENT] == {DIALLED}
     assert peers == {CLIENT: {bytes([10, 98, 9, 9])}, SERVER: {bytes([10, 98, 2, 1])}}

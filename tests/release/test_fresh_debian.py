@@ -31,19 +31,24 @@ exec env -i HOME=/root PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.
 """
 # $1: the program, $2: a port. Prints the report as JSON.
 MEASURE = """
+: >/tmp/said # of the measuring before this one, and the shell below it may not have opened it yet when it is read
 redis-server --port "$2" --save '' --dir /tmp >/tmp/redis.log 2>&1 &
 redis=$!
 trap 'kill $redis $probe 2>/dev/null || :' EXIT
+failed() { echo "$1" >&2; cat /tmp/said /tmp/redis.log >&2; exit 1; }
 "$1" run --port "$2" --threshold 1s --store /tmp/store.db -o json >/tmp/report.json 2>/tmp/said &
 probe=$!
-for _ in $(seq 600); do
-    if grep -q '^measuring' /tmp/said; then break; fi
-    kill -0 $probe || { cat /tmp/said >&2; exit 1; }
+tries=0
+until grep -q '^measuring' /tmp/said; do
+    kill -0 $probe 2>/dev/null || failed 'it ended before it measured'
+    tries=$((tries + 1))
+    [ $tries -lt 1200 ] || failed 'it does not measure after 2 minutes'
     sleep 0.1
 done
-redis-benchmark -p "$2" -t get -n 2000 -c 4 -q >/dev/null
+timeout 10 sh -c 'until redis-cli -p "$1" ping; do sleep 0.1; done' sh "$2" >/dev/null || failed 'no Redis'
+redis-benchmark -p "$2" -t get -n 2000 -c 4 -q >/dev/null || failed 'no load'
 kill -INT $probe
-wait $probe
+wait $probe || failed "it ended with $?"
 cat /tmp/report.json
 rm /tmp/store.db
 """
