@@ -35,7 +35,7 @@ lint: ## ruff, mypy (the packages; what tests and benchmarks call), clang-format
 	@scripts/lint
 
 unit: ## tests that need no root, cluster or clang, and no patience
-	@$(BIN)/pytest -q -n auto --dist loadfile --ignore tests/bpf -m "not slow and not long and not root and not cluster and not e2e"
+	@$(BIN)/pytest -q -n auto --dist loadfile --hypothesis-profile=quick --ignore tests/bpf -m "not slow and not long and not root and not cluster and not e2e"
 
 bpf: $(BPF_OBJECTS) ## compile the eBPF programs to build/bpf/
 	@:

@@ -10,6 +10,7 @@ import pytest
 hypothesis.settings.register_profile(  # a busy machine is no failure
     "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("untimed"), max_examples=25)
 hypothesis.settings.load_profile("untimed")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)

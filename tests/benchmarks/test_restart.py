@@ -19,6 +19,7 @@ def test_a_small_cluster_is_back_within_moments() -> None:
     assert simulated(50, 1.0, 0.0).back_s < 3
 
 
+@pytest.mark.long
 def test_without_a_span_all_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("latencyprobe_operator.directory.pacing.LONGEST_RETURN_S", 0.0)
     found = simulated(5_000, 3.0, 10.0)

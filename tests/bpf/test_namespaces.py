@@ -102,7 +102,8 @@ def routed() -> Iterator[dict[str, list[str]]]:
     names = {side: f"lp-{os.getpid()}-{side}" for side in ("client", "router", "server")}
     rules = f"""
         table ip lp {{
-            chain in {{ type nat hook prerouting priority -100; ip daddr 10.98.9.9 tcp dport {DIALLED} dnat to 10.98.2.2:{PORT}
+            chain in {{ type nat hook prerouting priority -100
+                ip daddr 10.98.9.9 tcp dport {DIALLED} dnat to 10.98.2.2:{PORT}
             }}
             chain out {{ type nat hook postrouting priority 100; ip daddr 10.98.2.2 snat to 10.98.2.1
             }}

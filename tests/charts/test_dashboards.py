@@ -160,6 +160,7 @@ def test_links_lead_to_dashboards_that_exist_with_variables_that_they_have(name:
         assert set(re.findall(r"var-(\w+)=", rest)) <= variables[uid]
 
 
+@pytest.mark.long
 @needs_prometheus
 @pytest.mark.parametrize("name", PAGES)
 def test_every_query_finds_data_with_the_labels_that_it_shows(store: Store, name: str) -> None:
@@ -177,6 +178,7 @@ def test_each_chart_of_durations_draws_each_exemplar_once() -> None:
         assert len(selected) == len(set(selected)) == len(exprs)
 
 
+@pytest.mark.long
 @needs_prometheus
 def test_exemplars_of_a_panel_lead_to_spans_that_were_sent(store: Store) -> None:
     sent = {

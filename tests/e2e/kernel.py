@@ -26,6 +26,11 @@ def held_by(pod: Mapping[str, Any]) -> Objects:
     return held
 
 
+def numbers_held(pod: Mapping[str, Any]) -> dict[str, int]:
+    """How many objects of each kind a pod's processes hold."""
+    return {kind: len(ids) for kind, ids in held_by(pod).items()}
+
+
 def still_there(objects: Objects) -> Objects:
     """Those of the objects that the kernel still knows."""
     return {kind: left for kind in KINDS if (left := objects[kind] & alive(kind))}

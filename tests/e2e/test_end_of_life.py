@@ -9,7 +9,7 @@ from tests.e2e.bench.chart import Chart
 from tests.e2e.bench.cluster import Cluster, wait_for
 from tests.e2e.bench.jaeger import Jaeger
 from tests.e2e.bench.workload import Workload
-from tests.e2e.kernel import held_by, still_there
+from tests.e2e.kernel import held_by, numbers_held, still_there
 from tests.e2e.probes import conditions, is_true, latency_probe, nothing_measured, pairs, results
 
 pytestmark = pytest.mark.e2e
@@ -139,11 +139,6 @@ def served(jaeger: Jaeger, namespace: str) -> int:
     """How many SERVER spans there are."""
     traces = jaeger.traces("server", {"k8s.namespace.name": namespace}, limit=20_000)
     return sum(span.kind == "server" for trace in traces for span in trace)
-
-
-def numbers_held(pod: dict[str, Any]) -> dict[str, int]:
-    """How many objects of each kind a pod's processes hold."""
-    return {kind: len(ids) for kind, ids in held_by(pod).items()}
 
 
 def agent_on(chart: Chart, node: str) -> list[dict[str, Any]]:

@@ -83,12 +83,14 @@ def printed(words: list[str], store: Path, stdout: IO[str] | int, **environ: str
     return run.returncode, run.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", PRINTING, ids=" ".join)
 def test_a_full_device_is_one_line_of_complaint(words: list[str], store_of_today: SqliteStore) -> None:
     with Path("/dev/full").open("w") as full:
         assert (1, NO_SPACE) == printed(words, store_of_today.path, full)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", PRINTING, ids=" ".join)
 def test_a_reader_that_stops_early_causes_no_complaint(words: list[str], store_of_today: SqliteStore) -> None:
     reader, writer = os.pipe()

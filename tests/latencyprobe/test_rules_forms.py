@@ -68,7 +68,15 @@ def test_a_prometheusrule_is_in_the_namespace_of_its_latencyprobe_and_has_the_sa
     assert written("prometheus", probe())[0] == document["spec"]
 
 
-@pytest.mark.parametrize(("objectives", "sizes"), [(0, []), (8, [8]), (9, [8, 1]), (32, [8] * 4)])
+@pytest.mark.parametrize(
+    ("objectives", "sizes"),
+    [
+        (0, []),
+        (8, [8]),
+        pytest.param(9, [8, 1], marks=pytest.mark.long),
+        pytest.param(32, [8] * 4, marks=pytest.mark.long),
+    ],
+)
 def test_many_objectives_are_several_prometheusrules_each_small_enough_for_kubectl_and_the_prometheus_operator(
     probe: MakeProbe, objectives: int, sizes: list[int]
 ) -> None:

@@ -132,6 +132,7 @@ def test_one_hour_outage(tmp_path: Path) -> None:
     assert (start + 4, True) == found[WINDOW_S["30d"]][1], "196 of 262 events that the goal allows in these days"
 
 
+@pytest.mark.long
 def test_ten_bad_minutes_clear_when_the_short_window_has_left_them(tmp_path: Path) -> None:
     start, end = 4 * HOUR, 4 * HOUR + 10
     events = minutes(8 * HOUR, lambda minute: (0, 60) if start <= minute < end else (60, 0))
@@ -187,6 +188,7 @@ def test_rules_of_the_examples_are_valid(tmp_path: Path, file: Path, form: str) 
         assert "SUCCESS" in promtool("check", "rules", "--lint=all", "--lint-fatal", path)
 
 
+@pytest.mark.long
 def test_annotations_are_sentences_with_the_figures_in_them(tmp_path: Path) -> None:
     of = probe("99.9", "28d")
     events = minutes(2 * HOUR, lambda _: (95, 5))
@@ -233,6 +235,7 @@ def test_a_wrong_answer_is_told(tmp_path: Path) -> None:
         ask(tmp_path, of, minutes(HOUR, lambda _: (1000, 0)), question)
 
 
+@pytest.mark.long
 def test_namespaces_and_perspectives_are_not_added_up(tmp_path: Path) -> None:
     of = probe("99.9", "28d")
     recorded = "objective:latencyprobe_slo_events:increase1h"

@@ -150,6 +150,7 @@ def test_nothing_of_others_is_counted(tmp_path: Path, started: Started) -> None:
             assert asked.since(key) is None, namespace
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("started", SERVERS)
 def test_exports_between_full_minutes_shift_each_end_by_less_than_one(tmp_path: Path, started: Started) -> None:
     log = Log(600, outage=range(400, 420), phase_s=(17, 41))
@@ -176,6 +177,7 @@ def test_a_short_window_is_not_extrapolated(tmp_path: Path) -> None:
         assert exact == counts(server).events(KEY, NOW - 301, NOW).good
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("started", SERVERS)
 def test_a_series_is_known_from_its_first_sample_on(tmp_path: Path, started: Started) -> None:
     log = Log(600)
@@ -197,6 +199,7 @@ def test_a_series_that_was_short_and_is_over_is_known_as_well(tmp_path: Path, st
         assert log.first == PrometheusCounts(Client(Settings(server.url)), clock=lambda: NOW + idle_s).since(KEY)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("started", SERVERS)
 def test_steps_add_up_to_the_window(tmp_path: Path, started: Started) -> None:
     log = Log(600)
@@ -223,6 +226,7 @@ def test_an_objective_whose_definition_is_new_has_no_events_yet(tmp_path: Path) 
         assert (found.state, found.events) == ("NoData", 0)
 
 
+@pytest.mark.long
 @needs_prometheus
 def test_what_metrics_do_not_carry_is_named_in_every_form(tmp_path: Path) -> None:
     with prometheus_with(tmp_path, Log(600), []) as server:

@@ -27,6 +27,7 @@ def quiet(o: Objective) -> dict[int, Events]:
     return dict.fromkeys(windows_needed(o), Events(1000, 0))
 
 
+@pytest.mark.long
 def test_one_hour_outage_fires_and_clears_each_row_at_the_minute_computed_by_hand() -> None:
     # 60 events a minute for three days, then all of them bad for an hour. A row fires when more than
     # factor × 0.1 % × 60 × its long minutes are bad: 52, 130, 260, 260 events = 1, 3, 5, 5 minutes. It clears when
@@ -41,6 +42,7 @@ def test_one_hour_outage_fires_and_clears_each_row_at_the_minute_computed_by_han
     } == series.firing()
 
 
+@pytest.mark.long
 def test_slow_leak_fires_the_slowest_row_alone_after_two_days() -> None:
     # 2,000 events a minute, from day 3 on 3 of them bad: rate 1.5. The long window of three days holds 8,640,000
     # events; more than 8,640 bad ones are there after 2,880 minutes and one more.

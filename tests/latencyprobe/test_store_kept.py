@@ -195,6 +195,7 @@ def test_who_only_reads_keeps_nothing(store: Played) -> None:
             store.store.add([row(now - 600, good=100)])
 
 
+@pytest.mark.long
 def test_of_what_was_asked_for_no_more_is_kept_than_of_the_last_minutes(store: Played) -> None:
     kept = store.store._kept
 

@@ -119,6 +119,7 @@ with SqliteStore({file!r}, clock=lambda: {now}) as store:
 """
 
 
+@pytest.mark.long
 def test_killed_writer_loses_and_repeats_nothing(tmp_path: Path) -> None:
     file = tmp_path / "sli.db"
     key = tuple(str(part) for part in KEY)

@@ -48,6 +48,7 @@ def test_a_changed_status_goes_at_once_an_equal_one_waits() -> None:
     assert [1, 2] == [status.generation for status in directory.statuses]
 
 
+@pytest.mark.long
 def test_of_many_plans_in_a_large_cluster_the_newest_is_told_in_time_and_trouble_at_once() -> None:
     directory = FakeDirectory()
     directory.returning.told(2.0)

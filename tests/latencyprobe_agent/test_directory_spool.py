@@ -204,6 +204,7 @@ def test_above_the_bounds_the_oldest_go_and_are_counted(
     assert sum(file.stat().st_size for file in path.parent.iterdir()) < 10 << 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("bound", "most"), [("CAPACITY_ROWS", 300), ("_CAPACITY_BYTES", 256 << 10)])
 def test_one_namespace_pushes_out_no_rows_of_another_but_its_own_oldest(
     path: Path, dropped: Counter[str], monkeypatch: pytest.MonkeyPatch, bound: str, most: int

@@ -46,6 +46,7 @@ def test_a_loop_that_stands_still_is_not_healthy(served: tuple[Health, str], mon
     assert answer(f"{url}/readyz")[0] == 503
 
 
+@pytest.mark.long
 def test_who_holds_connections_keeps_no_question_from_being_answered(served: tuple[Health, str]) -> None:
     """Silent ones, and ones that send a letter now and then, more than it has threads for."""
     state, url = served

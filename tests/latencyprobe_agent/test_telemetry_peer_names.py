@@ -71,6 +71,7 @@ def test_what_is_learned_of_the_same_peer_meanwhile_is_taken(room: WaitingRoom, 
     assert who(room.take_ready(peers, 10.3)) == [Peer("10.0.0.2", measured)]
 
 
+@pytest.mark.long
 def test_names_are_forgotten_with_the_halves_that_had_them(room: WaitingRoom, make_halves: Any) -> None:
     for number in range(MOST + MOST // 2):
         peer = Identity("10.0.0.2", pod=f"web-{number}", uid=str(number))

@@ -71,6 +71,7 @@ def test_delta_temporality_sends_differences_from_the_last_export() -> None:
     assert (data.count, data.positive.offset, list(data.positive.bucket_counts)) == (3, -671, [3])
 
 
+@pytest.mark.long
 def test_a_container_with_many_targets_is_cut_in_requests_that_receivers_take() -> None:
     """As the client of all that a cluster has: 4 MiB is what receivers take by default."""
     durations = (names.CLIENT_DURATION, names.STAGE_DURATION, names.PEER_DURATION, names.TCP_RTT)
@@ -90,6 +91,7 @@ def test_a_container_with_many_targets_is_cut_in_requests_that_receivers_take() 
     }
 
 
+@pytest.mark.long
 def test_a_metric_of_one_container_may_be_more_than_a_request() -> None:
     """As of one with many targets, each with many peers, whose names other tenants choose."""
     points = [

@@ -249,6 +249,7 @@ def test_spans_of_one_container_share_one_resource(chosen: Any) -> None:
     assert [len(group.scope_spans[0].spans) for group in request.resource_spans] == [50, 50, 50]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name_length", [3, 250])
 def test_requests_stay_below_what_receivers_accept(chosen: Any, name_length: int) -> None:
     join = Join(STAGES_NS, NETWORK, -1.0, 3, 4)

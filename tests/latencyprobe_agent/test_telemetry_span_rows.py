@@ -4,6 +4,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -141,6 +142,7 @@ def _by_time(event: Span.Event) -> tuple[int, str, bytes]:
     return event.time_unix_nano, event.name, event.SerializeToString(deterministic=True)
 
 
+@pytest.mark.long
 @given(readies(), st.integers(0, 2**60), st.booleans())
 @settings(deadline=None)
 def test_columns_say_what_one_object_for_each_span_would(ready: Ready, offset_ns: int, shared_key: bool) -> None:
@@ -151,6 +153,7 @@ def test_columns_say_what_one_object_for_each_span_would(ready: Ready, offset_ns
     assert [*map(canonical, found)] == [*map(canonical, span_oracle.grouped(ready, context))]
 
 
+@pytest.mark.long
 def test_many_spans_of_many_peers_say_the_same() -> None:
     rng, count = np.random.default_rng(1), 3000
     rows = np.zeros(count, ROW)

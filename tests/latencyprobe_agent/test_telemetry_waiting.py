@@ -224,6 +224,7 @@ def test_evidence_stays_with_its_own_span_until_that_leaves(make_halves: Any) ->
     assert seen == dict(zip(halves.join_key.tolist(), [10, 11, 12], strict=True))
 
 
+@pytest.mark.long
 def test_targets_and_servers_that_no_row_has_are_forgotten_and_others_keep_their_names(make_halves: Any) -> None:
     room = WaitingRoom(identity_wait_s=2.0, join_wait_s=1.0, capacity=10)
     room.admit(everything(make_halves({"role": Role.SERVER})), {1: CART}, 0.0, by_process=False)

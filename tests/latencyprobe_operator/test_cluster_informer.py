@@ -123,6 +123,7 @@ def test_gone_lists_again_and_forgets_what_vanished_meanwhile(make: Any) -> None
     watched(make, fake, check)
 
 
+@pytest.mark.long
 def test_silent_watch_is_given_up_and_what_is_there_listed_again(make: Any) -> None:
     fake = FakePods([page("a"), page("a", version=40)], [events(("MODIFIED", raw_pod("a", 33)))])
 

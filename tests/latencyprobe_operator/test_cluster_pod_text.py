@@ -69,6 +69,7 @@ def kept_bytes(documents: list[bytes], decode: Callable[[bytes], Any]) -> float:
     return kept / len(found)
 
 
+@pytest.mark.long
 def test_all_that_is_kept_of_a_pod_is_bounded() -> None:
     # 59,000, and a part of the table of interned strings where it just then grows
     assert kept_bytes([heavy(number, nodeName="n1") for number in range(200)], decoding.pod) < 80_000

@@ -180,6 +180,7 @@ def test_a_connection_that_says_nothing_more_is_closed(play: Play, monkeypatch: 
     play(scene)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("who", ["the directory", "the kernel"])
 def test_the_connection_of_an_agent_that_does_not_read_is_given_up_with_all_that_waits_for_it(
     play: Play, make: Any, monkeypatch: pytest.MonkeyPatch, who: str

@@ -87,6 +87,7 @@ def test_counts_of_an_hour_without_the_operator_arrive_once_when_it_is_back(
     play(scene)
 
 
+@pytest.mark.long
 def test_who_is_told_to_hand_in_less_does_so_and_loses_nothing(
     play: Play, make: Any, tls_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

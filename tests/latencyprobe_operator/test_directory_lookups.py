@@ -75,6 +75,7 @@ def test_what_a_neighbour_dials_takes_no_name_from_steady_peers() -> None:
     assert lookups.counts["too_many"] > 10_000
 
 
+@pytest.mark.long
 def test_each_namespace_that_a_node_measures_has_room_of_its_own_for_new_peers() -> None:
     clock = Clock()
     lookups = Lookups(clock)

@@ -30,6 +30,7 @@ def test_strangers_cannot_make_the_api_server_review_without_end() -> None:
     assert reviewer.calls == 200
 
 
+@pytest.mark.long
 def test_strangers_keep_no_agent_out() -> None:
     """However many tokens they send from however many addresses: agents are known by the addresses of their pods."""
     auth, _ = authenticator({"t": ON_N1})
@@ -54,6 +55,7 @@ def fill(auth: Authenticator) -> None:
     assert guess(auth, "10.0.2.1", 1) == {429: 1}
 
 
+@pytest.mark.long
 def test_a_token_that_was_found_good_has_no_bound_beside_strangers() -> None:
     clock, mine = Clock(), token(3600)
     auth, _ = authenticator({mine: ON_N1, "api-t": Reviewed("prometheus")}, clock)
@@ -66,6 +68,7 @@ def test_a_token_that_was_found_good_has_no_bound_beside_strangers() -> None:
     assert asyncio.run(auth.agent(mine, "192.0.2.2")).node == "n1", "it is asked for again, as an hour is over"
 
 
+@pytest.mark.long
 def test_a_token_that_is_good_no_more_is_a_strangers() -> None:
     auth, reviewer = authenticator({"api-t": Reviewed("prometheus")})
     asyncio.run(auth.metrics_reader("api-t", "192.0.2.1"))
@@ -77,6 +80,7 @@ def test_a_token_that_is_good_no_more_is_a_strangers() -> None:
         assert refused.value.status == status
 
 
+@pytest.mark.long
 def test_an_agent_whose_address_is_nobodys_is_known_by_its_pod() -> None:
     """It has just started, or its address is translated on the way."""
     mine, forged = token_of("agents", "agent-n2", "uid-2"), token_of("agents", "agent-n2", "uid-of-another")
@@ -87,6 +91,7 @@ def test_an_agent_whose_address_is_nobodys_is_known_by_its_pod() -> None:
         asyncio.run(auth.agent(forged, "192.0.2.7"))
 
 
+@pytest.mark.long
 def test_the_first_token_of_a_pod_is_held_up_by_none_that_names_no_pod() -> None:
     mine = token_of("monitoring", "prometheus-0", "uid-3", "api-")
     auth, _ = authenticator({mine: Reviewed("prometheus")})

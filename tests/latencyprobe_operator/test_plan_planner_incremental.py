@@ -116,6 +116,7 @@ def anew(world: World, most: Most = MOST) -> dict[str, Any]:
     return shown(planner)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fixed", [1, None], ids=["fixed", "random"])
 @pytest.mark.parametrize("most", [MOST, Most(60, 250), Most(160, 100)], ids=["room", "plans", "memory"])
 def test_plans_after_each_change_are_those_of_a_planner_that_begins_anew(fixed: int | None, most: Most) -> None:

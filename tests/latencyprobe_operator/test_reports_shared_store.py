@@ -159,6 +159,7 @@ def test_a_server_that_is_away_leaves_our_own_counts_and_a_condition(world: Worl
     assert world.failures == {"SharedStoreFailed": 1}
 
 
+@pytest.mark.long
 def test_a_server_that_never_answers_holds_up_no_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "BUDGET_S", 2.0)
     stored: list[int] = []

@@ -2,6 +2,8 @@
 
 import tracemalloc
 
+import pytest
+
 from latencyprobe.plan import Role
 from latencyprobe.slo.objective import ObjectiveKey
 from latencyprobe_operator.reports.waiting import AT_ONCE, Waiting, Wanted
@@ -23,6 +25,7 @@ def all_of(waiting: Waiting) -> list[Wanted]:
     return found
 
 
+@pytest.mark.long
 def test_objectives_that_wait_minute_after_minute_are_kept_once() -> None:
     waiting, many = Waiting(), keys("shop", 20_000)
     waiting.put(MINUTE, dict.fromkeys(many, 60_000.0))

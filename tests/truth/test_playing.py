@@ -117,6 +117,7 @@ def test_a_seed_is_one_script():
     assert Author(7).write().steps == Author(7).write().steps != Author(8).write().steps
 
 
+@pytest.mark.long
 def test_scripts_end_in_every_way_and_hold_requests_of_every_fate(all_played):
     ends = {played.script.acts[-1].partition(" ")[0] for played in all_played}
     assert set(ENDS) <= ends
