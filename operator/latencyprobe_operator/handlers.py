@@ -13,10 +13,12 @@ from typing import Any, NoReturn
 
 from latencyprobe_operator.cluster import aio  # isort: skip  # before kopf
 import kopf
+from kopf._cogs.structs.references import Insights  # nothing public says what kopf watches
 
 from latencyprobe.api import GROUP
 from latencyprobe.errors import ClusterError
 from latencyprobe_operator.cluster.api import Backoff, InPod
+from latencyprobe_operator.cluster.loops import until_one_ends
 from latencyprobe_operator.cluster.own_loop import OwnLoop
 
 assert aio
@@ -51,12 +53,22 @@ def watching(take: Take, failed: Callable[[str, Exception], None]) -> OwnLoop:
 
 
 async def _ended(take: Take) -> Exception:
-    """Run kopf until it ends by itself; returns why."""
+    """Run kopf until it ends by itself, or has nothing to watch; returns why."""
+    insights = Insights()
+    ours = {"registry": kopf_registry(take), "settings": settings(), "insights": insights}
     try:
-        await kopf.operator(registry=kopf_registry(take), settings=settings(), clusterwide=True, standalone=True)
+        await until_one_ends(_kind_is_served(insights), kopf.operator(**ours, clusterwide=True, standalone=True))
     except Exception as error:
         return error
     return ClusterError("kopf has ended by itself")
+
+
+async def _kind_is_served(insights: Insights) -> None:
+    """Raise ClusterError when kopf has found no LatencyProbes to watch: it would not look for them again."""
+    await insights.ready_resources.wait()
+    if not insights.watched_resources:
+        raise ClusterError("the API server serves no LatencyProbes: their CRD is gone, or not served yet")
+    await asyncio.Event().wait()
 
 
 def settings() -> kopf.OperatorSettings:

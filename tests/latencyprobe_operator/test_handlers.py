@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from latencyprobe_operator import handlers  # isort: skip  # first: no synchronous client
@@ -12,7 +13,9 @@ import pytest
 from kopf._cogs.clients import watching as kopf_watching
 from kopf._core.reactor import queueing
 
+from latencyprobe.api import API_VERSION
 from latencyprobe_operator.handlers import FINALIZER, kopf_registry, settings, watching
+from tests.support.api_server import CRDS, ApiServer, api_server
 from tests.support.waiting import until
 
 
@@ -104,3 +107,38 @@ def test_it_begins_anew_when_it_ends_or_fails_and_leaves_our_loop_alone(monkeypa
     asyncio.run(play())
     assert took == [("ADDED", {"n": n}) for n in (2, 1, 0)]
     assert threads.isdisjoint({threading.get_ident()})
+
+
+@pytest.mark.cluster
+def test_a_definition_that_was_deleted_and_is_back_is_watched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took, failures = list[str](), list[str]()
+
+    async def play(server: ApiServer) -> None:
+        def create(name: str) -> None:
+            server.create(f"/apis/{API_VERSION}/namespaces/default/latencyprobes", {
+                "apiVersion": API_VERSION,
+                "kind": "LatencyProbe",
+                "metadata": {"name": name},
+                "spec": {"targets": [{"name": "t"}]},
+            })  # fmt: skip
+
+        async with watching(
+            lambda _, probe: took.append(probe["metadata"]["name"]), lambda _, why: failures.append(str(why))
+        ):
+            create("before")
+            await until(lambda: "before" in took, timeout_s=60)
+            path = f"{CRDS}/latencyprobes.latencyprobe.dev"
+            definition = server.call("GET", path)[1]
+            server.call("DELETE", path)
+            await until(lambda: any("serves no LatencyProbes" in why for why in failures), timeout_s=60)
+            await until(lambda: server.call("GET", path)[0] == 404, timeout_s=60)
+            metadata = {"name": definition["metadata"]["name"]}
+            server.define({key: definition[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": metadata})
+            create("after")
+            await until(lambda: "after" in took, timeout_s=60)
+
+    with api_server(tmp_path) as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+        asyncio.run(play(server))
