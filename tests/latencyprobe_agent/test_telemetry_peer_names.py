@@ -1,11 +1,12 @@
 """Who is at the other end of waiting halves: named early, and not renamed."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.directory.peers import FakePeers
+from latencyprobe_agent.directory.peers import FakePeers, Had
 from latencyprobe_agent.telemetry.peer_names import MOST
 from latencyprobe_agent.telemetry.span_rows import Peer
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
@@ -17,6 +18,13 @@ class AskingPeers(FakePeers):
     """Peers of an agent that has an operator."""
 
     asks = True
+
+    def __init__(self, *known: Identity, past: Had | None = None) -> None:
+        super().__init__(*known)
+        self.past = past
+
+    def had(self, addresses: Iterable[str]) -> dict[str, Had]:
+        return {one: self.past for one in addresses if self.past and self.past.identity.address == one}
 
 
 @pytest.fixture
@@ -69,6 +77,39 @@ def test_what_is_learned_of_the_same_peer_meanwhile_is_taken(room: WaitingRoom, 
     assert len(room.take_ready(peers, 10.1)) == 0
     peers.identities["10.0.0.2"] = measured = Identity("10.0.0.2", pod="web-1", uid="u", measured=("shop/p/cart",))
     assert who(room.take_ready(peers, 10.3)) == [Peer("10.0.0.2", measured)]
+
+
+OLD, NEW, NOBODY = (Identity("10.0.0.2", pod=pod, uid=pod) for pod in ("old", "new", ""))
+
+
+@pytest.mark.parametrize("now", [NEW, NOBODY, None], ids=["another", "nobody", "nobody knows"])
+@pytest.mark.parametrize(("until_ns", "found"), [(0, "old"), (-1, None)], ids=["while it was known", "later"])
+def test_what_began_while_a_pod_had_the_address_has_its_name_though_it_comes_when_the_pod_has_gone(
+    room: WaitingRoom, make_halves: Any, now: Identity | None, until_ns: int, found: str | None
+) -> None:
+    half = everything(make_halves({"role": Role.SERVER}))
+    began_s, until_s = half.halves.start_ns[0] / 1e9, (half.halves.start_ns[0] + until_ns) / 1e9
+    peers = AskingPeers(*([now] if now else []), past=Had(OLD, began_s - 5.0, until_s))
+    room.admit(half, {1: CART}, 10.0, by_process=False)
+    ((_, identity),) = who(room.take_ready(peers, 12.0))
+    assert identity == (OLD if found else now)
+    assert room.unresolved == (0 if found or now else 1)
+
+
+def test_what_is_known_of_the_same_pod_now_is_better_than_what_was(room: WaitingRoom, make_halves: Any) -> None:
+    measured = Identity("10.0.0.2", pod="old", uid="old", measured=("shop/p/cart",))
+    room.admit(everything(make_halves({"role": Role.SERVER})), {1: CART}, 10.0, by_process=False)
+    peers = AskingPeers(measured, past=Had(OLD, 0.0, 1e9))
+    assert who(room.take_ready(peers, 10.3)) == [Peer("10.0.0.2", measured)]
+
+
+def test_what_has_a_name_keeps_it_beside_what_has_none(room: WaitingRoom, make_halves: Any) -> None:
+    halves = [everything(make_halves({"role": Role.SERVER, "request_seq": seq})) for seq in (1, 90_000)]
+    room.admit(halves[0], {1: CART}, 10.0, by_process=False)
+    room.name(AskingPeers(NEW), 10.0)
+    room.admit(halves[1], {1: CART}, 10.1, by_process=False)
+    peers = AskingPeers(NOBODY, past=Had(OLD, 0.0, 1e9))
+    assert [one.identity for one in who(room.take_ready(peers, 13.0))] == [NEW, OLD]
 
 
 @pytest.mark.long

@@ -133,6 +133,25 @@ def test_addresses_of_nodes_and_load_balancers_that_change_hands_are_named(make:
     assert state.take_changes().addresses == {"10.96.0.7", "203.0.113.9"}
 
 
+def test_a_pod_has_its_address_until_it_ends_whoever_has_asked_for_its_deletion(make: Any) -> None:
+    pod = make.pod("cart-1")
+    state = make.state(pod)
+    state.take_changes()
+    state.put("pods", replace(pod, terminating=True))
+    changes = state.take_changes()
+    assert (changes.addresses, changes.pods_on) == (set(), {pod.node})
+    state.put("pods", replace(pod, terminating=True, terminal=True))
+    assert state.take_changes().addresses == {*pod.addresses}
+
+
+def test_of_two_pods_at_an_address_the_end_of_one_is_told(make: Any) -> None:
+    old, new = (replace(make.pod(name), addresses=("10.0.0.9",)) for name in ("cart-1", "cart-2"))
+    state = make.state(old, new)
+    state.take_changes()
+    state.put("pods", replace(old, terminating=True))
+    assert state.take_changes().addresses == {"10.0.0.9"}, "now it is the other one's"
+
+
 def test_slices_are_found_by_the_service_that_they_name_now(make: Any) -> None:
     pod, cart, pay = make.pod("cart-1"), make.service("cart"), make.service("pay", address="10.96.0.8")
     slices = [replace(make.slice_of("cart", pod), name=name) for name in ("cart-a", "cart-b")]

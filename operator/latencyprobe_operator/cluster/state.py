@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Set
 from typing import TypeVar
 
+from msgspec import structs
+
 from latencyprobe_operator.cluster.decoding import Trimmed
 from latencyprobe_operator.cluster.namespace_room import ROOM, NamespaceRoom, size_of
 from latencyprobe_operator.cluster.objects import Key, Namespace, Node, Pod, Service, Slice, key_of
@@ -17,7 +19,8 @@ T = TypeVar("T")
 
 class Changes:
     """`namespaces`: those whose objects changed; `nodes`: that came or went; `pods_on`: nodes whose pods came, changed
-    or went; `addresses`: of pods and Services that did, and of nodes whose addresses did."""
+    or went; `addresses`: of pods and Services that did, but for pods of which no more has changed than that their
+    deletion was asked for, and of nodes whose addresses did."""
 
     def __init__(self) -> None:
         self.namespaces: set[str] = set()
@@ -73,6 +76,7 @@ class ClusterState:
             self._unindex(old)
         names[name] = item
         self._index(item)
+        self._note_owners(old, item)
         if isinstance(item, Node):
             known = old if isinstance(old, Node) else None
             self._changes.addresses |= {*item.addresses} ^ {*(known.addresses if known else ())}
@@ -155,6 +159,7 @@ class ClusterState:
             self._kinds[kind].pop(key[0], None)
         if old is not None:
             self._unindex(old)
+            self._note_owners(old, None)
         if isinstance(old, Node):
             self._changes.addresses.update(old.addresses)
         self._note(kind, *key)
@@ -170,7 +175,6 @@ class ClusterState:
             _claim(self._nodes_at, {*item.addresses}, item)
         elif isinstance(item, Slice):
             self._slices_of.setdefault((item.namespace, item.service), {})[item.name] = item
-        self._note_owner(item)
 
     def _unindex(self, item: Trimmed) -> None:
         if isinstance(item, Pod):
@@ -182,15 +186,23 @@ class ClusterState:
             _release(self._nodes_at, {*item.addresses}, item)
         elif isinstance(item, Slice):
             _drop_from(self._slices_of, (item.namespace, item.service), item.name, item)
-        self._note_owner(item)
 
-    def _note_owner(self, item: Trimmed) -> None:
-        if isinstance(item, Pod | Service):
+    def _note_owners(self, old: Trimmed | None, new: Trimmed | None) -> None:
+        for pod in (one for one in (old, new) if isinstance(one, Pod) and one.node):
+            self._changes.pods_on.add(pod.node)
+        if isinstance(old, Pod) and isinstance(new, Pod) and self._only_ends(old, new):
+            return
+        for item in (one for one in (old, new) if isinstance(one, Pod | Service)):
             self._changes.addresses.update(item.addresses)
-        if isinstance(item, Service):
-            self._changes.addresses.update(item.balancers)
-        if isinstance(item, Pod) and item.node:
-            self._changes.pods_on.add(item.node)
+            if isinstance(item, Service):
+                self._changes.addresses.update(item.balancers)
+
+    def _only_ends(self, old: Pod, new: Pod) -> bool:
+        """Return whether a pod is the only one at its addresses, as before, and no more has changed than that its
+        deletion was asked for: until it has ended it makes and answers RPCs."""
+        return structs.replace(old, terminating=new.terminating) == new and all(
+            len(self._pods_at.get(address, ())) <= 1 for address in new.addresses
+        )
 
     def _note(self, kind: str, namespace: str, name: str) -> None:
         if kind == "nodes":

@@ -3,13 +3,14 @@
 `resolve()` returns what is known at once; what is not is asked in batches by a thread of its own, so measuring never
 waits. An entry ends after its validity or when the plan stream tells to forget it (from an operator that does not: when
 the plan's generation changes), so a reused address is never given to its old owner (docs/design/directory.md,
-"Identities").
+"Identities"). What began while an entry held is that owner's all the same, whenever it is looked at: `had()`.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 from latencyprobe.plan import Identity, IdentityAnswer
 from latencyprobe.wire import MAX_ADDRESSES
@@ -17,8 +18,17 @@ from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.guard import Guard
 
 _CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count no single node reaches in 15 s
+_PAST = 4096  # a half waits for the name of its peer for 4 s: a thousand changes of hands a second
 _RETRY_S = 1.0
 _PACE_S = 0.1  # the directory takes 20 requests a second from a node; addresses that come meanwhile are one question
+
+
+class Had(NamedTuple):
+    """Who has an address, from when until when that is known (s, monotonic clock)."""
+
+    identity: Identity
+    since_s: float
+    until_s: float
 
 
 class Peers:
@@ -27,7 +37,8 @@ class Peers:
     def __init__(self, ask: Callable[[tuple[str, ...]], IdentityAnswer] | None, guard: Guard | None = None) -> None:
         self._ask = ask
         self._questions = Attempts("peers", "peers stay unresolved meanwhile", guard)
-        self._known: dict[str, tuple[Identity, float]] = {}
+        self._known: dict[str, Had] = {}
+        self._past: dict[str, Had] = {}  # who had them before, in the order in which it ended
         self._unanswered: set[str] = set()
         self._asked: frozenset[str] = frozenset()
         self._void: set[str] = set()  # asked, and to be forgotten before the answer was here
@@ -52,14 +63,16 @@ class Peers:
             self._lock.notify()
 
     def forget(self, addresses: Iterable[str] | None) -> None:
-        """Know these addresses (None: any) no more, nor by an answer that is on its way."""
+        """Know these addresses (None: any) no more, nor by an answer that is on its way. It stays known who had these
+        until now; not so of any, as they may have changed before."""
         with self._lock:
             if addresses is None:
                 self._known.clear()
                 self._void |= self._asked
             else:
                 for address in addresses:
-                    self._known.pop(address, None)
+                    if (known := self._known.pop(address, None)) is not None:
+                        self._end(address, known)
                 self._void |= self._asked.intersection(addresses)
 
     def resolve(self, addresses: Iterable[str], late_s: float = 0.0) -> dict[str, Identity]:
@@ -71,14 +84,19 @@ class Peers:
         found = {}
         with self._lock:
             for address in addresses:
-                identity, until = self._known.get(address, (None, 0.0))
-                if identity is not None and now < until + late_s:
-                    found[address] = identity
-                if now >= until and len(self._unanswered) < _CAPACITY:
+                known = self._known.get(address)
+                if known is not None and now < known.until_s + late_s:
+                    found[address] = known.identity
+                if (known is None or now >= known.until_s) and len(self._unanswered) < _CAPACITY:
                     self._unanswered.add(address)
             if self._unanswered:
                 self._lock.notify()
         return found
+
+    def had(self, addresses: Iterable[str]) -> dict[str, Had]:
+        """Return who had addresses until it was told that they have changed hands, of those that have lately."""
+        with self._lock:
+            return {address: self._past[address] for address in addresses if address in self._past}
 
     def _run(self) -> None:
         while True:
@@ -106,9 +124,25 @@ class Peers:
             self._generation = answer.generation
             for identity in answer.identities:
                 if identity.address not in self._void:
-                    self._known[identity.address] = (identity, asked_s + answer.valid_s)
+                    self._know(Had(identity, asked_s, asked_s + answer.valid_s))
             self._unanswered.difference_update(self._asked - self._void)
             self._asked = frozenset()
+
+    def _know(self, now: Had) -> None:
+        before = self._known.get(address := now.identity.address)
+        if before is not None and whose(before.identity) != whose(now.identity):
+            self._end(address, before)
+        elif before is not None and now.since_s <= before.until_s:
+            now = now._replace(since_s=before.since_s)
+        self._known[address] = now
+
+    def _end(self, address: str, known: Had) -> None:
+        if nobody(known.identity):
+            return
+        self._past.pop(address, None)
+        self._past[address] = known._replace(until_s=min(known.until_s, time.monotonic()))
+        if len(self._past) > _PAST:
+            del self._past[next(iter(self._past))]
 
 
 class FakePeers(Peers):
@@ -121,6 +155,16 @@ class FakePeers(Peers):
     def resolve(self, addresses: Iterable[str], late_s: float = 0.0) -> dict[str, Identity]:
         """Return those that are known."""
         return {address: self.identities[address] for address in addresses if address in self.identities}
+
+
+def whose(identity: Identity) -> tuple[str, ...]:
+    """Return what tells one owner of an address from another."""
+    return identity.uid, identity.namespace, identity.pod, identity.service, identity.node
+
+
+def nobody(identity: Identity) -> bool:
+    """Return whether it is known that nobody in the cluster has an address, so far."""
+    return not (identity.pod or identity.service or identity.node)
 
 
 def name(identity: Identity | None, peer: str) -> str:
