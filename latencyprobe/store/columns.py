@@ -10,7 +10,7 @@ import msgspec
 
 from latencyprobe.bounds import MAX_SUM
 from latencyprobe.causes import folded
-from latencyprobe.sli import Coverage, SliRow, SlowExchange, added, missing, most, slowest
+from latencyprobe.sli import Coverage, SliRow, SlowExchange, added, merged, missing, most, slowest
 from latencyprobe.slo.objective import ObjectiveKey, key_of
 from latencyprobe.slo.windows import MINUTE_S
 from latencyprobe.store import packing
@@ -26,6 +26,15 @@ class Sum(msgspec.Struct, frozen=True, array_like=True):
 
     numbers: tuple[int, ...]
     detail: Detail
+
+
+def together(rows: Iterable[SliRow]) -> list[SliRow]:
+    """Return rows with those of one objective and minute added up: many nodes have such, and each that is written costs
+    a look at three rows of the table, with their blobs."""
+    same: dict[tuple[ObjectiveKey, int], list[SliRow]] = {}
+    for row in rows:
+        same.setdefault((key_of(row), row.minute), []).append(row)
+    return [merged(*some) if len(some) > 1 else some[0] for some in same.values()]
 
 
 def counts(row: SliRow, coverage: Coverage) -> tuple[int, ...]:

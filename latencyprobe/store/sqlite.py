@@ -114,7 +114,10 @@ class SqliteStore:
         nothing of it was stored. An unknown instance may start anywhere. Counts and numbers are one transaction.
         """
         with self._adding():
-            return [self._add_batch(node, batch) for node, batch in batches]
+            rows: list[SliRow] = []
+            next_ones = [self._take_batch(node, batch, rows) for node, batch in batches]
+            self._add(rows)
+            return next_ones
 
     def expect(self, wanted: Iterable[tuple[Iterable[ObjectiveKey], int, int]]) -> int:
         """Say how much measured time, over all nodes, minutes should have: (objectives, minute, ms). The highest word
@@ -225,28 +228,26 @@ class SqliteStore:
             self._kept.dropped(retired.forget(self._db))
             self._series.forget()
 
-    def _add_batch(self, node: str, batch: SliBatch) -> int:
+    def _take_batch(self, node: str, batch: SliBatch, rows: list[SliRow]) -> int:
         sender = (node, batch.instance)
         last = self._db.execute(statements.LAST_SEQUENCE, sender).fetchone()
         if last and batch.sequence != last[0] + 1:
             return int(last[0]) + 1
         if not last:
             self._db.execute(statements.FORGET_INSTANCES, (node, node))
-        self._add(batch.rows)
-        values = (*sender, batch.sequence, int(self._clock()))
-        self._db.execute("INSERT OR REPLACE INTO instances VALUES (?, ?, ?, ?)", values)
+        rows += batch.rows
+        self._db.execute(statements.KNOW_INSTANCE, (*sender, batch.sequence, int(self._clock())))
         return batch.sequence + 1
 
     def _add(self, rows: Iterable[SliRow]) -> None:
-        latest_late = self._clock() - LATE_S
-        for row in rows:
-            if row.minute >= latest_late:
+        for row in columns.together(rows):
+            if row.minute >= self._clock() - LATE_S:
                 self._recent.add(row)
                 self._add_row(row)
-                continue
-            self._db.execute("UPDATE state SET late_rows = late_rows + 1")
-            if row.minute >= self._horizons().minutes and self._series.known(key_of(row)):
-                self._add_row(columns.missed(row))  # what the report has to know of it
+            else:
+                self._db.execute("UPDATE state SET late_rows = late_rows + 1")
+                if row.minute >= self._horizons().minutes and self._series.known(key_of(row)):
+                    self._add_row(columns.missed(row))  # what the report has to know of it
 
     def _add_row(self, row: SliRow) -> None:
         series = self._series.id(key_of(row))

@@ -20,6 +20,7 @@ FORGET_INSTANCES = f"""
     DELETE FROM instances WHERE node = ? AND instance NOT IN
     (SELECT instance FROM instances WHERE node = ? ORDER BY minute DESC LIMIT {_INSTANCES_KEPT - 1})
 """
+KNOW_INSTANCE = "INSERT OR REPLACE INTO instances VALUES (?, ?, ?, ?)"
 BEGIN_SERIES = "UPDATE series SET first_minute = ? WHERE id = ? AND (first_minute IS NULL OR first_minute > ?)"
 TIME = "SELECT measured_ms, expected_ms FROM counts WHERE series = ? AND width_s = ? AND start = ?"
 BEFORE = "WHERE series IN (SELECT id FROM series) AND width_s = ? AND start < ?"  # by the primary key: no scan

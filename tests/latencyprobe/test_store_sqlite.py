@@ -110,6 +110,36 @@ def test_batch_counts_once(store: SqliteStore) -> None:
     assert 2 == good(store)
 
 
+def test_batches_of_many_nodes_at_once_are_what_they_are_one_by_one(tmp_path: Path, clock: Clock) -> None:
+    rng, other = random.Random(7), KEY._replace(objective="slow")
+    late = NOW - 25 * HOUR_S  # only counted as missed
+
+    def drawn(node: int) -> SliRow:
+        good, bad = rng.randrange(9), rng.randrange(3)
+        return row(
+            *(rng.choice([NOW, NOW, NOW - 60, late]), good, bad, rng.choice([KEY, KEY, other])),
+            histogram={rng.randrange(-5, 5): good + bad},
+            stage_ns={"process": bad * 10**9},
+            coverage=Coverage(seen=good + bad, ambiguous=node % 2, measured_ms=rng.randrange(60_000)),
+            slowest=(
+                SlowExchange(f"{rng.getrandbits(128):032x}", NOW * 10**9, rng.randrange(10**9), {}, f"shop/{node}"),
+            ),
+            peers={f"shop/{rng.randrange(5)}": bad},
+            by_peer={f"shop/{rng.randrange(5)}": PeerCounts(good, bad)},
+        )
+
+    batches = [(f"n{node}", batch(1, *(drawn(node) for _ in range(3)))) for node in range(40)]
+    batches += [("n1", batch(1)), ("n2", batch(5, drawn(2))), ("n3", batch(2, drawn(3)))]  # again; a gap; one more
+    with SqliteStore(tmp_path / "one.db", clock=clock) as one, SqliteStore(tmp_path / "all.db", clock=clock) as all_:
+        for store in (one, all_):
+            store.expect([([KEY, other], minute, 600_000) for minute in (NOW, NOW - 60)])
+        assert all_.add_batches(batches) == [add_batch(one, *some) for some in batches]
+        for key in (KEY, other):
+            for since in (NOW, NOW - 60, NOW - DAY_S, NOW - 3 * DAY_S):
+                assert all_.read(key, since, NOW + 60) == one.read(key, since, NOW + 60)
+                assert all_.by_peer(key, since, NOW + 60) == one.by_peer(key, since, NOW + 60)
+
+
 def test_gap_stores_nothing_and_names_the_expected_number(store: SqliteStore) -> None:
     add_batch(store, "n1", batch(1, row()))
     assert 2 == add_batch(store, "n1", batch(3, row()))

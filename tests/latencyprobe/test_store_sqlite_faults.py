@@ -10,7 +10,7 @@ import pytest
 from latencyprobe.errors import StoreError
 from latencyprobe.slo.objective import Objective
 from latencyprobe.store import SqliteStore
-from tests.latencyprobe.store_rows import DAY_S, KEY, NOW, Clock, add_batch, batch, good, row
+from tests.latencyprobe.store_rows import DAY_S, KEY, MINUTE_S, NOW, Clock, add_batch, batch, good, row
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def store(empty_store: SqliteStore) -> SqliteStore:
 
 
 def test_failing_batch_leaves_neither_counts_nor_number(store: SqliteStore) -> None:
-    broken = row(good=None)  # type: ignore[arg-type]  # what a bug upstream might hand over
+    broken = row(NOW - MINUTE_S, good=None)  # type: ignore[arg-type]  # what a bug upstream might hand over
     with pytest.raises(StoreError, match=r"NOT NULL constraint failed: counts\.good"):
         add_batch(store, "n1", batch(1, row(), broken))
     assert 0 == good(store)
