@@ -56,6 +56,22 @@ def test_what_comes_while_one_commit_is_written_goes_into_the_next_together() ->
     asyncio.run(scene())
 
 
+def test_what_comes_shortly_after_a_busy_commit_goes_in_with_what_came_during_it() -> None:
+    async def scene() -> None:
+        disk = Disk()
+        intake = Intake(disk.store, lambda: 5.0)
+        first = await posted(intake, ("n0", batch()))
+        await asyncio.sleep(0)
+        second = await posted(intake, ("n1", batch()))
+        disk.free.set()
+        await asyncio.gather(*first)
+        third = await posted(intake, ("n2", batch()))
+        await asyncio.gather(*second, *third)
+        assert disk.commits == [["n0"], ["n1", "n2"]]
+
+    asyncio.run(scene())
+
+
 def test_a_commit_leaves_the_store_to_others_after_its_share() -> None:
     async def scene() -> None:
         disk = Disk()
