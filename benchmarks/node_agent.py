@@ -1,7 +1,8 @@
 """The whole agent as a node has it: `latencyprobe agent` in a process of its own, with its defaults.
 
 Its plan comes from, and its counts go to, a stand-in for the operator's directory over TLS; spans and metrics go to a
-sink. It measures examples/redis.yaml with the port of the load.
+sink. It measures examples/redis.yaml with the port of the load. Where others want the processor too it has the share of
+it that an agent's pod has, if this machine has such cgroups.
 """
 
 import subprocess
@@ -17,7 +18,7 @@ from urllib.error import URLError
 
 from benchmarks.builds import OBJECTS, ROOT
 from benchmarks.directory import Directory, directory
-from benchmarks.machine import LOAD_CPU
+from benchmarks.machine import LOAD_CPU, agents_share
 from benchmarks.processes import started
 from benchmarks.sink import Sink, sink
 from latencyprobe import parsing
@@ -63,7 +64,12 @@ def node_agent(port: int, *, every_record: bool = False, keep_spans: bool = Fals
             subprocess.run((sys.executable, "-m", "compileall", "-q", *_SOURCES), check=True)
             words = (_COMMAND, "agent")
             log = OBJECTS.parent / "bench" / "agent.log"
-            with started(*words, cpu=LOAD_CPU, log=log, env=env, ready=lambda _: _measures(health)) as pid:
+            with (
+                agents_share() as share,
+                started(*words, cpu=LOAD_CPU, log=log, env=env, ready=lambda _: _measures(health)) as pid,
+            ):
+                if share is not None:
+                    (share / "cgroup.procs").write_text(str(pid))
                 time.sleep(_SETTLE_S)
                 yield NodeAgent(pid, server, collector)
 
