@@ -56,9 +56,9 @@ def promoted() -> list[str]:
     return list(yaml.safe_load(config)["otlp"]["promote_resource_attributes"])
 
 
-@pytest.fixture(scope="module", params=["as it is", pytest.param("promoting, of several", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=[pytest.param(one, marks=pytest.mark.long) for one in ("plain", "promoting")])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    plain = request.param == "as it is"
+    plain = request.param == "plain"
     external = {} if plain else {"cluster": "east"}
     agents = translated(shop.exported(NOW_S).metrics, promoted=() if plain else promoted(), external=external)
     operator = (one._replace(labels={**one.labels, **external}) for one in shop.scraped(NOW_S))
@@ -160,7 +160,6 @@ def test_links_lead_to_dashboards_that_exist_with_variables_that_they_have(name:
         assert set(re.findall(r"var-(\w+)=", rest)) <= variables[uid]
 
 
-@pytest.mark.long
 @needs_prometheus
 @pytest.mark.parametrize("name", PAGES)
 def test_every_query_finds_data_with_the_labels_that_it_shows(store: Store, name: str) -> None:
@@ -178,7 +177,6 @@ def test_each_chart_of_durations_draws_each_exemplar_once() -> None:
         assert len(selected) == len(set(selected)) == len(exprs)
 
 
-@pytest.mark.long
 @needs_prometheus
 def test_exemplars_of_a_panel_lead_to_spans_that_were_sent(store: Store) -> None:
     sent = {

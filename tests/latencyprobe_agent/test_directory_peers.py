@@ -6,7 +6,7 @@ from latencyprobe.errors import DirectoryError
 from latencyprobe.plan import Identity, IdentityAnswer
 from latencyprobe_agent.directory import peers as module
 from latencyprobe_agent.directory.client import FakeDirectory
-from latencyprobe_agent.directory.peers import Had, Peers
+from latencyprobe_agent.directory.peers import Ownership, Peers
 from tests.support.waiting import wait_until
 
 ONE, OTHER = "10.0.0.1", "10.0.0.2"
@@ -159,20 +159,20 @@ def test_who_had_an_address_is_known_for_the_time_for_which_it_was_certain(
 
     answered(cart, 100.0)
     answered(cart, 109.0)
-    assert peers.had([ONE, OTHER]) == {}, "it has not changed hands"
+    assert peers.past_owners([ONE, OTHER]) == {}, "it has not changed hands"
     now_s[0] = 112.0
     peers.forget([ONE])
-    assert peers.had([ONE]) == {ONE: Had(cart, 100.0, 112.0)}, "from the first question to the news"
+    assert peers.past_owners([ONE]) == {ONE: Ownership(cart, 100.0, 112.0)}, "from the first question to the news"
     answered(nobody, 113.0)
     peers.forget([ONE])
-    assert peers.had([ONE])[ONE].identity == cart, "that nobody had it is no name"
+    assert peers.past_owners([ONE])[ONE].identity == cart, "that nobody had it is no name"
     answered(cart, 120.0)
     answered(cart, 140.0)
     peers.forget([ONE])
-    assert peers.had([ONE]) == {ONE: Had(cart, 140.0, 140.0)}, "not while it had not been asked again"
+    assert peers.past_owners([ONE]) == {ONE: Ownership(cart, 140.0, 140.0)}, "not while it had not been asked again"
     answered(Identity(ONE, service="other"), 141.0)
     peers.forget(None)
-    assert peers.had([ONE])[ONE].identity == cart, "it may have changed before the new stream began"
+    assert peers.past_owners([ONE])[ONE].identity == cart, "it may have changed before the new stream began"
 
 
 def test_of_addresses_that_changed_hands_the_latest_are_kept(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_of_addresses_that_changed_hands_the_latest_are_kept(peers: Peers, monke
     three = tuple(Identity(f"10.0.0.{n}", service="cart") for n in range(3))
     peers._take((), IdentityAnswer(three, 1, 10.0, told=True), module.time.monotonic())
     peers.forget([one.address for one in three])
-    assert peers.had(one.address for one in three).keys() == {"10.0.0.1", "10.0.0.2"}
+    assert peers.past_owners(one.address for one in three).keys() == {"10.0.0.1", "10.0.0.2"}
 
 
 def test_a_directory_that_is_away_is_asked_again(directory: FakeDirectory, peers: Peers) -> None:

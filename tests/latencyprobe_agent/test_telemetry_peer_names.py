@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.directory.peers import FakePeers, Had
+from latencyprobe_agent.directory.peers import FakePeers, Ownership
 from latencyprobe_agent.telemetry.peer_names import MOST
 from latencyprobe_agent.telemetry.span_rows import Peer
 from latencyprobe_agent.telemetry.waiting import WaitingRoom
@@ -19,11 +19,11 @@ class AskingPeers(FakePeers):
 
     asks = True
 
-    def __init__(self, *known: Identity, past: Had | None = None) -> None:
+    def __init__(self, *known: Identity, past: Ownership | None = None) -> None:
         super().__init__(*known)
         self.past = past
 
-    def had(self, addresses: Iterable[str]) -> dict[str, Had]:
+    def past_owners(self, addresses: Iterable[str]) -> dict[str, Ownership]:
         return {one: self.past for one in addresses if self.past and self.past.identity.address == one}
 
 
@@ -89,7 +89,7 @@ def test_what_began_while_a_pod_had_the_address_has_its_name_though_it_comes_whe
 ) -> None:
     half = everything(make_halves({"role": Role.SERVER}))
     began_s, until_s = half.halves.start_ns[0] / 1e9, (half.halves.start_ns[0] + until_ns) / 1e9
-    peers = AskingPeers(*([now] if now else []), past=Had(OLD, began_s - 5.0, until_s))
+    peers = AskingPeers(*([now] if now else []), past=Ownership(OLD, began_s - 5.0, until_s))
     room.admit(half, {1: CART}, 10.0, by_process=False)
     ((_, identity),) = who(room.take_ready(peers, 12.0))
     assert identity == (OLD if found else now)
@@ -99,7 +99,7 @@ def test_what_began_while_a_pod_had_the_address_has_its_name_though_it_comes_whe
 def test_what_is_known_of_the_same_pod_now_is_better_than_what_was(room: WaitingRoom, make_halves: Any) -> None:
     measured = Identity("10.0.0.2", pod="old", uid="old", measured=("shop/p/cart",))
     room.admit(everything(make_halves({"role": Role.SERVER})), {1: CART}, 10.0, by_process=False)
-    peers = AskingPeers(measured, past=Had(OLD, 0.0, 1e9))
+    peers = AskingPeers(measured, past=Ownership(OLD, 0.0, 1e9))
     assert who(room.take_ready(peers, 10.3)) == [Peer("10.0.0.2", measured)]
 
 
@@ -108,7 +108,7 @@ def test_what_has_a_name_keeps_it_beside_what_has_none(room: WaitingRoom, make_h
     room.admit(halves[0], {1: CART}, 10.0, by_process=False)
     room.name(AskingPeers(NEW), 10.0)
     room.admit(halves[1], {1: CART}, 10.1, by_process=False)
-    peers = AskingPeers(NOBODY, past=Had(OLD, 0.0, 1e9))
+    peers = AskingPeers(NOBODY, past=Ownership(OLD, 0.0, 1e9))
     assert [one.identity for one in who(room.take_ready(peers, 13.0))] == [NEW, OLD]
 
 

@@ -3,7 +3,7 @@
 `resolve()` returns what is known at once; what is not is asked in batches by a thread of its own, so measuring never
 waits. An entry ends after its validity or when the plan stream tells to forget it (from an operator that does not: when
 the plan's generation changes), so a reused address is never given to its old owner (docs/design/directory.md,
-"Identities"). What began while an entry held is that owner's all the same, whenever it is looked at: `had()`.
+"Identities"). What began while an entry held is that owner's all the same, whenever it is looked at: `past_owners()`.
 """
 
 import threading
@@ -23,7 +23,7 @@ _RETRY_S = 1.0
 _PACE_S = 0.1  # the directory takes 20 requests a second from a node; addresses that come meanwhile are one question
 
 
-class Had(NamedTuple):
+class Ownership(NamedTuple):
     """Who has an address, from when until when that is known (s, monotonic clock)."""
 
     identity: Identity
@@ -37,8 +37,8 @@ class Peers:
     def __init__(self, ask: Callable[[tuple[str, ...]], IdentityAnswer] | None, guard: Guard | None = None) -> None:
         self._ask = ask
         self._questions = Attempts("peers", "peers stay unresolved meanwhile", guard)
-        self._known: dict[str, Had] = {}
-        self._past: dict[str, Had] = {}  # who had them before, in the order in which it ended
+        self._known: dict[str, Ownership] = {}
+        self._past: dict[str, Ownership] = {}  # who had them before, in the order in which it ended
         self._unanswered: set[str] = set()
         self._asked: frozenset[str] = frozenset()
         self._void: set[str] = set()  # asked, and to be forgotten before the answer was here
@@ -93,7 +93,7 @@ class Peers:
                 self._lock.notify()
         return found
 
-    def had(self, addresses: Iterable[str]) -> dict[str, Had]:
+    def past_owners(self, addresses: Iterable[str]) -> dict[str, Ownership]:
         """Return who had addresses until it was told that they have changed hands, of those that have lately."""
         with self._lock:
             return {address: self._past[address] for address in addresses if address in self._past}
@@ -124,11 +124,11 @@ class Peers:
             self._generation = answer.generation
             for identity in answer.identities:
                 if identity.address not in self._void:
-                    self._know(Had(identity, asked_s, asked_s + answer.valid_s))
+                    self._know(Ownership(identity, asked_s, asked_s + answer.valid_s))
             self._unanswered.difference_update(self._asked - self._void)
             self._asked = frozenset()
 
-    def _know(self, now: Had) -> None:
+    def _know(self, now: Ownership) -> None:
         before = self._known.get(address := now.identity.address)
         if before is not None and whose(before.identity) != whose(now.identity):
             self._end(address, before)
@@ -136,7 +136,7 @@ class Peers:
             now = now._replace(since_s=before.since_s)
         self._known[address] = now
 
-    def _end(self, address: str, known: Had) -> None:
+    def _end(self, address: str, known: Ownership) -> None:
         if nobody(known.identity):
             return
         self._past.pop(address, None)

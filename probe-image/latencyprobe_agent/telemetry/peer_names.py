@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.plan import Identity
-from latencyprobe_agent.directory.peers import Had, Peers, nobody, whose
+from latencyprobe_agent.directory.peers import Ownership, Peers, nobody, whose
 from latencyprobe_agent.measure.groups import groups
 from latencyprobe_agent.telemetry.codes import Codes
 from latencyprobe_agent.telemetry.matching import halves_of
@@ -42,7 +42,7 @@ class PeerNames:
         codes = [self._named(one, code, known, peers) for one, code in zip(found, before, strict=True)]
         named = np.array(codes, np.uint32)[of_row]
         nameless = [one if code == NOBODY and one in known else "" for one, code in zip(found, before, strict=True)]
-        self._name_as_then(named, rows["start_ns"], of_row, _changed(nameless, known, peers))
+        self._name_as_then(named, rows["start_ns"], of_row, _past_owners(nameless, known, peers))
         rows["peer"] = named
         return np.asarray(named == NOBODY)
 
@@ -56,13 +56,17 @@ class PeerNames:
         found = addresses(rows[nameless[first]])
         known = peers.resolve(found)
         named = np.array([self._codes.of(Peer(one, known.get(one))) for one in found], np.uint32)[of_row]
-        then = self._name_as_then(named, rows["start_ns"][nameless], of_row, _changed(found, known, peers))
+        then = self._name_as_then(named, rows["start_ns"][nameless], of_row, _past_owners(found, known, peers))
         rows["peer"][nameless] = named
         unasked = np.array([one not in known for one in found])[of_row] & ~then
         return int(np.count_nonzero(unasked & (rows["joined"][nameless] == NOT_JOINED)))
 
     def _name_as_then(
-        self, named: NDArray[np.uint32], start_ns: NDArray[np.int64], of_row: NDArray[np.intp], had: list[Had | None]
+        self,
+        named: NDArray[np.uint32],
+        start_ns: NDArray[np.int64],
+        of_row: NDArray[np.intp],
+        had: list[Ownership | None],
     ) -> NDArray[np.bool_]:
         """Give rows whose address has changed hands since they began the code of who had it then; return which. `had`:
         that of each group of rows."""
@@ -85,9 +89,9 @@ class PeerNames:
         return self._codes.of(Peer(one, found))
 
 
-def _changed(found: list[str], known: Mapping[str, Identity], peers: Peers) -> list[Had | None]:
+def _past_owners(found: list[str], known: Mapping[str, Identity], peers: Peers) -> list[Ownership | None]:
     """Return who had each address before, None where that is who has it now: of them what is known now is better."""
-    had = peers.had(found)
+    had = peers.past_owners(found)
     owner_now = {one: whose(known[one]) for one in had if one in known}
     return [past if (past := had.get(one)) and owner_now.get(one) != whose(past.identity) else None for one in found]
 
