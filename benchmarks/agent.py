@@ -21,6 +21,7 @@ from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.kernel.ring import Reader
+from latencyprobe_agent.loop.background import FakeBackground
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.http2 import Http2
@@ -173,7 +174,7 @@ class Drains:
         config, clock, guard = Config(spans_per_second=2000), Clock(), Guard()
         start, programs = clock.now(), cast(Any, _Programs(reader))
         self._in_force, self._guard = _in_force(), guard
-        evidence = EvidenceSignals(lambda signal: cast(Any, FakePrograms()))
+        evidence = EvidenceSignals(lambda signal: cast(Any, FakePrograms()), FakeBackground())
         self._listeners: list[Listener] = [SliRows(lambda rows: None, config.upload_interval_s, None)]
         if cluster:
             evidence.follow(self._in_force.rules, 0.0)
@@ -185,7 +186,7 @@ class Drains:
             programs=programs,
             clock=clock,
             counting=Counting(programs, config.metric_interval_s, start),
-            http2=Http2(lambda: cast(Any, None)),
+            http2=Http2(lambda: cast(Any, None), FakeBackground()),
             evidence=evidence,
             sampler=Sampler(config.spans_per_second) if cluster else None,
             joiner=RemoteJoiner(RemoteJoinPost(cast(Any, None)), config) if cluster else None,

@@ -15,6 +15,7 @@ from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.http2 import FakeHttp2Programs, Http2Programs
 from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.loop.background import FakeBackground
 from latencyprobe_agent.loop.loop import Loop
 from tests.latencyprobe_agent.edits_agent import Agent
 from tests.latencyprobe_agent.edits_node import PODS, Kernel, Operator
@@ -133,7 +134,8 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_halves: Any) -> 
     monkeypatch.setattr(EvidencePrograms, "beside", lambda *_: FakePrograms())
     monkeypatch.setattr(Http2Programs, "beside", lambda *_: FakeHttp2Programs())
     guard = Guard()
-    with Loop(kernel, Config(cgroup_root=tmp_path), operator, sampling=True, guard=guard) as loop:
+    config, loads = Config(cgroup_root=tmp_path), FakeBackground()
+    with Loop(kernel, config, operator, sampling=True, guard=guard, loads=loads) as loop:
         yield Agent(loop, guard, operator, kernel)
 
 

@@ -9,7 +9,9 @@ from latencyprobe.plan import SpanPolicy, TargetPod
 from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import FakeResources
 from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.loop.background import FakeBackground
 from latencyprobe_agent.loop.evidence import EvidenceSignals
+from latencyprobe_agent.measure.halves import halves
 from latencyprobe_agent.measure.rules import Rules, TargetSet, compile_rules
 from latencyprobe_agent.signals.table import HANDSHAKES, RETRANSMITS, EvidenceSignal
 from latencyprobe_agent.vocabulary.records import (
@@ -20,6 +22,7 @@ from latencyprobe_agent.vocabulary.records import (
     RetransmitKind,
     Role,
 )
+from tests.support.exchanges import exchanges
 from tests.support.plans import plan_of, replicas_of, target
 
 ANY = {("", 1, 0, 0): 1}
@@ -50,7 +53,7 @@ def test_what_nobody_asks_for_any_more_is_detached_where_replicas_run():
     asking = compile_rules(plan_of(target(evidence=("retransmits",), pods=pods, replicas=replicas)), {"a": [1]})
     after = compile_rules(plan_of(target(pods=pods, replicas=replicas)), {"a": [1]}, asking)
     kernel = []
-    signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1])
+    signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1], FakeBackground())
 
     signals.follow(asking, 0.0)
     signals.follow(after, 0.0)
@@ -58,7 +61,7 @@ def test_what_nobody_asks_for_any_more_is_detached_where_replicas_run():
 
 
 def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
-    signals = EvidenceSignals(attach)
+    signals = EvidenceSignals(attach, FakeBackground())
     seen = []
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS):
         signals.follow(rules(evidence), 0.0)
@@ -73,7 +76,7 @@ def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
 
 
 def test_what_the_kernel_counted_comes_once_also_of_a_signal_that_was_switched_off():
-    signals = EvidenceSignals(attach)
+    signals = EvidenceSignals(attach, FakeBackground())
     seen = []
     for evidence in (EvidenceFlags.RETRANSMITS, EvidenceFlags(0), EvidenceFlags.RETRANSMITS, EvidenceFlags.RETRANSMITS):
         signals.follow(rules(evidence), 0.0)
@@ -89,7 +92,7 @@ def test_what_the_kernel_counted_comes_once_also_of_a_signal_that_was_switched_o
 
 def test_owners_that_have_ended_leave_the_kernels_table():
     kernel = []
-    signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1])
+    signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1], FakeBackground())
     signals.follow(rules(EvidenceFlags.RETRANSMITS), 0.0)
     resources = FakeResources()
     resources.gone = {7}
@@ -112,7 +115,10 @@ def test_what_memory_was_missing_for_is_tried_again_each_minute_and_what_the_ker
             return attach(signal)
         raise Unsupported("OutOfMemory", "no memory for maps")
 
-    signals, asking = EvidenceSignals(refuse), rules(EvidenceFlags.RETRANSMITS | EvidenceFlags.HANDSHAKES)
+    signals, asking = (
+        EvidenceSignals(refuse, FakeBackground()),
+        rules(EvidenceFlags.RETRANSMITS | EvidenceFlags.HANDSHAKES),
+    )
     for now_s in (100.0, 101.0, 159.0, 160.0, 161.0):
         signals.follow(asking, now_s)
     assert [RETRANSMITS, HANDSHAKES, RETRANSMITS] == tried
@@ -130,7 +136,7 @@ def test_a_signal_that_raises_takes_no_other_along_and_what_it_had_drained_is_to
         """Records of the second signal are of another kind."""
         return FakePrograms(np.zeros(2, RETRANSMIT)) if signal is HANDSHAKES else attach(signal)
 
-    signals, guard = EvidenceSignals(attach_both), Guard()
+    signals, guard = EvidenceSignals(attach_both, FakeBackground()), Guard()
     signals.follow(rules(EvidenceFlags.RETRANSMITS | EvidenceFlags.HANDSHAKES), 0.0)
     found = [batch.name for batch in signals.drain(MINUTES_NS, FakeResources(), guard)]
     assert ["retransmits"] == found
@@ -146,9 +152,44 @@ class Nesting(FakeResources):
 
 
 def test_evidence_of_what_a_container_nests_is_the_container_s():
-    signals = EvidenceSignals(attach)
+    signals = EvidenceSignals(attach, FakeBackground())
     signals.follow(rules(EvidenceFlags.RETRANSMITS), 0.0)
     (batch,) = signals.drain(MINUTES_NS, Nesting(), Guard())
     (gained,) = signals.counted(Nesting(), 0.0)
     assert [5] == batch.records.rec["flow"]["cgroup_id"].tolist()
     assert [5, 5] == gained.keys["owner"].tolist()
+
+
+def test_a_signal_explains_what_ended_while_its_programs_were_loaded() -> None:
+    times = {"start_ns": MINUTES_NS - 10**7, "stages": (0, 2 * 10**7, 0, 0)}
+    sent = {"request_seq": 1000, "request_bytes": 100, "sock_cookie": 7}
+    record = np.zeros(1, RETRANSMIT)
+    record["kind"], record["flow"]["boot_ns"], record["flow"]["sock_cookie"] = RetransmitKind.SEGMENT, MINUTES_NS, 7
+    record["seq"], record["end_seq"] = 1000, 1100
+    background = FakeBackground(waits=True)
+    signals = EvidenceSignals(lambda _: FakePrograms(record), background)  # type: ignore[arg-type, return-value]
+    asking = rules(EvidenceFlags.RETRANSMITS)
+    signals.follow(asking, 0.0)
+    signals.keep(halves(exchanges(1, Role.CLIENT, **times, **sent)))
+    background.go()
+    signals.follow(asking, 1.0)
+    (batch,) = signals.drain(MINUTES_NS + 2 * 10**7, FakeResources(), Guard())
+    assert batch.joined is not None
+    assert [1000] == batch.joined.half["seq"].tolist()
+
+
+def test_what_is_loaded_when_nobody_asks_any_more_is_closed() -> None:
+    kernel, background = [], FakeBackground(waits=True)
+    signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1], background)
+    asking, nothing = rules(EvidenceFlags.RETRANSMITS), rules(EvidenceFlags(0))
+    signals.follow(asking, 0.0)
+    signals.follow(nothing, 1.0)
+    background.go()
+    signals.follow(nothing, 2.0)
+    assert ([True], {}) == ([one.closed for one in kernel], signals.variants)
+
+    signals.follow(asking, 3.0)
+    background.go()
+    with signals:
+        pass
+    assert [True, True] == [one.closed for one in kernel], "also what nobody has looked at yet"

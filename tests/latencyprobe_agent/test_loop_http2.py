@@ -9,6 +9,7 @@ from latencyprobe.plan import SpanPolicy, TargetPod
 from latencyprobe.protocol import Protocol
 from latencyprobe.variants import HTTP2
 from latencyprobe_agent.kernel.http2 import FakeHttp2Programs
+from latencyprobe_agent.loop.background import FakeBackground
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.measure.rules import Rules, TargetSet, compile_rules
 from tests.support.plans import plan_of, replicas_of, target
@@ -19,6 +20,11 @@ POLICY = SpanPolicy(10**9, 0.0, 100)
 def rules(protocol: Protocol, *, in_force: bool = True) -> Rules:
     one = TargetSet(("d/p/echo",), (), 0, POLICY, "d/p", protocol=protocol)
     return Rules(sets={1: one}, rules={(bytes(16), 1, 80, 0): 1} if in_force else {})  # type: ignore[dict-item]
+
+
+def attached(http2: Http2, asking: Rules) -> bool:
+    assert http2.ready(asking, wait=False)
+    return http2.attached
 
 
 @pytest.fixture
@@ -33,27 +39,27 @@ def http2(made: list[Any]) -> Http2:
         made[-1].lost_records = {"state": 3}
         return made[-1]
 
-    return Http2(attach)
+    return Http2(attach, FakeBackground())
 
 
 def test_nothing_is_attached_for_targets_of_turns_or_sets_that_no_rule_names(http2: Http2, made: list[Any]) -> None:
-    assert not http2.attach(rules(Protocol.TURNS))
-    assert not http2.attach(rules(Protocol.HTTP2, in_force=False))
+    assert not attached(http2, rules(Protocol.TURNS))
+    assert not attached(http2, rules(Protocol.HTTP2, in_force=False))
     assert not made
     assert http2.variants == http2.lost == {}
 
 
 def test_they_are_attached_once_and_stay_until_nobody_asks(http2: Http2, made: list[Any]) -> None:
-    assert http2.attach(rules(Protocol.HTTP2))
-    assert http2.attach(rules(Protocol.HTTP2))
+    assert attached(http2, rules(Protocol.HTTP2))
+    assert attached(http2, rules(Protocol.HTTP2))
     assert http2.variants == {f"{HTTP2}.send": "tp_btf"}
     http2.detach(rules(Protocol.HTTP2))
     assert [one.closed for one in made] == [False]
-    assert http2.attach(rules(Protocol.TURNS)), "until the rules are in force"
+    assert attached(http2, rules(Protocol.TURNS)), "until the rules are in force"
     http2.detach(rules(Protocol.TURNS))
     assert [one.closed for one in made] == [True]
     assert http2.lost == {"state": 3}, "what was lost before stays counted"
-    http2.attach(rules(Protocol.HTTP2))
+    attached(http2, rules(Protocol.HTTP2))
     assert http2.lost == {"state": 6}
 
 
@@ -62,7 +68,7 @@ def test_they_go_where_replicas_run_too(http2: Http2, made: list[Any]) -> None:
     replicas, pods = replicas_of("a", [("10.0.0.1", 80), ("10.0.0.2", 80)]), (TargetPod("a", (80,)),)
     calls, turns = (target(pods=pods, replicas=replicas, protocol=one) for one in (Protocol.HTTP2, Protocol.TURNS))
     before = compile_rules(plan_of(calls), {"a": [1]})
-    assert http2.attach(before)
+    assert attached(http2, before)
     http2.detach(compile_rules(plan_of(turns), {"a": [1]}, before))
     assert [one.closed for one in made] == [True]
 
@@ -74,12 +80,30 @@ def test_a_kernel_that_refuses_is_asked_once_while_they_are_asked_for() -> None:
         asked.append(1)
         raise Unsupported("KernelUnsupported", "no bpf_dynptr_from_skb")
 
-    http2 = Http2(refuse)
+    http2 = Http2(refuse, FakeBackground())
     for _ in range(3):
-        assert not http2.attach(rules(Protocol.HTTP2))
+        assert not attached(http2, rules(Protocol.HTTP2))
     assert len(asked) == 1
     assert http2.variants == {HTTP2: "unsupported"}
-    http2.attach(rules(Protocol.TURNS))
+    attached(http2, rules(Protocol.TURNS))
     assert http2.variants == {}
-    http2.attach(rules(Protocol.HTTP2))
+    attached(http2, rules(Protocol.HTTP2))
     assert len(asked) == 2
+
+
+def test_what_is_loaded_is_waited_for_only_where_nothing_is_in_force_yet(made: list[Any]) -> None:
+    background = FakeBackground(waits=True)
+    http2 = Http2(lambda: made.append(FakeHttp2Programs()) or made[-1], background)  # type: ignore[func-returns-value]
+    for _ in range(2):
+        assert not http2.ready(rules(Protocol.HTTP2), wait=False)
+    background.go()
+    assert http2.ready(rules(Protocol.HTTP2), wait=False)
+    assert (http2.attached, len(made)) == (True, 1)
+    http2.detach(rules(Protocol.TURNS))
+
+    other = Http2(lambda: made.append(FakeHttp2Programs()) or made[-1], background)  # type: ignore[func-returns-value]
+    other.ready(rules(Protocol.HTTP2), wait=False)
+    background.go()
+    other.detach(rules(Protocol.TURNS))
+    assert [one.closed for one in made] == [True, True], "nobody asks for them any more"
+    assert not other.attached

@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from latencyprobe.plan import Role as Perspective
 from latencyprobe.variants import USER_STACKS
 from latencyprobe_agent.config import Config
 from latencyprobe_agent.guard import Guard
+from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop import attach, status
 from latencyprobe_agent.loop.control import FakeControl
@@ -21,13 +23,14 @@ from latencyprobe_agent.loop.loop import Loop
 from latencyprobe_agent.measure.counts import COUNTS
 from latencyprobe_agent.measure.turn import Listener, Turn
 from latencyprobe_agent.sli.listener import SliRows
-from latencyprobe_agent.vocabulary.records import COUNTS_KEY, Outcome, Role
+from latencyprobe_agent.vocabulary.records import COUNTS_KEY, RETRANSMIT, Outcome, Role
 
 POLICY = SpanPolicy(10**9, 0.0, 100)
 ECHO = Target("d/p/echo", "d", "p", "", "echo", Perspective.SERVER, (5,), 0, POLICY, ports=(80,), clients=True)
 FAST = PlannedObjective("d/p/fast", ECHO.id, "fast", Perspective.SERVER, 0, True, "h", "99", "28d", 1)
 PLAN = NodePlan("host", 1, "", (ECHO,), (FAST,), pair_key=b"k" * 32, host=True)
 PAIR = ({"role": Role.CLIENT}, {"role": Role.SERVER})
+DEADLINE_S = 5
 
 
 class Keeper:
@@ -221,6 +224,28 @@ def test_a_control_that_raises_does_not_end_measuring(make_halves: Any) -> None:
     run(FakePrograms(make_halves(*PAIR).rec), (keeper,), guard, Failing(PLAN))
     assert guard.failures["plan"] > 0
     assert sum(len(turn.halves) for turn in keeper.turns) == 2
+
+
+def test_turns_go_on_while_programs_are_loaded(monkeypatch: pytest.MonkeyPatch, make_halves: Any) -> None:
+    """The verifier takes a second for some: the ring would be full."""
+    drained, waited = threading.Event(), []
+
+    def load(*_: object) -> FakePrograms:
+        waited.append(drained.wait(DEADLINE_S))
+        return FakePrograms(np.zeros(0, RETRANSMIT))
+
+    class Draining(Keeper):
+        def take(self, turn: Turn) -> None:
+            super().take(turn)
+            if len(turn.halves):
+                drained.set()
+
+    monkeypatch.setattr(EvidencePrograms, "beside", load)
+    explained = msgspec.structs.replace(ECHO, evidence=("retransmits",))
+    control = FakeControl(msgspec.structs.replace(PLAN, targets=(explained,)))
+    kernel = FakePrograms(make_halves().rec, make_halves(*PAIR).rec)
+    run(kernel, (Draining(),), Guard(), control)
+    assert waited == [True]
 
 
 def test_rows_of_a_turn_reach_the_control(control: FakeControl, make_halves: Any) -> None:

@@ -15,6 +15,7 @@ from latencyprobe_agent.identity.cgroups import Cgroup
 from latencyprobe_agent.identity.resources import PodResources, ProcessResources
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.programs import FakePrograms
+from latencyprobe_agent.loop.background import FakeBackground
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.http2 import Http2
@@ -48,8 +49,8 @@ def turns(kernel: FakePrograms, guard: Guard | None = None, *, sampling: bool = 
         programs=kernel,  # type: ignore[arg-type]  # a fake
         clock=Clock(),
         counting=Counting(kernel, 15.0, Now(0, 0)),  # type: ignore[arg-type]  # a fake
-        http2=Http2(attach_http2),
-        evidence=EvidenceSignals(attach),
+        http2=Http2(attach_http2, FakeBackground()),
+        evidence=EvidenceSignals(attach, FakeBackground()),
         sampler=Sampler(1000) if sampling else None,
         joiner=None,
         pressure=PressureReader(),

@@ -14,6 +14,7 @@ from latencyprobe_agent.config import ConfigError
 from latencyprobe_agent.directory.control import DirectoryControl
 from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.confinement import keep_to_own_calls
+from latencyprobe_agent.kernel.libbpf import one_arena
 from latencyprobe_agent.loop.agent import Agent
 from latencyprobe_agent.loop.crashes import Crashes
 from latencyprobe_agent.telemetry.endpoints import delta_requested, endpoints
@@ -31,6 +32,7 @@ def agent() -> None:
     if not config.directory:
         raise ConfigError("LATENCYPROBE_DIRECTORY: not set: the chart sets it; without a cluster: latencyprobe run")
     logs.setup()
+    one_arena()
     try:
         keep_to_own_calls()
     except OSError as error:  # no reason not to measure: the pod has the runtime's own filter

@@ -17,6 +17,7 @@ from latencyprobe.spec import LatencyProbe
 from latencyprobe.store import SqliteStore
 from latencyprobe_agent.cli.audience import Export, audience
 from latencyprobe_agent.config import Config
+from latencyprobe_agent.kernel.libbpf import one_arena
 from latencyprobe_agent.loop.agent import Agent
 from latencyprobe_agent.loop.control import LocalControl
 from latencyprobe_agent.measure.turn import Listener
@@ -56,6 +57,7 @@ class Run(AbstractContextManager["Run"]):
             console.print(f"measuring {ports}; Ctrl-C ends with the report", highlight=False, soft_wrap=True)
             return (LiveLine(console),)
 
+        one_arena()
         control = LocalControl(plan, self._keep)
         agent = Agent(config, control, audience(config, control, export, live))
         agent.run(duration_s)

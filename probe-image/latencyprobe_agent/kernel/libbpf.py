@@ -36,6 +36,16 @@ _BEFORE = 8  # linux/bpf.h: BPF_F_BEFORE
 _FIRST = bytes(4)  # slot of an array
 
 
+_ARENA_MAX = -8  # malloc.h: M_ARENA_MAX
+
+
+def one_arena() -> None:
+    """Let threads that begin from now on share one heap: of others glibc's malloc_trim() keeps the top, some 17 MB once
+    a thread has loaded programs (malloc/malloc.c: mtrim())."""
+    if hasattr(libc(), "mallopt"):
+        libc().mallopt(_ARENA_MAX, 1)
+
+
 def give_back() -> None:
     """Return freed memory to the system. Loading takes some 40 MB for a moment, which glibc would keep."""
     if hasattr(libc(), "malloc_trim"):

@@ -6,6 +6,7 @@ is old enough to need it.
 
 import ctypes as c
 import os
+import threading
 from collections import deque
 from functools import cache
 
@@ -148,7 +149,16 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "libbpf_num_possible_cpus": (c.c_int, []),
 }
 _PRINT = c.CFUNCTYPE(c.c_int, c.c_int, c.c_char_p, c.c_void_p)
-_messages: deque[str] = deque(maxlen=_MESSAGES_KEPT)
+
+
+class _Messages(threading.local):
+    """What the calls of this thread said."""
+
+    def __init__(self) -> None:
+        self.kept: deque[str] = deque(maxlen=_MESSAGES_KEPT)
+
+
+_messages = _Messages()
 
 
 @cache
@@ -162,7 +172,7 @@ def _print(level: int, template: bytes, arguments: int) -> int:
     if level == _WARN:
         text = c.create_string_buffer(1 << 24)  # a verifier log can be as long, and its end matters most
         libc().vsnprintf(text, c.c_size_t(len(text)), template, c.c_void_p(arguments))
-        _messages.append(text.value.decode(errors="replace").strip())
+        _messages.kept.append(text.value.decode(errors="replace").strip())
     return 0
 
 
@@ -186,6 +196,6 @@ def lib() -> c.CDLL:
 def error(what: str, result: int = 0) -> OSError:
     """Make the error of a call that failed: libbpf sets errno, and returns it negative where it returns an int."""
     number = -result or c.get_errno()
-    messages = "\n".join(_messages)
-    _messages.clear()
+    messages = "\n".join(_messages.kept)
+    _messages.kept.clear()
     return OSError(number, f"{what}: {os.strerror(number)}" + (f"\n{messages}" if messages else ""))

@@ -77,6 +77,8 @@ class Attachment:
             rules = followed_in(last.rules, plan, pods)
         else:
             rules = compile_rules(plan, pods, last.rules if last else NO_RULES)
+        if not self.http2.ready(rules, wait=last is None):
+            return  # the plan so far stays in force
         before()
         try:
             self._apply(plan, rules, plan.idle_timeout_ns)
@@ -109,7 +111,6 @@ class Attachment:
 
     def _apply(self, plan: NodePlan, rules: Rules, idle_timeout_ns: int) -> None:
         own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one
-        http2 = self.http2.attach(rules)
         self._programs.apply(
             rules,
             idle_timeout_ns=idle_timeout_ns,
@@ -117,6 +118,6 @@ class Attachment:
             owner_by_process=plan.host,
             records_per_second=self._config.records_per_second,
             user_stacks=self._named and not self._no_user_stacks,
-            http2=http2,
+            http2=self.http2.attached,
         )
         self.http2.detach(rules)

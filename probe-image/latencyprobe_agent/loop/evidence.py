@@ -1,13 +1,14 @@
 """The signals of evidence beside measuring: attach what a target asks for, drain, join, count, hand over.
 
-Signals are attached after measuring has begun, and detached when no target asks for them any more. One that this
-kernel refuses is logged once, and measuring continues without it; where memory was missing it is tried again.
+Signals are loaded beside the loop once measuring has begun, and detached when no target asks for them any more. One
+that this kernel refuses is logged once, and measuring continues without it; where memory was missing it is tried again.
 """
 
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from functools import partial, reduce
 from operator import or_
@@ -24,6 +25,7 @@ from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.loader import OUT_OF_MEMORY
+from latencyprobe_agent.loop.background import discard
 from latencyprobe_agent.measure.evidence import EvidenceBatch, Joined
 from latencyprobe_agent.measure.evidence_counts import Gained, Growth
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
@@ -58,11 +60,13 @@ class _Refusal(NamedTuple):
 
 
 class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
-    """The signals of evidence that targets ask for; `attach` brings one into the kernel. Its counters only grow, also
-    when a signal is detached and attached again."""
+    """The signals of evidence that targets ask for; `attach` brings one into the kernel, in `background`. Its counters
+    only grow, also when a signal is detached and attached again."""
 
-    def __init__(self, attach: Callable[[EvidenceSignal], EvidencePrograms]) -> None:
+    def __init__(self, attach: Callable[[EvidenceSignal], EvidencePrograms], background: Executor) -> None:
         self._attach = attach
+        self._background = background
+        self._loading: dict[str, Future[EvidencePrograms]] = {}
         self._recent = RecentHalves()
         self._rules: Rules | None = None
         self._running: dict[str, _Running] = {}
@@ -74,6 +78,9 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         self._lost: dict[int, dict[str, int]] = {}  # by join key: ns by signal
 
     def __exit__(self, *_: object) -> None:
+        for loading in self._loading.values():
+            discard(loading)
+        self._loading.clear()
         for one in self._running.values():
             one.programs.close()
         self._running.clear()
@@ -107,23 +114,29 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         return self._outcomes
 
     def follow(self, rules: Rules, now_s: float) -> None:
-        """Attach what the target sets in force ask for, and nothing else. `now_s`: of the monotonic clock."""
-        if rules is self._rules and not any(one.again_s <= now_s for one in self._refused.values()):
+        """Attach what the target sets in force ask for, and nothing else: at once what has been loaded since the call
+        before. `now_s`: of the monotonic clock."""
+        due = any(one.again_s <= now_s for one in self._refused.values())
+        if rules is self._rules and not due and not self._loading:
             return
         self._rules = rules
         requested = reduce(or_, (one.evidence for one in rules.in_force.values()), NO_EVIDENCE)
         for signal in EVIDENCE:
             name = signal.switch
-            if not any(EvidenceFlags[switch.upper()] in requested for switch in signal.asked_by):
+            asked = any(EvidenceFlags[switch.upper()] in requested for switch in signal.asked_by)
+            known = name in self._running or name in self._loading
+            if not asked:
                 if name in self._running:
                     self._detach(name)
                 self._refused.pop(name, None)
-            elif name not in self._running and (name not in self._refused or self._refused[name].again_s <= now_s):
-                self._try(signal, now_s)
+            elif not known and (name not in self._refused or self._refused[name].again_s <= now_s):
+                self._loading[name] = self._background.submit(self._attach, signal)
+            if name in self._loading and self._loading[name].done():
+                self._take(signal, self._loading.pop(name), asked, now_s)
 
     def keep(self, halves: Halves) -> None:
         """Take in a batch of exchanges that have ended."""
-        if self._running:
+        if self._running or self._loading:
             self._recent.keep(halves)
 
     def drain(self, now_ns: int, resources: Resources, guard: Guard) -> Iterator[EvidenceBatch]:
@@ -201,10 +214,13 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         for one in self._running.values():
             one.programs.flush()
 
-    def _try(self, signal: EvidenceSignal, now_s: float) -> None:
+    def _take(self, signal: EvidenceSignal, loaded: "Future[EvidencePrograms]", asked: bool, now_s: float) -> None:
+        if not asked:
+            discard(loaded)
+            return
         name = signal.switch
         try:
-            self._start(signal)
+            self._start(signal, loaded.result())
         except Unsupported as error:
             if name not in self._refused:
                 _log.warning("no %s: %s; measuring continues without them", name, error)
@@ -214,8 +230,8 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             if self._refused.pop(name, None):
                 _log.info("%s: attached", name)
 
-    def _start(self, signal: EvidenceSignal) -> None:
-        programs, outcomes = self._attach(signal), self._outcomes.setdefault(signal.switch, Counter())
+    def _start(self, signal: EvidenceSignal, programs: EvidencePrograms) -> None:
+        outcomes = self._outcomes.setdefault(signal.switch, Counter())
         explains = signal.explains
         join = EvidenceJoin(self._recent, signal.key, explains.waits, lasted=explains.lasted, outcomes=outcomes)
         nothing = signal.columns(np.empty(0, signal.record))

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 
 from latencyprobe.errors import Unsupported
@@ -9,17 +10,20 @@ from latencyprobe.protocol import Protocol
 from latencyprobe.sli import added
 from latencyprobe.variants import HTTP2, LACKING
 from latencyprobe_agent.kernel.http2 import Http2Programs
+from latencyprobe_agent.loop.background import discard
 from latencyprobe_agent.measure.rules import Rules
 
 _log = logging.getLogger(__name__)
 
 
 class Http2(AbstractContextManager["Http2"]):
-    """`attach` brings them in, beside the measuring ones. A kernel that refuses them is asked once while they are asked
-    for; its connections have turns."""
+    """`attach` brings them in, beside the measuring ones, in `background`. A kernel that refuses them is asked once
+    while they are asked for; its connections have turns."""
 
-    def __init__(self, attach: Callable[[], Http2Programs]) -> None:
+    def __init__(self, attach: Callable[[], Http2Programs], background: Executor) -> None:
         self._attach = attach
+        self._background = background
+        self._loading: Future[Http2Programs] | None = None
         self._programs: Http2Programs | None = None
         self._refused = False
         self._lost_before: dict[str, int] = {}  # by programs that have been detached since
@@ -40,17 +44,27 @@ class Http2(AbstractContextManager["Http2"]):
         """What never arrived, by reason."""
         return added(self._lost_before, self._programs.lost() if self._programs else {})
 
-    def attach(self, rules: Rules) -> bool:
-        """Attach them if `rules`, which come into force next, ask for them. Return whether they are."""
+    @property
+    def attached(self) -> bool:
+        """Whether they are there."""
+        return self._programs is not None
+
+    def ready(self, rules: Rules, *, wait: bool) -> bool:
+        """Attach them if `rules`, which come into force next, ask for them. Return False as long as they are loaded,
+        unless it shall `wait`."""
         if not _asked(rules):
             self._refused = False
         elif self._programs is None and not self._refused:
+            self._loading = self._loading or self._background.submit(self._attach)
+            if not wait and not self._loading.done():
+                return False
+            loaded, self._loading = self._loading, None
             try:
-                self._programs = self._attach()
+                self._programs = loaded.result()
             except Unsupported as error:
                 self._refused = True
                 _log.warning("no HTTP/2: %s; its connections are measured by turns", error)
-        return self._programs is not None
+        return True
 
     def detach(self, rules: Rules) -> None:
         """Detach them unless `rules`, which are in force, ask for them."""
@@ -58,6 +72,9 @@ class Http2(AbstractContextManager["Http2"]):
             self._close()
 
     def _close(self) -> None:
+        if self._loading is not None:
+            discard(self._loading)
+            self._loading = None
         if self._programs is not None:
             self._lost_before = added(self._lost_before, self._programs.lost())
             self._programs.close()

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -13,6 +14,7 @@ from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.http2 import Http2Programs
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.attach import Attachment
+from latencyprobe_agent.loop.background import background
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals, NoEvidence
@@ -30,8 +32,9 @@ _TURNS_AT_ONCE = 256  # then the clock is looked at again
 class Loop(AbstractContextManager["Loop"]):
     """Attached programs and the turns that they make. `last`: the last turn with counts.
 
-    `sampling`: somebody makes spans of sampled halves; `evidence`: attach what the plan asks for to explain them.
-    Leaving it detaches.
+    `sampling`: somebody makes spans of sampled halves; `evidence`: attach what the plan asks for to explain them;
+    `loads`: what loads that and HTTP/2's programs beside the loop (default: a thread). Leaving it
+    detaches.
     """
 
     def __init__(
@@ -43,13 +46,15 @@ class Loop(AbstractContextManager["Loop"]):
         sampling: bool,
         evidence: bool = True,
         guard: Guard,
+        loads: Executor | None = None,
     ) -> None:
+        self._background = loads or background()
         self.programs = programs
         self.clock = Clock()
-        http2 = Http2(partial(Http2Programs.beside, self.programs, config.bpf_dir))
+        http2 = Http2(partial(Http2Programs.beside, self.programs, config.bpf_dir), self._background)
         self.attachment = Attachment(self.programs, http2, config, control, named=sampling)
         self.evidence = (EvidenceSignals if evidence else NoEvidence)(
-            partial(EvidencePrograms.beside, self.programs, config.bpf_dir)
+            partial(EvidencePrograms.beside, self.programs, config.bpf_dir), self._background
         )
         self.pressure = PressureReader(config.cgroup_root)
         self.last: Turn | None = None
@@ -80,6 +85,7 @@ class Loop(AbstractContextManager["Loop"]):
             self.evidence.__exit__()
             self.pressure.close()
             self.attachment.http2.__exit__()
+            self._background.shutdown()
             self.programs.close()
 
     @property
