@@ -12,7 +12,7 @@
 #include "http2_frames.bpf.h"
 
 #define WALK_STEPS 8192 /* frames of one call or packet: 72 KB of empty ones. More, and the place is lost */
-#define TRIES 64	/* of a connection that may be older than we are, in each direction */
+#define TRIES 64	/* of a connection that may be older than we are, in both directions */
 
 /* What a call or a packet shows of a direction. One source: user memory in segments, or an skb. */
 struct walk {
@@ -177,7 +177,11 @@ static __always_inline void walk_frames(struct walk *w)
 	struct http2 *h = w->f.h;
 
 	if (d->state == FRAMES_LOST) {
-		if (d->tries >= TRIES && w->f.c->told_by == SEEKING_STREAMS) {
+		const struct direction *other = w->skb ? &h->out : &h->in;
+
+		/* Uploads are no whole frames for thousands of packets; then what comes back must be none either. */
+		if (d->tries >= TRIES && other->tries >= TRIES && other->state == FRAMES_LOST &&
+		    w->f.c->told_by == SEEKING_STREAMS) {
 			hand_over(w->f.c, BY_TURNS_FOR_GOOD);
 			return;
 		}

@@ -22,25 +22,6 @@ pytestmark = pytest.mark.root
 STREAMS = int(os.environ.get("STREAMS", "10000"))
 
 
-def test_connection_that_is_older_is_measured_from_the_first_whole_frames_on(streams: Streams, port: int) -> None:
-    connection = Connection.open(port)
-    connection.greet()
-    script = Script(connection, SEED, at_once=3, cut=0)
-    script.play(200)
-    streams.measure(port)
-    script.play(500)
-    connection.close()
-    found = streams.records_of_ended()
-    client, server = by_id(found, Role.CLIENT), by_id(found, Role.SERVER)
-    first = min(client)
-    assert first < 2 * 250, "soon after it was measured"
-    asked = {call.stream for call in script.calls if call.stream >= first}
-    assert client.keys() == asked
-    first = min(server)
-    assert first < 2 * 250, "soon after it was measured"
-    assert server.keys() == {call.stream for call in script.calls if call.stream >= first}
-
-
 def test_every_call_is_told_though_packets_are_lost(streams: Streams, port: int, lossy: Network) -> None:
     streams.measure(port)
     ((client_end, server_end),) = lossy.connect(port)
@@ -178,21 +159,6 @@ def test_what_begins_as_http2_and_is_none_is_measured_by_turns_from_where_that_s
         events = found[(found["role"] == role) & (found["excluded"] == Excluded.NONE)]
         assert 47 <= len(events) <= 50
         assert {(len(ask), len(b"short"))} == set(zip(events["request_bytes"], events["response_bytes"], strict=True))
-
-
-def test_older_connection_that_is_no_http2_is_measured_by_turns_after_some_calls(streams: Streams, port: int) -> None:
-    connection, dice = Connection.open(port), Random(SEED)
-    streams.measure(port)
-    for _ in range(200):
-        connection.asks.put(HTTP1[0])
-        connection.settle(dice)
-        connection.answers.put(HTTP1[1])
-        connection.settle(dice)
-    connection.close()
-    found = streams.session.records(200)
-    assert not found["stream_id"].any()
-    for role in (Role.CLIENT, Role.SERVER):
-        assert np.count_nonzero((found["role"] == role) & (found["excluded"] == Excluded.NONE)) > 100
 
 
 @pytest.mark.parametrize("headers_too", [False, True], ids=["payload", "whole frames"])
