@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.bench.chart import Chart
 from tests.e2e.bench.cluster import Cluster, wait_for
-from tests.e2e.bench.jaeger import Jaeger
+from tests.e2e.bench.jaeger import Jaeger, Span
 from tests.e2e.bench.workload import PORT, Workload
 from tests.e2e.probes import agent_nodes, conditions, is_true, labelled_nodes, latency_probe, nothing_measured, pairs
 
@@ -43,6 +43,35 @@ def test_agents_come_and_go_with_targets_and_callers(
     # No target, no agent.
     cluster.kubectl("delete", "deployment", "-n", namespace, "--all")
     wait_for(lambda: nothing_measured(release), DEADLINE_S, "all agents are gone")
+
+
+def test_a_node_that_callers_leave_has_its_agent_when_the_next_ones_come(
+    release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload
+) -> None:
+    """Pods of a CronJob: each is there for seconds, on a node where nothing else is measured."""
+    namespace, rpcs = workload.namespace, 400
+
+    def ready() -> bool:
+        return is_true(cluster, namespace, "ProbesReady") and agent_nodes(release) == {"n1", "n2"}
+
+    def clients_halves() -> int:
+        return len({client.span_id for client, _ in pairs(jaeger, namespace) if is_of(client, "job-2")})
+
+    workload.serve(node="n2")
+    cluster.apply(latency_probe(), namespace)
+    workload.call(500, "--rate", "100", name="job-1", node="n1")
+    wait_for(ready, 2 * DEADLINE_S, "n1 has an agent, though its caller has ended")
+    cluster.wait_for_rollout("daemonset/latencyprobe-agent", release.agents)
+    workload.call(rpcs, "--rate", "50", name="job-2", node="n1")
+    # what was called before the agent heard of the pod is not measured
+    wait_for(lambda: clients_halves() > rpcs // 4, DEADLINE_S, "the next one is measured")
+    assert labelled_nodes(cluster) == {"n1", "n2"}
+    cluster.kubectl("delete", "latencyprobe", "-n", namespace, "--all")
+    wait_for(lambda: nothing_measured(release), DEADLINE_S, "who asks for nothing any more has no agent")
+
+
+def is_of(span: Span, pod: str) -> bool:
+    return span.resource.get("k8s.pod.name") == pod
 
 
 def test_a_cordon_keeps_no_agent_away_and_a_drain_and_a_scale_to_zero_take_it_away(

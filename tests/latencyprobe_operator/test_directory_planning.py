@@ -14,6 +14,7 @@ from latencyprobe_operator.cluster.loops import Loops, Trigger
 from latencyprobe_operator.directory import planning as planning_
 from latencyprobe_operator.directory.ingest import Ingest
 from latencyprobe_operator.directory.planning import Planning
+from latencyprobe_operator.plan import staying
 from latencyprobe_operator.plan.agents import Agents, NodeState
 from latencyprobe_operator.plan.deliveries import Deliveries, Delivery
 from latencyprobe_operator.plan.planner import Planner, Work
@@ -114,6 +115,25 @@ def test_callers_of_a_node_that_need_not_measure_any_more_are_told(play: Play, m
         await world.planning.turn()
         await world.planning.turn()
         assert world.forgotten == {"10.0.0.7"}
+
+    play(scene)
+
+
+def test_a_node_that_callers_have_left_is_let_go_without_another_change(
+    play: Play, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staying, "STAYS_S", 0.3)
+
+    async def scene(world: World) -> None:
+        world.registry.put(make.document("all"))
+        world.state.put("pods", make.pod("web-1", node="n2"))
+        await world.planning.turn()
+        world.state.drop("pods", ("shop", "web-1"))
+        await world.planning.turn()
+        assert world.planner.nodes == {"n1", "n2"}
+        task = asyncio.create_task(Loops().run(world.planning))
+        await make.until(lambda: world.planner.nodes == {"n1"})
+        task.cancel()
 
     play(scene)
 

@@ -58,10 +58,12 @@ class Planning:
         self._deliveries = deliveries
 
     async def due(self, *, failed: bool) -> None:
-        """Wait for a change; what a failed turn left undone is one."""
+        """Wait for a change; what a failed turn left undone is one, and that a node's time to stay is over."""
         if failed:
             self._changed.set()
-        await self._changed.wait(settle_s=RETRY_S if failed else SETTLE_S)
+        next_s = self._planner.staying.next_s
+        at_most_s = None if next_s is None else max(0.0, next_s - time.monotonic())
+        await self._changed.wait(at_most_s, settle_s=RETRY_S if failed else SETTLE_S)
 
     async def turn(self) -> None:
         """Bring the plans up to date, in slices: streams, heartbeats and answers go on meanwhile."""
@@ -69,9 +71,11 @@ class Planning:
         self._streams.forget(changes.addresses)
         if (by := self._suspended_by()) != self._registry.suspended_by:
             log.warning("all measuring is %s", f"suspended by {by}" if by else "taken up again")
-            self._registry.suspended_by, self._planner.suspended = by, bool(by)
+            self._registry.suspended_by = by
+            self._planner.suspend(bool(by))
         edited = self._edited()
-        changed = await in_slices(self._planner.work(self._registry.probes, self._state, changes))
+        work = self._planner.work(self._registry.probes, self._state, changes, began_s)
+        changed = await in_slices(work)
         self._streams.forget(self._agents.planned(changed, self._planner.nodes, time.monotonic()))
         await in_slices(self._asked.work([self._planner.plan_of(node) for node in changed]))
         reading = self._streams.publish(changed)

@@ -11,10 +11,11 @@ from latencyprobe_operator.plan.targets import Part
 
 
 class Builder:
-    """`pair_key`: goes into all plans."""
+    """`pair_key` and `suspend` go into all plans."""
 
     def __init__(self, pair_key: bytes) -> None:
         self.pair_key = pair_key
+        self.suspend = False
         self._pods_of: dict[str, tuple[Pod, ...]] = {}  # what a plan's pods were made of
 
     def forget(self, node: str) -> None:
@@ -26,7 +27,7 @@ class Builder:
         self._pods_of[node] = pods
 
     def built(
-        self, node: str, parts: Sequence[Part], before: plan.NodePlan | None = None, *, suspend: bool
+        self, node: str, parts: Sequence[Part], before: plan.NodePlan | None = None
     ) -> tuple[plan.NodePlan, tuple[Pod, ...]]:
         """Return a node's plan from its LatencyProbes' parts, without its generation, and the pods in it. `before`: the
         one in force."""
@@ -39,7 +40,7 @@ class Builder:
             targets=tuple(t for part in parts for t in part.targets),
             objectives=tuple(o for part in parts for o in part.objectives),
             pods=self._planned(node, pods, before),
-            suspend=suspend,
+            suspend=self.suspend,
             pair_key=self.pair_key,
         )
         return msgspec.structs.replace(new, digest=plan.digest_of(new)), pods

@@ -4,6 +4,7 @@ Pure and incremental: `work` looks again only at LatencyProbes that changed or t
 the nodes that it concerns, and builds only the plans of nodes where something differs.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Generator, Mapping
 
@@ -15,6 +16,7 @@ from latencyprobe_operator.cluster.objects import Key, Pod
 from latencyprobe_operator.cluster.state import Changes, ClusterState
 from latencyprobe_operator.plan.building import Builder
 from latencyprobe_operator.plan.room import MOST, Most, Room
+from latencyprobe_operator.plan.staying import Staying
 from latencyprobe_operator.plan.targets import NO_ROOM, Look, Resolved, finished, look, refused
 
 Work = Generator[None, None, frozenset[str]]
@@ -25,15 +27,14 @@ class Planner:
     """Node plans, kept up to date.
 
     `epoch` is the lowest generation: a time at the process's start, so that generations grow over restarts; `most`:
-    what there is room for. `nodes`: those that must measure. `suspended`: an administrator has stopped all measuring;
-    plans that are made say so.
+    what there is room for. `nodes`: those that must measure, and those whose callers are soon back (`staying`).
     """
 
     def __init__(self, epoch: int, pair_key: bytes = b"", most: Most = MOST) -> None:
         self.resolved: dict[Key, Resolved] = {}
         self.plans: dict[str, plan.NodePlan] = {}
         self.nodes: frozenset[str] = frozenset()
-        self.suspended = False
+        self.staying = Staying()
         self._generation = epoch
         self._probes_on: defaultdict[str, set[Key]] = defaultdict(set)
         self._builder = Builder(pair_key)
@@ -44,9 +45,13 @@ class Planner:
     def plan_of(self, node: str) -> plan.NodePlan:
         """Return a node's plan; an empty one when it has nothing to measure, or none was made yet."""
         if node not in self.plans:
-            built = self._builder.built(node, [], suspend=self.suspended)
+            built = self._builder.built(node, [])
             self._replace(node, *built)  # whatever `work` has found already: it tells who has another
         return self.plans[node]
+
+    def suspend(self, suspended: bool) -> None:
+        """Let the plans that are made from now on say whether an administrator has stopped all measuring."""
+        self._builder.suspend = suspended
 
     @property
     def without_room(self) -> int:
@@ -65,8 +70,11 @@ class Planner:
         """Do all of `work` at once."""
         return finished(self.work(probes, state, changes))
 
-    def work(self, probes: Mapping[Key, LatencyProbe], state: ClusterState, changes: Changes) -> Work:
-        """Look again at what changed; returns the nodes whose plan is a different one now.
+    def work(
+        self, probes: Mapping[Key, LatencyProbe], state: ClusterState, changes: Changes, now_s: float = math.inf
+    ) -> Work:
+        """Look again at what changed; returns the nodes whose plan is a different one now. `now_s`: of the monotonic
+        clock; without it no node stays.
 
         A `yield` is where others may run. What changes meanwhile is left to the next work, all plans are the earlier
         ones until the end, and the next work makes up for one that raised.
@@ -94,7 +102,9 @@ class Planner:
                     self.resolved[key] = resolved.on_nodes(known)
         changed = yield from self._rebuild()
         busy = {node for node, keys in self._probes_on.items() if keys}
-        self.nodes = known if any(resolved.everywhere for resolved in self.resolved.values()) else known & busy
+        everywhere = any(resolved.everywhere for resolved in self.resolved.values())
+        staying = self.staying.nodes(busy, self.resolved, now_s)
+        self.nodes = known if everywhere else known & (busy | staying)
         for node in self.plans.keys() - known - busy:
             del self.plans[node]
             self._builder.forget(node)
@@ -140,7 +150,9 @@ class Planner:
         parts = before.parts if before is not None else {}
         for node, part in found.parts.items():
             if part is None:
-                parts.pop(node, None)
+                left = parts.pop(node, None)
+                if before is not None and left is not None:
+                    self.staying.ended(node, key, left, before)
                 self._probes_on[node].discard(key)
             else:
                 parts[node] = part
@@ -156,7 +168,7 @@ class Planner:
             for node in outdated:
                 keys = self._probes_on.get(node, ())
                 parts = [self.resolved[key].parts[node] for key in sorted(keys)]
-                built[node] = self._builder.built(node, parts, self.plans.get(node), suspend=self.suspended)
+                built[node] = self._builder.built(node, parts, self.plans.get(node))
                 if not keys:
                     self._probes_on.pop(node, None)
                 yield

@@ -2,11 +2,8 @@
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import ParamSpec, Protocol, TypeVar
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-_C = TypeVar("_C", bound="Closable")
+from contextlib import AbstractContextManager
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 
 class Closable(Protocol):
@@ -16,15 +13,52 @@ class Closable(Protocol):
         """Detach and free it."""
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_C = TypeVar("_C", bound=Closable)
+
+
 def background() -> Executor:
     """Return one thread, which begins with the first task."""
     return ThreadPoolExecutor(1, "load")
 
 
-def discard(loading: Future[_C]) -> None:
-    """Close what nobody wants any more; waits for what has begun."""
-    if not loading.cancel() and loading.exception() is None:
-        loading.result().close()
+class Loading(AbstractContextManager["Loading[_C]"], Generic[_C]):
+    """What is being loaded, by name. Leaving it closes what nobody has taken, and waits for what has begun."""
+
+    def __init__(self, load: Callable[..., _C], executor: Executor) -> None:
+        self._load = load
+        self._executor = executor
+        self._begun: dict[str, Future[_C]] = {}
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._begun):
+            self.discard(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._begun
+
+    def __len__(self) -> int:
+        return len(self._begun)
+
+    def begin(self, name: str, *args: Any) -> None:
+        """Load this, unless that has begun."""
+        if name not in self._begun:
+            self._begun[name] = self._executor.submit(self._load, *args)
+
+    def is_over(self, name: str) -> bool:
+        """Return whether there is something to take."""
+        return name in self._begun and self._begun[name].done()
+
+    def take(self, name: str) -> _C:
+        """Return what was loaded, once it is. Raises what loading it raised."""
+        return self._begun.pop(name).result()
+
+    def discard(self, name: str) -> None:
+        """Close what nobody wants any more."""
+        begun = self._begun.pop(name)
+        if not begun.cancel() and begun.exception() is None:
+            begun.result().close()
 
 
 class FakeBackground(Executor):

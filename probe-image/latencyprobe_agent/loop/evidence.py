@@ -8,7 +8,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial, reduce
 from operator import or_
@@ -25,7 +25,7 @@ from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import Resources
 from latencyprobe_agent.kernel.evidence import EvidencePrograms
 from latencyprobe_agent.kernel.loader import OUT_OF_MEMORY
-from latencyprobe_agent.loop.background import discard
+from latencyprobe_agent.loop.background import Loading
 from latencyprobe_agent.measure.evidence import EvidenceBatch, Joined
 from latencyprobe_agent.measure.evidence_counts import Gained, Growth
 from latencyprobe_agent.measure.evidence_join import EvidenceJoin
@@ -64,9 +64,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
     only grow, also when a signal is detached and attached again."""
 
     def __init__(self, attach: Callable[[EvidenceSignal], EvidencePrograms], background: Executor) -> None:
-        self._attach = attach
-        self._background = background
-        self._loading: dict[str, Future[EvidencePrograms]] = {}
+        self._loading = Loading(attach, background)
         self._recent = RecentHalves()
         self._rules: Rules | None = None
         self._running: dict[str, _Running] = {}
@@ -78,9 +76,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         self._lost: dict[int, dict[str, int]] = {}  # by join key: ns by signal
 
     def __exit__(self, *_: object) -> None:
-        for loading in self._loading.values():
-            discard(loading)
-        self._loading.clear()
+        self._loading.__exit__()
         for one in self._running.values():
             one.programs.close()
         self._running.clear()
@@ -130,9 +126,9 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
                     self._detach(name)
                 self._refused.pop(name, None)
             elif not known and (name not in self._refused or self._refused[name].again_s <= now_s):
-                self._loading[name] = self._background.submit(self._attach, signal)
-            if name in self._loading and self._loading[name].done():
-                self._take(signal, self._loading.pop(name), asked, now_s)
+                self._loading.begin(name, signal)
+            if self._loading.is_over(name):
+                self._take(signal, asked, now_s)
 
     def keep(self, halves: Halves) -> None:
         """Take in a batch of exchanges that have ended."""
@@ -214,13 +210,13 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         for one in self._running.values():
             one.programs.flush()
 
-    def _take(self, signal: EvidenceSignal, loaded: "Future[EvidencePrograms]", asked: bool, now_s: float) -> None:
-        if not asked:
-            discard(loaded)
-            return
+    def _take(self, signal: EvidenceSignal, asked: bool, now_s: float) -> None:
         name = signal.switch
+        if not asked:
+            self._loading.discard(name)
+            return
         try:
-            self._start(signal, loaded.result())
+            self._start(signal, self._loading.take(name))
         except Unsupported as error:
             if name not in self._refused:
                 _log.warning("no %s: %s; measuring continues without them", name, error)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 
 from latencyprobe.errors import Unsupported
@@ -10,7 +10,7 @@ from latencyprobe.protocol import Protocol
 from latencyprobe.sli import added
 from latencyprobe.variants import HTTP2, LACKING
 from latencyprobe_agent.kernel.http2 import Http2Programs
-from latencyprobe_agent.loop.background import discard
+from latencyprobe_agent.loop.background import Loading
 from latencyprobe_agent.measure.rules import Rules
 
 _log = logging.getLogger(__name__)
@@ -21,9 +21,7 @@ class Http2(AbstractContextManager["Http2"]):
     while they are asked for; its connections have turns."""
 
     def __init__(self, attach: Callable[[], Http2Programs], background: Executor) -> None:
-        self._attach = attach
-        self._background = background
-        self._loading: Future[Http2Programs] | None = None
+        self._loading = Loading(attach, background)
         self._programs: Http2Programs | None = None
         self._refused = False
         self._lost_before: dict[str, int] = {}  # by programs that have been detached since
@@ -55,12 +53,11 @@ class Http2(AbstractContextManager["Http2"]):
         if not _asked(rules):
             self._refused = False
         elif self._programs is None and not self._refused:
-            self._loading = self._loading or self._background.submit(self._attach)
-            if not wait and not self._loading.done():
+            self._loading.begin(HTTP2)
+            if not wait and not self._loading.is_over(HTTP2):
                 return False
-            loaded, self._loading = self._loading, None
             try:
-                self._programs = loaded.result()
+                self._programs = self._loading.take(HTTP2)
             except Unsupported as error:
                 self._refused = True
                 _log.warning("no HTTP/2: %s; its connections are measured by turns", error)
@@ -72,9 +69,7 @@ class Http2(AbstractContextManager["Http2"]):
             self._close()
 
     def _close(self) -> None:
-        if self._loading is not None:
-            discard(self._loading)
-            self._loading = None
+        self._loading.__exit__()
         if self._programs is not None:
             self._lost_before = added(self._lost_before, self._programs.lost())
             self._programs.close()

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 
 from latencyprobe_agent.config import Config
@@ -48,17 +48,19 @@ class Loop(AbstractContextManager["Loop"]):
         guard: Guard,
         loads: Executor | None = None,
     ) -> None:
-        self._background = loads or background()
+        loads = loads or background()
         self.programs = programs
         self.clock = Clock()
-        http2 = Http2(partial(Http2Programs.beside, self.programs, config.bpf_dir), self._background)
+        http2 = Http2(partial(Http2Programs.beside, self.programs, config.bpf_dir), loads)
         self.attachment = Attachment(self.programs, http2, config, control, named=sampling)
         self.evidence = (EvidenceSignals if evidence else NoEvidence)(
-            partial(EvidencePrograms.beside, self.programs, config.bpf_dir), self._background
+            partial(EvidencePrograms.beside, self.programs, config.bpf_dir), loads
         )
         self.pressure = PressureReader(config.cgroup_root)
+        self._attached = ExitStack()  # its last one leaves first
+        for leaves in (programs.close, loads.shutdown, http2.__exit__, self.pressure.close, self.evidence.__exit__):
+            self._attached.callback(leaves)
         self.last: Turn | None = None
-        self._detached = False
         self._guard = guard
         self.listeners: Sequence[Listener] = ()
         self._turns = Turns(
@@ -80,13 +82,7 @@ class Loop(AbstractContextManager["Loop"]):
 
     def detach(self) -> None:
         """Take everything out of the kernel. A second call does nothing."""
-        if not self._detached:
-            self._detached = True
-            self.evidence.__exit__()
-            self.pressure.close()
-            self.attachment.http2.__exit__()
-            self._background.shutdown()
-            self.programs.close()
+        self._attached.close()
 
     @property
     def variants(self) -> Mapping[str, str]:
