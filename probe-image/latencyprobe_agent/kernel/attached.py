@@ -1,6 +1,7 @@
 """The kernel side of one signal: load and attach its object, read its records, know what was lost.
 
-Nothing is pinned: programs, maps and what they hold go with `close()`, or with the process. One thread calls it.
+Nothing is pinned: programs, maps and what they hold go with `close()`, or with the process. One thread calls it;
+another may load, meanwhile, what shares its maps or goes on behind its programs.
 """
 
 import os
