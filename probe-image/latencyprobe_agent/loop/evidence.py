@@ -223,8 +223,8 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             again_s = now_s + _RETRY_S if error.reason == OUT_OF_MEMORY else math.inf
             self._refused[name] = _Refusal(" ".join(str(error).split())[:_WHY], again_s)
         else:
-            if self._refused.pop(name, None):
-                _log.info("%s: attached", name)
+            self._refused.pop(name, None)
+            _log.info("%s: attached", name)
 
     def _start(self, signal: EvidenceSignal, programs: EvidencePrograms) -> None:
         outcomes = self._outcomes.setdefault(signal.switch, Counter())
