@@ -34,8 +34,6 @@ BTF_KIND_STRUCT = 4
 BTF_KIND_TYPEDEF = 8
 _BEFORE = 8  # linux/bpf.h: BPF_F_BEFORE
 _FIRST = bytes(4)  # slot of an array
-
-
 _ARENA_MAX = -8  # malloc.h: M_ARENA_MAX
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 
@@ -23,17 +22,13 @@ def background() -> Executor:
     return ThreadPoolExecutor(1, "load")
 
 
-class Loading(AbstractContextManager["Loading[_C]"], Generic[_C]):
-    """What is being loaded, by name. Leaving it closes what nobody has taken, and waits for what has begun."""
+class Loading(Generic[_C]):
+    """What `executor` is loading, or has loaded and nobody has taken yet, by name."""
 
     def __init__(self, load: Callable[..., _C], executor: Executor) -> None:
         self._load = load
         self._executor = executor
         self._begun: dict[str, Future[_C]] = {}
-
-    def __exit__(self, *_: object) -> None:
-        for name in list(self._begun):
-            self.discard(name)
 
     def __contains__(self, name: str) -> bool:
         return name in self._begun
@@ -55,10 +50,15 @@ class Loading(AbstractContextManager["Loading[_C]"], Generic[_C]):
         return self._begun.pop(name).result()
 
     def discard(self, name: str) -> None:
-        """Close what nobody wants any more."""
+        """Close what nobody wants any more. Waits for it if it has begun."""
         begun = self._begun.pop(name)
         if not begun.cancel() and begun.exception() is None:
             begun.result().close()
+
+    def close(self) -> None:
+        """Discard all."""
+        for name in list(self._begun):
+            self.discard(name)
 
 
 class FakeBackground(Executor):

@@ -76,7 +76,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         self._lost: dict[int, dict[str, int]] = {}  # by join key: ns by signal
 
     def __exit__(self, *_: object) -> None:
-        self._loading.__exit__()
+        self._loading.close()
         for one in self._running.values():
             one.programs.close()
         self._running.clear()
@@ -110,8 +110,8 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         return self._outcomes
 
     def follow(self, rules: Rules, now_s: float) -> None:
-        """Attach what the target sets in force ask for, and nothing else: at once what has been loaded since the call
-        before. `now_s`: of the monotonic clock."""
+        """Begin to load what the target sets in force ask for, let go of what they do not, and take in what has been
+        loaded since the call before. `now_s`: of the monotonic clock."""
         due = any(one.again_s <= now_s for one in self._refused.values())
         if rules is self._rules and not due and not self._loading:
             return

@@ -48,8 +48,8 @@ class Http2(AbstractContextManager["Http2"]):
         return self._programs is not None
 
     def ready(self, rules: Rules, *, wait: bool) -> bool:
-        """Attach them if `rules`, which come into force next, ask for them. Return False as long as they are loaded,
-        unless it shall `wait`."""
+        """Attach them if `rules`, which come into force next, ask for them. Return False while they are being loaded;
+        with `wait` only once they are, or are refused."""
         if not _asked(rules):
             self._refused = False
         elif self._programs is None and not self._refused:
@@ -69,7 +69,7 @@ class Http2(AbstractContextManager["Http2"]):
             self._close()
 
     def _close(self) -> None:
-        self._loading.__exit__()
+        self._loading.close()
         if self._programs is not None:
             self._lost_before = added(self._lost_before, self._programs.lost())
             self._programs.close()

@@ -33,8 +33,7 @@ class Loop(AbstractContextManager["Loop"]):
     """Attached programs and the turns that they make. `last`: the last turn with counts.
 
     `sampling`: somebody makes spans of sampled halves; `evidence`: attach what the plan asks for to explain them;
-    `loads`: what loads that and HTTP/2's programs beside the loop (default: a thread). Leaving it
-    detaches.
+    `loads`: what loads that and HTTP/2's programs beside the loop (default: a thread). Leaving it detaches.
     """
 
     def __init__(
