@@ -13,6 +13,7 @@ LATENCYPROBE_HEALTH_PORT  GET /healthz: the loop turns; /readyz: it measures. 0 
 LATENCYPROBE_RECORDS_PER_SECOND, LATENCYPROBE_SPANS_PER_SECOND, LATENCYPROBE_SERIES, LATENCYPROBE_NODE_SERIES,
 LATENCYPROBE_RING_BYTES, LATENCYPROBE_OUTBOX_BYTES  bounds and sizes; see the fields below
 POD_NAME, POD_NAMESPACE   names of the agent in its own metrics (downward API)
+POD_UID                   its pod, to find its cgroups for the canary (loop/canary.py); without it there is none
 OTEL_METRIC_EXPORT_INTERVAL  ms between exports of metrics; OTEL_EXPORTER_OTLP_* are read by telemetry/endpoints.py
 
 Probes of the chart: httpGet /healthz (liveness, failureThreshold 3, period 10 s) and /readyz (readiness), port 8081.
@@ -53,6 +54,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     health_port: int = 8081
     pod: str = ""
     pod_namespace: str = ""
+    pod_uid: str = ""
 
     # 0: about twice what may come at once before records are sampled, two seconds' worth of their limit (bpf/events.h,
     # LP_BURST_WINDOWS), in records of 224 + 8 bytes: 4 MiB for 5,000/s, 2 to 8 MiB. Then an agent that is kept from its
@@ -141,6 +143,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Config:
             directory=directory,
             pod=environ.get("POD_NAME", ""),
             pod_namespace=environ.get("POD_NAMESPACE", ""),
+            pod_uid=environ.get("POD_UID", ""),
             metric_interval_s=interval_ms / 1000,
         ),
         **paths,

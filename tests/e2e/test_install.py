@@ -170,6 +170,15 @@ def test_no_other_port_is_open(
     assert listening(tables) == ports
 
 
+def test_agents_hear_their_own_canary(agent: dict[str, Any], release: Chart, cluster: Cluster) -> None:
+    def heard() -> bool:
+        log = cluster.logs(agent["metadata"]["name"], release.agents)
+        assert "canary failed" not in log
+        return "canary: the kernel tells of every event" in log
+
+    wait_for(heard, 60, "the agent is told of its own connection")
+
+
 def test_images_hold_no_shell_and_no_program_but_python(
     agent: dict[str, Any], release: Chart, cluster: Cluster
 ) -> None:

@@ -49,7 +49,7 @@ class Agent:
         loop.attachment.follow()
         self.plan = operator.plan()
         self.witness.follow(self.plan)
-        config, start = Config(metric_interval_s=0.0), loop.clock.now()
+        config, start = Config(metric_interval_s=0.0), loop.parts.clock.now()
         room = WaitingRoom(identity_wait_s=0.0, join_wait_s=0.0, capacity=1000)
         own = SelfMetrics(self._sent, room, config, standalone=False)
         loop.listeners = (

@@ -42,6 +42,18 @@ def test_a_cgroup_that_comes_or_goes_compiles_no_plan(tmp_path: Path) -> None:
     assert first.rules is second.rules is third.rules
 
 
+@pytest.mark.parametrize(("own", "selects", "heard"), [(UID, (), True), (UID, (CART,), False), ("", (), False)])
+def test_the_agents_own_pod_is_the_canarys_unless_a_target_selects_it(
+    tmp_path: Path, own: str, selects: tuple[Target, ...], heard: bool
+) -> None:
+    TREES["hybrid"](tmp_path)
+    kernel, config = FakePrograms(), Config(cgroup_root=tmp_path, survey_interval_s=0.0, pod_uid=own)
+    http2 = Http2(FakeHttp2Programs, FakeBackground())  # type: ignore[arg-type, type-abstract]
+    control = FakeControl(msgspec.structs.replace(PLAN, targets=selects))
+    Attachment(kernel, http2, config, control).follow()  # type: ignore[arg-type]
+    assert kernel.tells_of_canary is heard
+
+
 def test_who_cannot_be_looked_for_has_not_gone(tmp_path: Path) -> None:
     """No file can be opened: what is in force stays, and whose counts are read has not ended."""
     TREES["hybrid"](tmp_path)

@@ -69,7 +69,7 @@ def test_part_of_an_agent_that_raises_is_named_while_the_rest_measures(planned: 
     planned.report("n1", 5, seen=7, failing={"metrics": "ValueError: x not in tuple"})
     found = of(planned, 6)
     assert (found["Ready"].status, found["PartFailing"].status) == ("True", "True")
-    assert found["PartFailing"].message.startswith("agent on n1: metrics is skipped: ValueError: x not in tuple")
+    assert found["PartFailing"].message.startswith("agent on n1: metrics fails: ValueError: x not in tuple")
     planned.report("n1", 7, seen=9)
     assert "PartFailing" not in of(planned, 8)
 

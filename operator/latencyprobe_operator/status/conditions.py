@@ -103,7 +103,7 @@ def _failing(states: Mapping[str, NodeState], agents: Agents) -> Condition | Non
     if not nodes:
         return None
     part, error = min(failing[nodes[0]].items())
-    message = f"agent on {some(nodes)}: {part} is skipped: {error}; the log of the agent has the traceback"
+    message = f"agent on {some(nodes)}: {part} fails: {error}; the rest goes on, and the agent's log has more"
     return Condition("PartFailing", "True", "PartFailing", message)
 
 

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencyprobe.errors import Unsupported
-from latencyprobe.protocol import Protocol
-from latencyprobe_agent.kernel import counts
+from latencyprobe_agent.kernel import counts, layouts
 from latencyprobe_agent.kernel.attached import Attached, u32
 from latencyprobe_agent.kernel.clock import READING_ERROR_NS, boot_offset_ns
 from latencyprobe_agent.kernel.kept_room import KeptRoom
 from latencyprobe_agent.kernel.loader import Loaded
+from latencyprobe_agent.measure.canary import CANARY_GROUP, CANARY_SET
 from latencyprobe_agent.measure.counts import COUNTS, Shards
-from latencyprobe_agent.measure.rules import Rules, TargetSet
+from latencyprobe_agent.measure.matches import ANY_ADDRESS
+from latencyprobe_agent.measure.rules import Rules
 from latencyprobe_agent.measure.unowned import unowned
 from latencyprobe_agent.signals.table import EXCHANGES, Signal
 from latencyprobe_agent.vocabulary.records import (
@@ -28,17 +29,14 @@ from latencyprobe_agent.vocabulary.records import (
     EVIDENCE_COUNTS,
     EXCHANGE,
     EXCHANGE_COUNTS,
-    RULE_KEY,
-    SCOPE,
     SCOPE_FILTER_FACTOR,
     SCOPE_FILTER_WORDS,
-    TARGET_SET,
     WINDOW_SHIFT,
-    StackOptionFlags,
+    RuleSide,
 )
-from latencyprobe_agent.vocabulary.records import Protocol as KernelProtocol
 
 _IN_RING = EXCHANGE.itemsize + 8  # bytes of a record, with the ring's header of it
+_CANARY_SCOPE = (CANARY_GROUP, CANARY_GROUP)
 
 
 class Programs(Attached):
@@ -72,6 +70,7 @@ class Programs(Attached):
         records_per_second: int = 0,
         user_stacks: bool = True,
         http2: bool = False,
+        own_cgroups: Iterable[int] = (),
     ) -> None:
         """Put `rules` in force: from the next event on, every socket is decided by them, and no later by older ones.
 
@@ -80,7 +79,8 @@ class Programs(Attached):
         `rules` must be compiled with those in force as `previous`. `idle_timeout_ns`: ends a complete exchange;
         `own_tgid`: this process in the root PID namespace, 0 for none; `owner_by_process`: count per process instead of
         per cgroup; `records_per_second`: above it records are sampled out, 0 for never; `user_stacks`: those of
-        programs are taken where targets ask for them; `http2`: `Http2Programs` are attached beside these.
+        programs are taken where targets ask for them; `http2`: `Http2Programs` are attached beside these;
+        `own_cgroups`: those that the canary's connections are of, as far as no target selects them.
 
         Each target set has room for what nobody has room for, but for processes: only namespaces take it from another.
         Raises Unsupported, with nothing changed, when a map is too small.
@@ -91,13 +91,14 @@ class Programs(Attached):
             shares = {name: n for n, name in enumerate(sorted({one.namespace for one in rules.in_force.values()}))}
         needed = {
             "target_sets": {
-                u32(index): _target_set(one, shares.get(one.namespace, 0), user_stacks=user_stacks, http2=http2)
+                u32(index): layouts.target_set(one, shares.get(one.namespace, 0), user_stacks=user_stacks, http2=http2)
                 for index, one in rules.sets.items()
             }
         }
         if others:
-            needed["rules"] = {_rule_key(*match): u32(index) for match, index in rules.rules.items()}
-        needed["scopes"] = {np.uint64(cgroup).tobytes(): _scope(groups) for cgroup, groups in rules.scopes.items()}
+            needed["rules"] = {layouts.rule_key(*match): u32(index) for match, index in rules.rules.items()}
+        scopes = {**dict.fromkeys(own_cgroups, _CANARY_SCOPE), **rules.scopes}
+        needed["scopes"] = {np.uint64(cgroup).tobytes(): layouts.scope(groups) for cgroup, groups in scopes.items()}
         for name, entries in needed.items():
             room = self._maps[name].max_entries
             if len(self._written[name].keys() | entries.keys()) > room:
@@ -134,6 +135,17 @@ class Programs(Attached):
             self._remove("rules", needed["rules"])
         self._in_force = rules.rules, shares
 
+    def tell_of_canary(self, port: int) -> None:
+        """Tell of connections to this port at both ends, where they are of `own_cgroups`: a record of each exchange."""
+        self._maps["target_sets"].update(u32(CANARY_SET), layouts.canary_set())
+        for side in (RuleSide.LOCAL, RuleSide.PEER):
+            self._maps["rules"].update(layouts.rule_key(ANY_ADDRESS, CANARY_GROUP, port, side), u32(CANARY_SET))
+
+    @property
+    def tells_of_canary(self) -> bool:
+        """Whether any of `own_cgroups` is measured for that alone."""
+        return layouts.scope(_CANARY_SCOPE) in self._written["scopes"].values()
+
     def flush(self) -> None:
         """Do what is due once a second: end what has been idle; follow the boot clock, which a suspend has moved."""
         offset_ns = boot_offset_ns()
@@ -166,7 +178,7 @@ class Programs(Attached):
         Without `everything` nobody looks for what found no room as long as there is room for all."""
         used = self._kept_room.used(dict.fromkeys(self._counts.keys()), everything=everything)
         keys, totals = counts.read(self._counts, EXCHANGE_COUNTS, self._shards.add_up, used)
-        told = (keys["owner"] != 0) | totals["classes"].any(axis=1)
+        told = ((keys["owner"] != 0) | totals["classes"].any(axis=1)) & (keys["target_set"] != CANARY_SET)
         return keys[told], totals[told]
 
     def unaccounted(self) -> dict[int, int]:
@@ -207,12 +219,17 @@ class FakePrograms:
         self.unaccounted_for: dict[int, int] = {}
         self.applied: list[Rules] = []
         self.closed = False
+        self.tells_of_canary = False
         self.variants: dict[str, str] = {}
         self.ring_bytes = 1 << 20
 
-    def apply(self, rules: Rules, **_: object) -> None:
+    def apply(self, rules: Rules, *, own_cgroups: Iterable[int] = (), **_: object) -> None:
         """Remember the rules."""
         self.applied.append(rules)
+        self.tells_of_canary = bool(set(own_cgroups) - rules.scopes.keys())
+
+    def tell_of_canary(self, port: int) -> None:
+        """Tell of nothing."""
 
     def drain(self, limit: int) -> NDArray[np.void]:
         """Return the next batch; none may be larger than `limit`."""
@@ -261,29 +278,7 @@ class FakePrograms:
         self.closed = True
 
 
-def _scope(groups: tuple[int, int]) -> bytes:
-    return np.array(groups, SCOPE).tobytes()
-
-
 def share_records(ring_bytes: int, namespaces: int) -> int:
     """Return how many records of each namespace the second half of a ring holds in a window, 0 for no limit. A reader
     comes at least once in two windows, so in parts of three, and finds that there was room for all shares."""
     return max(1, ring_bytes // 6 // _IN_RING // namespaces) if namespaces > 1 else 0
-
-
-def _target_set(one: TargetSet, share: int, *, user_stacks: bool, http2: bool) -> bytes:
-    value = np.zeros((), TARGET_SET)
-    value["share"] = share
-    value["thresholds_ns"][: len(one.thresholds_ns)] = one.thresholds_ns
-    value["slow_ns"] = min([*one.thresholds_ns, one.spans.slower_than_ns])
-    value["pause_ns"], value["setup_turns"], value["evidence"] = one.pause_ns, one.setup_turns, one.evidence
-    value["tls"] = one.tls
-    value["slow_call_ns"], value["slow_offcpu_ns"] = one.waits.slow_call_ns, one.waits.slow_offcpu_ns
-    stacks = (StackOptionFlags.KERNEL, one.waits.stacks), (StackOptionFlags.USER, one.waits.user_stacks and user_stacks)
-    value["protocol"] = KernelProtocol.HTTP2 if http2 and one.protocol is Protocol.HTTP2 else KernelProtocol.TURNS
-    value["wait_stacks"] = sum(flag for flag, wanted in stacks if wanted)
-    return value.tobytes()
-
-
-def _rule_key(address: bytes, group: int, port: int, side: int) -> bytes:
-    return np.array((np.frombuffer(address, np.uint8), group, port, side, 0), RULE_KEY).tobytes()

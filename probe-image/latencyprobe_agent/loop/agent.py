@@ -121,7 +121,7 @@ class Agent:
             if safe_mode and not self._safe_mode():
                 self.stop()
 
-        with self._audience.open(loop.clock.now()) as listeners:
+        with self._audience.open(loop.parts.clock.now()) as listeners:
             loop.turn(listeners, self._config, running, each_tick)
         if not self._suspended():
             self.stop()
@@ -134,7 +134,7 @@ class Agent:
                 *(self._config, loop.last, loop.variants, problem, failing),
                 seen=seen,
                 sampling=sampling,
-                refused=loop.evidence.refused,
+                refused=loop.parts.evidence.refused,
                 safe_mode=safe_mode,
             )
         )

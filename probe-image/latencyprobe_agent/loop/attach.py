@@ -81,7 +81,7 @@ class Attachment:
             return  # the plan so far stays in force
         before()
         try:
-            self._apply(plan, rules, plan.idle_timeout_ns)
+            self._apply(plan, rules, cgroups, plan.idle_timeout_ns)
         except Unsupported as error:
             if self._refused is None or str(error) != str(self._refused):
                 _log.error("%s; measuring continues with the plan before", error)
@@ -97,7 +97,7 @@ class Attachment:
     def end_open_exchanges(self) -> None:
         """Let the next flush end what is complete, without an idle timeout: nothing is waited for any more."""
         if self.in_force is not None:
-            self._apply(self.in_force.plan, self.in_force.rules, 0)
+            self._apply(self.in_force.plan, self.in_force.rules, self._cgroups, 0)
 
     def _resources(self, plan: NodePlan, cgroups: Mapping[int, Cgroup]) -> tuple[Resources, Mapping[str, list[int]]]:
         """Return who owns what is counted, and the cgroup ids of each pod (by uid)."""
@@ -109,7 +109,7 @@ class Attachment:
         self._folders.found(plan, found)
         return pods, found
 
-    def _apply(self, plan: NodePlan, rules: Rules, idle_timeout_ns: int) -> None:
+    def _apply(self, plan: NodePlan, rules: Rules, cgroups: Mapping[int, Cgroup], idle_timeout_ns: int) -> None:
         own = os.getpid() if plan.host else 0  # in a pod our cgroup is in no scope, and our number another one
         self._programs.apply(
             rules,
@@ -119,5 +119,6 @@ class Attachment:
             records_per_second=self._config.records_per_second,
             user_stacks=self._named and not self._no_user_stacks,
             http2=self.http2.attached,
+            own_cgroups=[number for number, one in cgroups.items() if one.pod == self._config.pod_uid],
         )
         self.http2.detach(rules)

@@ -15,6 +15,7 @@ from latencyprobe_agent.kernel.http2 import Http2Programs
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.loop.attach import Attachment
 from latencyprobe_agent.loop.background import background
+from latencyprobe_agent.loop.canary import Canary
 from latencyprobe_agent.loop.control import Control
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals, NoEvidence
@@ -48,33 +49,30 @@ class Loop(AbstractContextManager["Loop"]):
         loads: Executor | None = None,
     ) -> None:
         loads = loads or background()
-        self.programs = programs
-        self.clock = Clock()
-        http2 = Http2(partial(Http2Programs.beside, self.programs, config.bpf_dir), loads)
-        self.attachment = Attachment(self.programs, http2, config, control, named=sampling)
-        self.evidence = (EvidenceSignals if evidence else NoEvidence)(
-            partial(EvidencePrograms.beside, self.programs, config.bpf_dir), loads
+        clock = Clock()
+        signals = EvidenceSignals if evidence else NoEvidence
+        self.parts = Parts(
+            programs=programs,
+            clock=clock,
+            counting=Counting(programs, config.metric_interval_s, clock.now()),
+            http2=Http2(partial(Http2Programs.beside, programs, config.bpf_dir), loads),
+            evidence=signals(partial(EvidencePrograms.beside, programs, config.bpf_dir), loads),
+            sampler=Sampler(config.spans_per_second) if sampling else None,
+            joiner=RemoteJoiner(control.remote_join, config) if control.remote_join else None,
+            pressure=PressureReader(config.cgroup_root),
+            canary=Canary(programs) if config.pod_uid else None,
         )
-        self.pressure = PressureReader(config.cgroup_root)
+        self.attachment = Attachment(programs, self.parts.http2, config, control, named=sampling)
         self._attached = ExitStack()  # its last one leaves first
-        for leaves in (programs.close, loads.shutdown, http2.__exit__, self.pressure.close, self.evidence.__exit__):
-            self._attached.callback(leaves)
+        for part in (programs.close, loads.shutdown, self.parts.http2.__exit__, self.parts.pressure.close):
+            self._attached.callback(part)
+        self._attached.callback(self.parts.evidence.__exit__)
+        if self.parts.canary:
+            self._attached.callback(self.parts.canary.close)
         self.last: Turn | None = None
         self._guard = guard
         self.listeners: Sequence[Listener] = ()
-        self._turns = Turns(
-            Parts(
-                programs=self.programs,
-                clock=self.clock,
-                counting=Counting(self.programs, config.metric_interval_s, self.clock.now()),
-                http2=http2,
-                evidence=self.evidence,
-                sampler=Sampler(config.spans_per_second) if sampling else None,
-                joiner=RemoteJoiner(control.remote_join, config) if control.remote_join else None,
-                pressure=self.pressure,
-            ),
-            guard,
-        )
+        self._turns = Turns(self.parts, guard)
 
     def __exit__(self, *_: object) -> None:
         self.detach()
@@ -86,8 +84,8 @@ class Loop(AbstractContextManager["Loop"]):
     @property
     def variants(self) -> Mapping[str, str]:
         """Attach variant in use by event, those of evidence under their signal's name; and what tells of pressure."""
-        of_evidence = {**self.evidence.variants, **self.attachment.variants}
-        return {**self.programs.variants, **of_evidence, **self.pressure.variants}
+        of_evidence = {**self.parts.evidence.variants, **self.attachment.variants}
+        return {**self.parts.programs.variants, **of_evidence, **self.parts.pressure.variants}
 
     def turn(
         self, listeners: Sequence[Listener], config: Config, running: Callable[[], bool], each_tick: Callable[[], None]
@@ -97,7 +95,7 @@ class Loop(AbstractContextManager["Loop"]):
         tick_s = time.monotonic()
         try:
             while running():
-                self.programs.wait(max(0.0, min(config.drain_interval_s, tick_s - time.monotonic())))
+                self.parts.programs.wait(max(0.0, min(config.drain_interval_s, tick_s - time.monotonic())))
                 self.drain()
                 if (now_s := time.monotonic()) >= tick_s:
                     tick_s = max(tick_s + config.tick_s, now_s)  # a host that slept does not make up for missed ticks
@@ -123,22 +121,24 @@ class Loop(AbstractContextManager["Loop"]):
 
     def tick(self) -> None:
         """Do what is due once a second: end idle exchanges, follow wall clock, plan and cgroups, read the counts."""
-        self._guard.run("flush", self.programs.flush)
-        if step_ns := self.clock.resample():
+        self._guard.run("flush", self.parts.programs.flush)
+        if step_ns := self.parts.clock.resample():
             _log.warning("the wall clock stepped by %.3f s; durations are not affected", step_ns / 1e9)
         self._guard.run("plan", lambda: self.attachment.follow(before=self._count))
         if self.attachment.in_force is not None:
             rules = self.attachment.in_force.rules  # first these: measuring begins before its evidence
-            self._guard.run("evidence", lambda: self.evidence.follow(rules, time.monotonic()))
-        self._guard.run("evidence", self.evidence.tick)
+            self._guard.run("evidence", lambda: self.parts.evidence.follow(rules, time.monotonic()))
+        self._guard.run("evidence", self.parts.evidence.tick)
+        if self.parts.canary:
+            self._guard.run("canary", self.parts.canary.sing)
         self._count()
 
     def end(self) -> None:
         """Take everything in that is complete."""
         self._guard.run("plan", self.attachment.end_open_exchanges)
-        self._guard.run("flush", self.programs.flush)
+        self._guard.run("flush", self.parts.programs.flush)
         self.drain()
-        self._guard.run("evidence", self.evidence.give_up)
+        self._guard.run("evidence", self.parts.evidence.give_up)
         self._count(last=True)
 
     def _count(self, *, last: bool = False) -> None:

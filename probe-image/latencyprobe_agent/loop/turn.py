@@ -10,6 +10,7 @@ from latencyprobe.sli import added
 from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.kernel.clock import Clock, Sleeps
 from latencyprobe_agent.kernel.programs import Programs
+from latencyprobe_agent.loop.canary import Canary
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.http2 import Http2
@@ -34,7 +35,8 @@ _LIMITED_NS = 60_000_000_000  # the status says for as long that the node had to
 
 @dataclass(frozen=True)
 class Parts:
-    """What a turn is made of. `sampler`, `joiner`: None where nobody makes spans, or there is no directory."""
+    """What a turn is made of. `sampler`, `joiner`: None where nobody makes spans, or there is no directory; `canary`:
+    None outside a pod."""
 
     programs: Programs
     clock: Clock
@@ -44,6 +46,7 @@ class Parts:
     sampler: Sampler | None
     joiner: RemoteJoiner | None
     pressure: PressureReader
+    canary: Canary | None = None
 
 
 class Turns:
@@ -72,6 +75,8 @@ class Turns:
         self._lag_s, self._drained_s = max(self._lag_s, now_s - self._drained_s), now_s
         batch = self._parts.programs.drain(_BATCH)
         now, emptied = self._parts.clock.now(), len(batch) < _BATCH
+        if self._parts.canary:
+            batch = self._parts.canary.others(batch)
         turn = empty(now, in_force)
         if len(batch):
             measured = self._guard.run("measure", lambda: self._measured(turn, batch))

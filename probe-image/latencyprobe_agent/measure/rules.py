@@ -24,7 +24,7 @@ NO_WAITS = WaitPolicy()
 
 _A_MEMBER = 1  # in place of a target set: of these the kernel asks only whether there is a rule
 _TLS_TURNS = 2  # that of the ClientHello, and one whose answer may hold session tickets
-MAX_SETS = 1023  # the array `target_sets` of bpf/maps.bpf.h, without index 0
+MAX_SETS = 1022  # the array `target_sets` of bpf/maps.bpf.h, without index 0 and the canary's
 
 Group = frozenset[tuple[Match, int]]  # what pods with equal rules share: match and target set
 

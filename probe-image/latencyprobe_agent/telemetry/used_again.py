@@ -1,7 +1,7 @@
 """Target sets whose number means another set than before, or whose series have to make room: what totals begin anew
 because of them. Pure.
 
-A number is given again when 1,023 sets have been seen (docs/design/directory.md, "Putting rules in force"). What was
+A number is given again when 1,022 sets have been seen (docs/design/directory.md, "Putting rules in force"). What was
 counted under it is not the new set's, and its former targets have lost a part of their totals, which must not fall.
 """
 
