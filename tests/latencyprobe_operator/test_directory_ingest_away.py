@@ -17,7 +17,7 @@ from latencyprobe_agent.directory import uplink as uplink_
 from latencyprobe_agent.directory.client import Directory
 from latencyprobe_agent.directory.uplink import Uplink
 from latencyprobe_agent.directory.waiting import WaitingRows
-from latencyprobe_operator.directory import ingest as ingest_
+from latencyprobe_operator.directory.limits import Bucket, ByNode
 from tests.latencyprobe_operator.directory_world import Play, World
 
 HOUR_S = 3600
@@ -92,7 +92,6 @@ def test_who_is_told_to_hand_in_less_does_so_and_loses_nothing(
     play: Play, make: Any, tls_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uplink_._log, "disabled", True)  # a record that pytest keeps holds the answer's connection
-    monkeypatch.setattr(ingest_, "ROWS_AT_ONCE", 500)
     (objective,) = objectives(make.probe())
     now = int(time.time()) // 60 * 60
     (tmp_path / "token").write_text("token-n1")
@@ -100,6 +99,13 @@ def test_who_is_told_to_hand_in_less_does_so_and_loses_nothing(
     rows = [SliRow(*objective.key, now - 60 * i, 1, coverage=Coverage(seen=1)) for i in range(1_200)]
 
     async def scene(it: World) -> None:
+        began_s, slow_down = time.monotonic(), ("/v1/nodes/{node}/sli", 429)
+
+        def clock() -> float:
+            """Stands still until somebody has been told to slow down: a slow machine would not have to."""
+            return time.monotonic() if it.directory.requests[slow_down] else began_s
+
+        it.ingest.rows = ByNode(lambda: Bucket(1_000, 500, clock))
         it.ingest.asked._now["n1"][objective.key] = now - 86_400
         directory = Directory(it.url, "n1", token_file=tmp_path / "token", ca_file=tmp_path / "tls.crt")
         waiting = WaitingRows(tmp_path / "state")
@@ -109,7 +115,7 @@ def test_who_is_told_to_hand_in_less_does_so_and_loses_nothing(
         await make.until(lambda: it.ingest.accepted == len(rows), "everything is handed over", 60)
         await asyncio.to_thread(uplink.stop, 5.0)
         directory._connections().clear()  # or the directory ends before its connections do
-        assert it.directory.requests["/v1/nodes/{node}/sli", 429]
+        assert it.directory.requests[slow_down]
         assert not waiting.dropped
         assert it.store_thread.store.events(objective.key, now - 86_400, now + 60).good == len(rows)
 
