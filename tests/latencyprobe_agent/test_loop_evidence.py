@@ -60,6 +60,21 @@ def test_what_nobody_asks_for_any_more_is_detached_where_replicas_run():
     assert [True] == [one.closed for one in kernel]
 
 
+def test_where_the_last_pod_has_gone_what_is_attached_waits_for_the_next():
+    """As those of a CronJob come and go: the first connections of each want explaining."""
+    kernel = []
+    signals = EvidenceSignals(lambda signal: kernel.append(attach(signal)) or kernel[-1], FakeBackground())
+    asking = rules(EvidenceFlags.RETRANSMITS)
+    nobody = Rules(sets=asking.sets)
+
+    for one in (nobody, asking, nobody, asking):
+        signals.follow(one, 0.0)
+    assert [False] == [one.closed for one in kernel]
+    signals.follow(nobody, 0.0)
+    signals.follow(rules(EvidenceFlags(0)), 0.0)
+    assert [True] == [one.closed for one in kernel]
+
+
 def test_counters_go_on_when_a_signal_is_switched_off_and_on_again():
     signals = EvidenceSignals(attach, FakeBackground())
     seen = []

@@ -63,6 +63,15 @@ def test_they_are_attached_once_and_stay_until_nobody_asks(http2: Http2, made: l
     assert http2.lost == {"state": 6}
 
 
+def test_where_the_last_pod_has_gone_they_wait_for_the_next(http2: Http2, made: list[Any]) -> None:
+    """What it says while they are loaded would not be measured."""
+    nobody = rules(Protocol.HTTP2, in_force=False)
+    for one in (rules(Protocol.HTTP2), nobody, rules(Protocol.HTTP2), nobody):
+        assert attached(http2, one)
+        http2.detach(one)
+    assert [one.closed for one in made] == [False]
+
+
 def test_they_go_where_replicas_run_too(http2: Http2, made: list[Any]) -> None:
     """Rules of replicas name no target set."""
     replicas, pods = replicas_of("a", [("10.0.0.1", 80), ("10.0.0.2", 80)]), (TargetPod("a", (80,)),)

@@ -1,7 +1,9 @@
 """The signals of evidence beside measuring: attach what a target asks for, drain, join, count, hand over.
 
-Signals are loaded beside the loop once measuring has begun, and detached when no target asks for them any more. One
-that this kernel refuses is logged once, and measuring continues without it; where memory was missing it is tried again.
+Signals are loaded beside the loop once measuring has begun, and detached when no target asks for them any more. Where
+none is in force they stay: an agent that has nothing to measure ends soon, or waits for the next pod, whose first
+connections want explaining too. A signal that this kernel refuses is logged once, and measuring continues without it;
+where memory was missing it is tried again.
 """
 
 import logging
@@ -122,7 +124,7 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
             asked = any(EvidenceFlags[switch.upper()] in requested for switch in signal.asked_by)
             known = name in self._running or name in self._loading
             if not asked:
-                if name in self._running:
+                if name in self._running and rules.in_force:
                     self._detach(name)
                 self._refused.pop(name, None)
             elif not known and (name not in self._refused or self._refused[name].again_s <= now_s):

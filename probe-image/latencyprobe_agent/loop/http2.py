@@ -64,8 +64,9 @@ class Http2(AbstractContextManager["Http2"]):
         return True
 
     def detach(self, rules: Rules) -> None:
-        """Detach them unless `rules`, which are in force, ask for them."""
-        if not _asked(rules):
+        """Detach them if no target of `rules`, which are in force, asks for them; without any target they wait for the
+        next one."""
+        if rules.in_force and not _asked(rules):
             self._close()
 
     def _close(self) -> None:
