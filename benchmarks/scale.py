@@ -7,6 +7,7 @@ protocol. What is told is what they saw, so what they themselves took is in it.
 
 import asyncio
 import json
+import signal
 import ssl
 import tempfile
 import time
@@ -203,6 +204,8 @@ def size_of(nodes: int) -> Size:
 )
 def main(*, nodes: tuple[int, ...], seconds: float, api_server: str) -> None:
     """Measure the operator under clusters of several sizes. It needs two cores and, for 5,000 nodes, about 4 GB."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell in the background has ignored
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # unwinds: the operator ends
     console, found, failed = Console(width=160), [], ""
     for size in map(size_of, nodes or NODES):
         console.rule(f"{size.nodes:,} nodes")
