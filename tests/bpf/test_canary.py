@@ -14,14 +14,6 @@ from tests.truth.session import OBJECT
 pytestmark = pytest.mark.root
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.s = 0.0
-
-    def __call__(self) -> float:
-        return self.s
-
-
 @pytest.fixture
 def programs():
     """Programs that measure nobody but the canary."""
@@ -37,16 +29,17 @@ def programs():
 @pytest.fixture
 def sing(programs):
     """What the canary does in some intervals; returns the records of others that came meanwhile."""
-    clock = Clock()
-    canary = Canary(programs, clock)
+    now_s = 0.0
+    canary = Canary(programs, lambda: now_s)
 
     def sing(times: int) -> int:
+        nonlocal now_s
         others = 0
         for _ in range(times):
             canary.sing()
             programs.flush()
             others += len(canary.others(programs.drain()))
-            clock.s += 10
+            now_s += 10
         return others
 
     yield sing

@@ -16,11 +16,13 @@ from latencyprobe_agent.identity.resources import PodResources, ProcessResources
 from latencyprobe_agent.kernel.clock import Clock
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.background import FakeBackground
+from latencyprobe_agent.loop.canary import Canary
 from latencyprobe_agent.loop.counting import Counting
 from latencyprobe_agent.loop.evidence import EvidenceSignals
 from latencyprobe_agent.loop.http2 import Http2
 from latencyprobe_agent.loop.pressure import PressureReader
 from latencyprobe_agent.loop.turn import Parts, Turns
+from latencyprobe_agent.measure.canary import CANARY_SET
 from latencyprobe_agent.measure.rules import Rules, TargetSet
 from latencyprobe_agent.measure.sampling import Reason, Sampler
 from latencyprobe_agent.measure.turn import InForce
@@ -38,7 +40,9 @@ SLOW_CLIENT = {"role": Role.CLIENT, "stages": (0, 2 * 10**9, 0, 0)}
 SERVER = {"role": Role.SERVER, "stages": (0, 0, 10**8, 0)}
 
 
-def turns(kernel: FakePrograms, guard: Guard | None = None, *, sampling: bool = True) -> Turns:
+def turns(
+    kernel: FakePrograms, guard: Guard | None = None, *, sampling: bool = True, canary: Canary | None = None
+) -> Turns:
     def attach(signal: object) -> Any:
         raise AssertionError("no target asks for evidence, or for HTTP/2")
 
@@ -54,6 +58,7 @@ def turns(kernel: FakePrograms, guard: Guard | None = None, *, sampling: bool = 
         sampler=Sampler(1000) if sampling else None,
         joiner=None,
         pressure=PressureReader(),
+        canary=canary,
     )
     return Turns(parts, guard or Guard())
 
@@ -90,6 +95,12 @@ def test_a_turn_that_filled_its_room_says_that_there_is_more(make_halves: Any) -
     full = np.repeat(make_halves(SERVER).rec, 4096)
     made = turns(FakePrograms(full, full[:3]))
     assert [made.make(IN_FORCE)[1] for _ in range(2)] == [False, True]
+
+
+def test_the_canary_is_in_no_turn(make_halves: Any) -> None:
+    kernel = FakePrograms(make_halves(SERVER, {**SERVER, "target_set": CANARY_SET}, SLOW_CLIENT).rec)
+    turn, _ = turns(kernel, canary=Canary(kernel)).make(IN_FORCE)  # type: ignore[arg-type]  # a fake
+    assert turn.halves.rec["target_set"].tolist() == [1, 1]
 
 
 def test_the_memory_of_a_turn_is_free_as_soon_as_nobody_has_it(make_halves: Any) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from latencyprobe.errors import LatencyProbeError
 from latencyprobe_agent.kernel.programs import Programs
 from latencyprobe_agent.measure.canary import ALL_EVENTS, CANARY_SET, silent_events
+from latencyprobe_agent.vocabulary.records import EXCHANGE
 
 _log = logging.getLogger(__name__)
 _INTERVAL_S = 10.0
@@ -38,6 +39,7 @@ class Canary:
         self._listener: socket.socket | None = None
         self._records: list[NDArray[np.void]] | None = None  # of the last one, once there was one
         self._silent = ALL_EVENTS  # the last time
+        self._lost = 0  # records that the ring had no room for, until then
         self._due_s = self._clock()
 
     def close(self) -> None:
@@ -58,27 +60,32 @@ class Canary:
         Raises SilentHookError when twice in a row an event left no trace: once may be a firing that the kernel skipped,
         which is counted. Raises OSError where the loopback interface does not work.
         """
+        if self._clock() < self._due_s:
+            return
+        self._due_s = self._clock() + _INTERVAL_S
+        told, self._records = self._records, None
         if not self._programs.tells_of_canary:
-            self._records = None
-        elif self._clock() >= self._due_s:
-            self._due_s = self._clock() + _INTERVAL_S
-            told, self._records = self._records, []
-            try:
-                if told is not None:
-                    self._judge(told)
-            finally:
-                self._exchange()
+            return
+        try:
+            if told is not None:
+                self._judge(np.concatenate([np.zeros(0, EXCHANGE), *told]))
+        finally:
+            self._records = []
+            self._exchange()
 
-    def _judge(self, told: list[NDArray[np.void]]) -> None:
-        silent = silent_events(np.concatenate(told)) if told else ALL_EVENTS
+    def _judge(self, told: NDArray[np.void]) -> None:
+        lost = self._programs.lost()
+        lost_before, self._lost = self._lost, lost["ring_full"] + lost.get("throttled", 0)
+        silent = silent_events(told)
+        if silent == ALL_EVENTS and self._lost > lost_before:
+            return  # of a full ring it says nothing
         before, self._silent = self._silent, silent
         if before and not silent:
             _log.info("canary: the kernel tells of every event")
         if both := silent & before:
             named = ", ".join(f"{event} ({self._programs.variants.get(event, '?')})" for event in sorted(both))
             raise SilentHookError(
-                f"the kernel does not tell of {named} on the agent's own connection, so of no other: "
-                "sysctl kernel.ftrace_enabled must be 1; delete this pod to attach anew"
+                f"the kernel does not tell of {named}: delete this pod; kernel.ftrace_enabled must be 1"
             )
 
     def _exchange(self) -> None:

@@ -64,11 +64,12 @@ class Loop(AbstractContextManager["Loop"]):
         )
         self.attachment = Attachment(programs, self.parts.http2, config, control, named=sampling)
         self._attached = ExitStack()  # its last one leaves first
-        for part in (programs.close, loads.shutdown, self.parts.http2.__exit__, self.parts.pressure.close):
-            self._attached.callback(part)
-        self._attached.callback(self.parts.evidence.__exit__)
-        if self.parts.canary:
-            self._attached.callback(self.parts.canary.close)
+        for leaves in (
+            *(programs.close, loads.shutdown, self.parts.http2.__exit__, self.parts.pressure.close),
+            self.parts.evidence.__exit__,
+            *((self.parts.canary.close,) if self.parts.canary else ()),
+        ):
+            self._attached.callback(leaves)
         self.last: Turn | None = None
         self._guard = guard
         self.listeners: Sequence[Listener] = ()
