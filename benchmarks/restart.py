@@ -22,7 +22,6 @@ NODES = (500, 1_000, 2_000, 5_000)
 LOST_S = 100.0  # when all streams end
 STEADY_S = 60.0  # before that
 LATER_S = 60.0  # after all are back
-STATUS_S, IDENTITIES_S = 15.0, 15.0
 POST_RETRY_S = 2.0
 
 
@@ -52,15 +51,15 @@ def simulated(nodes: int, away_s: float, plans_s: float, seed: int = 1) -> Found
     at: Counter[int] = Counter()
     back: dict[int, float] = {}
     agents = [Returning(f"node-{i}", clock) for i in range(nodes)]
+    every = {"status": pacing.status_s, "identities": pacing.status_s, "sli": pacing.next_s}
     retries_s = [_FIRST_RETRY_S] * nodes
     due: list[tuple[float, int, str]] = []
     for node, agent in enumerate(agents):
         agent.opened()
         agent.told(pacing.return_s)
         heapq.heappush(due, (LOST_S, node, "lost"))
-        for what, every_s in (("status", STATUS_S), ("identities", IDENTITIES_S), ("sli", pacing.next_s)):
+        for what, every_s in every.items():
             heapq.heappush(due, (LOST_S - STEADY_S + chance.uniform(0, every_s), node, what))
-    every = {"status": STATUS_S, "identities": IDENTITIES_S, "sli": pacing.next_s}
     newest = dict.fromkeys(((node, what) for node in range(nodes) for what in every), 0.0)
 
     def ask(node: int, what: str) -> bool:

@@ -1,9 +1,9 @@
 """Agents that speak the directory's real protocol over TLS and measure nothing: hundreds in one process.
 
 Each has two connections: its plan stream, of which changes are put together and checked by their digest, and one for
-what it posts: its status when its plan is another one (as often as the directory lets it) and every 15 s; whose 30
-addresses are, when answers are no longer valid or it is told to forget one; and counts of 20 objectives as often as the
-directory tells. When it comes back is up to the real agent's `Returning`.
+what it posts: its status with a new stream, when its plan is another one (as often as the directory lets it) and every
+15 s or what the directory says; whose 30 addresses are, when answers are no longer valid or it is told to forget one;
+and counts of 20 objectives as often as the directory tells. When it comes back is up to the real agent's `Returning`.
 """
 
 import asyncio
@@ -24,12 +24,13 @@ from latencyprobe.bounds import HISTOGRAM_INDEXES
 from latencyprobe.plan import AgentStatus, IdentityAnswer, IdentityRequest, NodePlan, TargetStatus
 from latencyprobe.plan_stream import PlanLine, applied
 from latencyprobe.sli import Coverage, SliAnswer, SliBatch, SliRow
+from latencyprobe.wire import STATUS_S
 from latencyprobe_agent.directory.plans import _FIRST_RETRY_S, _LONGEST_RETRY_S
 from latencyprobe_agent.directory.returning import Returning
 
 OBJECTIVES = 20
 ADDRESSES = 30
-INTERVAL_S = 15.0
+STEADY_S = 15.0  # of a connection
 PACE_S = 0.1  # of questions for identities
 RETRY_S = 1.0
 SHORTEST_S = 1.0  # the real agent looks at its plan once a second, each at another moment
@@ -108,8 +109,9 @@ class Agent:
         self._due = _Due()
         self._peers: tuple[str, ...] = ()
         self._sequence = 0
-        self._reported_s = -INTERVAL_S
+        self._reported_s = -STATUS_S
         self._returning = Returning(node)
+        self._status_s = STATUS_S
 
     @property
     def _path(self) -> str:
@@ -126,7 +128,7 @@ class Agent:
             connection, began_s = Connection(*self._where), time.monotonic()
             with suppress(OSError, EOFError, asyncio.LimitOverrunError), closing(connection):
                 await work(connection)
-            if time.monotonic() - began_s > INTERVAL_S:
+            if time.monotonic() - began_s > STEADY_S:
                 retry_s = _FIRST_RETRY_S
             await asyncio.sleep(pause_s(retry_s))
             retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
@@ -153,6 +155,7 @@ class Agent:
 
     def _take(self, line: PlanLine) -> None:
         self._returning.told(line.return_s)
+        self._status_s = max(STATUS_S, line.status_s)
         if not {*line.forget}.isdisjoint(self._peers):
             self._due.at_latest("identities", PACE_S)
         uids: list[str] = []
@@ -167,8 +170,8 @@ class Agent:
         if line.plan is None and line.change is None:
             return
         self._told.read(self.plan, uids)
-        pause_s = min(INTERVAL_S, self._returning.spread_s / 2)  # as `directory/reporting`
-        paused_s = self._reported_s + pause_s - time.monotonic()
+        pause_s = min(STATUS_S, self._returning.spread_s / 2)  # as `directory/reporting`
+        paused_s = self._reported_s + pause_s - time.monotonic() if self.streaming else 0.0
         self._due.at_latest("status", max(random.uniform(0, SHORTEST_S), paused_s))
         if not self.streaming:  # whatever was known may have changed meanwhile
             self.streaming = True
@@ -201,7 +204,7 @@ class Agent:
     async def _report(self, connection: Connection) -> float:
         await self._ask(connection, "status", f"{self._path}/status", self._status())
         self._reported_s = time.monotonic()
-        return INTERVAL_S
+        return self._status_s
 
     async def _identify(self, connection: Connection) -> float:
         self._peers = self._endpoints()

@@ -274,11 +274,12 @@ class TargetStatus(_Wire, frozen=True):
 
 
 class AgentStatus(_Wire, frozen=True):
-    """Body of `POST /v1/nodes/{node}/status`: at start, on change, every 15 s. `variants`: by event; `error`: what is
-    missing and what to do, empty while the agent measures. `spans_per_second`: what all LatencyProbes share, None where
-    no spans are made; `spans_limited`: those (`namespace/probe`) that it left too few in the last minute; `safe_mode`:
-    why the agent counts alone, empty while it does not; `untold`: by namespace, how many targets `targets` lacks.
-    `boot_id`, `lost`: empty, for operators that take no status without."""
+    """Body of `POST /v1/nodes/{node}/status`: at start, on change, with a new plan stream, and every `wire.STATUS_S` or
+    what that says. `variants`: by event; `error`: what is missing and what to do, empty while the agent measures.
+    `spans_per_second`: what all LatencyProbes share, None where no spans are made; `spans_limited`: those
+    (`namespace/probe`) that it left too few in the last minute; `safe_mode`: why the agent counts alone, empty while it
+    does not; `untold`: by namespace, how many targets `targets` lacks. `boot_id`, `lost`: empty, for operators that
+    take no status without."""
 
     instance: str
     boot_id: str

@@ -51,7 +51,7 @@ class PlanLine(_Wire, frozen=True):
     remote join; `forget`: addresses that have another owner, or one of which other targets are measured; or (without
     any) a heartbeat. `unconfirmed_s`: for how long the API server has not confirmed to the operator what it knows of
     the cluster, 0 while all is well; `return_s`: over how many seconds agents come back when this stream ends, 0: at
-    once."""
+    once; `status_s`: how often they shall hand in their status, 0: as usual."""
 
     plan: NodePlan | None = None
     remote_join: RemoteJoinMessage | None = None
@@ -59,6 +59,7 @@ class PlanLine(_Wire, frozen=True):
     change: PlanChange | None = None
     forget: tuple[str, ...] = ()
     return_s: float = 0.0
+    status_s: float = 0.0
 
 
 class Differences:

@@ -12,6 +12,7 @@ HEADER = "LatencyProbe-Wire"
 CHANGES_HEADER = "LatencyProbe-Plan-Changes"  # `1` in a request for the plan stream: changes of a plan are taken
 MAX_ADDRESSES = 1_000  # of one request for identities
 MAX_KEYS = 1_000  # of halves that are asked for in one request
+STATUS_S = 15.0  # from one status of an agent to the next, unless the plan stream says more
 # What msgspec raises at a document that is none: for text that is no UTF-8, and for one too deep, Python's own.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 

@@ -84,7 +84,7 @@ class Operator:
     def __init__(self, config: Config, api: Api, term: Term, own: Telemetry) -> None:
         changed, edited, planned, status_changed = Trigger(), Trigger(), Trigger(), Trigger()
         rules_edited, evaluated = Trigger(), Trigger()
-        cluster, writes, agents = Cluster(api), Writes(term.left_s), Agents()
+        cluster, writes, agents = Cluster(api), Writes(term.left_s), Agents(lambda: ingest.pacing.status_s)
         room = memory.room(memory.limit())
         state = ClusterState(room)
         planner = Planner(int(time.time() * 1000), pair_key(config.pair_key_file))
@@ -162,6 +162,7 @@ class Operator:
             ),
             changed=status_changed,
             loops=self._loops,
+            return_s=lambda: ingest.pacing.return_s,
         )
         files = partial(follow, self.certificate, config.pair_key_file, planning.use_pair_key)
         self._first: tuple[Loop, ...] = (Every("resync", RESYNC_S, partial(registry.resync, cluster.probes)), planning)

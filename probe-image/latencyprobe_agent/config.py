@@ -28,6 +28,7 @@ from pathlib import Path
 import msgspec
 
 from latencyprobe.errors import LatencyProbeError
+from latencyprobe.wire import STATUS_S
 
 _PACKAGED_BPF = Path(__file__).parent / "bpf"  # setup.py puts them there
 _RECORD_BYTES = 200  # of the ring, about: 232, with its header, would double the ring of 5,000 records a second
@@ -85,7 +86,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     remote_join_keep_s: float = 2.5
     tick_s: float = 1.0  # flush, counts, cgroups, plan
     upload_interval_s: float = 5.0  # SLI counts to the directory or store
-    status_interval_s: float = 15.0
+    status_interval_s: float = STATUS_S
     survey_interval_s: float = 30.0  # full walk of the cgroup tree
     retry_load_s: float = 60.0
 

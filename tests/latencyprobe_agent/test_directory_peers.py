@@ -175,6 +175,26 @@ def test_who_had_an_address_is_known_for_the_time_for_which_it_was_certain(
     assert peers.past_owners([ONE])[ONE].identity == cart, "it may have changed before the new stream began"
 
 
+def test_while_the_stream_says_nothing_an_answer_ends_as_early_as_that_of_an_operator_without_one(
+    directory: FakeDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has the address now may have changed, and nobody have told."""
+    now_s, silent_s = [100.0], [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    peers = Peers(directory.identities, silent_s=lambda: silent_s[0])
+    directory.valid_s = 60.0
+    peers._take((ONE,), directory.identities((ONE,)), 100.0)
+    now_s[0] = 140.0
+    assert peers.resolve([ONE])[ONE].service == "cart"
+    silent_s[0] = 30.0
+    assert peers.resolve([ONE]) == {}
+    assert peers._unanswered == {ONE}
+    peers._take((ONE,), directory.identities((ONE,)), 140.0)
+    assert peers.resolve([ONE])[ONE].service == "cart", "a post was answered"
+    now_s[0] = 156.0
+    assert peers.resolve([ONE]) == {}
+
+
 def test_of_addresses_that_changed_hands_the_latest_are_kept(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAST", 2)
     three = tuple(Identity(f"10.0.0.{n}", service="cart") for n in range(3))

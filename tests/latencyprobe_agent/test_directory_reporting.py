@@ -24,6 +24,7 @@ class Refusing(FakeDirectory):
 
     refusal: DirectoryError
     returning: Returning = field(default_factory=lambda: Returning("n1"))
+    status_s: float = 0.0
     asked: list[AgentStatus] = field(default_factory=list)  # type: ignore[assignment]
 
     def status(self, status: AgentStatus) -> None:
@@ -46,6 +47,29 @@ def test_a_changed_status_goes_at_once_an_equal_one_waits() -> None:
     reporting.report(generation(2))
     reporting.stop(5)
     assert [1, 2] == [status.generation for status in directory.statuses]
+
+
+def test_a_new_plan_stream_gets_the_status_at_once_its_operator_may_know_nothing() -> None:
+    directory = FakeDirectory()
+    reporting = Reporting(directory, 60)
+    reporting.start()
+    reporting.report(STATUS)
+    wait_until(lambda: directory.statuses)
+    directory.returning.opened()
+    wait_until(lambda: len(directory.statuses) == 2)
+    reporting.stop(5)
+    assert directory.statuses == [STATUS, STATUS]
+
+
+@pytest.mark.parametrize(("interval_s", "wanted_s", "due"), [(0.01, 0.0, True), (0.01, 60.0, False)])
+def test_an_equal_status_goes_as_seldom_as_the_directory_wants(interval_s: float, wanted_s: float, due: bool) -> None:
+    directory = FakeDirectory()
+    directory.status_s = wanted_s
+    reporting = Reporting(directory, interval_s)
+    reporting.report(STATUS)
+    reporting._post(STATUS)
+    wait_until(lambda: reporting._due() or time.monotonic() > reporting._sent_s + 10 * interval_s)
+    assert reporting._due() is due
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 """What agents are answered."""
 
 import asyncio
+from collections.abc import Set
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from latencyprobe.plan import Ask, Identity, IdentityAnswer, IdentityRequest, Re
 from latencyprobe_operator.cluster import loops
 from latencyprobe_operator.directory import answers as answers_
 from latencyprobe_operator.directory.answers import Answers
-from latencyprobe_operator.directory.limits import Bucket, Refused
+from latencyprobe_operator.directory.limits import Refused
+from latencyprobe_operator.directory.moved import MOVED_S, Moved
+from latencyprobe_operator.directory.pacing import Pacing
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.deliveries import Change, Deliveries
 from tests.latencyprobe_operator.directory_world import HALF
@@ -118,12 +121,8 @@ def test_others_run_while_many_addresses_are_looked_up_and_hear_whom_the_agent_k
 def test_who_asked_is_told_when_the_callers_agent_measures_something_else(world: World, make: Any) -> None:
     world.streams.of["n1"] = asyncio.Event()
     (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
-    told: list[set[str]] = []
-
-    def tell(addresses: set[str]) -> None:
-        told.append(addresses)
-
-    world.streams.forget = tell  # type: ignore[method-assign,assignment]
+    told: list[Set[str]] = []
+    world.answers.moved = Moved(told.append)
     world.identities("n1", IdentityRequest((web_address,)))
     generation = world.planned.planner.plan_of("n2").generation
     world.answers.status("n2", make.status(generation))
@@ -132,10 +131,9 @@ def test_who_asked_is_told_when_the_callers_agent_measures_something_else(world:
 
 
 def test_an_agent_that_moves_its_callers_all_the_time_is_told_of_once_in_some_seconds(world: World, make: Any) -> None:
-    told: list[set[str]] = []
-    world.streams.forget = lambda addresses: told.append(set(addresses))  # type: ignore[method-assign]
+    told: list[Set[str]] = []
     now_s = [0.0]
-    world.answers.moved.of("n2").pace = Bucket(1 / answers_.MOVED_S, 1, lambda: now_s[0])
+    world.answers.moved = Moved(told.append, lambda: now_s[0])
     (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
     plan = world.planned.planner.plan_of("n2")
     for flip in range(20):
@@ -147,17 +145,17 @@ def test_an_agent_that_moves_its_callers_all_the_time_is_told_of_once_in_some_se
         world.planned.planner.plans["n2"] = replace(plan, generation=plan.generation + number, targets=targets)
         world.answers.status("n2", make.status(plan.generation + number))
     assert told == [{web_address}]
-    now_s[0] = answers_.MOVED_S
-    world.answers.status("n2", make.status(plan.generation + 5))
-    assert told == [{web_address}] * 2, "with its next status"
+    now_s[0] = MOVED_S
+    world.answers.status("n1", make.status(1))
+    assert told == [{web_address}] * 2, "with anybody's next status"
 
 
 def test_while_thousands_come_back_answers_last_longer_and_nobody_is_told_of_each(world: World, make: Any) -> None:
-    world.streams.return_s = lambda: 40.0
+    world.streams.pacing = Pacing(lambda: 4_000)
     world.streams.of["n1"] = asyncio.Event()
     (web_address,) = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "web-1")
-    told: list[set[str]] = []
-    world.streams.forget = told.append  # type: ignore[method-assign,assignment]
+    told: list[Set[str]] = []
+    world.answers.moved = Moved(told.append)
     answer = world.identities("n1", IdentityRequest((web_address,)))
     generation = world.planned.planner.plan_of("n2").generation
     world.answers.status("n2", make.status(generation))
@@ -168,6 +166,16 @@ def test_while_thousands_come_back_answers_last_longer_and_nobody_is_told_of_eac
     )
     world.answers.status("n2", make.status(generation + 1))
     assert told == [{web_address}]
+
+
+def test_in_a_large_cluster_who_can_be_told_to_forget_asks_more_seldom(world: World, make: Any) -> None:
+    for node in ("n1", "n2"):
+        world.answers.status(node, make.status(world.planned.planner.plan_of(node).generation))
+    world.streams.pacing = Pacing(lambda: 3_000)
+    cart = next(p.addresses for p in world.planned.state.pods("shop") if p.name == "cart-1")
+    assert world.identities("n1", IdentityRequest(cart)).valid_s == answers_.VALID_S, "it has no stream"
+    world.streams.of["n1"] = asyncio.Event()
+    assert world.identities("n1", IdentityRequest(cart)).valid_s == 50.0
 
 
 def test_agent_without_a_stream_is_not_told_and_knows_it(world: World) -> None:

@@ -10,8 +10,8 @@ from latencyprobe.plan_stream import PlanLine
 from latencyprobe_agent.directory.client import Directory as AgentsClient
 from latencyprobe_agent.directory.peers import Peers
 from latencyprobe_agent.directory.plans import PlanFollower
-from latencyprobe_operator.directory import answers as answers_
 from latencyprobe_operator.directory import holders as holders_
+from latencyprobe_operator.directory import pacing as pacing_
 from latencyprobe_operator.directory.holders import VALID_S, Holders
 from tests.latencyprobe_operator.directory_world import Play, World
 
@@ -23,8 +23,12 @@ class Clock:
         return self.now_s
 
 
+def valid_s() -> float:
+    return VALID_S
+
+
 def test_each_node_is_named_once_with_its_addresses() -> None:
-    holders = Holders(Clock())
+    holders = Holders(valid_s, Clock())
     holders.answered("n1", ("a", "b"))
     holders.answered("n2", ("b",))
     assert holders.take(("a", "b", "c")) == {"n1": {"a", "b"}, "n2": {"b"}}
@@ -35,7 +39,7 @@ def test_each_node_is_named_once_with_its_addresses() -> None:
 def test_whoever_may_still_know_is_remembered_whenever_that_was(step_s: float) -> None:
     """Whatever happens between: each look may end a span."""
     clock = Clock()
-    holders = Holders(clock)
+    holders = Holders(valid_s, clock)
     for i in range(300):
         holders.answered("n1", (f"a{i}",))
         answered_s = clock.now_s
@@ -48,7 +52,7 @@ def test_whoever_may_still_know_is_remembered_whenever_that_was(step_s: float) -
 
 def test_what_is_not_valid_any_more_is_forgotten() -> None:
     clock = Clock()
-    holders = Holders(clock)
+    holders = Holders(valid_s, clock)
     holders.answered("n1", ("a",))
     clock.now_s = VALID_S
     holders.answered("n1", ("b",))
@@ -59,9 +63,31 @@ def test_what_is_not_valid_any_more_is_forgotten() -> None:
     assert holders.take(("c",)) == {}
 
 
+@pytest.mark.parametrize("valids_s", [(60.0, 15.0), (15.0, 60.0), (60.0, 15.0, 15.0), (15.0, 60.0, 20.0)])
+def test_whoever_may_still_know_is_remembered_while_answers_come_to_last_shorter_and_longer(
+    valids_s: tuple[float, ...],
+) -> None:
+    """As a cluster shrinks and grows: an answer is valid for as long as it was given."""
+    for step_s in (0.5, 7.0, 14.0):
+        clock, now_valid_s, known = Clock(), [0.0], {}
+        holders = Holders(lambda now_valid_s=now_valid_s: now_valid_s[0], clock)
+        for i in range(400):
+            clock.now_s += step_s
+            now_valid_s[0] = valids_s[i // 50 % len(valids_s)]
+            holders.answered("n1", (f"a{i}",))
+            known[f"a{i}"] = clock.now_s + now_valid_s[0]
+            valid = {address for address, until_s in known.items() if clock.now_s < until_s}
+            assert valid <= holders._now.keys() | holders._before.keys()
+            holders.take(())
+        clock.now_s += 200.0
+        holders.take(())
+        assert not holders._now
+        assert not holders._before, "nothing is kept for ever"
+
+
 def test_addresses_that_nobody_has_take_no_more_than_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holders_, "ROOM", 2)
-    holders = Holders(Clock())
+    holders = Holders(valid_s, Clock())
     holders.answered("n1", (), ("x", "y", "z"))
     holders.answered("n2", ("a",), ("x",))
     assert holders.take(("x", "y", "z", "a")) == {"n1": {"x", "y"}, "n2": {"x", "a"}}
@@ -82,7 +108,8 @@ def test_agent_follows_changes_of_its_plan_and_forgets_addresses_that_change_han
     play: Play, make: Any, tls_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long answers are valid, and whatever its plan's generation."""
-    monkeypatch.setattr(answers_, "VALID_S", 3600.0)
+    monkeypatch.setattr(pacing_, "LONGEST_S", 3600.0)
+    monkeypatch.setattr(pacing_, "STATUS_S", 3600.0)
 
     async def scene(it: World) -> None:
         (tmp_path / "token").write_text("token-n2")

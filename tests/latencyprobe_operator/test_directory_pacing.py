@@ -21,3 +21,8 @@ def test_agents_come_back_at_once_in_a_small_cluster_and_within_35_s_in_a_large_
     nodes: int, return_s: float
 ) -> None:
     assert return_s == Pacing(lambda: nodes, lambda: 0.0).return_s
+
+
+@pytest.mark.parametrize(("nodes", "status_s"), [(0, 15), (900, 15), (2_400, 40), (5_000, 60), (10_000, 60)])
+def test_statuses_and_questions_come_more_seldom_in_a_large_cluster(nodes: int, status_s: float) -> None:
+    assert status_s == Pacing(lambda: nodes).status_s

@@ -13,6 +13,7 @@ from latencyprobe.plan_stream import PlanLine, applied
 from latencyprobe_operator.directory import streams as streams_
 from latencyprobe_operator.directory.auth import Caller
 from latencyprobe_operator.directory.limits import Refused
+from latencyprobe_operator.directory.pacing import Pacing
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.targets import finished
 
@@ -166,15 +167,15 @@ def test_agents_know_when_to_come_back_to_another_operator_and_that_the_end_of_a
     play: Play,
 ) -> None:
     async def scene(world: World) -> None:
-        world.streams.return_s = lambda: 40.0
+        world.streams.pacing = Pacing(lambda: 3_000)
         reader = await world.reader("n1", valid_s=0.05)
         assert await ended(reader)
-        assert reader.lines[0].return_s == 40.0
+        assert (reader.lines[0].return_s, reader.lines[0].status_s) == (30.0, 50.0)
         assert reader.lines[-1] == PlanLine()
         other = await world.reader("n2")
         world.streams.close()
         assert await ended(other)
-        assert {line.return_s for line in other.lines} == {40.0}
+        assert {(line.return_s, line.status_s) for line in other.lines} == {(30.0, 50.0)}
 
     play(scene)
 

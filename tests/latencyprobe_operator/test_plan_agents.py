@@ -5,8 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from latencyprobe.plan import AgentStatus
-from latencyprobe_operator.plan.agents import APPLYING_S, FRESH_S, STARTING_S, NodeState
+from latencyprobe.plan import AgentStatus, NodePlan
+from latencyprobe.wire import STATUS_S
+from latencyprobe_operator.plan.agents import APPLYING_S, MISSED, STARTING_S, Agents, NodeState
+
+FRESH_S = MISSED * STATUS_S
 
 
 @pytest.fixture
@@ -33,6 +36,27 @@ def test_agent_is_ready_with_its_plan_and_missing_when_it_falls_silent(planned: 
         NodeState.READY,
         NodeState.MISSING,
     ]
+
+
+def test_agent_is_silent_by_the_longer_of_the_pauses_that_it_was_told_of(make: Any) -> None:
+    """As a cluster grows, it may have been told of the longer one since; as one shrinks, not yet of the shorter one."""
+    pause_s, plan = [STATUS_S], NodePlan("n1", 1, "digest", (), ())
+    agents = Agents(lambda: pause_s[0])
+
+    def silent_after_s() -> float:
+        agents.reported("n1", make.status(1), plan, 0.0)
+        now_s = next(s for s in range(1, 1_000) if agents.state("n1", plan, s) is not NodeState.READY)
+        return now_s - 1
+
+    assert silent_after_s() == MISSED * STATUS_S
+    agents.reported("n1", make.status(1), plan, 0.0)
+    pause_s[0] = 60.0
+    assert agents.state("n1", plan, MISSED * 60.0) is NodeState.READY
+    assert silent_after_s() == MISSED * 60.0
+    agents.reported("n1", make.status(1), plan, 0.0)
+    pause_s[0] = STATUS_S
+    assert agents.state("n1", plan, MISSED * 60.0) is NodeState.READY
+    assert agents.state("n1", plan, MISSED * 60.0 + 1) is NodeState.MISSING
 
 
 def test_agent_that_reports_an_error_has_failed_until_it_is_well(planned: Any) -> None:

@@ -28,6 +28,7 @@ class World:
         self.registry.put(make.document(clients={"scope": "None"}) | {"status": written})
         self.figures: list[dict[str, Any]] = []
         self.loops = Loops()
+        self.return_s = 0.0
 
     def statuses(self, changed: Trigger) -> Statuses:
         writer = StatusWriter(self.cluster, Writes(), self.planned.state)
@@ -39,6 +40,7 @@ class World:
             told=Told(lambda _: self.figures, lambda: Placement(self.planned.state, "lp-agents", ())),
             changed=changed,
             loops=self.loops,
+            return_s=lambda: self.return_s,
         )
 
     def desired(self, *times_s: float) -> list[dict[str, Any] | None]:
@@ -69,6 +71,14 @@ def test_status_from_before_our_start_stays_until_agents_had_the_time_to_report(
     assert reasons(late) == ["Accepted", *["AgentStarting"] * 3]
     (first,) = World(make).desired(0)
     assert reasons(first) == reasons(late), "one that was never written is at once"
+
+
+def test_status_from_before_our_start_stays_longer_where_agents_take_longer_to_come_back(make: Any) -> None:
+    world = World(make, nodes="1/1")
+    world.return_s = 30.0
+    early, late = world.desired(0, SETTLING_S)
+    assert early is late is None
+    assert reasons(world.desired(0, SETTLING_S + 30.0)[1])
 
 
 def test_agent_that_fell_silent_changes_the_status_though_nothing_happened(make: Any) -> None:

@@ -1,7 +1,7 @@
 """What agents post, and what they are answered. No HTTP: callers are known, documents decoded."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Set
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 
 from latencyprobe.plan import (
@@ -16,8 +16,9 @@ from latencyprobe.wire import MAX_ADDRESSES, MAX_KEYS
 from latencyprobe_operator.cluster.loops import in_slices
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.directory.holders import VALID_S
-from latencyprobe_operator.directory.limits import MAX_HALVES, Bucket, ByNode, Refused
+from latencyprobe_operator.directory.limits import MAX_HALVES, Refused
 from latencyprobe_operator.directory.lookups import Lookups
+from latencyprobe_operator.directory.moved import Moved
 from latencyprobe_operator.directory.streams import PlanStreams
 from latencyprobe_operator.plan.agents import Agents
 from latencyprobe_operator.plan.client_halves import ClientHalves
@@ -26,21 +27,12 @@ from latencyprobe_operator.plan.identities import identity, owner_of
 from latencyprobe_operator.plan.planner import Planner
 
 UNSETTLED_VALID_S = 2.0  # a caller's agent is about to apply its plan, or to come back: ask again soon
-MOVED_S = 5.0  # others are told of a node's callers at most so often: each of them asks again then
-
-
-class _Moved:
-    """The addresses of a node's callers that others are still to be told of."""
-
-    def __init__(self) -> None:
-        self.addresses: set[str] = set()
-        self.pace = Bucket(1 / MOVED_S, 1)
 
 
 class Answers:
     """The answers to agents, each known by its node. `on_report` is called after each status; `lookups`: what the nodes
-    were told of addresses; `client_halves`: what is measured of callers; `moved`: what others are still to be told of a
-    node's."""
+    were told of addresses; `client_halves`: what is measured of callers; `moved`: what others are to be told of
+    them."""
 
     def __init__(
         self,
@@ -60,15 +52,14 @@ class Answers:
         self._deliveries = deliveries
         self.lookups = Lookups()
         self.client_halves = ClientHalves(planner, agents)
-        self.moved = ByNode(_Moved)
+        self.moved = Moved(streams.forget)
 
     def status(self, node: str, status: AgentStatus) -> None:
         """Take an agent's status. While thousands come back, each with callers that all of them asked about, nobody is
         told of a first status: the answers before it were valid for a short time only."""
         now_s, first = time.monotonic(), node not in self._agents.applied
         moved = self._agents.reported(node, status, self._planner.plan_of(node), now_s)
-        if not first or self._unsettled_s == UNSETTLED_VALID_S:
-            self._tell(self.moved.of(node), moved)
+        self.moved.add(node, moved if not first or self._unsettled_s == UNSETTLED_VALID_S else frozenset())
         self._deliveries.followed(node, status.generation, now_s)
         self._on_report()
 
@@ -81,7 +72,7 @@ class Answers:
         found: list[Identity] = []
         told = await in_slices(self._look_up(node, request.addresses, found))
         settled = not any(self.client_halves.awaited(one.node, one.uid) for one in found)
-        valid_s = VALID_S if settled else self._unsettled_s
+        valid_s = (self._streams.pacing.status_s if told else VALID_S) if settled else self._unsettled_s
         return IdentityAnswer(tuple(found), self._planner.plan_of(node).generation, valid_s, told)
 
     async def remote_join(self, node: str, message: RemoteJoinMessage) -> RemoteJoinAnswer:
@@ -98,14 +89,7 @@ class Answers:
     @property
     def _unsettled_s(self) -> float:
         """How long an answer is valid of which more will be known: longer where agents take longer to come back."""
-        return min(VALID_S, max(UNSETTLED_VALID_S, self._streams.return_s()))
-
-    def _tell(self, waiting: _Moved, moved: Set[str]) -> None:
-        """Tell others to forget addresses; what has to wait is told after one of the node's next statuses."""
-        waiting.addresses |= moved
-        if waiting.addresses and waiting.pace.take():
-            self._streams.forget(waiting.addresses)
-            waiting.addresses = set()
+        return min(VALID_S, max(UNSETTLED_VALID_S, self._streams.pacing.return_s))
 
     def _look_up(self, node: str, addresses: Iterable[str], found: list[Identity]) -> Generator[None, None, bool]:
         """Add who has the addresses to `found`; returns whether the node's agent can be told to forget them. That it is

@@ -1,12 +1,16 @@
-"""How often agents hand in their counts, and over what time they come back to an operator that was away: often and at
-once in a small cluster, where a report is soon complete, and in a large one so that the operator keeps up. Pure.
+"""How often agents hand in counts and statuses, and ask whose an address is, and over what time they come back to an
+operator that was away: often and at once in a small cluster, where a report is soon complete, and in a large one so
+that the operator keeps up. Pure.
 """
 
 from collections.abc import Callable
 
+from latencyprobe.wire import STATUS_S
+
 SHORTEST_S = 5.0
 LONGEST_S = 60.0
 BATCHES_PER_S = 80  # of all agents; one takes about a millisecond of the operator's CPU
+STATUSES_PER_S = 60  # of all agents, and as many questions for identities
 RETURNS_PER_S = 100  # each is a stream with a whole plan, a status and a question for identities, on new connections
 LONGEST_RETURN_S = 35.0  # whoever came while plans were still made comes once more: all within a minute
 
@@ -14,7 +18,7 @@ LONGEST_RETURN_S = 35.0  # whoever came while plans were still made comes once m
 class Pacing:
     """`nodes`: how many nodes must measure; `full`: which share of the room for waiting rows is taken, 0 to 1."""
 
-    def __init__(self, nodes: Callable[[], int], full: Callable[[], float]) -> None:
+    def __init__(self, nodes: Callable[[], int] = lambda: 0, full: Callable[[], float] = lambda: 0.0) -> None:
         self._nodes = nodes
         self._full = full
 
@@ -22,6 +26,11 @@ class Pacing:
     def usual_s(self) -> float:
         """The pause between two uploads of an agent."""
         return min(LONGEST_S, max(SHORTEST_S, self._nodes() / BATCHES_PER_S))
+
+    @property
+    def status_s(self) -> float:
+        """The pause between two statuses of an agent, and for how long it knows by one answer whose an address is."""
+        return min(LONGEST_S, max(STATUS_S, self._nodes() / STATUSES_PER_S))
 
     @property
     def return_s(self) -> float:

@@ -39,7 +39,7 @@ MAX_SMALL_BODY = 256 << 10
 MAX_STATUS_BYTES = 1 << 20  # some 5,000 targets; agents leave out what is more
 PIECE = 4 << 10  # bytes
 BODY_S = 30.0  # for the largest: 140 kB/s
-IDLE_S = 90.0  # an agent reports each 15 s
+IDLE_S = 90.0  # an agent reports each 15 to 60 s
 MAX_HEADERS = 32  # of 8 KiB; a stranger's are kept until all are there
 _NO_HTTP = (HttpProcessingError, web.RequestPayloadError)
 STORE_RETRY_S = 30  # of a store that is away: as often as it is tried again
@@ -69,9 +69,7 @@ class Directory:
     ) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self._connections = Connections() if connections is None else connections
-        self.streams = PlanStreams(
-            planner, lambda address: nodes_at(address, state), unconfirmed_s, lambda: ingest.pacing.return_s
-        )
+        self.streams = PlanStreams(planner, lambda address: nodes_at(address, state), unconfirmed_s, ingest.pacing)
         self.callers = Callers(auth, planner, agents, agents_at)
         self.answers = Answers(planner, agents, state, self.streams, on_report, deliveries=deliveries or Deliveries())
         self._ingest = ingest

@@ -13,9 +13,11 @@ import msgspec
 
 from latencyprobe.plan import Identity, NodePlan
 from latencyprobe.plan_stream import Differences, PlanLine
+from latencyprobe.wire import STATUS_S
 from latencyprobe_operator.directory.auth import Caller
 from latencyprobe_operator.directory.holders import Holders
 from latencyprobe_operator.directory.limits import MAX_STREAMS, Refused
+from latencyprobe_operator.directory.pacing import Pacing
 from latencyprobe_operator.directory.remote_join import Switchboard
 from latencyprobe_operator.plan.planner import Planner
 
@@ -31,24 +33,24 @@ Write = Callable[[bytes], Awaitable[None]]
 
 class PlanStreams:
     """The streams by node. `nodes_at`: the nodes of an address's pods, for the remote join; `unconfirmed_s`: for how
-    long the API server has not confirmed what plans are made of; `return_s`: over what time agents come back when all
-    streams end."""
+    long the API server has not confirmed what plans are made of; `pacing`: over what time agents come back when all
+    streams end, and how often they report."""
 
     def __init__(
         self,
         planner: Planner,
         nodes_at: Callable[[str], Set[str]],
         unconfirmed_s: Callable[[], int] = lambda: 0,
-        return_s: Callable[[], float] = lambda: 0.0,
+        pacing: Pacing | None = None,
     ) -> None:
         self.is_open = False
         self.switchboard = Switchboard(nodes_at, self._wake)
         self.of: dict[str, asyncio.Event] = {}  # the event that wakes each stream
         self._planner = planner
         self._unconfirmed_s = unconfirmed_s
-        self.return_s = return_s
+        self.pacing = pacing or Pacing()
         self._differences = Differences()
-        self._holders = Holders()
+        self._holders = Holders(lambda: self.pacing.status_s)
         self._forget: dict[str, set[str]] = {}
         self._long = asyncio.Semaphore(LONG_AT_ONCE)
 
@@ -126,7 +128,7 @@ class PlanStreams:
         turn = asyncio.ensure_future(self._long.acquire())
         try:
             while not (await asyncio.wait((turn,), timeout=HEARTBEAT_S))[0]:
-                await _written(_encoded(PlanLine(return_s=line.return_s)), write)
+                await _written(_encoded(PlanLine(return_s=line.return_s, status_s=line.status_s)), write)
             await _written(_encoded(line), write)
         finally:
             if not turn.cancel():
@@ -142,7 +144,8 @@ class PlanStreams:
             unconfirmed_s=self._unconfirmed_s(),
             change=change,
             forget=tuple(sorted(self._forget.pop(node, ()))),
-            return_s=round(self.return_s(), 3),
+            return_s=round(self.pacing.return_s, 3),
+            status_s=0.0 if (pause_s := round(self.pacing.status_s, 3)) == STATUS_S else pause_s,
         )
 
     def _wake_some(self, nodes: Iterator[str]) -> None:

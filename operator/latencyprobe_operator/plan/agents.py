@@ -1,6 +1,6 @@
 """What the agents last reported, and what follows from it: which nodes are ready, and which plan each has applied.
 
-Memory only: after a restart every agent reports again within 15 s.
+Memory only: after a restart every agent reports again as soon as its plan stream is open.
 """
 
 import enum
@@ -11,8 +11,9 @@ import msgspec
 
 from latencyprobe.plan import AgentStatus, NodePlan
 from latencyprobe.variants import LACKING
+from latencyprobe.wire import STATUS_S
 
-FRESH_S = 45.0  # three missed reports of 15 s
+MISSED = 3  # pauses between two reports without any: the agent is silent
 STARTING_S = 60.0  # label, pod, image pull and load may take this long before an agent counts as missing
 APPLYING_S = 10.0  # a plan this young may still be on its way to a ready agent
 
@@ -27,22 +28,26 @@ class NodeState(enum.StrEnum):
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """An agent's last report and when it came, in s of the monotonic clock; exchanges by class of each target (id)."""
+    """An agent's last report and when it came, in s of the monotonic clock; exchanges by class of each target (id).
+    `pause_s`: within what time the next one was to come."""
 
     status: AgentStatus
     reported_s: float
     classes: dict[str, dict[str, int]] = {}
+    pause_s: float = STATUS_S
 
 
 class Agents:
     """Reports by node. All times are s of the monotonic clock. `remarkable`: the nodes whose agents report more than
-    that all is well, so that who looks for that need not look at all. `applied`: the plans that they followed last."""
+    that all is well, so that who looks for that need not look at all. `applied`: the plans that they followed last.
+    `pause_s`: how often agents shall report now."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause_s: Callable[[], float] = lambda: STATUS_S) -> None:
         self.of: dict[str, Agent] = {}
         self.remarkable: set[str] = set()
         self.applied: dict[str, NodePlan] = {}
         self.refusals: dict[str, str] = {}
+        self._pause_s = pause_s
         self._expected_since: dict[str, float] = {}
         self._planned_at: dict[str, float] = {}
         self._ready_since: dict[str, float] = {}
@@ -55,7 +60,8 @@ class Agents:
         """Take a report. `plan`: the node's current one. Returns the addresses of callers of which other targets are
         measured than before. An error moves none: who asks meanwhile is answered accordingly, and for a short time."""
         before = self.applied.get(node)
-        self.of[node] = Agent(status, now_s, {target.id: target.classes for target in status.targets})
+        classes = {target.id: target.classes for target in status.targets}
+        self.of[node] = Agent(status, now_s, classes, self._pause_s())
         (self.remarkable.add if _remarkable(status) else self.remarkable.discard)(node)
         self.refusals.pop(node, None)
         awaited = self._awaited.get(node, plan)
@@ -78,7 +84,7 @@ class Agents:
         self._planned_at.update(dict.fromkeys(nodes, now_s))
         self._expected_since = {node: self._expected_since.get(node, now_s) for node in expected}
         for node in self.of.keys() - expected:
-            if now_s - self.of[node].reported_s > FRESH_S:
+            if self._is_silent(self.of[node], now_s):
                 del self.of[node]
                 self.remarkable.discard(node)
         for by_node in (self._planned_at, self.applied, self.refusals, self._targets, self._awaited):
@@ -91,7 +97,7 @@ class Agents:
     def state(self, node: str, plan: NodePlan, now_s: float) -> NodeState:
         """Return what a node that must measure does."""
         agent = self.of.get(node)
-        if agent is None or now_s - agent.reported_s > FRESH_S:
+        if agent is None or self._is_silent(agent, now_s):
             young = now_s - self._expected_since.get(node, now_s) < STARTING_S
             return NodeState.STARTING if young and node not in self._ready_since else NodeState.MISSING
         if agent.status.error:
@@ -110,6 +116,11 @@ class Agents:
         if node in self._ready_since:
             return self._ready_since[node]
         return self._expected_since.get(node, math.inf) + STARTING_S
+
+    def _is_silent(self, agent: Agent, now_s: float) -> bool:
+        """Return whether an agent has missed its reports, by the longer of two pauses: what it was told when it sent
+        the last one, and what it may have been told since."""
+        return now_s - agent.reported_s > MISSED * max(agent.pause_s, self._pause_s())
 
     def measures(self, node: str, targets: Iterable[str]) -> bool:
         """Return whether the node's agent has applied a plan with all of these targets (ids)."""

@@ -19,7 +19,7 @@ from latencyprobe_operator.status.writer import StatusWriter
 
 PAUSE_S = 2.0  # statuses are written at most this often
 UNCHANGED_S = 8.0  # time alone changes states: an agent falls silent
-SETTLING_S = 20.0  # agents report every 15 s
+SETTLING_S = 20.0  # by then an agent that is back has reported
 
 
 class Told(NamedTuple):
@@ -34,7 +34,8 @@ class Told(NamedTuple):
 
 
 class Statuses:
-    """A loop. `changed` makes a turn due; `loops` counts the LatencyProbes whose status cannot be made."""
+    """A loop. `changed` makes a turn due; `loops` counts the LatencyProbes whose status cannot be made; `return_s`:
+    over what time agents come back after our start."""
 
     name = "statuses"
 
@@ -48,6 +49,7 @@ class Statuses:
         told: Told,
         changed: Trigger,
         loops: Loops,
+        return_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._registry = registry
         self._planner = planner
@@ -56,6 +58,7 @@ class Statuses:
         self._told = told
         self._changed = changed
         self._loops = loops
+        self._return_s = return_s
         self._began_s: float | None = None
         self._failing: set[Key] = set()
 
@@ -73,7 +76,7 @@ class Statuses:
         """Return the statuses as they should be now, without those of LatencyProbes that must wait for their plan or
         their agents, and of those whose status cannot be made. `now_s`: monotonic clock; `now`: ISO 8601."""
         self._began_s = now_s if self._began_s is None else self._began_s
-        settling = now_s - self._began_s < SETTLING_S
+        settling = now_s - self._began_s < SETTLING_S + self._return_s()
         found, probes, failing = {}, self._registry.probes, set()
         store, placement = self._told.store(), self._told.placement()
         known: dict[str, NodeState] = {}  # of nodes that other LatencyProbes measure too

@@ -51,11 +51,12 @@ class DocumentError(DirectoryError):
 
 class Directory:
     """One directory, asked on behalf of one node. Safe to use from several threads. `returning`: when, once it was
-    lost."""
+    lost; `status_s`: how often it wants the status, 0: it does not say."""
 
     def __init__(self, url: str, node: str, *, token_file: Path, ca_file: Path) -> None:
         self.url = url.rstrip("/")
         self.returning = Returning(node)
+        self.status_s = 0.0
         self._node = f"/v1/nodes/{quote(node, safe='')}"
         self._token_file = token_file
         self._ca_file = ca_file
@@ -77,6 +78,7 @@ class Directory:
                 for document in lines.add(piece):
                     read = _decode(document, PlanLine, self.url)
                     self.returning.told(read.return_s)
+                    self.status_s = read.status_s
                     yield read
         except LineTooLong as error:
             raise DirectoryError(f"{self.url}: a plan is refused: {error}") from error
@@ -208,6 +210,7 @@ class FakeDirectory(Directory):
     def __init__(self) -> None:
         self.url = "https://directory.fake"
         self.returning = Returning("n1")
+        self.status_s = 0.0
         self.error: Exception | None = None
         self.lines: list[PlanLine] = []
         self.whole: list[PlanLine] = []

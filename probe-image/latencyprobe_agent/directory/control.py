@@ -26,7 +26,7 @@ class DirectoryControl:
 
     def __init__(self, config: Config, guard: Guard) -> None:
         directory = Directory(config.directory, config.node, token_file=config.token_file, ca_file=config.ca_file)
-        self.peers: Peers | None = Peers(directory.identities, guard)
+        self.peers: Peers | None = Peers(directory.identities, guard, lambda: self._follower.silent_s)
         self.remote_join: RemoteJoinPost | None = RemoteJoinPost(directory.remote_join, guard)
         self._follower = PlanFollower(
             directory, config.node, config.state_dir, self.remote_join.receive, self.peers.forget, guard=guard

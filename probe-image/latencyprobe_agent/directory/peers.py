@@ -3,7 +3,8 @@
 `resolve()` returns what is known at once; what is not is asked in batches by a thread of its own, so measuring never
 waits. An entry ends after its validity or when the plan stream tells to forget it (from an operator that does not: when
 the plan's generation changes), so a reused address is never given to its old owner (docs/design/directory.md,
-"Identities"). What began while an entry held is that owner's all the same, whenever it is looked at: `past_owners()`.
+"Identities"). While the stream says nothing it ends after 15 s, however long it was valid. What began while an entry
+held is that owner's all the same, whenever it is looked at: `past_owners()`.
 """
 
 import threading
@@ -13,35 +14,51 @@ from functools import partial
 from typing import NamedTuple
 
 from latencyprobe.plan import Identity, IdentityAnswer
-from latencyprobe.wire import MAX_ADDRESSES
+from latencyprobe.wire import MAX_ADDRESSES, STATUS_S
 from latencyprobe_agent.directory.attempts import Attempts
 from latencyprobe_agent.guard import Guard
 
-_CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count no single node reaches in 15 s
+_CAPACITY = 20_000  # about 600 B each: 12 MB in the worst case, a caller count that no single node reaches
 _PAST = 4096  # a half waits for the name of its peer for 4 s: a thousand changes of hands a second
 _RETRY_S = 1.0
+_SILENT_S = 20.0  # a heartbeat and some more: the stream may have ended, and nobody have told
 _PACE_S = 0.1  # the directory takes 20 requests a second from a node; addresses that come meanwhile are one question
 
 
 class Ownership(NamedTuple):
-    """Who has an address, from when until when that is known (s, monotonic clock)."""
+    """Who has an address, from when until when that is known (s, monotonic clock). `alone_s`: until when it is without
+    a word of the plan stream."""
 
     identity: Identity
     since_s: float
     until_s: float
+    alone_s: float = 0.0
+
+
+class _Question(NamedTuple):
+    """Addresses that are asked for now, and those of them that are to be forgotten before the answer is here."""
+
+    asked: frozenset[str]
+    void: set[str]
 
 
 class Peers:
-    """`ask` is Directory.identities, or None when nobody can be asked (standalone): every address is then nameless."""
+    """`ask` is Directory.identities, or None when nobody can be asked (standalone): every address is then nameless.
+    `silent_s`: for how long the plan stream has said nothing."""
 
-    def __init__(self, ask: Callable[[tuple[str, ...]], IdentityAnswer] | None, guard: Guard | None = None) -> None:
+    def __init__(
+        self,
+        ask: Callable[[tuple[str, ...]], IdentityAnswer] | None,
+        guard: Guard | None = None,
+        silent_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._ask = ask
         self._questions = Attempts("peers", "peers stay unresolved meanwhile", guard)
         self._known: dict[str, Ownership] = {}
         self._past: dict[str, Ownership] = {}  # who had them before, in the order in which it ended
         self._unanswered: set[str] = set()
-        self._asked: frozenset[str] = frozenset()
-        self._void: set[str] = set()  # asked, and to be forgotten before the answer was here
+        self._silent_s = silent_s
+        self._question = _Question(frozenset(), set())
         self._generation = -1
         self._lock = threading.Condition()
         self._stopped = False
@@ -68,26 +85,27 @@ class Peers:
         with self._lock:
             if addresses is None:
                 self._known.clear()
-                self._void |= self._asked
+                self._question.void.update(self._question.asked)
             else:
                 for address in addresses:
                     if (known := self._known.pop(address, None)) is not None:
                         self._end(address, known)
-                self._void |= self._asked.intersection(addresses)
+                self._question.void.update(self._question.asked.intersection(addresses))
 
     def resolve(self, addresses: Iterable[str], late_s: float = 0.0) -> dict[str, Identity]:
         """Return the identities known now; the others are asked for meanwhile. Never blocks. `late_s`: also those whose
         validity has ended no longer ago, which are asked for all the same; never what is to be forgotten."""
         if self._ask is None:
             return {address: Identity(address) for address in addresses}
-        now = time.monotonic()
+        now, silent = time.monotonic(), self._silent_s() > _SILENT_S
         found = {}
         with self._lock:
             for address in addresses:
                 known = self._known.get(address)
-                if known is not None and now < known.until_s + late_s:
+                until_s = 0.0 if known is None else min(known.until_s, known.alone_s) if silent else known.until_s
+                if known is not None and now < until_s + late_s:
                     found[address] = known.identity
-                if (known is None or now >= known.until_s) and len(self._unanswered) < _CAPACITY:
+                if now >= until_s and len(self._unanswered) < _CAPACITY:
                     self._unanswered.add(address)
             if self._unanswered:
                 self._lock.notify()
@@ -105,7 +123,7 @@ class Peers:
                 if self._stopped:
                     return
                 batch = tuple(sorted(self._unanswered)[:MAX_ADDRESSES])
-                self._asked, self._void = frozenset(batch), set()
+                self._question = _Question(frozenset(batch), set())
             answered = self._questions.run(partial(self._ask_for, batch))
             with self._lock:
                 self._lock.wait_for(lambda: self._stopped, timeout=_PACE_S if answered else _RETRY_S)
@@ -123,10 +141,10 @@ class Peers:
                 self._known.clear()
             self._generation = answer.generation
             for identity in answer.identities:
-                if identity.address not in self._void:
-                    self._know(Ownership(identity, asked_s, asked_s + answer.valid_s))
-            self._unanswered.difference_update(self._asked - self._void)
-            self._asked = frozenset()
+                if identity.address not in self._question.void:
+                    self._know(Ownership(identity, asked_s, asked_s + answer.valid_s, asked_s + STATUS_S))
+            self._unanswered.difference_update(self._question.asked - self._question.void)
+            self._question = _Question(frozenset(), set())
 
     def _know(self, now: Ownership) -> None:
         before = self._known.get(address := now.identity.address)
@@ -140,7 +158,7 @@ class Peers:
         if nobody(known.identity):
             return
         self._past.pop(address, None)
-        self._past[address] = known._replace(until_s=min(known.until_s, time.monotonic()))
+        self._past[address] = known._replace(until_s=min(known.until_s, time.monotonic()), alone_s=0.0)
         if len(self._past) > _PAST:
             del self._past[next(iter(self._past))]
 

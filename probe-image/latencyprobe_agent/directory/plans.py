@@ -68,7 +68,12 @@ class PlanFollower:
     def age_s(self) -> float:
         """Seconds since the plan was last confirmed: by the directory, with a plan or a heartbeat, and to the directory
         by the API server."""
-        return time.monotonic() - self._received_s + self._unconfirmed_s
+        return self.silent_s + self._unconfirmed_s
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the directory last said anything by the stream."""
+        return time.monotonic() - self._received_s
 
     def start(self) -> None:
         """Take the plan on disk, then follow the directory in a thread of its own."""

@@ -19,7 +19,8 @@ _BYTES = 900 << 10  # the directory takes 1 MiB
 
 
 class Reporting:
-    """Sends the newest status at once when something other than counts has changed, else after `interval_s`.
+    """Sends the newest status at once when something other than counts has changed, or the plan stream is a new one, as
+    its directory may know nothing; else after `interval_s`, or what the directory says if that is longer.
 
     Where one change of a large cluster is a new plan for every node, that one has a new plan is said less often, by
     how long the directory wants all agents to take (`Returning.spread_s`).
@@ -31,6 +32,7 @@ class Reporting:
         self._newest: AgentStatus | None = None
         self._sent: AgentStatus | None = None
         self._sent_s = 0.0
+        self._sent_on = 0  # which stream
         self._posts = Attempts("status_post", guard=guard)  # where nobody is, the uplink and the plan tell of it
         self._stopped = False
         self._lock = threading.Condition()
@@ -61,11 +63,12 @@ class Reporting:
                         return
 
     def _post(self, status: AgentStatus) -> bool:
+        stream = self._directory.returning.streams
         try:
             self._directory.status(fitting(status))
         except DocumentError as error:  # says it again at the next interval
             _log.error("status refused: %s", error)
-        self._sent, self._sent_s = status, time.monotonic()
+        self._sent, self._sent_s, self._sent_on = status, time.monotonic(), stream
         return True
 
     def _next(self) -> AgentStatus | None:
@@ -81,11 +84,11 @@ class Reporting:
         newest, sent = self._newest, self._sent
         if newest is None:
             return False
-        if sent is None or _urgent(newest) != _urgent(sent):
+        if sent is None or _urgent(newest) != _urgent(sent) or self._sent_on != self._directory.returning.streams:
             return True
-        pause_s = self._interval_s
+        pause_s = max(self._interval_s, self._directory.status_s)
         if newest.generation != sent.generation:
-            pause_s = min(pause_s, self._directory.returning.spread_s / 2)
+            pause_s = min(self._interval_s, self._directory.returning.spread_s / 2)
         return time.monotonic() - self._sent_s >= pause_s
 
 

@@ -15,14 +15,15 @@ LONGEST_S = 300.0  # whatever the directory says
 
 class Returning:
     """One agent. Safe to use from several threads: each attribute is replaced whole, and a moment more or less of
-    waiting is no harm. `spread_s`: what the directory said last."""
+    waiting is no harm. `spread_s`: what the directory said last; `streams`: how many have been opened."""
 
     def __init__(self, node: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = int.from_bytes(hashlib.sha256(node.encode()).digest()[:8], "big") / 2**64
         self._clock = clock
         self.spread_s = 0.0
+        self.streams = 0
         self._just_lost = False
-        self._streams = False
+        self._is_open = False
         self._held_until_s = 0.0
         self._why = ""
 
@@ -32,12 +33,13 @@ class Returning:
 
     def opened(self) -> None:
         """The plan stream is open: posts may go."""
-        self._streams, self._held_until_s, self._why = True, 0.0, ""
+        self.streams += 1
+        self._is_open, self._held_until_s, self._why = True, 0.0, ""
 
     def lost(self) -> None:
         """The plan stream has ended: its turn comes within the span and once in each that follows; posts wait until the
         second time."""
-        self._streams, self._just_lost = False, True
+        self._is_open, self._just_lost = False, True
         self._held_until_s = self._clock() + (1 + self._share) * self.spread_s
 
     def pause_s(self, retry_s: float) -> float:
@@ -49,11 +51,11 @@ class Returning:
 
     def held(self) -> str:
         """Return why nothing may be posted now, empty when it may."""
-        if self._streams or self._clock() >= self._held_until_s:
+        if self._is_open or self._clock() >= self._held_until_s:
             return ""
         return self._why or "its plan stream has ended: posts wait until it is open again"
 
     def failed(self, why: str) -> None:
         """A post found nobody: without a stream the next one waits for as long as the others."""
-        if not self._streams:
+        if not self._is_open:
             self._held_until_s, self._why = self._clock() + self.spread_s, why
