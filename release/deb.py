@@ -19,7 +19,7 @@ PREFIX = "usr/lib/latencyprobe"
 PROGRAMS = ("latencyprobe", "kubectl-latencyprobe")
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # as Debian calls them
 MAINTAINER = "LatencyProbe maintainers <maintainers@latencyprobe.invalid>"
-_SCRIPTS = Path(__file__).parent / "debian"  # that dpkg runs
+SCRIPTS = Path(__file__).parent / "debian"  # that dpkg runs
 _BLOCK_BYTES = 4096  # of file systems: below it a link saves nothing
 _CONTROL = """\
 Package: latencyprobe
@@ -123,7 +123,7 @@ def control(files: dict[str, bytes], version: str, architecture: str) -> dict[st
     # Debian's sums of installed files (dpkg --verify), which are of this kind
     sums = (f"{hashlib.md5(data, usedforsecurity=False).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
     texts = {"control": told, "md5sums": "".join(sums)}
-    texts |= {name: (_SCRIPTS / name).read_text() for name in ("postinst", "prerm")}
+    texts |= {name: (SCRIPTS / name).read_text() for name in ("postinst", "prerm")}
     return {f"DEBIAN/{name}": text.encode() for name, text in texts.items()}
 
 

@@ -27,11 +27,6 @@ def test_dpkg_is_told_of_all_pythons_that_it_is_for_and_of_no_other() -> None:
 
 
 @pytest.fixture(scope="module")
-def package(begun: Release, built: Path) -> Path:
-    return deb.build(begun, built)
-
-
-@pytest.fixture(scope="module")
 def root(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its files, and the system's Python where its own link looks for it."""
     folder = tmp_path_factory.mktemp("unpacked")

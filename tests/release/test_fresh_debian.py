@@ -118,10 +118,9 @@ def test_wheel_says_what_is_missing_and_with_libbpf1_it_measures(debian: Debian,
     assert debian.events("/root/env/bin/latencyprobe") >= 2000
 
 
-def test_package_brings_all_that_it_needs_and_goes_without_a_trace(debian: Debian, begun: Release, built: Path) -> None:
-    package = begun.made / f"latencyprobe_{begun.version}_{debian.do('dpkg --print-architecture').strip()}.deb"
-    if not package.exists():
-        deb.build(begun, built)
+def test_package_brings_all_that_it_needs_and_goes_without_a_trace(
+    debian: Debian, begun: Release, package: Path
+) -> None:
     shutil.copy(package, debian.root / "root")
     debian.do('apt-get install -qq -y --no-install-recommends "$1"', f"/root/{package.name}")
 
