@@ -17,7 +17,7 @@ from latencyprobe_operator.cluster.api import Api
 from latencyprobe_operator.cluster.calls import Cluster
 from latencyprobe_operator.cluster.election import Claim, Lease, Term
 from latencyprobe_operator.cluster.informer import Informers
-from latencyprobe_operator.cluster.loops import Every, Gated, Loop, Loops, Trigger, until_one_ends
+from latencyprobe_operator.cluster.loops import Every, Gated, Loop, Loops, Seldom, Trigger, until_one_ends
 from latencyprobe_operator.cluster.state import ClusterState
 from latencyprobe_operator.cluster.writes import Writes
 from latencyprobe_operator.config import Config
@@ -49,7 +49,7 @@ from latencyprobe_operator.status.objective_room import ObjectiveRoom, most
 from latencyprobe_operator.status.placement import Placement
 from latencyprobe_operator.status.registry import RESYNC_S, Registry
 from latencyprobe_operator.status.status import why_not_measured
-from latencyprobe_operator.status.statuses import Statuses, Told
+from latencyprobe_operator.status.statuses import UNCHANGED_S, Statuses, Told
 from latencyprobe_operator.status.writer import StatusWriter
 from latencyprobe_operator.telemetry import Telemetry, telemetry
 
@@ -171,7 +171,7 @@ class Operator:
             Gated(Every("compaction", HOUR_S, self._store_thread.compact), self._store_thread.works),
             evaluation,
             Edits(evaluation, edited),
-            Gated(statuses, term.may_write),
+            Gated(Seldom(statuses, UNCHANGED_S), term.may_write),
         )
         self._others: tuple[Loop, ...] = (
             Gated(Labels(cluster, writes, state, planner, planned), term.may_write),

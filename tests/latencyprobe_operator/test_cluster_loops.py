@@ -9,7 +9,7 @@ import pytest
 
 from latencyprobe.errors import ClusterError
 from latencyprobe_operator.cluster import loops as loops_
-from latencyprobe_operator.cluster.loops import Every, Gated, Loops, Trigger, in_slices, until_one_ends
+from latencyprobe_operator.cluster.loops import Every, Gated, Loops, Seldom, Trigger, in_slices, until_one_ends
 from tests.support.waiting import until
 
 
@@ -102,6 +102,28 @@ def test_turns_wait_until_they_are_allowed_too() -> None:
         task.cancel()
 
     asyncio.run(play())
+
+
+def test_a_loop_whose_turns_grow_long_has_them_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, slept_s = [0.0], []
+
+    async def work(took_s: float) -> None:
+        now_s[0] += took_s
+        if took_s == 0.3:
+            raise ClusterError("away")
+
+    async def sleep(pause_s: float) -> None:
+        slept_s.append(round(pause_s, 3))
+
+    async def play() -> None:
+        monkeypatch.setattr(loops_.asyncio, "sleep", sleep)
+        for took_s in (0.1, 0.3, 5.0):
+            seldom = Seldom(Every("work", 2.0, lambda took_s=took_s: work(took_s)), 8.0, lambda: now_s[0])
+            await Loops().attempt(seldom.name, seldom.turn)
+            await seldom.due(failed=False)
+
+    asyncio.run(play())
+    assert slept_s == [0.9, 2.0, 2.7, 2.0, 8.0, 2.0], "its own pause comes on top"
 
 
 def test_what_must_work_is_tried_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from latencyprobe_operator.cluster.api import Backoff
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
+SELDOM = 9  # times as long as a turn took
 SLICE_S = 0.02  # for as long others wait: streams, heartbeats, answers
 
 Work = Callable[[], Awaitable[None]]
@@ -70,6 +71,31 @@ class Gated:
     async def turn(self) -> None:
         """Do the loop's work."""
         await self._loop.turn()
+
+
+class Seldom:
+    """A loop of whose time its turns are at most a tenth: the longer one takes, the longer the pause before the next,
+    of `longest_s` at most. `pause_s`: how long that is now."""
+
+    def __init__(self, loop: Loop, longest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name = loop.name
+        self.pause_s = 0.0
+        self._loop = loop
+        self._longest_s = longest_s
+        self._clock = clock
+
+    async def due(self, *, failed: bool) -> None:
+        """Wait for the pause, then for the loop's turn."""
+        await asyncio.sleep(self.pause_s)
+        await self._loop.due(failed=failed)
+
+    async def turn(self) -> None:
+        """Do the loop's work."""
+        began_s = self._clock()
+        try:
+            await self._loop.turn()
+        finally:
+            self.pause_s = min(self._longest_s, SELDOM * (self._clock() - began_s))
 
 
 class Trigger:
