@@ -4,16 +4,16 @@ import pytest
 
 from benchmarks.restart import simulated
 
-ANSWERED_PER_S = 750  # by one processor (docs/design/scale.md, "A restart")
+BORNE_PER_S = 750  # came to an operator that had all back in 45 s (docs/design/scale.md, "A restart")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("away_s", "plans_s"), [(3.0, 10.0), (30.0, 20.0)])
-def test_a_restart_with_5000_nodes_asks_no_more_than_is_answered_and_all_are_back_within_a_minute(
+def test_a_restart_with_5000_nodes_asks_no_more_than_was_borne_and_all_are_back_within_a_minute(
     away_s: float, plans_s: float
 ) -> None:
     found = simulated(5_000, away_s, plans_s)
-    assert found.most_per_s <= ANSWERED_PER_S
+    assert found.most_per_s <= BORNE_PER_S
     assert found.back_s <= 60
 
 
@@ -25,4 +25,4 @@ def test_a_small_cluster_is_back_within_moments() -> None:
 def test_without_a_span_all_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("latencyprobe_operator.directory.pacing.LONGEST_RETURN_S", 0.0)
     found = simulated(5_000, 3.0, 10.0)
-    assert found.most_per_s > ANSWERED_PER_S
+    assert found.most_per_s > BORNE_PER_S
