@@ -296,3 +296,4 @@ class AgentStatus(_Wire, frozen=True):
     safe_mode: str = ""
     untold: dict[str, int] = {}
     refused: dict[str, str] = {}  # signals of evidence that cannot be attached, and why, with the remedy
+    loading: tuple[str, ...] = ()  # signals of evidence that explain nothing yet

@@ -35,13 +35,6 @@ def lossy_server(cluster: Cluster, workload: Workload) -> Iterator[None]:
     cluster.in_node("n2", "nft", "delete table ip loss")
 
 
-def see_retransmits(release: Chart) -> bool:
-    """Whether the agents of both nodes have loaded what sees retransmits, some seconds after they measure."""
-    agents = [pod["metadata"]["name"] for pod in release.cluster.pods(release.agents)]
-    logs = [release.cluster.logs(agent, release.agents) for agent in agents]
-    return len(logs) == len(release.cluster.nodes) and all("retransmits: attached" in log for log in logs)
-
-
 @pytest.mark.timeout(420, func_only=True)
 def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
     release: Chart, cluster: Cluster, jaeger: Jaeger, workload: Workload, lossy_server: None
@@ -51,8 +44,7 @@ def test_rpcs_whose_answers_were_lost_say_so_on_their_spans_and_in_the_report(
     probe = latency_probe(objectives=[OBJECTIVE, FOR_CALLERS])
     probe["spec"]["targets"][0]["pause"] = "2s"  # a lost last segment may take longer than the default (limits.md)
     cluster.apply(probe, namespace)
-    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 30, "agents are ready")
-    wait_for(lambda: see_retransmits(release), 30, "agents see retransmits")
+    wait_for(lambda: is_true(cluster, namespace, "ProbesReady"), 30, "agents are ready, their evidence attached")
 
     workload.call_from("caller", RPCS, *CALL)
 

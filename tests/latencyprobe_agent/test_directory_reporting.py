@@ -1,5 +1,6 @@
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import pytest
@@ -93,13 +94,14 @@ def test_of_many_plans_in_a_large_cluster_the_newest_is_told_in_time_and_trouble
     assert took_s >= 1, "half of what the directory said"
 
 
-def test_a_part_that_begins_to_fail_is_told_at_once() -> None:
+@pytest.mark.parametrize("news", [{"failing": {"spool": "the disk is full"}}, {"loading": ("retransmits",)}])
+def test_a_part_that_begins_to_fail_or_to_load_is_told_at_once(news: dict[str, Any]) -> None:
     directory = FakeDirectory()
     reporting = Reporting(directory, 60)
     reporting.start()
-    for failing in ({}, {"spool": "the disk is full"}):
-        reporting.report(msgspec.structs.replace(STATUS, failing=failing))
-        wait_until(lambda failing=failing: directory.statuses and directory.statuses[-1].failing == failing)
+    for status in (STATUS, msgspec.structs.replace(STATUS, **news)):
+        reporting.report(status)
+        wait_until(lambda status=status: directory.statuses and directory.statuses[-1] == status)
     reporting.stop(5)
 
 

@@ -8,6 +8,7 @@ from latencyprobe.errors import Unsupported
 from latencyprobe.plan import SpanPolicy, TargetPod
 from latencyprobe_agent.guard import Guard
 from latencyprobe_agent.identity.resources import FakeResources
+from latencyprobe_agent.kernel.loader import OUT_OF_MEMORY
 from latencyprobe_agent.kernel.programs import FakePrograms
 from latencyprobe_agent.loop.background import FakeBackground
 from latencyprobe_agent.loop.evidence import EvidenceSignals
@@ -191,6 +192,27 @@ def test_a_signal_explains_what_ended_while_its_programs_were_loaded() -> None:
     (batch,) = signals.drain(MINUTES_NS + 2 * 10**7, FakeResources(), Guard())
     assert batch.joined is not None
     assert [1000] == batch.joined.half["seq"].tolist()
+
+
+def test_what_is_being_loaded_is_told_until_it_is_there_or_was_refused() -> None:
+    def load(_: EvidenceSignal) -> FakePrograms:
+        if refusals:
+            raise refusals.pop()
+        return FakePrograms(np.zeros(0, RETRANSMIT))
+
+    refusals, background = [Unsupported(OUT_OF_MEMORY, "there is no memory")], FakeBackground(waits=True)
+    signals = EvidenceSignals(load, background)  # type: ignore[arg-type]
+    asking = rules(EvidenceFlags.RETRANSMITS)
+    told = []
+    for now_s in (0.0, 61.0):
+        signals.follow(asking, now_s)
+        told.append((signals.loading, [*signals.refused]))
+        background.go()
+        signals.follow(asking, now_s + 1)
+        told.append((signals.loading, [*signals.refused]))
+    assert [(("retransmits",), []), ((), ["retransmits"]), ((), ["retransmits"]), ((), [])] == told, (
+        "what is tried again stays refused until it is there"
+    )
 
 
 def test_what_is_loaded_when_nobody_asks_any_more_is_closed() -> None:

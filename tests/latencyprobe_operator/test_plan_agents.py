@@ -140,6 +140,7 @@ def test_agents_that_report_more_than_that_all_is_well_are_known_for_as_long_as_
         {"spans_limited": ("shop/checkout",)},
         {"untold": {"shop": 3}},
         {"refused": {"tcprt": "this kernel gives no way to see it"}},
+        {"loading": ("tcprt",)},
         {"variants": {"pressure.cpu": "unsupported"}},
     )
     always = {"instance", "boot_id", "version", "generation", "error", "reason", "targets", "lost", "spans_per_second"}

@@ -1,4 +1,4 @@
-"""Evidence that a LatencyProbe asks for and its nodes do not make: which, where, and why."""
+"""Evidence that a LatencyProbe asks for and its nodes do not make, or not yet: which, where, and why."""
 
 from typing import Any
 
@@ -34,3 +34,12 @@ def test_signals_that_are_asked_for_and_not_attached_are_told_with_the_remedy(
     assert told(planned, 6) == {"Ready": ("True", "")} | (said if named else {})
     planned.report("n1", 7, seen=9)
     assert "EvidenceUnsupported" not in told(planned, 8)
+
+
+def test_who_waits_until_all_is_ready_has_evidence_from_then_on(make: Any) -> None:
+    planned = make.planned(make.pod("cart-1"), clients={"scope": "None"})
+    planned.report("n1", 5, seen=7, loading=("retransmits", "tcprt"))
+    ready = "agent on n1 measures, and is about to attach evidence of retransmits"
+    assert {"Ready": ("Unknown", ready)} == told(planned, 6)
+    planned.report("n1", 7, seen=9, loading=("tcprt",))
+    assert {"Ready": ("True", "")} == told(planned, 8), "what others ask for is not waited for"

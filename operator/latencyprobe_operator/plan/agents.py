@@ -137,6 +137,7 @@ class Agents:
 def _remarkable(status: AgentStatus) -> bool:
     said = (
         *(status.failing, status.safe_mode, status.spans_limited, status.untold, status.refused),
+        status.loading,
         LACKING in status.variants.values(),
     )
     return any(said) or any(target.refused for target in status.targets)

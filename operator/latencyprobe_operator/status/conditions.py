@@ -268,12 +268,14 @@ def _probes_ready(
         hint = placement.hint(by_state[NodeState.STARTING])
         why = f"waiting for the agent on {some(starting)}" + (f"; {hint}" if hint else "")
         return Condition("ProbesReady", "Unknown", "AgentStarting", why)
-    prefix = resolved.prefix
-    for node in sorted(agents.remarkable.intersection(by_state[NodeState.READY])):
+    prefix, odd = resolved.prefix, sorted(agents.remarkable.intersection(by_state[NodeState.READY]))
+    for node in odd:
         for target in agents.of[node].status.targets:
             if target.refused and target.id.startswith(prefix):
                 message = f"agent on {node}: target {target.id.removeprefix(prefix)} is not measured: {target.refused}"
                 return Condition("ProbesReady", "False", "TargetRefused", message)
+    if without := evidence.starting(resolved, odd, agents):
+        return Condition("ProbesReady", "Unknown", "EvidenceStarting", without)
     return Condition("ProbesReady", "True", "AgentsReady", "")
 
 

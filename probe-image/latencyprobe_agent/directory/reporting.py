@@ -116,4 +116,4 @@ def fitting(status: AgentStatus, room: int = _BYTES) -> AgentStatus:
 def _urgent(status: AgentStatus) -> tuple[object, ...]:
     """Return what cannot wait: counts can, and a plan that is another one for a while."""
     refused = tuple((target.id, target.refused) for target in status.targets if target.refused)
-    return status.variants, status.error, tuple(status.failing), refused
+    return status.variants, status.error, tuple(status.failing), refused, status.loading

@@ -135,6 +135,7 @@ class Agent:
                 seen=seen,
                 sampling=sampling,
                 refused=loop.parts.evidence.refused,
+                loading=loop.parts.evidence.loading,
                 safe_mode=safe_mode,
             )
         )

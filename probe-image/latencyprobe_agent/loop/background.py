@@ -1,6 +1,6 @@
 """Programs are loaded beside the loop: the kernel's verifier may take seconds, in which the rings must be drained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -32,6 +32,9 @@ class Loading(Generic[_C]):
 
     def __contains__(self, name: str) -> bool:
         return name in self._begun
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._begun)
 
     def __len__(self) -> int:
         return len(self._begun)

@@ -99,6 +99,11 @@ class EvidenceSignals(AbstractContextManager["EvidenceSignals"]):
         return {name: one.why for name, one in self._refused.items()}
 
     @property
+    def loading(self) -> tuple[str, ...]:
+        """The signals that explain nothing yet, as they are being loaded; not those that were refused before."""
+        return tuple(sorted({*self._loading} - self._refused.keys()))
+
+    @property
     def lost(self) -> Mapping[str, Mapping[str, int]]:
         """Records that never arrived, by signal and reason."""
         now = {name: one.programs.lost() for name, one in self._running.items()}

@@ -37,13 +37,15 @@ def measuring(
     seen: "Seen",
     sampling: bool,
     refused: Mapping[str, str],
+    loading: tuple[str, ...] = (),
     safe_mode: str = "",
 ) -> AgentStatus:
     """Return the status of an agent that measures.
 
     `last`: its last turn with counts, None before there is one. `problem`: why the newest plan is not in force;
     `failing`: parts that raise, and what; `seen`: of these programs; `sampling`: it makes spans;
-    `refused`: signals of evidence that cannot be attached, and why; `safe_mode`: why it counts alone.
+    `refused`: signals of evidence that cannot be attached, and why; `loading`: those that are not attached yet;
+    `safe_mode`: why it counts alone.
     """
     return replace(
         _nothing(config),
@@ -57,6 +59,7 @@ def measuring(
         spans_limited=last.stats.spans_limited if last and last.stats else (),
         safe_mode=safe_mode,
         refused=dict(refused),
+        loading=loading,
     )
 
 
