@@ -57,6 +57,7 @@ MAX_SUM = 1 << 53
 OTHER = "other"  # what stages, signals and exclusions count as whose names this version does not know
 SIGNALS = frozenset((*(signal_of(field.name) for field in msgspec.structs.fields(EvidenceSpec)), unsent.SIGNAL))
 
+_CORRECTED = frozenset((*names(CLIENT), OTHER))  # stages of a caller, which pairs replace later
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -78,13 +79,7 @@ def bounded(row: SliRow) -> SliRow:
     _within("histogram", row.histogram.values(), 0, MAX_EVENTS)
     if abs(sum(row.histogram.values()) - row.good - row.bad) > TORN:
         raise Impossible("histogram", "holds another number of events than good and bad")
-    coverage = msgspec.structs.asdict(row.coverage)
-    if coverage.pop("expected_ms"):
-        raise Impossible("coverage", "expected_ms is the directory's to say")
-    _within("coverage", [coverage.pop("measured_ms")], 0, MAX_MEASURED_MS)
-    _within("coverage", coverage.values(), 0, MAX_EVENTS)
-    if row.coverage.seen < row.coverage.ambiguous + row.coverage.excluded:
-        raise Impossible("coverage", "more is ambiguous and excluded than was seen")
+    _coverage(row.coverage)
     _at_most("slowest", row.slowest, SLOWEST)
     _at_most("peers", row.peers, PEERS)
     _within("peers", row.peers.values(), 0, MAX_EVENTS)
@@ -107,16 +102,27 @@ def bounded(row: SliRow) -> SliRow:
     )
 
 
+def _coverage(coverage: Coverage) -> None:
+    if coverage.expected_ms:
+        raise Impossible("coverage", "expected_ms is the directory's to say")
+    _within("coverage", [coverage.measured_ms], 0, MAX_MEASURED_MS)
+    _within("coverage", msgspec.structs.astuple(replace(coverage, measured_ms=0)), 0, MAX_EVENTS)
+    if coverage.seen < coverage.ambiguous + coverage.excluded:
+        raise Impossible("coverage", "more is ambiguous and excluded than was seen")
+
+
 def _refined(field: str, perspective: Role, sums: Mapping[str, int], most: int) -> dict[str, int]:
     """Check sums by stage. Those of a caller's own stages are negative where pairs correct what was counted before."""
-    known = _stages(field, sums)
+    known = _stages(field, sums) if sums else {}
     for stage, n in known.items():
-        corrected = perspective is Role.CLIENT and stage in (*names(CLIENT), OTHER)
+        corrected = perspective is Role.CLIENT and stage in _CORRECTED
         _within(field, [n], -most if corrected else 0, most)
     return known
 
 
 def _evidence(counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
+    if not counts:
+        return {}
     _at_most("evidence", counts, MAX_NAMES)
     known: dict[str, EvidenceCount] = {}
     for signal, count in counts.items():
@@ -131,6 +137,8 @@ def _evidence(counts: Mapping[str, EvidenceCount]) -> dict[str, EvidenceCount]:
 
 def _by_peer(by_peer: Mapping[str, PeerCounts]) -> dict[str, PeerCounts]:
     """Check that each event is in one bucket, and that no more are bad than there are. Peers without events go."""
+    if not by_peer:
+        return {}
     _at_most("by_peer", by_peer, PEERS + (OTHERS in by_peer))
     for counts in by_peer.values():
         _within("by_peer", counts.histogram, HISTOGRAM_INDEXES[0], HISTOGRAM_INDEXES[-1])
@@ -143,6 +151,8 @@ def _by_peer(by_peer: Mapping[str, PeerCounts]) -> dict[str, PeerCounts]:
 
 def _exclusions(counts: Mapping[str, int], coverage: Coverage) -> dict[str, int]:
     """Check that the reasons explain all of what the coverage calls ambiguous and excluded, and nothing else."""
+    if not (counts or coverage.ambiguous or coverage.excluded):
+        return {}
     _at_most("exclusions", counts, MAX_NAMES)
     _within("exclusions", counts.values(), 0, MAX_EVENTS)
     known = _added_up((reason if reason in exclusions.BY_NAME else OTHER, n) for reason, n in counts.items())

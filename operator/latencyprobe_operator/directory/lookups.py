@@ -5,7 +5,7 @@ and again, and not those of the whole cluster.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Set
 
 from latencyprobe_operator.directory.limits import Bucket, ByNode, Recent, Refused
 
@@ -15,7 +15,7 @@ NEW_PER_S, NEW_AT_ONCE = 10, 5_000  # addresses whose owner a node did not ask f
 OWN_PER_S, OWN_AT_ONCE = 2, 1_000  # of each namespace that the node measures, whatever it asks for besides
 PER_S, AT_ONCE = 3_000, 20_000  # all that a node asks for: its 5,000 each 2 s, while callers' agents are about to apply
 _BITS = 1 << 15  # 4 KiB a node, 20 MB of 5,000 nodes; twice that of those that have asked for many
-_HASHES = 4
+_SHIFTS = range(0, 4 * (_BITS.bit_length() - 1), _BITS.bit_length() - 1)  # four hashes
 _NAMESPACES = 128  # that a node measures; it has some 110 pods
 
 
@@ -64,11 +64,12 @@ class _Told:
 
     def again_or_new(self, address: str, own: str) -> str:
         """Return what becomes of an address. `own`: the namespace that it is of, if the node measures that."""
-        places = list(_places(address))
-        again = any(one.has(places) for one in self._filters)
+        places = _places(address)
+        recent = self._filters[0].has(places)
+        again = recent or (len(self._filters) > 1 and self._filters[1].has(places))
         if not again and not (own and self._own.of(own).take()) and not self._new.take():
             return "too_many"
-        if not self._filters[0].has(places):
+        if not recent:
             if self._filters[0].entries >= NEW_AT_ONCE:
                 self._filters = [_Filter(), self._filters[0]]
             self._filters[0].put(places)
@@ -81,7 +82,11 @@ class _Filter:
         self._bits = bytearray(_BITS // 8)
 
     def has(self, places: Iterable[int]) -> bool:
-        return all(self._bits[place >> 3] & 1 << (place & 7) for place in places)
+        bits = self._bits
+        for place in places:  # noqa: SIM110 - a third of the time of all(), which was a twentieth of the operator's
+            if not bits[place >> 3] >> (place & 7) & 1:
+                return False
+        return True
 
     def put(self, places: Iterable[int]) -> None:
         self.entries += 1
@@ -89,8 +94,6 @@ class _Filter:
             self._bits[place >> 3] |= 1 << (place & 7)
 
 
-def _places(address: str) -> Iterator[int]:
+def _places(address: str) -> tuple[int, ...]:
     digest = hash(address)  # 61 bits with the process's own salt: nobody can choose addresses that collide
-    for _ in range(_HASHES):
-        yield digest % _BITS
-        digest >>= _BITS.bit_length() - 1
+    return tuple([digest >> shift & _BITS - 1 for shift in _SHIFTS])
